@@ -1,0 +1,149 @@
+"""The compiler's errors: one class each, with typed fields and one message template.
+
+They extend the runtime's `AotcError`, so that one printer and one table of exit codes serve both
+halves. A raise site names fields only: `raise SpecNotFound(path="model.py")`. Form: lower case, no
+final period, found before expected, then `hint:` with the next step.
+"""
+
+from __future__ import annotations
+
+from aotc.runtime.errors import AotcError
+
+
+class UserError(AotcError):
+    """The command line, the settings or a file of the user is wrong; exit 2."""
+
+    code = "usage"
+    exit_code = 2
+    template = "{message}"
+
+
+class SpecError(UserError):
+    """The model's specification (`SPEC`) cannot be used; exit 2."""
+
+    code = "spec"
+    exit_code = 2
+
+
+class UnsupportedError(AotcError):
+    """The model holds something that aotc cannot compile; exit 3."""
+
+    code = "unsupported"
+    exit_code = 3
+    template = "{message}"
+
+
+class CompileError(AotcError):
+    """A kernel did not compile or link; exit 4."""
+
+    code = "compile"
+    exit_code = 4
+    template = "{message}"
+
+
+class TuneError(AotcError):
+    """Measuring or reading a tuning record failed; exit 4."""
+
+    code = "tune"
+    exit_code = 4
+    template = "{message}"
+
+
+class InternalError(AotcError):
+    """A stage broke one of its own promises: a bug of aotc's, never the user's; exit 70."""
+
+    code = "internal"
+    exit_code = 70
+    template = "internal error in stage `{stage}`: {detail}"
+    hint = "this is a bug in aotc: please report it with the output of `aotc doctor`"
+
+
+class BuildExtraMissing(UserError):
+    """`aotc build` was called where torch, triton or numpy is not installed."""
+
+    code = "build-extra-missing"
+    exit_code = 7
+    template = "`{module}` is not installed, `{command}` needs it"
+    hint = 'pip install "aotc[build]"'
+
+
+class OutputExists(UserError):
+    """The output path is taken and `--force` was not given."""
+
+    code = "output-exists"
+    template = "output `{path}` exists"
+    hint = "pass `--force` to replace it, or choose another path with `-o`"
+
+
+class UnknownTarget(UserError):
+    """`--target` names no row of the target table."""
+
+    code = "unknown-target"
+    template = "target `{target}` is not known, expected one of: {known}"
+
+
+class UnknownCode(UserError):
+    """`aotc explain` was asked for a code that no error has."""
+
+    code = "unknown-code"
+    template = "no error has the code `{wanted}`"
+    hint = "`aotc explain` without an argument lists all codes"
+
+
+class InputArgumentError(UserError):
+    """An `--input`, `--output` or `--expect` argument of the command line does not parse."""
+
+    code = "argument"
+    template = "argument `{argument}` is not of the form {expected}"
+
+
+class InputFileError(UserError):
+    """A file given for an input cannot be read as an array."""
+
+    code = "input-file"
+    template = "cannot read `{path}` as an array: {detail}"
+    hint = "write it with `numpy.save`"
+
+
+class GoldenMismatch(AotcError):
+    """The finished bundle gives other numbers than the exported model; exit 1."""
+
+    code = "golden-mismatch"
+    exit_code = 1
+    template = (
+        "output `{name}` differs from the exported model by {difference:.3g} of its scale, "
+        "expected at most {tolerance:.3g}"
+    )
+    hint = "report it with `--debug` output, or keep the bundle with `--allow-mismatch`"
+
+
+class KernelFailed(CompileError):
+    """A kernel's code generation raised, or its worker process died."""
+
+    code = "kernel-failed"
+    template = "kernel `{kernel}` did not compile: {detail}"
+    hint = "its source is at {source}"
+
+
+class TuningRecordMiss(TuneError):
+    """`--frozen` was given and the record has no line for some kernels."""
+
+    code = "tuning-record-miss"
+    template = "{count} kernels have no line in the tuning record: {kernels}"
+    hint = "run once without `--frozen` and with `--tune quick --record FILE`"
+
+
+class TuningRecordInvalid(TuneError):
+    """A line of a tuning record does not parse."""
+
+    code = "tuning-record-invalid"
+    template = "{path}:{line}: {detail}"
+    hint = "delete the line, or write the record anew with `--tune quick --record FILE`"
+
+
+class FrozenCacheMiss(CompileError):
+    """`--frozen` was given with a cache that would have to compile; reserved for CI images."""
+
+    code = "frozen-cache-miss"
+    template = "{count} kernels are not in the cache: {kernels}"
+    hint = "build once without `--frozen` to fill the cache"
