@@ -1,0 +1,284 @@
+"""The one file that touches libtriton's internals: Triton source → TTIR text, LLVM IR text → objects → library.
+
+Triton 3.6 to 3.9 are covered; every difference between them is a `hasattr` or a signature check in
+this file. Bad LLVM IR text aborts the whole process ("LLVM ERROR", no exception), so callers run
+`compile_object` and `compile_module` inside `aotc.aot.targets.workers`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import linecache
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from aotc.aot.targets import elf
+from aotc.runtime.errors import AotcError
+
+TRIPLE = "x86_64-unknown-linux-gnu"
+DATA_LAYOUT = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
+# LLVM aborts the process on an unknown name, so names come from here only.
+CPUS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "znver4", "znver5", "sapphirerapids")
+KERNEL_ARGUMENTS = ("ptr", "i32", "i32", "i32", "ptr", "ptr")  # KERNEL ABI 1
+# What a linked library may take from the process that loads it (libc only).
+ALLOWED_UNDEFINED = frozenset({"syscall", "sched_yield", "memcpy", "memset", "memmove"})
+_MLIR_TYPES = {"ptr": "!llvm.ptr", "i32": "i32", "i64": "i64", "f32": "f32"}
+
+
+class ToolchainError(AotcError):
+    """A step of the compiler's back end refused its input."""
+
+    code = "toolchain"
+    exit_code = 70
+    template = "{step} of `{name}` failed: {reason}"
+    hint = "this is a fault of aotc or of the kernel's source; the build's dump holds the text"
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A public function of an object that forwards to a definition inside its LLVM IR text."""
+
+    name: str
+    body: str  # the defined function's name in the text, without `@`
+    arguments: tuple[str, ...]  # of "ptr", "i32", "i64", "f32"
+    result: str = ""  # empty: void
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """One relocatable ELF object with the texts it came from."""
+
+    data: bytes
+    assembly: str
+    llvm_ir: str  # after optimisation
+
+
+def load_kernel(source: str, function: str) -> Any:
+    """Execute a Triton source text and return its `@triton.jit` function.
+
+    The text is registered with `linecache`, where Triton looks for the function's lines: no file
+    is written. The same text always gets the same file and module name.
+
+    Raises ToolchainError if the text does not run or does not define the function.
+    """
+    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    filename = f"<aotc-{digest}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    module = ModuleType(f"aotc_kernel_{digest}")
+    module.__file__ = filename
+    try:
+        exec(compile(source, filename, "exec"), module.__dict__)
+    except Exception as error:
+        raise ToolchainError(step="loading", name=function, reason=repr(error)) from error
+    if not hasattr(module, function):
+        raise ToolchainError(step="loading", name=function, reason="the source does not define it")
+    return getattr(module, function)
+
+
+def ttir_text(
+    function: Any, params: Sequence[tuple[str, str]], constants: Mapping[str, Any]
+) -> str:
+    """Lower a Triton function to TTIR and return MLIR's generic text form; needs no GPU.
+
+    `params` are (name, Triton type such as `*fp32`, `i32`, `constexpr`) in the function's order;
+    `constants` gives the value of each constexpr. Dot operands of any size are accepted, and
+    libdevice calls become `tt.extern_elementwise` with CUDA's names (`__nv_tanhf`). A dot of f32
+    says `inputPrecision = 0` (tf32) by default, which a CPU computes in f32.
+    Function and module attributes carry no locations. The entry function's name is lost.
+
+    Raises ToolchainError with Triton's own message.
+    """
+    from triton._C.libtriton import ir
+    from triton.compiler import ASTSource
+
+    signature = dict(params)
+    try:
+        context = ir.context()
+        ir.load_dialects(context)
+        target, options, code_generation, modules = _front_end(context)
+        source = ASTSource(function, signature, dict(constants))
+        module = source.make_ir(target, options, code_generation, modules, context)
+        module.context = context
+        _run_ttir_passes(module)
+    except Exception as error:
+        reason = str(error) or repr(error)
+        raise ToolchainError(step="lowering", name=function.__name__, reason=reason) from error
+    # A symbol name that is not a string makes the module invalid, and MLIR prints an invalid
+    # module in the generic form: one syntax for all operations.
+    entry = module.get_function(function.__name__)
+    entry.set_attr("sym_name", ir.builder(context).get_int32_attr(1))
+    return str(module.str_nodebug())
+
+
+def _front_end(context: Any) -> tuple[Any, Any, dict[str, Any], dict[str, ModuleType]]:
+    """CUDA's front end without its limits on dot sizes: (target, options, code, modules)."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import make_backend
+
+    target = GPUTarget("cuda", 90, 32)
+    backend = make_backend(target)
+    backend.load_dialects(context)
+    options = backend.parse_options({"enable_fp_fusion": True, "debug": False})
+    code_generation = dict(backend.get_codegen_implementation(options))
+    code_generation["min_dot_size"] = lambda lhs, rhs: (1, 1, 1)
+    return target, options, code_generation, backend.get_module_map()
+
+
+def _run_ttir_passes(module: Any) -> None:
+    from triton._C.libtriton import ir, passes
+
+    manager = ir.pass_manager(module.context)
+    common, ttir = passes.common, passes.ttir
+    common.add_inliner(manager)
+    for name in ("add_rewrite_tensor_pointer", "add_rewrite_tensor_descriptor_to_pointer"):
+        if hasattr(ttir, name):  # the first is gone from 3.8
+            getattr(ttir, name)(manager)
+    common.add_canonicalizer(manager)
+    ttir.add_combine(manager)
+    ttir.add_reorder_broadcast(manager)
+    common.add_cse(manager)
+    common.add_licm(manager)
+    ttir.add_loop_unroll(manager)
+    common.add_canonicalizer(manager)
+    common.add_cse(manager)
+    common.add_symbol_dce(manager)
+    manager.run(module, "aotc_ttir")
+
+
+@functools.cache
+def _llvm() -> Any:
+    """libtriton's LLVM bindings with the x86 back end registered (3.9 no longer does it itself)."""
+    from triton._C import libtriton
+
+    libtriton.llvm.init_targets()
+    library = ctypes.CDLL(libtriton.__file__)
+    for part in ("TargetInfo", "Target", "TargetMC", "AsmPrinter", "AsmParser"):
+        # 3.6 hides these symbols and has already registered the target.
+        register: Callable[[], None] | None = getattr(library, f"LLVMInitializeX86{part}", None)
+        if register is not None:
+            register()
+    return libtriton.llvm
+
+
+def compile_object(llvm_ir: str, symbol: str, cpu: str) -> Object:
+    """Compile LLVM IR text that defines `@body` (KERNEL ABI 1) to an object exporting `symbol`.
+
+    Raises ToolchainError where LLVM reports an error; where LLVM aborts, the process ends.
+    """
+    return compile_module(llvm_ir, [Export(symbol, "body", KERNEL_ARGUMENTS)], cpu)
+
+
+def compile_module(llvm_ir: str, exports: Sequence[Export], cpu: str) -> Object:
+    """Compile LLVM IR text to one object whose public functions are `exports`.
+
+    Everything that the text defines becomes internal; each export is a small function that jumps
+    to its body, so bodies must be `noinline` if they carry function attributes of their own.
+    Target triple and data layout are added to the text if it has none.
+
+    Raises ToolchainError where LLVM reports an error; where LLVM aborts, the process ends.
+    """
+    if cpu not in CPUS:
+        known = ", ".join(CPUS)
+        reason = f"CPU `{cpu}` is unknown, expected one of {known}"
+        raise ToolchainError(step="compiling", name=exports[0].name, reason=reason)
+    llvm = _llvm()
+    try:
+        optimized = _optimize(llvm, _with_target(llvm_ir), _wrapper_text(exports), cpu)
+        data = _translate(llvm, optimized, cpu, as_object=True)
+        assembly = _translate(llvm, optimized, cpu, as_object=False)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error)
+        raise ToolchainError(step="compiling", name=exports[0].name, reason=reason) from error
+    return Object(data, assembly, optimized)
+
+
+def _with_target(llvm_ir: str) -> str:
+    header = ""
+    if "target datalayout" not in llvm_ir:
+        header += f'target datalayout = "{DATA_LAYOUT}"\n'
+    if "target triple" not in llvm_ir:
+        header += f'target triple = "{TRIPLE}"\n'
+    return header + llvm_ir
+
+
+def _wrapper_text(exports: Sequence[Export]) -> str:
+    """MLIR text of the exported functions: the only way in, libtriton parses no LLVM IR alone."""
+    lines = [f'module attributes {{llvm.target_triple = "{TRIPLE}"}} {{']
+    for export in exports:
+        types = [_MLIR_TYPES[name] for name in export.arguments]
+        result = _MLIR_TYPES[export.result] if export.result else ""
+        arrow = f" -> {result}" if result else ""
+        parameters = ", ".join(f"%a{i}: {name}" for i, name in enumerate(types))
+        operands = ", ".join(f"%a{i}" for i in range(len(types)))
+        call = f'llvm.call @"{export.body}"({operands}) : ({", ".join(types)}) -> {result or "()"}'
+        lines += [
+            f'  llvm.func @"{export.body}"({", ".join(types)}){arrow}',
+            f'  llvm.func @"{export.name}"({parameters}){arrow} {{',
+            f"    {'%r = ' if result else ''}{call}",
+            f"    llvm.return {'%r : ' + result if result else ''}",
+            "  }",
+        ]
+    return "\n".join([*lines, "}", ""])
+
+
+def _optimize(llvm: Any, llvm_ir: str, wrapper: str, cpu: str) -> str:
+    """Link the text into the wrapper module, run O3 for this CPU, return the LLVM IR text."""
+    from triton._C.libtriton import ir
+
+    context = ir.context()
+    ir.load_dialects(context)
+    with tempfile.TemporaryDirectory(prefix="aotc-") as folder:
+        wrapper_path, body_path = Path(folder, "wrapper.mlir"), Path(folder, "body.ll")
+        wrapper_path.write_text(wrapper)
+        body_path.write_text(llvm_ir)
+        module = ir.parse_mlir_module(str(wrapper_path), context)
+        module.context = context
+        llvm_context = llvm.context()
+        linked = llvm.to_module(module, llvm_context)
+        llvm.attach_datalayout(linked, TRIPLE, cpu, "")
+        llvm.link_extern_libs(linked, [str(body_path)])
+        llvm.optimize_module(linked, llvm.OPTIMIZE_O3, cpu, "", [], True)
+        return str(linked)
+
+
+def _translate(llvm: Any, llvm_ir: str, cpu: str, *, as_object: bool) -> Any:
+    """LLVM IR → object bytes or assembly text."""
+    arguments: list[Any] = [llvm_ir, TRIPLE, cpu, "", [], True, as_object]
+    if "arg7" in (llvm.translate_to_asm.__doc__ or ""):  # one more flag from 3.8 on
+        arguments.append(False)
+    return llvm.translate_to_asm(*arguments)
+
+
+def link(objects: Mapping[str, bytes]) -> bytes:
+    """Link relocatable objects to one shared library; equal objects give equal bytes.
+
+    `objects` maps a name for messages (a plain word) to ELF bytes; the order is by name.
+
+    Raises ToolchainError on undefined symbols that a process with libc does not give.
+    """
+    from triton._C.libtriton import amd
+
+    with tempfile.TemporaryDirectory(prefix="aotc-") as folder:
+        paths = []
+        for number, name in enumerate(sorted(objects)):
+            path = Path(folder, f"{number}.o")
+            path.write_bytes(objects[name])
+            paths.append(path)
+        script, library = Path(folder, "inputs.ld"), Path(folder, "library.so")
+        script.write_text(f"INPUT({' '.join(str(path) for path in paths)})\n")
+        try:
+            amd.link_hsaco(str(script), str(library))
+        except RuntimeError as error:
+            raise ToolchainError(step="linking", name="library", reason=str(error)) from error
+        data = library.read_bytes()
+    undefined = sorted(elf.undefined_symbols(data) - ALLOWED_UNDEFINED)
+    if undefined:
+        reason = f"undefined symbols: {', '.join(undefined)}"
+        raise ToolchainError(step="linking", name="library", reason=reason)
+    return data
