@@ -1,0 +1,1 @@
+"""The tensor graph: types, nodes, operations, text form, legality and a numpy reference."""

@@ -1,0 +1,159 @@
+"""Nodes, graphs and constants: immutable, interned, built only through `make`."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.types import TensorType, TypeRuleError
+
+if TYPE_CHECKING:
+    import numpy
+
+AttrValue = Any  # hashable and a Python literal: bool, int, float, str or a tuple of these
+Attrs = tuple[tuple[str, AttrValue], ...]
+
+
+class IllegalNodeError(TypeRuleError):
+    """`make` was asked for a node that the op's row does not allow."""
+
+    def __init__(self, op: str, inputs: tuple[TensorType, ...], reason: str) -> None:
+        self.op, self.inputs, self.reason = op, inputs, reason
+        super().__init__(f"`{op}({', '.join(map(str, inputs))})` is illegal: {reason}")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Node:
+    """One operation applied to nodes. Equal nodes are the same object, so `is` compares meaning."""
+
+    __slots__ = ("__weakref__", "attrs", "inputs", "op", "source", "type")
+
+    op: str
+    inputs: tuple[Node, ...]
+    attrs: Attrs
+    type: TensorType
+    source: str | None  # `model.py:31 in forward`; no part of the identity
+
+    def attr(self, name: str) -> AttrValue:
+        """Value of the attribute `name`; raises `KeyError` when the op has none of that name."""
+        for key, value in self.attrs:
+            if key == name:
+                return value
+        raise KeyError(f"`{self.op}` has no attribute `{name}`")
+
+    @property
+    def kind(self) -> str:
+        """Kind of the op's row: `pointwise`, `reduce`, `view`, `matmul` …"""
+        return OPS[self.op].kind
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        """Element type of the result."""
+        return self.type.dtype
+
+    def __repr__(self) -> str:
+        words = [f"<{operand.op}>" for operand in self.inputs]
+        words += [f"{name}={value!r}" for name, value in self.attrs]
+        return f"{self.op}({', '.join(words)}) : {self.type}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A tensor known at build time. `array` is C-contiguous; bf16 is stored as uint16 bits."""
+
+    name: str
+    type: TensorType
+    array: numpy.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """A function from inputs to outputs. Names are the caller's; `constants` by node attribute."""
+
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    constants: Mapping[str, Constant]
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Inputs, then every node that an output needs, operands first; the order is fixed."""
+        return tuple(dict.fromkeys((*self.inputs, *walk(self.outputs))))
+
+    def users(self) -> dict[Node, tuple[Node, ...]]:
+        """For each node, the nodes that read it, in topological order (each once)."""
+        readers: dict[Node, list[Node]] = {node: [] for node in self.nodes()}
+        for node in readers:
+            for operand in dict.fromkeys(node.inputs):
+                readers[operand].append(node)
+        return {node: tuple(found) for node, found in readers.items()}
+
+    def with_outputs(
+        self, outputs: tuple[Node, ...], constants: Mapping[str, Constant] | None = None
+    ) -> Graph:
+        """Same signature, other outputs; constants that nothing reads any more are dropped."""
+        pool = self.constants if constants is None else constants
+        names = [node.attr("name") for node in walk(outputs) if node.op == "constant"]
+        kept = {name: pool[name] for name in sorted(set(names))}
+        return Graph(self.inputs, outputs, self.input_names, self.output_names, kept)
+
+
+def walk(outputs: tuple[Node, ...]) -> Iterator[Node]:
+    """Every node that `outputs` need, operands before their users, each once."""
+    seen: set[Node] = set()
+    for output in outputs:
+        stack: list[tuple[Node, bool]] = [(output, False)]
+        while stack:
+            node, is_expanded = stack.pop()
+            if is_expanded:
+                yield node
+                continue
+            if node in seen:
+                continue
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((operand, False) for operand in reversed(node.inputs))
+
+
+_INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+_INTERN_LOCK = threading.Lock()
+
+
+def make(
+    op: str,
+    inputs: tuple[Node, ...] = (),
+    attrs: Mapping[str, AttrValue] | Attrs = (),
+    source: str | None = None,
+) -> Node:
+    """The one node `op(*inputs, **attrs)`, its type inferred by the op's row.
+
+    Raises `IllegalNodeError` for an unknown op, a wrong attribute or operands the row refuses.
+    """
+    operand_types = tuple(node.type for node in inputs)
+    definition = OPS.get(op)
+    if definition is None:
+        raise IllegalNodeError(op, operand_types, "there is no such op")
+    given = dict(attrs)
+    try:
+        given = definition.normalize(given)
+        result = definition.infer(operand_types, given)
+    except TypeRuleError as error:
+        raise IllegalNodeError(op, operand_types, str(error)) from None
+    frozen: Attrs = tuple(sorted(given.items()))
+    # repr keeps 0.0, -0.0, 0 and False apart and makes nan equal to itself.
+    key = (op, inputs, repr(frozen), result)
+    with _INTERN_LOCK:
+        node = _INTERNED.get(key)
+        if node is None:
+            node = Node(op, inputs, frozen, result, source)
+            _INTERNED[key] = node
+        return node

@@ -1,0 +1,239 @@
+"""Type rules: operand types and attributes → result type. One function a family of ops.
+
+Every rule raises `TypeRuleError` with the bare reason; `make` adds the op and its operands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aotc.aot.ir.types import DTYPES, TensorType, TypeRuleError
+
+Types = tuple[TensorType, ...]
+AttrMap = Mapping[str, Any]
+Infer = Callable[[Types, AttrMap], TensorType]
+
+PACK_N = 64  # columns of one panel of a packed matmul operand
+
+
+def require(condition: bool, reason: str) -> None:
+    """Raise `TypeRuleError(reason)` unless `condition`."""
+    if not condition:
+        raise TypeRuleError(reason)
+
+
+def broadcast_shape(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    """Common shape of operands of rank 0 or of one rank, whose dims are equal or 1."""
+    ranked = [shape for shape in shapes if shape]
+    if not ranked:
+        return ()
+    rank = len(ranked[0])
+    require(all(len(shape) == rank for shape in ranked), f"ranks differ: {ranked}")
+    result = []
+    for dims in zip(*ranked, strict=True):
+        extents = {dim for dim in dims if dim != 1}
+        require(len(extents) <= 1, f"dims {sorted(extents)} differ")
+        result.append(extents.pop() if extents else 1)
+    return tuple(result)
+
+
+def _same_dtype(types: Types) -> str:
+    names = sorted({item.dtype for item in types})
+    require(len(names) == 1, f"element types differ: {', '.join(names)}")
+    return names[0]
+
+
+def pointwise(*kinds: str, result: str = "") -> Infer:
+    """Operands of one element type of the given kinds; `result` names another result type."""
+
+    def infer(types: Types, attrs: AttrMap) -> TensorType:
+        dtype = _same_dtype(types)
+        kind = DTYPES[dtype].kind
+        require(kind in kinds, f"`{dtype}` is not {' or '.join(kinds)}")
+        shape = broadcast_shape(tuple(item.shape for item in types))
+        return TensorType(result or dtype, shape)
+
+    return infer
+
+
+def where(types: Types, attrs: AttrMap) -> TensorType:
+    """`where(bool, T, T) → T`."""
+    require(types[0].dtype == "bool", f"condition is `{types[0].dtype}`, expected `bool`")
+    dtype = _same_dtype(types[1:])
+    return TensorType(dtype, broadcast_shape(tuple(item.shape for item in types)))
+
+
+def cast(types: Types, attrs: AttrMap) -> TensorType:
+    """Same shape, element type `dtype`."""
+    return types[0].with_dtype(_dtype(attrs))
+
+
+def _dtype(attrs: AttrMap) -> str:
+    dtype = attrs["dtype"]
+    require(dtype in DTYPES, f"there is no element type `{dtype}`")
+    return str(dtype)
+
+
+def declared(types: Types, attrs: AttrMap) -> TensorType:
+    """Inputs and constants: the type is the attributes `dtype` and `shape`."""
+    require(all(dim >= 0 for dim in attrs["shape"]), f"shape {attrs['shape']} is negative")
+    return TensorType(_dtype(attrs), attrs["shape"])
+
+
+def scalar(types: Types, attrs: AttrMap) -> TensorType:
+    """A rank-0 literal."""
+    return TensorType(_dtype(attrs), ())
+
+
+def iota(types: Types, attrs: AttrMap) -> TensorType:
+    """i64 of `shape`, counting along `axis`."""
+    require(0 <= attrs["axis"] < len(attrs["shape"]), f"axis {attrs['axis']} is out of range")
+    return TensorType("i64", attrs["shape"])
+
+
+def reduce(*kinds: str, result: str = "") -> Infer:
+    """Dims in `axes` become 1."""
+
+    def infer(types: Types, attrs: AttrMap) -> TensorType:
+        (data,), axes = types, attrs["axes"]
+        require(data.kind in kinds, f"`{data.dtype}` is not {' or '.join(kinds)}")
+        require(tuple(sorted(set(axes))) == axes, f"axes {axes} are not sorted and distinct")
+        require(all(0 <= axis < data.rank for axis in axes), f"axes {axes} exceed the rank")
+        shape = tuple(1 if axis in axes else dim for axis, dim in enumerate(data.shape))
+        return TensorType(result or data.dtype, shape)
+
+    return infer
+
+
+def reshape(types: Types, attrs: AttrMap) -> TensorType:
+    """Same elements in row-major order under another shape."""
+    result = types[0].with_shape(attrs["shape"])
+    require(result.numel == types[0].numel, f"{types[0].numel} elements do not fit {result}")
+    return result
+
+
+def permute(types: Types, attrs: AttrMap) -> TensorType:
+    """Result dim i is operand dim `dims[i]`."""
+    dims = attrs["dims"]
+    require(sorted(dims) == list(range(types[0].rank)), f"{dims} is no permutation")
+    return types[0].with_shape(tuple(types[0].shape[dim] for dim in dims))
+
+
+def expand(types: Types, attrs: AttrMap) -> TensorType:
+    """Dims of extent 1 are repeated; rank stays."""
+    shape = attrs["shape"]
+    require(len(shape) == types[0].rank, f"rank {types[0].rank} differs from {shape}")
+    legal = all(old in (1, new) for old, new in zip(types[0].shape, shape, strict=True))
+    require(legal, f"{types[0].shape} does not expand to {shape}")
+    return types[0].with_shape(shape)
+
+
+def slice_(types: Types, attrs: AttrMap) -> TensorType:
+    """Elements start, start + step … below stop along `axis`; step ≥ 1."""
+    axis, start, stop, step = (attrs[name] for name in ("axis", "start", "stop", "step"))
+    require(0 <= axis < types[0].rank, f"axis {axis} is out of range")
+    legal = 0 <= start <= stop <= types[0].shape[axis] and step >= 1
+    require(legal, f"slice {start}:{stop}:{step} leaves an extent of {types[0].shape[axis]}")
+    return _replace(types[0], axis, (-(-(stop - start) // step),))
+
+
+def _replace(data: TensorType, axis: int, dims: tuple[int, ...]) -> TensorType:
+    return data.with_shape(data.shape[:axis] + dims + data.shape[axis + 1 :])
+
+
+def flip(types: Types, attrs: AttrMap) -> TensorType:
+    """Reversed along `axes`."""
+    require(all(0 <= axis < types[0].rank for axis in attrs["axes"]), "axes exceed the rank")
+    return types[0]
+
+
+def pad(types: Types, attrs: AttrMap) -> TensorType:
+    """`low[i]` elements of `value` before and `high[i]` after dim i."""
+    low, high = attrs["low"], attrs["high"]
+    require(len(low) == len(high) == types[0].rank, "low and high need one entry a dim")
+    require(all(width >= 0 for width in low + high), "padding is negative")
+    padded = zip(low, types[0].shape, high, strict=True)
+    return types[0].with_shape(tuple(sum(widths) for widths in padded))
+
+
+def window(types: Types, attrs: AttrMap) -> TensorType:
+    """Extent of each of `axes` becomes the number of positions; a dim of the size is appended."""
+    shape = list(types[0].shape)
+    axes = attrs["axes"]
+    rows = [attrs[name] for name in ("sizes", "strides", "dilations")]
+    require(all(len(row) == len(axes) for row in rows), "one size, stride and dilation an axis")
+    require(len(set(axes)) == len(axes), f"axes {axes} repeat")
+    for axis, size, stride, dilation in zip(axes, *rows, strict=True):
+        require(0 <= axis < types[0].rank, f"axis {axis} is out of range")
+        reach = (size - 1) * dilation + 1
+        require(min(size, stride, dilation) >= 1, "sizes, strides, dilations start at 1")
+        require(reach <= shape[axis], f"window reaches {reach} of {shape[axis]}")
+        shape[axis] = (shape[axis] - reach) // stride + 1
+    return types[0].with_shape((*shape, *attrs["sizes"]))
+
+
+def concat(types: Types, attrs: AttrMap) -> TensorType:
+    """Joined along `axis`; all else equal."""
+    dtype, axis = _same_dtype(types), attrs["axis"]
+    require(0 <= axis < types[0].rank, f"axis {axis} is out of range")
+    rest = {item.shape[:axis] + item.shape[axis + 1 :] for item in types}
+    require(len(rest) == 1 and len({item.rank for item in types}) == 1, "other dims differ")
+    return _replace(types[0].with_dtype(dtype), axis, (sum(item.shape[axis] for item in types),))
+
+
+def take(types: Types, attrs: AttrMap) -> TensorType:
+    """`data` with `axis` replaced by the dims of `indices`."""
+    data, indices = types
+    require(indices.kind == "int", f"indices are `{indices.dtype}`, expected an integer")
+    require(0 <= attrs["axis"] < data.rank, f"axis {attrs['axis']} is out of range")
+    return _replace(data, attrs["axis"], indices.shape)
+
+
+def gather(types: Types, attrs: AttrMap) -> TensorType:
+    """Result has the shape of the index; dims other than `axis` may not exceed the data's."""
+    data, index = types
+    require(index.kind == "int", f"index is `{index.dtype}`, expected an integer")
+    require(data.rank == index.rank, f"ranks differ: {data.rank} and {index.rank}")
+    require(0 <= attrs["axis"] < data.rank, f"axis {attrs['axis']} is out of range")
+    return data.with_shape(index.shape)
+
+
+def matmul(types: Types, attrs: AttrMap) -> TensorType:
+    """`[.., M, K] · [.., K, N] → [.., M, N]`, batch dims equal or 1."""
+    left, right = types
+    dtype = _same_dtype(types)
+    require(left.kind == "float", f"`{dtype}` is not float")
+    require(left.rank == right.rank >= 2, f"ranks are {left.rank} and {right.rank}")
+    require(left.shape[-1] == right.shape[-2], f"K is {left.shape[-1]} and {right.shape[-2]}")
+    batch = broadcast_shape((left.shape[:-2], right.shape[:-2])) if left.rank > 2 else ()
+    return TensorType(dtype, (*batch, left.shape[-2], right.shape[-1]))
+
+
+def matmul_packed(types: Types, attrs: AttrMap) -> TensorType:
+    """`[M, K] · packed [ceil(n / PACK_N), K, PACK_N] → [M, n]`."""
+    rows, packed = types
+    dtype, columns = _same_dtype(types), attrs["n"]
+    require(rows.rank == 2 and packed.rank == 3, f"ranks are {rows.rank} and {packed.rank}")
+    expected = (math.ceil(columns / PACK_N), rows.shape[1], PACK_N)
+    require(packed.shape == expected, f"panels are {packed.shape}, expected {expected}")
+    return TensorType(dtype, (rows.shape[0], columns))
+
+
+def convolution(types: Types, attrs: AttrMap) -> TensorType:
+    """`[N, C, *spatial]` · `[Co, C / groups, *kernel]` → `[N, Co, *positions]`, 1 to 3 dims."""
+    data, weight = types
+    dtype, groups, spatial_rank = _same_dtype(types), attrs["groups"], data.rank - 2
+    require(1 <= spatial_rank <= 3 and weight.rank == data.rank, "rank is not 3, 4 or 5")
+    require(data.shape[1] == weight.shape[1] * groups, "channels do not fit the weight")
+    require(weight.shape[0] % groups == 0, f"{weight.shape[0]} does not divide by {groups}")
+    positions = []
+    rows = [attrs[name] for name in ("stride", "padding", "dilation")]
+    require(all(len(row) == spatial_rank for row in rows), "one entry a spatial dim")
+    for dim, size, stride, padding, dilation in zip(
+        data.shape[2:], weight.shape[2:], *rows, strict=True
+    ):
+        positions.append((dim + 2 * padding - dilation * (size - 1) - 1) // stride + 1)
+        require(positions[-1] >= 1, f"kernel exceeds the extent {dim}")
+    return TensorType(dtype, (data.shape[0], weight.shape[0], *positions))

@@ -1,0 +1,211 @@
+"""The operations: one row each. To add an op, add a row; nothing else lists op names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.aot.ir import infer
+from aotc.aot.ir.infer import AttrMap, Infer, Types
+from aotc.aot.ir.types import TensorType, TypeRuleError, round_scalar
+
+FLOAT, NUMBER, INTEGRAL = ("float",), ("float", "int"), ("int", "bool")
+ANY = ("float", "int", "bool")
+
+
+@dataclass(frozen=True, slots=True)
+class OpDef:
+    """What the compiler knows of one operation."""
+
+    name: str
+    kind: str  # pointwise, reduce, view … decides how it is scheduled
+    operands: int | None  # number of operands; None: one or more
+    rule: Infer
+    attributes: tuple[str, ...] = ()
+    # Expression of a kernel: `{0}` is an operand, already bound to a name (it may occur twice).
+    triton: str = ""
+    cost: float = 1.0  # operations for one element of the result (reduce: of the operand)
+    aten: tuple[str, ...] = ()  # core ATen ops that are this op once their operands are aligned
+    is_commutative: bool = False
+    relative_tolerance: float = 2e-6  # f32 kernel against the reference, relative to the value
+
+    def normalize(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """`attrs` with lists as tuples and literals rounded; raises `TypeRuleError` on names."""
+        if set(attrs) != set(self.attributes):
+            found, expected = sorted(attrs), sorted(self.attributes)
+            raise TypeRuleError(f"attributes are {found}, expected {expected}")
+        frozen = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in attrs.items()
+        }
+        if "value" in frozen and "dtype" in frozen:
+            frozen["value"] = round_scalar(frozen["value"], frozen["dtype"])
+        return frozen
+
+    def infer(self, types: Types, attrs: AttrMap) -> TensorType:
+        """Type of the result; raises `TypeRuleError` when the operands do not fit."""
+        expected = self.operands
+        if len(types) != expected and (expected is not None or not types):
+            raise TypeRuleError(f"{len(types)} operands, expected {expected or 'some'}")
+        return self.rule(types, attrs)
+
+
+def _leaf(name: str, rule: Infer, *attributes: str) -> OpDef:
+    return OpDef(name, name, 0, rule, attributes, cost=0.0)
+
+
+def _unary(name: str, kinds: tuple[str, ...], triton: str, cost: float = 1.0, **row: Any) -> OpDef:
+    aten = row.pop("aten", (name,))
+    rule = row.pop("rule", None) or infer.pointwise(*kinds, result=row.pop("result", ""))
+    return OpDef(name, "pointwise", 1, rule, triton=triton, cost=cost, aten=aten, **row)
+
+
+def _binary(name: str, kinds: tuple[str, ...], triton: str, cost: float = 1.0, **row: Any) -> OpDef:
+    aten = row.pop("aten", (name,))
+    rule = infer.pointwise(*kinds, result=row.pop("result", ""))
+    return OpDef(name, "pointwise", 2, rule, triton=triton, cost=cost, aten=aten, **row)
+
+
+def _compare(name: str, symbol: str, is_commutative: bool = False) -> OpDef:
+    triton = f"({{0}} {symbol} {{1}})"
+    return _binary(name, ANY, triton, result="bool", is_commutative=is_commutative)
+
+
+def _reduce(name: str, kinds: tuple[str, ...], triton: str, result: str = "") -> OpDef:
+    rule = infer.reduce(*kinds, result=result)
+    return OpDef(name, "reduce", 1, rule, ("axes",), triton=triton)
+
+
+def _view(name: str, rule: Infer, *attributes: str, kind: str = "view") -> OpDef:
+    return OpDef(name, kind, 1, rule, attributes, cost=0.0)
+
+
+_LEAVES: tuple[OpDef, ...] = (
+    _leaf("input", infer.declared, "name", "dtype", "shape"),
+    _leaf("constant", infer.declared, "name", "dtype", "shape"),
+    _leaf("scalar", infer.scalar, "value", "dtype"),
+    _leaf("iota", infer.iota, "shape", "axis"),
+)
+
+# Triton divides towards zero, torch towards minus infinity: they differ where this holds.
+_IS_ROUNDED_UP = "(({0} % {1} != 0) & (({0} < 0) != ({1} < 0)))"
+_NAN = "propagate_nan=tl.PropagateNan.ALL"
+
+_ARITHMETIC: tuple[OpDef, ...] = (
+    _binary("add", NUMBER, "({0} + {1})", is_commutative=True),
+    _binary("sub", NUMBER, "({0} - {1})"),
+    _binary("mul", NUMBER, "({0} * {1})", is_commutative=True),
+    _binary("div", FLOAT, "({0} / {1})", 4.0),
+    _binary("floor_divide", ("int",), f"({{0}} // {{1}} - {_IS_ROUNDED_UP}.to({{0}}.dtype))", 6.0),
+    _binary("remainder", NUMBER, f"({{0}} % {{1}} + tl.where({_IS_ROUNDED_UP}, {{1}}, 0))", 6.0),
+    _binary("pow", FLOAT, "libdevice.pow({0}, {1})", 30.0, relative_tolerance=1e-5, aten=()),
+    _binary("maximum", NUMBER, f"tl.maximum({{0}}, {{1}}, {_NAN})", is_commutative=True),
+    _binary("minimum", NUMBER, f"tl.minimum({{0}}, {{1}}, {_NAN})", is_commutative=True),
+    _binary("atan2", FLOAT, "libdevice.atan2({0}, {1})", 30.0),
+    _unary("neg", NUMBER, "(-{0})"),
+    _unary("abs", NUMBER, "tl.abs({0})"),
+    _unary("sign", NUMBER, "(({0} > 0).to({0}.dtype) - ({0} < 0).to({0}.dtype))", 3.0),
+    _unary("floor", FLOAT, "tl.floor({0})"),
+    _unary("ceil", FLOAT, "tl.ceil({0})"),
+    _unary("round", FLOAT, "libdevice.rint({0})"),
+    _unary("trunc", FLOAT, "libdevice.trunc({0})"),
+)
+
+_FUNCTIONS: tuple[OpDef, ...] = (
+    _unary("exp", FLOAT, "tl.exp({0})", 12.0),
+    _unary("exp2", FLOAT, "tl.exp2({0})", 10.0),
+    _unary("expm1", FLOAT, "libdevice.expm1({0})", 16.0),
+    _unary("log", FLOAT, "tl.log({0})", 14.0),
+    _unary("log2", FLOAT, "tl.log2({0})", 14.0),
+    _unary("log1p", FLOAT, "libdevice.log1p({0})", 18.0),
+    _unary("sqrt", FLOAT, "tl.sqrt_rn({0})", 6.0),
+    _unary("rsqrt", FLOAT, "tl.rsqrt({0})", 6.0),
+    _unary("reciprocal", FLOAT, "(1.0 / {0})", 4.0),
+    _unary("sin", FLOAT, "tl.sin({0})", 20.0),
+    _unary("cos", FLOAT, "tl.cos({0})", 20.0),
+    _unary("tanh", FLOAT, "libdevice.tanh({0})", 16.0),
+    _unary("sigmoid", FLOAT, "tl.sigmoid({0})", 16.0),
+    _unary("erf", FLOAT, "tl.erf({0})", 18.0),
+    _unary("relu", NUMBER, "tl.where({0} < 0, 0, {0})"),
+    _unary("silu", FLOAT, "({0} * tl.sigmoid({0}))", 17.0, aten=()),
+    _unary("gelu", FLOAT, "(0.5 * {0} * (1.0 + tl.erf({0} * 0.7071067811865476)))", 22.0, aten=()),
+    _unary(
+        "gelu_tanh",
+        FLOAT,
+        "(0.5 * {0} * (1.0 + libdevice.tanh(0.7978845608028654 * {0} *"
+        " (1.0 + 0.044715 * {0} * {0}))))",
+        24.0,
+        aten=(),
+    ),
+)
+
+_LOGIC: tuple[OpDef, ...] = (
+    _compare("eq", "==", is_commutative=True),
+    _compare("ne", "!=", is_commutative=True),
+    _compare("lt", "<"),
+    _compare("le", "<="),
+    _compare("gt", ">"),
+    _compare("ge", ">="),
+    _binary("logical_and", ("bool",), "({0} & {1})", is_commutative=True),
+    _binary("logical_or", ("bool",), "({0} | {1})", is_commutative=True),
+    _binary("logical_xor", ("bool",), "({0} ^ {1})", is_commutative=True),
+    _unary("logical_not", ("bool",), "({0} == 0)"),
+    _binary("bitwise_and", INTEGRAL, "({0} & {1})", is_commutative=True),
+    _binary("bitwise_or", INTEGRAL, "({0} | {1})", is_commutative=True),
+    _binary("bitwise_xor", INTEGRAL, "({0} ^ {1})", is_commutative=True),
+    _unary("bitwise_not", ("int",), "(~{0})"),
+    _unary("isnan", FLOAT, "({0} != {0})", result="bool"),
+    _unary("isinf", FLOAT, "(tl.abs({0}) == float('inf'))", result="bool"),
+    OpDef("where", "pointwise", 3, infer.where, triton="tl.where({0}, {1}, {2})"),
+    OpDef("cast", "pointwise", 1, infer.cast, ("dtype",), triton="{0}.to({dtype})"),
+)
+
+_REDUCTIONS: tuple[OpDef, ...] = (
+    _reduce("sum", NUMBER, "tl.sum({0}, {axis})"),
+    _reduce("prod", NUMBER, "tl.reduce({0}, {axis}, multiply)"),
+    _reduce("max", NUMBER, "tl.max({0}, {axis})"),
+    _reduce("min", NUMBER, "tl.min({0}, {axis})"),
+    _reduce("any", ("bool",), "tl.max({0}.to(tl.int32), {axis})"),
+    _reduce("all", ("bool",), "tl.min({0}.to(tl.int32), {axis})"),
+    _reduce("argmax", NUMBER, "tl.argmax({0}, {axis})", result="i64"),
+    _reduce("argmin", NUMBER, "tl.argmin({0}, {axis})", result="i64"),
+)
+
+_MOVEMENT: tuple[OpDef, ...] = (
+    _view("reshape", infer.reshape, "shape"),
+    _view("permute", infer.permute, "dims"),
+    _view("expand", infer.expand, "shape"),
+    _view("slice", infer.slice_, "axis", "start", "stop", "step"),
+    _view("flip", infer.flip, "axes"),
+    _view("pad", infer.pad, "low", "high", "value", kind="pad"),
+    _view("window", infer.window, "axes", "sizes", "strides", "dilations", kind="window"),
+    OpDef("concat", "concat", None, infer.concat, ("axis",), cost=0.0),
+    OpDef("take", "take", 2, infer.take, ("axis",), cost=0.0),
+    OpDef("gather", "gather", 2, infer.gather, ("axis",), cost=0.0),
+)
+
+_CONTRACTIONS: tuple[OpDef, ...] = (
+    OpDef("matmul", "matmul", 2, infer.matmul, relative_tolerance=1e-5),
+    OpDef("matmul_packed", "matmul_packed", 2, infer.matmul_packed, ("n",)),
+    OpDef(
+        "convolution",
+        "convolution",
+        2,
+        infer.convolution,
+        ("stride", "padding", "dilation", "groups"),
+    ),
+)
+
+OPS: dict[str, OpDef] = {
+    row.name: row
+    for row in (
+        *_LEAVES,
+        *_ARITHMETIC,
+        *_FUNCTIONS,
+        *_LOGIC,
+        *_REDUCTIONS,
+        *_MOVEMENT,
+        *_CONTRACTIONS,
+    )
+}
