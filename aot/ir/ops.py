@@ -1,4 +1,4 @@
-"""The operations: one row each. To add an op, add a row; nothing else lists op names."""
+"""The operations: one row each. To add an op, add a row here and its meaning in reference.py."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class OpDef:
         if set(attrs) != set(self.attributes):
             found, expected = sorted(attrs), sorted(self.attributes)
             raise TypeRuleError(f"attributes are {found}, expected {expected}")
-        frozen = {
+        frozen: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in attrs.items()
         }

@@ -114,13 +114,10 @@ def _fit_integer(value: int, dtype: str) -> int:
 
 
 def _round_bfloat16(value: float) -> float:
-    # Round to odd in the f32 step, so that the second rounding is the only one that counts.
-    single = round_scalar(value, "f32")
+    # Through f32 as torch does: two roundings.
+    single = float(round_scalar(value, "f32"))
     if math.isinf(single):
-        return float(single)
+        return single
     bits = struct.unpack("<I", struct.pack("<f", single))[0]
-    if single != value:
-        towards_zero = bits - 1 if abs(single) > abs(value) else bits
-        bits = towards_zero | 1
     bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
     return float(struct.unpack("<f", struct.pack("<I", bits))[0])

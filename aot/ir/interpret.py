@@ -1,0 +1,51 @@
+"""The reference interpreter: runs a graph in numpy, node by node, rounding each result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy
+
+from aotc.aot.ir.graph import Constant, Graph, Node, walk
+from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.reference import REFERENCE
+from aotc.aot.ir.storage import Array, narrow, widen
+
+
+def evaluate(node: Node, operands: Sequence[Array]) -> Array:
+    """Result of one op on stored arrays (bf16 as uint16), as a stored array of `node.type`."""
+    moves_only = OPS[node.op].cost == 0.0 and node.kind not in ("scalar", "iota", "pad")
+    if moves_only:
+        return numpy.asarray(REFERENCE[node.op](*operands, **dict(node.attrs)))
+    wide = [widen(array, item.dtype) for array, item in zip(operands, node.inputs, strict=True)]
+    with numpy.errstate(all="ignore"):
+        result = REFERENCE[node.op](*wide, **dict(node.attrs))
+    return narrow(numpy.asarray(result), node.dtype)
+
+
+def evaluate_all(
+    outputs: tuple[Node, ...], values: dict[Node, Array], constants: Mapping[str, Constant]
+) -> list[Array]:
+    """Results of `outputs`, given those of the inputs in `values`, which also collects the rest."""
+    for node in walk(outputs):
+        if node in values:
+            continue
+        if node.op == "constant":
+            values[node] = constants[node.attr("name")].array
+        else:
+            values[node] = evaluate(node, [values[operand] for operand in node.inputs])
+    return [values[node] for node in outputs]
+
+
+def interpret(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
+    """Outputs of `graph` for stored arrays in the order of its inputs.
+
+    Raises `ValueError` when an array's shape or storage type differs from its input's.
+    """
+    values: dict[Node, Array] = {}
+    for node, array in zip(graph.inputs, inputs, strict=True):
+        stored = narrow(numpy.zeros(0), node.dtype).dtype
+        if array.shape != node.shape or array.dtype != stored:
+            raise ValueError(f"input is {array.dtype}{list(array.shape)}, expected {node.type}")
+        values[node] = array
+    return evaluate_all(graph.outputs, values, graph.constants)

@@ -1,0 +1,242 @@
+"""What each op means, in numpy: the definition that rewrites, folding and kernels are held to.
+
+Arrays are in computing form (`storage.widen`); sums and products of f32 accumulate in f64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy
+
+from aotc.aot.ir.infer import PACK_N
+from aotc.aot.ir.storage import Array
+from aotc.aot.ir.types import DTYPES
+
+Reference = Callable[..., Any]
+
+_erf = numpy.frompyfunc(math.erf, 1, 1)
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(numpy.float64) if array.dtype.kind == "f" else array
+
+
+def erf(x: Array) -> Array:
+    """Error function."""
+    return numpy.asarray(_erf(x)).astype(numpy.asarray(x).dtype)
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + e^-x), computed in f64 so that it neither overflows nor cancels."""
+    return numpy.asarray(1 / (1 + numpy.exp(-_wide(x)))).astype(x.dtype)
+
+
+def gelu(x: Array) -> Array:
+    """x · Φ(x)."""
+    wide = _wide(x)
+    return numpy.asarray(0.5 * wide * (1 + erf(wide * math.sqrt(0.5)))).astype(x.dtype)
+
+
+def gelu_tanh(x: Array) -> Array:
+    """The tanh form of GELU."""
+    wide = _wide(x)
+    inner = math.sqrt(2 / math.pi) * wide * (1 + 0.044715 * wide * wide)
+    return numpy.asarray(0.5 * wide * (1 + numpy.tanh(inner))).astype(x.dtype)
+
+
+def sign(x: Array) -> Array:
+    """-1, 0 or 1; 0 for NaN as in torch."""
+    return numpy.subtract((x > 0).astype(x.dtype), (x < 0).astype(x.dtype))
+
+
+def _reduce(function: Callable[..., Any]) -> Reference:
+    def reduce(x: Array, axes: tuple[int, ...]) -> Array:
+        return numpy.asarray(function(_wide(x), axis=axes, keepdims=True))
+
+    return reduce
+
+
+def _index_of(function: Callable[..., Any]) -> Reference:
+    def index_of(x: Array, axes: tuple[int, ...]) -> Array:
+        kept = [axis for axis in range(x.ndim) if axis not in axes]
+        order = (*kept, *axes)
+        rows = x.transpose(order).reshape(*(x.shape[axis] for axis in kept), -1)
+        shape = tuple(1 if axis in axes else dim for axis, dim in enumerate(x.shape))
+        return numpy.asarray(function(rows, axis=-1)).reshape(shape)
+
+    return index_of
+
+
+def iota(shape: tuple[int, ...], axis: int) -> Array:
+    """Counts along `axis`."""
+    column = [1] * len(shape)
+    column[axis] = shape[axis]
+    return numpy.broadcast_to(numpy.arange(shape[axis]).reshape(column), shape)
+
+
+def scalar(value: bool | float, dtype: str) -> Array:
+    """A rank-0 literal; 16-bit floats are computed with as f32."""
+    name = "float32" if dtype in ("f16", "bf16") else DTYPES[dtype].numpy
+    return numpy.array(value, dtype=name)
+
+
+def slice_(x: Array, axis: int, start: int, stop: int, step: int) -> Array:
+    """Elements start:stop:step along `axis`."""
+    index = [slice(None)] * x.ndim
+    index[axis] = slice(start, stop, step)
+    return x[tuple(index)]
+
+
+def pad(x: Array, low: tuple[int, ...], high: tuple[int, ...], value: float) -> Array:
+    """Constant padding."""
+    return numpy.pad(x, list(zip(low, high, strict=True)), constant_values=value)
+
+
+def window(
+    x: Array,
+    axes: tuple[int, ...],
+    sizes: tuple[int, ...],
+    strides: tuple[int, ...],
+    dilations: tuple[int, ...],
+) -> Array:
+    """Sliding windows; one trailing dim for each of `axes`."""
+    shape, steps, inner = list(x.shape), list(x.strides), []
+    for axis, size, stride, dilation in zip(axes, sizes, strides, dilations, strict=True):
+        shape[axis] = (shape[axis] - (size - 1) * dilation - 1) // stride + 1
+        inner.append(x.strides[axis] * dilation)
+        steps[axis] = x.strides[axis] * stride
+    return numpy.lib.stride_tricks.as_strided(
+        x, (*shape, *sizes), (*steps, *inner), writeable=False
+    )
+
+
+def take(data: Array, indices: Array, axis: int) -> Array:
+    """Rows of `data` along `axis`; raises `IndexError` outside of it."""
+    return numpy.take(data, indices, axis=axis)
+
+
+def gather(data: Array, index: Array, axis: int) -> Array:
+    """`result[i, j] = data[i, index[i, j]]` for axis 1; the data's other dims may be larger."""
+    region = tuple(
+        slice(None) if dim == axis else slice(extent) for dim, extent in enumerate(index.shape)
+    )
+    return numpy.take_along_axis(data[region], index.astype(numpy.int64), axis)
+
+
+def matmul(left: Array, right: Array) -> Array:
+    """Batched product."""
+    return numpy.asarray(numpy.matmul(_wide(left), _wide(right)))
+
+
+def matmul_packed(rows: Array, packed: Array, n: int) -> Array:
+    """Product with panels `[panels, K, PACK_N]`."""
+    panels, inner, _ = packed.shape
+    dense = packed.transpose(1, 0, 2).reshape(inner, panels * PACK_N)[:, :n]
+    return matmul(rows, dense)
+
+
+def convolution(
+    data: Array,
+    weight: Array,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Array:
+    """Cross-correlation, channels first."""
+    rank = len(stride)
+    margins = (0, 0, *padding)
+    padded = pad(data, margins, margins, 0)
+    axes = tuple(range(2, 2 + rank))
+    windows = window(padded, axes, weight.shape[2:], stride, dilation)
+    channels = weight.shape[1]
+    parts = []
+    for group, filters in enumerate(numpy.split(_wide(weight), groups)):
+        part = _wide(windows[:, group * channels : (group + 1) * channels])
+        kernel_dims = tuple(range(2 + rank, 2 + 2 * rank))
+        dims = ((1, *kernel_dims), (1, *range(2, 2 + rank)))
+        parts.append(numpy.moveaxis(numpy.tensordot(part, filters, axes=dims), -1, 1))
+    return numpy.concatenate(parts, axis=1)
+
+
+REFERENCE: Mapping[str, Reference] = {
+    "scalar": scalar,
+    "iota": iota,
+    "add": numpy.add,
+    "sub": numpy.subtract,
+    "mul": numpy.multiply,
+    "div": numpy.divide,
+    "floor_divide": numpy.floor_divide,
+    "remainder": numpy.remainder,
+    "pow": numpy.power,
+    "maximum": numpy.maximum,
+    "minimum": numpy.minimum,
+    "atan2": numpy.arctan2,
+    "neg": numpy.negative,
+    "abs": numpy.abs,
+    "sign": sign,
+    "floor": numpy.floor,
+    "ceil": numpy.ceil,
+    "round": numpy.rint,
+    "trunc": numpy.trunc,
+    "exp": numpy.exp,
+    "exp2": numpy.exp2,
+    "expm1": numpy.expm1,
+    "log": numpy.log,
+    "log2": numpy.log2,
+    "log1p": numpy.log1p,
+    "sqrt": numpy.sqrt,
+    "rsqrt": lambda x: (1 / numpy.sqrt(_wide(x))).astype(x.dtype),
+    "reciprocal": lambda x: (1 / x).astype(x.dtype),
+    "sin": numpy.sin,
+    "cos": numpy.cos,
+    "tanh": numpy.tanh,
+    "sigmoid": sigmoid,
+    "erf": erf,
+    "relu": lambda x: numpy.where(x < 0, x.dtype.type(0), x),
+    "silu": lambda x: (_wide(x) * sigmoid(_wide(x))).astype(x.dtype),
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+    "eq": numpy.equal,
+    "ne": numpy.not_equal,
+    "lt": numpy.less,
+    "le": numpy.less_equal,
+    "gt": numpy.greater,
+    "ge": numpy.greater_equal,
+    "logical_and": numpy.logical_and,
+    "logical_or": numpy.logical_or,
+    "logical_xor": numpy.logical_xor,
+    "logical_not": numpy.logical_not,
+    "bitwise_and": numpy.bitwise_and,
+    "bitwise_or": numpy.bitwise_or,
+    "bitwise_xor": numpy.bitwise_xor,
+    "bitwise_not": numpy.bitwise_not,
+    "isnan": numpy.isnan,
+    "isinf": numpy.isinf,
+    "where": numpy.where,
+    "cast": lambda x, dtype: x,  # the interpreter rounds every result to its type
+    "sum": _reduce(numpy.sum),
+    "prod": _reduce(numpy.prod),
+    "max": _reduce(numpy.max),
+    "min": _reduce(numpy.min),
+    "any": _reduce(numpy.any),
+    "all": _reduce(numpy.all),
+    "argmax": _index_of(numpy.argmax),
+    "argmin": _index_of(numpy.argmin),
+    "reshape": lambda x, shape: x.reshape(shape),
+    "permute": lambda x, dims: x.transpose(dims),
+    "expand": lambda x, shape: numpy.broadcast_to(x, shape),
+    "slice": slice_,
+    "flip": lambda x, axes: numpy.flip(x, axes),
+    "pad": pad,
+    "window": window,
+    "concat": lambda *parts, axis: numpy.concatenate(parts, axis),
+    "take": take,
+    "gather": gather,
+    "matmul": matmul,
+    "matmul_packed": matmul_packed,
+    "convolution": convolution,
+}
