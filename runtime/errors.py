@@ -1,0 +1,371 @@
+"""The runtime's errors: one class each, with fields and one message template.
+
+A raise site names fields only: `raise BundleTruncated(path=…, found=12, expected=48)`. Messages are
+lower case, without a final period, what was found before what was expected; the hint is the next
+step. Every class has a stable `code` and the `exit_code` that the command line ends with. The
+compiler's errors (`aotc.aot.errors`) extend the same base.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class AotcError(Exception):
+    """Base of every error that aotc raises on purpose; `str()` is the message and its hint."""
+
+    code = "error"
+    exit_code = 70
+    template = "{message}"
+    hint = ""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+        self.message: str = self.template.format(**fields)
+        super().__init__(self.message)
+
+    def __getattr__(self, name: str) -> Any:
+        """Fields of the error read as attributes: `error.path`."""
+        if name != "fields" and name in self.fields:
+            return self.fields[name]
+        raise AttributeError(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors travel between processes with their fields."""
+        return _rebuild, (type(self), self.fields)
+
+    @property
+    def hint_text(self) -> str:
+        """The hint with its fields filled in; empty when there is no next step."""
+        return self.hint.format(**self.fields) if self.hint else ""
+
+    def __str__(self) -> str:
+        hint = self.hint_text
+        return f"{self.message}\nhint: {hint}" if hint else self.message
+
+    def as_map(self) -> dict[str, Any]:
+        """The error as plain data, for `--json` and for logs."""
+        return {
+            "code": self.code,
+            "message": self.message,
+            "hint": self.hint_text,
+            "fields": {name: _plain(value) for name, value in self.fields.items()},
+        }
+
+
+def _rebuild(kind: type[AotcError], fields: dict[str, Any]) -> AotcError:
+    return kind(**fields)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+# The bundle's bytes: exit 6.
+
+
+class BundleError(AotcError):
+    """A bundle is not what its manifest says, or has no readable manifest."""
+
+    code = "bundle"
+    exit_code = 6
+    template = "{path}: {detail}"
+    hint = "copy the bundle again from where it was built, or rebuild it"
+
+
+class BundleNotFound(BundleError):
+    """There is no directory at the path given."""
+
+    code = "bundle-not-found"
+    exit_code = 2
+    template = "no bundle at `{path}`: {detail}"
+    hint = "a bundle is the directory that `aotc build SPEC -o DIRECTORY` writes"
+
+
+class NotABundle(BundleError):
+    """The directory has no manifest, or a file that does not start with the format's magic."""
+
+    code = "not-a-bundle"
+    template = "`{path}` is not a bundle: {detail}"
+    hint = "a bundle is the directory that `aotc build SPEC -o DIRECTORY` writes"
+
+
+class BundleTruncated(BundleError):
+    """A file ends before its own header or the manifest says it does; sizes in bytes."""
+
+    code = "bundle-truncated"
+    template = "`{path}` is truncated: it has {found} bytes, expected {expected}"
+
+
+class BundleFileMissing(BundleError):
+    """A file that the manifest lists is not in the bundle."""
+
+    code = "bundle-file-missing"
+    template = "`{path}` is missing from the bundle"
+
+
+class BundleFileRefused(BundleError):
+    """A listed file is not a plain file inside the bundle (a link, a directory, a device …)."""
+
+    code = "bundle-file-refused"
+    template = "`{path}` is {found}, expected a plain file inside the bundle"
+    hint = "copy the bundle with its files, not with links to them"
+
+
+class BundleSizeMismatch(BundleError):
+    """A file is longer than the manifest or its own header says; sizes in bytes."""
+
+    code = "bundle-size"
+    template = "`{path}` has {found} bytes, expected {expected}"
+
+
+class BundleAltered(BundleError):
+    """The bytes of a file do not give the digest that the manifest lists for them."""
+
+    code = "bundle-altered"
+    template = "`{path}` was altered: {where} has sha256 {found}, expected {expected}"
+
+
+class BundleLimit(BundleError):
+    """A count or size in the bundle is over the format's limit; refused before it is read."""
+
+    code = "bundle-limit"
+    template = "`{path}`: {what} is {found}, over the limit of {limit}"
+    hint = "limits are listed in FORMAT.md; no bundle that aotc writes comes near them"
+
+
+class BundleMalformed(BundleError):
+    """A field of the bundle is outside its schema."""
+
+    code = "bundle-malformed"
+    template = "`{path}`: field `{field}` is {found}, expected {expected}"
+
+
+class IdentityMismatch(BundleError):
+    """`load(…, digest=…)` was given another identity than the bundle's."""
+
+    code = "identity-mismatch"
+    template = "`{path}` has identity sha256:{found}, expected sha256:{expected}"
+    hint = "this is another build; pin its identity on purpose, or fetch the expected one"
+
+
+class GoldenDiffers(BundleError):
+    """The bundle does not give the numbers on this machine that its golden file holds."""
+
+    code = "golden-differs"
+    exit_code = 1
+    template = (
+        "output `{name}` differs from the golden output by {difference:.3g} of its scale, "
+        "expected at most {tolerance:.3g}"
+    )
+    hint = "report it with the output of `aotc doctor`"
+
+
+# The machine or the runtime does not fit the bundle: exit 5.
+
+
+class IncompatibleError(AotcError):
+    """The bundle is sound, but not for this machine or this runtime."""
+
+    code = "incompatible"
+    exit_code = 5
+    template = "{path}: {detail}"
+
+
+class FormatTooNew(IncompatibleError):
+    """The bundle's format version is above what this runtime reads."""
+
+    code = "format-too-new"
+    template = "`{path}` has format {found}, this runtime reads {expected}"
+    hint = "upgrade aotc on this machine: `pip install --upgrade aotc`"
+
+
+class FormatTooOld(IncompatibleError):
+    """The bundle's format version is below what this runtime reads."""
+
+    code = "format-too-old"
+    template = "`{path}` has format {found}, this runtime reads {expected}"
+    hint = "rebuild the bundle with this version of aotc"
+
+
+class BundleIncompatible(IncompatibleError):
+    """Nothing in the bundle runs here; `mismatches` holds every reason as `check` returns them."""
+
+    code = "bundle-incompatible"
+    template = "`{path}` does not run on this machine: {summary}"
+    hint = "{advice}"
+
+
+class DeviceUnknown(IncompatibleError):
+    """`load(…, device=…)` names a device that the bundle holds no target for."""
+
+    code = "device-unknown"
+    exit_code = 2
+    template = "device `{found}` is not in the bundle, expected one of: {expected}"
+    hint = "rebuild with `--target` for that device"
+
+
+# A call's arguments: exit 2.
+
+
+class InputError(AotcError):
+    """An argument of a program call does not fit the program's signature."""
+
+    code = "input"
+    exit_code = 2
+    template = "{message}"
+
+
+class InputCount(InputError):
+    """More positional inputs than the program has."""
+
+    code = "input-count"
+    template = "{found} inputs were given, expected {expected}: {names}"
+
+
+class InputMissing(InputError):
+    """An input was not given."""
+
+    code = "input-missing"
+    template = "input `{name}` is missing, expected {expected}"
+
+
+class InputUnknown(InputError):
+    """A keyword names no input, or names one that was given by position."""
+
+    code = "input-unknown"
+    template = "input `{name}` {detail}, expected inputs: {names}"
+
+
+class InputDtype(InputError):
+    """An array has another element type than the program takes."""
+
+    code = "input-dtype"
+    template = "{role} `{name}` has dtype {found}, expected {expected}"
+    hint = "convert it before the call; aotc never converts silently"
+
+
+class InputRank(InputError):
+    """An array has another number of dims than the program takes."""
+
+    code = "input-rank"
+    template = "{role} `{name}` has rank {found} (shape {shape}), expected rank {rank} {expected}"
+
+
+class InputShape(InputError):
+    """An array has another shape than the program was built for."""
+
+    code = "input-shape"
+    template = "{role} `{name}` has shape {found}, expected {expected}"
+    hint = "shapes are fixed at build time: rebuild with this shape, or pad the input"
+
+
+class InputDevice(InputError):
+    """An array lies on another device than the program's target runs on."""
+
+    code = "input-device"
+    template = "{role} `{name}` is on device {found}, expected {expected}"
+    hint = "move it first, for torch with `.to('{expected}')`"
+
+
+class InputGradient(InputError):
+    """A torch tensor asks for gradients, which a bundle cannot give."""
+
+    code = "input-gradient"
+    template = "input `{name}` requires a gradient, expected an array without one"
+    hint = "pass `{name}.detach()`, or call under `torch.no_grad()`"
+
+
+class InputUnreadable(InputError):
+    """An argument is no array: neither DLPack nor the buffer protocol reads it."""
+
+    code = "input-unreadable"
+    template = "{role} `{name}` is {found}, expected {expected}"
+    hint = "pass a torch tensor, a numpy array, or anything with DLPack or the buffer protocol"
+
+
+class OutputCount(InputError):
+    """`out=` holds another number of arrays than the program has outputs."""
+
+    code = "output-count"
+    template = "`out` has {found} arrays, expected {expected}"
+
+
+class OutputUnusable(InputError):
+    """An array given as `out=` or to `bind` cannot be used in place."""
+
+    code = "output-unusable"
+    template = "{role} `{name}` is {found}, expected {expected}"
+
+
+class ProgramClosed(InputError):
+    """The program or session was closed before the call."""
+
+    code = "program-closed"
+    template = "the program was closed"
+    hint = "load the bundle again, or keep the program open while it is used"
+
+
+# The environment: exit 7.
+
+
+class EnvironmentFault(AotcError):
+    """The machine refused something: a full disk, a permission, a missing service."""
+
+    code = "environment"
+    exit_code = 7
+    template = "cannot {action} `{path}`: {detail}"
+
+
+class DiskFull(EnvironmentFault):
+    """No space or quota is left for a file that aotc writes."""
+
+    code = "disk-full"
+    hint = "free space there, or choose another path; nothing was left half-written"
+
+
+class PermissionMissing(EnvironmentFault):
+    """The user may not read or write a path."""
+
+    code = "permission"
+    hint = "check the owner and mode of the path"
+
+
+class DriverFault(EnvironmentFault):
+    """The device's driver or the system loader refused the bundle's code."""
+
+    code = "driver"
+    template = "driver `{driver}` failed: {detail}"
+
+
+class SettingInvalid(AotcError):
+    """A setting of the environment, a flag or `[tool.aotc]` has a value outside its type."""
+
+    code = "setting-invalid"
+    exit_code = 2
+    template = "setting `{name}` is {found!r} (from {origin}), expected {expected}"
+
+
+class SettingUnknown(AotcError):
+    """A name that is in no row of the table of settings."""
+
+    code = "setting-unknown"
+    exit_code = 2
+    template = "setting `{name}` (from {origin}) is not known, expected one of: {known}"
+
+
+def environment_fault(action: str, path: str, error: OSError) -> EnvironmentFault:
+    """The typed error for an `OSError` met while doing `action` on `path`."""
+    import errno
+
+    kind = EnvironmentFault
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        kind = DiskFull
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        kind = PermissionMissing
+    detail = (error.strerror or str(error)).lower()
+    return kind(action=action, path=path, detail=detail)

@@ -1,0 +1,191 @@
+"""The table of settings and its one reader; nothing else in aotc reads the environment.
+
+Order of precedence: a command-line flag, the variable, `[tool.aotc]` of pyproject.toml, the
+default. The runtime has no flags and no project file: it reads `read("AOTC_THREADS")`. The command
+line passes both to the same function, so that `aotc doctor` can print each value with its origin.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .errors import SettingInvalid, SettingUnknown
+from .record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+MAX_THREADS = 1024
+
+
+class Setting(Record):
+    """One row: the variable, how its text is read, its default and its meaning."""
+
+    __slots__ = ("choices", "default", "kind", "meaning", "name")
+    name: str
+    kind: str  # key of READERS
+    default: Any
+    meaning: str
+    choices: tuple[str, ...]
+
+    def __init__(
+        self, name: str, kind: str, default: Any, meaning: str, choices: tuple[str, ...] = ()
+    ) -> None:
+        self._set(name=name, kind=kind, default=default, meaning=meaning, choices=choices)
+
+    @property
+    def key(self) -> str:
+        """Its name in `[tool.aotc]`: `AOTC_CACHE_DIR` is `cache-dir`."""
+        return self.name.removeprefix("AOTC_").lower().replace("_", "-")
+
+    @property
+    def expected(self) -> str:
+        """What a valid value looks like, for messages."""
+        return ", ".join(f"`{choice}`" for choice in self.choices) or EXPECTED[self.kind]
+
+
+class Reading(Record):
+    """A setting's value and where it came from: `flag`, `environment`, `pyproject`, `default`."""
+
+    __slots__ = ("name", "origin", "value")
+    name: str
+    value: Any
+    origin: str
+
+    def __init__(self, name: str, value: Any, origin: str) -> None:
+        self._set(name=name, value=value, origin=origin)
+
+
+SETTINGS: dict[str, Setting] = {
+    row.name: row
+    for row in (
+        Setting(
+            "AOTC_THREADS",
+            "threads",
+            0,
+            "worker threads of the process; 0 takes what affinity and cgroup limits allow",
+        ),
+        Setting(
+            "AOTC_LOAD_VERIFY",
+            "choice",
+            "full",
+            "what `load` digests: everything, or all but the weights",
+            ("full", "code"),
+        ),
+        Setting("AOTC_CACHE_DIR", "path", None, "folder of the artifact cache"),
+        Setting("AOTC_DUMP", "path", None, "folder for the text of each stage"),
+        Setting("AOTC_LOG", "choice", "off", "log on stderr", ("off", "info", "debug")),
+        Setting(
+            "AOTC_VERIFY",
+            "choice",
+            "0",
+            "check the graph: never, after each stage, after each rule",
+            ("0", "1", "2"),
+        ),
+        Setting("AOTC_SKIP", "names", (), "stages, rule sets or rules to skip, for bisecting"),
+        Setting(
+            "AOTC_TUNE",
+            "choice",
+            "off",
+            "the model's pick, a small space, or all candidates",
+            ("off", "quick", "full"),
+        ),
+        Setting("AOTC_FROZEN", "flag", False, "refuse to measure or to compile what is not cached"),
+        Setting("AOTC_JOBS", "count", 0, "compiler processes; 0 takes one for each CPU"),
+        Setting("NO_COLOR", "presence", False, "no colour on the terminal"),
+        Setting("CI", "presence", False, "plain lines in place of progress bars"),
+        Setting("TERM", "text", "", "the terminal; `dumb` has no progress bars"),
+        Setting("XDG_CACHE_HOME", "path", None, "base of the default cache folder"),
+        Setting("HOME", "path", None, "the user's folder"),
+    )
+}
+
+FLAGS = {"0": False, "false": False, "1": True, "true": True}
+EXPECTED = {
+    "threads": f"a whole number from 0 to {MAX_THREADS}",
+    "count": "a whole number from 0 to 4096",
+    "path": "a path",
+    "names": "names with commas between them",
+    "flag": "`0` or `1`",
+    "presence": "anything",
+    "text": "text",
+}
+
+
+def read(name: str, flag: Any = None, project: Mapping[str, Any] | None = None) -> Reading:
+    """The value of the setting `name` and its origin.
+
+    `flag` is the command line's value or None; `project` is the `[tool.aotc]` table or None.
+    Raises `SettingUnknown` for a name outside the table, `SettingInvalid` for a bad value.
+    """
+    setting = SETTINGS.get(name)
+    if setting is None:
+        raise SettingUnknown(name=name, origin="the caller", known=", ".join(SETTINGS))
+    if flag is not None:
+        return Reading(name, parse(setting, flag, "flag"), "flag")
+    text = os.environ.get(name)
+    if text:  # an empty variable is an unset one, as NO_COLOR's convention has it
+        return Reading(name, parse(setting, text, "environment"), "environment")
+    if project is not None and setting.key in project:
+        value = parse(setting, project[setting.key], "pyproject")
+        return Reading(name, value, "pyproject")
+    return Reading(name, setting.default, "default")
+
+
+def check_project(project: Mapping[str, Any]) -> None:
+    """Raise `SettingUnknown` for a key of `[tool.aotc]` that no setting has."""
+    known = [row.key for row in SETTINGS.values() if row.name.startswith("AOTC_")]
+    for key in project:
+        if key not in known:
+            raise SettingUnknown(name=key, origin="pyproject", known=", ".join(known))
+
+
+def cache_dir(flag: str | None = None, project: Mapping[str, Any] | None = None) -> Reading:
+    """Folder of the artifact cache: `AOTC_CACHE_DIR`, `$XDG_CACHE_HOME/aotc`, `~/.cache/aotc`."""
+    own = read("AOTC_CACHE_DIR", flag, project)
+    if own.value is not None:
+        return own
+    base = read("XDG_CACHE_HOME").value
+    if base is not None:
+        return Reading("AOTC_CACHE_DIR", os.path.join(base, "aotc"), "XDG_CACHE_HOME")
+    home = os.path.expanduser("~")
+    return Reading("AOTC_CACHE_DIR", os.path.join(home, ".cache", "aotc"), "default")
+
+
+def parse(setting: Setting, given: Any, origin: str) -> Any:
+    """`given` (text, or a TOML value) as the setting's type; raises `SettingInvalid`."""
+    try:
+        return _parse(setting, given)
+    except (KeyError, TypeError, ValueError):
+        raise SettingInvalid(
+            name=setting.name, found=given, origin=origin, expected=setting.expected
+        ) from None
+
+
+def _parse(setting: Setting, given: Any) -> Any:
+    kind = setting.kind
+    if kind == "presence":
+        return True
+    if kind in ("threads", "count"):
+        limit = MAX_THREADS if kind == "threads" else 4096
+        return _whole_number(given, limit)
+    if kind == "flag":
+        return FLAGS[str(given).lower()]
+    if kind == "names":
+        names = given.split(",") if isinstance(given, str) else list(given)
+        return tuple(str(name).strip() for name in names if str(name).strip())
+    text = str(given)
+    if setting.choices and text not in setting.choices:
+        raise ValueError(text)
+    return text
+
+
+def _whole_number(given: Any, limit: int) -> int:
+    if isinstance(given, (bool, float)):
+        raise ValueError(given)
+    number = int(given)
+    if not 0 <= number <= limit:
+        raise ValueError(given)
+    return number
