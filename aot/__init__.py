@@ -1,0 +1,1 @@
+"""The ahead-of-time compiler: a PyTorch model in, a bundle out."""

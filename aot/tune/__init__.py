@@ -1,0 +1,1 @@
+"""tune: which configuration each kernel is compiled with, and the record of it."""

@@ -1,0 +1,50 @@
+"""The cache's errors, in the form of the runtime's: code, exit code, template, hint.
+
+The cache imports nothing of aotc, so the form is repeated here instead of shared; the command
+line's printer needs only `str()`, `code` and `exit_code`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CacheError(Exception):
+    """The cache's folder cannot be used; exit 7. A damaged entry is never an error, but a miss."""
+
+    code: ClassVar[str] = "cache"
+    exit_code: ClassVar[int] = 7
+    template: ClassVar[str] = "{message}"
+    hint: ClassVar[str] = ""
+
+    def __init__(self, **fields: str) -> None:
+        self.fields = fields
+        self.message = self.template.format(**fields)
+        self.hint_text = self.hint.format(**fields)
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint_text}" if self.hint_text else self.message
+
+
+class CacheUnsafe(CacheError):
+    """Somebody else could write the cache's folder, and what is in it becomes machine code."""
+
+    code = "cache-unsafe"
+    template = "cache folder `{path}` is {found}, expected a folder that only its owner can write"
+    hint = "run `chmod go-w {path}`, or choose another folder with `--cache-dir`"
+
+
+class CacheNotAFolder(CacheError):
+    """The cache's path is taken by something else."""
+
+    code = "cache-not-a-folder"
+    template = "cache path `{path}` is not a folder"
+    hint = "choose another folder with `--cache-dir`"
+
+
+class BucketUnknown(CacheError):
+    """A key names a bucket that the store does not have: a programming error."""
+
+    code = "cache-bucket-unknown"
+    template = "no cache bucket is called `{bucket}`, expected one of: {known}"

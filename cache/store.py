@@ -1,0 +1,294 @@
+"""The store: content-addressed entries, put by one rename, read without a lock.
+
+Layout under the root (`--cache-dir`, default `~/.cache/aotc`), owned 0700 by the user:
+
+    CACHEDIR.TAG                    backup tools skip the folder
+    binaries-v1/ab/abcd…/           one entry; the name is the digest of its key
+        entry.json                  key record, and name, size and sha256 of each file
+        <files>
+    locks/<bucket>-<digest>.lock    a lock a key, for writers only
+    staging/<host>-<pid>-<random>/  entries in the making
+    quarantine/<digest>-<random>/   damaged entries, kept until the next collection
+    misses.json                     what the last build missed, for `aotc cache explain`
+
+What holds, and how:
+- A reader sees a whole entry or none: an entry is filled in `staging/` and appears by one rename of
+  its folder. The first writer wins; a later one drops its own copy.
+- A damaged entry is a miss, one warning and a move into quarantine: every byte is checked against
+  its sha256 on each read. That is also why entries are not fsynced: what a power cut tears, the
+  next read finds and rebuilds.
+- Locks only save work. A lock that times out, is lost or cannot be made means that a kernel may be
+  compiled twice, never that an entry is wrong.
+- A folder that cannot be written serves reads; puts then count as `refused` and fail nothing.
+- An entry's files never change after it appeared; deletion unlinks `entry.json` first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import stat
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotc.cache.errors import BucketUnknown, CacheNotAFolder, CacheUnsafe
+from aotc.cache.keys import BUCKETS, Key, canonical
+
+TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# aotc's artifact cache; safe to delete\n"
+RECORD = "entry.json"
+LOCK_TIMEOUT_S = 300.0
+TOUCH_INTERVAL_S = 3600.0
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
+
+
+class CacheWarning(UserWarning):
+    """An entry was damaged, or the cache cannot be written; the build goes on without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What `get` returns: the key and every file's bytes, digests checked."""
+
+    key: Key
+    files: Mapping[str, bytes]
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a store did since it was opened; the one mutable record of the cache."""
+
+    hits: int = 0
+    misses: int = 0
+    puts: int = 0
+    damaged: int = 0  # entries that failed their digests; each also counts as a miss
+    refused: int = 0  # puts into a folder that cannot be written
+
+
+class _Damage(Exception):
+    """An entry does not hold what its record says."""
+
+
+class Store:
+    """One cache folder. Safe for any number of processes and threads at once."""
+
+    def __init__(self, root: Path | str) -> None:
+        """Open the folder, making it when missing.
+
+        Raises CacheUnsafe when another user could write it, CacheNotAFolder when it is a file.
+        A folder that cannot be made or written is no error: the store then misses, or only reads.
+        """
+        self.root = Path(root)
+        self.counters = Counters()
+        self.missed: list[Key] = []
+        self._is_warned = False
+        _prepare(self.root)
+
+    def get(self, key: Key) -> Entry | None:
+        """The entry of `key`, or None; no lock. A damaged entry is warned of and set aside."""
+        folder = self.path(key)
+        try:
+            files = _read(folder, key)
+        except FileNotFoundError:
+            self._miss(key)
+            return None
+        except (_Damage, OSError) as damage:
+            self._miss(key)
+            if not _exists(folder / RECORD):  # deleted between two reads: an ordinary miss
+                return None
+            self.counters.damaged += 1
+            warnings.warn(
+                f"cache entry {key.folder}/{key.digest[:16]} is damaged ({damage}); rebuilding it",
+                CacheWarning,
+                stacklevel=2,
+            )
+            self._quarantine(folder)
+            return None
+        self.counters.hits += 1
+        _touch(folder / RECORD)
+        return Entry(key, files)
+
+    def put(self, key: Key, files: Mapping[str, bytes]) -> bool:
+        """Publish an entry; True if this call's bytes became the entry.
+
+        False when another writer was first, or when the folder cannot be written.
+        """
+        folder = self.path(key)
+        try:
+            staged = self._stage(key, files)
+            try:
+                is_ours = self._publish(staged, folder, key)
+            finally:
+                shutil.rmtree(staged, ignore_errors=True)
+        except OSError as fault:
+            self._refuse(fault)
+            return False
+        self.counters.puts += is_ours
+        return is_ours
+
+    @contextlib.contextmanager
+    def lock(self, key: Key, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[bool]:
+        """Hold the key's writer lock; yields False when it could not be had (then just go on)."""
+        from filelock import FileLock, Timeout  # 40 ms of import that readers never pay
+
+        path = self.root / "locks" / f"{key.folder}-{key.digest}.lock"
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            # Without a working flock there is no lock: an existence lock would outlive its holder.
+            held = FileLock(path, timeout=timeout_s, fallback_to_soft=False, poll_interval=0.02)
+            held.acquire()
+        except (Timeout, OSError, NotImplementedError):
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            held.release()
+
+    def path(self, key: Key) -> Path:
+        """Folder of the key's entry, whether or not it exists."""
+        if key.bucket not in BUCKETS:
+            raise BucketUnknown(bucket=key.bucket, known=", ".join(BUCKETS))
+        digest = key.digest
+        return self.root / key.folder / digest[:2] / digest
+
+    def _miss(self, key: Key) -> None:
+        self.counters.misses += 1
+        self.missed.append(key)
+
+    def _stage(self, key: Key, files: Mapping[str, bytes]) -> Path:
+        """Write the entry into a private folder; the record goes in last."""
+        name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(8)}"
+        staged = self.root / "staging" / name
+        staged.parent.mkdir(mode=0o700, exist_ok=True)
+        staged.mkdir(mode=0o700)
+        try:
+            rows = []
+            for file, data in sorted(files.items()):
+                _write(staged / file, data)
+                rows.append(_file_row(file, data))
+            _write(staged / RECORD, canonical({"key": key.record(), "files": rows}))
+        except OSError:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+        return staged
+
+    def _publish(self, staged: Path, folder: Path, key: Key) -> bool:
+        """Rename the staged folder into place, unless a sound entry stands there."""
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for _ in range(2):
+            try:
+                staged.rename(folder)
+                return True
+            except OSError as fault:
+                if fault.errno not in _TAKEN:
+                    raise
+            try:
+                _read(folder, key)
+                return False
+            except (_Damage, OSError):
+                self._quarantine(folder)  # a torn deletion or a damaged entry: make room once
+        return False
+
+    def _quarantine(self, folder: Path) -> None:
+        """Move a damaged entry out of sight, or delete it; never fails."""
+        grave = self.root / "quarantine" / f"{folder.name}-{secrets.token_hex(4)}"
+        with contextlib.suppress(OSError):
+            grave.parent.mkdir(mode=0o700, exist_ok=True)
+            folder.rename(grave)
+            return
+        delete_entry(folder)  # a lower layer of an overlay refuses renames
+
+    def _refuse(self, fault: OSError) -> None:
+        self.counters.refused += 1
+        if not self._is_warned:
+            self._is_warned = True
+            reason = fault.strerror or str(fault)
+            warnings.warn(
+                f"cache folder {self.root} cannot be written ({reason}); going on without",
+                CacheWarning,
+                stacklevel=3,
+            )
+
+
+def delete_entry(folder: Path) -> None:
+    """Unlink an entry, its record first, so that readers see a miss and never a part."""
+    with contextlib.suppress(OSError):
+        (folder / RECORD).unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _prepare(root: Path) -> None:
+    with contextlib.suppress(OSError):
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        state = root.stat()
+    except OSError:
+        return  # no folder and none to be made: every get is a miss, every put is refused
+    if not stat.S_ISDIR(state.st_mode):
+        raise CacheNotAFolder(path=str(root))
+    if state.st_uid not in (os.geteuid(), 0):
+        raise CacheUnsafe(path=str(root), found=f"owned by user {state.st_uid}")
+    if state.st_mode & 0o022:
+        raise CacheUnsafe(path=str(root), found=f"of mode {stat.S_IMODE(state.st_mode):o}")
+    with contextlib.suppress(OSError):
+        if not (root / "CACHEDIR.TAG").exists():
+            (root / "CACHEDIR.TAG").write_text(TAG)
+
+
+def _file_row(name: str, data: bytes) -> dict[str, str | int]:
+    return {"name": name, "size_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _write(path: Path, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, 0o400), "wb") as file:
+        file.write(data)
+
+
+def _read(folder: Path, key: Key) -> dict[str, bytes]:
+    """Every file of an entry. Raises FileNotFoundError (no entry), _Damage, OSError."""
+    text = (folder / RECORD).read_bytes()
+    try:
+        record = json.loads(text)
+        is_ours = record["key"] == key.record()
+        wanted = [(str(row["name"]), row) for row in record["files"]]
+    except (ValueError, KeyError, TypeError):
+        raise _Damage("its record does not parse") from None
+    if not is_ours:
+        raise _Damage("its record belongs to another key")
+    return {name: _read_file(folder, name, row) for name, row in wanted}
+
+
+def _read_file(folder: Path, name: str, row: dict[str, str | int]) -> bytes:
+    if "/" in name or name.startswith("."):
+        raise _Damage("its record names a file outside the entry")
+    try:
+        data = (folder / name).read_bytes()
+    except FileNotFoundError:
+        raise _Damage(f"file `{name}` is missing") from None
+    if row != _file_row(name, data):
+        raise _Damage(f"file `{name}` has other bytes than its record says")
+    return data
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # not even to be looked at
+        return False
+
+
+def _touch(record: Path) -> None:
+    """Mark the entry as used, at most once an hour; a read-only folder keeps its times."""
+    with contextlib.suppress(OSError):
+        if time.time() - record.stat().st_mtime > TOUCH_INTERVAL_S:
+            os.utime(record)
