@@ -1,4 +1,4 @@
-"""The one file that touches libtriton's internals: Triton source → TTIR text, LLVM IR text → objects → library.
+"""The one file that touches libtriton's internals: Triton → TTIR text, LLVM IR text → library.
 
 Triton 3.6 to 3.9 are covered; every difference between them is a `hasattr` or a signature check in
 this file. Bad LLVM IR text aborts the whole process ("LLVM ERROR", no exception), so callers run
@@ -18,8 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from aotc.aot.errors import CompileError
 from aotc.aot.targets import elf
-from aotc.runtime.errors import AotcError
 
 TRIPLE = "x86_64-unknown-linux-gnu"
 DATA_LAYOUT = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
@@ -31,13 +31,11 @@ ALLOWED_UNDEFINED = frozenset({"syscall", "sched_yield", "memcpy", "memset", "me
 _MLIR_TYPES = {"ptr": "!llvm.ptr", "i32": "i32", "i64": "i64", "f32": "f32"}
 
 
-class ToolchainError(AotcError):
+class ToolchainError(CompileError):
     """A step of the compiler's back end refused its input."""
 
     code = "toolchain"
-    exit_code = 70
     template = "{step} of `{name}` failed: {reason}"
-    hint = "this is a fault of aotc or of the kernel's source; the build's dump holds the text"
 
 
 @dataclass(frozen=True, slots=True)

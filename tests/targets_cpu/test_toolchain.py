@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from aotc.aot.targets import elf, toolchain  # noqa: E402
+from aotc.aot.targets import elf, toolchain
 
 HEADER = """import triton
 import triton.language as tl

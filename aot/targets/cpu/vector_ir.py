@@ -1,0 +1,214 @@
+"""LLVM IR text of straight-line vector functions, written as Python expressions.
+
+`Text` collects instructions; `Value` is an SSA value whose operators append to its text. Python
+numbers become splat constants. A value has an element ("float", "double", "i32", "i64", "i1") and
+the text's lanes; one lane gives scalar types, so the same expression makes both forms.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+Number = int | float
+_FLOATS = ("float", "double")
+_SUFFIX = {"float": "f32", "double": "f64"}
+
+
+def type_name(element: str, lanes: int) -> str:
+    """LLVM's spelling of a type: `float`, `<16 x float>`."""
+    return element if lanes == 1 else f"<{lanes} x {element}>"
+
+
+def mangled(element: str, lanes: int) -> str:
+    """A type inside an intrinsic's name: `f32`, `v16f32`, `v8i64`."""
+    name = _SUFFIX.get(element, element)
+    return name if lanes == 1 else f"v{lanes}{name}"
+
+
+def constant(number: Number, element: str) -> str:
+    """One lane of a constant; floats as the bits of a double, LLVM's exact spelling."""
+    if element not in _FLOATS:
+        return str(int(number))
+    if element == "float":
+        number = struct.unpack("<f", struct.pack("<f", number))[0]
+    return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
+
+
+@dataclass(slots=True)
+class Text:
+    """The body of one function under construction."""
+
+    lanes: int
+    lines: list[str] = field(default_factory=list)
+    block: str = "entry"  # the label that the next instruction stands under
+
+    def emit(self, element: str, instruction: str) -> Value:
+        """Append `%vN = instruction` and return its value."""
+        name = f"%v{len(self.lines)}"
+        self.lines.append(f"  {name} = {instruction}")
+        return Value(self, name, element)
+
+    def splat(self, number: Number, element: str) -> Value:
+        """A constant in every lane."""
+        lane = f"{element} {constant(number, element)}"
+        scalar = constant(number, element)
+        return Value(self, scalar if self.lanes == 1 else f"splat ({lane})", element)
+
+    def call(self, name: str, element: str, *operands: Value) -> Value:
+        """Call a function that returns this element; intrinsics need no declaration."""
+        arguments = ", ".join(str(value) for value in operands)
+        return self.emit(element, f"call {type_name(element, self.lanes)} @{name}({arguments})")
+
+    def intrinsic(self, name: str, *operands: Value) -> Value:
+        """Call `llvm.<name>` overloaded on its first operand's type, which is the result's."""
+        element = operands[0].element
+        return self.call(f"llvm.{name}.{mangled(element, self.lanes)}", element, *operands)
+
+    def rarely(self, condition: Value, usual: Value, name: str, operand: Value) -> Value:
+        """`usual`, except that lanes under the condition take `name(operand)`, called in a branch.
+
+        `name` should be `cold`, which moves the branch out of the way.
+        """
+        anywhere = condition.name
+        if self.lanes > 1:
+            reduction = f"call i1 @llvm.vector.reduce.or.{mangled('i1', self.lanes)}({condition})"
+            anywhere = self.emit("i1", reduction).name
+        before, number = self.block, len(self.lines)
+        rare, after = f"rare{number}", f"after{number}"
+        self.lines += [f"  br i1 {anywhere}, label %{rare}, label %{after}", f"{rare}:"]
+        merged = condition.select(self.call(name, usual.element, operand), usual)
+        self.lines += [f"  br label %{after}", f"{after}:"]
+        self.block = after
+        ways = f"[ {usual.name}, %{before} ], [ {merged.name}, %{rare} ]"
+        return self.emit(usual.element, f"phi {usual.type} {ways}")
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """One SSA value; operators append instructions to its text."""
+
+    text: Text
+    name: str
+    element: str
+
+    @property
+    def type(self) -> str:
+        return type_name(self.element, self.text.lanes)
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.name}"
+
+    def like(self, other: Value | Number) -> Value:
+        """`other` itself, or a number as a splat of this value's element."""
+        return other if isinstance(other, Value) else self.text.splat(other, self.element)
+
+    def _binary(self, float_name: str, integer_name: str, other: Value | Number) -> Value:
+        name = float_name if self.element in _FLOATS else integer_name
+        return self.text.emit(self.element, f"{name} {self}, {self.like(other).name}")
+
+    def __add__(self, other: Value | Number) -> Value:
+        return self._binary("fadd", "add", other)
+
+    def __radd__(self, other: Number) -> Value:
+        return self.like(other) + self
+
+    def __sub__(self, other: Value | Number) -> Value:
+        return self._binary("fsub", "sub", other)
+
+    def __rsub__(self, other: Number) -> Value:
+        return self.like(other) - self
+
+    def __mul__(self, other: Value | Number) -> Value:
+        return self._binary("fmul", "mul", other)
+
+    def __rmul__(self, other: Number) -> Value:
+        return self.like(other) * self
+
+    def __truediv__(self, other: Value | Number) -> Value:
+        return self._binary("fdiv", "sdiv", other)
+
+    def __rtruediv__(self, other: Number) -> Value:
+        return self.like(other) / self
+
+    def __neg__(self) -> Value:
+        if self.element in _FLOATS:
+            return self.text.emit(self.element, f"fneg {self}")
+        return 0 - self
+
+    def __and__(self, other: Value | Number) -> Value:
+        return self._binary("", "and", other)
+
+    def __or__(self, other: Value | Number) -> Value:
+        return self._binary("", "or", other)
+
+    def __xor__(self, other: Value | Number) -> Value:
+        return self._binary("", "xor", other)
+
+    def __lshift__(self, bits: int) -> Value:
+        return self._binary("", "shl", bits)
+
+    def logical_right(self, bits: Value | Number) -> Value:
+        return self._binary("", "lshr", bits)
+
+    def __rshift__(self, bits: int) -> Value:
+        """Arithmetic shift."""
+        return self._binary("", "ashr", bits)
+
+    def _compare(self, float_name: str, integer_name: str, other: Value | Number) -> Value:
+        kind = f"fcmp {float_name}" if self.element in _FLOATS else f"icmp {integer_name}"
+        return self.text.emit("i1", f"{kind} {self}, {self.like(other).name}")
+
+    def __lt__(self, other: Value | Number) -> Value:
+        return self._compare("olt", "slt", other)
+
+    def __gt__(self, other: Value | Number) -> Value:
+        return self._compare("ogt", "sgt", other)
+
+    def equals(self, other: Value | Number) -> Value:
+        """Ordered equality."""
+        return self._compare("oeq", "eq", other)
+
+    def is_nan(self) -> Value:
+        return self.text.emit("i1", f"fcmp uno {self}, {self.name}")
+
+    def select(self, yes: Value, no: Value | Number) -> Value:
+        """Lanes of `yes` where this i1 holds, else of `no`."""
+        return self.text.emit(yes.element, f"select {self}, {yes}, {yes.like(no)}")
+
+    def cast(self, instruction: str, element: str) -> Value:
+        """One of LLVM's conversions by name: bitcast, fpext, fptrunc, sitofp, fptosi, sext, …"""
+        target = type_name(element, self.text.lanes)
+        return self.text.emit(element, f"{instruction} {self} to {target}")
+
+    def at_most(self, limit: float) -> Value:
+        """min(self, limit); NaN stays NaN (one instruction: the order is that of `minps`)."""
+        return (self > limit).select(self.like(limit), self)
+
+    def at_least(self, limit: float) -> Value:
+        """max(self, limit); NaN stays NaN."""
+        return (self < limit).select(self.like(limit), self)
+
+    def fma(self, factor: Value | Number, term: Value | Number) -> Value:
+        """self · factor + term, rounded once."""
+        return self.text.intrinsic("fma", self, self.like(factor), self.like(term))
+
+    def abs(self) -> Value:
+        return self.text.intrinsic("fabs", self)
+
+    def sqrt(self) -> Value:
+        return self.text.intrinsic("sqrt", self)
+
+    def round_even(self) -> Value:
+        return self.text.intrinsic("roundeven", self)
+
+    def copysign(self, sign: Value) -> Value:
+        return self.text.intrinsic("copysign", self, sign)
+
+    def polynomial(self, coefficients: Sequence[float]) -> Value:
+        """Horner's rule with fused multiply-adds; coefficients from the lowest power up."""
+        result = self.like(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            result = result.fma(self, coefficient)
+        return result
