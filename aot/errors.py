@@ -86,7 +86,7 @@ class UnknownCode(UserError):
     """`aotc explain` was asked for a code that no error has."""
 
     code = "unknown-code"
-    template = "no error has the code `{wanted}`"
+    template = "no error has the code `{wanted}`, codes like it: {near}"
     hint = "`aotc explain` without an argument lists all codes"
 
 
@@ -147,3 +147,110 @@ class FrozenCacheMiss(CompileError):
     code = "frozen-cache-miss"
     template = "{count} kernels are not in the cache: {kernels}"
     hint = "build once without `--frozen` to fill the cache"
+
+
+class SpecNotUnderstood(SpecError):
+    """SPEC is none of the forms that `aotc build` takes."""
+
+    code = "spec-form"
+    template = "spec `{spec}` is no `FILE.py`, `FILE.py:NAME`, `PACKAGE.MODULE:NAME` or `FILE.pt2`"
+
+
+class SpecFileMissing(SpecError):
+    """The file that SPEC names is not there."""
+
+    code = "spec-file-missing"
+    template = "spec file `{path}` does not exist"
+
+
+class SpecModuleMissing(SpecError):
+    """The module that SPEC names cannot be found."""
+
+    code = "spec-module-missing"
+    template = "spec module `{module}` is not importable"
+    hint = "a file is given as `{module}.py`, a module must be on the Python path"
+
+
+class SpecImportFailed(SpecError):
+    """The user's file raised while it was imported, or while it built the model."""
+
+    code = "spec-import-failed"
+    template = "`{path}` failed while {doing}: {kind}: {detail}\n  at {source}"
+
+
+class SpecModelMissing(SpecError):
+    """The user's file has no model."""
+
+    code = "spec-model-missing"
+    template = "`{path}` has no `{name}`"
+    hint = "give it a module-level `model` or a function `build_model()`, or name one: `{path}:NAME`"
+
+
+class SpecModelInvalid(SpecError):
+    """What SPEC names is neither a module nor a function."""
+
+    code = "spec-model-invalid"
+    template = "`{name}` in `{path}` is `{found}`, expected a torch.nn.Module or a function"
+
+
+class SpecInputsMissing(SpecError):
+    """The user's file has no example inputs."""
+
+    code = "spec-inputs-missing"
+    template = "`{path}` has no `example_inputs`"
+    hint = "give it a tuple, a dict, or a function that returns one, as the model is called with"
+
+
+class SpecInputsInvalid(SpecError):
+    """`example_inputs` cannot be the arguments of the model."""
+
+    code = "spec-inputs-invalid"
+    template = "`example_inputs` do not fit `{callee}{signature}`: {detail}"
+
+
+class ModelRaised(SpecError):
+    """The model raised when it was called with its own example inputs."""
+
+    code = "model-raised"
+    template = "the model raised on `example_inputs`: {kind}: {detail}\n  at {source}"
+    hint = "the model has to run on its example inputs in plain PyTorch first"
+
+
+class ExportedFileInvalid(SpecError):
+    """A `.pt2` file that torch cannot load, or that holds no example inputs."""
+
+    code = "spec-exported-invalid"
+    template = "`{path}` is no exported program with example inputs: {detail}"
+    hint = "write it with `torch.export.save(torch.export.export(model, args), path)`"
+
+
+class DynamicShapesUnsupported(UnsupportedError):
+    """The spec asks for dynamic shapes."""
+
+    code = "dynamic-shapes"
+    template = "`dynamic_shapes` is not supported yet: `{path}` asks for it"
+    hint = "leave it out and build one bundle for each shape"
+
+
+class ExportFailed(UnsupportedError):
+    """The model runs, but torch.export cannot make one graph of it."""
+
+    code = "export-failed"
+    template = "torch.export cannot make one graph of the model: {detail}\n  at {source}"
+    hint = "control flow may depend on shapes and settings, not on the values of tensors"
+
+
+class MutationUnsupported(UnsupportedError):
+    """The model writes to its buffers or inputs when it runs."""
+
+    code = "mutation"
+    template = "the model changes {names} when it runs, which is not supported yet"
+    hint = "return the new value as an output and pass it in as an input"
+
+
+class OpsUnsupported(UnsupportedError):
+    """Everything in the model that has no import, each with its line."""
+
+    code = "ops-unsupported"
+    template = "the model holds what aotc cannot compile:\n{ops}"
+    hint = "write it with other ops, or add a row to the import table (CONTRIBUTING.md)"

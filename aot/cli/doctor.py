@@ -1,0 +1,124 @@
+"""`aotc doctor`: this machine, the installed parts, the cache and every setting with its origin."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aotc.aot.cli.printing import bytes_text, print_json, print_table
+from aotc.aot.cli.project import cache_folder, project_table
+from aotc.runtime import settings
+
+DISTRIBUTIONS = ("aotc", "msgpack", "click", "filelock", "torch", "triton", "numpy")
+INSTALL = 'pip install "aotc[build]"'
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(as_json: bool) -> None:
+    """Show this machine, the installed parts and every setting with its origin."""
+    record = {
+        "machine": _machine(),
+        "versions": {name: _version(name) for name in DISTRIBUTIONS},
+        "cache": _cache(),
+        "settings": _settings(),
+        "advice": _advice(),
+    }
+    if as_json:
+        print_json("aotc.doctor/1", record)
+        return
+    _print_map("machine", record["machine"])
+    _print_map("versions", record["versions"])
+    _print_map("cache", record["cache"])
+    click.echo("settings")
+    print_table(
+        ("  name", "value", "origin", "meaning"),
+        [(f"  {r['name']}", r["value"], r["origin"], r["meaning"]) for r in record["settings"]],
+    )
+    for line in record["advice"]:
+        click.echo(f"\nadvice: {line}")
+
+
+def _machine() -> dict[str, Any]:
+    from aotc.aot.cli.machine import cpu_name, isa_rows
+
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "architecture": platform.machine(),
+        "cpu": cpu_name(),
+        "cpus": _cpus(),
+        "instruction sets": ", ".join(isa_rows()) or "none that aotc has a target for",
+        "python": platform.python_version(),
+        "executable": sys.executable,
+    }
+
+
+def _cpus() -> int:
+    from aotc.aot.cli.machine import usable_cpus
+
+    return usable_cpus()
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _cache() -> dict[str, Any]:
+    from aotc.cache import Store
+    from aotc.cache.collect import rows
+    from aotc.cache.errors import CacheError
+
+    folder = cache_folder()
+    record: dict[str, Any] = {"folder": str(folder)}
+    try:
+        found = list(rows(Store(folder)))
+    except CacheError as error:
+        return {**record, "state": error.message}
+    size = bytes_text(sum(row.size_bytes for row in found))
+    free = bytes_text(shutil.disk_usage(_existing(folder)).free)
+    return {**record, "state": f"{len(found)} entries, {size}", "free on its disk": free}
+
+
+def _existing(folder: Path) -> Path:
+    return next(place for place in (folder, *folder.parents) if place.exists())
+
+
+def _settings() -> list[dict[str, Any]]:
+    rows = []
+    for name, row in settings.SETTINGS.items():
+        if name == "AOTC_CACHE_DIR":
+            reading = settings.cache_dir(None, project_table())
+        else:
+            reading = settings.read(name, None, project_table())
+        value = ",".join(reading.value) if isinstance(reading.value, tuple) else str(reading.value)
+        rows.append(
+            {"name": name, "value": value, "origin": reading.origin, "meaning": row.meaning}
+        )
+    return rows
+
+
+def _advice() -> list[str]:
+    lines = []
+    missing = [name for name in ("torch", "triton", "numpy") if _version(name) == "not installed"]
+    if missing:
+        lines.append(f"`aotc build` needs {', '.join(missing)}: {INSTALL}")
+    if platform.machine() != "x86_64":
+        lines.append("bundles for the CPU run on x86-64 only")
+    return lines
+
+
+def _print_map(title: str, record: dict[str, Any]) -> None:
+    click.echo(title)
+    width = max(len(name) for name in record)
+    for name, value in record.items():
+        click.echo(f"  {name:<{width}}  {value}")
+    click.echo("")

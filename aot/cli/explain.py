@@ -1,0 +1,67 @@
+"""`aotc explain [CODE]`: what an error code means, its exit code and the next step."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+
+import click
+
+from aotc.aot import errors as compiler_errors
+from aotc.aot.cli.printing import print_json, print_table
+from aotc.aot.errors import UnknownCode
+from aotc.cache import errors as cache_errors
+from aotc.runtime import errors as runtime_errors
+
+MODULES = (runtime_errors, compiler_errors, cache_errors)
+
+
+@click.command("explain")
+@click.argument("code", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(code: str | None, as_json: bool) -> None:
+    """Say what an error CODE means; without a code, list them all."""
+    classes = error_classes()
+    if code is None:
+        rows = [(name, kind.exit_code, _meaning(kind)) for name, kind in classes.items()]
+        if as_json:
+            print_json("aotc.explain/1", {"codes": [_record(name) for name in classes]})
+        else:
+            print_table(("code", "exit", "meaning"), rows)
+        return
+    if code not in classes:
+        near = difflib.get_close_matches(code, classes, n=3)
+        raise UnknownCode(wanted=code, near=", ".join(near) or "none")
+    if as_json:
+        print_json("aotc.explain/1", {"codes": [_record(code)]})
+        return
+    kind = classes[code]
+    click.echo(f"{code} (exit {kind.exit_code})\n\n{inspect.getdoc(kind)}\n")
+    click.echo(f"message: {kind.template}")
+    if kind.hint:
+        click.echo(f"hint:    {kind.hint}")
+
+
+def error_classes() -> dict[str, type]:
+    """Every error code → its class, sorted by code."""
+    found: dict[str, type] = {}
+    for module in MODULES:
+        for kind in vars(module).values():
+            if inspect.isclass(kind) and hasattr(kind, "template"):
+                found.setdefault(kind.code, kind)
+    return dict(sorted(found.items()))
+
+
+def _meaning(kind: type) -> str:
+    return (inspect.getdoc(kind) or "").splitlines()[0]
+
+
+def _record(code: str) -> dict[str, object]:
+    kind = error_classes()[code]
+    return {
+        "code": code,
+        "exit_code": kind.exit_code,
+        "meaning": inspect.getdoc(kind),
+        "template": kind.template,
+        "hint": kind.hint,
+    }

@@ -1,0 +1,88 @@
+"""The `aotc` program: the table of commands, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from collections.abc import Sequence
+
+import click
+
+from aotc.aot.cli.printing import print_error, print_unexpected, print_usage, print_warning
+
+VERSION = "0.1.0"
+
+# Command → its module under aot/cli and its line in `aotc --help`. The help is here so that
+# printing it imports no command.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "build": ("build", "Compile a model into a bundle."),
+    "inspect": ("inspect", "Show what a bundle takes, gives and holds; runs nothing of it."),
+    "run": ("run", "Run a bundle on numpy files or random inputs."),
+    "verify": ("verify", "Check a bundle's digests, compatibility and golden numbers."),
+    "bench": ("bench", "Measure a bundle, alone or against torch."),
+    "doctor": ("doctor", "Show this machine, the installed parts and every setting."),
+    "cache": ("cache", "Show, explain or clear the artifact cache."),
+    "explain": ("explain", "Say what an error code means and what to do."),
+}
+
+EPILOG = """\b
+exit codes:
+  0 ok                              4 compile or tuning failure
+  1 negative answer (mismatch)      5 incompatible machine or runtime
+  2 usage                           6 integrity
+  3 unsupported model or operation  7 environment (disk, permission, lock)
+  70 internal bug
+"""
+
+
+class CommandTable(click.Group):
+    """A click group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order of their use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now; None when there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"aotc.aot.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands' lines of `--help`, from the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.command(
+    cls=CommandTable, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(VERSION, prog_name="aotc")
+def program() -> None:
+    """Compile PyTorch models ahead of time into bundles that need neither torch nor triton."""
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code and prints every error once, to stderr."""
+    warnings.showwarning = print_warning
+    try:
+        code = program.main(arguments, prog_name="aotc", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or 0)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        return print_usage(error)
+    except (click.Abort, KeyboardInterrupt):
+        print("error: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of a pipe went away: `aotc inspect … | head`
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        if hasattr(error, "exit_code") and hasattr(error, "code"):
+            return print_error(error)
+        return print_unexpected(error)

@@ -1,0 +1,99 @@
+"""The seven stages: their names, their clock, their dump and what becomes of their errors.
+
+One word names a stage everywhere: its function, its folder, its numbered dump, its row in the table
+of times, the `stage` of an internal error and the word of `AOTC_SKIP`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from aotc.aot.errors import InternalError
+
+STAGES = ("capture", "rewrite", "schedule", "lower", "tune", "plan", "pack")
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """One row of the table of times."""
+
+    stage: str
+    seconds: float
+    detail: str  # what came out: `41 nodes`, `6 kernels, 2 compiled`
+
+
+class Progress(Protocol):
+    """Who wants to see a build move; the command line has a bar and a plain form of it."""
+
+    def begin(self, stage: str) -> None:
+        """A stage begins."""
+
+    def advance(self, done: int, total: int, what: str) -> None:
+        """`done` of `total` items of the running stage are finished; `what` names the last."""
+
+    def end(self, row: StageTime) -> None:
+        """The running stage ended well."""
+
+
+class Quiet:
+    """Progress that nobody sees."""
+
+    def begin(self, stage: str) -> None:
+        """Nothing."""
+
+    def advance(self, done: int, total: int, what: str) -> None:
+        """Nothing."""
+
+    def end(self, row: StageTime) -> None:
+        """Nothing."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """Runs stages one after the other and keeps their times and texts."""
+
+    progress: Progress = field(default_factory=Quiet)
+    rows: list[StageTime] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)  # dump name → text
+    detail: str = ""
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[Clock]:
+        """Time the block as stage `name`; set `detail` inside it for the table.
+
+        An error that is not ours is a bug of the stage and leaves as InternalError.
+        """
+        self.detail = ""
+        self.progress.begin(name)
+        started_s = time.perf_counter()
+        try:
+            yield self
+        except Exception as error:
+            if hasattr(error, "exit_code"):
+                raise
+            raise InternalError(stage=name, detail=_first_line(error)) from error
+        row = StageTime(name, time.perf_counter() - started_s, self.detail)
+        self.rows.append(row)
+        self.progress.end(row)
+
+    def dump(self, stage: str, text: str) -> None:
+        """Keep a stage's text under its numbered name: `1-rewrite.txt`."""
+        self.texts[f"{STAGES.index(stage)}-{stage}.txt"] = text
+
+
+def write_texts(folder: Path, texts: dict[str, str]) -> None:
+    """Write dumped texts below `folder`, making folders as names ask for them."""
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
