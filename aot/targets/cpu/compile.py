@@ -1,0 +1,60 @@
+"""Compilation of one Triton kernel for the CPU: source text → Triton IR → LLVM IR → object."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from aotc.aot.targets import toolchain
+from aotc.aot.targets.cpu.isa import isa as find_isa
+from aotc.aot.targets.cpu.lowering import lower
+
+
+class KernelBinary(NamedTuple):
+    """Machine code of one kernel, with the texts it came through."""
+
+    symbol: str
+    object: bytes
+    """Relocatable ELF object that exports `symbol` (KERNEL ABI 1)."""
+    scratch_bytes: int
+    """Memory that every thread running the kernel has to lend it."""
+    ttir: str
+    llvm_ir: str
+    assembly: str
+
+
+def kernel_symbol(
+    source: str, function: str, params: Sequence[tuple[str, str]], config: Sequence[tuple[str, int]], isa: str
+) -> str:
+    """Name of a kernel's machine code: `k` and the first 16 digits of the digest of its inputs."""
+    record = repr((source, function, tuple(params), tuple(config), isa))
+    return "k" + hashlib.sha256(record.encode()).hexdigest()[:16]
+
+
+def compile_kernel(
+    source: str,
+    function: str,
+    params: Sequence[tuple[str, str]],
+    config: Sequence[tuple[str, int]],
+    isa: str,
+    *,
+    no_alias: bool = True,
+) -> KernelBinary:
+    """Compiles `function` of a Triton source text for the instruction set called `isa`.
+
+    `params` are (name, Triton type) of the run-time arguments in order, `config` the constexprs.
+    `no_alias` promises that pointer arguments do not overlap. Bad LLVM IR ends the process, so
+    callers run this in a worker (see `aotc.aot.targets.workers`).
+
+    Raises CompileError (or ToolchainError) with the reason.
+    """
+    row = find_isa(isa)
+    kernel = toolchain.load_kernel(source, function)
+    types = [*params, *((name, "constexpr") for name, _ in config)]
+    order = {name: place for place, name in enumerate(kernel.arg_names)}
+    ttir = toolchain.ttir_text(kernel, sorted(types, key=lambda x: order[x[0]]), dict(config))
+    lowered = lower(ttir, row, no_alias=no_alias)
+    symbol = kernel_symbol(source, function, params, config, isa)
+    made = toolchain.compile_object(lowered.llvm_ir, symbol, row.name)
+    return KernelBinary(symbol, made.data, lowered.scratch_bytes, ttir, lowered.llvm_ir, made.assembly)

@@ -1,0 +1,276 @@
+"""Structured control flow: loops with carried scalars and tensors, branches.
+
+A carried tensor of pointers or indices that moves by one amount everywhere is kept as its start and
+a running scalar. Any other carried tensor stands in memory: in one buffer where the loop's body only
+updates it element by element, else in two that change places every iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aotc.aot.errors import CompileError
+from aotc.aot.targets.cpu import sinks
+from aotc.aot.targets.cpu.elementwise import RULES, typed
+from aotc.aot.targets.cpu.evaluate import Buffer, Kernel, Shifted
+from aotc.aot.targets.cpu.lanes import Int, Lane, Pointer, integer
+from aotc.aot.targets.cpu.ttir import Block, Operation, Value
+from aotc.aot.targets.cpu.writer import Operand, constant
+
+RunBlock = Callable[[Block], Operation]
+"""Lowers the operations of a block and returns its terminator."""
+
+
+@dataclass(eq=False)
+class Carried:
+    """How one loop-carried value travels: its LLVM values at the start, and at each turn."""
+
+    argument: Value
+    result: Value
+    initial: Value
+    start: list[Operand]
+
+    def bind(self, kernel: Kernel, value: Value, operands: Sequence[Operand]) -> None:
+        """Makes `value` (the argument, or the loop's result) stand for these LLVM values."""
+        raise NotImplementedError
+
+    def following(self, kernel: Kernel, value: Value) -> list[Operand]:
+        """LLVM values for the next turn, when the body gives `value`."""
+        raise NotImplementedError
+
+
+class CarriedScalar(Carried):
+    """An integer, a float or a pointer in a register."""
+
+    def bind(self, kernel: Kernel, value: Value, operands: Sequence[Operand]) -> None:
+        kernel.scalars[value] = _scalar_lane(kernel, operands[0], value)
+
+    def following(self, kernel: Kernel, value: Value) -> list[Operand]:
+        return [kernel.lanes.operand(kernel.scalar(value))]
+
+
+def _scalar_lane(kernel: Kernel, operand: Operand, value: Value) -> Lane:
+    if value.type.is_pointer:
+        return Pointer(operand, integer(0, "i64"), value.type.pointee)
+    return typed(kernel.lanes, operand, value.type.element)
+
+
+class CarriedShift(Carried):
+    """A tensor that moves by a scalar each turn: `initial + sum of steps`."""
+
+    def bind(self, kernel: Kernel, value: Value, operands: Sequence[Operand]) -> None:
+        kernel.shifted[value] = Shifted(self.initial, kernel.lanes.atom(operands[0], operands[0].type))
+
+    def following(self, kernel: Kernel, value: Value) -> list[Operand]:
+        assert value.owner is not None
+        index = tuple(integer(0) for _ in value.type.shape or ())
+        step = kernel.at(_step(self.argument, value), index)
+        assert isinstance(step, Int)
+        offset = kernel.shifted[self.argument].offset
+        return [kernel.lanes.operand(kernel.lanes.add(offset, kernel.lanes.extend(step, offset.kind)))]
+
+
+class CarriedBuffer(Carried):
+    """A tensor in memory that the body updates element by element, in place."""
+
+    buffer: Buffer
+
+    def bind(self, kernel: Kernel, value: Value, operands: Sequence[Operand]) -> None:
+        kernel.buffers[value] = self.buffer._replace(floor=kernel.writer.depth)
+
+    def following(self, kernel: Kernel, value: Value) -> list[Operand]:
+        if value not in kernel.buffers or kernel.buffers[value].base != self.buffer.base:
+            sinks.materialize(kernel, value, self.buffer)
+        return []
+
+
+class CarriedPair(Carried):
+    """A tensor in two buffers: the body reads one and writes the other, then they change places."""
+
+    buffer: Buffer
+
+    def bind(self, kernel: Kernel, value: Value, operands: Sequence[Operand]) -> None:
+        kernel.buffers[value] = self.buffer._replace(base=operands[0], floor=kernel.writer.depth)
+        self.spare = operands[1]
+
+    def following(self, kernel: Kernel, value: Value) -> list[Operand]:
+        current = kernel.buffers[self.argument].base
+        spare = self.buffer._replace(base=self.spare, floor=kernel.writer.depth)
+        sinks.materialize(kernel, value, spare)
+        return [self.spare, current]
+
+
+def _step(argument: Value, following: Value) -> Value:
+    assert following.owner is not None
+    a, b = following.owner.operands
+    return b if a is argument else a
+
+
+def _is_shift(argument: Value, following: Value) -> bool:
+    """The body gives `argument + step` with the same step for every element."""
+    made = following.owner
+    if made is None or made.name not in ("tt.addptr", "arith.addi") or argument not in made.operands:
+        return False
+    if made.name == "arith.addi" and following.type.element not in ("i32", "i64"):
+        return False
+    return _is_uniform(_step(argument, following))
+
+
+def _is_uniform(value: Value) -> bool:
+    made = value.owner
+    if made is None:
+        return False
+    if made.name in ("tt.broadcast", "tt.expand_dims"):
+        return _is_uniform(made.operands[0])
+    return made.name == "tt.splat" or (
+        made.name == "arith.constant" and len(getattr(made.attributes["value"], "values", [0])) == 1
+    )
+
+
+def _is_update(argument: Value, following: Value) -> bool:
+    """All uses of `argument` lead, element by element, to `following` and nowhere else."""
+    current = argument
+    while current is not following:
+        if len(current.uses) != 1:
+            return False
+        use = current.uses[0]
+        is_accumulator = use.name == "tt.dot" and use.operands[2] is current
+        if not is_accumulator and use.name not in RULES:
+            return False
+        if use.parent is not (following.owner.parent if following.owner else None):
+            return False
+        current = use.results[0]
+    return len(following.uses) == 1 or argument is following
+
+
+def _carry(kernel: Kernel, argument: Value, result: Value, initial: Value, following: Value) -> Carried:
+    if not argument.type.is_tensor:
+        start = kernel.lanes.operand(kernel.scalar(initial))
+        return CarriedScalar(argument, result, initial, [start])
+    if _is_shift(argument, following):
+        kind = "i64" if argument.type.is_pointer else argument.type.element
+        return CarriedShift(argument, result, initial, [constant(0, kind)])
+    if initial in kernel.pending:
+        sinks.force(kernel, initial)
+    buffer = sinks.materialize(kernel, initial)
+    if _is_update(argument, following):
+        single = CarriedBuffer(argument, result, initial, [])
+        single.buffer = buffer
+        _compute_in_place(kernel, argument, following, buffer)
+        return single
+    pair = CarriedPair(argument, result, initial, [buffer.base, sinks.new_buffer(kernel, argument).base])
+    pair.buffer = buffer
+    return pair
+
+
+def _compute_in_place(kernel: Kernel, argument: Value, following: Value, buffer: Buffer) -> None:
+    """Dots on the way from the carried value to its update add to the carried buffer itself."""
+    current = argument
+    while current is not following:
+        current = current.uses[0].results[0]
+        kernel.in_place[current] = buffer
+
+
+def _bind_all(
+    kernel: Kernel, carried: Sequence[Carried], values: Sequence[Value], operands: Sequence[Operand]
+) -> None:
+    rest = list(operands)
+    for item, value in zip(carried, values, strict=True):
+        count = len(item.start)
+        item.bind(kernel, value, rest[:count])
+        del rest[:count]
+
+
+def for_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
+    """`scf.for(lower, upper, step, initial…)`."""
+    lower, upper, step = (kernel.scalar(x) for x in operation.operands[:3])
+    block = operation.body
+    terminator = block.operations[-1]
+    carried = [
+        _carry(kernel, argument, result, initial, following)
+        for argument, result, initial, following in zip(
+            block.arguments[1:], operation.results, operation.operands[3:], terminator.operands, strict=True
+        )
+    ]
+    start = [x for item in carried for x in item.start]
+    lanes = kernel.lanes
+    with kernel.writer.loop(lanes.operand(upper), lanes.operand(step), start, lanes.operand(lower)) as loop:
+        kernel.floors[operation] = kernel.writer.depth
+        kernel.scalars[block.arguments[0]] = _counter(kernel, loop.counter, lower, step)
+        _bind_all(kernel, carried, block.arguments[1:], loop.carried)
+        run(block)
+        loop.next_values = [
+            x
+            for item, value in zip(carried, terminator.operands, strict=True)
+            for x in item.following(kernel, value)
+        ]
+    _bind_all(kernel, carried, operation.results, loop.results)
+
+
+def _counter(kernel: Kernel, counter: Operand, lower: Lane, step: Lane) -> Int:
+    """A loop counter is a multiple of what its start and its step are both multiples of."""
+    assert isinstance(lower, Int) and isinstance(step, Int)
+    both = kernel.lanes.add(lower, step)
+    multiple = 1
+    if lower.constant is not None and step.constant is not None:
+        multiple = Int(both.kind, integer(lower.constant).base.plus(
+            kernel.lanes.atom(counter, "i32", abs(step.constant)).base)).base.multiple  # fmt: skip
+    natural = lower.base.natural and step.base.natural
+    return kernel.lanes.atom(counter, counter.type, max(1, multiple), natural=natural)
+
+
+def while_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
+    """`scf.while`; carries scalars only."""
+    before, after = operation.regions[0][0], operation.regions[1][0]
+    tensors = [x for x in (*before.arguments, *after.arguments) if x.type.is_tensor]
+    if tensors:
+        raise CompileError(message="a `while` loop that carries tensors is not supported by the cpu target")
+    start = [kernel.lanes.operand(kernel.scalar(x)) for x in operation.operands]
+    with kernel.writer.while_loop(start) as (phis, test, repeat, results):
+        kernel.floors[operation] = kernel.writer.depth
+        for argument, phi in zip(before.arguments, phis, strict=True):
+            kernel.scalars[argument] = _scalar_lane(kernel, phi, argument)
+        condition, *kept = run(before).operands
+        operands = [kernel.lanes.operand(kernel.scalar(x)) for x in kept]
+        test(kernel.lanes.operand(kernel.scalar(condition)), operands)
+        for argument, operand in zip(after.arguments, operands, strict=True):
+            kernel.scalars[argument] = _scalar_lane(kernel, operand, argument)
+        following = run(after).operands
+        repeat([kernel.lanes.operand(kernel.scalar(x)) for x in following])
+    for result, operand in zip(operation.results, results, strict=True):
+        kernel.scalars[result] = _scalar_lane(kernel, operand, result)
+
+
+def branch(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
+    """`scf.if`: scalars merge by phi; both sides write a tensor result to one buffer."""
+    condition = kernel.lanes.operand(kernel.scalar(operation.operands[0]))
+    buffers = {x: sinks.new_buffer(kernel, x) for x in operation.results if x.type.is_tensor}
+    if any(x.is_pointer for x in (r.type for r in buffers)):
+        raise CompileError(message="a branch that gives tensors of pointers is not supported by the cpu target")
+    scalars = [x for x in operation.results if not x.type.is_tensor]
+
+    def side(region: list[Block]) -> Callable[[], list[Operand]]:
+        def write() -> list[Operand]:
+            kernel.floors[operation] = kernel.writer.depth
+            if not region:
+                return []
+            given = run(region[0]).operands
+            made: list[Operand] = []
+            for result, value in zip(operation.results, given, strict=True):
+                if result in buffers:
+                    sinks.materialize(kernel, value, buffers[result]._replace(floor=kernel.writer.depth))
+                else:
+                    made.append(kernel.lanes.operand(kernel.scalar(value)))
+            return made
+
+        return write
+
+    regions = [*operation.regions, []][:2]
+    merged = kernel.writer.branch(condition, [side(region) for region in regions])
+    for result, buffer in buffers.items():
+        kernel.buffers[result] = buffer._replace(floor=kernel.writer.depth)
+    for result, operand in zip(scalars, merged, strict=True):
+        kernel.scalars[result] = _scalar_lane(kernel, operand, result)
+
+

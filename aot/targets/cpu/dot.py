@@ -1,0 +1,228 @@
+"""`tt.dot` as a register-tiled microkernel.
+
+A tile of accumulators stays in vector registers over the whole inner dimension; the left operand is
+read element by element and broadcast, the right one a row of vectors at a time. Operands that are
+plain contiguous f32 loads are read where they stand (a packed weight never moves); all others are
+computed into scratch first, as f32.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from aotc.aot.errors import CompileError
+from aotc.aot.targets.cpu import memory, sinks, tiles
+from aotc.aot.targets.cpu.elementwise import as_f32
+from aotc.aot.targets.cpu.evaluate import Buffer, Index, Kernel
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, Int, Linear, Pointer, integer
+from aotc.aot.targets.cpu.ttir import Operation, Value
+from aotc.aot.targets.cpu.writer import Operand, constant
+
+ACCUMULATE = {"f32": ("fma", "f32"), "f64": ("fma", "f64"), "i32": ("mul", "i32")}
+"""Accumulator type → how a product is added, and the type that operands are widened to."""
+
+
+class Tile(NamedTuple):
+    """Shape of the block of accumulators: `rows` × `vectors` vectors of `width` lanes."""
+
+    rows: int
+    vectors: int
+    width: int
+    unroll: int
+
+
+class Side(NamedTuple):
+    """An operand that the microkernel can read: a lazy load or a buffer, by (row, column)."""
+
+    value: Value | None
+    buffer: Buffer | None
+
+    def at(self, kernel: Kernel, index: Index) -> Operand:
+        if self.buffer is not None:
+            return kernel.lanes.operand(memory.read_buffer(kernel, self.buffer, index))
+        assert self.value is not None
+        return kernel.lanes.operand(kernel.at(self.value, index))
+
+
+def choose_tile(kernel: Kernel, rows: int, columns: int, depth: int) -> Tile:
+    """As many accumulators as leave registers for a row of B and one broadcast."""
+    isa = kernel.isa
+    width = min(isa.lanes, columns)
+    vectors = min(isa.tile_vectors, columns // width)
+    budget = isa.tile_rows * isa.tile_vectors
+    tall = min(rows, max(1, budget // vectors), 2 * isa.tile_rows)
+    return Tile(tall, vectors, width, 2 if depth % 2 == 0 else 1)
+
+
+def dot(kernel: Kernel, operation: Operation) -> None:
+    """`tt.dot(a, b, c)`: a[M, K] · b[K, N] + c[M, N] into a buffer."""
+    left, right, start = operation.operands
+    result = operation.results[0]
+    shape = result.type.shape or ()
+    kind = result.type.element
+    if len(shape) != 2 or kind not in ACCUMULATE:
+        raise CompileError(message=f"dot with a result of rank {len(shape)} and type `{kind}` is not supported")
+    depth = (left.type.shape or ())[1]
+    a = _side(kernel, left, kind, is_left=True)
+    b = _side(kernel, right, kind, is_left=False)
+    accumulator = _accumulator(kernel, operation, start)
+    tile = choose_tile(kernel, shape[0], shape[1], depth)
+    columns = tile.vectors * tile.width
+
+    def strip(column: Int) -> None:
+        whole = shape[0] // tile.rows * tile.rows
+        if whole == tile.rows:
+            _block(kernel, tile, a, b, accumulator, integer(0), column, depth, kind)
+        elif whole:
+            with kernel.writer.loop(constant(whole, "i32"), tile.rows, may_skip=False) as loop:
+                loop.next_values = []
+                row = kernel.lanes.atom(loop.counter, "i32", tile.rows, natural=True)
+                _block(kernel, tile, a, b, accumulator, row, column, depth, kind)
+        if shape[0] > whole:
+            rest = tile._replace(rows=shape[0] - whole)
+            _block(kernel, rest, a, b, accumulator, integer(whole), column, depth, kind)
+
+    if shape[1] == columns:
+        strip(integer(0))
+    else:
+        with kernel.writer.loop(constant(shape[1], "i32"), columns, may_skip=False) as loop:
+            loop.next_values = []
+            strip(kernel.lanes.atom(loop.counter, "i32", columns, natural=True))
+    kernel.buffers[result] = accumulator._replace(floor=kernel.writer.depth)
+
+
+def _block(
+    kernel: Kernel, tile: Tile, a: Side, b: Side, accumulator: Buffer,
+    row: Int, column: Int, depth: int, kind: str,
+) -> None:  # fmt: skip
+    """accumulator[row : +rows, column : +columns] += a[row : +rows, :] · b[:, column : +columns]"""
+    lane = Linear((), 1) if tile.width > 1 else Linear()
+    places = [
+        (kernel.lanes.add(row, integer(i)), Int("i32", kernel.lanes.add(column, integer(j * tile.width)).base, lane))
+        for i in range(tile.rows)
+        for j in range(tile.vectors)
+    ]
+    with kernel.width(tile.width):
+        start = [kernel.lanes.operand(memory.read_buffer(kernel, accumulator, place)) for place in places]
+        limit = constant(depth, "i32")
+        with kernel.writer.loop(limit, tile.unroll, start, may_skip=False) as loop:
+            totals = list(loop.carried)
+            for step in range(tile.unroll):
+                inner = kernel.lanes.add(
+                    kernel.lanes.atom(loop.counter, "i32", tile.unroll, natural=True), integer(step)
+                )
+                totals = _outer_product(kernel, tile, a, b, row, column, inner, totals, kind)
+            loop.next_values = totals
+        for place, total in zip(places, loop.results, strict=True):
+            memory.write(
+                kernel, memory.buffer_pointer(kernel, accumulator, place), total, accumulator.element, None
+            )
+
+
+def _outer_product(
+    kernel: Kernel, tile: Tile, a: Side, b: Side, row: Int, column: Int, inner: Int,
+    totals: list[Operand], kind: str,
+) -> list[Operand]:  # fmt: skip
+    lanes = kernel.lanes
+    lane = Linear((), 1) if tile.width > 1 else Linear()
+    right = [
+        b.at(kernel, (inner, Int("i32", lanes.add(column, integer(j * tile.width)).base, lane)))
+        for j in range(tile.vectors)
+    ]
+    made: list[Operand] = []
+    for i in range(tile.rows):
+        left = lanes.splat(a.at(kernel, (lanes.add(row, integer(i)), inner)))
+        for j in range(tile.vectors):
+            total = totals[i * tile.vectors + j]
+            if ACCUMULATE[kind][0] == "fma":
+                suffix = f"v{tile.width}{kind}" if tile.width > 1 else kind
+                made.append(
+                    kernel.writer.call(f"llvm.fma.{suffix}", total.type, [left, lanes.splat(right[j]), total])
+                )
+            else:
+                made.append(lanes.binary("add", lanes.binary("mul", left, right[j]), total))
+    return made
+
+
+# --------------------------------------------------------------------- operands
+
+
+def _side(kernel: Kernel, value: Value, kind: str, *, is_left: bool) -> Side:
+    wide = ACCUMULATE[kind][1]
+    if value in kernel.buffers and kernel.buffers[value].element == wide and not kernel.buffers[value].bounds:
+        return Side(None, kernel.buffers[value])
+    if value.type.element == wide and _is_direct(kernel, value, is_left=is_left):
+        return Side(value, None)
+    return Side(None, _widened(kernel, value, wide))
+
+
+def _is_direct(kernel: Kernel, value: Value, *, is_left: bool) -> bool:
+    """An unmasked load whose address is linear in the inner dimension, and contiguous in B's rows."""
+    load = value.owner
+    if load is None or load.name != "tt.load" or len(load.operands) > 1 or value in kernel.pending:
+        return False
+    pointer = load.operands[0]
+    with kernel.width(1), kernel.writer.probe() as depth:
+        mark = kernel.lanes.atom(Operand("%inner", "i32", depth), "i32", natural=True)
+        found = kernel.at(pointer, (integer(0), mark) if is_left else (mark, integer(0)))
+        if not isinstance(found, Pointer) or found.base.depth == depth:
+            return False
+        varying = [atom for atom, _ in found.offset.base.terms if atom.operand.depth == depth]
+        if len(varying) > 1 or (varying and not _is_extension(kernel, varying[0].operand, "%inner")):
+            return False
+    if is_left:
+        return True
+    columns = (value.type.shape or ())[1]
+    width = min(kernel.isa.lanes, columns)
+    with kernel.width(width), kernel.writer.probe() as depth:
+        column = Int("i32", kernel.lanes.atom(Operand("%column", "i32", depth), "i32", width, natural=True).base,
+                     Linear((), 1) if width > 1 else Linear())  # fmt: skip
+        return width == 1 or memory.is_contiguous(kernel.at(pointer, (integer(0), column)))
+
+
+def _is_extension(kernel: Kernel, operand: Operand, name: str) -> bool:
+    if operand.text == name:
+        return True
+    text = f"sext i32 {name} to i64"
+    return any(scope.known.get(text) == operand for scope in kernel.writer.scopes)
+
+
+def _widened(kernel: Kernel, value: Value, wide: str) -> Buffer:
+    """Computes an operand into scratch, in the accumulator's input type."""
+    shape = value.type.shape or ()
+    buffer = Buffer(
+        kernel.allocate(ITEMSIZE_BYTES[wide] * shape[0] * shape[1]), shape, wide, kernel.writer.depth
+    )
+    narrow = value.type.element
+    filling = sinks.Filling(kernel, shape)
+
+    def body(index: Index) -> None:
+        filling.enter(index)
+        found = kernel.lanes.operand(kernel.at(value, index))
+        if wide in ("f32", "f64"):
+            found = as_f32(kernel.lanes, found, narrow)
+            if wide == "f64" and narrow != "f64":
+                found = kernel.lanes.cast("fpext", found, "double")
+        elif narrow != wide:
+            found = kernel.lanes.cast("sext", found, "i32")
+        memory.write(kernel, memory.buffer_pointer(kernel, buffer, index), found, wide, None)
+
+    load = value.owner
+    pointer = load.operands[0] if load is not None and load.name == "tt.load" else None
+    lane = tiles.lane_dimension(kernel, shape, pointer)
+    tiles.run(kernel, shape, body, lane_dim=lane)
+    filling.finish([])
+    return buffer._replace(floor=kernel.writer.depth)
+
+
+def _accumulator(kernel: Kernel, operation: Operation, start: Value) -> Buffer:
+    """The buffer to add to, holding `c`: the loop's own where the loop carries this dot."""
+    target = kernel.in_place.get(operation.results[0])
+    if start in kernel.buffers and target is not None and kernel.buffers[start].base == target.base:
+        return target._replace(floor=kernel.writer.depth)
+    if start in kernel.pending:
+        sinks.force(kernel, start)
+    into = target or sinks.new_buffer(kernel, operation.results[0])
+    return sinks.materialize(kernel, start, into)
+
+

@@ -1,0 +1,357 @@
+"""Evaluation of lazy tensors: the value of any tensor at one index, or at a chunk of lanes.
+
+A tensor of Triton IR is an expression; nothing is computed where it is defined. The sinks (stores,
+reductions, dots, loop-carried values) run over their elements and ask for the values there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from aotc.aot.errors import CompileError
+from aotc.aot.targets.cpu import memory
+from aotc.aot.targets.cpu.elementwise import RULES, compare, select, typed
+from aotc.aot.targets.cpu.isa import Isa
+from aotc.aot.targets.cpu.lanes import (
+    LLVM_TYPES,
+    Int,
+    Lane,
+    Lanes,
+    Pointer,
+    float_constant,
+    integer,
+)
+from aotc.aot.targets.cpu.ttir import Block, Dense, Operation, Value
+from aotc.aot.targets.cpu.writer import Operand, Writer, constant
+
+Index: TypeAlias = tuple[Int, ...]
+
+
+class Bound(NamedTuple):
+    """The tile was only computed below `upper` in dimension `dim`; part of a buffer's identity."""
+
+    dim: int
+    upper: Int
+
+
+class Buffer(NamedTuple):
+    """A tensor that stands in memory, row-major."""
+
+    base: Operand
+    shape: tuple[int, ...]
+    element: str
+    floor: int
+    """Depth of the scope in which it was last written: reads are not hoisted out of that."""
+    bounds: tuple[Bound, ...] = ()
+
+
+class Shifted(NamedTuple):
+    """A loop-carried tensor that moves by the same amount everywhere: `source + offset`."""
+
+    source: Value
+    offset: Int
+
+
+@dataclass(eq=False)
+class Kernel:
+    """State of lowering one kernel: what is known about every value, and where code goes."""
+
+    isa: Isa
+    no_alias: bool
+    """Pointer arguments do not overlap (true for kernels of our own)."""
+    writer: Writer = field(default_factory=Writer)
+    lanes: Lanes = field(init=False)
+    scalars: dict[Value, Lane] = field(default_factory=dict)
+    buffers: dict[Value, Buffer] = field(default_factory=dict)
+    shifted: dict[Value, Shifted] = field(default_factory=dict)
+    facts: set[tuple[Value, Index]] = field(default_factory=set)
+    """Comparisons known to hold at an index, because a loop was cut there."""
+    pending: dict[Value, Pending] = field(default_factory=dict)
+    in_place: dict[Value, Buffer] = field(default_factory=dict)
+    """Where a tensor has to be computed: the buffer of the loop-carried value that it follows."""
+    floors: dict[Operation | None, int] = field(default_factory=dict)
+    """Scope depth of the body of each region's operation."""
+    scratch_bytes: int = 0
+    constants: dict[str, str] = field(default_factory=dict)
+    """Global constants: definition → name."""
+    active_bounds: frozenset[Bound] = frozenset()
+    """Where the loops of the current sink are cut."""
+    _bin: Operand | None = None
+
+    def __post_init__(self) -> None:
+        self.lanes = Lanes(self.writer, 1)
+
+    @contextmanager
+    def width(self, lanes: int) -> Iterator[None]:
+        kept, self.lanes = self.lanes, Lanes(self.writer, lanes)
+        try:
+            yield
+        finally:
+            self.lanes = kept
+
+    def allocate(self, size_bytes: int) -> Operand:
+        """Scratch memory of this thread, 64-byte aligned, for the length of the program."""
+        offset = self.scratch_bytes
+        self.scratch_bytes += -(-size_bytes // 64) * 64
+        return self.writer.emit(f"getelementptr i8, ptr %scratch, i64 {offset}", "ptr")
+
+    def bin(self) -> Operand:
+        """Memory for stores that are masked off."""
+        if self._bin is None:
+            self._bin = self.allocate(64)
+        return self._bin
+
+    def floor(self, operation: Operation) -> int:
+        return self.floors.get(operation.parent, 0)
+
+    # -------------------------------------------------------------- evaluation
+
+    def scalar(self, value: Value) -> Lane:
+        """The value of a scalar, which was computed where it is defined."""
+        if value not in self.scalars:
+            name = value.owner.name if value.owner else "block argument"
+            raise CompileError(message=f"scalar of `{name}` is not available to the cpu target")
+        return self.scalars[value]
+
+    def at(self, value: Value, index: Index) -> Lane:
+        """The value of a tensor at an index (one Int a dimension; at most one varies by lane)."""
+        if not value.type.is_tensor:
+            return self.scalar(value)
+        if (value, index) in self.facts:
+            return constant("true", "i1")
+        key = (value, index, self.lanes.width)
+        for scope in self.writer.scopes:
+            if key in scope.memory:
+                return scope.memory[key]  # type: ignore[return-value]
+        found = self._compute(value, index)
+        home = min(depth_of(found), self.writer.depth)
+        self.writer.scopes[home].memory[key] = found
+        return found
+
+    def _compute(self, value: Value, index: Index) -> Lane:
+        if value in self.pending:
+            return self.pending[value].compute(value, index)
+        if value in self.buffers and self._covers(self.buffers[value], index):
+            return memory.read_buffer(self, self.buffers[value], index)
+        if value in self.shifted:
+            source, offset = self.shifted[value]
+            moved = self.at(source, index)
+            if isinstance(moved, Pointer):
+                return moved._replace(offset=self.lanes.add(moved.offset, self.lanes.extend(offset, "i64")))
+            assert isinstance(moved, Int)
+            return self.lanes.add(moved, offset)
+        return self.define(value, index)
+
+    def define(self, value: Value, index: Index) -> Lane:
+        """Evaluates the operation that defines `value`, whatever is stored of it."""
+        operation = value.owner
+        if operation is None:
+            raise CompileError(message="a tensor argument of a block has no value")
+        if operation.name in VIEWS:
+            source, mapped = VIEWS[operation.name](self, operation, value, index)
+            return self.at(source, mapped)
+        if operation.name in TENSORS:
+            return TENSORS[operation.name](self, operation, value, index)
+        if operation.name in RULES:
+            return RULES[operation.name](self.lanes, operation, [self.at(x, index) for x in operation.operands])
+        raise CompileError(message=f"operation `{operation.name}` is not supported by the cpu target")
+
+    def _covers(self, buffer: Buffer, index: Index) -> bool:
+        """Everything of the buffer was computed, or all that the current loops ask for."""
+        return all(bound in self.active_bounds for bound in buffer.bounds)
+
+    def apply(self, block: Block, arguments: Sequence[Lane]) -> list[Lane]:
+        """Runs a combine region on lane values; returns what it returns."""
+        known: dict[Value, Lane] = dict(zip(block.arguments, arguments, strict=True))
+
+        def get(value: Value) -> Lane:
+            return known[value] if value in known else self.scalar(value)
+
+        for operation in block.operations:
+            if operation.name.endswith(".return"):
+                return [get(x) for x in operation.operands]
+            if operation.name == "arith.constant":
+                known[operation.results[0]] = literal(operation.attributes["value"], operation.results[0])
+            elif operation.name in RULES:
+                operands = [get(x) for x in operation.operands]
+                known[operation.results[0]] = RULES[operation.name](self.lanes, operation, operands)
+            else:
+                raise CompileError(message=f"`{operation.name}` in a combine function is not supported")
+        raise CompileError(message="a combine function returns nothing")
+
+
+@dataclass(eq=False)
+class Pending:
+    """A tensor that the first sink to read it also writes to memory."""
+
+    kernel: Kernel
+    buffer: Buffer
+    index: Index | None = None
+    """Index of the sink's loops at which the element is stored."""
+    written: bool = False
+
+    def compute(self, value: Value, index: Index) -> Lane:
+        found = self.kernel.define(value, index)
+        if index == self.index:
+            memory.write_buffer(self.kernel, self.buffer, index, found)
+            self.written = True
+        return found
+
+
+def depth_of(lane: Lane) -> int:
+    """Depth of the innermost scope that a lane value depends on."""
+    if isinstance(lane, Operand):
+        return lane.depth
+    if isinstance(lane, Pointer):
+        return max(lane.base.depth, depth_of(lane.offset))
+    linears = (lane.base, lane.stride)
+    return max((atom.operand.depth for linear in linears for atom, _ in linear.terms), default=0)
+
+
+def literal(attribute: object, value: Value) -> Lane:
+    """A constant of the type of `value`; a splat for tensors."""
+    kind = value.type.element
+    number = attribute.values[0] if isinstance(attribute, Dense) else attribute
+    if isinstance(number, bool) or kind == "i1":
+        return constant("true" if number else "false", "i1")
+    if not isinstance(number, (int, float)):
+        raise CompileError(message=f"constant `{number}` is not understood")
+    if kind.startswith(("f", "b")):
+        return float_constant(float(number), kind)
+    operand = constant(int(number), LLVM_TYPES[kind])
+    return integer(int(number), kind) if kind in ("i32", "i64") else operand
+
+
+# ------------------------------------------------------------------------ views
+
+View: TypeAlias = Callable[[Kernel, Operation, Value, Index], tuple[Value, Index]]
+
+
+def _broadcast(kernel: Kernel, operation: Operation, value: Value, index: Index) -> tuple[Value, Index]:
+    source = operation.operands[0]
+    shape = source.type.shape or ()
+    return source, tuple(integer(0) if n == 1 else i for n, i in zip(shape, index, strict=True))
+
+
+def _expand_dims(kernel: Kernel, operation: Operation, value: Value, index: Index) -> tuple[Value, Index]:
+    axis = operation.integer("axis")
+    return operation.operands[0], index[:axis] + index[axis + 1 :]
+
+
+def _transpose(kernel: Kernel, operation: Operation, value: Value, index: Index) -> tuple[Value, Index]:
+    order = operation.integers("order")
+    mapped = [integer(0)] * len(order)
+    for place, source in enumerate(order):
+        mapped[source] = index[place]
+    return operation.operands[0], tuple(mapped)
+
+
+def _reshape(kernel: Kernel, operation: Operation, value: Value, index: Index) -> tuple[Value, Index]:
+    source = operation.operands[0]
+    flat = linear_index(kernel.lanes, value.type.shape or (), index)
+    return source, split_index(kernel.lanes, source.type.shape or (), flat)
+
+
+def _split(kernel: Kernel, operation: Operation, value: Value, index: Index) -> tuple[Value, Index]:
+    return operation.operands[0], (*index, integer(value.index))
+
+
+def linear_index(lanes: Lanes, shape: Sequence[int], index: Index) -> Int:
+    flat = integer(0)
+    for size, i in zip(shape, index, strict=True):
+        flat = lanes.add(lanes.multiply(flat, integer(size)), i)
+    return flat
+
+
+def split_index(lanes: Lanes, shape: Sequence[int], flat: Int) -> Index:
+    found: list[Int] = []
+    for place, size in reversed(list(enumerate(shape))):
+        if size == 1:
+            found.append(integer(0))
+        elif all(n == 1 for n in shape[:place]):
+            found.append(flat)
+            flat = integer(0)
+        else:
+            found.append(lanes.divide(flat, integer(size), remainder=True))
+            flat = lanes.divide(flat, integer(size), remainder=False)
+    return tuple(reversed(found))
+
+
+VIEWS: dict[str, View] = {
+    "tt.broadcast": _broadcast,
+    "tt.expand_dims": _expand_dims,
+    "tt.trans": _transpose,
+    "tt.reshape": _reshape,
+    "tt.split": _split,
+}
+"""Operations that only say where an element of their operand stands."""
+
+
+# ---------------------------------------------------------------------- tensors
+
+
+def _constant(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Lane:
+    found = operation.attributes["value"]
+    if isinstance(found, Dense) and len(found.values) > 1:
+        flat = linear_index(kernel.lanes, value.type.shape or (), index)
+        return memory.read_table(kernel, found, value.type.element, flat)
+    return literal(found, value)
+
+
+def _make_range(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Lane:
+    return kernel.lanes.add(index[0], integer(operation.integer("start")))
+
+
+def _splat(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Lane:
+    return kernel.scalar(operation.operands[0])
+
+
+def _load(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Lane:
+    return memory.load(kernel, operation, [kernel.at(x, index) for x in operation.operands])
+
+
+def _choose(kernel: Kernel, first: Value, second: Value, chooser: Int, at: Index, other: Index) -> Lane:
+    if chooser.constant is not None:
+        return kernel.at(second, other) if chooser.constant else kernel.at(first, at)
+    condition = compare(kernel.lanes, "icmp eq", kernel.lanes.operand(chooser), constant(0, "i32"))
+    made = select(
+        kernel.lanes, condition,
+        kernel.lanes.operand(kernel.at(first, at)), kernel.lanes.operand(kernel.at(second, other)),
+    )  # fmt: skip
+    return typed(kernel.lanes, made, first.type.element)
+
+
+def _join(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Lane:
+    first, second = operation.operands
+    return _choose(kernel, first, second, index[-1], index[:-1], index[:-1])
+
+
+def _concatenate(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Lane:
+    first, second = operation.operands
+    size = (first.type.shape or (1,))[0]
+    which = kernel.lanes.divide(index[0], integer(size), remainder=False)
+    rest = (kernel.lanes.divide(index[0], integer(size), remainder=True), *index[1:])
+    return _choose(kernel, first, second, which, rest, rest)
+
+
+def _gather(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Lane:
+    source, places = operation.operands
+    place = kernel.at(places, index)
+    assert isinstance(place, Int)
+    axis = operation.integer("axis")
+    return kernel.at(source, (*index[:axis], place, *index[axis + 1 :]))
+
+
+TENSORS: dict[str, Callable[[Kernel, Operation, Value, Index], Lane]] = {
+    "arith.constant": _constant,
+    "tt.make_range": _make_range,
+    "tt.splat": _splat,
+    "tt.load": _load,
+    "tt.join": _join,
+    "tt.cat": _concatenate,
+    "tt.gather": _gather,
+}
+"""Operations that need more than the values of their operands at the same index."""

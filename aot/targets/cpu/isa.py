@@ -1,0 +1,37 @@
+"""Instruction sets that the CPU target generates for: one row each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc.aot.errors import UnknownTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Isa:
+    name: str
+    """Name in targets and bundles; also LLVM's name of the processor."""
+    lanes: int
+    """f32 elements in a vector register."""
+    registers: int
+    """Vector registers; a dot's tile of accumulators must leave room for its operands."""
+    tile_rows: int
+    """Rows of the accumulator tile of a dot."""
+    tile_vectors: int
+    """Vectors in a row of the accumulator tile of a dot."""
+
+
+ISAS = {
+    row.name: row
+    for row in (
+        Isa("x86-64-v3", lanes=8, registers=16, tile_rows=6, tile_vectors=2),
+        Isa("x86-64-v4", lanes=16, registers=32, tile_rows=6, tile_vectors=4),
+    )
+}
+
+
+def isa(name: str) -> Isa:
+    """The row called `name`; raises UnknownTarget, which lists the known ones."""
+    if name not in ISAS:
+        raise UnknownTarget(target=name, known=", ".join(sorted(ISAS)))
+    return ISAS[name]

@@ -1,0 +1,363 @@
+"""Values at an element, or at `width` neighbouring elements, of a lazy tensor.
+
+Integers are kept as linear forms `sum(coefficient * atom) + constant + stride * lane`, so that the
+address of a chunk of lanes is known to be contiguous and its loop invariants stay apart. All other
+values are plain LLVM operands, scalar where every lane has the same value.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from aotc.aot.targets.cpu.writer import Operand, Writer, constant
+
+LLVM_TYPES = {
+    "f64": "double", "f32": "float", "f16": "half", "bf16": "i16",
+    "i64": "i64", "i32": "i32", "i16": "i16", "i8": "i8", "i1": "i1", "ptr": "ptr",
+}  # fmt: skip
+"""LLVM type of a Triton element type; bf16 travels as its bits."""
+
+ITEMSIZE_BYTES = {
+    "f64": 8, "f32": 4, "f16": 2, "bf16": 2,
+    "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1, "ptr": 8,
+}  # fmt: skip
+
+
+class Atom(NamedTuple):
+    """An opaque integer in a linear form."""
+
+    operand: Operand
+    multiple: int = 1
+    """The value is a multiple of this."""
+    natural: bool = False
+    """The value is known to be ≥ 0."""
+
+
+class Linear(NamedTuple):
+    """`sum(coefficient * atom) + constant`."""
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    constant: int = 0
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+    @property
+    def multiple(self) -> int:
+        """Largest known divisor; 0 stands for the value zero."""
+        return math.gcd(self.constant, *(atom.multiple * c for atom, c in self.terms))
+
+    @property
+    def natural(self) -> bool:
+        return self.constant >= 0 and all(a.natural and c >= 0 for a, c in self.terms)
+
+    @property
+    def is_vector(self) -> bool:
+        return any(a.operand.type.startswith("<") for a, _ in self.terms)
+
+    def plus(self, other: Linear, sign: int = 1) -> Linear:
+        sums: dict[Atom, int] = dict(self.terms)
+        for atom, coefficient in other.terms:
+            sums[atom] = sums.get(atom, 0) + sign * coefficient
+        terms = tuple((a, c) for a, c in sums.items() if c)
+        return Linear(terms, self.constant + sign * other.constant)
+
+    def times(self, factor: int) -> Linear:
+        if factor == 0:
+            return Linear()
+        return Linear(tuple((a, c * factor) for a, c in self.terms), self.constant * factor)
+
+
+class Int(NamedTuple):
+    """An integer of type `kind`: `base + stride * lane`."""
+
+    kind: str
+    base: Linear
+    stride: Linear = Linear()
+
+    @property
+    def is_uniform(self) -> bool:
+        return self.stride == Linear() and not self.base.is_vector
+
+    @property
+    def constant(self) -> int | None:
+        if self.stride == Linear() and self.base.is_constant:
+            return self.base.constant
+        return None
+
+
+class Pointer(NamedTuple):
+    """`base + offset` elements of type `element`; the offset may differ from lane to lane."""
+
+    base: Operand
+    offset: Int
+    element: str
+
+
+Lane: TypeAlias = Int | Operand | Pointer
+
+
+def integer(value: int, kind: str = "i32") -> Int:
+    return Int(kind, Linear((), value))
+
+
+def float_constant(value: float, kind: str) -> Operand:
+    """A float literal; LLVM writes f32 as the bits of the equal f64."""
+    if kind == "bf16":
+        bits = struct.unpack("<I", struct.pack("<f", value))[0]
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 if value == value else 0x7FC0
+        return constant(rounded & 0xFFFF, "i16")
+    if kind == "f16":
+        return constant(f"0xH{struct.unpack('<H', _half(value))[0]:04X}", "half")
+    if kind == "f32":
+        value = struct.unpack("<f", _single(value))[0]
+    return constant(f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}", LLVM_TYPES[kind])
+
+
+def _half(value: float) -> bytes:
+    try:
+        return struct.pack("<e", value)
+    except OverflowError:
+        return struct.pack("<e", math.copysign(math.inf, value))
+
+
+def _single(value: float) -> bytes:
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", math.copysign(math.inf, value))
+
+
+def is_vector(operand: Operand) -> bool:
+    return operand.type.startswith("<")
+
+
+def is_literal(operand: Operand) -> bool:
+    return not operand.text.startswith(("%", "@"))
+
+
+def scalar_type(kind: str) -> str:
+    """`<16 x float>` → `float`."""
+    return kind[kind.index(" x ") + 3 : -1] if kind.startswith("<") else kind
+
+
+class Lanes:
+    """Arithmetic on lane values, `width` lanes at a time, written through a Writer."""
+
+    def __init__(self, writer: Writer, width: int) -> None:
+        self.writer = writer
+        self.width = width
+
+    # ------------------------------------------------------------- conversion
+
+    def vector_type(self, kind: str) -> str:
+        return f"<{self.width} x {kind}>" if self.width > 1 else kind
+
+    def splat(self, operand: Operand) -> Operand:
+        """The same value in every lane."""
+        if is_vector(operand) or self.width == 1:
+            return operand
+        kind = self.vector_type(operand.type)
+        if is_literal(operand):
+            return Operand(self.literal([operand.text] * self.width, operand.type), kind)
+        first = self.writer.emit(
+            f"insertelement {kind} poison, {operand}, i32 0", kind, [operand]
+        )
+        return self.writer.emit(
+            f"shufflevector {kind} {first.text}, {kind} poison, <{self.width} x i32> zeroinitializer",
+            kind,
+            [first],
+        )
+
+    def literal(self, items: Sequence[str | int], kind: str) -> str:
+        return "<" + ", ".join(f"{kind} {x}" for x in items) + ">"
+
+    def operand(self, lane: Lane) -> Operand:
+        """The LLVM value of a lane value: scalar when uniform, otherwise a vector."""
+        if isinstance(lane, Operand):
+            return lane
+        if isinstance(lane, Pointer):
+            return self.address(lane)
+        base = self.sum(lane.base, lane.kind)
+        if lane.stride == Linear():
+            return base
+        kind = self.vector_type(lane.kind)
+        stride = self.sum(lane.stride, lane.kind)
+        if is_literal(stride):
+            steps = Operand(self.literal([wrap(int(stride.text) * i, lane.kind) for i in range(self.width)], lane.kind), kind)
+        else:
+            iota = Operand(self.literal(range(self.width), lane.kind), kind)
+            steps = self.binary("mul", self.splat(stride), iota)
+        if base.text == "0":
+            return steps
+        return self.binary("add", self.splat(base), steps)
+
+    def sum(self, linear: Linear, kind: str) -> Operand:
+        """Writes a linear form, outermost terms first so that its invariants are hoisted."""
+        total: Operand | None = None
+        for atom, coefficient in sorted(linear.terms, key=lambda x: (is_vector(x[0].operand), x[0].operand.depth)):
+            term = atom.operand
+            if coefficient != 1:
+                term = self.binary("mul", term, constant(wrap(coefficient, kind), kind))
+            if total is None and linear.constant:
+                total = constant(wrap(linear.constant, kind), kind)
+            total = term if total is None else self.binary("add", term, total)
+        return total or constant(wrap(linear.constant, kind), kind)
+
+    def binary(self, name: str, a: Operand, b: Operand, flags: str = "", *, can_fault: bool = False) -> Operand:
+        """A two-operand instruction; a scalar meets a vector by splat."""
+        if is_vector(a) != is_vector(b):
+            a, b = self.splat(a), self.splat(b)
+        return self.writer.emit(
+            f"{name} {flags}{a.type} {a.text}, {b.text}", a.type, [a, b], can_fault=can_fault
+        )
+
+    def atom(self, operand: Operand, kind: str, multiple: int = 1, *, natural: bool = False) -> Int:
+        """An integer that is not looked into any further."""
+        if is_literal(operand) and not is_vector(operand):
+            return integer(int(operand.text), kind)
+        return Int(kind, Linear(((Atom(operand, multiple, natural), 1),)))
+
+    # -------------------------------------------------------- integer algebra
+
+    def add(self, a: Int, b: Int, sign: int = 1) -> Int:
+        return Int(a.kind, a.base.plus(b.base, sign), a.stride.plus(b.stride, sign))
+
+    def multiply(self, a: Int, b: Int) -> Int:
+        if b.constant is None and a.constant is not None:
+            a, b = b, a
+        if b.constant is not None:
+            return Int(a.kind, a.base.times(b.constant), a.stride.times(b.constant))
+        if a.is_uniform and not b.is_uniform:
+            a, b = b, a
+        if not b.is_uniform:
+            return self.atom(self.binary("mul", self.operand(a), self.operand(b)), a.kind)
+        factor = self.operand(b)
+        natural = b.base.natural
+        return Int(
+            a.kind,
+            self._scale(a.base, factor, b.base.multiple, natural, a.kind),
+            self._scale(a.stride, factor, b.base.multiple, natural, a.kind),
+        )
+
+    def _scale(self, linear: Linear, factor: Operand, multiple: int, natural: bool, kind: str) -> Linear:
+        result = Linear()
+        for atom, coefficient in linear.terms:
+            product = self.binary("mul", atom.operand, factor)
+            made = Atom(product, max(1, atom.multiple * multiple), atom.natural and natural)
+            result = result.plus(Linear(((made, coefficient),)))
+        if linear.constant:
+            made = Atom(factor, max(1, multiple), natural)
+            result = result.plus(Linear(((made, linear.constant),)))
+        return result
+
+    def divide(self, a: Int, b: Int, *, remainder: bool, signed: bool = True) -> Int:
+        """`a / b` or `a % b`, rounded towards zero as the hardware does.
+
+        When a chunk of lanes cannot straddle a multiple of a constant divisor, the quotient is
+        uniform and the remainder stays contiguous:
+        (c·q + r + lane) / c = q and … % c = r + lane, where width | c and width | r.
+        """
+        divisor = b.constant
+        natural = a.base.natural and a.stride.natural
+        if divisor is not None and divisor > 0 and natural:
+            exact = self._divide_terms(a, divisor, remainder)
+            if exact is not None:
+                return exact
+            aligned = divisor % self.width == 0 and a.base.multiple % self.width == 0
+            if a.stride == Linear((), 1) and aligned and not a.base.is_vector:
+                found = self.divide(Int(a.kind, a.base), b, remainder=remainder)
+                return found._replace(stride=a.stride) if remainder else found
+        name = ("urem" if remainder else "udiv") if natural or not signed else ("srem" if remainder else "sdiv")
+        made = self.binary(name, self.operand(a), self.operand(b), can_fault=not divisor)
+        multiple = 1
+        if divisor:
+            multiple = math.gcd(a.base.multiple, divisor) if remainder else 1
+            if a.stride != Linear():
+                multiple = 1
+        return self.atom(made, a.kind, max(1, multiple), natural=natural and (divisor or 0) > 0)
+
+    def _divide_terms(self, a: Int, divisor: int, remainder: bool) -> Int | None:
+        """(c·q + r) / c = q and % c = r for constants 0 ≤ r < c."""
+        if a.stride != Linear():
+            return None
+        rest = a.base.constant % divisor
+        if all(c % divisor == 0 for _, c in a.base.terms):
+            if remainder:
+                return integer(rest, a.kind)
+            quotient = Linear(tuple((t, c // divisor) for t, c in a.base.terms), a.base.constant // divisor)
+            return Int(a.kind, quotient)
+        return None
+
+    def extend(self, a: Int, kind: str, *, signed: bool = True) -> Int:
+        """`a` in a wider or narrower integer type; index arithmetic is taken not to wrap."""
+        if a.kind == kind:
+            return a
+        bits, wanted = int(a.kind[1:]), int(kind[1:])
+        name = "trunc" if wanted < bits else "sext" if signed else "zext"
+        if name == "zext" and not (a.base.natural and a.stride.natural):
+            return self.atom(self.cast("zext", self.operand(a), kind), kind, natural=True)
+
+        def each(linear: Linear) -> Linear:
+            terms = [(t._replace(operand=self.cast(name, t.operand, kind)), c) for t, c in linear.terms]
+            return Linear(tuple(terms), linear.constant)
+
+        return Int(kind, each(a.base), each(a.stride))
+
+    def cast(self, name: str, operand: Operand, kind: str) -> Operand:
+        """A conversion instruction to scalar type `kind`, lane by lane."""
+        if operand.type == kind:
+            return operand
+        wanted = f"{operand.type[: operand.type.index(' x ') + 3]}{kind}>" if is_vector(operand) else kind
+        if name in ("sext", "zext", "trunc") and is_literal(operand) and not is_vector(operand):
+            return constant(wrap(int(operand.text), kind), kind)
+        return self.writer.emit(f"{name} {operand} to {wanted}", wanted, [operand])
+
+    # ---------------------------------------------------------------- pointers
+
+    def address(self, pointer: Pointer) -> Operand:
+        """The address (or vector of addresses) of a pointer; outer offsets are added first."""
+        offset = self.extend(pointer.offset, "i64")
+        if offset.is_uniform or offset.stride == Linear((), 1) and not offset.base.is_vector:
+            return self.advance(pointer.base, offset.base, pointer.element)
+        lanes = self.splat(self.operand(offset))
+        kind = self.vector_type("ptr")
+        return self.writer.emit(
+            f"getelementptr {LLVM_TYPES[pointer.element]}, {pointer.base}, {lanes}", kind, [pointer.base, lanes]
+        )
+
+    def advance(self, base: Operand, offset: Linear, element: str) -> Operand:
+        """`base + offset` elements, as a chain of additions from the outermost term inwards."""
+        by_depth: dict[int, Linear] = {}
+        for atom, coefficient in offset.terms:
+            depth = atom.operand.depth
+            by_depth[depth] = by_depth.get(depth, Linear()).plus(Linear(((atom, coefficient),)))
+        steps = [by_depth[d] for d in sorted(by_depth)]
+        if offset.constant:
+            steps.append(Linear((), offset.constant))
+        for step in steps:
+            amount = self.sum(step, "i64")
+            base = self.writer.emit(
+                f"getelementptr {LLVM_TYPES[element]}, {base}, {amount}", "ptr", [base, amount]
+            )
+        return base
+
+
+def wrap(value: int, kind: str) -> int:
+    """`value` as a signed integer of type `kind`."""
+    bits = int(kind[1:])
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) and bits > 1 else value
+
+
+IDENTITIES: Mapping[str, float | int] = {
+    "arith.addf": 0.0, "arith.addi": 0, "arith.mulf": 1.0, "arith.muli": 1,
+    "arith.maxnumf": -math.inf, "arith.maximumf": -math.inf,
+    "arith.minnumf": math.inf, "arith.minimumf": math.inf,
+    "arith.ori": 0, "arith.xori": 0, "arith.andi": -1, "arith.maxui": 0, "arith.minui": -1,
+}  # fmt: skip
+"""Value that a one-operation reduction may start from; signed integer bounds depend on the width."""

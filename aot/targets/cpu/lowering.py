@@ -1,0 +1,227 @@
+"""Triton IR → LLVM IR of one kernel for the CPU.
+
+    tt.func(args…) of one program instance   →   define void @body(args, x, y, z, grid, scratch)
+
+Scalars are computed where they stand; tensors are lazy (see `evaluate`), and loops appear only at
+the operations of `SINKS` and `CONTROL`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from aotc.aot.errors import CompileError
+from aotc.aot.targets.cpu import control, dot, math, memory, sinks, usage
+from aotc.aot.targets.cpu.elementwise import RULES
+from aotc.aot.targets.cpu.evaluate import Kernel, literal
+from aotc.aot.targets.cpu.isa import Isa
+from aotc.aot.targets.cpu.lanes import LLVM_TYPES, Pointer, integer
+from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value, parse
+from aotc.aot.targets.cpu.writer import Operand
+
+
+class Lowered(NamedTuple):
+    llvm_ir: str
+    scratch_bytes: int
+
+
+def _call(function: Callable[[Kernel, Operation], None]) -> Callable[[Lowering, Operation], None]:
+    return lambda lowering, operation: function(lowering.kernel, operation)
+
+
+def _control(
+    function: Callable[[Kernel, Operation, control.RunBlock], None],
+) -> Callable[[Lowering, Operation], None]:
+    return lambda lowering, operation: function(lowering.kernel, operation, lowering.block)
+
+
+def _ignore(lowering: Lowering, operation: Operation) -> None:
+    """Hints and synchronization, which mean nothing to a program that runs on one thread."""
+
+
+class Lowering:
+    """Lowers one function; `kernel` holds the state that all parts share."""
+
+    def __init__(self, function: Function, isa: Isa, *, no_alias: bool) -> None:
+        self.function = function
+        self.kernel = Kernel(isa, no_alias)
+        self.keep = usage.plan(function, no_alias=no_alias)
+
+    def run(self) -> Lowered:
+        for place, argument in enumerate(self.function.arguments):
+            self._bind_argument(place, argument)
+        self._function_blocks()
+        return Lowered(self._text(), self.kernel.scratch_bytes)
+
+    def _bind_argument(self, place: int, argument: Value) -> None:
+        kind = argument.type
+        operand = Operand(f"%arg{place}", LLVM_TYPES[kind.element])
+        if kind.is_pointer:
+            self.kernel.scalars[argument] = Pointer(operand, integer(0, "i64"), kind.pointee)
+        elif kind.element in ("i32", "i64"):
+            self.kernel.scalars[argument] = self.kernel.lanes.atom(operand, kind.element)
+        else:
+            self.kernel.scalars[argument] = operand
+
+    # ------------------------------------------------------------------ blocks
+
+    def block(self, block: Block) -> Operation:
+        """Lowers a block's operations; returns its terminator, which the caller handles."""
+        outer = dict(self.kernel.pending)
+        for operation in block.operations[:-1]:
+            self.operation(operation)
+        self.kernel.pending = outer
+        return block.operations[-1]
+
+    def operation(self, operation: Operation) -> None:
+        if operation.name in SINKS:
+            SINKS[operation.name](self, operation)
+        elif any(not x.type.is_tensor for x in operation.results):
+            self._scalar(operation)
+        else:
+            for value in operation.results:
+                self._keep(value)
+
+    def _keep(self, value: Value) -> None:
+        how = self.keep.get(value)
+        if how is usage.Keep.AT_ONCE:
+            self.kernel.buffers[value] = sinks.materialize(self.kernel, value)
+        elif how is usage.Keep.BY_FIRST_SINK:
+            sinks.defer(self.kernel, value)
+
+    def _scalar(self, operation: Operation) -> None:
+        """Scalars are evaluated eagerly, in program order."""
+        kernel, result = self.kernel, operation.results[0]
+        if operation.name == "arith.constant":
+            kernel.scalars[result] = literal(operation.attributes["value"], result)
+        elif operation.name == "tt.get_program_id":
+            axis = "xyz"[operation.integer("axis")]
+            kernel.scalars[result] = kernel.lanes.atom(Operand(f"%{axis}", "i32"), "i32", natural=True)
+        elif operation.name == "tt.get_num_programs":
+            kernel.scalars[result] = self._number_of_programs(operation.integer("axis"))
+        elif operation.name == "tt.load":
+            operands = [kernel.scalar(x) for x in operation.operands]
+            with kernel.width(1):
+                kernel.scalars[result] = memory.load(kernel, operation, operands)
+        elif operation.name == "tt.unsplat":
+            source = operation.operands[0]
+            index = tuple(integer(0) for _ in source.type.shape or ())
+            kernel.scalars[result] = kernel.at(source, index)
+        elif operation.name in RULES:
+            operands = [kernel.scalar(x) for x in operation.operands]
+            kernel.scalars[result] = RULES[operation.name](kernel.lanes, operation, operands)
+        else:
+            raise CompileError(message=f"operation `{operation.name}` is not supported by the cpu target")
+
+    def _number_of_programs(self, axis: int) -> object:
+        writer = self.kernel.writer
+        place = writer.emit(f"getelementptr i32, ptr %grid, i64 {axis}", "ptr")
+        count = writer.emit(f"load i32, {place}", "i32", [place])
+        return self.kernel.lanes.atom(count, "i32", natural=True)
+
+    def _function_blocks(self) -> None:
+        """The function's own blocks: one, or a chain that leaves early by `cf.cond_br`."""
+        writer = self.kernel.writer
+        names = dict(zip(self.function.labels, self.function.blocks, strict=True))
+        current, last = self.function.blocks[0], len(self.function.blocks)
+        for _ in range(last):
+            terminator = self.block(current)
+            if terminator.name == "tt.return":
+                writer.effect("br label %done")
+                return
+            if terminator.name == "cf.br":
+                following = names[_label(terminator.successors[0])]
+            elif terminator.name == "cf.cond_br":
+                following = self._leave_early(terminator, names)
+            else:
+                break
+            if following.arguments:
+                break
+            current = following
+        raise CompileError(message="control flow of the kernel is not supported by the cpu target")
+
+    def _leave_early(self, terminator: Operation, names: dict[str, Block]) -> Block:
+        """`if c: return`: one side only returns, the rest of the kernel is the other."""
+        writer = self.kernel.writer
+        sides = [names[_label(x)] for x in terminator.successors]
+        returns = [len(x.operations) == 1 and x.operations[0].name == "tt.return" for x in sides]
+        if not any(returns):
+            raise CompileError(message="control flow of the kernel is not supported by the cpu target")
+        condition = self.kernel.lanes.operand(self.kernel.scalar(terminator.operands[0]))
+        following = writer.fresh("rest")
+        targets = ("%done", f"%{following}") if returns[0] else (f"%{following}", "%done")
+        writer.effect(f"br i1 {condition.text}, label {targets[0]}, label {targets[1]}")
+        writer.scope.lines.append(f"{following}:")
+        writer.scope.label = following
+        writer.scope.may_skip = True
+        return sides[1] if returns[0] else sides[0]
+
+    # -------------------------------------------------------------------- text
+
+    def _text(self) -> str:
+        """The module: constants, the typed kernel, the wrapper that unpacks its arguments."""
+        writer = self.kernel.writer
+        attribute = "noalias " if self.kernel.no_alias else ""
+        parameters, unpack, given = [], [], []
+        for place, argument in enumerate(self.function.arguments):
+            kind = LLVM_TYPES[argument.type.element]
+            parameters.append(f"{kind} {attribute if kind == 'ptr' else ''}%arg{place}")
+            given.append(f"{kind} %arg{place}")
+            unpack.append(f"  %slot{place} = getelementptr i64, ptr %args, i64 {place}")
+            unpack.append(f"  %arg{place} = load {kind}, ptr %slot{place}")
+        common = "i32 %x, i32 %y, i32 %z, ptr %grid, ptr noalias %scratch"
+        passed = "i32 %x, i32 %y, i32 %z, ptr %grid, ptr %scratch"
+        body = "\n".join(writer.scopes[0].lines)
+        constants = [f"{name} = internal constant {text}" for text, name in self.kernel.constants.items()]
+        called: dict[int, list[str]] = {}
+        for name, lanes in sorted(writer.functions):
+            called.setdefault(lanes, []).append(name)
+        return "\n".join([
+            *constants,
+            f"define internal void @kernel({', '.join([*parameters, common])}) #0 {{",
+            "entry:", body, "done:", "  ret void", "}",
+            "define void @body(ptr %args, i32 %x, i32 %y, i32 %z, ptr %grid, ptr %scratch) #0 {",
+            *unpack,
+            f"  call void @kernel({', '.join([*given, passed])})", "  ret void", "}",
+            *(math.functions(lanes, names) for lanes, names in sorted(called.items())),
+            'attributes #0 = { nounwind noinline "min-legal-vector-width"="512" "prefer-vector-width"="512" }',
+            "",
+        ])  # fmt: skip
+
+
+def _label(successor: str) -> str:
+    return successor.split("(")[0].split(":")[0].strip()
+
+
+def _refuse(lowering: Lowering, operation: Operation) -> None:
+    raise CompileError(message=f"operation `{operation.name}` is not supported by the cpu target")
+
+
+SINKS: dict[str, Callable[[Lowering, Operation], None]] = {
+    "tt.store": _call(sinks.store),
+    "tt.reduce": _call(sinks.reduce),
+    "tt.scan": _call(sinks.scan),
+    "tt.atomic_rmw": _call(sinks.atomic),
+    "tt.atomic_cas": _call(sinks.atomic),
+    "tt.dot": _call(dot.dot),
+    "scf.for": _control(control.for_loop),
+    "scf.while": _control(control.while_loop),
+    "scf.if": _control(control.branch),
+    "llvm.intr.assume": _ignore,
+    "gpu.barrier": _ignore,
+    "ttg.barrier": _ignore,
+    "tt.assert": _ignore,
+    "tt.print": _refuse,
+    "tt.histogram": _refuse,
+    "tt.elementwise_inline_asm": _refuse,
+}
+"""Operations that write code where they stand."""
+
+
+def lower(ttir: str, isa: Isa, *, no_alias: bool) -> Lowered:
+    """Lowers Triton IR in generic form; raises CompileError naming what is not supported.
+
+    `no_alias` promises that the memory behind different pointer arguments does not overlap.
+    """
+    return Lowering(parse(ttir), isa, no_alias=no_alias).run()

@@ -1,0 +1,178 @@
+"""Reads and writes of memory at a chunk of lanes: contiguous, masked, or gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from aotc.aot.targets.cpu.elementwise import compare, select, typed
+from aotc.aot.targets.cpu.lanes import (
+    ITEMSIZE_BYTES,
+    LLVM_TYPES,
+    Int,
+    Lane,
+    Linear,
+    Pointer,
+    float_constant,
+    integer,
+    is_literal,
+    is_vector,
+)
+from aotc.aot.targets.cpu.ttir import Dense, Operation
+from aotc.aot.targets.cpu.writer import Operand, constant
+
+if TYPE_CHECKING:
+    from aotc.aot.targets.cpu.evaluate import Buffer, Index, Kernel
+
+CONTIGUOUS = Linear((), 1)
+
+
+def is_contiguous(pointer: Lane) -> bool:
+    """Neighbouring lanes point at neighbouring elements."""
+    return (
+        isinstance(pointer, Pointer)
+        and pointer.offset.stride == CONTIGUOUS
+        and not pointer.offset.base.is_vector
+    )
+
+
+def load(kernel: Kernel, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    """`tt.load(pointer, mask?, other?)` at the current lanes."""
+    sizes = operation.integers("operandSegmentSizes") or [1, 0, 0]
+    rest = list(operands[1:])
+    mask = kernel.lanes.operand(rest.pop(0)) if sizes[1] else None
+    other = kernel.lanes.operand(rest.pop(0)) if sizes[2] else None
+    kind = operation.results[0].type.element
+    found = read(kernel, operands[0], kind, mask, other, kernel.floor(operation))
+    return typed(kernel.lanes, found, kind)
+
+
+def read(
+    kernel: Kernel, pointer: Lane, element: str, mask: Operand | None, other: Operand | None, floor: int
+) -> Operand:
+    """Elements behind `pointer`; lanes that `mask` leaves out give `other` (anything without it)."""
+    lanes, writer = kernel.lanes, kernel.writer
+    kind = LLVM_TYPES[element]
+    if mask is not None and mask.text == "true":
+        mask = None
+    if mask is not None and mask.text == "false":
+        return other if other is not None else constant("zeroinitializer" if kind == "ptr" else 0, kind)
+    uniform = isinstance(pointer, Pointer) and pointer.offset.is_uniform
+    if isinstance(pointer, Operand):
+        uniform = not is_vector(pointer)
+    if uniform and (mask is None or not is_vector(mask)):
+        return _read_scalar(kernel, lanes.operand(pointer), kind, mask, other, floor)
+    vector = lanes.vector_type(kind)
+    align = ITEMSIZE_BYTES[element]
+    address = lanes.operand(pointer)
+    if is_contiguous(pointer) and mask is None:
+        return writer.load(f"load {vector}, {address}, align {align}", vector, [address], floor)
+    filler = lanes.splat(other) if other is not None else Operand("zeroinitializer", vector)
+    test = lanes.splat(mask) if mask is not None else lanes.splat(constant("true", "i1"))
+    name = f"v{lanes.width}{_suffix(kind)}"
+    if is_contiguous(pointer):
+        text = f"call {vector} @llvm.masked.load.{name}.p0({address}, i32 {align}, {test}, {filler})"
+        return writer.load(text, vector, [address, test, filler], floor)
+    address = lanes.splat(address)
+    text = (
+        f"call {vector} @llvm.masked.gather.{name}.v{lanes.width}p0"
+        f"({address}, i32 {align}, {test}, {filler})"
+    )
+    return writer.load(text, vector, [address, test, filler], floor)
+
+
+def _read_scalar(
+    kernel: Kernel, address: Operand, kind: str, mask: Operand | None, other: Operand | None, floor: int
+) -> Operand:
+    if mask is None:
+        return kernel.writer.load(f"load {kind}, {address}", kind, [address], floor)
+    # a masked-off address may not be touched: read a zero instead of branching
+    zero = Operand(zeros(kernel), "ptr")
+    safe = select(kernel.lanes, mask, address, zero)
+    found = kernel.writer.load(f"load {kind}, {safe}", kind, [safe], floor)
+    return found if other is None else select(kernel.lanes, mask, found, other)
+
+
+def zeros(kernel: Kernel) -> str:
+    return kernel.constants.setdefault("[8 x i8] zeroinitializer, align 8", "@zeros")
+
+
+def write(kernel: Kernel, pointer: Lane, value: Operand, element: str, mask: Operand | None) -> None:
+    """Stores the lanes of `value` that `mask` lets through."""
+    lanes, writer = kernel.lanes, kernel.writer
+    kind = LLVM_TYPES[element]
+    if mask is not None and mask.text == "true":
+        mask = None
+    if mask is not None and mask.text == "false":
+        return
+    address = lanes.operand(pointer)
+    align = ITEMSIZE_BYTES[element]
+    if lanes.width == 1:
+        if mask is not None:  # a masked-off store goes to scratch that nobody reads
+            address = select(lanes, mask, address, kernel.bin())
+        writer.effect(f"store {value}, {address}, align {align}")
+        return
+    vector = lanes.vector_type(kind)
+    value = lanes.splat(value)
+    if is_contiguous(pointer) and mask is None:
+        writer.effect(f"store {value}, {address}, align {align}")
+        return
+    test = lanes.splat(mask) if mask is not None else lanes.splat(constant("true", "i1"))
+    name = f"v{lanes.width}{_suffix(kind)}"
+    if is_contiguous(pointer):
+        writer.effect(f"call void @llvm.masked.store.{name}.p0({value}, {address}, i32 {align}, {test})")
+        return
+    address = lanes.splat(address)
+    writer.effect(
+        f"call void @llvm.masked.scatter.{name}.v{lanes.width}p0({value}, {address}, i32 {align}, {test})"
+    )
+
+
+def _suffix(kind: str) -> str:
+    return {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}.get(kind, kind)
+
+
+# ---------------------------------------------------------------------- buffers
+
+
+def stored_element(element: str) -> str:
+    """Element type in a buffer: booleans take a byte."""
+    return "i8" if element == "i1" else element
+
+
+def buffer_pointer(kernel: Kernel, buffer: Buffer, index: Index) -> Pointer:
+    flat = integer(0, "i64")
+    for size, place in zip(buffer.shape, index, strict=True):
+        flat = kernel.lanes.multiply(flat, integer(size, "i64"))
+        flat = kernel.lanes.add(flat, kernel.lanes.extend(place, "i64"))
+    return Pointer(buffer.base, flat, stored_element(buffer.element))
+
+
+def read_buffer(kernel: Kernel, buffer: Buffer, index: Index) -> Lane:
+    pointer = buffer_pointer(kernel, buffer, index)
+    found = read(kernel, pointer, stored_element(buffer.element), None, None, buffer.floor)
+    if buffer.element == "i1":
+        zero = constant(0, "i8")
+        return compare(kernel.lanes, "icmp ne", found, zero)
+    return typed(kernel.lanes, found, buffer.element)
+
+
+def write_buffer(kernel: Kernel, buffer: Buffer, index: Index, lane: Lane) -> None:
+    value = kernel.lanes.operand(lane)
+    if buffer.element == "i1":
+        value = kernel.lanes.cast("zext", value, "i8") if not is_literal(value) or is_vector(value) else (
+            constant(int(value.text == "true"), "i8")
+        )
+    write(kernel, buffer_pointer(kernel, buffer, index), value, stored_element(buffer.element), None)
+
+
+def read_table(kernel: Kernel, table: Dense, element: str, flat: Int) -> Lane:
+    """An element of a tensor constant that differs from place to place."""
+    kind = LLVM_TYPES[element]
+    items = ", ".join(
+        f"{kind} {float_constant(float(x), element).text if element[0] in 'fb' else int(x)}" for x in table.values
+    )
+    definition = f"[{len(table.values)} x {kind}] [{items}], align 64"
+    name = kernel.constants.setdefault(definition, f"@table{len(kernel.constants)}")
+    pointer = Pointer(Operand(name, "ptr"), kernel.lanes.extend(flat, "i64"), element)
+    return typed(kernel.lanes, read(kernel, pointer, element, None, None, 0), element)

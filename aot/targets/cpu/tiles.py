@@ -1,0 +1,222 @@
+"""Loops over the elements of a tile, cut where a mask says that nothing follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from aotc.aot.targets.cpu.evaluate import VIEWS, Bound, Index, Kernel
+from aotc.aot.targets.cpu.lanes import Int, Linear, Pointer, integer
+from aotc.aot.targets.cpu.ttir import Operation, Value
+from aotc.aot.targets.cpu.writer import Operand, constant
+
+LESS, LESS_EQUAL, GREATER, GREATER_EQUAL = 2, 3, 4, 5
+
+
+class Conjunct(NamedTuple):
+    """One comparison of a mask: below `bound.upper` in dimension `bound.dim` it holds."""
+
+    comparison: Value
+    path: tuple[Operation, ...]
+    """Views between the mask and the comparison, outermost first."""
+    bound: Bound
+
+    def index(self, kernel: Kernel, index: Index) -> Index:
+        """Index at which the comparison is evaluated for an element of the tile."""
+        for view in self.path:
+            _, index = VIEWS[view.name](kernel, view, view.results[0], index)
+        return index
+
+
+def conjuncts(kernel: Kernel, mask: Value, shape: Sequence[int]) -> list[Conjunct]:
+    """The comparisons `i < upper` that `mask` is an `and` of; others are passed over."""
+    found: list[Conjunct] = []
+
+    def walk(value: Value, path: tuple[Operation, ...]) -> None:
+        operation = value.owner
+        if operation is None or value in kernel.buffers:
+            return
+        if operation.name == "arith.andi":
+            for operand in operation.operands:
+                walk(operand, path)
+        elif operation.name in ("tt.broadcast", "tt.expand_dims"):
+            walk(operation.operands[0], (*path, operation))
+        elif operation.name == "arith.cmpi" and value.type.is_tensor:
+            bound = _bound(kernel, operation, path, shape)
+            if bound is not None:
+                found.append(Conjunct(value, path, bound))
+
+    walk(mask, ())
+    return found
+
+
+def _bound(
+    kernel: Kernel, comparison: Operation, path: tuple[Operation, ...], shape: Sequence[int]
+) -> Bound | None:
+    """Solves `i + a < b` (in any of its spellings) for the index `i` of one dimension."""
+    predicate = comparison.integer("predicate")
+    if predicate not in (LESS, LESS_EQUAL, GREATER, GREATER_EQUAL):
+        return None
+    small, large = comparison.operands
+    if predicate in (GREATER, GREATER_EQUAL):
+        small, large = large, small
+
+    def difference(index: Index) -> Int | None:
+        for view in path:
+            _, index = VIEWS[view.name](kernel, view, view.results[0], index)
+        left, right = kernel.at(small, index), kernel.at(large, index)
+        if not (isinstance(left, Int) and isinstance(right, Int)):
+            return None
+        return kernel.lanes.add(right, left, -1)
+
+    with kernel.width(1):
+        with kernel.writer.probe() as depth:
+            marks = [Operand(f"%dim{d}", "i32", depth) for d in range(len(shape))]
+            probe = difference(tuple(kernel.lanes.atom(m, "i32") for m in marks))
+        if probe is None:
+            return None
+        varying = {atom.operand: c for atom, c in probe.base.terms if atom.operand.depth == depth}
+        dims = [d for d, mark in enumerate(marks) if mark in varying]
+        if len(varying) != 1 or len(dims) != 1 or varying[marks[dims[0]]] != -1:
+            return None
+        # the probe's text is gone: evaluate again at zero, where only the bound is left
+        upper = difference(tuple(integer(0) for _ in shape))
+    if upper is None:
+        return None
+    if predicate in (LESS_EQUAL, GREATER_EQUAL):
+        upper = kernel.lanes.add(upper, integer(1, upper.kind))
+    return Bound(dims[0], upper)
+
+
+def lane_dimension(kernel: Kernel, shape: Sequence[int], pointer: Value | None = None) -> int:
+    """The dimension to spread over vector lanes: contiguous behind `pointer`, else the last."""
+    candidates = [d for d, size in enumerate(shape) if size > 1]
+    if not candidates:
+        return len(shape) - 1
+    if pointer is None or pointer in kernel.buffers:
+        return candidates[-1]
+    with kernel.width(1), kernel.writer.probe() as depth:
+        marks = [Operand(f"%dim{d}", "i32", depth) for d in range(len(shape))]
+        found = kernel.at(pointer, tuple(kernel.lanes.atom(m, "i32", natural=True) for m in marks))
+        if isinstance(found, Pointer):
+            coefficients = {a.operand.text: c for a, c in _unextended(kernel, found.offset).terms}
+            for d in reversed(candidates):
+                if coefficients.get(marks[d].text) == 1:
+                    return d
+    return candidates[-1]
+
+
+def _unextended(kernel: Kernel, offset: Int) -> Linear:
+    """The linear form of an offset with each sign extension traced back to its i32."""
+    sources = {
+        made.text: text.split()[2]
+        for scope in kernel.writer.scopes
+        for text, made in scope.known.items()
+        if text.startswith("sext i32 ") and text.endswith(" to i64")
+    }
+    terms = tuple(
+        (a._replace(operand=a.operand._replace(text=sources.get(a.operand.text, a.operand.text))), c)
+        for a, c in offset.base.terms
+    )
+    return Linear(terms, offset.base.constant)
+
+
+def run(
+    kernel: Kernel,
+    shape: Sequence[int],
+    body: Callable[[Index], None],
+    *,
+    lane_dim: int | None = None,
+    cuts: Sequence[Conjunct] = (),
+) -> None:
+    """Writes loops over a tile; `body` is called with the index of each chunk of lanes.
+
+    Inside, the comparisons in `cuts` are facts, except in the lanes of a last partial chunk.
+    """
+    lane_dim = len(shape) - 1 if lane_dim is None else lane_dim
+    width = min(kernel.isa.lanes, shape[lane_dim]) if shape else 1
+    order = [d for d in range(len(shape)) if d != lane_dim] + ([lane_dim] if shape else [])
+    kept = kernel.active_bounds
+    kernel.active_bounds = frozenset(cut.bound for cut in cuts)
+    outer = [cut for cut in cuts if cut.bound.dim != lane_dim]
+    inner = [cut for cut in cuts if cut.bound.dim == lane_dim]
+    with kernel.width(width):
+        _nest(kernel, shape, order, [integer(0)] * len(shape), body, outer, inner)
+    kernel.active_bounds = kept
+
+
+def _nest(
+    kernel: Kernel, shape: Sequence[int], order: Sequence[int], index: list[Int],
+    body: Callable[[Index], None], outer: Sequence[Conjunct], inner: Sequence[Conjunct],
+) -> None:  # fmt: skip
+    if not order:
+        with_facts(kernel, outer, tuple(index), body)
+        return
+    dim, rest = order[0], order[1:]
+    if rest:
+        cuts = [cut for cut in outer if cut.bound.dim == dim]
+        if shape[dim] == 1:
+            _nest(kernel, shape, rest, index, body, outer, inner)
+            return
+        upper, may_skip = limit(kernel, cuts, shape[dim])
+        with kernel.writer.loop(upper, 1, may_skip=may_skip) as loop:
+            loop.next_values = []
+            index[dim] = kernel.lanes.atom(loop.counter, "i32", natural=True)
+            _nest(kernel, shape, rest, index, body, outer, inner)
+        index[dim] = integer(0)
+        return
+    chunks(kernel, shape[dim], inner, lambda place, cuts: with_facts(
+        kernel, [*outer, *cuts], (*index[:dim], place, *index[dim + 1 :]), body
+    ))  # fmt: skip
+
+
+def chunks(
+    kernel: Kernel, size: int, cuts: Sequence[Conjunct], body: Callable[[Int, Sequence[Conjunct]], None]
+) -> None:
+    """One loop over `size` elements, a vector at a time: full chunks, then a masked rest."""
+    width = kernel.lanes.width
+    lane = Linear((), 1) if width > 1 else Linear()
+    constants = [cut.bound.upper.constant for cut in cuts]
+    if cuts and all(c is not None for c in constants):
+        upper = max(0, min([size, *(c for c in constants if c is not None)]))
+        full = upper // width * width
+        if full == width:
+            body(Int("i32", Linear(), lane), cuts)
+        elif full:
+            _chunk_loop(kernel, constant(full, "i32"), cuts, lane, body, may_skip=False)
+        if upper % width:
+            body(Int("i32", Linear((), full), lane), [])
+    elif size == width and not cuts:
+        body(Int("i32", Linear(), lane), [])
+    else:
+        upper_operand, may_skip = limit(kernel, cuts, size)
+        exact = [] if width > 1 else cuts
+        _chunk_loop(kernel, upper_operand, exact, lane, body, may_skip=may_skip)
+
+
+def _chunk_loop(
+    kernel: Kernel, upper: Operand, cuts: Sequence[Conjunct], lane: Linear,
+    body: Callable[[Int, Sequence[Conjunct]], None], *, may_skip: bool,
+) -> None:  # fmt: skip
+    width = kernel.lanes.width
+    with kernel.writer.loop(upper, width, may_skip=may_skip) as loop:
+        loop.next_values = []
+        base = kernel.lanes.atom(loop.counter, "i32", width, natural=True).base
+        body(Int("i32", base, lane), cuts)
+
+
+def limit(kernel: Kernel, cuts: Sequence[Conjunct], size: int) -> tuple[Operand, bool]:
+    """Upper end of a loop and whether it may run zero times."""
+    upper: Operand = constant(size, "i32")
+    for cut in cuts:
+        found = kernel.lanes.operand(kernel.lanes.extend(cut.bound.upper, "i32"))
+        upper = kernel.writer.call("llvm.smin.i32", "i32", [upper, found])
+    return upper, bool(cuts)
+
+
+def with_facts(kernel: Kernel, cuts: Sequence[Conjunct], index: Index, body: Callable[[Index], None]) -> None:
+    facts = {(cut.comparison, cut.index(kernel, index)) for cut in cuts}
+    kept = kernel.facts
+    kernel.facts = kept | facts
+    body(index)
+    kernel.facts = kept

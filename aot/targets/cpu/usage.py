@@ -1,0 +1,168 @@
+"""Which lazy tensors to keep in memory: those dear to compute that are asked for more than once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+from aotc.aot.targets.cpu.evaluate import VIEWS
+from aotc.aot.targets.cpu.ttir import Function, Operation, Value
+
+
+class Keep(Enum):
+    AT_ONCE = "computed where it is defined"
+    BY_FIRST_SINK = "written by the first sink that runs over it"
+
+
+SINKS = frozenset({
+    "tt.store", "tt.reduce", "tt.scan", "tt.dot", "tt.atomic_rmw", "tt.atomic_cas", "scf.yield",
+    "tt.histogram",
+})  # fmt: skip
+LOOPS = frozenset({"scf.for", "scf.while"})
+WRITES = frozenset({"tt.store", "tt.atomic_rmw", "tt.atomic_cas"})
+
+_COSTS = {
+    "arith.constant": 0, "tt.make_range": 0, "tt.splat": 0, "tt.load": 2, "tt.gather": 6,
+    "arith.divf": 4, "tt.precise_divf": 4, "math.sqrt": 4, "math.rsqrt": 8, "tt.extern_elementwise": 12,
+    "arith.divsi": 6, "arith.remsi": 6, "arith.remf": 20,
+    **{f"math.{name}": 12 for name in ("exp", "exp2", "log", "log2", "sin", "cos", "erf", "tanh")},
+}  # fmt: skip
+"""Instructions an element, roughly; 1 for what is not listed."""
+
+DEAR = 8
+"""From this cost on, memory is cheaper than computing again."""
+REPEATS = 8
+"""Turns that a loop of unknown length is taken to make."""
+
+
+def plan(function: Function, *, no_alias: bool) -> dict[Value, Keep]:
+    """Decides for every tensor; tensors that are not in the answer are evaluated on demand."""
+    kept: dict[Value, Keep] = {}
+    costs: dict[Value, float] = {}
+    weights: dict[Value, float] = {}
+    writes = [op for op in function.walk() if op.name in WRITES]
+    for operation in function.walk():
+        for value in operation.results:
+            if not value.type.is_tensor:
+                continue
+            costs[value] = _cost(operation, costs)
+            if operation.name in SINKS or operation.regions or operation.name in VIEWS:
+                continue
+            if operation.name == "tt.load" and _is_overwritten(operation, value, writes, no_alias=no_alias):
+                kept[value] = Keep.AT_ONCE
+            elif value.type.is_pointer or costs[value] == 0:
+                continue
+            elif _weight(value, weights) > 1 and costs[value] >= DEAR:
+                kept[value] = Keep.BY_FIRST_SINK if _has_own_sink(value) else Keep.AT_ONCE
+            elif _is_repacked(value):
+                kept[value] = Keep.AT_ONCE
+            if value in kept:
+                costs[value] = 1
+    return kept
+
+
+def _cost(operation: Operation, costs: dict[Value, float]) -> float:
+    if operation.name in SINKS or operation.regions:
+        return 1
+    own = 0 if operation.name in VIEWS else _COSTS.get(operation.name, 1)
+    pointers = operation.name == "tt.load"
+    operands = operation.operands[1:] if pointers else operation.operands
+    return own + sum(costs.get(x, 0) for x in operands)
+
+
+def _weight(value: Value, known: dict[Value, float]) -> float:
+    """How often an element is evaluated, were it not kept."""
+    if value not in known:
+        known[value] = sum(_weight_of_use(value, use, known) for use in value.uses)
+    return known[value]
+
+
+def _weight_of_use(value: Value, use: Operation, known: dict[Value, float]) -> float:
+    repeats = REPEATS if _is_deeper(value, use) else 1
+    if use.name in SINKS or use.regions or not use.results:
+        return repeats
+    weight = max(_weight(result, known) for result in use.results)
+    shape, result = value.type.shape, use.results[0].type.shape
+    if use.name == "tt.broadcast" and shape and result and shape[-1] > 1:
+        for before, after in zip(shape, result, strict=True):
+            weight *= min(REPEATS, after // before)
+    return weight * repeats
+
+
+def _is_deeper(value: Value, use: Operation) -> bool:
+    """`use` stands in a loop that `value` does not."""
+    home = _home(value)
+    return any(loop is not home and loop.name in LOOPS for loop in _between(use.parent, home))
+
+
+def _home(value: Value) -> Operation | None:
+    return value.owner.parent if value.owner is not None else None
+
+
+def _between(inner: Operation | None, outer: Operation | None) -> Iterator[Operation]:
+    while inner is not None and inner is not outer:
+        yield inner
+        inner = inner.parent
+
+
+def _has_own_sink(value: Value) -> bool:
+    """A sink of the same shape in the same region reads the tensor at its own index."""
+    seen = [value]
+    while seen:
+        current = seen.pop()
+        for use in current.uses:
+            if _home(value) is not use.parent:
+                continue
+            if use.name in ("tt.store", "tt.reduce"):
+                return True
+            if use.results and use.name not in VIEWS and use.name not in SINKS and not use.regions:
+                seen.extend(r for r in use.results if r.type.shape == value.type.shape)
+    return False
+
+
+def _is_repacked(value: Value) -> bool:
+    """A dot in a deeper loop would convert or gather the operand again in every turn."""
+    made = value.owner
+    if made is None:
+        return False
+    simple = made.name == "tt.load" and len(made.operands) == 1 and value.type.element == "f32"
+    return not simple and any(use.name == "tt.dot" and _is_deeper(value, use) for use in value.uses)
+
+
+# ------------------------------------------------------------------- conflicts
+
+
+def _root(value: Value) -> Value:
+    """The kernel argument (or whatever else) that a pointer starts from."""
+    while value.owner is not None and value.owner.operands and value.type.is_pointer:
+        value = value.owner.operands[0]
+    return value
+
+
+def _is_overwritten(load: Operation, value: Value, writes: list[Operation], *, no_alias: bool) -> bool:
+    """A write that may reach the loaded memory stands between the load and its last use."""
+    root = _root(load.operands[0])
+    candidates = [w for w in writes if not no_alias or _root(w.operands[0]) is root]
+    if not candidates:
+        return False
+    last = _last_use(value, load)
+    for write in candidates:
+        if load.position < write.position < last:
+            return True
+        in_place = _root(write.operands[0]) is root and write.operands[0] is not load.operands[0]
+        if write.position == last and in_place:
+            return True
+    return False
+
+
+def _last_use(value: Value, load: Operation) -> int:
+    """Position of the last sink that needs `value`, at the end of loops entered on the way."""
+    last = load.position
+    for use in value.uses:
+        position = use.position
+        for loop in _between(use.parent, load.parent):
+            position = max(position, max(op.position for op in loop.walk()))
+        if use.results and use.name not in SINKS and not use.regions:
+            position = max(position, *(_last_use(r, load) for r in use.results))
+        last = max(last, position)
+    return last
