@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -126,6 +128,17 @@ def walk(outputs: tuple[Node, ...]) -> Iterator[Node]:
 
 _INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
 _INTERN_LOCK = threading.Lock()
+_SOURCE: ContextVar[str | None] = ContextVar("source", default=None)
+
+
+@contextmanager
+def made_for(source: str | None) -> Iterator[None]:
+    """Nodes made inside the block without a source of their own get `source`."""
+    token = _SOURCE.set(source)
+    try:
+        yield
+    finally:
+        _SOURCE.reset(token)
 
 
 def make(
@@ -154,6 +167,6 @@ def make(
     with _INTERN_LOCK:
         node = _INTERNED.get(key)
         if node is None:
-            node = Node(op, inputs, frozen, result, source)
+            node = Node(op, inputs, frozen, result, source or _SOURCE.get())
             _INTERNED[key] = node
         return node

@@ -17,10 +17,17 @@ def evaluate(node: Node, operands: Sequence[Array]) -> Array:
     moves_only = OPS[node.op].cost == 0.0 and node.kind not in ("scalar", "iota", "pad")
     if moves_only:
         return numpy.asarray(REFERENCE[node.op](*operands, **dict(node.attrs)))
-    wide = [widen(array, item.dtype) for array, item in zip(operands, node.inputs, strict=True)]
+    wide = [_operand(*pair) for pair in zip(node.inputs, operands, strict=True)]
     with numpy.errstate(all="ignore"):
         result = REFERENCE[node.op](*wide, **dict(node.attrs))
     return narrow(numpy.asarray(result), node.dtype)
+
+
+def _operand(node: Node, stored: Array) -> Array:
+    # A literal is never stored: 16-bit arithmetic reads it with f32's precision.
+    if node.op == "scalar":
+        return numpy.asarray(REFERENCE["scalar"](**dict(node.attrs)))
+    return widen(stored, node.dtype)
 
 
 def evaluate_all(

@@ -40,7 +40,9 @@ class OpDef:
             for name, value in attrs.items()
         }
         if "value" in frozen and "dtype" in frozen:
-            frozen["value"] = round_scalar(frozen["value"], frozen["dtype"])
+            # 16-bit arithmetic is done in f32, so its literals keep f32's precision.
+            is_short = frozen["dtype"] in ("f16", "bf16")
+            frozen["value"] = round_scalar(frozen["value"], "f32" if is_short else frozen["dtype"])
         return frozen
 
     def infer(self, types: Types, attrs: AttrMap) -> TensorType:

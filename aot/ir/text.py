@@ -108,9 +108,7 @@ def _parse_node(line_number: int, line: str, values: Mapping[str, Node]) -> tupl
     return name, node
 
 
-def _parse_items(
-    items: str, values: Mapping[str, Node]
-) -> tuple[tuple[Node, ...], dict[str, Any]]:
+def _parse_items(items: str, values: Mapping[str, Node]) -> tuple[tuple[Node, ...], dict[str, Any]]:
     arguments = _VALUE.sub(rf"{_PREFIX}\1", items)
     call = ast.parse(f"f({arguments})", mode="eval").body
     assert isinstance(call, ast.Call)

@@ -1,0 +1,1 @@
+"""Capture: SPEC → torch.export → our Graph with named constants and golden numbers."""

@@ -1,0 +1,120 @@
+"""The stage `capture`: Spec → Graph, with golden inputs and outputs of the exported module."""
+
+from __future__ import annotations
+
+import re
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from aotc.aot.capture.importer import import_program, to_array
+from aotc.aot.capture.sources import innermost
+from aotc.aot.capture.spec import Spec, user_line
+from aotc.aot.capture.table import KEPT_WHOLE
+from aotc.aot.errors import ExportFailed, ModelRaised
+from aotc.aot.ir.graph import Graph
+from aotc.aot.ir.legal import check
+from aotc.aot.ir.storage import Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Captured:
+    """A model as our graph. Arrays are stored arrays: bf16 is uint16 bits."""
+
+    name: str
+    graph: Graph  # its input and output names and types are the signature
+    golden_inputs: tuple[Array, ...]  # the example inputs, in the order of the graph's inputs
+    golden_outputs: tuple[Array, ...]  # of the exported module, in the order of its outputs
+
+
+def capture(spec: Spec) -> Captured:
+    """The spec's model as a graph and its golden numbers.
+
+    Raises `ModelRaised` when the model does not run on its inputs, and an `UnsupportedError` when
+    it runs but cannot be compiled.
+    """
+    with torch.no_grad(), _quiet_settings():
+        program = _export(spec)
+        golden_inputs, golden_outputs = _golden(spec, program)
+        graph = import_program(_decompose(program))
+    check(graph, "capture")
+    return Captured(spec.name, graph, golden_inputs, golden_outputs)
+
+
+@contextmanager
+def _quiet_settings() -> Iterator[None]:
+    """TransformerEncoder's fast path off, since it changes padded rows; no torch chatter."""
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+
+
+def _export(spec: Spec) -> ExportedProgram:
+    if spec.program is not None:
+        return spec.program
+    assert spec.module is not None
+    keywords = dict(spec.keyword_arguments)
+    try:
+        return torch.export.export(spec.module, spec.arguments, keywords, strict=False)
+    except Exception as error:
+        _raise_if_model_fails(spec)
+        raise ExportFailed(detail=_reason(error), source=_place(error, spec.path)) from error
+
+
+def _raise_if_model_fails(spec: Spec) -> None:
+    """Tell a model that does not run at all from one that torch.export cannot take."""
+    assert spec.module is not None
+    try:
+        spec.module(*spec.arguments, **spec.keyword_arguments)
+    except Exception as error:
+        raise ModelRaised(
+            kind=type(error).__name__,
+            detail=str(error).strip(),
+            source=user_line(error, spec.path),
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """torch's own reason as one paragraph: its message up to the first advice or trace."""
+    text = re.split(r"\n\s*\n|\n\s*(?:Hint|Developer|User stack|To fix)", str(error).strip())[0]
+    return " ".join(text.split())
+
+
+def _place(error: Exception, path: str) -> str:
+    trace = "".join(traceback.format_tb(error.__traceback__))
+    return str(innermost(f"{trace}{_own_trace(str(error))}") or path)
+
+
+def _own_trace(message: str) -> str:
+    # torch prints the user's stack in the message of data-dependent errors.
+    _, found, tail = message.partition("User Stack")
+    return tail if found else ""
+
+
+def _decompose(program: ExportedProgram) -> ExportedProgram:
+    table = torch.export.default_decompositions()
+    for operator in list(table):
+        name = operator.name().removeprefix("aten::").partition(".")[0]
+        if name in KEPT_WHOLE:
+            table.pop(operator)
+    return program.run_decompositions(table)
+
+
+def _golden(spec: Spec, program: ExportedProgram) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    keywords = dict(spec.keyword_arguments)
+    leaves = pytree.tree_leaves((spec.arguments, keywords))
+    inputs = tuple(to_array(leaf).copy() for leaf in leaves if isinstance(leaf, torch.Tensor))
+    results = program.module()(*spec.arguments, **keywords)
+    tensors = [leaf for leaf in pytree.tree_leaves(results) if isinstance(leaf, torch.Tensor)]
+    return inputs, tuple(to_array(tensor) for tensor in tensors)

@@ -1,0 +1,173 @@
+"""Import rows of matmul, linear, attention and convolution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from aotc.aot.capture.importing import Call, NotSupported, Operand, Rows, spread, wide
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+
+
+def _matmul(call: Call, left: Node, right: Node) -> Node:
+    rows = build.reshape(left, (1, *left.shape)) if left.type.rank == 1 else left
+    columns = build.reshape(right, (*right.shape, 1)) if right.type.rank == 1 else right
+    return build.reshape(build.matmul(rows, columns), call.shape)
+
+
+def _linear(call: Call, data: Node, weight: Node, bias: Node | None = None) -> Node:
+    if weight.type.rank == 1:
+        return _matmul(call, data, weight)
+    product = build.reshape(build.matmul(build.align(data, 2), build.transpose(weight)), call.shape)
+    return product if bias is None else call.pointwise("add", product, bias)
+
+
+def _addmm(
+    call: Call, start: Node, left: Node, right: Node, beta: Operand = 1, alpha: Operand = 1
+) -> Node:
+    product = build.matmul(left, right)
+    if alpha != 1:
+        product = call.pointwise("mul", product, alpha)
+    if beta == 0:
+        return product
+    scaled = start if beta == 1 else build.mul(start, beta)  # type: ignore[arg-type]
+    return call.pointwise("add", product, scaled)
+
+
+def _attention(
+    call: Call,
+    query: Node,
+    key: Node,
+    value: Node,
+    mask: Node | None = None,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    has_groups: bool = False,
+) -> Node:
+    if dropout:
+        raise NotSupported("attention with dropout")
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    groups = query.shape[-3] // key.shape[-3] if has_groups else 1
+    query, key, value, mask = _grouped(query, key, value, mask, groups)
+    scores = build.mul(wide(build.matmul(query, build.transpose(key))), factor)
+    if is_causal:
+        scores = _causal(scores)
+    weights = build.softmax(scores, scores.type.rank - 1)
+    if mask is not None:
+        weights = _masked_softmax(scores, mask)
+    context = build.matmul(build.cast(weights, value.dtype), value)
+    return build.reshape(context, call.shape)
+
+
+def _grouped(
+    query: Node, key: Node, value: Node, mask: Node | None, groups: int
+) -> tuple[Node, Node, Node, Node | None]:
+    """A dim of `groups` query heads beside each key head; nothing is repeated in memory."""
+    rank = query.type.rank
+    if mask is not None:
+        mask = build.align(mask, rank)
+    if groups == 1:
+        return query, key, value, mask
+    lead, heads = query.shape[:-3], key.shape[-3]
+    query = build.reshape(query, (*lead, heads, groups, *query.shape[-2:]))
+    key, value = (
+        build.reshape(item, (*item.shape[:-2], 1, *item.shape[-2:])) for item in (key, value)
+    )
+    if mask is not None:
+        split = (1, 1) if mask.shape[-3] == 1 else (heads, groups)
+        mask = build.reshape(mask, (*mask.shape[:-3], *split, *mask.shape[-2:]))
+    return query, key, value, mask
+
+
+def _causal(scores: Node) -> Node:
+    shape = (*[1] * (scores.type.rank - 2), *scores.shape[-2:])
+    row, column = build.iota(shape, len(shape) - 2), build.iota(shape, len(shape) - 1)
+    return build.pointwise("where", build.pointwise("le", column, row), scores, -math.inf)
+
+
+def _masked_softmax(scores: Node, mask: Node) -> Node:
+    """Softmax of masked scores; a row that is masked whole gives zeros, as torch's kernels do."""
+    axis = scores.type.rank - 1
+    if mask.dtype == "bool":
+        scores = build.pointwise("where", mask, scores, -math.inf)
+    else:
+        scores = build.add(scores, build.cast(mask, scores.dtype))
+    lowest = -3.0e38  # finite: -inf - lowest stays -inf, so that e^… is 0 and not NaN
+    peak = build.pointwise("maximum", build.reduce("max", scores, (axis,)), lowest)
+    exponential = build.unary("exp", build.sub(scores, peak))
+    total = build.pointwise("maximum", build.reduce("sum", exponential, (axis,)), 1e-30)
+    return build.mul(exponential, build.unary("reciprocal", total))
+
+
+def _convolution(
+    call: Call,
+    data: Node,
+    weight: Node,
+    bias: Node | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    is_transposed: bool = False,
+    output_padding: Sequence[int] = (0,),
+    groups: int = 1,
+) -> Node:
+    rank = data.type.rank - 2
+    steps, margins, gaps = (spread(item, rank) for item in (stride, padding, dilation))
+    if is_transposed:
+        extra = spread(output_padding, rank)
+        data, weight = _transposed(data, weight, steps, margins, gaps, extra, groups)
+        steps, margins = (1,) * rank, (0,) * rank
+    attrs = {"stride": steps, "padding": margins, "dilation": gaps, "groups": groups}
+    result = make("convolution", (data, weight), attrs)
+    if bias is None:
+        return result
+    return build.add(result, build.reshape(bias, (1, bias.shape[0], *[1] * rank)))
+
+
+def _transposed(
+    data: Node,
+    weight: Node,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    extra: tuple[int, ...],
+    groups: int,
+) -> tuple[Node, Node]:
+    """Operands of the plain convolution that equals a transposed one: zeros between elements."""
+    rank = len(stride)
+    for axis, step in enumerate(stride, 2):
+        extent = data.shape[axis]
+        apart = build.reshape(data, (*data.shape[: axis + 1], 1, *data.shape[axis + 1 :]))
+        high = [0] * apart.type.rank
+        high[axis + 1] = step - 1
+        spaced = build.pad(apart, [0] * apart.type.rank, high, 0.0)
+        joined = build.reshape(spaced, (*data.shape[:axis], extent * step, *data.shape[axis + 1 :]))
+        data = build.slice_axis(joined, axis, 0, (extent - 1) * step + 1)
+    rows = zip(weight.shape[2:], padding, dilation, strict=True)
+    low = [(size - 1) * gap - margin for size, margin, gap in rows]
+    if min(low) < 0:
+        raise NotSupported("a transposed convolution padded by more than its kernel")
+    high_margins = [width + more for width, more in zip(low, extra, strict=True)]
+    data = build.pad(data, (0, 0, *low), (0, 0, *high_margins), 0.0)
+    inputs, outputs = weight.shape[:2]
+    kernel = weight.shape[2:]
+    split = build.reshape(weight, (groups, inputs // groups, outputs, *kernel))
+    swapped = build.permute(split, (0, 2, 1, *range(3, 3 + rank)))
+    filters = build.reshape(swapped, (groups * outputs, inputs // groups, *kernel))
+    return data, make("flip", (filters,), {"axes": tuple(range(2, 2 + rank))})
+
+
+ROWS: Rows = {
+    "matmul": _matmul,
+    "mm": _matmul,
+    "bmm": _matmul,
+    "mv": _matmul,
+    "dot": _matmul,
+    "linear": _linear,
+    "addmm": _addmm,
+    "baddbmm": _addmm,
+    "scaled_dot_product_attention": _attention,
+    "convolution": _convolution,
+}

@@ -1,0 +1,215 @@
+"""Walks the nodes of an exported program and makes ours; lists all it cannot import at once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+
+from aotc.aot.capture.importing import Call, NotSupported, type_of
+from aotc.aot.capture.sources import source_of
+from aotc.aot.capture.table import CHECKS, ROWS
+from aotc.aot.errors import InternalError, MutationUnsupported, OpsUnsupported
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make
+from aotc.aot.ir.storage import Array
+from aotc.aot.ir.types import TensorType, TypeRuleError
+
+
+def to_array(tensor: torch.Tensor) -> Array:
+    """A contiguous copy-free numpy array of `tensor`; bf16 as its uint16 bits."""
+    plain = tensor.detach().cpu().contiguous()
+    if plain.dtype == torch.bfloat16:
+        plain = plain.view(torch.uint16)
+    return numpy.ascontiguousarray(plain.numpy()).reshape(tuple(tensor.shape))
+
+
+def import_program(program: ExportedProgram) -> Graph:
+    """Our graph of an exported and decomposed program.
+
+    Raises `OpsUnsupported` with every op that has no row, `MutationUnsupported` for state.
+    """
+    _refuse_mutation(program)
+    walker = _Importer(program)
+    for node in program.graph.nodes:
+        walker.visit(node)
+    if walker.unsupported:
+        raise OpsUnsupported(ops=_distinct(walker.unsupported))
+    return walker.graph()
+
+
+def _distinct(found: Sequence[str]) -> str:
+    return "\n".join(f"  {line}" for line in dict.fromkeys(found))
+
+
+def _refuse_mutation(program: ExportedProgram) -> None:
+    signature = program.graph_signature
+    names = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
+    if names:
+        raise MutationUnsupported(names=", ".join(f"`{name}`" for name in dict.fromkeys(names)))
+
+
+@dataclass
+class _Importer:
+    program: ExportedProgram
+    values: dict[torch.fx.Node, Any] = field(default_factory=dict)
+    inputs: list[Node] = field(default_factory=list)
+    outputs: list[Node] = field(default_factory=list)
+    constants: dict[str, Constant] = field(default_factory=dict)
+    names_by_digest: dict[tuple[TensorType, str], str] = field(default_factory=dict)
+    unsupported: list[str] = field(default_factory=list)
+
+    def visit(self, node: torch.fx.Node) -> None:
+        """Import one node of the exported graph."""
+        if node.op == "placeholder":
+            self.values[node] = self._placeholder(node)
+        elif node.op == "output":
+            self._output(node)
+        elif node.op == "call_function":
+            self._call(node)
+        # get_attr nodes name sub-graphs of higher-order ops, whose calls are refused by name
+
+    def graph(self) -> Graph:
+        """The finished graph: constants nothing reads dropped."""
+        names = tuple(node.attr("name") for node in self.inputs)
+        outputs = tuple(self.outputs)
+        output_names = tuple(f"output_{number}" for number in range(len(outputs)))
+        whole = Graph(tuple(self.inputs), outputs, names, output_names, self.constants)
+        return whole.with_outputs(outputs)
+
+    def _placeholder(self, node: torch.fx.Node) -> Node | Any:
+        specs = self.program.graph_signature.input_specs
+        spec = next(item for item in specs if item.arg.name == node.name)
+        if isinstance(spec.arg, ConstantArgument):
+            return spec.arg.value
+        if spec.kind is InputKind.USER_INPUT:
+            return self._input(node)
+        target = str(spec.target)
+        tensor = self.program.state_dict.get(target)
+        if tensor is None:
+            tensor = self.program.constants[target]
+        try:
+            return self._constant(target, tensor)
+        except NotSupported as refused:
+            self.unsupported.append(f"constant `{target}`: {refused}")
+            return None
+
+    def _input(self, node: torch.fx.Node) -> Node | None:
+        try:
+            kind = type_of(node.meta["val"])
+        except NotSupported as refused:
+            self.unsupported.append(f"input `{node.name}`: {refused}")
+            return None
+        attrs = {"name": node.name, "dtype": kind.dtype, "shape": kind.shape}
+        self.inputs.append(make("input", (), attrs))
+        return self.inputs[-1]
+
+    def _constant(self, name: str, tensor: torch.Tensor) -> Node:
+        kind, array = type_of(tensor), to_array(tensor)
+        digest = hashlib.sha256(array.tobytes()).hexdigest()
+        kept = self.names_by_digest.setdefault((kind, digest), name)
+        if kept == name:
+            self.constants[name] = Constant(name, kind, array)
+        return build.constant(kept, kind)
+
+    def _output(self, node: torch.fx.Node) -> None:
+        specs = self.program.graph_signature.output_specs
+        for value, spec in zip(node.args[0], specs, strict=True):  # type: ignore[arg-type]
+            if spec.kind is not OutputKind.USER_OUTPUT:
+                continue
+            if isinstance(value, torch.fx.Node):
+                self.outputs.append(self.values.get(value))  # type: ignore[arg-type]
+            elif value is not None:
+                self.unsupported.append(f"output `{value!r}`: it is no tensor")
+
+    def _call(self, node: torch.fx.Node) -> None:
+        name = getattr(getattr(node.target, "_schema", None), "name", str(node.target))
+        if name == str(node.target) and getattr(node.target, "__name__", "") == "getitem":
+            self._item(node)
+            return
+        base = name.removeprefix("aten::")
+        if base in CHECKS:
+            return
+        row = ROWS.get(base) if name.startswith("aten::") else None
+        if row is None:
+            self._refuse(node, "")
+            return
+        arguments, seen = self._arguments(node)
+        if arguments is None:
+            return  # an operand was refused, and is listed
+        source = source_of(node)
+        try:
+            call = Call(_result_types(node), seen)
+            with made_for(str(source) if source else None):
+                result = row(call, *arguments)
+        except (NotSupported, TypeRuleError) as refused:
+            self._refuse(node, str(refused))
+            return
+        self._check(node, call, result)
+        self.values[node] = result
+
+    def _item(self, node: torch.fx.Node) -> None:
+        parent, index = node.args[0], node.args[1]
+        parts = self.values.get(parent)  # type: ignore[arg-type]
+        if parts is None:
+            return
+        if parts[index] is None:
+            self._refuse(parent, f"its result {index} has no import")  # type: ignore[arg-type]
+            return
+        self.values[node] = parts[index]
+
+    def _arguments(self, node: torch.fx.Node) -> tuple[list[Any] | None, tuple[Any, ...]]:
+        """Arguments in schema order with defaults: ours, and as torch saw them."""
+        raw = _in_schema_order(node)
+        needed = [item for item in _flatten(raw) if isinstance(item, torch.fx.Node)]
+        if any(self.values.get(item) is None for item in needed):
+            return None, ()
+        ours = torch.fx.map_arg(raw, self.values.__getitem__)
+        seen = torch.fx.map_arg(raw, lambda item: item.meta.get("val"))
+        return list(ours), tuple(seen)
+
+    def _refuse(self, node: torch.fx.Node, reason: str) -> None:
+        source = source_of(node)
+        place = f" at {source}" if source else ""
+        because = f": {reason}" if reason else ""
+        self.unsupported.append(f"`{node.target}`{place}{because}")
+
+    def _check(self, node: torch.fx.Node, call: Call, result: Any) -> None:
+        made = result if isinstance(result, list | tuple) else (result,)
+        for got, expected in zip(made, call.results, strict=False):
+            if got is not None and got.type != expected:
+                detail = f"row of `{node.target}` made {got.type}, torch says {expected}"
+                raise InternalError(stage="capture", detail=detail)
+
+
+def _in_schema_order(node: torch.fx.Node) -> list[Any]:
+    schema = node.target._schema.arguments  # type: ignore[union-attr]
+    ordered = []
+    for position, argument in enumerate(schema):
+        if position < len(node.args):
+            ordered.append(node.args[position])
+        elif argument.name in node.kwargs:
+            ordered.append(node.kwargs[argument.name])
+        else:
+            ordered.append(argument.default_value)
+    return ordered
+
+
+def _flatten(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in _flatten(item)]
+    return [value]
+
+
+def _result_types(node: torch.fx.Node) -> tuple[TensorType, ...]:
+    value = node.meta.get("val")
+    values = value if isinstance(value, list | tuple) else (value,)
+    if not all(item is None or isinstance(item, torch.Tensor) for item in values):
+        raise NotSupported("a result that is no tensor: it depends on data")
+    return tuple(type_of(item) for item in values if item is not None)

@@ -1,0 +1,106 @@
+"""What a row of the import table gets: the ATen node's types, and operands ready for our ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.types import TensorType
+
+DTYPE_NAMES: dict[torch.dtype, str] = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "bool",
+}
+
+Operand = Node | bool | int | float
+# A row: (call, arguments in the order of the op's schema, defaults filled in) → result.
+# An op with several results gives a tuple; `None` there is a result that may not be used.
+Row = Callable[..., Node | Sequence[Node | None]]
+Rows = dict[str, Row]
+
+
+class NotSupported(Exception):
+    """A row met arguments that it has no import for; carries the reason."""
+
+
+def type_of(value: torch.Tensor) -> TensorType:
+    """Type of a (fake) tensor; raises `NotSupported` for dtypes and symbolic shapes we lack."""
+    if value.dtype not in DTYPE_NAMES:
+        raise NotSupported(f"element type `{value.dtype}`")
+    if not all(isinstance(dim, int) for dim in value.shape):
+        raise NotSupported("a shape that depends on data")
+    return TensorType(DTYPE_NAMES[value.dtype], tuple(value.shape))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One ATen call that is being imported."""
+
+    results: tuple[TensorType, ...]  # what torch says of its results
+    operand_values: tuple[Any, ...]  # the arguments as torch saw them: fake tensors, numbers
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the first result."""
+        return self.results[0].shape
+
+    @property
+    def dtype(self) -> str:
+        """Element type of the first result."""
+        return self.results[0].dtype
+
+    def promoted(self) -> str:
+        """Element type that torch computes the first two operands in."""
+        first, second = self.operand_values[:2]
+        return DTYPE_NAMES[torch.result_type(first, second)]
+
+    def operand(self, value: Operand, dtype: str) -> Node:
+        """`value` cast to `dtype` and given the result's rank (rank 0 stays)."""
+        if not isinstance(value, Node):
+            return build.scalar(value, dtype)
+        converted = build.cast(value, dtype)
+        if converted.type.rank in (0, len(self.shape)):
+            return converted
+        return build.align(converted, len(self.shape))
+
+    def pointwise(self, op: str, *operands: Operand, dtype: str = "") -> Node:
+        """`op` on operands of `dtype` (the result's unless given), broadcast to the result."""
+        compute = dtype or self.dtype
+        nodes = [self.operand(value, compute) for value in operands]
+        return self.fill(build.pointwise(op, *nodes))
+
+    def fill(self, node: Node) -> Node:
+        """`node` repeated where only scalars or smaller operands made it."""
+        return build.expand(node, self.shape)
+
+
+def axes_of(dims: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
+    """Dims as sorted non-negative axes; none given means all."""
+    if dims is None or (not isinstance(dims, int) and len(dims) == 0):
+        return tuple(range(rank))
+    listed = [dims] if isinstance(dims, int) else list(dims)
+    return tuple(sorted({dim % rank if rank else 0 for dim in listed})) if rank else ()
+
+
+def wide(data: Node) -> Node:
+    """16-bit floats as f32, for rows that torch computes in f32 inside."""
+    return build.cast(data, "f32") if data.dtype in ("f16", "bf16") else data
+
+
+def spread(values: Sequence[int] | int, count: int) -> tuple[int, ...]:
+    """One entry a spatial dim from a list that may be a number or have one entry."""
+    listed = [values] if isinstance(values, int) else list(values)
+    return tuple(listed * count if len(listed) == 1 else listed)

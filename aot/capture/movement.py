@@ -1,0 +1,272 @@
+"""Import rows of ops that move or make elements: views, slices, concatenation, lookups, filling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from aotc.aot.capture.importing import Call, NotSupported, Operand, Rows
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.types import round_scalar
+
+
+def _reshape(call: Call, data: Node, *rest: Any) -> Node:
+    return build.reshape(data, call.shape)
+
+
+def _permute(call: Call, data: Node, dims: Sequence[int]) -> Node:
+    return build.permute(data, [dim % data.type.rank for dim in dims])
+
+
+def _transpose(call: Call, data: Node, first: int = 0, second: int = 1) -> Node:
+    dims = list(range(data.type.rank))
+    if dims:
+        dims[first], dims[second] = dims[second], dims[first]
+    return build.permute(data, dims)
+
+
+def _t(call: Call, data: Node) -> Node:
+    return build.transpose(data) if data.type.rank == 2 else data
+
+
+def _expand(call: Call, data: Node, *rest: Any) -> Node:
+    return call.fill(data)
+
+
+def _select(call: Call, data: Node, dim: int, index: int) -> Node:
+    axis = dim % data.type.rank
+    start = index % data.shape[axis]
+    return build.drop(build.slice_axis(data, axis, start, start + 1), (axis,))
+
+
+def _bounds(start: int | None, stop: int | None, extent: int) -> tuple[int, int]:
+    first, last, _ = slice(start, stop).indices(extent)
+    return first, max(first, last)
+
+
+def _slice(
+    call: Call,
+    data: Node,
+    dim: int = 0,
+    start: int | None = None,
+    stop: int | None = None,
+    step: int = 1,
+) -> Node:
+    axis = dim % data.type.rank
+    return build.slice_axis(data, axis, *_bounds(start, stop, data.shape[axis]), step)
+
+
+def _slice_scatter(
+    call: Call,
+    data: Node,
+    source: Node,
+    dim: int = 0,
+    start: int | None = None,
+    stop: int | None = None,
+    step: int = 1,
+) -> Node:
+    if step != 1:
+        raise NotSupported("assignment to a slice with a step")
+    axis = dim % data.type.rank
+    first, last = _bounds(start, stop, data.shape[axis])
+    before = build.slice_axis(data, axis, 0, first)
+    after = build.slice_axis(data, axis, last, data.shape[axis])
+    parts = [part for part in (before, source, after) if part.shape[axis]]
+    return build.concat(parts, axis)
+
+
+def _select_scatter(call: Call, data: Node, source: Node, dim: int, index: int) -> Node:
+    axis = dim % data.type.rank
+    start = index % data.shape[axis]
+    kept = list(data.shape)
+    kept[axis] = 1
+    return _slice_scatter(call, data, build.reshape(source, kept), axis, start, start + 1)
+
+
+def _split_with_sizes(call: Call, data: Node, sizes: Sequence[int], dim: int = 0) -> list[Node]:
+    axis = dim % data.type.rank
+    starts = [sum(sizes[:number]) for number in range(len(sizes))]
+    pairs = zip(starts, sizes, strict=True)
+    return [build.slice_axis(data, axis, start, start + size) for start, size in pairs]
+
+
+def _split(call: Call, data: Node, size: int, dim: int = 0) -> list[Node]:
+    extent = data.shape[dim]
+    sizes = [min(size, extent - start) for start in range(0, extent, size)]
+    return _split_with_sizes(call, data, sizes, dim)
+
+
+def _unbind(call: Call, data: Node, dim: int = 0) -> list[Node]:
+    return [_select(call, data, dim, index) for index in range(data.shape[dim])]
+
+
+def _cat(call: Call, parts: Sequence[Node], dim: int = 0) -> Node:
+    # Empty rank-1 tensors are legal parts in torch, whatever the others' rank.
+    kept = [build.cast(part, call.dtype) for part in parts if part.shape != (0,)]
+    return build.concat(kept, dim % len(call.shape)) if kept else build.cast(parts[0], call.dtype)
+
+
+def _stack(call: Call, parts: Sequence[Node], dim: int = 0) -> Node:
+    axis = dim % len(call.shape)
+    shape = (*call.shape[:axis], 1, *call.shape[axis + 1 :])
+    return build.concat([build.reshape(build.cast(p, call.dtype), shape) for p in parts], axis)
+
+
+def _flip(call: Call, data: Node, dims: Sequence[int]) -> Node:
+    axes = tuple(sorted(dim % data.type.rank for dim in dims))
+    return make("flip", (data,), {"axes": axes})
+
+
+def _repeat(call: Call, data: Node, repeats: Sequence[int]) -> Node:
+    aligned = build.align(data, len(repeats))
+    split = [dim for extent in aligned.shape for dim in (1, extent)]
+    wide = [dim for pair in zip(repeats, aligned.shape, strict=True) for dim in pair]
+    return build.reshape(build.expand(build.reshape(aligned, split), wide), call.shape)
+
+
+def _roll(call: Call, data: Node, shifts: Sequence[int], dims: Sequence[int] = ()) -> Node:
+    result = data if dims else build.reshape(data, (data.type.numel,))
+    for shift, dim in zip(shifts, dims or (0,), strict=True):
+        axis = dim % result.type.rank
+        extent = result.shape[axis]
+        cut = -shift % extent
+        if cut:
+            head = build.slice_axis(result, axis, 0, cut)
+            result = build.concat([build.slice_axis(result, axis, cut, extent), head], axis)
+    return build.reshape(result, call.shape)
+
+
+def _constant_pad(call: Call, data: Node, widths: Sequence[int], value: Operand = 0) -> Node:
+    # torch lists widths from the last dim on; a negative width cuts.
+    rank = data.type.rank
+    low, high = [0] * rank, [0] * rank
+    for number, axis in enumerate(reversed(range(rank - len(widths) // 2, rank))):
+        low[axis], high[axis] = widths[2 * number], widths[2 * number + 1]
+    for axis in range(rank):
+        start, stop = max(0, -low[axis]), data.shape[axis] - max(0, -high[axis])
+        data = build.slice_axis(data, axis, start, stop)
+    fill = value if not isinstance(value, Node) else value.attr("value")
+    return build.pad(data, [max(0, width) for width in low], [max(0, w) for w in high], fill)
+
+
+def _wrapped(indices: Node, extent: int) -> Node:
+    """Indices counted from the end made positive."""
+    if indices.op == "iota":
+        return indices
+    shifted = build.add(indices, extent)
+    return build.pointwise("where", build.pointwise("lt", indices, 0), shifted, indices)
+
+
+def _embedding(call: Call, table: Node, indices: Node, *rest: Any) -> Node:
+    return make("take", (table, indices), {"axis": 0})
+
+
+def _index_select(call: Call, data: Node, dim: int, indices: Node) -> Node:
+    return make("take", (data, indices), {"axis": dim % data.type.rank})
+
+
+def _gather(call: Call, data: Node, dim: int, index: Node, *rest: Any) -> Node:
+    return make("gather", (data, index), {"axis": dim % data.type.rank})
+
+
+def _index(call: Call, data: Node, indices: Sequence[Node | None]) -> Node:
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    given = [index for index in indices if index is not None]
+    if any(index.dtype in ("bool", "u8") for index in given):
+        raise NotSupported("a mask as index: its result's shape depends on data")
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        raise NotSupported("index tensors with a whole dim between them")
+    extents = [data.shape[axis] for axis in axes]
+    rank = max(index.type.rank for index in given)
+    flat: Node | None = None
+    for index, extent in zip(given, extents, strict=True):
+        place = build.align(_wrapped(build.cast(index, "i64"), extent), rank)
+        flat = place if flat is None else build.add(build.mul(flat, extent), place)
+    assert flat is not None
+    first, last = axes[0], axes[-1] + 1
+    shape = (*data.shape[:first], math.prod(extents), *data.shape[last:])
+    return make("take", (build.reshape(data, shape), flat), {"axis": first})
+
+
+def _unfold(call: Call, data: Node, dim: int, size: int, step: int) -> Node:
+    attrs = {"axes": (dim % data.type.rank,), "sizes": (size,), "strides": (step,)}
+    return make("window", (data,), attrs | {"dilations": (1,)})
+
+
+def _arange(call: Call, start: Operand, stop: Operand, step: Operand = 1, *rest: Any) -> Node:
+    counted = build.cast(build.iota(call.shape, 0), call.dtype)
+    if step != 1:
+        counted = build.mul(counted, step)
+    return counted if start == 0 else build.add(counted, start)
+
+
+def _full(call: Call, size: Sequence[int], value: Operand, *rest: Any) -> Node:
+    # An element of a 16-bit tensor is rounded; only literals of arithmetic keep f32's precision.
+    rounded = value if isinstance(value, Node) else round_scalar(value, call.dtype)
+    return call.fill(call.operand(rounded, call.dtype))
+
+
+def _scalar_tensor(call: Call, value: Operand, *rest: Any) -> Node:
+    return _full(call, (), value)
+
+
+def _filled(value: int) -> Any:
+    def row(call: Call, *rest: Any) -> Node:
+        return call.fill(build.scalar(value, call.dtype))
+
+    return row
+
+
+def _upsample_nearest(call: Call, data: Node, *rest: Any) -> Node:
+    result = data
+    for axis in range(2, data.type.rank):
+        extent, wanted = data.shape[axis], call.shape[axis]
+        if wanted % extent:
+            raise NotSupported("nearest resizing by a factor that is not whole")
+        shape = (*result.shape[: axis + 1], 1, *result.shape[axis + 1 :])
+        repeated = (*result.shape[: axis + 1], wanted // extent, *result.shape[axis + 1 :])
+        grown = build.expand(build.reshape(result, shape), repeated)
+        result = build.reshape(grown, (*result.shape[:axis], wanted, *result.shape[axis + 1 :]))
+    return result
+
+
+_RESHAPES = ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten")
+
+ROWS: Rows = {
+    **dict.fromkeys(_RESHAPES, _reshape),
+    "permute": _permute,
+    "transpose": _transpose,
+    "t": _t,
+    "expand": _expand,
+    "select": _select,
+    "slice": _slice,
+    "slice_scatter": _slice_scatter,
+    "select_scatter": _select_scatter,
+    "split_with_sizes": _split_with_sizes,
+    "split": _split,
+    "unbind": _unbind,
+    "cat": _cat,
+    "stack": _stack,
+    "flip": _flip,
+    "repeat": _repeat,
+    "roll": _roll,
+    "constant_pad_nd": _constant_pad,
+    "embedding": _embedding,
+    "index_select": _index_select,
+    "gather": _gather,
+    "index": _index,
+    "unfold": _unfold,
+    "arange": _arange,
+    "full": _full,
+    "full_like": _full,
+    "scalar_tensor": _scalar_tensor,
+    "zeros": _filled(0),
+    "zeros_like": _filled(0),
+    "ones": _filled(1),
+    "ones_like": _filled(1),
+    "upsample_nearest1d": _upsample_nearest,
+    "upsample_nearest2d": _upsample_nearest,
+    "upsample_nearest3d": _upsample_nearest,
+}

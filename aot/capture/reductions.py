@@ -1,0 +1,276 @@
+"""Import rows of reductions, softmax and normalizations; the latter become arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from aotc.aot.capture.importing import Call, NotSupported, Operand, Row, Rows, axes_of, wide
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.types import DTYPES
+
+Dims = Sequence[int] | int | None
+
+
+def _finish(call: Call, reduced: Node, dtype: str = "") -> Node:
+    """The reduced dims dropped when torch drops them, in the result's element type."""
+    return build.reshape(build.cast(reduced, dtype or call.dtype), call.shape)
+
+
+def _sum(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
+    axes = axes_of(dims, data.type.rank)
+    operand = build.cast(data, call.dtype)
+    return _finish(call, build.reduce("sum", operand, axes))
+
+
+def _prod(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
+    axes = axes_of(dims, data.type.rank)
+    return _finish(call, build.reduce("prod", build.cast(data, call.dtype), axes))
+
+
+def _mean(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
+    operand = wide(build.cast(data, call.dtype))
+    return _finish(call, build.mean(operand, axes_of(dims, data.type.rank)))
+
+
+def _extreme(op: str) -> Row:
+    def row(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
+        return _finish(call, build.reduce(op, data, axes_of(dims, data.type.rank)))
+
+    return row
+
+
+def _extreme_with_index(op: str) -> Row:
+    def row(call: Call, data: Node, *rest: Any) -> Node | tuple[Node, Node]:
+        if len(call.results) == 1:
+            return _extreme(op)(call, data)  # type: ignore[return-value]
+        axes = axes_of(rest[0], data.type.rank)
+        index = build.reduce(f"arg{op}", data, axes)
+        return _extreme(op)(call, data, axes), build.reshape(index, call.shape)  # type: ignore[return-value]
+
+    return row
+
+
+def _index_of(op: str) -> Row:
+    def row(call: Call, data: Node, dim: int | None = None, *rest: Any) -> Node:
+        return _finish(call, build.reduce(op, data, axes_of(dim, data.type.rank)))
+
+    return row
+
+
+def _logical(op: str) -> Row:
+    def row(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
+        axes = axes_of(dims, data.type.rank)
+        return _finish(call, build.reduce(op, build.cast(data, "bool"), axes))
+
+    return row
+
+
+def _variance(data: Node, dims: Dims, correction: float | None) -> tuple[Node, Node]:
+    """Variance and mean over `dims`, dims kept, in f32 or wider."""
+    axes = axes_of(dims, data.type.rank)
+    operand = wide(data)
+    average = build.mean(operand, axes)
+    centered = build.sub(operand, average)
+    count = math.prod(data.shape[axis] for axis in axes)
+    divisor = count - (1 if correction is None else correction)
+    scale = 1.0 / divisor if divisor > 0 else math.nan
+    squares = build.reduce("sum", build.mul(centered, centered), axes)
+    return build.mul(squares, scale), average
+
+
+def _var(
+    call: Call, data: Node, dims: Dims = None, correction: float | None = None, *rest: Any
+) -> Node:
+    return _finish(call, _variance(data, dims, correction)[0])
+
+
+def _var_mean(
+    call: Call, data: Node, dims: Dims = None, correction: float | None = None, *rest: Any
+) -> tuple[Node, Node]:
+    variance, average = _variance(data, dims, correction)
+    return _finish(call, variance), _finish(call, average)
+
+
+def _vector_norm(call: Call, data: Node, order: float = 2, dims: Dims = None, *rest: Any) -> Node:
+    operand, axes = wide(data), axes_of(dims, data.type.rank)
+    if order == 2:
+        squares = build.reduce("sum", build.mul(operand, operand), axes)
+        return _finish(call, build.unary("sqrt", squares))
+    if order not in (1, math.inf):
+        raise NotSupported(f"a vector norm of order {order}")
+    size = build.unary("abs", operand)
+    return _finish(call, build.reduce("sum" if order == 1 else "max", size, axes))
+
+
+def _cumsum(call: Call, data: Node, dim: int, *rest: Any) -> Node:
+    # No scan yet: a masked sum, quadratic in the extent but right for position ids and the like.
+    operand = build.cast(data, call.dtype)
+    rank, axis = operand.type.rank, dim % max(1, operand.type.rank)
+    if rank == 0:
+        return operand
+    extent = operand.shape[axis]
+    if extent > 2048:
+        raise NotSupported(f"a running sum over {extent} elements, at most 2048")
+    split = (*operand.shape[:axis], 1, extent, *operand.shape[axis + 1 :])
+    corner = [1] * (rank + 1)
+    corner[axis] = corner[axis + 1] = extent
+    row, column = build.iota(corner, axis), build.iota(corner, axis + 1)
+    seen = build.pointwise("le", column, row)
+    full = build.expand(build.reshape(operand, split), _insert(operand.shape, axis, extent))
+    masked = build.pointwise("where", seen, full, 0)
+    return build.reshape(build.reduce("sum", masked, (axis + 1,)), call.shape)
+
+
+def _insert(shape: tuple[int, ...], axis: int, extent: int) -> tuple[int, ...]:
+    return (*shape[:axis], extent, *shape[axis:])
+
+
+def _softmax(call: Call, data: Node, dim: int, *rest: Any) -> Node:
+    operand = wide(_promoted_input(call, data))
+    return _rows(call, operand, dim, build.softmax)
+
+
+def _log_softmax(call: Call, data: Node, dim: int, *rest: Any) -> Node:
+    operand = wide(_promoted_input(call, data))
+    return _rows(call, operand, dim, build.log_softmax)
+
+
+def _promoted_input(call: Call, data: Node) -> Node:
+    return build.cast(data, call.dtype) if data.type.kind != "float" else data
+
+
+def _rows(call: Call, operand: Node, dim: int, function: Any) -> Node:
+    if operand.type.rank == 0:
+        column = build.reshape(operand, (1,))
+        return build.cast(build.reshape(function(column, 0), ()), call.dtype)
+    return build.cast(function(operand, dim % operand.type.rank), call.dtype)
+
+
+def _affine(data: Node, weight: Node | None, bias: Node | None, shape: Sequence[int]) -> Node:
+    """data · weight + bias, the parameters reshaped to `shape`, in the type of `data`."""
+    if weight is not None:
+        data = build.mul(data, build.cast(build.reshape(weight, shape), data.dtype))
+    if bias is not None:
+        data = build.add(data, build.cast(build.reshape(bias, shape), data.dtype))
+    return data
+
+
+def _layer_norm(
+    call: Call,
+    data: Node,
+    shape: Sequence[int],
+    weight: Node | None = None,
+    bias: Node | None = None,
+    epsilon: float = 1e-5,
+    *rest: Any,
+) -> Node:
+    rank = data.type.rank
+    axes = tuple(range(rank - len(shape), rank))
+    normal = build.standardize(wide(data), axes, epsilon)
+    padded = (*[1] * (rank - len(shape)), *shape)
+    return build.cast(_affine(normal, weight, bias, padded), call.dtype)
+
+
+def _native_layer_norm(call: Call, *arguments: Any) -> tuple[Node, None, None]:
+    return _layer_norm(call, *arguments), None, None
+
+
+def _rms_norm(
+    call: Call,
+    data: Node,
+    shape: Sequence[int],
+    weight: Node | None = None,
+    epsilon: float | None = None,
+) -> Node:
+    rank = data.type.rank
+    axes = tuple(range(rank - len(shape), rank))
+    if epsilon is None:
+        epsilon = 2.0 ** (1 - DTYPES[wide(data).dtype].significand_bits)
+    normal = build.root_mean_square_norm(wide(data), axes, epsilon)
+    padded = (*[1] * (rank - len(shape)), *shape)
+    return build.cast(_affine(normal, weight, None, padded), call.dtype)
+
+
+def _group_norm(
+    call: Call,
+    data: Node,
+    groups: int,
+    weight: Node | None = None,
+    bias: Node | None = None,
+    epsilon: float = 1e-5,
+    *rest: Any,
+) -> Node:
+    samples, channels = data.shape[:2]
+    grouped = (samples, groups, channels // groups, *data.shape[2:])
+    axes = tuple(range(2, len(grouped)))
+    normal = build.standardize(build.reshape(wide(data), grouped), axes, epsilon)
+    column = (1, channels, *[1] * (data.type.rank - 2))
+    affine = _affine(build.reshape(normal, data.shape), weight, bias, column)
+    return build.cast(affine, call.dtype)
+
+
+def _native_group_norm(
+    call: Call,
+    data: Node,
+    weight: Node | None,
+    bias: Node | None,
+    samples: int,
+    channels: int,
+    extent: int,
+    groups: int,
+    epsilon: float,
+) -> tuple[Node, None, None]:
+    return _group_norm(call, data, groups, weight, bias, epsilon), None, None
+
+
+def _batch_norm(
+    call: Call,
+    data: Node,
+    weight: Node | None,
+    bias: Node | None,
+    average: Node,
+    variance: Node,
+    momentum: Operand,
+    epsilon: float,
+) -> tuple[Node, None, None]:
+    # One scale and one shift a channel, all of constants: folding leaves x·scale + shift.
+    scale = build.unary("rsqrt", build.add(wide(variance), epsilon))
+    if weight is not None:
+        scale = build.mul(scale, build.cast(weight, scale.dtype))
+    shift = build.unary("neg", build.mul(wide(average), scale))
+    if bias is not None:
+        shift = build.add(shift, build.cast(bias, shift.dtype))
+    column = (1, data.shape[1], *[1] * (data.type.rank - 2))
+    return build.cast(_affine(wide(data), scale, shift, column), call.dtype), None, None
+
+
+ROWS: Rows = {
+    "sum": _sum,
+    "prod": _prod,
+    "mean": _mean,
+    "amax": _extreme("max"),
+    "amin": _extreme("min"),
+    "max": _extreme_with_index("max"),
+    "min": _extreme_with_index("min"),
+    "argmax": _index_of("argmax"),
+    "argmin": _index_of("argmin"),
+    "any": _logical("any"),
+    "all": _logical("all"),
+    "var": _var,
+    "var_mean": _var_mean,
+    "linalg_vector_norm": _vector_norm,
+    "cumsum": _cumsum,
+    "softmax": _softmax,
+    "_softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "_log_softmax": _log_softmax,
+    "layer_norm": _layer_norm,
+    "native_layer_norm": _native_layer_norm,
+    "rms_norm": _rms_norm,
+    "group_norm": _group_norm,
+    "native_group_norm": _native_group_norm,
+    "_native_batch_norm_legit_no_training": _batch_norm,
+}

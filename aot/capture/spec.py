@@ -1,0 +1,219 @@
+"""Loads SPEC: a model and its example inputs from a file, a module or an exported program.
+
+Models are always exported in eval mode: dropout is off and batch norm uses its running statistics.
+The random state is seeded before the user's code runs, so that a spec which draws its weights
+gives the same bundle each time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from aotc.aot.capture.sources import innermost
+from aotc.aot.errors import (
+    DynamicShapesUnsupported,
+    ExportedFileInvalid,
+    SpecFileMissing,
+    SpecImportFailed,
+    SpecInputsInvalid,
+    SpecInputsMissing,
+    SpecModelInvalid,
+    SpecModelMissing,
+    SpecModuleMissing,
+    SpecNotUnderstood,
+)
+
+SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A model with the arguments it is exported for. One of `module` and `program` is set."""
+
+    name: str  # short name for messages and the bundle's provenance
+    path: str  # what the user named: a file or a module
+    arguments: tuple[Any, ...]
+    keyword_arguments: Mapping[str, Any]
+    module: torch.nn.Module | None = None
+    program: ExportedProgram | None = None
+
+
+class FunctionModule(torch.nn.Module):
+    """A plain function as a module, since torch.export takes nothing else."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.forward = function
+
+
+def load_spec(text: str) -> Spec:
+    """The spec that `text` names: `FILE.py[:NAME]`, `PACKAGE.MODULE:NAME` or `FILE.pt2`.
+
+    Raises a `SpecError` for whatever is wrong with it, `DynamicShapesUnsupported` when asked for.
+    """
+    location, _, name = text.partition(":")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        if location.endswith(".pt2") and not name:
+            return _load_exported(Path(location))
+        if location.endswith(".py"):
+            module = _import_file(Path(location))
+        elif name and all(part.isidentifier() for part in location.split(".")):
+            module = _import_module(location)
+        else:
+            raise SpecNotUnderstood(spec=text)
+        return _from_module(module, location, name)
+
+
+def spec_of(model: Any, example_inputs: Any, path: str = "the model") -> Spec:
+    """A spec of a live model (module or function) and its example inputs.
+
+    Raises `SpecModelInvalid` and `SpecInputsInvalid`.
+    """
+    module = _as_module(model, "model", path)
+    arguments, keyword_arguments = _as_arguments(example_inputs)
+    _check_fit(module, arguments, keyword_arguments)
+    return Spec(Path(path).stem, path, arguments, keyword_arguments, module.eval())
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise SpecFileMissing(path=str(path))
+    name = f"aotc_spec_{path.stem}"
+    found = importlib.util.spec_from_file_location(name, path)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    # Registered so that dataclasses and source look-up inside the file work; the folder is on the
+    # path so that it can import its neighbours.
+    sys.modules[name] = module
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        _guarded(lambda: found.loader.exec_module(module), str(path), "it was imported")
+    finally:
+        sys.path.remove(folder)
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    try:
+        known = importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        known = False
+    if not known:
+        raise SpecModuleMissing(module=name)
+    imported: ModuleType = _guarded(lambda: importlib.import_module(name), name, "it was imported")
+    return imported
+
+
+def _guarded(action: Callable[[], Any], path: str, doing: str) -> Any:
+    """Result of user code; what it raises becomes `SpecImportFailed` with the user's line."""
+    try:
+        return action()
+    except Exception as error:
+        raise SpecImportFailed(
+            path=path,
+            doing=doing,
+            kind=type(error).__name__,
+            detail=str(error),
+            source=user_line(error, path),
+        ) from error
+
+
+def user_line(error: BaseException, path: str) -> str:
+    """The innermost line of the user's file in the traceback of `error`, with its text."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}:{error.lineno}: {(error.text or '').strip()}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).name == Path(path).name]
+    if own:
+        frame = own[-1]
+        return f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}: {frame.line}"
+    return str(innermost("".join(traceback.format_tb(error.__traceback__))) or path)
+
+
+def _from_module(module: ModuleType, path: str, name: str) -> Spec:
+    model = _find_model(module, path, name)
+    if getattr(module, "dynamic_shapes", None):
+        raise DynamicShapesUnsupported(path=path)
+    if not hasattr(module, "example_inputs"):
+        raise SpecInputsMissing(path=path)
+    example = module.example_inputs
+    if callable(example):
+        example = _guarded(example, path, "`example_inputs()` ran")
+    return spec_of(model, example, path)
+
+
+def _find_model(module: ModuleType, path: str, name: str) -> Any:
+    wanted = name or next((n for n in ("model", "build_model") if hasattr(module, n)), "model")
+    if not hasattr(module, wanted):
+        raise SpecModelMissing(path=path, name=wanted)
+    found = getattr(module, wanted)
+    if wanted.startswith("build_") and inspect.isfunction(found):
+        return _guarded(found, path, f"`{wanted}()` ran")
+    return found
+
+
+def _as_module(model: Any, name: str, path: str) -> torch.nn.Module:
+    if isinstance(model, torch.nn.Module):
+        return model
+    if callable(model) and not inspect.isclass(model):
+        return FunctionModule(model)
+    raise SpecModelInvalid(name=name, path=path, found=_kind(model))
+
+
+def _kind(value: Any) -> str:
+    return f"class {value.__name__}" if inspect.isclass(value) else type(value).__name__
+
+
+def _as_arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(example, Mapping):
+        return (), dict(example)
+    if isinstance(example, tuple | list):
+        return tuple(example), {}
+    return (example,), {}
+
+
+def _check_fit(
+    module: torch.nn.Module, arguments: tuple[Any, ...], keyword_arguments: Mapping[str, Any]
+) -> None:
+    signature = inspect.signature(module.forward)
+    try:
+        signature.bind(*arguments, **keyword_arguments)
+    except TypeError as error:
+        inner = module.forward if isinstance(module, FunctionModule) else None
+        callee = inner.__name__ if inspect.isfunction(inner) else f"{type(module).__name__}.forward"
+        raise SpecInputsInvalid(
+            callee=callee, signature=_names_of(signature), detail=str(error)
+        ) from None
+
+
+def _names_of(signature: inspect.Signature) -> str:
+    return f"({', '.join(signature.parameters)})"
+
+
+def _load_exported(path: Path) -> Spec:
+    if not path.is_file():
+        raise SpecFileMissing(path=str(path))
+    try:
+        program = torch.export.load(path)
+    except Exception as error:
+        detail = str(error).strip().split("\n")[0]
+        raise ExportedFileInvalid(path=str(path), detail=detail) from error
+    if program.example_inputs is None:
+        raise ExportedFileInvalid(path=str(path), detail="it has no example inputs")
+    arguments, keyword_arguments = program.example_inputs
+    return Spec(path.stem, str(path), arguments, keyword_arguments, program=program)

@@ -1,0 +1,41 @@
+"""The import table: base name of an ATen op → row. To import an op, add a row to its file."""
+
+from __future__ import annotations
+
+from aotc.aot.capture import contractions, movement, pointwise, pooling, reductions
+from aotc.aot.capture.importing import Rows
+
+ROWS: Rows = {
+    **pointwise.ROWS,
+    **movement.ROWS,
+    **reductions.ROWS,
+    **contractions.ROWS,
+    **pooling.ROWS,
+}
+
+# Calls that check and return nothing; export has already proved them for these inputs.
+CHECKS = frozenset(
+    {
+        "_assert_async",
+        "_assert_scalar",
+        "_assert_tensor_metadata",
+        "sym_constrain_range",
+        "sym_constrain_range_for_size",
+    }
+)
+
+# Composite ops that the table imports whole: arithmetic of ours in place of torch's decomposition.
+KEPT_WHOLE = (
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "group_norm",
+    "layer_norm",
+    "linear",
+    "log_softmax",
+    "matmul",
+    "max_pool2d",
+    "rms_norm",
+    "scaled_dot_product_attention",
+    "silu",
+    "softmax",
+)

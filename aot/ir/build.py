@@ -1,0 +1,179 @@
+"""Constructors of common nodes, with the trivial cases left out; what importer and rules write."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.types import DTYPES, Scalar, TensorType
+
+
+def scalar(value: Scalar, dtype: str) -> Node:
+    """A rank-0 literal."""
+    return make("scalar", (), {"value": value, "dtype": dtype})
+
+
+def constant(name: str, kind: TensorType) -> Node:
+    """The node that reads the graph's constant `name`."""
+    return make("constant", (), {"name": name, "dtype": kind.dtype, "shape": kind.shape})
+
+
+def cast(data: Node, dtype: str) -> Node:
+    """`data` as `dtype`; conversion to bool asks whether an element differs from zero."""
+    if data.dtype == dtype:
+        return data
+    if data.op == "scalar" and not (dtype == "bool" or _loses_range(data, dtype)):
+        return scalar(data.attr("value"), dtype)
+    if dtype == "bool":
+        return make("ne", (data, scalar(0, data.dtype)))
+    return make("cast", (data,), {"dtype": dtype})
+
+
+def _loses_range(data: Node, dtype: str) -> bool:
+    return data.type.kind == "float" and DTYPES[dtype].kind != "float"
+
+
+def reshape(data: Node, shape: Sequence[int]) -> Node:
+    """Row-major elements of `data` under `shape`."""
+    if data.shape == tuple(shape):
+        return data
+    if data.op == "reshape":
+        data = data.inputs[0]
+        if data.shape == tuple(shape):
+            return data
+    return make("reshape", (data,), {"shape": tuple(shape)})
+
+
+def permute(data: Node, dims: Sequence[int]) -> Node:
+    """Result dim i is dim `dims[i]`."""
+    if tuple(dims) == tuple(range(data.type.rank)):
+        return data
+    return make("permute", (data,), {"dims": tuple(dims)})
+
+
+def transpose(data: Node) -> Node:
+    """The last two dims exchanged."""
+    rank = data.type.rank
+    return permute(data, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def expand(data: Node, shape: Sequence[int]) -> Node:
+    """`data` repeated to `shape`, whose rank may be larger."""
+    aligned = align(data, len(shape))
+    if aligned.shape == tuple(shape):
+        return aligned
+    return make("expand", (aligned,), {"shape": tuple(shape)})
+
+
+def align(data: Node, rank: int) -> Node:
+    """`data` with leading dims of 1 up to `rank`."""
+    return reshape(data, (*[1] * (rank - data.type.rank), *data.shape))
+
+
+def slice_axis(data: Node, axis: int, start: int, stop: int, step: int = 1) -> Node:
+    """Elements start:stop:step along `axis`."""
+    if (start, stop, step) == (0, data.shape[axis], 1):
+        return data
+    return make("slice", (data,), {"axis": axis, "start": start, "stop": stop, "step": step})
+
+
+def pad(data: Node, low: Sequence[int], high: Sequence[int], value: Scalar) -> Node:
+    """Constant padding."""
+    if not any((*low, *high)):
+        return data
+    return make("pad", (data,), {"low": tuple(low), "high": tuple(high), "value": value})
+
+
+def concat(parts: Sequence[Node], axis: int) -> Node:
+    """`parts` joined along `axis`."""
+    return parts[0] if len(parts) == 1 else make("concat", tuple(parts), {"axis": axis})
+
+
+def reduce(op: str, data: Node, axes: Sequence[int]) -> Node:
+    """Reduction over `axes`, which stay as dims of 1."""
+    return make(op, (data,), {"axes": tuple(sorted(axes))})
+
+
+def drop(data: Node, axes: Sequence[int]) -> Node:
+    """`data` without the dims `axes`, each of extent 1."""
+    return reshape(data, [dim for axis, dim in enumerate(data.shape) if axis not in axes])
+
+
+def iota(shape: Sequence[int], axis: int) -> Node:
+    """i64 that counts along `axis`."""
+    return make("iota", (), {"shape": tuple(shape), "axis": axis})
+
+
+def pointwise(op: str, *operands: Node | Scalar) -> Node:
+    """`op(*operands)`; Python numbers take the element type of the last node."""
+    dtype = [item.dtype for item in operands if isinstance(item, Node)][-1]
+    nodes = [item if isinstance(item, Node) else scalar(item, dtype) for item in operands]
+    return make(op, tuple(nodes))
+
+
+def add(left: Node | Scalar, right: Node | Scalar) -> Node:
+    """left + right."""
+    return pointwise("add", left, right)
+
+
+def sub(left: Node | Scalar, right: Node | Scalar) -> Node:
+    """left - right."""
+    return pointwise("sub", left, right)
+
+
+def mul(left: Node | Scalar, right: Node | Scalar) -> Node:
+    """left · right."""
+    return pointwise("mul", left, right)
+
+
+def div(left: Node | Scalar, right: Node | Scalar) -> Node:
+    """left / right."""
+    return pointwise("div", left, right)
+
+
+def unary(op: str, data: Node) -> Node:
+    """`op(data)`."""
+    return make(op, (data,))
+
+
+def mean(data: Node, axes: Sequence[int]) -> Node:
+    """Mean over `axes` as a sum and one multiplication."""
+    count = math.prod(data.shape[axis] for axis in axes)
+    return mul(reduce("sum", data, axes), 1.0 / count if count else float("nan"))
+
+
+def softmax(data: Node, axis: int) -> Node:
+    """e^(x - max) · (1 / sum): the canonical form that the schedule knows as one row kernel."""
+    shifted = sub(data, reduce("max", data, (axis,)))
+    exponential = unary("exp", shifted)
+    return mul(exponential, unary("reciprocal", reduce("sum", exponential, (axis,))))
+
+
+def log_softmax(data: Node, axis: int) -> Node:
+    """(x - max) - log(sum e^(x - max))."""
+    shifted = sub(data, reduce("max", data, (axis,)))
+    total = reduce("sum", unary("exp", shifted), (axis,))
+    return sub(shifted, unary("log", total))
+
+
+def standardize(data: Node, axes: Sequence[int], epsilon: float) -> Node:
+    """(x - mean) · rsqrt(variance + epsilon) over `axes`: one mean, one variance."""
+    centered = sub(data, mean(data, axes))
+    variance = mean(mul(centered, centered), axes)
+    return mul(centered, unary("rsqrt", add(variance, epsilon)))
+
+
+def root_mean_square_norm(data: Node, axes: Sequence[int], epsilon: float) -> Node:
+    """x · rsqrt(mean(x²) + epsilon) over `axes`."""
+    return mul(data, unary("rsqrt", add(mean(mul(data, data), axes), epsilon)))
+
+
+def matmul(left: Node, right: Node) -> Node:
+    """Product over the last dims; a right operand without batch takes `left` as rows."""
+    if right.type.rank == 2 and left.type.rank > 2:
+        rows = reshape(left, (math.prod(left.shape[:-1]), left.shape[-1]))
+        product = make("matmul", (rows, right))
+        return reshape(product, (*left.shape[:-1], right.shape[-1]))
+    rank = max(left.type.rank, right.type.rank)
+    return make("matmul", (align(left, rank), align(right, rank)))

@@ -1,0 +1,19 @@
+"""The block with RMSNorm and SiLU, as newer language models write it."""
+
+import torch
+from torch import nn
+
+
+def build_model(width=1024, hidden=4096):
+    return nn.Sequential(
+        nn.RMSNorm(width, eps=1e-6),
+        nn.Linear(width, hidden),
+        nn.SiLU(),
+        nn.Dropout(0.1),
+        nn.Linear(hidden, width),
+    )
+
+
+def example_inputs(rows=64, width=1024):
+    generator = torch.Generator().manual_seed(1)
+    return (torch.randn(rows, width, generator=generator),)
