@@ -1,0 +1,398 @@
+"""The executor as LLVM IR text: what every bundle's library holds beside its kernels.
+
+    aotc_abi() -> i32                           EXECUTOR ABI number
+    aotc_execute(session)                       run all launches in order over the pool
+    aotc_worker(pool, index)                    a worker's loop; index from 1
+    aotc_copy_strided(to, from, item bytes, rank, shape, strides in bytes)   to contiguous memory
+
+Structures and the claim protocol are described in `runtime/drivers/executor_abi.py`. The caller
+works like a worker and waits only for chunks that somebody has claimed: a worker that sleeps, or
+that the system does not run, costs nothing.
+"""
+
+from __future__ import annotations
+
+from aotc.aot.targets.cpu.strided_copy import COPY_STRIDED
+from aotc.aot.targets.toolchain import Export, Object, compile_module
+from aotc.runtime.drivers import executor_abi as abi
+
+CPU = "x86-64-v2"  # no wide registers here, so that none need clearing between kernels
+YIELD_AFTER_SPINS = 2000
+FUTEX_CALL, FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE = 202, 128, 129
+CHUNK_MASK = abi.CHUNKS_LIMIT
+EXPORTS = (
+    Export("aotc_abi", "abi", (), "i32"),
+    Export("aotc_execute", "execute", ("ptr",)),
+    Export("aotc_worker", "worker", ("ptr", "i32")),
+    Export("aotc_copy_strided", "copy_strided", ("ptr", "ptr", "i64", "i64", "ptr", "ptr")),
+)
+
+DECLARATIONS = f"""\
+declare i64 @syscall(i64, ...)
+declare i32 @sched_yield()
+
+define i32 @abi() {{
+  ret i32 {abi.ABI}
+}}
+"""
+
+# Programs are numbered with x fastest; the first one's coordinates are divided out once.
+RUN_PROGRAMS = f"""\
+define internal void @run_programs(ptr %launch, i32 %first, i32 %end, ptr %scratch) nounwind {{
+entry:
+  %function = load ptr, ptr %launch
+  %arguments.at = getelementptr i8, ptr %launch, i64 {abi.LAUNCH_ARGUMENTS}
+  %arguments = load ptr, ptr %arguments.at
+  %grid = getelementptr i8, ptr %launch, i64 {abi.LAUNCH_GRID}
+  %grid.y.at = getelementptr i8, ptr %grid, i64 4
+  %grid.x = load i32, ptr %grid
+  %grid.y = load i32, ptr %grid.y.at
+  %rows = udiv i32 %first, %grid.x
+  %x.first = urem i32 %first, %grid.x
+  %y.first = urem i32 %rows, %grid.y
+  %z.first = udiv i32 %rows, %grid.y
+  br label %loop
+loop:
+  %number = phi i32 [ %first, %entry ], [ %number.next, %loop ]
+  %x = phi i32 [ %x.first, %entry ], [ %x.next, %loop ]
+  %y = phi i32 [ %y.first, %entry ], [ %y.next, %loop ]
+  %z = phi i32 [ %z.first, %entry ], [ %z.next, %loop ]
+  call void %function(ptr %arguments, i32 %x, i32 %y, i32 %z, ptr %grid, ptr %scratch)
+  %x.step = add i32 %x, 1
+  %x.ends = icmp eq i32 %x.step, %grid.x
+  %x.next = select i1 %x.ends, i32 0, i32 %x.step
+  %x.carry = zext i1 %x.ends to i32
+  %y.step = add i32 %y, %x.carry
+  %y.ends = icmp eq i32 %y.step, %grid.y
+  %y.next = select i1 %y.ends, i32 0, i32 %y.step
+  %y.carry = zext i1 %y.ends to i32
+  %z.next = add i32 %z, %y.carry
+  %number.next = add i32 %number, 1
+  %more = icmp ult i32 %number.next, %end
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
+"""
+
+# The description is read before the swap: see the module docstring of executor_abi.
+CLAIM = f"""\
+define internal i1 @claim(ptr %slot, i32 %index) nounwind noinline {{
+entry:
+  %launch.at = getelementptr i8, ptr %slot, i64 {abi.SLOT_LAUNCH}
+  %scratch.at = getelementptr i8, ptr %slot, i64 {abi.SLOT_SCRATCH}
+  %stride.at = getelementptr i8, ptr %slot, i64 {abi.SLOT_SCRATCH_STRIDE}
+  %workers.at = getelementptr i8, ptr %slot, i64 {abi.SLOT_WORKERS}
+  br label %attempt
+attempt:
+  %word = load atomic i64, ptr %slot acquire, align 8
+  %next = and i64 %word, {CHUNK_MASK}
+  %shifted = lshr i64 %word, {abi.CHUNK_BITS}
+  %limit = and i64 %shifted, {CHUNK_MASK}
+  %open = icmp ult i64 %next, %limit
+  br i1 %open, label %describe, label %none
+describe:
+  %launch = load atomic ptr, ptr %launch.at monotonic, align 8
+  %scratch = load atomic ptr, ptr %scratch.at monotonic, align 8
+  %stride = load atomic i64, ptr %stride.at monotonic, align 8
+  %workers = load atomic i32, ptr %workers.at monotonic, align 4
+  %allowed = icmp ule i32 %index, %workers
+  br i1 %allowed, label %take, label %none
+take:
+  %taken = add i64 %word, 1
+  %pair = cmpxchg ptr %slot, i64 %word, i64 %taken acq_rel acquire, align 8
+  %mine = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %mine, label %work, label %attempt
+work:
+  %programs.at = getelementptr i8, ptr %launch, i64 {abi.LAUNCH_PROGRAMS}
+  %chunk.at = getelementptr i8, ptr %launch, i64 {abi.LAUNCH_CHUNK_PROGRAMS}
+  %programs = load i32, ptr %programs.at
+  %chunk = load i32, ptr %chunk.at
+  %next.short = trunc i64 %next to i32
+  %first = mul i32 %next.short, %chunk
+  %left = sub i32 %programs, %first
+  %count = call i32 @llvm.umin.i32(i32 %left, i32 %chunk)
+  %end = add i32 %first, %count
+  %index.long = zext i32 %index to i64
+  %offset = mul i64 %index.long, %stride
+  %own = getelementptr i8, ptr %scratch, i64 %offset
+  call void @run_programs(ptr %launch, i32 %first, i32 %end, ptr %own)
+  %finished.at = getelementptr i8, ptr %slot, i64 {abi.SLOT_FINISHED}
+  %before = atomicrmw add ptr %finished.at, i64 1 release, align 8
+  ret i1 true
+none:
+  ret i1 false
+}}
+"""
+
+WORKER = f"""\
+define internal i1 @scan(ptr %pool, i32 %index) nounwind {{
+entry:
+  %used.at = getelementptr i8, ptr %pool, i64 {abi.POOL_SLOTS_USED}
+  %used = load atomic i32, ptr %used.at acquire, align 4
+  %any = icmp eq i32 %used, 0
+  br i1 %any, label %done, label %slots
+slots:
+  %number = phi i32 [ 0, %entry ], [ %number.next, %following ]
+  %worked = phi i1 [ false, %entry ], [ %worked.slot, %following ]
+  %number.long = zext i32 %number to i64
+  %offset = mul i64 %number.long, {abi.SLOT_BYTES}
+  %start = add i64 %offset, {abi.POOL_SLOTS}
+  %slot = getelementptr i8, ptr %pool, i64 %start
+  br label %chunks
+chunks:
+  %worked.slot = phi i1 [ %worked, %slots ], [ true, %chunks ]
+  %claimed = call i1 @claim(ptr %slot, i32 %index)
+  br i1 %claimed, label %chunks, label %following
+following:
+  %number.next = add i32 %number, 1
+  %more = icmp ult i32 %number.next, %used
+  br i1 %more, label %slots, label %done
+done:
+  %result = phi i1 [ false, %entry ], [ %worked.slot, %following ]
+  ret i1 %result
+}}
+
+define void @worker(ptr %pool, i32 %index) nounwind {{
+entry:
+  %spin.at = getelementptr i8, ptr %pool, i64 {abi.POOL_SPIN_TICKS}
+  %spin = load i64, ptr %spin.at
+  %sleepers.at = getelementptr i8, ptr %pool, i64 {abi.POOL_SLEEPERS}
+  %wake.at = getelementptr i8, ptr %pool, i64 {abi.POOL_WAKE}
+  br label %begin
+begin:
+  %since = call i64 @llvm.readcyclecounter()
+  br label %look
+look:
+  %stop = load atomic i32, ptr %pool acquire, align 4
+  %stopped = icmp ne i32 %stop, 0
+  br i1 %stopped, label %leave, label %serve
+serve:
+  %worked = call i1 @scan(ptr %pool, i32 %index)
+  br i1 %worked, label %begin, label %idle
+idle:
+  call void @llvm.x86.sse2.pause()
+  %now = call i64 @llvm.readcyclecounter()
+  %waited = sub i64 %now, %since
+  %patient = icmp ult i64 %waited, %spin
+  br i1 %patient, label %look, label %tire
+tire:
+  %wakes = load atomic i32, ptr %wake.at acquire, align 4
+  %sleepers = atomicrmw add ptr %sleepers.at, i32 1 seq_cst, align 4
+  %last.stop = load atomic i32, ptr %pool acquire, align 4
+  %last.stopped = icmp ne i32 %last.stop, 0
+  br i1 %last.stopped, label %leave, label %recheck
+recheck:
+  %late = call i1 @scan(ptr %pool, i32 %index)
+  br i1 %late, label %begin, label %sleep
+sleep:
+  %futex = call i64 (i64, ...) @syscall(i64 {FUTEX_CALL}, ptr %wake.at, \
+i64 {FUTEX_WAIT_PRIVATE}, i32 %wakes, ptr null, ptr null, i64 0)
+  br label %begin
+leave:
+  ret void
+}}
+"""
+
+# A waker takes the count to 0: workers that were counted are on their way, others count anew.
+SPREAD = f"""\
+define internal void @wake_sleepers(ptr %pool) nounwind noinline cold {{
+entry:
+  %sleepers.at = getelementptr i8, ptr %pool, i64 {abi.POOL_SLEEPERS}
+  %count = atomicrmw xchg ptr %sleepers.at, i32 0 seq_cst, align 4
+  %any = icmp ne i32 %count, 0
+  br i1 %any, label %wake, label %done
+wake:
+  %wake.at = getelementptr i8, ptr %pool, i64 {abi.POOL_WAKE}
+  %before = atomicrmw add ptr %wake.at, i32 1 seq_cst, align 4
+  %futex = call i64 (i64, ...) @syscall(i64 {FUTEX_CALL}, ptr %wake.at, \
+i64 {FUTEX_WAKE_PRIVATE}, i64 2147483647, ptr null, ptr null, i64 0)
+  br label %done
+done:
+  ret void
+}}
+
+define internal void @spread(ptr %pool, ptr %slot, ptr %launch, i32 %chunks) nounwind {{
+entry:
+  %launch.at = getelementptr i8, ptr %slot, i64 {abi.SLOT_LAUNCH}
+  %finished.at = getelementptr i8, ptr %slot, i64 {abi.SLOT_FINISHED}
+  %sleepers.at = getelementptr i8, ptr %pool, i64 {abi.POOL_SLEEPERS}
+  %chunks.long = zext i32 %chunks to i64
+  store atomic ptr %launch, ptr %launch.at monotonic, align 8
+  store atomic i64 0, ptr %finished.at monotonic, align 8
+  %word = load atomic i64, ptr %slot monotonic, align 8
+  %generation = lshr i64 %word, {2 * abi.CHUNK_BITS}
+  %generation.next = add i64 %generation, 1
+  %high = shl i64 %generation.next, {2 * abi.CHUNK_BITS}
+  %middle = shl i64 %chunks.long, {abi.CHUNK_BITS}
+  %fresh = or i64 %high, %middle
+  store atomic i64 %fresh, ptr %slot seq_cst, align 8
+  %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
+  %asleep = icmp ne i32 %sleepers, 0
+  br i1 %asleep, label %wake, label %work
+wake:
+  call void @wake_sleepers(ptr %pool)
+  br label %work
+work:
+  %claimed = call i1 @claim(ptr %slot, i32 0)
+  br i1 %claimed, label %work, label %wait
+wait:
+  %spins = phi i32 [ 0, %work ], [ %spins.next, %pause ], [ %spins, %yield ]
+  %finished = load atomic i64, ptr %finished.at acquire, align 8
+  %complete = icmp eq i64 %finished, %chunks.long
+  br i1 %complete, label %done, label %choose
+choose:
+  %long = icmp ugt i32 %spins, {YIELD_AFTER_SPINS}
+  br i1 %long, label %yield, label %pause
+pause:
+  call void @llvm.x86.sse2.pause()
+  %spins.next = add i32 %spins, 1
+  br label %wait
+yield:
+  %yielded = call i32 @sched_yield()
+  br label %wait
+done:
+  ret void
+}}
+"""
+
+# More callers at once than slots: the others run their launches alone.
+TAKE_SLOT = f"""\
+define internal ptr @take_slot(ptr %pool, ptr %session) nounwind {{
+entry:
+  %used.at = getelementptr i8, ptr %pool, i64 {abi.POOL_SLOTS_USED}
+  br label %look
+look:
+  %number = phi i64 [ 0, %entry ], [ %number.next, %following ]
+  %offset = mul i64 %number, {abi.SLOT_BYTES}
+  %start = add i64 %offset, {abi.POOL_SLOTS}
+  %slot = getelementptr i8, ptr %pool, i64 %start
+  %owner.at = getelementptr i8, ptr %slot, i64 {abi.SLOT_OWNER}
+  %pair = cmpxchg ptr %owner.at, i32 0, i32 1 acq_rel acquire, align 4
+  %mine = extractvalue {{ i32, i1 }} %pair, 1
+  %number.next = add i64 %number, 1
+  br i1 %mine, label %take, label %following
+following:
+  %more = icmp ult i64 %number.next, {abi.SLOT_COUNT}
+  br i1 %more, label %look, label %none
+take:
+  %scratch.from = getelementptr i8, ptr %session, i64 {abi.SESSION_SCRATCH}
+  %stride.from = getelementptr i8, ptr %session, i64 {abi.SESSION_SCRATCH_STRIDE}
+  %workers.from = getelementptr i8, ptr %session, i64 {abi.SESSION_WORKERS}
+  %scratch.at = getelementptr i8, ptr %slot, i64 {abi.SLOT_SCRATCH}
+  %stride.at = getelementptr i8, ptr %slot, i64 {abi.SLOT_SCRATCH_STRIDE}
+  %workers.at = getelementptr i8, ptr %slot, i64 {abi.SLOT_WORKERS}
+  %scratch = load ptr, ptr %scratch.from
+  %stride = load i64, ptr %stride.from
+  %workers = load i32, ptr %workers.from
+  store atomic ptr %scratch, ptr %scratch.at monotonic, align 8
+  store atomic i64 %stride, ptr %stride.at monotonic, align 8
+  store atomic i32 %workers, ptr %workers.at monotonic, align 4
+  %used = trunc i64 %number.next to i32
+  %seen = load atomic i32, ptr %used.at monotonic, align 4
+  %known = icmp uge i32 %seen, %used
+  br i1 %known, label %done, label %announce
+announce:
+  %before = atomicrmw umax ptr %used.at, i32 %used seq_cst, align 4
+  br label %done
+done:
+  ret ptr %slot
+none:
+  ret ptr null
+}}
+"""
+
+EXECUTE = f"""\
+define internal void @patch(ptr %session) nounwind {{
+entry:
+  %patches.at = getelementptr i8, ptr %session, i64 {abi.SESSION_PATCHES}
+  %count.at = getelementptr i8, ptr %session, i64 {abi.SESSION_PATCH_COUNT}
+  %addresses.at = getelementptr i8, ptr %session, i64 {abi.SESSION_ADDRESSES}
+  %patches = load ptr, ptr %patches.at
+  %count = load i64, ptr %count.at
+  %addresses = load ptr, ptr %addresses.at
+  br label %look
+look:
+  %number = phi i64 [ 0, %entry ], [ %number.next, %write ]
+  %more = icmp ult i64 %number, %count
+  br i1 %more, label %write, label %done
+write:
+  %offset = mul i64 %number, {abi.PATCH_BYTES}
+  %patch = getelementptr i8, ptr %patches, i64 %offset
+  %index.at = getelementptr i8, ptr %patch, i64 {abi.PATCH_INDEX}
+  %slot = load ptr, ptr %patch
+  %index = load i64, ptr %index.at
+  %address.at = getelementptr i64, ptr %addresses, i64 %index
+  %address = load i64, ptr %address.at
+  store i64 %address, ptr %slot
+  %number.next = add i64 %number, 1
+  br label %look
+done:
+  ret void
+}}
+
+define void @execute(ptr %session) nounwind {{
+entry:
+  call void @patch(ptr %session)
+  %launches.at = getelementptr i8, ptr %session, i64 {abi.SESSION_LAUNCHES}
+  %count.at = getelementptr i8, ptr %session, i64 {abi.SESSION_LAUNCH_COUNT}
+  %scratch.at = getelementptr i8, ptr %session, i64 {abi.SESSION_SCRATCH}
+  %parallel.at = getelementptr i8, ptr %session, i64 {abi.SESSION_PARALLEL}
+  %pool = load ptr, ptr %session
+  %launches = load ptr, ptr %launches.at
+  %count = load i64, ptr %count.at
+  %scratch = load ptr, ptr %scratch.at
+  %parallel = load i32, ptr %parallel.at
+  %spreads = icmp ne i32 %parallel, 0
+  br i1 %spreads, label %take, label %begin
+take:
+  %taken = call ptr @take_slot(ptr %pool, ptr %session)
+  br label %begin
+begin:
+  %slot = phi ptr [ null, %entry ], [ %taken, %take ]
+  %alone = icmp eq ptr %slot, null
+  br label %look
+look:
+  %number = phi i64 [ 0, %begin ], [ %number.next, %following ]
+  %more = icmp ult i64 %number, %count
+  br i1 %more, label %choose, label %release
+choose:
+  %offset = mul i64 %number, {abi.LAUNCH_BYTES}
+  %launch = getelementptr i8, ptr %launches, i64 %offset
+  %chunks.at = getelementptr i8, ptr %launch, i64 {abi.LAUNCH_CHUNKS}
+  %chunks = load i32, ptr %chunks.at
+  %single = icmp ult i32 %chunks, 2
+  %here = or i1 %single, %alone
+  br i1 %here, label %inline, label %shared
+inline:
+  %programs.at = getelementptr i8, ptr %launch, i64 {abi.LAUNCH_PROGRAMS}
+  %programs = load i32, ptr %programs.at
+  call void @run_programs(ptr %launch, i32 0, i32 %programs, ptr %scratch)
+  br label %following
+shared:
+  call void @spread(ptr %pool, ptr %slot, ptr %launch, i32 %chunks)
+  br label %following
+following:
+  %number.next = add i64 %number, 1
+  br label %look
+release:
+  br i1 %alone, label %done, label %free
+free:
+  %owner.at = getelementptr i8, ptr %slot, i64 {abi.SLOT_OWNER}
+  store atomic i32 0, ptr %owner.at release, align 4
+  br label %done
+done:
+  ret void
+}}
+"""
+
+
+def executor_text() -> str:
+    """The whole executor as LLVM IR."""
+    parts = (DECLARATIONS, RUN_PROGRAMS, CLAIM, WORKER, SPREAD, TAKE_SLOT, EXECUTE, COPY_STRIDED)
+    return "\n".join(parts)
+
+
+def executor_object() -> Object:
+    """The executor as an object for `toolchain.link`; call it in a worker process."""
+    return compile_module(executor_text(), EXPORTS, CPU)

@@ -1,0 +1,62 @@
+"""EXECUTOR ABI 1: byte offsets of the memory that the runtime and a bundle's native code share.
+
+`aot/targets/cpu/executor.py` compiles them into every bundle's library, `drivers/cpu.py` and
+`drivers/pool.py` write them. A change of any number here is a new ABI.
+
+    pool     one per process: control words, then SLOT_COUNT job slots
+    slot     one per Python thread that is inside a call: what its workers may claim
+    session  one per `NativeSession`: launches, patches and memory of one program's calls
+    launch   one row of the launch plan; patch: one argument that changes from call to call
+
+A slot's claim word packs generation, number of chunks and next chunk. A worker reads it, reads the
+description and takes the chunk by compare-and-swap: had the description changed, so would the
+generation, and the swap fails. The caller counts finished chunks, never workers.
+"""
+
+ABI = 1
+
+POOL_BYTES = 4096
+POOL_STOP = 0  # i32: workers return when it is not 0
+POOL_SLOTS_USED = 4  # i32: slots from here on were never taken
+POOL_SPIN_TICKS = 8  # i64: time-stamp ticks that an idle worker spins before it sleeps
+POOL_SLEEPERS = 64  # i32: not 0 when a worker sleeps or is about to
+POOL_WAKE = 68  # i32: futex word, counts wake-ups
+POOL_SLOTS = 128
+
+SLOT_BYTES = 192  # three cache lines: claims, finished counts and descriptions do not share one
+SLOT_COUNT = 16
+SLOT_CLAIM = 0  # i64: generation · 2²⁴ | chunks · 2¹² | next chunk
+SLOT_FINISHED = 64  # i64: chunks done
+SLOT_LAUNCH = 128  # ptr
+SLOT_SCRATCH = 136  # ptr: thread 0's block
+SLOT_SCRATCH_STRIDE = 144  # i64: bytes between the blocks of two threads
+SLOT_WORKERS = 152  # i32: workers 1 … this may claim
+SLOT_OWNER = 156  # i32: 1 while a caller holds the slot
+CHUNK_BITS = 12
+CHUNKS_LIMIT = (1 << CHUNK_BITS) - 1
+
+SESSION_BYTES = 128
+SESSION_POOL = 0  # ptr
+SESSION_LAUNCHES = 8  # ptr
+SESSION_LAUNCH_COUNT = 16  # i64
+SESSION_SCRATCH = 24  # ptr
+SESSION_SCRATCH_STRIDE = 32  # i64
+SESSION_WORKERS = 40  # i32
+SESSION_PARALLEL = 44  # i32: 1 if a launch has more than one chunk
+SESSION_PATCHES = 48  # ptr
+SESSION_PATCH_COUNT = 56  # i64
+SESSION_ADDRESSES = 64  # ptr: i64 addresses of all inputs, then of all outputs
+
+LAUNCH_BYTES = 64
+LAUNCH_FUNCTION = 0  # ptr: KERNEL ABI 1
+LAUNCH_ARGUMENTS = 8  # ptr: 8-byte slots
+LAUNCH_GRID = 16  # i32[3]
+LAUNCH_PROGRAMS = 28  # i32: product of the grid
+LAUNCH_CHUNK_PROGRAMS = 32  # i32: programs of a chunk, the last one may have fewer
+LAUNCH_CHUNKS = 36  # i32: at most CHUNKS_LIMIT
+
+PATCH_BYTES = 16
+PATCH_SLOT = 0  # ptr: the argument slot to write
+PATCH_INDEX = 8  # i64: into the session's addresses
+
+COPY_RANK_LIMIT = 8
