@@ -240,7 +240,7 @@ def _divide(index: Index, divisor: int) -> Index:
 
 
 def _divide_atom(rest: Index, divisor: int) -> Index:
-    """The quotient as an atom; (E // a + k) // b → (E + k*a) // (a*b), (E % a) // b → (E//b) % (a/b)."""
+    """An atom, or (E // a + k) // b → (E + k*a) // (a*b), or (E % a) // b → (E // b) % (a / b)."""
     if len(rest.terms) == 1 and rest.terms[0][1] == 1:
         atom = rest.terms[0][0]
         if isinstance(atom, Quotient):
@@ -358,18 +358,20 @@ def _atom_text(atom: Atom) -> str:
         return atom.name
     terms, offset = atom.dividend.terms, atom.dividend.constant
     inner = _text(atom.dividend)
-    if not (len(terms) == 1 and offset == 0 and terms[0][1] == 1 and isinstance(terms[0][0], Symbol)):
+    is_symbol = len(terms) == 1 and offset == 0 and isinstance(terms[0][0], Symbol)
+    if not (is_symbol and terms[0][1] == 1):
         inner = f"({inner})"
-    return f"{inner} // {atom.divisor}" if isinstance(atom, Quotient) else f"{inner} % {atom.divisor}"
+    sign = "//" if isinstance(atom, Quotient) else "%"
+    return f"{inner} {sign} {atom.divisor}"
 
 
-# -- composition of the view ops: index of the result → index of the operand --------------------------
+# -- composition of the view ops: index of the result → index of the operand -----------------------
 
 
 def through_reshape(
     index: Sequence[Index], shape: Sequence[int], source: Sequence[int]
 ) -> tuple[Index, ...]:
-    """Index into `source` of the element at `index` of its reshape to `shape`, dims matched in runs."""
+    """Index into `source` of the element at `index` of its reshape to `shape`."""
     if 0 in source:
         return unravel(linear(index, shape), source)
     found: list[Index] = []
@@ -419,7 +421,7 @@ def through_flip(
 def through_window(
     index: Sequence[Index], axes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[Index, ...]:
-    """Position p of window element w reads p*stride + w*dilation; one trailing axis per windowed axis."""
+    """Position p of window element w reads p*stride + w*dilation; each w is a trailing axis."""
     rank = len(index) - len(axes)
     found = list(index[:rank])
     for order, axis in enumerate(axes):

@@ -88,7 +88,13 @@ def test_prints_the_simplest_form(built: Index, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "source"),
-    [((6, 8), (48,)), ((48,), (6, 8)), ((6, 2, 4), (6, 8)), ((6, 8, 1), (1, 6, 8)), ((2, 24), (6, 8))],
+    [
+        ((6, 8), (48,)),
+        ((48,), (6, 8)),
+        ((6, 2, 4), (6, 8)),
+        ((6, 8, 1), (1, 6, 8)),
+        ((2, 24), (6, 8)),
+    ],
 )
 def test_reshape_there_and_back_is_the_identity(
     shape: tuple[int, ...], source: tuple[int, ...]

@@ -1,0 +1,65 @@
+"""Prices: bytes and operations of nodes, and whether a value is worth a buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from math import prod
+
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.ops import OPS
+from aotc.aot.schedule.trace import STORED, reduced_extents
+from aotc.aot.schedule.traits import TargetTraits
+
+
+def operations(node: Node) -> int:
+    """Operations to compute the node once, its operands given."""
+    if node.kind in ("matmul", "matmul_packed"):
+        return 2 * node.type.numel * node.inputs[0].shape[-1]
+    if node.kind == "reduce":
+        return int(OPS[node.op].cost * node.inputs[0].type.numel)
+    return int(OPS[node.op].cost * node.type.numel)
+
+
+def group_operations(nodes: Iterable[Node]) -> int:
+    """Operations of a kernel that computes each of the nodes once."""
+    return sum(operations(node) for node in nodes)
+
+
+def group_bytes(reads: Iterable[Node], stores: Iterable[Node]) -> int:
+    """Bytes between memory and a kernel, each buffer once.
+
+    A table that is read by loaded indices counts in full although only some rows are touched.
+    """
+    return sum(node.type.nbytes for node in (*reads, *stores))
+
+
+def chain(node: Node, materialised: Collection[Node]) -> tuple[float, int]:
+    """(operations, bytes loaded) of one element of a node that is computed where it is read."""
+    work, loaded = 0.0, 0
+    stack, seen = [node], {node}
+    while stack:
+        current = stack.pop()
+        if current.op in STORED or current in materialised:
+            # What is small against the result stays in a near cache.
+            if current.type.numel * 8 > node.type.numel:
+                loaded += current.type.nbytes // max(1, current.type.numel)
+            continue
+        repeats = prod(reduced_extents(current)) if current.kind == "reduce" else 1
+        work += OPS[current.op].cost * repeats
+        fresh = [operand for operand in current.inputs if operand not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return work, loaded
+
+
+def is_worth_a_buffer(
+    node: Node, evaluations: int, readers: int, materialised: Collection[Node], traits: TargetTraits
+) -> bool:
+    """Whether storing the node once beats computing it `evaluations` times in all."""
+    extra = evaluations - node.type.numel
+    if extra <= 0:
+        return False
+    work, loaded = chain(node, materialised)
+    recompute_ns = extra * (work * traits.operation_ns + loaded * traits.byte_ns)
+    store_ns = traits.launch_ns + node.type.nbytes * (1 + readers) * traits.byte_ns
+    return recompute_ns > store_ns

@@ -1,0 +1,148 @@
+"""The schedule stage: Graph → Schedule."""
+
+from __future__ import annotations
+
+from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.schedule import domain as loops
+from aotc.aot.schedule.cost import group_bytes, group_operations
+from aotc.aot.schedule.group import Domain, Group, Root, Schedule
+from aotc.aot.schedule.grow import row_symbols
+from aotc.aot.schedule.label import label
+from aotc.aot.schedule.materialize import Kernel, kernels
+from aotc.aot.schedule.trace import LEAVES, STORED, Boundary, Demand, Tracer
+from aotc.aot.schedule.traits import TargetTraits
+
+
+class ScheduleError(Exception):
+    """The kernels of a graph have no order; a fault of the scheduler, never of the model."""
+
+    def __init__(self, waiting: tuple[str, ...]) -> None:
+        self.waiting = waiting
+        super().__init__(f"{len(waiting)} kernels wait for each other: {', '.join(waiting)}")
+
+
+def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
+    """Graph of legal nodes → groups of nodes, one a kernel, in the order of execution."""
+    graph = _with_copies(graph)
+    stored = _stored(graph)
+    found = kernels(graph, stored, traits)
+    roots = {node for kernel in found for node in kernel.roots}
+    groups = [_group(kernel, roots, traits) for kernel in found]
+    return Schedule(graph, _ordered(groups), stored)
+
+
+def _with_copies(graph: Graph) -> Graph:
+    """Outputs that are inputs, constants or another output become views of them: copies."""
+    outputs: list[Node] = []
+    for node in graph.outputs:
+        while node.op in STORED or node in outputs:
+            node = make("reshape", (node,), {"shape": node.shape})
+        outputs.append(node)
+    return graph.with_outputs(tuple(outputs))
+
+
+def _stored(graph: Graph) -> tuple[Node, ...]:
+    """For each output the node to store: what is reshaped, where others read that too."""
+    users = graph.users()
+    found: list[Node] = []
+    for output in graph.outputs:
+        base = output
+        while base.op == "reshape" and len(users[base.inputs[0]]) == 1:
+            base = base.inputs[0]
+        base = base.inputs[0] if base.op == "reshape" else base
+        is_free = base not in found and base not in graph.outputs
+        is_value = base.op not in (*STORED, *LEAVES) and base.kind != "view"
+        found.append(base if is_free and is_value and len(users[base]) > 1 else output)
+    return tuple(found)
+
+
+def _group(kernel: Kernel, roots: set[Node], traits: TargetTraits) -> Group:
+    own = set(kernel.roots)
+
+    def is_boundary(node: Node) -> bool:
+        return node in roots and node not in own
+
+    domain = _domain(kernel, is_boundary, traits)
+    placed = _placed(kernel, domain)
+    tracer = _traced(kernel, domain, placed, is_boundary)
+    nodes = tuple(dict.fromkeys(node for node, _ in tracer.visited))
+    reads = tuple(dict.fromkeys(access.node for access in tracer.accesses))
+    anchor = kernel.cluster.anchor if kernel.cluster else None
+    return Group(
+        kind=kernel.kind,
+        label=label(kernel.kind, nodes),
+        domain=domain,
+        anchor=anchor,
+        roots=placed,
+        nodes=nodes,
+        reads=reads,
+        bytes=group_bytes(reads, kernel.roots),
+        operations=group_operations(nodes),
+    )
+
+
+def _domain(kernel: Kernel, is_boundary: Boundary, traits: TargetTraits) -> Domain:
+    def trace(domain: Domain) -> Tracer:
+        return _traced(kernel, domain, _placed(kernel, domain), is_boundary)
+
+    def stores(domain: Domain) -> list[Demand]:
+        return [Demand(root.node, root.index) for root in _placed(kernel, domain)]
+
+    if kernel.cluster is None:
+        options = loops.pointwise_domains(kernel.roots[0].shape)
+    elif kernel.kind == "row":
+        options = loops.row_domains(kernel.cluster.anchor)
+    else:
+        options = [loops.matmul_domain(kernel.cluster.anchor)]
+    return loops.cheapest(options, trace, stores, traits)
+
+
+def _placed(kernel: Kernel, domain: Domain) -> tuple[Root, ...]:
+    """The roots with their index in the symbols of the domain."""
+    cluster = kernel.cluster
+    if cluster is None:
+        return tuple(Root(node, loops.pointwise_index(domain, node.shape)) for node in kernel.roots)
+    values = {}
+    if cluster.kind == "row" and not domain.is_reduced_in_lanes:
+        values = {row_symbols(cluster.anchor)[0]: loops.kept_index(domain)}
+    placed = []
+    for node in kernel.roots:
+        index = cluster.index.get(node) or cluster.index[cluster.anchor.inputs[0]]
+        placed.append(Root(node, tuple(part.substitute(values) for part in index)))
+    return tuple(placed)
+
+
+def _traced(
+    kernel: Kernel, domain: Domain, placed: tuple[Root, ...], is_boundary: Boundary
+) -> Tracer:
+    contract = None
+    if kernel.kind == "row":
+        assert domain.reduced is not None
+        contract = loops.row_contract(loops.kept_index(domain), domain.reduced)
+    elif kernel.kind == "matmul":
+        contract = loops.matmul_contract(domain)
+    tracer = Tracer(is_boundary, contract)
+    for root in placed:
+        tracer.visit(root.node, root.index)
+    return tracer
+
+
+def _ordered(groups: list[Group]) -> tuple[Group, ...]:
+    """Topological order; among those that are ready, the one made first by the graph's order."""
+    waiting = list(groups)
+    done: set[Node] = set()
+    found: list[Group] = []
+    while waiting:
+        ready = next(
+            (group for group in waiting if all(_is_there(node, done) for node in group.reads)), None
+        )
+        if ready is None:
+            raise ScheduleError(tuple(group.label for group in waiting))
+        waiting.remove(ready)
+        found.append(ready)
+        done.update(root.node for root in ready.roots)
+    return tuple(found)
+
+
+def _is_there(node: Node, done: set[Node]) -> bool:
+    return node.op in STORED or node in done

@@ -1,0 +1,63 @@
+"""The fusion table: may a consumer compute a producer's value in its own kernel?
+
+One row a pair of kinds, with the reason. `same-elements` rows extend a kernel past its reduction or
+matmul: the consumer runs on the values in registers, which needs the same rows. `priced` rows
+recompute the producer wherever it is read, if cost.py finds that cheaper than a buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["same-elements", "priced", "always", "never"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """One row: kinds of producer and consumer, the verdict and why."""
+
+    producer: str
+    consumer: str
+    verdict: Verdict
+    reason: str
+
+
+_ON_TILE = "runs on the tile in registers, saves a write and a read of the tensor"
+_MOVES = "only moves elements: an index expression of its reader"
+_WHOLE_ROWS = "a program has a tile of the result, a reduction needs whole rows"
+_PER_TILE = "every column tile of a matmul would compute it again"
+
+FUSIONS: dict[tuple[str, str], Fusion] = {
+    (row.producer, row.consumer): row
+    for row in (
+        Fusion("matmul", "pointwise", "same-elements", _ON_TILE),
+        Fusion("matmul", "view", "same-elements", "the store writes in the order of the view"),
+        Fusion("matmul", "reduce", "never", _WHOLE_ROWS),
+        Fusion("matmul", "matmul", "never", "a program has a tile, the next one needs all columns"),
+        Fusion("row", "pointwise", "same-elements", _ON_TILE),
+        Fusion("row", "view", "same-elements", "the store writes in the order of the view"),
+        Fusion("row", "reduce", "same-elements", "the rows are in registers already"),
+        Fusion("row", "matmul", "never", _PER_TILE),
+        Fusion("pointwise", "pointwise", "priced", "free for one reader, else priced"),
+        Fusion("pointwise", "row", "priced", "free for one reader, else priced"),
+        Fusion("pointwise", "matmul", "priced", _PER_TILE),
+        Fusion("unrolled", "pointwise", "priced", "a few elements, combined where read"),
+        Fusion("unrolled", "row", "priced", "a few elements, combined where read"),
+        Fusion("unrolled", "matmul", "priced", _PER_TILE),
+        Fusion("view", "pointwise", "always", _MOVES),
+        Fusion("view", "row", "always", _MOVES),
+        Fusion("view", "matmul", "always", _MOVES),
+    )
+}
+
+# pad, window, concat, take and gather are read like views: their value is an element of an operand.
+_MOVEMENT = frozenset({"view", "pad", "window", "concat", "take", "gather"})
+
+
+def fusion(producer: str, consumer: str) -> Fusion:
+    """The row for a node or group kind that feeds a node or group kind."""
+    produced = "view" if producer in _MOVEMENT else producer.removesuffix("_packed")
+    consumed = "view" if consumer in _MOVEMENT else consumer.removesuffix("_packed")
+    missing = Fusion(produced, consumed, "never", "no row allows it")
+    return FUSIONS.get((produced, consumed), missing)

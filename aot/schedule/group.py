@@ -1,0 +1,93 @@
+"""Group and Schedule: which nodes share a kernel, over which domain, and the text form of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.index import Index, Symbol
+
+GroupKind = Literal["pointwise", "row", "matmul"]
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Loop symbols of a kernel: one program axis, two tile dims, one of them or a third reduced.
+
+    pointwise: rows x, lanes y. row: rows x, lanes r (reduced); where the kept dim is the contiguous
+    one: outer z, rows r (reduced), lanes y. matmul: outer z (batch), rows x, lanes y, reduced k.
+    """
+
+    outer: Symbol
+    rows: Symbol
+    lanes: Symbol
+    reduced: Symbol | None = None
+
+    @property
+    def is_reduced_in_lanes(self) -> bool:
+        """Whether the reduced symbol is the last dim of the tile."""
+        return self.reduced == self.lanes
+
+    def __str__(self) -> str:
+        parts = [symbol for symbol in (self.outer, self.rows, self.lanes) if symbol.extent != 1]
+        if self.reduced not in (None, self.rows, self.lanes):
+            parts.append(self.reduced)
+        return "×".join(str(symbol.extent) for symbol in parts) or "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A node that the group stores, and its index in terms of the domain's symbols."""
+
+    node: Node
+    index: tuple[Index, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The nodes of one kernel. `reads` are the buffers it loads, in the order of its parameters."""
+
+    kind: GroupKind
+    label: str  # what it is like: `softmax`, `layer_norm`, `matmul`, or its main operations
+    domain: Domain
+    anchor: Node | None  # the matmul of a matmul group, the first reduction of a row group
+    roots: tuple[Root, ...]
+    nodes: tuple[Node, ...]  # all nodes computed here, inlined ones included, operands first
+    reads: tuple[Node, ...]
+    bytes: int  # moved between memory and the kernel, each buffer element once
+    operations: int
+
+    def __str__(self) -> str:
+        work = [node.op for node in self.nodes if node.kind not in ("view", "scalar", "iota")]
+        return f"{self.kind} {self.domain}: {self.label} [{', '.join(work)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Groups in the order of execution. Every node a group reads is an input, a constant or a root.
+
+    `stored` names for each graph output the root that holds it: the same elements in row-major
+    order, under another shape at most.
+    """
+
+    graph: Graph
+    groups: tuple[Group, ...]
+    stored: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        names: dict[Node, str] = {}
+        lines = []
+        for number, group in enumerate(self.groups):
+            lines.append(f"{number}: {group}")
+            lines.append(f"    reads {_listed(group.reads, names)}")
+            for position, root in enumerate(group.roots):
+                names[root.node] = f"%{number}.{position}" if len(group.roots) > 1 else f"%{number}"
+            stores = ", ".join(f"{names[root.node]} {root.node.type}" for root in group.roots)
+            lines.append(f"    stores {stores}")
+        return "\n".join([*lines, f"return {_listed(self.stored, names)}"]) + "\n"
+
+
+def _listed(nodes: tuple[Node, ...], names: dict[Node, str]) -> str:
+    known = (names.get(node) or str(node.attr("name")) for node in nodes)
+    return ", ".join(known) or "nothing"

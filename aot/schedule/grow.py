@@ -1,0 +1,260 @@
+"""Grows the kernels of matmuls and reductions over their consumers, as far as the table allows.
+
+A kernel extends from its tip to the tip's nearest common successor (its post-dominator): then
+nothing outside needs a value in between, and no cycle between kernels can arise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.schedule.fuse import fusion
+from aotc.aot.schedule.group import GroupKind
+from aotc.aot.schedule.trace import (
+    Demand,
+    Tracer,
+    inverse,
+    is_unrolled,
+    kept_extents,
+    reduced_extents,
+    reduction_index,
+)
+
+MATMULS = frozenset({"matmul", "matmul_packed"})
+Position = tuple[Index, ...]
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A kernel in the making: the nodes that must be in it, the last one of which is the tip."""
+
+    kind: GroupKind
+    anchor: Node
+    tip: Node
+    members: set[Node]
+    index: dict[Node, Position] = field(default_factory=dict)
+
+
+def clusters(graph: Graph) -> list[Cluster]:
+    """One cluster for each matmul and each group of reductions over the same rows."""
+    users = graph.users()
+    successor = post_dominators(graph, users)
+    found: list[Cluster] = []
+    owned: set[Node] = set()
+    for node in graph.nodes():
+        is_anchor = node.kind in MATMULS or (node.kind == "reduce" and not is_unrolled(node))
+        if node in owned or not is_anchor:
+            continue
+        cluster = _grown(_start(node), graph, users, successor, owned)
+        owned |= cluster.members
+        found.append(cluster)
+    return found
+
+
+def post_dominators(graph: Graph, users: Mapping[Node, tuple[Node, ...]]) -> dict[Node, Node]:
+    """For each node the nearest node that all its paths to outputs pass; absent for outputs."""
+    outputs = set(graph.outputs)
+    parent: dict[Node, Node] = {}
+    depth: dict[Node, int] = {}
+    for node in reversed(graph.nodes()):
+        depth[node] = 0
+        if node in outputs or not users[node]:
+            continue
+        meeting: Node | None = users[node][0]
+        for other in users[node][1:]:
+            meeting = _meet(meeting, other, parent, depth)
+        if meeting is not None:
+            parent[node], depth[node] = meeting, depth[meeting] + 1
+    return parent
+
+
+def _meet(
+    left: Node | None, right: Node | None, parent: Mapping[Node, Node], depth: Mapping[Node, int]
+) -> Node | None:
+    while left is not right:
+        if left is None or right is None:
+            return None
+        if depth[left] >= depth[right]:
+            left = parent.get(left)
+        else:
+            right = parent.get(right)
+    return left
+
+
+def _start(anchor: Node) -> Cluster:
+    kind: GroupKind = "matmul" if anchor.kind in MATMULS else "row"
+    cluster = Cluster(kind, anchor, anchor, {anchor})
+    if kind == "matmul":
+        cluster.index[anchor] = matmul_index(anchor, *matmul_symbols(anchor)[:3])
+    else:
+        kept, reduced = row_symbols(anchor)
+        cluster.index.update(row_indices(anchor, ix.of(kept), ix.of(reduced)))
+    return cluster
+
+
+def matmul_symbols(anchor: Node) -> tuple[Symbol, Symbol, Symbol, Symbol]:
+    """(batch z, rows x, columns y, inner k) of a matmul."""
+    rows, columns = anchor.shape[-2:]
+    inner = anchor.inputs[0].shape[-1]
+    batch = prod(anchor.shape[:-2])
+    return Symbol("z", batch), Symbol("x", rows), Symbol("y", columns), Symbol("k", inner)
+
+
+def matmul_index(anchor: Node, batch: Symbol, rows: Symbol, columns: Symbol) -> Position:
+    """Index of a matmul's result at its tile symbols."""
+    return (*ix.unravel(ix.of(batch), anchor.shape[:-2]), ix.of(rows), ix.of(columns))
+
+
+def row_symbols(anchor: Node) -> tuple[Symbol, Symbol]:
+    """(kept x, reduced r) of a reduction."""
+    return Symbol("x", prod(kept_extents(anchor))), Symbol("r", prod(reduced_extents(anchor)))
+
+
+def row_indices(anchor: Node, kept: Index, reduced: Index) -> dict[Node, Position]:
+    """Index of a reduction and of its operand at linear positions of kept and reduced axes."""
+    full = reduction_index(anchor, kept, reduced)
+    axes = anchor.attr("axes")
+    row = tuple(ix.ZERO if axis in axes else part for axis, part in enumerate(full))
+    return {anchor: row, anchor.inputs[0]: full}
+
+
+def _grown(
+    cluster: Cluster,
+    graph: Graph,
+    users: Mapping[Node, tuple[Node, ...]],
+    successor: Mapping[Node, Node],
+    owned: set[Node],
+) -> Cluster:
+    outputs = set(graph.outputs)
+    while cluster.tip not in outputs and cluster.tip in successor:
+        target = successor[cluster.tip]
+        between = _between(cluster.tip, target, users)
+        allowed = all(_may_join(cluster.kind, node) for node in between)
+        if not allowed or owned & set(between):
+            break
+        bigger = Cluster(
+            cluster.kind,
+            cluster.anchor,
+            target,
+            cluster.members | set(between),
+            dict(cluster.index),
+        )
+        if not (_place(bigger, between) and is_consistent(bigger)):
+            break
+        cluster = bigger
+    return _trimmed(cluster, graph, users)
+
+
+def _trimmed(cluster: Cluster, graph: Graph, users: Mapping[Node, tuple[Node, ...]]) -> Cluster:
+    """Without trailing views that would scatter a matmul's store, unless the reader is a matmul.
+
+    A matmul reads its operands once for each tile, so that their order counts more than the store's.
+    """
+    for_matmul = all(user.kind in MATMULS for user in users[cluster.tip])
+    if cluster.kind != "matmul" or cluster.tip in graph.outputs or for_matmul:
+        return cluster
+    columns = matmul_symbols(cluster.anchor)[2]
+    while cluster.tip.kind == "view" and cluster.tip.inputs[0] in cluster.members:
+        offset = ix.linear(cluster.index[cluster.tip], cluster.tip.shape)
+        if offset.stride(columns) == 1:
+            break
+        cluster.members.discard(cluster.tip)
+        cluster.tip = cluster.tip.inputs[0]
+    return cluster
+
+
+def _may_join(kind: str, node: Node) -> bool:
+    if is_unrolled(node):
+        return False
+    return fusion(kind, node.kind).verdict == "same-elements"
+
+
+def _between(tip: Node, target: Node, users: Mapping[Node, tuple[Node, ...]]) -> list[Node]:
+    """Nodes on the paths from tip to target, the target last, the tip left out, operands first."""
+    found: dict[Node, None] = {}
+    stack = [(user, False) for user in users[tip]]
+    while stack:
+        node, is_expanded = stack.pop()
+        if is_expanded:
+            found[node] = None
+        elif node is not target and node not in found:
+            stack.append((node, True))
+            stack.extend((user, False) for user in users[node])
+    return [*reversed(found), target]
+
+
+def _place(cluster: Cluster, between: list[Node]) -> bool:
+    """Give each new member its index; False where one has none."""
+    for node in between:
+        index = _forward_index(cluster, node)
+        if index is None:
+            return False
+        cluster.index[node] = index
+    return True
+
+
+def _forward_index(cluster: Cluster, node: Node) -> Position | None:
+    known = cluster.index
+    if node.kind == "reduce":
+        operand = known.get(node.inputs[0])
+        if operand is None:
+            return None
+        axes = node.attr("axes")
+        return tuple(ix.ZERO if axis in axes else part for axis, part in enumerate(operand))
+    if node.kind == "view" and node.inputs[0] in known:
+        moved = inverse(node, known[node.inputs[0]])
+        if moved is not None:
+            return moved
+    for operand in node.inputs:
+        if operand in known and operand.shape == node.shape:
+            return known[operand]
+    for other, index in known.items():
+        if other.shape == node.shape:
+            return index
+    return None
+
+
+def is_consistent(cluster: Cluster) -> bool:
+    """Whether going back from the tip needs each reduction and matmul at one index, its own."""
+    reduced = row_symbols(cluster.anchor)[1] if cluster.kind == "row" else None
+
+    def contract(node: Node, index: Position) -> list[Demand]:
+        if reduced is None:
+            return []
+        full = _row_operand_index(cluster.anchor, node, index, ix.of(reduced))
+        return [Demand(node.inputs[0], full)]
+
+    tracer = Tracer(lambda node: node not in cluster.members, contract)
+    tracer.visit(cluster.tip, cluster.index[cluster.tip])
+    met = {node: index for node, index in tracer.visited if _is_stop(node)}
+    count = sum(_is_stop(node) for node, _ in tracer.visited)
+    wanted = {node for node in cluster.members if _is_stop(node)}
+    if set(met) != wanted or count != len(wanted):
+        return False
+    return all(_expected_index(cluster, node) == index for node, index in met.items())
+
+
+def _is_stop(node: Node) -> bool:
+    return node.kind in MATMULS or (node.kind == "reduce" and not is_unrolled(node))
+
+
+def _expected_index(cluster: Cluster, node: Node) -> Position | None:
+    if node.kind in MATMULS:
+        return cluster.index[node] if node is cluster.anchor else None
+    kept, reduced = row_symbols(cluster.anchor)
+    if (prod(kept_extents(node)), prod(reduced_extents(node))) != (kept.extent, reduced.extent):
+        return None
+    return row_indices(node, ix.of(kept), ix.of(reduced))[node]
+
+
+def _row_operand_index(anchor: Node, node: Node, index: Position, reduced: Index) -> Position:
+    if prod(reduced_extents(node)) != prod(reduced_extents(anchor)):
+        return index
+    inner = iter(ix.unravel(reduced, reduced_extents(node)))
+    axes = node.attr("axes")
+    return tuple(next(inner) if at in axes else part for at, part in enumerate(index))

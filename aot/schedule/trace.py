@@ -1,0 +1,186 @@
+"""Follows indices backwards through a group: which elements of its operands an element needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Bound, Index, Symbol
+
+LEAVES = frozenset({"scalar", "iota"})
+STORED = frozenset({"input", "constant"})
+UNROLL_WINDOW = 64  # elements of a pooling window that are unrolled inside a pointwise kernel
+UNROLL_PLAIN = 4  # elements of any other reduction that are
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One operand's index, and the conditions under which its value is used."""
+
+    node: Node
+    index: tuple[Index, ...]
+    conditions: tuple[Bound, ...] = ()
+
+
+Boundary = Callable[[Node], bool]
+Contract = Callable[[Node, tuple[Index, ...]], list[Demand]]
+
+
+def demands(node: Node, index: Sequence[Index]) -> list[Demand]:
+    """What `node` at `index` reads of each operand, for every kind but reductions and matmuls.
+
+    The element that `take` and `gather` load is an unknown symbol here.
+    """
+    position = tuple(index)
+    if node.kind == "pointwise":
+        return [
+            Demand(operand, ix.through_broadcast(position, node.shape, operand.shape))
+            for operand in node.inputs
+        ]
+    if node.kind == "concat":
+        extents = [operand.shape[node.attr("axis")] for operand in node.inputs]
+        rows = ix.through_concat(position, node.attr("axis"), extents)
+        return [
+            Demand(operand, inner, (condition,) if condition else ())
+            for operand, (inner, condition) in zip(node.inputs, rows, strict=True)
+        ]
+    if node.kind in ("take", "gather"):
+        return _demands_of_lookup(node, position)
+    return [_through_view(node, position)] if node.inputs else []
+
+
+def _through_view(node: Node, index: tuple[Index, ...]) -> Demand:
+    source = node.inputs[0]
+    if node.op == "pad":
+        inner, conditions = ix.through_pad(index, node.attr("low"), source.shape)
+        return Demand(source, inner, tuple(conditions))
+    return Demand(source, _VIEWS[node.op](node, index))
+
+
+_VIEWS: dict[str, Callable[[Node, tuple[Index, ...]], tuple[Index, ...]]] = {
+    "reshape": lambda node, at: ix.through_reshape(at, node.shape, node.inputs[0].shape),
+    "permute": lambda node, at: ix.through_permute(at, node.attr("dims")),
+    "expand": lambda node, at: ix.through_broadcast(at, node.shape, node.inputs[0].shape),
+    "slice": lambda node, at: ix.through_slice(
+        at, node.attr("axis"), node.attr("start"), node.attr("step")
+    ),
+    "flip": lambda node, at: ix.through_flip(at, node.attr("axes"), node.shape),
+    "window": lambda node, at: ix.through_window(
+        at, node.attr("axes"), node.attr("strides"), node.attr("dilations")
+    ),
+}
+
+
+def lookup_index(node: Node, index: tuple[Index, ...]) -> tuple[Index, ...]:
+    """Index into the second operand of `take` or `gather`."""
+    if node.op == "gather":
+        return index
+    axis = node.attr("axis")
+    return index[axis : axis + len(node.inputs[1].shape)]
+
+
+def data_index(node: Node, index: tuple[Index, ...], loaded: Index) -> tuple[Index, ...]:
+    """Index into the first operand of `take` or `gather`, given the value of the second."""
+    axis = node.attr("axis")
+    if node.op == "gather":
+        return (*index[:axis], loaded, *index[axis + 1 :])
+    return ix.through_take(index, axis, len(node.inputs[1].shape), loaded)
+
+
+def _demands_of_lookup(node: Node, index: tuple[Index, ...]) -> list[Demand]:
+    data, indices = node.inputs
+    loaded = ix.symbol(f"loaded{len(index)}", data.shape[node.attr("axis")])
+    return [
+        Demand(indices, lookup_index(node, index)),
+        Demand(data, data_index(node, index, loaded)),
+    ]
+
+
+def inverse(node: Node, index: tuple[Index, ...]) -> tuple[Index, ...] | None:
+    """Index of the result of a view, given the operand's; None where it is no bijection."""
+    if node.op == "reshape":
+        return ix.through_reshape(index, node.inputs[0].shape, node.shape)
+    if node.op == "permute":
+        return tuple(index[dim] for dim in node.attr("dims"))
+    if node.op == "expand" and node.shape == node.inputs[0].shape:
+        return index
+    return None
+
+
+def reduced_extents(node: Node) -> tuple[int, ...]:
+    """Extents of the reduced axes of a reduction's operand."""
+    return tuple(node.inputs[0].shape[axis] for axis in node.attr("axes"))
+
+
+def kept_extents(node: Node) -> tuple[int, ...]:
+    """Extents of the other axes."""
+    axes = node.attr("axes")
+    return tuple(dim for axis, dim in enumerate(node.inputs[0].shape) if axis not in axes)
+
+
+def is_unrolled(node: Node) -> bool:
+    """Whether a reduction is so small that it is written out inside a pointwise kernel."""
+    if node.kind != "reduce" or node.op in ("argmax", "argmin"):
+        return False
+    count = prod(reduced_extents(node))
+    return count <= UNROLL_PLAIN or (count <= UNROLL_WINDOW and _reads_window(node.inputs[0]))
+
+
+def _reads_window(node: Node) -> bool:
+    if node.op == "window":
+        return True
+    return node.kind in ("view", "pad") and _reads_window(node.inputs[0])
+
+
+def reduction_index(node: Node, kept: Index, reduced: Index) -> tuple[Index, ...]:
+    """Index of a reduction's operand: kept axes from one linear position, reduced from another."""
+    outer = iter(ix.unravel(kept, kept_extents(node)))
+    inner = iter(ix.unravel(reduced, reduced_extents(node)))
+    axes = node.attr("axes")
+    return tuple(next(inner if at in axes else outer) for at in range(len(node.shape)))
+
+
+@dataclass(slots=True)
+class Tracer:
+    """Walks from roots to the `boundary`; notes each access to it and the index of each stop."""
+
+    boundary: Boundary
+    contract: Contract | None = None
+    accesses: dict[Demand, None] = field(default_factory=dict)
+    visited: dict[tuple[Node, tuple[Index, ...]], None] = field(default_factory=dict)
+
+    def visit(self, node: Node, index: tuple[Index, ...]) -> None:
+        """Follow `node` at `index` to all that it reads."""
+        if (node, index) in self.visited or node.op in LEAVES:
+            return
+        if node.op in STORED or self.boundary(node):
+            self.accesses[Demand(node, index)] = None
+            return
+        for demand in self._needs(node, index):
+            self.visit(demand.node, demand.index)
+        self.visited[node, index] = None
+
+    def _needs(self, node: Node, index: tuple[Index, ...]) -> list[Demand]:
+        if node.kind not in ("reduce", "matmul", "matmul_packed"):
+            return demands(node, index)
+        if is_unrolled(node):
+            return [Demand(node.inputs[0], unrolled_index(node, index))]
+        return self.contract(node, index) if self.contract else []
+
+
+def unrolled_index(node: Node, index: tuple[Index, ...]) -> tuple[Index, ...]:
+    """Index of a small reduction's operand, reduced axes as symbols that stand for constants."""
+    axes, source = node.attr("axes"), node.inputs[0].shape
+    return tuple(
+        ix.symbol(f"window{axis}", source[axis]) if axis in axes else index[axis]
+        for axis in range(len(source))
+    )
+
+
+def window_symbols(accesses: Sequence[Demand]) -> frozenset[Symbol]:
+    """Symbols of unrolled loops in the accesses."""
+    found = {symbol for demand in accesses for part in demand.index for symbol in part.symbols()}
+    return frozenset(symbol for symbol in found if symbol.name.startswith("window"))
