@@ -1,0 +1,183 @@
+"""The floors of the house: imports point down only, and heavy libraries stay in their rooms.
+
+Read from the sources with `ast`; nothing is imported.
+"""
+
+import ast
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("aot", "cache", "kernels", "runtime")
+
+# Room → the rooms it may import; a room is the longest prefix in this table. `aot.errors` and
+# `aot.stages` are the compiler's vocabulary, beside every stage.
+WORDS = {"aot.errors", "runtime"}
+STAGE_FREE = {"aot.ir", *WORDS}
+MAY_IMPORT: dict[str, set[str]] = {
+    "runtime": set(),
+    "cache": set(),
+    "kernels.templates": set(),
+    "aot": set(),
+    "aot.errors": {"runtime"},
+    "aot.stages": {"aot.errors"},
+    "aot.ir": {*WORDS, "kernels.templates"},
+    "aot.capture": STAGE_FREE,
+    "aot.rewrites": STAGE_FREE,
+    "aot.schedule": STAGE_FREE,
+    "aot.lower": {*STAGE_FREE, "aot.schedule", "kernels.templates"},
+    "aot.targets": {*STAGE_FREE, "aot.schedule", "aot.lower", "kernels.templates"},
+    "aot.tune": {*STAGE_FREE, "aot.lower", "aot.targets", "cache", "aot.stages"},
+    "aot.plan": {*STAGE_FREE, "aot.schedule", "aot.lower", "aot.targets"},
+    "aot.pack": {*STAGE_FREE, "aot.plan", "aot.tune", "aot.targets"},
+    "aot.cli": {"aot", "cache", "runtime"},
+    "kernels": {*STAGE_FREE, "aot.targets", "aot.lower", "kernels.templates", "cache"},
+}
+BUILD = "aot.build"  # the one module that knows every stage
+
+# Library → where it may be imported.
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    "torch": ("aot/capture", "kernels", "aot/cli"),
+    "triton": ("aot/targets", "kernels"),
+    "numpy": ("aot", "runtime/exchange.py", "kernels"),
+    "click": ("aot/cli",),
+    "filelock": ("cache",),
+    "msgpack": ("runtime",),
+    "transformers": (),
+    "safetensors": (),
+}
+STANDARD = set(sys.stdlib_module_names)
+
+
+def modules():
+    return sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+
+
+def name_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def room_of(module):
+    if module == BUILD or module.startswith(BUILD + "."):
+        return BUILD
+    rooms = [room for room in MAY_IMPORT if module == room or module.startswith(room + ".")]
+    return max(rooms, key=len)
+
+
+def is_for_types_only(node):
+    test = node.test
+    return getattr(test, "id", getattr(test, "attr", "")) == "TYPE_CHECKING"
+
+
+def imports(path):
+    """Absolute names of everything a module imports, at any depth, but for type checking only."""
+    found = []
+
+    def visit(node):
+        if isinstance(node, ast.If) and is_for_types_only(node):
+            for child in node.orelse:
+                visit(child)
+            return
+        if isinstance(node, ast.Import):
+            found.extend(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.extend(f"{node.module}.{alias.name}" for alias in node.names)
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(ast.parse(path.read_text()))
+    return found
+
+
+def target_room(imported):
+    return room_of(imported.removeprefix("aotc.")) if imported.startswith("aotc.") else None
+
+
+def test_there_are_modules_to_look_at():
+    assert len(modules()) > 20
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_imports_point_down(path):
+    room = room_of(name_of(path))
+    wrong = [
+        imported
+        for imported in imports(path)
+        if (target := target_room(imported)) is not None
+        and target != room
+        and room != BUILD
+        and target not in MAY_IMPORT[room]
+        and not (room == "aot.cli" and target.startswith("aot"))
+    ]
+    assert not wrong, f"{name_of(path)} stands on {room} and may not import {wrong}"
+    if room == BUILD:
+        assert not [name for name in imports(path) if name.startswith("aotc.aot.cli")]
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_libraries_stay_in_their_rooms(path):
+    place = path.relative_to(ROOT).as_posix()
+    for imported in imports(path):
+        library = imported.partition(".")[0]
+        if library in ("aotc", "runtime") or library in STANDARD:
+            continue
+        assert library in LIBRARIES, f"{place} imports {library}, which is in no row of LIBRARIES"
+        is_template = place.startswith("kernels/templates") and library == "triton"
+        assert is_template or place.startswith(LIBRARIES[library]), f"{place} imports {library}"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in modules() if "runtime" in path.parts], ids=name_of
+)
+def test_the_runtime_imports_itself_relatively(path):
+    absolute = [name for name in imports(path) if name.startswith("aotc")]
+    is_alias = path.name == "__init__.py" and path.parent.name == "runtime"
+    assert not absolute or (is_alias and absolute == ["aotc.runtime"])
+
+
+def test_every_folder_of_modules_is_packaged():
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    found = {"aotc." + ".".join(path.parent.relative_to(ROOT).parts) for path in modules()}
+    assert set(listed) == found
+
+
+def test_only_settings_reads_the_environment():
+    wrong = []
+    for path in modules():
+        if path.relative_to(ROOT).as_posix() == "runtime/settings.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv"):
+                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not wrong
+
+
+def functions(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_files_and_functions_stay_small(path):
+    assert len(path.read_text().splitlines()) <= 400
+    long = [
+        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
+        for node in functions(path)
+        if node.end_lineno - node.lineno + 1 > 60
+    ]
+    assert not long
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_every_module_says_what_it_is(path):
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+def test_no_folder_of_leftovers():
+    banned = {"utils", "util", "common", "helpers", "core", "base", "manager", "misc"}
+    assert not [path for path in modules() if path.stem in banned or path.parent.name in banned]
