@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 import struct
 
+from ..errors import DriverFault
 from . import executor_abi as abi
 from .library import Library
 from .memory import Memory
-from .pool import default_threads, process_pool
+from .pool import Pool, default_threads, process_pool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from ..plan import LaunchPlan
 
@@ -28,8 +29,8 @@ CHUNKS_PER_THREAD = 16
 ALIGNMENT_BYTES = 64
 
 
-def cpu_features() -> frozenset[str]:
-    """The first processor's feature flags; empty where the system does not say."""
+def features() -> frozenset[str]:
+    """This machine's instruction sets in the words of /proc/cpuinfo; empty where it is absent."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             for line in file:
@@ -40,124 +41,113 @@ def cpu_features() -> frozenset[str]:
     return frozenset()
 
 
-def best_isa(features: frozenset[str]) -> str | None:
+def best_isa(found: frozenset[str]) -> str | None:
     """The best row of `ISA_FEATURES` that these features satisfy."""
-    found = None
+    best = None
     for name, needed in ISA_FEATURES.items():
-        if needed <= features:
-            found = name
-    return found
+        if needed <= found:
+            best = name
+    return best
 
 
 class Executable:
-    """A loaded library with its launch plan; shared by sessions, also between threads."""
+    """The loaded code of one target with its plan; shared by sessions, also between threads."""
 
-    __slots__ = ("functions", "inputs", "library", "outputs", "plan")
+    __slots__ = ("functions", "inputs", "library", "outputs", "plan", "threads", "weights")
 
-    def __init__(self, library: Library, plan: LaunchPlan, inputs: int, outputs: int) -> None:
-        """Look every kernel up; `plan` was validated for this many inputs and outputs.
+    def __init__(
+        self,
+        library: bytes,
+        plan: LaunchPlan,
+        weights: Mapping[str, int],
+        inputs: int,
+        outputs: int,
+        threads: int = 0,
+        path: str | None = None,
+    ) -> None:
+        """See `drivers/__init__.py`; `path` is the library's file, for systems without /proc.
 
-        Raises DriverFault if the library lacks a kernel.
+        Raises DriverFault if the library cannot be loaded or lacks a kernel.
         """
-        self.library = library
+        self.library = Library(library, path)
         self.plan = plan
+        self.weights = weights
         self.inputs = inputs
         self.outputs = outputs
-        self.functions = [library.address_of(kernel.symbol) for kernel in plan.kernels]
+        self.threads = threads or default_threads()
+        self.functions = [self.library.address_of(kernel.symbol) for kernel in plan.kernels]
+
+    def session(self) -> NativeSession:
+        """A session with memory of its own; raises DriverFault where the system has no room."""
+        try:
+            return NativeSession(self)
+        except (OSError, ValueError, OverflowError) as error:
+            detail = f"no memory for a session of {self.plan.arena_bytes} bytes: {error}"
+            raise DriverFault(driver="cpu", detail=detail) from error
+
+    def copy_strided(
+        self,
+        to: int,
+        source: int,
+        itemsize: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+    ) -> None:
+        """Copy a strided array (items of 1, 2, 4, 8 or 16 bytes) into contiguous memory."""
+        rank = len(shape)
+        dims = (ctypes.c_int64 * (2 * rank))(*shape, *strides)
+        start = ctypes.addressof(dims)
+        self.library.copy_strided(to, source, itemsize, rank, start, start + 8 * rank)
+
+    def close(self) -> None:
+        """Unload the code; its sessions must be closed."""
+        self.library.close()
 
 
 class NativeSession:
     """The memory of one call at a time: arena, scratch of each thread, argument slots.
 
+    addresses: ctypes array, inputs first, then outputs; the caller fills it before `run`.
+    run: one call on these addresses, a single native call. arena_address: for debugging.
     Calls of one session must not overlap; sessions may run at once in several threads.
     """
 
-    __slots__ = (
-        "_addresses",
-        "_arena",
-        "_control",
-        "_executable",
-        "_execute",
-        "_pack",
-        "_pointer",
-        "_pool",
-        "_scratch",
-        "_workers",
-    )
+    __slots__ = ("_blocks", "addresses", "arena_address", "run", "workers")
 
-    def __init__(
-        self,
-        executable: Executable,
-        weight_addresses: Mapping[str, int],
-        threads: int | None = None,
-    ) -> None:
-        """Allocate and fill everything that does not change between calls.
-
-        weight_addresses: tensor name → address of its bytes, valid as long as the session.
-        threads: how many threads a call may use, its own included; None: `default_threads()`.
-
-        Raises OSError where the system has no room.
-        """
-        plan = executable.plan
-        self._executable = executable
-        self._pool = process_pool()
-        threads = max(1, default_threads() if threads is None else threads)
-        self._arena = Memory(plan.arena_bytes)
-        stride = -(-plan.scratch_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-        self._scratch = Memory(stride * threads)
+    def __init__(self, executable: Executable) -> None:
+        plan, threads = executable.plan, executable.threads
         layout = _Layout(executable)
-        self._control = Memory(layout.nbytes)
-        base = self._control.address
-        spaces = {"arena": self._arena.address, "weight": weight_addresses}
-        parallel = layout.write(base, spaces, threads)
-        self._workers = threads - 1 if parallel else 0
-        _write(base + abi.SESSION_POOL, "<Q", self._pool.address)
-        _write(base + abi.SESSION_SCRATCH, "<Qq", self._scratch.address, stride)
-        _write(base + abi.SESSION_WORKERS, "<ii", self._workers, int(self._workers > 0))
+        stride = -(-plan.scratch_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        arena, scratch = Memory(plan.arena_bytes), Memory(stride * threads)
+        control, pool = Memory(layout.nbytes), process_pool()
+        self._blocks = (arena, scratch, control)
+        self.arena_address = arena.address
+        base = control.address
+        parallel = layout.write(base, arena.address, threads)
+        self.workers = threads - 1 if parallel else 0
+        _write(base + abi.SESSION_POOL, "<Q", pool.address)
+        _write(base + abi.SESSION_SCRATCH, "<Qq", scratch.address, stride)
+        _write(base + abi.SESSION_WORKERS, "<ii", self.workers, int(parallel))
         count = executable.inputs + executable.outputs
-        array = (ctypes.c_char * (8 * count)).from_address(base + layout.addresses)
-        self._addresses = memoryview(array).cast("B")
-        self._pack = struct.Struct(f"<{count}Q").pack
-        self._pointer = ctypes.c_void_p(base)
-        self._execute = executable.library.execute
-
-    @property
-    def arena_address(self) -> int:
-        """Where the arena lies, for debugging and tests."""
-        return self._arena.address
-
-    @property
-    def threads(self) -> int:
-        """Threads that a call may use, its own included; 1 if no launch is worth sharing."""
-        return self._workers + 1
-
-    def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        """One call: addresses of contiguous inputs and outputs, in the program's order."""
-        self._addresses[:] = self._pack(*inputs, *outputs)
-        if self._pool.workers < self._workers:
-            self._pool.start(self._executable.library, self._workers)
-        self._execute(self._pointer)
-
-    def bind(self, inputs: Sequence[int], outputs: Sequence[int]) -> Callable[[], None]:
-        """A function without arguments that does `run` with these addresses."""
-        packed = self._pack(*inputs, *outputs)
-        addresses, pool, pointer = self._addresses, self._pool, self._pointer
-        execute, workers, library = self._execute, self._workers, self._executable.library
-
-        def call() -> None:
-            addresses[:] = packed
-            if pool.workers < workers:
-                pool.start(library, workers)
-            execute(pointer)
-
-        # The blocks live as long as the function, also when the session is dropped first.
-        call.__dict__["session"] = self
-        return call
+        self.addresses = (ctypes.c_int64 * count).from_address(base + layout.addresses)
+        self.run: Callable[[], None] = _caller(executable.library, pool, base, self.workers)
 
     def close(self) -> None:
-        """Free the session's memory; idempotent. Bound functions must not be called afterwards."""
-        for block in (self._arena, self._scratch, self._control):
+        """Free the memory; idempotent. Neither `run` nor `addresses` may be used afterwards."""
+        for block in self._blocks:
             block.close()
+
+
+def _caller(library: Library, pool: Pool, session: int, workers: int) -> Callable[[], None]:
+    """A function without arguments that runs the session; a closure is cheaper than a method."""
+    execute, pointer = library.execute, ctypes.c_void_p(session)
+
+    def run() -> None:
+        if pool.workers < workers:  # the first call, or the first one after a fork
+            pool.start(library, workers)
+        execute(pointer)
+
+    return run
 
 
 class _Layout:
@@ -175,12 +165,12 @@ class _Layout:
         self.addresses = self._patches + abi.PATCH_BYTES * slots
         self.nbytes = self.addresses + 8 * (executable.inputs + executable.outputs)
 
-    def write(self, base: int, spaces: Mapping[str, object], threads: int) -> bool:
+    def write(self, base: int, arena: int, threads: int) -> bool:
         """Fill launches, arguments and patches; True if a launch has several chunks."""
         plan, functions = self._executable.plan, self._executable.functions
         slot, patch, parallel = base + self._arguments, base + self._patches, False
         for index, launch in enumerate(plan.launches):
-            programs, chunk, chunks = _chunks(launch.grid, threads)
+            programs, chunk, chunks = chunks(launch.grid, threads)
             parallel = parallel or chunks > 1
             record = struct.pack(
                 "<QQ3i3i", functions[launch.kernel], slot, *launch.grid, programs, chunk, chunks
@@ -189,7 +179,7 @@ class _Layout:
             for space, value in launch.args:
                 number = self._address_index(space, value)
                 if number is None:
-                    _write(slot, "<q", _fixed_value(space, value, spaces))
+                    _write(slot, "<q", self._fixed_value(space, value, arena))
                 else:
                     _write(patch, "<Qq", slot, number)
                     patch += abi.PATCH_BYTES
@@ -206,16 +196,13 @@ class _Layout:
             return int(value)
         return self._executable.inputs + int(value) if space == "output" else None
 
-
-def _fixed_value(space: str, value: int | str, spaces: Mapping[str, object]) -> int:
-    if space == "int":
-        return int(value)
-    if space == "arena":
-        return int(spaces["arena"]) + int(value)  # type: ignore[call-overload,no-any-return]
-    return int(spaces["weight"][value])  # type: ignore[index]
+    def _fixed_value(self, space: str, value: int | str, arena: int) -> int:
+        if space == "weight":
+            return self._executable.weights[str(value)]
+        return arena + int(value) if space == "arena" else int(value)
 
 
-def _chunks(grid: tuple[int, int, int], threads: int) -> tuple[int, int, int]:
+def chunks(grid: tuple[int, int, int], threads: int) -> tuple[int, int, int]:
     """(programs, programs of a chunk, chunks) of a launch."""
     programs = grid[0] * grid[1] * grid[2]
     if threads == 1:

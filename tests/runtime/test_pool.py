@@ -26,13 +26,14 @@ def _call(session: NativeSession, start: int) -> None:
     """One checked call; the numbers differ from call to call."""
     given = array.array("q", range(start, start + native.PROGRAMS))
     result = array.array("q", bytes(8 * native.PROGRAMS))
-    session.run([given.buffer_info()[0]], [result.buffer_info()[0]])
+    session.addresses[:] = [given.buffer_info()[0], result.buffer_info()[0]]
+    session.run()
     assert result == array.array("q", [15 * value for value in given])
 
 
-def _hammer(executable, calls: int, threads: int, failures: list) -> None:
+def _hammer(executable, calls: int, failures: list) -> None:
     try:
-        session = NativeSession(executable, native.WEIGHTS, threads)
+        session = executable.session()
         for call in range(calls):
             _call(session, call)
     except BaseException as error:
@@ -41,16 +42,16 @@ def _hammer(executable, calls: int, threads: int, failures: list) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
 def test_every_program_runs_once(threads: int) -> None:
-    session = NativeSession(native.multiply_executable(), native.WEIGHTS, threads)
+    session = native.multiply_executable(threads).session()
     for start in range(300):
         _call(session, start)
-    assert session.threads == threads
+    assert session.workers == threads - 1
 
 
 def test_python_threads_at_once() -> None:
-    executable, failures = native.multiply_executable(), []
+    executables, failures = [native.multiply_executable(threads) for threads in (2, 3, 4)], []
     callers = [
-        threading.Thread(target=_hammer, args=(executable, 1500, 2 + index % 3, failures))
+        threading.Thread(target=_hammer, args=(executables[index % 3], 1500, failures))
         for index in range(8)
     ]
     for caller in callers:
@@ -62,10 +63,8 @@ def test_python_threads_at_once() -> None:
 
 
 def test_more_callers_than_slots() -> None:
-    executable, failures = native.multiply_executable(), []
-    callers = [
-        threading.Thread(target=_hammer, args=(executable, 50, 2, failures)) for _ in range(24)
-    ]
+    executable, failures = native.multiply_executable(2), []
+    callers = [threading.Thread(target=_hammer, args=(executable, 50, failures)) for _ in range(24)]
     for caller in callers:
         caller.start()
     for caller in callers:
@@ -76,14 +75,14 @@ def test_more_callers_than_slots() -> None:
 def test_sleeping_workers_are_woken() -> None:
     import time
 
-    session = NativeSession(native.multiply_executable(), native.WEIGHTS, 3)
+    session = native.multiply_executable(3).session()
     for start in range(20):
         _call(session, start)
         time.sleep(0.002)  # beyond the spin
 
 
 def test_fork_between_calls() -> None:
-    session = NativeSession(native.multiply_executable(), native.WEIGHTS, 3)
+    session = native.multiply_executable(3).session()
     _call(session, 1)
     workers = pool_module.process_pool().workers
     children = []
@@ -106,9 +105,9 @@ def test_fork_between_calls() -> None:
 
 
 def test_fork_while_another_thread_calls() -> None:
-    executable, failures = native.multiply_executable(), []
-    session = NativeSession(executable, native.WEIGHTS, 3)
-    caller = threading.Thread(target=_hammer, args=(executable, 2000, 3, failures))
+    executable, failures = native.multiply_executable(3), []
+    session = executable.session()
+    caller = threading.Thread(target=_hammer, args=(executable, 2000, failures))
     caller.start()
     for _ in range(10):
         process = os.fork()
@@ -131,13 +130,12 @@ sys.path[:0] = {path!r}
 import native
 sys.path[:0] = [{runtime_tests!r}]
 import test_pool
-from aotc.runtime.drivers.cpu import NativeSession
-executable = native.multiply_executable()
-session = NativeSession(executable, native.WEIGHTS, 4)
+executable = native.multiply_executable(4)
+session = executable.session()
 test_pool._call(session, 1)
 if {busy}:
     threading.Thread(
-        target=test_pool._hammer, args=(executable, 10**9, 3, []), daemon=True
+        target=test_pool._hammer, args=(executable, 10**9, []), daemon=True
     ).start()
     for call in range(50):
         test_pool._call(session, call)
@@ -165,7 +163,7 @@ def test_refused_threads_are_done_without(monkeypatch) -> None:
     def refuse(*_):
         raise RuntimeError("can't start new thread")
 
-    session = NativeSession(native.multiply_executable(), native.WEIGHTS, 9)
+    session = native.multiply_executable(9).session()
     monkeypatch.setattr(pool_module._thread, "start_new_thread", refuse)
     _call(session, 7)
 

@@ -7,7 +7,6 @@ import functools
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu import executor
 from aotc.runtime.drivers.cpu import Executable
-from aotc.runtime.drivers.library import Library
 from aotc.runtime.plan import PLAN_ABI, Kernel, Launch, LaunchPlan
 
 CPU = "x86-64-v2"
@@ -102,7 +101,11 @@ def plan(launches: list[tuple[str, tuple[int, int, int], list]], arena_bytes: in
 PROGRAMS = 192
 
 
-def multiply_executable(library: Library | None = None) -> Executable:
+# The argument slot of `weight` holds an address; MULTIPLY takes it as a number.
+WEIGHTS = {"three": 3}
+
+
+def multiply_executable(threads: int = 1) -> Executable:
     """output[i] = 3 · (5 · input[i]) for 192 i64 numbers, by way of the arena."""
     first = [("input", 0), ("arena", 0), ("int", 5)]
     second = [("arena", 0), ("output", 0), ("weight", "three")]
@@ -112,8 +115,4 @@ def multiply_executable(library: Library | None = None) -> Executable:
         ("k_clear", (3, 1, 1), second),
         ("k_multiply", (PROGRAMS, 1, 1), second),
     ]
-    return Executable(library or Library(library_bytes()), plan(launches, 8 * PROGRAMS), 1, 1)
-
-
-# The argument slot of `weight` holds an address; MULTIPLY takes it as a number.
-WEIGHTS = {"three": 3}
+    return Executable(library_bytes(), plan(launches, 8 * PROGRAMS), WEIGHTS, 1, 1, threads)
