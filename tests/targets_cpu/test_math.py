@@ -1,0 +1,78 @@
+"""The vector math's errors stay below their stated bounds, with 1, 8 and 16 lanes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+np = pytest.importorskip("numpy")
+pytest.importorskip("triton")
+
+from aotc.aot.targets.cpu import math as vector_math
+from aotc.runtime.drivers.cpu import ISA_FEATURES, features
+
+sys.path.insert(0, str(Path(__file__).parent))
+import math_errors
+
+NEEDS = {lanes: ISA_FEATURES[cpu] for lanes, cpu in math_errors.CPUS.items()}
+
+
+@functools.cache
+def _library(lanes: int) -> ctypes.CDLL:
+    if not NEEDS[lanes] <= features():
+        pytest.skip(f"{lanes} lanes need {math_errors.CPUS[lanes]}")
+    return math_errors.load(lanes)
+
+
+@pytest.mark.parametrize("lanes", [1, 8, 16])
+@pytest.mark.parametrize("name", sorted(vector_math.FUNCTIONS))
+def test_errors_are_below_their_bounds(name: str, lanes: int) -> None:
+    error = math_errors.measure(_library(lanes), name)
+    assert not error.wrong_specials
+    assert error.ulp <= vector_math.FUNCTIONS[name].max_ulp
+    assert error.relative <= 1e-6
+
+
+def test_document_lists_every_function_and_its_error() -> None:
+    lines = math_errors.DOCUMENT.read_text().splitlines()
+    rows = {line.split("|")[1].strip(): line.split("|") for line in lines if line.startswith("| ")}
+    for name, row in vector_math.FUNCTIONS.items():
+        measured = math_errors.measure(_library(8), name).ulp
+        assert float(rows[name][2]) == pytest.approx(measured, abs=0.05), "rewrite the document"
+        assert float(rows[name][5]) == row.max_ulp
+
+
+@pytest.mark.parametrize("name", ["sin", "expm1", "log1p", "tanh", "erf", "sinh", "asin", "atan"])
+def test_odd_functions_keep_small_values(name: str) -> None:
+    tiny = np.array([1e-30, -1e-30, 1e-40, -1e-40] * 4, dtype=np.float32)
+    result = math_errors.apply(_library(8), name, [tiny])
+    expected = tiny * (2 / math.sqrt(math.pi)) if name == "erf" else tiny
+    np.testing.assert_allclose(result, expected, rtol=2e-7, atol=2e-45)
+
+
+def test_results_stay_in_range() -> None:
+    x = np.linspace(-30, 30, 2**16, dtype=np.float32)
+    for name in ("tanh", "erf"):
+        assert np.abs(math_errors.apply(_library(8), name, [x])).max() == 1.0
+    assert math_errors.apply(_library(8), "cosh", [x]).min() >= 1.0
+
+
+def test_large_lanes_beside_small_ones() -> None:
+    x = np.array([0.5, 1e6, -3.0, -1e30, math.inf, 2.0, 1e5, math.nan] * 2, dtype=np.float32)
+    result = math_errors.apply(_library(8), "cos", [x])
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(result, np.cos(x.astype(np.float64)), rtol=3e-7)
+
+
+def test_text_is_deterministic_and_selective() -> None:
+    assert vector_math.functions(16) == vector_math.functions(16)
+    text = vector_math.functions(8, ["exp"])
+    assert "@aotc.exp.v8f32(" in text
+    assert "aotc.log" not in text
+    with pytest.raises(KeyError):
+        vector_math.functions(8, ["gamma"])
