@@ -254,3 +254,11 @@ class OpsUnsupported(UnsupportedError):
     code = "ops-unsupported"
     template = "the model holds what aotc cannot compile:\n{ops}"
     hint = "write it with other ops, or add a row to the import table (CONTRIBUTING.md)"
+
+
+class GoldenMissing(UserError):
+    """The bundle holds no golden numbers, since its extras were deleted."""
+
+    code = "golden-missing"
+    template = "`{path}` holds no golden numbers"
+    hint = "give inputs with `--input NAME=@FILE.npy`, or copy the bundle with all its files"

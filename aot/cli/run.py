@@ -1,0 +1,140 @@
+"""`aotc run BUNDLE`: run a bundle on numpy files, its golden input or random numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aotc.aot.cli.printing import print_json, time_text
+from aotc.aot.errors import GoldenMissing, InputArgumentError
+from aotc.aot.golden import compare, read_golden, run, tolerance_of
+from aotc.aot.host_array import HostArray, draw, read_npy, write_npy
+from aotc.runtime import load
+
+if TYPE_CHECKING:
+    from aotc.aot.golden import OutputCheck
+    from aotc.runtime import Program, TensorSpec
+
+SHOWN_VALUES = 6
+
+
+@click.command("run")
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.option("--input", "inputs", multiple=True, metavar="NAME=@X.npy", help="Give an input.")
+@click.option("--output", "outputs", multiple=True, metavar="NAME=@Y.npy", help="Write an output.")
+@click.option("--expect", "expected", multiple=True, metavar="NAME=@R.npy", help="Compare one.")
+@click.option("--tolerance", type=float, help="For --expect, relative to the output's scale.")
+@click.option("--seed", type=int, help="Draw inputs at random; else the golden input is used.")
+@click.option("--threads", type=int, help="Threads for one call [AOTC_THREADS].")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    bundle: Path,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    expected: Sequence[str],
+    tolerance: float | None,
+    seed: int | None,
+    threads: int | None,
+    as_json: bool,
+) -> int:
+    """Run BUNDLE once and show what came out. Exit 1 when an --expect is out of tolerance."""
+    began_s = time.perf_counter()
+    with load(bundle, threads=threads) as program:
+        loaded_s = time.perf_counter()
+        arrays = input_arrays(program, bundle, _assignments("--input", inputs, program.inputs), seed)
+        targets = _assignments("--output", outputs, program.outputs)
+        references = _assignments("--expect", expected, program.outputs)
+        started_s = time.perf_counter()
+        results = run(program, arrays)
+        ended_s = time.perf_counter()
+        limit = tolerance if tolerance is not None else tolerance_of(program)
+    for name, path in targets.items():
+        write_npy(path, results[name])
+    checks = compare(results, {name: read_npy(path) for name, path in references.items()}, limit)
+    if as_json:
+        print_json("aotc.run/1", _record(results, checks, loaded_s - began_s, ended_s - started_s))
+    else:
+        _print(results, checks)
+        times = f"load {time_text(loaded_s - began_s)}, call {time_text(ended_s - started_s)}"
+        click.echo(times, err=True)
+    return 0 if all(check.is_ok for check in checks) else 1
+
+
+def input_arrays(
+    program: Program, bundle: Path, files: dict[str, Path], seed: int | None
+) -> dict[str, HostArray]:
+    """Every input: from its file, else drawn with the seed, else the golden one."""
+    try:
+        golden = read_golden(bundle)
+    except GoldenMissing:
+        if seed is None and len(files) < len(program.inputs):
+            raise
+        golden = {}
+    arrays = {}
+    for spec in program.inputs:
+        example = golden.get(f"input.{spec.name}")
+        if spec.name in files:
+            arrays[spec.name] = read_npy(files[spec.name])
+        elif seed is None and example is not None:
+            arrays[spec.name] = example
+        else:
+            arrays[spec.name] = draw(spec, seed or 0, like=example)
+    return arrays
+
+
+def _assignments(
+    option: str, texts: Sequence[str], specs: Sequence[TensorSpec]
+) -> dict[str, Path]:
+    """`NAME=@FILE` arguments as name → path; the name must be one of the program's."""
+    known = [spec.name for spec in specs]
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, equals, path = text.partition("=")
+        if not equals or not path or name not in known:
+            names = ", ".join(known)
+            form = f"NAME=@FILE.npy with one of the names {names}"
+            raise InputArgumentError(argument=f"{option} {text}", expected=form)
+        found[name] = Path(path.removeprefix("@"))
+    return found
+
+
+def _print(results: dict[str, HostArray], checks: Sequence[OutputCheck]) -> None:
+    for name, array in results.items():
+        values = array.values()
+        shown = ", ".join(f"{value:.6g}" for value in values[:SHOWN_VALUES])
+        dots = ", …" if len(values) > SHOWN_VALUES else ""
+        click.echo(f"{name}: {array.dtype}{list(array.shape)} = {shown}{dots}")
+    for check in checks:
+        word = "ok" if check.is_ok else "DIFFERS"
+        click.echo(
+            f"{check.name}: {word}, {check.difference:.3g} of its scale "
+            f"(tolerance {check.tolerance:.3g})"
+        )
+
+
+def _record(
+    results: dict[str, HostArray], checks: Sequence[OutputCheck], load_s: float, call_s: float
+) -> dict[str, object]:
+    return {
+        "outputs": [
+            {"name": name, "dtype": array.dtype, "shape": list(array.shape)}
+            for name, array in results.items()
+        ],
+        "checks": [check_record(check) for check in checks],
+        "load_seconds": load_s,
+        "call_seconds": call_s,
+    }
+
+
+def check_record(check: OutputCheck) -> dict[str, object]:
+    """A comparison as plain data."""
+    return {
+        "name": check.name,
+        "difference": check.difference,
+        "tolerance": check.tolerance,
+        "ok": check.is_ok,
+    }

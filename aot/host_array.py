@@ -1,0 +1,146 @@
+"""Arrays in plain memory without numpy: read and written as .npy, drawn at random, compared.
+
+`aotc run` and `aotc verify` work where only the base dependencies are installed, so nothing here
+imports numpy. bf16, which numpy lacks, is stored in .npy files as its bits (`<u2`).
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import random
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aotc.aot.errors import InputFileError
+from aotc.runtime.dtypes import DTYPES
+from aotc.runtime.manifest import TensorSpec
+
+MAGIC = b"\x93NUMPY"
+HEADER_LIMIT_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class HostArray:
+    """A contiguous array in row-major order; `data` holds its elements' bytes."""
+
+    dtype: str  # key of DTYPES
+    shape: tuple[int, ...]
+    data: bytes
+
+    def buffer(self) -> memoryview:
+        """The array as the runtime takes it: a view with element type and shape."""
+        row = DTYPES[self.dtype]
+        letter = "H" if self.dtype in ("f16", "bf16") else row.buffer
+        view = memoryview(self.data)
+        if not self.shape or 0 in self.shape:
+            return view.cast(letter)
+        return view.cast(letter, self.shape)  # type: ignore[call-overload, no-any-return]
+
+    def values(self) -> tuple[float, ...]:
+        """Its elements as Python numbers, in row-major order."""
+        if self.dtype == "bf16":
+            wide = bytearray(2 * len(self.data))
+            wide[2::4], wide[3::4] = self.data[0::2], self.data[1::2]
+            return struct.unpack(f"<{len(wide) // 4}f", wide)
+        row = DTYPES[self.dtype]
+        return struct.unpack(f"<{len(self.data) // row.itemsize_bytes}{row.buffer}", self.data)
+
+
+def pack_values(spec: TensorSpec, values: list[float]) -> HostArray:
+    """Python numbers as an array of the spec's dtype and shape; floats are rounded."""
+    if spec.dtype == "bf16":
+        wide = struct.pack(f"<{len(values)}f", *values)
+        narrow = bytearray(len(wide) // 2)
+        narrow[0::2], narrow[1::2] = wide[2::4], wide[3::4]  # towards zero: these are test inputs
+        return HostArray(spec.dtype, spec.shape, bytes(narrow))
+    form = f"<{len(values)}{DTYPES[spec.dtype].buffer}"
+    return HostArray(spec.dtype, spec.shape, struct.pack(form, *values))
+
+
+def draw(spec: TensorSpec, seed: int, like: HostArray | None = None) -> HostArray:
+    """A random array: floats are normal, whole numbers lie in the range of `like`, or are 0.
+
+    Indices out of range would read foreign memory, so whole numbers are never guessed.
+    """
+    generator = random.Random(f"{seed}/{spec.name}")
+    count = math.prod(spec.shape)
+    if spec.dtype.startswith(("f", "bf")):
+        return pack_values(spec, [generator.gauss(0.0, 1.0) for _ in range(count)])
+    known = like.values() if like is not None and like.data else (0,)
+    low, high = int(min(known)), int(max(known))
+    return pack_values(spec, [generator.randint(low, high) for _ in range(count)])
+
+
+def read_npy(path: Path) -> HostArray:
+    """An array from a .npy file; raises InputFileError for anything else, Fortran order included."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputFileError(path=path, detail=(error.strerror or "").lower()) from None
+    try:
+        return _parse_npy(data)
+    except (ValueError, SyntaxError, KeyError, TypeError, struct.error) as error:
+        raise InputFileError(path=path, detail=str(error)) from None
+
+
+def write_npy(path: Path, array: HostArray) -> None:
+    """Write a .npy file of version 1.0, as `numpy.save` does."""
+    shape = "".join(f"{extent}, " for extent in array.shape)
+    kind = DTYPES[array.dtype].numpy
+    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape.strip()}), }}"
+    prefix_bytes = len(MAGIC) + 4
+    padding = -(prefix_bytes + len(head) + 1) % 64
+    text = f"{head}{' ' * padding}\n".encode("latin1")
+    path.write_bytes(MAGIC + b"\x01\x00" + struct.pack("<H", len(text)) + text + array.data)
+
+
+def difference(found: HostArray, expected: HostArray) -> float:
+    """Greatest difference of two arrays relative to the scale of the expected one.
+
+    The scale is its greatest finite absolute value. Equal infinities and NaN in the same place do
+    not differ; whole numbers and booleans differ by 0 or infinity.
+    """
+    if (found.dtype, found.shape) != (expected.dtype, expected.shape):
+        return math.inf
+    if found.data == expected.data:
+        return 0.0
+    if not expected.dtype.startswith(("f", "bf")):
+        return math.inf
+    wanted = expected.values()
+    scale = max((abs(value) for value in wanted if math.isfinite(value)), default=0.0)
+    worst = 0.0
+    for one, other in zip(found.values(), wanted, strict=True):
+        if one == other or (one != one and other != other):
+            continue
+        gap = abs(one - other)
+        if not math.isfinite(gap):
+            return math.inf
+        worst = max(worst, gap)
+    return worst / scale if scale else math.inf if worst else 0.0
+
+
+def _parse_npy(data: bytes) -> HostArray:
+    if data[:6] != MAGIC or len(data) < 12:
+        raise ValueError("it is not a .npy file")
+    length_bytes = 2 if data[6] == 1 else 4
+    start = 8 + length_bytes
+    header_bytes = int.from_bytes(data[8:start], "little")
+    if header_bytes > HEADER_LIMIT_BYTES:
+        raise ValueError(f"its header has {header_bytes} bytes, expected at most 65536")
+    head: Any = ast.literal_eval(data[start : start + header_bytes].decode("latin1"))
+    kinds = {row.numpy: row.name for row in DTYPES.values() if row.name != "bf16"}
+    kinds |= {"<u2": "bf16", "|V2": "bf16", "<V2": "bf16"}
+    if head["descr"] not in kinds:
+        raise ValueError(f"it holds dtype `{head['descr']}`, expected one of {', '.join(kinds)}")
+    shape = tuple(int(extent) for extent in head["shape"])
+    if head["fortran_order"] and len(shape) > 1:
+        raise ValueError("it is in Fortran order, expected row-major order")
+    dtype = kinds[head["descr"]]
+    body = data[start + header_bytes :]
+    expected_bytes = math.prod(shape) * DTYPES[dtype].itemsize_bytes
+    if len(body) != expected_bytes:
+        raise ValueError(f"it holds {len(body)} bytes of elements, expected {expected_bytes}")
+    return HostArray(dtype, shape, body)
