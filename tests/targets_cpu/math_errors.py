@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.math import FUNCTIONS, functions, symbol
 from aotc.aot.targets.cpu.vector_ir import type_name
@@ -17,9 +18,10 @@ from aotc.aot.targets.cpu.vector_ir import type_name
 DOCUMENT = Path(__file__).parents[2] / "docs" / "math-accuracy.md"
 CPUS = {1: "x86-64-v3", 8: "x86-64-v3", 16: "x86-64-v4"}
 SMALLEST_NORMAL = 2.0**-126
+SAME_NAMES = ("exp", "exp2", "expm1", "log", "log2", "log1p", "tanh", "sinh", "cosh", "sin", "cos")
+SAME_NAMES += ("tan", "sqrt", "floor", "ceil", "trunc", "round")
 REFERENCES: dict[str, Callable[..., np.ndarray]] = {
-    **{name: getattr(np, name) for name in "exp exp2 expm1 log log2 log1p tanh sinh cosh".split()},
-    **{name: getattr(np, name) for name in "sin cos tan sqrt floor ceil trunc round".split()},
+    **{name: getattr(np, name) for name in SAME_NAMES},
     "asin": np.arcsin,
     "acos": np.arccos,
     "atan": np.arctan,
@@ -56,7 +58,8 @@ def _loop(name: str, lanes: int, arity: int) -> str:
     """A function that applies the vector function to arrays."""
     vector = type_name("float", lanes)
     loads = "".join(
-        f"  %p{i} = getelementptr i8, ptr %a{i}, i64 %o\n  %v{i} = load {vector}, ptr %p{i}, align 4\n"
+        f"  %p{i} = getelementptr i8, ptr %a{i}, i64 %o\n"
+        f"  %v{i} = load {vector}, ptr %p{i}, align 4\n"
         for i in range(arity)
     )
     operands = ", ".join(f"{vector} %v{i}" for i in range(arity))
@@ -116,11 +119,11 @@ def samples(arity: int) -> list[np.ndarray]:
         return [_padded(x)]
     base = np.exp(numbers.normal(size=2**17) * 3).astype(np.float32)
     power = (numbers.normal(size=2**17) * 10).astype(np.float32)
-    signed = np.concatenate([-base[: 2**15], base, x, np.repeat(SPECIAL, len(SPECIAL))])
-    powers = np.concatenate(
-        [np.round(power[: 2**15]), power, numbers.permutation(x), SPECIAL * len(SPECIAL)]
-    )
-    return [_padded(signed.astype(np.float32)), _padded(powers.astype(np.float32))]
+    special = np.array(SPECIAL, np.float32)
+    bases = [-base[: 2**15], base, x, np.repeat(special, len(special))]
+    powers = [np.round(power[: 2**15]), power, numbers.permutation(x)]
+    powers.append(np.tile(special, len(special)))
+    return [_padded(np.concatenate(bases)), _padded(np.concatenate(powers))]
 
 
 def _padded(x: np.ndarray) -> np.ndarray:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-np = pytest.importorskip("numpy")
+pytest.importorskip("numpy")
 pytest.importorskip("triton")
+
+import numpy as np
 
 from aotc.aot.targets.cpu import math as vector_math
 from aotc.runtime.drivers.cpu import ISA_FEATURES, features
