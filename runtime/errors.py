@@ -288,6 +288,14 @@ class InputUnreadable(InputError):
     hint = "pass a torch tensor, a numpy array, or anything with DLPack or the buffer protocol"
 
 
+class InputNotContiguous(InputError):
+    """`bind` was given an array that a call would have to copy first."""
+
+    code = "input-not-contiguous"
+    template = "an input of `bind` is not contiguous, expected memory that every call reads again"
+    hint = "make it contiguous once, before `bind`"
+
+
 class OutputCount(InputError):
     """`out=` holds another number of arrays than the program has outputs."""
 
@@ -333,6 +341,14 @@ class PermissionMissing(EnvironmentFault):
 
     code = "permission"
     hint = "check the owner and mode of the path"
+
+
+class MemoryShort(EnvironmentFault):
+    """The system has no room for the intermediates of a call; size in bytes."""
+
+    code = "memory-short"
+    template = "no memory for the arena of {nbytes} bytes: {detail}"
+    hint = "free memory, raise the limit of the process, or use fewer sessions at once"
 
 
 class DriverFault(EnvironmentFault):

@@ -1,7 +1,5 @@
 """Alias module: `import runtime` anywhere is `aotc.runtime`, the same module object."""
 
-import sys
-
 import aotc.runtime
 
-sys.modules[__name__] = aotc.runtime
+aotc.runtime.alias.answer_to(__name__)

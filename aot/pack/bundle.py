@@ -1,0 +1,163 @@
+"""`pack`: write a bundle directory; the layout and the grammar are in `runtime/FORMAT.md`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from aotc.aot.pack.contents import BundleContents, TargetContents
+from aotc.aot.pack.staging import Staging, check_free
+from aotc.aot.pack.tensors import golden_tensors, tensor_file
+from aotc.runtime.manifest import (
+    CHUNK_BYTES,
+    EXTRAS_NAME,
+    GOLDEN_NAME,
+    MANIFEST_NAME,
+    WEIGHTS_NAME,
+    Extras,
+    FileEntry,
+    Manifest,
+    Target,
+    WeightsEntry,
+    identity_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PackReport:
+    """Where the bundle is, its identity (hex SHA-256), and each file's name and size in bytes."""
+
+    path: str
+    identity: str
+    files: tuple[tuple[str, int], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all files in bytes."""
+        return sum(nbytes for _, nbytes in self.files)
+
+
+def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = False) -> PackReport:
+    """Write `contents` as a bundle at `out`; the manifest last, then one rename.
+
+    The same contents give the same identity and the same bytes in every directory. On any failure
+    what stood at `out` is untouched. Raises `OutputExists`, `OutputForeign`, `BundleMalformed`
+    (the contents break the schema) and `EnvironmentFault` (a full disk, permissions).
+    """
+    path = os.fspath(out)
+    check_free(path, force)
+    for target in contents.targets:
+        counts = (len(contents.inputs), len(contents.outputs))
+        target.plan.validate(*counts, contents.weights.keys(), target.name)
+    with Staging(path) as staging:
+        writer = _Writer(staging)
+        targets = tuple(writer.target(target) for target in contents.targets)
+        weights = writer.weights(contents)
+        counted = tuple(writer.entries)
+        writer.extras(contents)
+        manifest = Manifest(
+            features=contents.features,
+            targets=targets,
+            inputs=contents.inputs,
+            outputs=contents.outputs,
+            weights=weights,
+            files=counted,
+        ).to_bytes()
+        writer.write(MANIFEST_NAME, [manifest])
+        staging.publish(force)
+        return PackReport(staging.out, identity_of(manifest), tuple(writer.sizes))
+
+
+class _Writer:
+    """Writes files into a staging directory and remembers their entries."""
+
+    def __init__(self, staging: Staging) -> None:
+        self._staging = staging
+        self.entries: list[FileEntry] = []
+        self.sizes: list[tuple[str, int]] = []
+
+    def write(self, name: str, parts: Iterable[bytes | memoryview]) -> FileEntry:
+        """Write one file and digest it on the way."""
+        digest = hashlib.sha256()
+        nbytes = 0
+
+        def digested() -> Iterable[bytes | memoryview]:
+            nonlocal nbytes
+            for part in parts:
+                digest.update(part)
+                nbytes += memoryview(part).nbytes
+                yield part
+
+        self._staging.write(name, digested())
+        self.sizes.append((name, nbytes))
+        return FileEntry(name, nbytes, digest.digest())
+
+    def target(self, target: TargetContents) -> Target:
+        """Plan and library of one target; returns its row of the manifest."""
+        folder = f"targets/{target.name}"
+        plan, library = f"{folder}/plan.msgpack", f"{folder}/kernels.so"
+        self.entries.append(self.write(plan, [target.plan.to_msgpack()]))
+        self.entries.append(self.write(library, [target.library]))
+        needs = tuple(sorted(target.needs))
+        abi = target.plan.abi
+        return Target(target.name, target.device, abi, needs, plan, library)
+
+    def weights(self, contents: BundleContents) -> WeightsEntry | None:
+        """The weights file with its chunk digests, or None where there are no weights."""
+        if not contents.weights:
+            return None
+        chunks = _Chunks()
+
+        def digested() -> Iterable[bytes | memoryview]:
+            for part in tensor_file(contents.weights):
+                chunks.update(part)
+                yield part
+
+        self._staging.write(WEIGHTS_NAME, digested())
+        digests = chunks.finish()
+        self.sizes.append((WEIGHTS_NAME, chunks.nbytes))
+        return WeightsEntry(WEIGHTS_NAME, chunks.nbytes, CHUNK_BYTES, digests)
+
+    def extras(self, contents: BundleContents) -> None:
+        """What lies beside the identity: golden numbers, sources, provenance, debug texts."""
+        entries = []
+        if contents.golden is not None:
+            tensors = golden_tensors(contents.golden, contents.inputs, contents.outputs)
+            entries.append(self.write(GOLDEN_NAME, tensor_file(tensors)))
+        for name in sorted(contents.extras):
+            entries.append(self.write(name, [contents.extras[name]]))
+        if entries:
+            data = Extras(tuple(entries)).to_bytes()
+            self.write(EXTRAS_NAME, [data])
+
+
+class _Chunks:
+    """SHA-256 of each CHUNK_BYTES of a stream."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+        self._digest = hashlib.sha256()
+        self._digests: list[bytes] = []
+
+    def update(self, part: bytes | memoryview) -> None:
+        """Take the next bytes of the stream."""
+        view = memoryview(part)
+        while view:
+            room = CHUNK_BYTES - self.nbytes % CHUNK_BYTES
+            self._digest.update(view[:room])
+            self.nbytes += len(view[:room])
+            view = view[room:]
+            if self.nbytes % CHUNK_BYTES == 0:
+                self._close()
+
+    def finish(self) -> tuple[bytes, ...]:
+        """All digests, the last one of what is left."""
+        if self.nbytes % CHUNK_BYTES:
+            self._close()
+        return tuple(self._digests)
+
+    def _close(self) -> None:
+        self._digests.append(self._digest.digest())
+        self._digest = hashlib.sha256()

@@ -1,0 +1,74 @@
+"""What goes into a bundle, as plain values in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from aotc.runtime.dtypes import DTYPES
+from aotc.runtime.manifest import TensorSpec
+from aotc.runtime.plan import LaunchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class TensorData:
+    """A constant: dtype name, shape, and its contiguous little-endian bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes | memoryview
+
+    def __post_init__(self) -> None:
+        expected = DTYPES[self.dtype].itemsize_bytes
+        for extent in self.shape:
+            expected *= extent
+        if self.nbytes != expected:
+            found = f"{self.nbytes} bytes for {self.dtype}{list(self.shape)}"
+            raise ValueError(f"{found}, expected {expected}")
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the data in bytes."""
+        return memoryview(self.data).nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class TargetContents:
+    """Code for one kind of machine: target name, device family, instruction sets, plan, library."""
+
+    name: str
+    device: str
+    needs: tuple[str, ...]
+    plan: LaunchPlan
+    library: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """An input and the exported model's output, in the order of the signature.
+
+    tolerances: for each output the difference allowed, relative to the output's largest absolute
+    value; 0 asks for equality, as integers need it.
+    """
+
+    inputs: tuple[TensorData, ...]
+    outputs: tuple[TensorData, ...]
+    tolerances: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BundleContents:
+    """Everything of one bundle.
+
+    targets: best first. weights: in the order of use, which is their order in the file. extras:
+    file name → bytes of what does not count to the identity (`sources/…`, `provenance.json`,
+    `debug/…`).
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    targets: tuple[TargetContents, ...]
+    weights: Mapping[str, TensorData] = field(default_factory=dict)
+    golden: Golden | None = None
+    extras: Mapping[str, bytes] = field(default_factory=dict)
+    features: tuple[str, ...] = ()

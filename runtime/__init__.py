@@ -1,0 +1,45 @@
+"""Load and run bundles: `runtime.load("bundle/")` gives a `Program`, `runtime.check` the reasons
+why it would not. The standard library is all it needs; nothing is read or written at import.
+"""
+
+
+def _is_second_name() -> bool:
+    """In a checkout the folder answers to `runtime`; an installed `aotc.runtime` goes first."""
+    if __name__ != "runtime":
+        return False
+    try:
+        import aotc.runtime
+    except ModuleNotFoundError:
+        return False
+    aotc.runtime.alias.answer_to("runtime")
+    return True
+
+
+if not _is_second_name():
+    from . import alias as alias
+    from .check import Mismatch, check
+    from .errors import (
+        AotcError,
+        BundleError,
+        EnvironmentFault,
+        IncompatibleError,
+        InputError,
+    )
+    from .loading import load
+    from .manifest import TensorSpec
+    from .program import Bound, Program, Session
+
+    __all__ = [
+        "AotcError",
+        "Bound",
+        "BundleError",
+        "EnvironmentFault",
+        "IncompatibleError",
+        "InputError",
+        "Mismatch",
+        "Program",
+        "Session",
+        "TensorSpec",
+        "check",
+        "load",
+    ]

@@ -1,0 +1,50 @@
+"""The buffer protocol by ctypes: addresses of any buffer, read-only ones included."""
+
+from __future__ import annotations
+
+import ctypes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+PYBUF_STRIDES_FORMAT = 0x0018 | 0x0004  # PyBUF_STRIDES | PyBUF_FORMAT, read-only accepted
+
+
+class PyBuffer(ctypes.Structure):
+    """CPython's `Py_buffer`; its layout is part of the stable ABI since 3.11."""
+
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("strides", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("suboffsets", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("internal", ctypes.c_void_p),
+    )
+
+
+_get_buffer = ctypes.pythonapi.PyObject_GetBuffer
+_get_buffer.argtypes = (ctypes.py_object, ctypes.POINTER(PyBuffer), ctypes.c_int)
+_get_buffer.restype = ctypes.c_int
+_release = ctypes.pythonapi.PyBuffer_Release
+_release.argtypes = (ctypes.POINTER(PyBuffer),)
+_release.restype = None
+
+
+def buffer_address(value: Any) -> int:
+    """Address of the first element of `value`'s buffer; 0 where it is empty.
+
+    The address stays valid as long as the caller keeps `value` alive and unresized. Raises
+    `BufferError` or `TypeError` where there is no buffer.
+    """
+    raw = PyBuffer()
+    _get_buffer(value, raw, PYBUF_STRIDES_FORMAT)
+    address = raw.buf or 0
+    _release(raw)
+    return address

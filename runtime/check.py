@@ -1,0 +1,162 @@
+"""Does a bundle fit this machine? Answered from its head, before anything is loaded."""
+
+from __future__ import annotations
+
+import os
+
+from .directory import Directory
+from .drivers import DRIVERS, features
+from .errors import AotcError, BundleFileMissing, DeviceUnknown, NotABundle
+from .manifest import FEATURES, LIMITS, MANIFEST_NAME, Manifest
+from .plan import PLAN_ABI
+from .record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .manifest import Target
+
+
+class Mismatch(Record):
+    """One reason why a bundle does not run here; target is empty where it concerns all of them."""
+
+    __slots__ = ("code", "expected", "field", "found", "hint", "target")
+    code: str
+    target: str
+    field: str
+    found: str
+    expected: str
+    hint: str
+
+    def __init__(
+        self, code: str, target: str, field: str, found: str, expected: str, hint: str
+    ) -> None:
+        self._set(code=code, target=target, field=field, found=found, expected=expected, hint=hint)
+
+    def __str__(self) -> str:
+        where = f"target `{self.target}`: " if self.target else ""
+        return f"{where}{self.field} is {self.found}, expected {self.expected}"
+
+    def as_map(self) -> dict[str, Any]:
+        """The mismatch as plain data, for `--json`."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def check(path: str | os.PathLike[str], device: str | None = None) -> list[Mismatch]:
+    """Every reason why the bundle at `path` does not run on this machine; empty when it does.
+
+    Reads the manifest and the sizes of the files it lists, nothing else: no digest of a payload,
+    no code. What is no bundle, too new, cut off or altered is a mismatch too; only an
+    `EnvironmentFault` (no permission …) is raised.
+    """
+    text = os.fspath(path)
+    try:
+        with Directory(text) as directory:
+            manifest = read_manifest(directory)[0]
+            found = mismatches(manifest, device)
+            return found + _file_mismatches(directory, manifest)
+    except AotcError as error:
+        if error.exit_code == 7:
+            raise
+        return [_from_error(error)]
+
+
+def read_manifest(directory: Directory) -> tuple[Manifest, bytes]:
+    """The manifest of an open bundle and its bytes; raises `BundleError`s."""
+    try:
+        data = directory.read_head(MANIFEST_NAME, LIMITS.file_bytes + 4096)
+    except BundleFileMissing:
+        raise NotABundle(path=directory.path, detail=f"it has no `{MANIFEST_NAME}`") from None
+    return Manifest.from_bytes(data, directory.where(MANIFEST_NAME)), data
+
+
+def mismatches(manifest: Manifest, device: str | None = None) -> list[Mismatch]:
+    """Every reason why nothing in the manifest runs here; empty when a target does."""
+    found = [
+        Mismatch(
+            "feature-unknown",
+            "",
+            "feature",
+            f"`{name}`",
+            "a feature that this runtime knows",
+            "upgrade aotc on this machine: `pip install --upgrade aotc`",
+        )
+        for name in manifest.features
+        if name not in FEATURES
+    ]
+    reasons = [_target_mismatches(each) for each in _of_device(manifest, device)]
+    if all(reasons):
+        found += [each for rows in reasons for each in rows]
+    return found
+
+
+def pick_target(manifest: Manifest, device: str | None = None) -> Target | None:
+    """The first target that runs here, or None; targets are listed best first."""
+    for target in _of_device(manifest, device):
+        if not _target_mismatches(target):
+            return target
+    return None
+
+
+def _of_device(manifest: Manifest, device: str | None) -> list[Target]:
+    targets = [each for each in manifest.targets if device in (None, each.device)]
+    if not targets:
+        known = ", ".join(sorted({each.device for each in manifest.targets}))
+        raise DeviceUnknown(found=device, expected=known)
+    return targets
+
+
+def _target_mismatches(target: Target) -> list[Mismatch]:
+    if target.device not in DRIVERS:
+        hint = "upgrade aotc on this machine: `pip install --upgrade aotc`"
+        known = "one of " + ", ".join(f"`{name}`" for name in DRIVERS)
+        found = f"`{target.device}`"
+        return [Mismatch("device-unsupported", target.name, "device", found, known, hint)]
+    rows = []
+    if target.abi != PLAN_ABI:
+        newer = target.abi > PLAN_ABI
+        hint = "upgrade aotc on this machine" if newer else "rebuild with this version of aotc"
+        row = ("abi", str(target.abi), str(PLAN_ABI), hint)
+        rows.append(Mismatch("abi", target.name, *row))
+    missing = sorted(set(target.needs) - features(target.device))
+    if missing:
+        rows.append(
+            Mismatch(
+                "instruction-set",
+                target.name,
+                "instruction set",
+                "this CPU without " + ", ".join(f"`{name}`" for name in missing),
+                "a CPU with " + ", ".join(f"`{name}`" for name in target.needs),
+                "rebuild with `aotc build --target` for the instruction set of this machine",
+            )
+        )
+    return rows
+
+
+def _file_mismatches(directory: Directory, manifest: Manifest) -> list[Mismatch]:
+    sizes = [(entry.name, entry.nbytes) for entry in manifest.files]
+    if manifest.weights is not None:
+        sizes.append((manifest.weights.name, manifest.weights.nbytes))
+    found = []
+    for name, nbytes in sizes:
+        try:
+            os.close(directory.open_sized(name, nbytes))
+        except AotcError as error:
+            if error.exit_code == 7:
+                raise
+            found.append(_from_error(error))
+    return found
+
+
+def _from_error(error: AotcError) -> Mismatch:
+    """A bundle error as data: its fields where it has them, else its message."""
+    fields = error.fields
+    return Mismatch(
+        error.code,
+        "",
+        str(fields.get("field") or fields.get("path") or "bundle"),
+        str(fields.get("found", error.message)),
+        str(fields.get("expected", "a complete bundle")),
+        error.hint_text,
+    )

@@ -1,0 +1,245 @@
+"""DLPack by ctypes: reading the capsules of other libraries and exporting our own arrays.
+
+Versions: capsules of DLPack 1.x (`dltensor_versioned`) are asked for, those of 0.x accepted.
+An exported array is one block from the C library that holds the managed tensor, its shape and its
+data, so that its deleter is `free` itself: no Python code runs when a consumer lets go, which may
+be after the interpreter's end.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from .dtypes import BY_DLPACK, DTYPES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+CPU_DEVICE = 1
+DEVICES = {1: "cpu", 2: "cuda", 3: "cuda_host", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm"}
+VERSION = (1, 1)
+FLAG_READ_ONLY = 1
+ALIGNMENT_BYTES = 64
+
+
+class DLTensor(ctypes.Structure):
+    """The array itself, as dlpack.h lays it out."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class DLManagedTensor(ctypes.Structure):
+    """DLPack 0.x: the array, then what frees it."""
+
+    _fields_ = (("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+class DLManagedTensorVersioned(ctypes.Structure):
+    """DLPack 1.x: version, what frees it, flags, the array."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", DLTensor),
+    )
+
+
+# The names stay alive as long as the module: capsules keep the pointer, not a copy.
+NAME = b"dltensor"
+NAME_VERSIONED = b"dltensor_versioned"
+USED = b"used_dltensor"
+USED_VERSIONED = b"used_dltensor_versioned"
+
+_api = ctypes.pythonapi
+
+
+def _function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    prototype = ctypes.PYFUNCTYPE(result, *arguments)
+    return prototype((name, _api))
+
+
+_is_valid = _function("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_pointer = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+_rename = _function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_new = _function(
+    "PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
+)
+# A destructor gets an object that is being freed: by address only, never as `py_object`.
+_is_valid_raw = _function("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_pointer_raw = _function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+
+_libc = ctypes.CDLL(None)
+_libc.aligned_alloc.restype = ctypes.c_void_p
+_libc.aligned_alloc.argtypes = (ctypes.c_size_t, ctypes.c_size_t)
+_libc.free.restype = None
+_libc.free.argtypes = (ctypes.c_void_p,)
+FREE_ADDRESS = ctypes.cast(_libc.free, ctypes.c_void_p).value
+
+
+@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+def _destroy(capsule: int) -> None:
+    """Free the block of a capsule that nobody consumed."""
+    if _is_valid_raw(capsule, NAME_VERSIONED):
+        _libc.free(_pointer_raw(capsule, NAME_VERSIONED))
+    elif _is_valid_raw(capsule, NAME):
+        _libc.free(_pointer_raw(capsule, NAME))
+
+
+class Borrowed:
+    """An array that another library lent through a capsule; given back when this is dropped.
+
+    dtype: a name of DTYPES, or the DLPack type as text where aotc has none; strides in bytes.
+    """
+
+    __slots__ = (
+        "_deleter",
+        "_managed",
+        "address",
+        "device",
+        "dtype",
+        "read_only",
+        "shape",
+        "strides",
+    )
+
+    def __init__(self, capsule: Any) -> None:
+        """Take over `capsule`, which is then marked as used."""
+        versioned = bool(_is_valid(capsule, NAME_VERSIONED))
+        self._managed = _pointer(capsule, NAME_VERSIONED if versioned else NAME)
+        kind = DLManagedTensorVersioned if versioned else DLManagedTensor
+        managed: Any = kind.from_address(self._managed)
+        _rename(capsule, USED_VERSIONED if versioned else USED)
+        self._deleter = managed.deleter
+        tensor = managed.tensor
+        row = BY_DLPACK.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+        self.dtype = row.name if row else f"dlpack({tensor.code}, {tensor.bits}, {tensor.lanes})"
+        self.shape = tuple(tensor.shape[: tensor.ndim])
+        self.device = DEVICES.get(tensor.device_type, f"dlpack device {tensor.device_type}")
+        self.address = (tensor.data or 0) + tensor.byte_offset
+        self.read_only = bool(versioned and managed.flags & FLAG_READ_ONLY)
+        itemsize = tensor.bits // 8
+        self.strides = (
+            tuple(each * itemsize for each in tensor.strides[: tensor.ndim])
+            if tensor.strides
+            else contiguous_strides(self.shape, itemsize)
+        )
+
+    def __del__(self) -> None:
+        if self._deleter:
+            DELETER(self._deleter)(self._managed)
+            self._deleter = None
+
+
+class Array:
+    """An array of ours that any DLPack consumer can take, once; shape in elements.
+
+    Its memory passes to the consumer: `torch.from_dlpack(array)` copies nothing.
+    """
+
+    __slots__ = ("_block", "_tensor_offset", "address", "dtype", "shape")
+
+    def __init__(self, dtype: str, shape: tuple[int, ...]) -> None:
+        """Allocate without initializing; raises `MemoryError`."""
+        row = DTYPES[dtype]
+        nbytes = row.itemsize_bytes
+        for extent in shape:
+            nbytes *= extent
+        header_bytes = ctypes.sizeof(DLManagedTensorVersioned) + 16 * len(shape)
+        data_offset = _round_up(header_bytes)
+        self._block = _libc.aligned_alloc(ALIGNMENT_BYTES, data_offset + _round_up(nbytes))
+        if not self._block:
+            raise MemoryError(f"{nbytes} bytes for an output")
+        self.dtype = dtype
+        self.shape = shape
+        self.address = self._block + data_offset
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Always the CPU."""
+        return CPU_DEVICE, 0
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The capsule that carries the array away; raises `BufferError` the second time."""
+        if not self._block:
+            raise BufferError("the array was handed over before")
+        if copy or (dl_device is not None and dl_device[0] != CPU_DEVICE):
+            raise BufferError("the array is handed over as it is, on the CPU")
+        versioned = max_version is not None and max_version[0] >= 1
+        kind: Any = DLManagedTensorVersioned if versioned else DLManagedTensor
+        managed = kind.from_address(self._block)
+        managed.context = None
+        managed.deleter = FREE_ADDRESS
+        if versioned:
+            managed.major, managed.minor = VERSION
+            managed.flags = 0
+        self._describe(managed.tensor, self._block + ctypes.sizeof(DLManagedTensorVersioned))
+        block, self._block = self._block, None
+        return _new(block, NAME_VERSIONED if versioned else NAME, _destroy)
+
+    def _describe(self, tensor: Any, extents_address: int) -> None:
+        rank = len(self.shape)
+        row = DTYPES[self.dtype]
+        numbers = (ctypes.c_int64 * (2 * rank)).from_address(extents_address)
+        numbers[:rank] = self.shape
+        numbers[rank:] = contiguous_strides(self.shape, 1)
+        tensor.data = self.address
+        tensor.device_type, tensor.device_id = CPU_DEVICE, 0
+        tensor.ndim = rank
+        tensor.code, tensor.bits = row.dlpack
+        tensor.lanes = 1
+        tensor.shape = ctypes.cast(extents_address, ctypes.POINTER(ctypes.c_int64))
+        strides_address = extents_address + 8 * rank
+        tensor.strides = ctypes.cast(strides_address, ctypes.POINTER(ctypes.c_int64))
+        tensor.byte_offset = 0
+
+    def __del__(self) -> None:
+        if self._block:
+            _libc.free(self._block)
+            self._block = None
+
+
+def borrow(value: Any) -> Borrowed:
+    """The array behind `value.__dlpack__`; raises what the producer raises, often BufferError."""
+    try:
+        return Borrowed(value.__dlpack__(max_version=VERSION))
+    except TypeError:  # a producer of DLPack 0.x knows no `max_version`
+        return Borrowed(value.__dlpack__())
+
+
+def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Strides of a row-major array, in units of `itemsize`."""
+    strides = []
+    step = itemsize
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+def _round_up(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

@@ -1,0 +1,395 @@
+"""Arrays in and out: torch, numpy, DLPack producers and plain buffers, answered in kind.
+
+A kind is a row of functions for one library. The kind of an argument is found by its type and
+remembered, so that a call pays one dict lookup for it. Neither torch nor numpy is imported here:
+where an argument is one of theirs, the caller's own module is in `sys.modules`.
+
+Every kind gives
+
+- `address(port, value, hold)`: the address of contiguous memory with the elements of `value`. It
+  is the caller's own memory where that is contiguous; else a copy, which `hold` keeps alive;
+- `place(port, value)`: the same for an output given by the caller; never a copy, must be writable;
+- `make(port)`: a fresh array for the output and its address.
+
+All raise the `InputError` family with the argument's name, what was found and what was expected.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+from .buffers import buffer_address
+from .dlpack import Array, Borrowed, borrow, contiguous_strides
+from .dtypes import DTYPES
+from .errors import (
+    InputDevice,
+    InputDtype,
+    InputGradient,
+    InputRank,
+    InputShape,
+    InputUnreadable,
+    OutputUnusable,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .manifest import TensorSpec
+
+    Copy = Callable[[int, int, tuple[int, ...], tuple[int, ...]], Any]
+
+
+class Port:
+    """One input or output of a program, with what the kinds derive from its spec once.
+
+    `copy(address, itemsize, shape, strides)` returns an object with `.address` that holds the
+    elements contiguously; the driver gives it.
+    """
+
+    __slots__ = (
+        "copy",
+        "dtype",
+        "name",
+        "nbytes",
+        "numpy_dtype",
+        "role",
+        "shape",
+        "torch_dtype",
+        "torch_template",
+    )
+
+    def __init__(self, spec: TensorSpec, role: str, copy: Copy) -> None:
+        self.name = spec.name
+        self.role = role
+        self.dtype = spec.dtype
+        self.shape = spec.shape
+        self.nbytes = spec.nbytes
+        self.copy = copy
+        self.torch_dtype: Any = None
+        self.numpy_dtype: Any = None
+        self.torch_template: Any = None
+
+    def check(self, dtype: str, shape: tuple[int, ...]) -> None:
+        """Raise `InputDtype`, `InputRank` or `InputShape` unless both fit."""
+        if dtype != self.dtype:
+            raise InputDtype(role=self.role, name=self.name, found=dtype, expected=self.dtype)
+        if len(shape) != len(self.shape):
+            raise InputRank(
+                role=self.role,
+                name=self.name,
+                found=len(shape),
+                shape=list(shape),
+                rank=len(self.shape),
+                expected=f"(shape {list(self.shape)})",
+            )
+        if shape != self.shape:
+            raise InputShape(
+                role=self.role, name=self.name, found=list(shape), expected=list(self.shape)
+            )
+
+    def refuse_place(self, found: str) -> OutputUnusable:
+        """The error for an array that cannot be used where it lies."""
+        expected = "contiguous, writable memory"
+        return OutputUnusable(role=self.role, name=self.name, found=found, expected=expected)
+
+
+class TorchKind:
+    """torch tensors on the CPU, by their methods: a sixth of the cost of DLPack."""
+
+    __slots__ = ()
+
+    def address(self, port: Port, value: Any, hold: list[Any]) -> int:
+        if (
+            value.dtype is port.torch_dtype
+            and value.shape == port.shape
+            and value.is_cpu
+            and value.is_contiguous()
+            and not value.requires_grad
+            and not value.is_neg()
+        ):
+            return value.data_ptr()  # type: ignore[no-any-return]
+        return self._slow_address(port, value, hold)
+
+    def _slow_address(self, port: Port, value: Any, hold: list[Any]) -> int:
+        torch = sys.modules["torch"]
+        self._check(port, value, torch)
+        if value.requires_grad:
+            if torch.is_grad_enabled():
+                raise InputGradient(name=port.name)
+            value = value.detach()
+        if value.is_neg() or not value.is_contiguous():
+            value = value.resolve_neg()
+            itemsize = value.element_size()
+            if not value.is_contiguous():
+                strides = tuple(each * itemsize for each in value.stride())
+                value = port.copy(value.data_ptr(), itemsize, port.shape, strides)
+                hold.append(value)
+                return value.address  # type: ignore[no-any-return]
+            hold.append(value)
+        return value.data_ptr()  # type: ignore[no-any-return]
+
+    def _check(self, port: Port, value: Any, torch: Any) -> None:
+        if port.torch_dtype is None:
+            port.torch_dtype = getattr(torch, TORCH_DTYPES[port.dtype])
+        if value.layout is not torch.strided:
+            found = f"a tensor of layout {value.layout}"
+            raise InputUnreadable(
+                role=port.role, name=port.name, found=found, expected="a dense tensor"
+            )
+        if value.device.type != "cpu":
+            raise InputDevice(role=port.role, name=port.name, found=value.device, expected="cpu")
+        found_dtype = str(value.dtype).removeprefix("torch.")
+        port.check(BY_TORCH.get(found_dtype, found_dtype), tuple(value.shape))
+
+    def place(self, port: Port, value: Any) -> int:
+        if (
+            value.dtype is port.torch_dtype
+            and value.shape == port.shape
+            and value.is_cpu
+            and value.is_contiguous()
+            and not value.requires_grad
+            and not value.is_neg()
+        ):
+            return value.data_ptr()  # type: ignore[no-any-return]
+        self._check(port, value, sys.modules["torch"])
+        if not value.is_contiguous() or value.is_neg():
+            raise port.refuse_place("not contiguous")
+        if value.requires_grad:
+            raise port.refuse_place("a tensor that requires a gradient")
+        return value.data_ptr()  # type: ignore[no-any-return]
+
+    def make(self, port: Port) -> tuple[Any, int]:
+        if port.torch_template is None:
+            port.torch_template = self._template(port)
+        # A third of the cost of `torch.empty` with its keyword arguments.
+        value = sys.modules["torch"].empty_like(port.torch_template)
+        return value, value.data_ptr()
+
+    def _template(self, port: Port) -> Any:
+        """A tensor of the output's type that owns one element: broadcast to its shape."""
+        torch = sys.modules["torch"]
+        dtype = getattr(torch, TORCH_DTYPES[port.dtype])
+        one = torch.empty((), dtype=dtype, device="cpu")
+        template = one.expand(port.shape)
+        if not torch.empty_like(template).is_contiguous():
+            template = torch.empty(port.shape, dtype=dtype, device="cpu")
+        return template
+
+
+class NumpyKind:
+    """numpy arrays; bf16, which numpy lacks, is taken and given as uint16 bits."""
+
+    __slots__ = ()
+
+    def address(self, port: Port, value: Any, hold: list[Any]) -> int:
+        if value.dtype is port.numpy_dtype and value.shape == port.shape:
+            try:
+                return ctypes.addressof(ctypes.c_char.from_buffer(value))
+            except (TypeError, ValueError):  # read-only, not contiguous or empty
+                pass
+        self._check(port, value)
+        if value.flags.c_contiguous:
+            return buffer_address(value)
+        strides = value.strides
+        copied = port.copy(value.ctypes.data, value.itemsize, port.shape, strides)
+        hold.append(copied)
+        return copied.address  # type: ignore[no-any-return]
+
+    def _check(self, port: Port, value: Any) -> None:
+        dtype = value.dtype
+        found = dtype.name
+        if found == "bfloat16" or (dtype.str == "<u2" and port.dtype == "bf16"):
+            found = "bf16"
+        elif dtype.isnative:
+            found = BY_NUMPY.get(dtype.str, found)
+        port.check(found, value.shape)
+        if port.numpy_dtype is None and dtype.str == DTYPES[port.dtype].numpy:
+            port.numpy_dtype = dtype
+
+    def place(self, port: Port, value: Any) -> int:
+        self._check(port, value)
+        if not value.flags.c_contiguous:
+            raise port.refuse_place("not contiguous")
+        if not value.flags.writeable:
+            raise port.refuse_place("read-only")
+        return buffer_address(value)
+
+    def make(self, port: Port) -> tuple[Any, int]:
+        numpy = sys.modules["numpy"]
+        if port.numpy_dtype is None:
+            port.numpy_dtype = numpy.dtype(DTYPES[port.dtype].numpy)
+        value = numpy.empty(port.shape, port.numpy_dtype)
+        return value, buffer_address(value) if port.nbytes else 0
+
+
+class CapsuleKind:
+    """Anything else with `__dlpack__`; outputs by the `from_dlpack` of the argument's library."""
+
+    __slots__ = ("_module",)
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def address(self, port: Port, value: Any, hold: list[Any]) -> int:
+        lent = self._borrow(port, value)
+        hold.append(lent)
+        if lent.strides == contiguous_strides(lent.shape, DTYPES[lent.dtype].itemsize_bytes):
+            return lent.address
+        itemsize = DTYPES[lent.dtype].itemsize_bytes
+        copied = port.copy(lent.address, itemsize, lent.shape, lent.strides)
+        hold.append(copied)
+        return copied.address  # type: ignore[no-any-return]
+
+    def _borrow(self, port: Port, value: Any) -> Borrowed:
+        try:
+            device = value.__dlpack_device__()[0]
+            if device != 1:
+                raise InputDevice(
+                    role=port.role, name=port.name, found=f"dlpack:{device}", expected="cpu"
+                )
+            lent = borrow(value)
+        except (BufferError, RuntimeError) as error:
+            raise InputUnreadable(
+                role=port.role,
+                name=port.name,
+                found=f"an array that gives no DLPack capsule ({error})",
+                expected=f"{port.dtype}{list(port.shape)}",
+            ) from error
+        port.check(lent.dtype, lent.shape)
+        return lent
+
+    def place(self, port: Port, value: Any) -> int:
+        lent = self._borrow(port, value)
+        if lent.read_only:
+            raise port.refuse_place("read-only")
+        if lent.strides != contiguous_strides(lent.shape, DTYPES[lent.dtype].itemsize_bytes):
+            raise port.refuse_place("not contiguous")
+        return lent.address  # `value` keeps the memory alive after the loan ends
+
+    def make(self, port: Port) -> tuple[Any, int]:
+        array = Array(port.dtype, port.shape)
+        address = array.address
+        adopt = getattr(sys.modules.get(self._module), "from_dlpack", None)
+        return (array if adopt is None else adopt(array)), address
+
+
+class BufferKind:
+    """The buffer protocol: memoryview, array.array, bytearray, bytes, ctypes arrays.
+
+    A one-dimensional buffer has no other way to say its shape, so it stands for the contiguous
+    array where its element type and count fit; bytes stand for any array of their size. f16 and
+    bf16 outputs, which memoryview has no format for, are given as their bits in format `H`.
+    """
+
+    __slots__ = ()
+
+    def address(self, port: Port, value: Any, hold: list[Any]) -> int:
+        view = self._view(port, value)
+        if view.c_contiguous:
+            return buffer_address(view) if port.nbytes else 0
+        itemsize = view.itemsize
+        strides = view.strides or ()
+        copied = port.copy(buffer_address(view), itemsize, port.shape, strides)
+        hold.append(copied)
+        return copied.address  # type: ignore[no-any-return]
+
+    def _view(self, port: Port, value: Any) -> memoryview:
+        try:
+            view = memoryview(value)
+        except (TypeError, BufferError) as error:
+            raise unreadable(port, value) from error
+        dtype = _buffer_dtype(view, port)
+        shape = tuple(view.shape or ())
+        if len(shape) == 1 and len(port.shape) != 1 and view.c_contiguous:
+            fits = view.nbytes == port.nbytes and dtype in (port.dtype, "u8")
+            shape, dtype = (port.shape, port.dtype) if fits else (shape, dtype)
+        elif len(shape) == 1 and dtype == "u8" and view.nbytes == port.nbytes:
+            shape, dtype = port.shape, port.dtype
+        port.check(dtype, shape)
+        return view
+
+    def place(self, port: Port, value: Any) -> int:
+        view = self._view(port, value)
+        if not view.c_contiguous:
+            raise port.refuse_place("not contiguous")
+        if view.readonly:
+            raise port.refuse_place("read-only")
+        return buffer_address(view) if port.nbytes else 0
+
+    def make(self, port: Port) -> tuple[Any, int]:
+        letter = "H" if port.dtype == "f16" else DTYPES[port.dtype].buffer
+        block = bytearray(port.nbytes)
+        if not port.nbytes:
+            return memoryview(block).cast(letter), 0
+        address = ctypes.addressof(ctypes.c_char.from_buffer(block))
+        return memoryview(block).cast("B").cast(letter, list(port.shape)), address
+
+
+def _buffer_dtype(view: memoryview, port: Port) -> str:
+    """The dtype name of a buffer's elements; 16-bit unsigned numbers are bits where bits fit."""
+    letter = view.format.lstrip("@=<")
+    if letter == "H" and port.dtype in ("bf16", "f16"):
+        return port.dtype
+    if letter == "c":
+        return "u8"
+    letter = {"l": "q" if view.itemsize == 8 else "i"}.get(letter, letter)
+    return BY_BUFFER.get(letter, f"buffer format `{view.format}`")
+
+
+TORCH_DTYPES = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u8": "uint8",
+    "bool": "bool",
+}
+BY_TORCH = {name: dtype for dtype, name in TORCH_DTYPES.items()}
+BY_NUMPY = {row.numpy: row.name for row in DTYPES.values() if row.name != "bf16"}
+BY_BUFFER = {row.buffer: row.name for row in DTYPES.values() if row.name != "bf16"}
+
+TORCH = TorchKind()
+NUMPY = NumpyKind()
+BUFFER = BufferKind()
+Kind = TorchKind | NumpyKind | CapsuleKind | BufferKind
+KINDS: dict[type, Kind] = {}
+
+
+def kind_of(port: Port, value: Any) -> Kind:
+    """The kind of an argument by its type; raises `InputUnreadable` for what is no array."""
+    kind = KINDS.get(type(value))
+    if kind is None:
+        kind = KINDS[type(value)] = _classify(port, value)
+    return kind
+
+
+def _classify(port: Port, value: Any) -> Kind:
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is not None and type(value) in (torch.Tensor, torch.nn.Parameter):
+        return TORCH
+    if numpy is not None and type(value) is numpy.ndarray:
+        return NUMPY
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        return CapsuleKind(type(value).__module__.split(".")[0])
+    try:
+        memoryview(value).release()
+    except TypeError:
+        raise unreadable(port, value) from None
+    return BUFFER
+
+
+def unreadable(port: Port, value: Any) -> InputUnreadable:
+    """The error for an argument that is no array at all."""
+    return InputUnreadable(
+        role=port.role,
+        name=port.name,
+        found=f"a `{type(value).__name__}`",
+        expected=f"an array {port.dtype}{list(port.shape)}",
+    )
