@@ -103,14 +103,23 @@ def ttir_text(
         source = ASTSource(function, signature, dict(constants))
         module = source.make_ir(target, options, code_generation, modules, context)
         module.context = context
-        _run_ttir_passes(module)
+        optimize_ttir(module)
     except Exception as error:
         reason = str(error) or repr(error)
         raise ToolchainError(step="lowering", name=function.__name__, reason=reason) from error
-    # A symbol name that is not a string makes the module invalid, and MLIR prints an invalid
-    # module in the generic form: one syntax for all operations.
-    entry = module.get_function(function.__name__)
-    entry.set_attr("sym_name", ir.builder(context).get_int32_attr(1))
+    return generic_form(module, function.__name__)
+
+
+def generic_form(module: Any, function: str) -> str:
+    """The module as text in MLIR's generic form: one syntax for all operations.
+
+    A symbol name that is not a string makes the module invalid, and MLIR prints an invalid module
+    in that form. So the module is of no use afterwards.
+    """
+    from triton._C.libtriton import ir
+
+    entry = module.get_function(function)
+    entry.set_attr("sym_name", ir.builder(module.context).get_int32_attr(1))
     return str(module.str_nodebug())
 
 
@@ -128,7 +137,8 @@ def _front_end(context: Any) -> tuple[Any, Any, dict[str, Any], dict[str, Module
     return target, options, code_generation, backend.get_module_map()
 
 
-def _run_ttir_passes(module: Any) -> None:
+def optimize_ttir(module: Any) -> Any:
+    """Run Triton's own passes on TTIR, in place; gives the module."""
     from triton._C.libtriton import ir, passes
 
     manager = ir.pass_manager(module.context)
@@ -147,6 +157,7 @@ def _run_ttir_passes(module: Any) -> None:
     common.add_cse(manager)
     common.add_symbol_dce(manager)
     manager.run(module, "aotc_ttir")
+    return module
 
 
 @functools.cache

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from aotc.aot.targets import toolchain
@@ -49,12 +51,29 @@ def compile_kernel(
 
     Raises CompileError (or ToolchainError) with the reason.
     """
-    row = find_isa(isa)
     kernel = toolchain.load_kernel(source, function)
     types = [*params, *((name, "constexpr") for name, _ in config)]
     order = {name: place for place, name in enumerate(kernel.arg_names)}
     ttir = toolchain.ttir_text(kernel, sorted(types, key=lambda x: order[x[0]]), dict(config))
+    return compile_ttir(ttir, isa, no_alias=no_alias, symbol=kernel_symbol(source, function, params, config, isa))
+
+
+def compile_ttir(ttir: str, isa: str, *, no_alias: bool, symbol: str | None = None) -> KernelBinary:
+    """Compiles Triton IR in generic form; the symbol is named after its digest by default."""
+    row = find_isa(isa)
+    symbol = symbol or "k" + hashlib.sha256(f"{isa} {no_alias} {ttir}".encode()).hexdigest()[:16]
     lowered = lower(ttir, row, no_alias=no_alias)
-    symbol = kernel_symbol(source, function, params, config, isa)
     made = toolchain.compile_object(lowered.llvm_ir, symbol, row.name)
     return KernelBinary(symbol, made.data, lowered.scratch_bytes, ttir, lowered.llvm_ir, made.assembly)
+
+
+@functools.cache
+def fingerprint() -> str:
+    """Digest of everything that decides what a kernel compiles to: this code and Triton's version."""
+    from importlib.metadata import version
+
+    digest = hashlib.sha256(version("triton").encode())
+    folder = Path(__file__).parent
+    for file in sorted([*folder.glob("*.py"), folder.parent / "toolchain.py"]):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()

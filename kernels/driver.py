@@ -1,0 +1,238 @@
+"""Triton's `@triton.jit` on CPU tensors: our CPU target as Triton's active driver, on request.
+
+    from aotc import kernels
+    kernels.use_cpu()            # every launch with CPU tensors now runs as native code
+    add_kernel[grid](x, y, out, n, BLOCK=1024)
+
+Nothing is registered at import: an entry point would run at every `import triton`, and a driver
+called "cpu" would make torch believe that it has Triton there.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from triton.backends import Backend, backends
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+from triton.backends.nvidia.compiler import CUDABackend
+from triton.runtime import driver as active_driver
+
+from aotc.aot.targets import toolchain
+from aotc.aot.targets.cpu import compile as cpu_compile
+from aotc.aot.targets.cpu.executor import executor_object
+from aotc.runtime.drivers.cpu import best_isa, features
+from aotc.runtime.drivers.launch import Launcher
+from aotc.runtime.drivers.library import Library
+from aotc.runtime.errors import DriverFault
+
+NAME = "aotc-x86"
+_FRONT_END_CAPABILITY = 90
+"""CUDA's front end is used as it is; it wants a compute capability for its options."""
+
+
+class CpuBackend(CUDABackend):  # type: ignore[misc]
+    """Triton's compiler stages for the CPU: TTIR as usual, then our code generation."""
+
+    binary_ext = "so"
+
+    @staticmethod
+    def supports_target(target: GPUTarget) -> bool:
+        return bool(target.backend == NAME)
+
+    def __init__(self, target: GPUTarget) -> None:
+        super().__init__(target)
+        self.binary_ext = "so"
+
+    def get_codegen_implementation(self, options: Any) -> dict[str, Any]:
+        found = dict(super().get_codegen_implementation(options))
+        found["min_dot_size"] = lambda lhs, rhs: (1, 1, 1)
+        return found
+
+    def get_module_map(self) -> dict[str, ModuleType]:
+        found: dict[str, ModuleType] = super().get_module_map()
+        return found
+
+    def add_stages(self, stages: dict[str, Any], options: Any, language: Any = None) -> None:
+        stages["ttir"] = _optimize
+        stages["so"] = self._library
+
+    def _library(self, module: Any, metadata: dict[str, Any]) -> bytes:
+        text = toolchain.generic_form(module, metadata["name"])
+        made = cpu_compile.compile_ttir(text, _isa(), no_alias=False)
+        metadata.update(shared=0, symbol=made.symbol, scratch_bytes=made.scratch_bytes, global_scratch_size=0)
+        return toolchain.link({"executor": executor_object().data, made.symbol: made.object})
+
+    def pack_metadata(self, metadata: Any) -> tuple[int, ...]:
+        return (metadata.num_warps, metadata.num_ctas, metadata.shared)
+
+    @functools.cache  # noqa: B019 — one backend a process
+    def hash(self) -> str:
+        return f"{cpu_compile.fingerprint()}-{_isa()}"
+
+
+def _optimize(module: Any, metadata: dict[str, Any]) -> Any:
+    metadata["name"] = module.get_entry_func_name()
+    return toolchain.optimize_ttir(module)
+
+
+@functools.cache
+def _isa() -> str:
+    found = best_isa(features())
+    if found is None:
+        raise DriverFault(driver="cpu", detail="this processor has no AVX2, which the cpu target needs")
+    return found
+
+
+class _Utils:
+    """What Triton asks of a device before it loads a kernel."""
+
+    @staticmethod
+    def get_device_properties(device: int) -> dict[str, int]:
+        return {
+            "max_shared_mem": 1 << 30, "max_num_regs": 1 << 16, "multiprocessor_count": 1,
+            "warpSize": 32, "sm_clock_rate": 0, "mem_clock_rate": 0, "mem_bus_width": 0,
+        }  # fmt: skip
+
+    @staticmethod
+    def load_binary(name: str, data: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
+        library = Library(data)
+        return library, library, 0, 0, 1 << 20
+
+
+class _KernelLauncher:
+    """Called by Triton at each launch: packs the run-time arguments and runs the grid."""
+
+    def __init__(self, source: Any, metadata: Any) -> None:
+        names = list(source.fn.arg_names)
+        self.packers = [
+            (place, _packer(source.signature[name]))
+            for place, name in enumerate(names)
+            if source.signature[name] != "constexpr" and (place,) not in source.constants
+        ]
+        self.metadata = metadata
+        self.launcher: Launcher | None = None
+
+    def __call__(
+        self, x: int, y: int, z: int, stream: int, library: Library, packed: Any, launch: Any,
+        enter: Callable[..., None] | None, leave: Callable[..., None] | None, *arguments: Any,
+    ) -> None:  # fmt: skip
+        if self.launcher is None:
+            self.launcher = Launcher(
+                library, self.metadata.symbol, self.metadata.scratch_bytes, len(self.packers)
+            )
+        slots = b"".join([pack(arguments[place]) for place, pack in self.packers])
+        if enter is not None:
+            enter(launch)
+        self.launcher((x, y, z), slots)
+        if leave is not None:
+            leave(launch)
+
+
+def _packer(kind: str) -> Callable[[Any], bytes]:
+    """How an argument of Triton type `kind` fills its 8-byte slot."""
+    if kind.startswith("*"):
+        return _pack_pointer
+    layouts = {"fp32": "<f4x", "f32": "<f4x", "fp64": "<d", "f64": "<d"}
+    if kind in layouts:
+        return functools.partial(struct.pack, layouts[kind])
+    if kind in ("fp16", "bf16", "f16"):
+        raise DriverFault(driver="cpu", detail=f"scalar arguments of type `{kind}` are not supported")
+    return lambda value: struct.pack("<q" if value < 1 << 63 else "<Q", value)
+
+
+def _pack_pointer(value: Any) -> bytes:
+    if value is None:
+        return bytes(8)
+    if isinstance(value, int):
+        return struct.pack("<Q", value)
+    device = getattr(value, "device", None)
+    if getattr(device, "type", "cpu") != "cpu":
+        raise DriverFault(driver="cpu", detail=f"a tensor is on `{device}`, expected it on the cpu")
+    return struct.pack("<Q", value.data_ptr())
+
+
+class CpuDriver(DriverBase):  # type: ignore[misc]
+    """Triton's view of this machine's processor."""
+
+    utils = _Utils()
+    launcher_cls = _KernelLauncher
+
+    @classmethod
+    def is_active(cls) -> bool:
+        return False
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        return ty
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget(NAME, _FRONT_END_CAPABILITY, 32)
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cpu")
+
+    def get_device_interface(self) -> Any:
+        import torch
+
+        return torch.cpu
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """There is one processor."""
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_benchmarker(self) -> Callable[..., Sequence[float]]:
+        return _benchmark
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        import torch
+
+        return torch.empty(1 << 25, dtype=torch.int8)
+
+    def clear_cache(self, cache: Any) -> None:
+        cache.zero_()
+
+
+def _benchmark(call: Callable[[], Any], *, quantiles: Sequence[float] = (0.5,), **_: Any) -> list[float]:
+    """Milliseconds of a call at each quantile, over some 30 ms; for `@triton.autotune`."""
+    import time
+
+    call()
+    times: list[float] = []
+    end = time.perf_counter() + 0.03
+    while len(times) < 5 or (time.perf_counter() < end and len(times) < 1000):
+        start = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - start) * 1e3)
+    times.sort()
+    return [times[min(len(times) - 1, int(q * len(times)))] for q in quantiles]
+
+
+def use_cpu() -> None:
+    """Makes the CPU Triton's active device in this process; raises DriverFault without AVX2."""
+    _isa()
+    backends.setdefault(NAME, Backend(compiler=CpuBackend, driver=CpuDriver))
+    active_driver.set_active(CpuDriver())
+
+
+@contextmanager
+def on_cpu() -> Iterator[None]:
+    """`use_cpu` for the length of a `with` block; then the driver is what it was."""
+    before = active_driver._active
+    use_cpu()
+    try:
+        yield
+    finally:
+        active_driver._active = before
+
