@@ -153,7 +153,7 @@ def _grown(
 def _trimmed(cluster: Cluster, graph: Graph, users: Mapping[Node, tuple[Node, ...]]) -> Cluster:
     """Without trailing views that would scatter a matmul's store, unless the reader is a matmul.
 
-    A matmul reads its operands once for each tile, so that their order counts more than the store's.
+    A matmul reads its operands once for each tile: their order counts more than the store's.
     """
     for_matmul = all(user.kind in MATMULS for user in users[cluster.tip])
     if cluster.kind != "matmul" or cluster.tip in graph.outputs or for_matmul:

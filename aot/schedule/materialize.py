@@ -168,7 +168,7 @@ class _Materializer:
         )
 
     def _reach(self, roots: list[Node]) -> int:
-        """Nodes that a kernel of these roots needs, as bits; kernels of several roots count whole."""
+        """Nodes that a kernel of these roots needs, as bits; a kernel counts as a whole."""
         reach = 0
         for node in roots:
             reach |= self.ancestors[node]

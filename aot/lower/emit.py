@@ -1,0 +1,272 @@
+"""Writes nodes as Triton text: the value of a node at an index, each computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Bound, Index, Symbol
+from aotc.aot.ir.ops import OPS
+from aotc.aot.lower.body import Body, Value
+from aotc.aot.lower.literal import computed, literal, spelled, wrapped
+from aotc.aot.schedule.trace import (
+    Demand,
+    data_index,
+    demands,
+    is_unrolled,
+    lookup_index,
+    reduced_extents,
+)
+
+Position = tuple[Index, ...]
+Guard = tuple[Bound, ...]
+_COMBINED = {
+    "sum": "({0} + {1})",
+    "prod": "({0} * {1})",
+    "max": OPS["maximum"].triton,
+    "min": OPS["minimum"].triton,
+    "any": "({0} | {1})",
+    "all": "({0} & {1})",
+}
+
+
+class EmissionError(Exception):
+    """A node that no rule writes; a fault of the scheduler, never of the model."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        super().__init__(f"`{node!r}` has no place in this kernel")
+
+
+@dataclass(slots=True)
+class Emitter:
+    """Writes values into `body`.
+
+    `buffers` names the pointer parameter of each node in memory, `masks` the mask of each loop
+    symbol whose blocks overhang, `stops` writes the nodes that only the kernel's own kind can:
+    its reductions or its matmul.
+    """
+
+    body: Body
+    buffers: Mapping[Node, str]
+    masks: dict[Symbol, str]
+    stops: Callable[[Node, Position], Value | None] = lambda node, index: None
+    known: dict[tuple[Node, Position, Guard], Value] = field(default_factory=dict)
+    loaded: dict[Symbol, frozenset[Symbol]] = field(default_factory=dict)
+
+    def value(self, node: Node, index: Position, guard: Guard = ()) -> Value:
+        """The value of `node` at `index`, used only where the conditions of `guard` hold."""
+        key = (node, index, guard)
+        if key not in self.known:
+            self.known[key] = self._write(node, index, guard)
+        return self.known[key]
+
+    def filled(self, need: Demand, fill: str) -> Value:
+        """The value, with `fill` for masked elements where a load can give it by itself."""
+        stored = self._stored_behind(need) if fill else None
+        if stored is not None:
+            return self._load(stored.node, stored.index, (), fill)
+        return self.value(need.node, need.index)
+
+    def is_filled(self, need: Demand, fill: float) -> bool:
+        """Whether masked elements of the value are `fill`: a load behind views, or such a pad."""
+        if self._stored_behind(need) is not None:
+            return True
+        while need.node.kind in ("view", "window"):
+            (need,) = demands(need.node, need.index)
+        if need.node.op != "pad" or need.node.attr("value") != fill:
+            return False
+        (inner,) = demands(need.node, need.index)
+        return self._stored_behind(inner) is not None
+
+    def forget(self, symbols: frozenset[Symbol]) -> None:
+        """Drop the values that vary with the symbols of a closed loop."""
+        self.known = {
+            key: value for key, value in self.known.items() if not value.symbols & symbols
+        }
+
+    def varies_with(self, index: Index) -> frozenset[Symbol]:
+        """Loop symbols behind an index, also behind loaded ones."""
+        found: set[Symbol] = set()
+        for symbol in index.symbols():
+            found |= self.loaded.get(symbol, {symbol})
+        return frozenset(found)
+
+    def _write(self, node: Node, index: Position, guard: Guard) -> Value:
+        if node in self.buffers:
+            return self._load(node, index, guard)
+        if node.op == "scalar":
+            return Value(literal(node.attr("value"), node.dtype), is_literal=True)
+        if node.op == "iota":
+            return self._write_iota(index[node.attr("axis")])
+        if is_unrolled(node):
+            return self._write_unrolled(node, index, guard)
+        if node.kind in _WRITERS:
+            return _WRITERS[node.kind](self, node, index, guard)
+        value = self.stops(node, index)
+        if value is None:
+            raise EmissionError(node)
+        return value
+
+    def _load(self, node: Node, index: Position, guard: Guard, other: str = "") -> Value:
+        offset = ix.linear(index, node.shape)
+        symbols = self.varies_with(offset)
+        text, masks = str(offset), [name for at, name in self.masks.items() if at in symbols]
+        for condition in guard:
+            varies = self.varies_with(condition.index)
+            # A condition on other symbols says nothing about this address.
+            if varies & symbols:
+                text += "".join(f" + {extra.name}*0" for extra in sorted_symbols(varies - symbols))
+                symbols |= varies
+                masks.append(str(condition))
+        mask = f", mask={' & '.join(masks)}" if masks else ""
+        fill = f", other={other}" if masks and other else ""
+        convert = f".to({spelled('f32')})" if computed(node.dtype) != node.dtype else ""
+        address = self.buffers[node] if text == "0" else f"{self.buffers[node]} + {text}"
+        return self.body.bind(f"tl.load({address}{mask}{fill}){convert}", symbols)
+
+    def _write_iota(self, position: Index) -> Value:
+        if position.is_constant:
+            return Value(str(position), is_literal=True)
+        return self.body.bind(f"({position}).to(tl.int64)", self.varies_with(position))
+
+    def _write_pointwise(self, node: Node, index: Position, guard: Guard) -> Value:
+        operands = [self.value(need.node, need.index, guard) for need in demands(node, index)]
+        if node.op == "cast":
+            return self._write_cast(node, operands[0])
+        spelling = OPS[node.op].triton
+        if node.op == "logical_not" and operands[0].is_literal:
+            operands = [Value(wrapped(operands[0].text, "bool"))]
+        is_constant = all(operand.is_literal for operand in operands)
+        texts = [
+            wrapped(operand.text, source.dtype)
+            if operand.is_literal
+            and "tl.full" not in operand.text
+            and (is_constant or f"{{{place}}}." in spelling)
+            else operand.text
+            for place, (operand, source) in enumerate(zip(operands, node.inputs, strict=True))
+        ]
+        expression = spelling.format(*texts)
+        return self.body.bind(_bare(expression), _joined(operands))
+
+    def _write_cast(self, node: Node, operand: Value) -> Value:
+        source, target = computed(node.inputs[0].dtype), computed(node.dtype)
+        if source == target:
+            return operand
+        text = wrapped(operand.text, source) if operand.is_literal else operand.text
+        return self.body.bind(f"{text}.to({spelled(target)})", operand.symbols)
+
+    def _write_view(self, node: Node, index: Position, guard: Guard) -> Value:
+        (need,) = demands(node, index)
+        if not need.conditions:
+            return self.value(need.node, need.index, guard)
+        fill = literal(node.attr("value"), node.dtype)
+        inner = (*guard, *need.conditions)
+        stored = self._stored_behind(need)
+        if stored is not None:
+            return self._load(stored.node, stored.index, inner, fill)
+        value = self.value(need.node, need.index, inner)
+        return self._choose(need.conditions, value, Value(fill, is_literal=True))
+
+    def _stored_behind(self, need: Demand) -> Demand | None:
+        """The buffer behind views that have no conditions: its load can fill by itself."""
+        while need.node not in self.buffers:
+            if need.node.kind not in ("view", "window"):
+                return None
+            (need,) = demands(need.node, need.index)
+        return need
+
+    def _choose(self, conditions: Guard, value: Value, otherwise: Value) -> Value:
+        text = " & ".join(map(str, conditions))
+        symbols = frozenset().union(*(self.varies_with(row.index) for row in conditions))
+        expression = f"tl.where({text}, {value.text}, {otherwise.text})"
+        return self.body.bind(expression, symbols | value.symbols | otherwise.symbols)
+
+    def _write_concat(self, node: Node, index: Position, guard: Guard) -> Value:
+        needs = [need for need in demands(node, index) if _is_possible(need.conditions)]
+        chosen: Value | None = None
+        for need in reversed(needs):
+            value = self.value(need.node, need.index, (*guard, *need.conditions))
+            if chosen is not None and need.conditions:
+                value = self._choose(need.conditions, value, chosen)
+            chosen = value
+        if chosen is None:
+            raise EmissionError(node)
+        return chosen
+
+    def _write_lookup(self, node: Node, index: Position, guard: Guard) -> Value:
+        data, indices = node.inputs
+        where = self.value(indices, lookup_index(node, index), guard)
+        extent = data.shape[node.attr("axis")]
+        if where.is_literal:
+            loaded = ix.constant(int(where.text))
+        else:
+            # An index from outside must never leave the buffer.
+            clamped = f"tl.minimum(tl.maximum({where.text}, 0), {extent - 1}).to(tl.int32)"
+            bound = self.body.bind(clamped, where.symbols)
+            symbol = Symbol(bound.text, extent)
+            self.loaded[symbol] = bound.symbols
+            loaded = ix.of(symbol)
+        return self.value(data, data_index(node, index, loaded), guard)
+
+    def _write_unrolled(self, node: Node, index: Position, guard: Guard) -> Value:
+        axes, total = node.attr("axes"), None
+        for at in product(*map(range, reduced_extents(node))):
+            position = list(index)
+            for axis, place in zip(axes, at, strict=True):
+                position[axis] = ix.constant(place)
+            value = self.value(node.inputs[0], tuple(position), guard)
+            if total is None:
+                total = value
+            else:
+                text = _COMBINED[node.op].format(total.text, value.text)
+                total = self.body.bind(_bare(text), total.symbols | value.symbols)
+        if total is None:
+            raise EmissionError(node)
+        return total
+
+
+_WRITERS: dict[str, Callable[[Emitter, Node, Position, Guard], Value]] = {
+    "pointwise": Emitter._write_pointwise,
+    "view": Emitter._write_view,
+    "pad": Emitter._write_view,
+    "window": Emitter._write_view,
+    "concat": Emitter._write_concat,
+    "take": Emitter._write_lookup,
+    "gather": Emitter._write_lookup,
+}
+
+
+def sorted_symbols(symbols: frozenset[Symbol]) -> list[Symbol]:
+    """Symbols in the order of their names."""
+    return sorted(symbols, key=lambda symbol: symbol.name)
+
+
+def _joined(values: list[Value]) -> frozenset[Symbol]:
+    return frozenset().union(*(value.symbols for value in values))
+
+
+def _is_possible(conditions: Guard) -> bool:
+    """Whether some element meets the conditions, as far as the ranges tell."""
+    for condition in conditions:
+        low, high = condition.index.bounds()
+        if condition.low is not None and high < condition.low:
+            return False
+        if condition.high is not None and low >= condition.high:
+            return False
+    return True
+
+
+def _bare(text: str) -> str:
+    """Without the outer parentheses of `(a + b)`."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0 and place < len(text) - 1:
+            return text
+    return text[1:-1]

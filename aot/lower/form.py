@@ -1,0 +1,27 @@
+"""The lower stage: each group of a schedule → KernelSpec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aotc.aot.lower.matmul import lower_matmul
+from aotc.aot.lower.pointwise import lower_pointwise
+from aotc.aot.lower.row import lower_row
+from aotc.aot.lower.spec import KernelSpec
+from aotc.aot.schedule.group import Group, Schedule
+from aotc.aot.schedule.traits import TargetTraits
+
+LOWERED: dict[str, Callable[[Group, TargetTraits], KernelSpec]] = {
+    "pointwise": lower_pointwise,
+    "row": lower_row,
+    "matmul": lower_matmul,
+}
+
+
+def lower(schedule: Schedule, traits: TargetTraits) -> tuple[KernelSpec, ...]:
+    """One spec for each group, in the order of the groups.
+
+    Groups of the same work give specs of the same digest: compile each digest once. The pointer
+    parameters of a spec are its group's `reads`, then its `roots`.
+    """
+    return tuple(LOWERED[group.kind](group, traits) for group in schedule.groups)

@@ -1,0 +1,52 @@
+"""Element types and literals as a kernel spells them."""
+
+from __future__ import annotations
+
+import math
+
+from aotc.aot.ir.types import DTYPES, Scalar
+
+# Small floats are computed in f32: rounding between fused operations need not be reproduced.
+_COMPUTED = {"f16": "f32", "bf16": "f32"}
+
+
+def computed(dtype: str) -> str:
+    """Element type in which a kernel computes values of `dtype`."""
+    return _COMPUTED.get(dtype, dtype)
+
+
+def spelled(dtype: str) -> str:
+    """Triton's name of an element type: `tl.float32`."""
+    return DTYPES[dtype].triton_language
+
+
+def pointer(dtype: str) -> str:
+    """Triton's type of a pointer to elements of `dtype`: `*fp32`."""
+    return f"*{DTYPES[dtype].triton}"
+
+
+def literal(value: Scalar, dtype: str) -> str:
+    """A literal of `dtype`; a plain Python number wherever Triton types it right by itself."""
+    dtype = computed(dtype)
+    if DTYPES[dtype].kind == "float":
+        text = repr(float(value)) if math.isfinite(value) else f'float("{float(value)}")'
+    else:
+        text = repr(value)
+    return text if dtype in ("f32", "i32", "i64") else wrapped(text, dtype)
+
+
+def wrapped(text: str, dtype: str) -> str:
+    """A literal as a tensor of rank 0, for operations that need an element type."""
+    return f"tl.full((), {text}, {spelled(computed(dtype))})"
+
+
+def extreme(dtype: str, is_largest: bool) -> Scalar:
+    """Largest or smallest value of an element type, infinite for floats."""
+    row = DTYPES[dtype]
+    if row.kind == "float":
+        return math.inf if is_largest else -math.inf
+    if row.kind == "bool":
+        return is_largest
+    bits = row.itemsize_bytes * 8
+    low, high = (0, 2**bits - 1) if dtype == "u8" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return high if is_largest else low

@@ -1,0 +1,202 @@
+"""Matmul groups → a filled template: prologue in the operand loads, epilogue on the accumulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Index, Quotient, Remainder, Symbol
+from aotc.aot.ir.infer import PACK_N
+from aotc.aot.lower import source
+from aotc.aot.lower.body import Body, Value
+from aotc.aot.lower.emit import Emitter
+from aotc.aot.lower.literal import computed, spelled
+from aotc.aot.lower.spec import Candidate, KernelSpec
+from aotc.aot.lower.template import fill
+from aotc.aot.lower.tiles import matmul_candidates, unpacked_columns_block
+from aotc.aot.schedule.domain import operand_demands
+from aotc.aot.schedule.group import Domain, Group
+from aotc.aot.schedule.trace import Demand, Tracer
+from aotc.aot.schedule.traits import TargetTraits
+from aotc.kernels.templates.registry import TEMPLATES
+
+SMALLEST_RUN = 16  # elements of a contiguous run of k worth a loop of its own
+
+
+def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
+    """The matmul of the group with everything that was fused into it."""
+    anchor = group.anchor
+    assert anchor is not None
+    is_packed = anchor.kind == "matmul_packed"
+    domain = group.domain
+    assert domain.reduced is not None
+    run = _contiguous_run(group, anchor)
+    columns_block = PACK_N if is_packed else unpacked_columns_block(domain.lanes.extent)
+    shape = (domain.outer.extent, domain.rows.extent, domain.lanes.extent, domain.reduced.extent)
+    candidates = matmul_candidates(shape, columns_block, traits, run)
+    writer = _MatmulWriter(group, anchor, candidates, run)
+    lines = fill(
+        TEMPLATES["matmul_packed" if is_packed else "matmul"],
+        {"load_a": writer.load_a, "load_b": writer.load_b, "store": writer.store},
+        writer.constants(),
+        writer.before_loop,
+    )
+    return source.kernel(group, ("BM", "BN", "BK"), lines, candidates)
+
+
+def _contiguous_run(group: Group, anchor: Node) -> int:
+    """Extent of the runs of k that are contiguous in A, where k as a whole is not; else 0.
+
+    An implicit GEMM reads channels in runs, one for each tap of the convolution's window.
+    """
+    domain = group.domain
+    assert domain.reduced is not None
+    left, _ = operand_demands(anchor, domain, _batch(anchor, domain))
+    reads = set(group.reads)
+    tracer = Tracer(lambda node: node in reads)
+    tracer.visit(left.node, left.index)
+    runs: set[int] = set()
+    for access in tracer.accesses:
+        offset = ix.linear(access.index, access.node.shape)
+        if offset.stride(domain.reduced) is None:
+            runs |= _divisors(offset, domain.reduced)
+    depth = domain.reduced.extent
+    fitting = [run for run in runs if run >= SMALLEST_RUN and depth % run == 0]
+    shortest = min(fitting, default=0)
+    # Blocks are powers of two; a run with no such divisor would end within a block.
+    return shortest if (shortest & -shortest) >= SMALLEST_RUN else 0
+
+
+def _divisors(index: Index, symbol: Symbol) -> set[int]:
+    found: set[int] = set()
+    for atom, _ in index.terms:
+        if isinstance(atom, Quotient | Remainder) and symbol in atom.dividend.symbols():
+            found |= {atom.divisor} | _divisors(atom.dividend, symbol)
+    return found
+
+
+def _batch(anchor: Node, domain: Domain) -> tuple[Index, ...]:
+    return ix.unravel(ix.of(domain.outer), anchor.shape[:-2])
+
+
+@dataclass(slots=True)
+class _Side:
+    """One operand: its demand, the symbol of k along its tile, and the tile's blocks."""
+
+    need: Demand
+    inner: Symbol
+    outer: Symbol
+    shape: str
+
+
+class _MatmulWriter:
+    """Writes the parts of one matmul kernel that fill the template."""
+
+    def __init__(
+        self, group: Group, anchor: Node, candidates: tuple[Candidate, ...], run: int
+    ) -> None:
+        self.group, self.anchor, self.domain, self.run = group, anchor, group.domain, run
+        self.body, self.masks = Body(), dict[Symbol, str]()
+        self.accumulator = computed(anchor.dtype)
+        self.emitter = Emitter(self.body, source.buffer_names(group), self.masks, self._stop)
+        self.has_overhang = {
+            symbol.name: source.overhangs(symbol, source.blocks_of(candidates, block))
+            for symbol, block in self._blocks()
+        }
+        self._write_loop()
+
+    def constants(self) -> dict[str, str]:
+        """Sizes and the accumulator's type, as literals of the template."""
+        assert self.domain.reduced is not None
+        return {
+            "M": str(self.domain.rows.extent),
+            "N": str(self.domain.lanes.extent),
+            "K": str(self.domain.reduced.extent),
+            "ACCUMULATOR": spelled(self.accumulator),
+        }
+
+    def _blocks(self) -> list[tuple[Symbol, str]]:
+        assert self.domain.reduced is not None
+        return [(self.domain.rows, "BM"), (self.domain.lanes, "BN"), (self.domain.reduced, "BK")]
+
+    def _write_loop(self) -> None:
+        """Prologue lines, then epilogue lines; what does not vary with k goes before the loop."""
+        for symbol in (self.domain.rows, self.domain.lanes):
+            if self.has_overhang[symbol.name]:
+                source.write_mask(self.body, symbol, self.masks)
+        left, right = self._left(), self._right()
+        inside = frozenset({left.inner, right.inner, *self._taps()})
+        self.body.open_loop(inside)
+        self._write_side(left, "[None, :]", "a")
+        count = len(self.body.loop or ())
+        self._write_side(right, "[:, None]", "b")
+        lines = self.body.close_loop()
+        self.load_a, self.load_b = lines[:count], lines[count:]
+        self.emitter.forget(inside)
+        self.before_loop, self.body.lines = self.body.lines, []
+        source.write_stores(self.emitter, self.group.roots)
+        self.store = self.body.lines
+
+    def _taps(self) -> list[Symbol]:
+        assert self.domain.reduced is not None
+        return [Symbol("tap", self.domain.reduced.extent // self.run)] if self.run else []
+
+    def _left(self) -> _Side:
+        """A: rows clamped instead of masked, k along the lanes."""
+        rows, depth = self.domain.rows, self.domain.reduced
+        assert depth is not None
+        if self.has_overhang[rows.name]:
+            last = rows.extent - 1
+            rows = Symbol("xa", rows.extent)
+            self.body.write(f"xa = tl.minimum(x, {last})")
+        inner = Symbol("c" if self.run else "ka", self.run or depth.extent)
+        domain = replace(self.domain, rows=rows)
+        need, _ = operand_demands(self.anchor, domain, _batch(self.anchor, domain))
+        position = ix.of(inner)
+        for tap in self._taps():
+            position = ix.of(tap) * self.run + position
+        index = tuple(part.substitute({depth: position}) for part in need.index)
+        return _Side(Demand(need.node, index), inner, rows, "BM, BK")
+
+    def _right(self) -> _Side:
+        """B: k along the rows of its tile; a packed panel is read front to back."""
+        depth = self.domain.reduced
+        assert depth is not None
+        inner = Symbol("kb", depth.extent)
+        operand = self.anchor.inputs[1]
+        if self.anchor.kind == "matmul_packed":
+            panel, column = Symbol("panel", operand.shape[0]), Symbol("n", PACK_N)
+            index = (ix.of(panel), ix.of(inner), ix.of(column))
+            return _Side(Demand(operand, index), inner, column, "BK, BN")
+        domain = replace(self.domain, reduced=inner)
+        _, need = operand_demands(self.anchor, domain, _batch(self.anchor, domain))
+        return _Side(need, inner, domain.lanes, "BK, BN")
+
+    def _write_side(self, side: _Side, dim: str, name: str) -> None:
+        inside = frozenset({side.inner})
+        if side.inner.name == "c":
+            self.body.write(f"tap = start // {self.run}", inside)
+            self.body.write(f"c = start % {self.run} + tl.arange(0, BK){dim}", inside)
+        else:
+            self.body.write(f"{side.inner.name} = start + tl.arange(0, BK){dim}", inside)
+        needs_mask = self.has_overhang["k"]
+        if needs_mask:
+            source.write_mask(self.body, side.inner, self.masks)
+        value = self.emitter.filled(side.need, "0.0" if needs_mask else "")
+        text = value.text
+        if needs_mask and not self.emitter.is_filled(side.need, 0.0):
+            text = f"tl.where({self.masks[side.inner]}, {text}, 0.0)"
+        dtype = self.anchor.dtype
+        if computed(dtype) != dtype:
+            text = f"{text}.to({spelled(dtype)})"
+        wanted = {symbol for symbol in (side.inner, side.outer) if symbol.extent > 1}
+        if not wanted or not wanted <= value.symbols:
+            text = f"tl.broadcast_to({text}, {side.shape})"
+        self.body.write(f"{name} = {text}", inside)
+
+    def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
+        if node is not self.anchor:
+            return None
+        tile = frozenset({self.domain.rows, self.domain.lanes, self.domain.outer})
+        return Value("acc", frozenset(symbol for symbol in tile if symbol.extent > 1))

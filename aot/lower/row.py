@@ -1,0 +1,230 @@
+"""Row groups → kernels that hold whole rows in a tile, or read longer ones in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.types import Scalar
+from aotc.aot.lower import source
+from aotc.aot.lower.body import INDENT, Body, Value
+from aotc.aot.lower.emit import Emitter
+from aotc.aot.lower.literal import computed, extreme, literal, spelled
+from aotc.aot.lower.spec import Candidate, KernelSpec
+from aotc.aot.lower.tiles import column_candidates, row_candidates
+from aotc.aot.schedule.domain import kept_index
+from aotc.aot.schedule.group import Group
+from aotc.aot.schedule.trace import is_unrolled, reduction_index
+from aotc.aot.schedule.traits import TargetTraits
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """How one reduction is spelled; `{0}` is a tile or an accumulator, `{1}` the next chunk's."""
+
+    reduce: str
+    combine: str
+    identity: Callable[[str], Scalar]
+    prepare: str = "{0}"
+    finish: str = "{0}"
+    accumulator: str = ""  # element type of the accumulator, if not the operand's
+
+
+_MOST, _LEAST = (
+    "tl.max({0}, axis={axis}, keep_dims=True)",
+    "tl.min({0}, axis={axis}, keep_dims=True)",
+)
+_AS_INTEGER = "{0}.to(tl.int32)"
+
+REDUCTIONS: dict[str, Reduction] = {
+    "sum": Reduction("tl.sum({0}, axis={axis}, keep_dims=True)", "{0} + {1}", lambda dtype: 0),
+    "prod": Reduction(
+        "tl.reduce({0}, {axis}, multiply, keep_dims=True)", "{0} * {1}", lambda dtype: 1
+    ),
+    "max": Reduction(_MOST, "tl.maximum({0}, {1})", lambda dtype: extreme(dtype, False)),
+    "min": Reduction(_LEAST, "tl.minimum({0}, {1})", lambda dtype: extreme(dtype, True)),
+    "any": Reduction(
+        _MOST, "tl.maximum({0}, {1})", lambda dtype: 0, _AS_INTEGER, "{0} != 0", "i32"
+    ),
+    "all": Reduction(
+        _LEAST, "tl.minimum({0}, {1})", lambda dtype: 1, _AS_INTEGER, "{0} != 0", "i32"
+    ),
+}
+# Position of the extreme value: the op that finds the value, and the comparison that improves it.
+_SEARCHES = {"argmax": ("max", ">"), "argmin": ("min", "<")}
+
+
+def lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
+    """All reductions of the group over one set of rows, and what surrounds them."""
+    domain = group.domain
+    assert domain.reduced is not None
+    reduced = domain.reduced.extent
+    if domain.is_reduced_in_lanes:
+        kept = domain.rows.extent
+        element_bytes = group.bytes / max(1, kept * reduced)
+        candidates = row_candidates(kept, reduced, element_bytes, traits)
+        names: tuple[str, str] = ("XBLOCK", "RBLOCK")
+    else:
+        candidates = column_candidates(domain.outer.extent, reduced, domain.lanes.extent)
+        names = ("YBLOCK", "RBLOCK")
+    writer = _RowWriter(group, candidates)
+    return source.kernel(group, names, writer.lines(), candidates)
+
+
+class _RowWriter:
+    """Writes the body of one row kernel."""
+
+    def __init__(self, group: Group, candidates: tuple[Candidate, ...]) -> None:
+        domain = group.domain
+        assert domain.reduced is not None
+        self.group, self.domain, self.reduced = group, domain, domain.reduced
+        self.is_lanes = domain.is_reduced_in_lanes
+        self.axis = 1 if self.is_lanes else 0
+        self.kept_symbol = domain.rows if self.is_lanes else domain.lanes
+        self.kept: Index = kept_index(domain)
+        self.body, self.masks = Body(), dict[Symbol, str]()
+        self.emitter = Emitter(self.body, source.buffer_names(group), self.masks, self._stop)
+        self.has_overhang = source.overhangs(self.reduced, source.blocks_of(candidates, "RBLOCK"))
+        self.is_chunked = source.blocks_of(candidates, "RBLOCK")[0] < self.reduced.extent
+        self._write_kept(candidates)
+
+    def lines(self) -> list[str]:
+        """The body: one tile with the whole rows, or a loop over chunks for each pass."""
+        if self.is_chunked:
+            for level in self._levels():
+                self._write_pass(lambda level=level: [self._accumulate(node) for node in level])
+            self._write_pass(lambda: self._store(varying=True))
+            self._store(varying=False)
+        else:
+            self._write_reduced("")
+            self._store(varying=True)
+            self._store(varying=False)
+        return self.body.lines
+
+    def _write_kept(self, candidates: tuple[Candidate, ...]) -> None:
+        if self.domain.outer.extent > 1:
+            self.body.write("z = tl.program_id(1)")
+        block, dim = ("XBLOCK", "[:, None]") if self.is_lanes else ("YBLOCK", "[None, :]")
+        if self.kept_symbol.extent > 1:
+            self.body.write(source.tile_line(self.kept_symbol, 0, block, dim))
+            if source.overhangs(self.kept_symbol, source.blocks_of(candidates, block)):
+                source.write_mask(self.body, self.kept_symbol, self.masks)
+
+    def _write_reduced(self, start: str) -> None:
+        dim = "[None, :]" if self.is_lanes else "[:, None]"
+        self.body.write(f"r = {start}tl.arange(0, RBLOCK){dim}", frozenset({self.reduced}))
+        if self.has_overhang:
+            source.write_mask(self.body, self.reduced, self.masks)
+
+    def _write_pass(self, write: Callable[[], object]) -> None:
+        self.body.open_loop({self.reduced})
+        self._write_reduced("start + ")
+        write()
+        inner = self.body.close_loop()
+        self.emitter.forget(frozenset({self.reduced}))
+        if len(inner) > 1 + self.has_overhang:
+            self.body.write(f"for start in range(0, {self.reduced.extent}, RBLOCK):")
+            self.body.lines += [INDENT + line for line in inner]
+
+    def _store(self, varying: bool) -> None:
+        for place, root in enumerate(self.group.roots):
+            varies = any(self.reduced in part.symbols() for part in root.index)
+            if varies == varying:
+                source.write_store(self.emitter, root, place)
+
+    def _levels(self) -> list[list[Node]]:
+        """Reductions by the number of reductions that each one waits for."""
+        depth: dict[Node, int] = {}
+        levels: dict[int, list[Node]] = {}
+        for node in self.group.nodes:
+            below = max((depth.get(operand, 0) for operand in node.inputs), default=0)
+            is_stop = node.kind == "reduce" and not is_unrolled(node)
+            depth[node] = below + is_stop
+            if is_stop:
+                levels.setdefault(depth[node], []).append(node)
+        return [levels[level] for level in sorted(levels)]
+
+    def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
+        """A reduction inside one tile."""
+        if node.kind != "reduce" or self.is_chunked:
+            return None
+        tile = self._operand(node)
+        if node.op in _SEARCHES:
+            text = f"tl.{node.op}({tile.text}, axis={self.axis}, keep_dims=True).to(tl.int64)"
+            return self._bind(text, tile)
+        row = REDUCTIONS[node.op]
+        return self._bind(row.finish.format(self._reduced_text(row, tile)), tile)
+
+    def _reduced_text(self, row: Reduction, tile: Value) -> str:
+        return row.reduce.format(tile.text, axis=self.axis)
+
+    def _bind(self, text: str, tile: Value) -> Value:
+        return self.body.bind(text, tile.symbols - {self.reduced})
+
+    def _operand(self, node: Node) -> Value:
+        """The tile of a reduction, elements beyond the row replaced by its identity."""
+        operand = node.inputs[0]
+        index = reduction_index(node, self.kept, ix.of(self.reduced))
+        value = self.emitter.value(operand, index)
+        row = REDUCTIONS[_SEARCHES.get(node.op, (node.op,))[0]]
+        dtype = row.accumulator or operand.dtype
+        symbols = value.symbols | {self.reduced}
+        text = row.prepare.format(value.text)
+        if self.has_overhang:
+            identity = literal(row.identity(dtype), dtype)
+            text = f"tl.where({self.masks[self.reduced]}, {text}, {identity})"
+        elif self.reduced not in value.symbols or self.kept_symbol not in value.symbols:
+            text = f"tl.broadcast_to({text}, {self._tile_shape()})"
+        if text == value.text:
+            return Value(text, symbols)
+        return self.body.bind(text, symbols)
+
+    def _tile_shape(self) -> str:
+        return "XBLOCK, RBLOCK" if self.is_lanes else "RBLOCK, YBLOCK"
+
+    def _accumulate(self, node: Node) -> None:
+        """One reduction over chunks: an accumulator before the loop, combined in each chunk."""
+        if node.op in _SEARCHES:
+            self._accumulate_search(node)
+            return
+        row = REDUCTIONS[node.op]
+        dtype = row.accumulator or node.inputs[0].dtype
+        total = self._accumulator(row.identity(dtype), dtype)
+        tile = self._operand(node)
+        chunk = self.body.bind(self._reduced_text(row, tile), tile.symbols)
+        combined = row.combine.format(total, chunk.text)
+        self.body.write(f"{total} = {combined}", frozenset({self.reduced}))
+        self._remember(node, row.finish.format(total), tile)
+
+    def _accumulate_search(self, node: Node) -> None:
+        value_op, better = _SEARCHES[node.op]
+        row, dtype = REDUCTIONS[value_op], node.inputs[0].dtype
+        best = self._accumulator(row.identity(dtype), dtype)
+        place = self._accumulator(0, "i64")
+        tile = self._operand(node)
+        found = self.body.bind(self._reduced_text(row, tile), tile.symbols)
+        text = f"start + tl.{node.op}({tile.text}, axis={self.axis}, keep_dims=True)"
+        position = self.body.bind(text, tile.symbols)
+        inside = frozenset({self.reduced})
+        is_better = self.body.bind(f"{found.text} {better} {best}", tile.symbols)
+        choice = f"tl.where({is_better.text}, {position.text}, {place}).to(tl.int64)"
+        self.body.write(f"{place} = {choice}", inside)
+        self.body.write(f"{best} = tl.where({is_better.text}, {found.text}, {best})", inside)
+        self._remember(node, place, tile)
+
+    def _accumulator(self, identity: Scalar, dtype: str) -> str:
+        shape = "(XBLOCK, 1)" if self.is_lanes else "(1, YBLOCK)"
+        text = f"tl.full({shape}, {literal(identity, 'f32' if dtype == 'f64' else dtype)}, "
+        return self.body.bind(f"{text}{spelled(computed(dtype))})", ()).text
+
+    def _remember(self, node: Node, text: str, tile: Value) -> None:
+        index = reduction_index(node, self.kept, ix.of(self.reduced))
+        axes = node.attr("axes")
+        row = tuple(ix.ZERO if at in axes else part for at, part in enumerate(index))
+        symbols = frozenset(tile.symbols - {self.reduced})
+        self.emitter.known[node, row, ()] = Value(
+            text if text.isidentifier() else f"({text})", symbols
+        )

@@ -1,0 +1,115 @@
+"""Assembles the text of a kernel file, and writes what all kinds of kernels share."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Symbol
+from aotc.aot.lower.body import INDENT, Body
+from aotc.aot.lower.emit import Emitter
+from aotc.aot.lower.literal import pointer
+from aotc.aot.lower.spec import Candidate, KernelSpec, Param
+from aotc.aot.schedule.group import Group, Root
+
+_MULTIPLY = """
+@triton.jit
+def multiply(left, right):
+    return left * right
+
+"""
+
+
+def buffer_names(group: Group) -> dict[Node, str]:
+    """Names of the pointer parameters of what the group reads."""
+    return {node: f"in{place}" for place, node in enumerate(group.reads)}
+
+
+def parameters(group: Group) -> tuple[Param, ...]:
+    """Pointer parameters: reads, then stores."""
+    reads = [Param(f"in{at}", pointer(node.dtype)) for at, node in enumerate(group.reads)]
+    stores = [Param(f"out{at}", pointer(row.node.dtype)) for at, row in enumerate(group.roots)]
+    return (*reads, *stores)
+
+
+def function_name(group: Group) -> str:
+    """Name of the kernel: what it is like and its sizes."""
+    sizes = str(group.domain).replace("×", "x")
+    return f"{group.label}_{sizes}"
+
+
+def assemble(group: Group, constexprs: Sequence[str], lines: Sequence[str]) -> str:
+    """The complete file of a kernel whose body is `lines`."""
+    text = "\n".join(lines)
+    title = textwrap.fill(f'"""{group}."""', 96, subsequent_indent=INDENT)
+    imports = ["import triton", "import triton.language as tl"]
+    if "libdevice." in text:
+        imports.append("from triton.language.extra import libdevice")
+    arguments = [param.name for param in parameters(group)]
+    arguments += [f"{name}: tl.constexpr" for name in constexprs]
+    signature = f"def {function_name(group)}({', '.join(arguments)}):"
+    if len(signature) > 96:
+        inner = textwrap.fill(", ".join(arguments), 92)
+        signature = "\n".join(
+            [f"def {function_name(group)}(", textwrap.indent(inner, INDENT), "):"]
+        )
+    extra = _MULTIPLY if "multiply)" in text else ""
+    head = "\n".join([title, "", *imports, extra, "", "@triton.jit", signature])
+    return f"{head}\n{textwrap.indent(text, INDENT)}\n"
+
+
+def tile_line(symbol: Symbol, axis: int | None, block: str, dim: str) -> str:
+    """`x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]`; no axis, no offset."""
+    start = f"tl.program_id({axis}) * {block} + " if axis is not None else ""
+    return f"{symbol.name} = {start}tl.arange(0, {block}){dim}"
+
+
+def write_mask(body: Body, symbol: Symbol, masks: dict[Symbol, str]) -> None:
+    """Define the mask of a symbol whose blocks overhang its extent."""
+    masks[symbol] = f"{symbol.name}_mask"
+    body.write(f"{masks[symbol]} = {symbol.name} < {symbol.extent}", frozenset({symbol}))
+
+
+def overhangs(symbol: Symbol, blocks: Sequence[int]) -> bool:
+    """Whether blocks of some candidate reach beyond the extent."""
+    return symbol.extent % max(blocks) != 0
+
+
+def write_stores(emitter: Emitter, roots: Sequence[Root]) -> None:
+    """Store each root at its index, contiguous in the root's own shape."""
+    for place, root in enumerate(roots):
+        write_store(emitter, root, place)
+
+
+def write_store(emitter: Emitter, root: Root, place: int) -> None:
+    """Store one root to the parameter `out{place}`."""
+    value = emitter.value(root.node, root.index)
+    offset = ix.linear(root.index, root.node.shape)
+    symbols = offset.symbols()
+    masks = " & ".join(name for at, name in emitter.masks.items() if at in symbols)
+    # One element: the value may still be a block of shape (1, 1).
+    where = str(offset) if symbols else "tl.zeros((1, 1), tl.int32)"
+    mask = f", mask={masks}" if masks else ""
+    emitter.body.write(f"tl.store(out{place} + {where}, {value.text}{mask})", symbols)
+
+
+def blocks_of(candidates: Sequence[Candidate], name: str) -> list[int]:
+    """Values of one config over all candidates."""
+    return [dict(candidate.config)[name] for candidate in candidates]
+
+
+def kernel(
+    group: Group, constexprs: Sequence[str], lines: Sequence[str], candidates: Sequence[Candidate]
+) -> KernelSpec:
+    """The spec of a kernel whose body is `lines`."""
+    return KernelSpec(
+        name=function_name(group),
+        source=assemble(group, constexprs, lines),
+        function=function_name(group),
+        params=parameters(group),
+        candidates=tuple(candidates),
+        bytes=group.bytes,
+        operations=group.operations,
+    )

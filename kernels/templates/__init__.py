@@ -1,0 +1,1 @@
+"""Kernel templates: Triton files that run on their own, with holes that `lower` fills."""
