@@ -28,9 +28,9 @@ class Body:
     loop_symbols: frozenset[Symbol] = frozenset()
     count: int = 0
 
-    def bind(self, expression: str, symbols: Iterable[Symbol]) -> Value:
+    def bind(self, expression: str, symbols: Iterable[Symbol], prefix: str = "v") -> Value:
         """Name an expression: `v7 = expression`."""
-        name = f"v{self.count}"
+        name = f"{prefix}{self.count}"
         self.count += 1
         found = frozenset(symbols)
         self.write(f"{name} = {expression}", found)

@@ -56,6 +56,7 @@ class Emitter:
     stops: Callable[[Node, Position], Value | None] = lambda node, index: None
     known: dict[tuple[Node, Position, Guard], Value] = field(default_factory=dict)
     loaded: dict[Symbol, frozenset[Symbol]] = field(default_factory=dict)
+    conditions: dict[Bound, str] = field(default_factory=dict)
 
     def value(self, node: Node, index: Position, guard: Guard = ()) -> Value:
         """The value of `node` at `index`, used only where the conditions of `guard` hold."""
@@ -86,6 +87,11 @@ class Emitter:
         """Drop the values that vary with the symbols of a closed loop."""
         self.known = {
             key: value for key, value in self.known.items() if not value.symbols & symbols
+        }
+        self.conditions = {
+            condition: name
+            for condition, name in self.conditions.items()
+            if not self.varies_with(condition.index) & symbols
         }
 
     def varies_with(self, index: Index) -> frozenset[Symbol]:
@@ -121,7 +127,7 @@ class Emitter:
             if varies & symbols:
                 text += "".join(f" + {extra.name}*0" for extra in sorted_symbols(varies - symbols))
                 symbols |= varies
-                masks.append(str(condition))
+                masks.append(self._condition(condition))
         mask = f", mask={' & '.join(masks)}" if masks else ""
         fill = f", other={other}" if masks and other else ""
         convert = f".to({spelled('f32')})" if computed(node.dtype) != node.dtype else ""
@@ -180,10 +186,19 @@ class Emitter:
         return need
 
     def _choose(self, conditions: Guard, value: Value, otherwise: Value) -> Value:
-        text = " & ".join(map(str, conditions))
+        text = " & ".join(map(self._condition, conditions))
         symbols = frozenset().union(*(self.varies_with(row.index) for row in conditions))
         expression = f"tl.where({text}, {value.text}, {otherwise.text})"
         return self.body.bind(expression, symbols | value.symbols | otherwise.symbols)
+
+    def _condition(self, condition: Bound) -> str:
+        """Name of the condition, computed once."""
+        if condition not in self.conditions:
+            text = str(condition)
+            text = text if "&" in text else text[1:-1]
+            found = self.body.bind(text, self.varies_with(condition.index), "inside")
+            self.conditions[condition] = found.text
+        return self.conditions[condition]
 
     def _write_concat(self, node: Node, index: Position, guard: Guard) -> Value:
         needs = [need for need in demands(node, index) if _is_possible(need.conditions)]

@@ -193,7 +193,15 @@ class _MatmulWriter:
         wanted = {symbol for symbol in (side.inner, side.outer) if symbol.extent > 1}
         if not wanted or not wanted <= value.symbols:
             text = f"tl.broadcast_to({text}, {side.shape})"
-        self.body.write(f"{name} = {text}", inside)
+        self._name(name, text, inside)
+
+    def _name(self, name: str, text: str, inside: frozenset[Symbol]) -> None:
+        """Give the tile the template's name: the last line's own, if that line is the value."""
+        loop = self.body.loop
+        if loop and loop[-1].startswith(f"{text} = "):
+            loop[-1] = f"{name}{loop[-1].removeprefix(text)}"
+        else:
+            self.body.write(f"{name} = {text}", inside)
 
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
         if node is not self.anchor:

@@ -1,0 +1,74 @@
+"""Runs the launches of a job folder in Triton's interpreter. A program: `interpret_kernels.py DIR`.
+
+`job.json` holds {"buffers": {name: dtype}, "launches": [{"source", "function", "grid", "config",
+"args": [buffer name]}]}, `buffers.npz` the arrays (bf16 as uint16). All buffers are written back to
+`results.npz`. Triton decides at the decoration of a kernel whether to interpret it, so this runs in
+a process of its own with TRITON_INTERPRET=1.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy
+import torch
+from triton.language import core
+from triton.language.extra import libdevice
+from triton.runtime.interpreter import TensorHandle
+
+_FUNCTIONS = {
+    "tanh": numpy.tanh,
+    "expm1": numpy.expm1,
+    "log1p": numpy.log1p,
+    "rint": numpy.rint,
+    "trunc": numpy.trunc,
+    "pow": numpy.power,
+    "atan2": numpy.arctan2,
+}
+
+
+def _interpreted(function):
+    def call(*operands):
+        arrays = numpy.broadcast_arrays(*(operand.handle.data for operand in operands))
+        first = max(operands, key=lambda operand: operand.handle.data.size)
+        handle = TensorHandle(function(*arrays), first.handle.dtype)
+        return core.tensor(handle, first.type)
+
+    return call
+
+
+def _tensor(array: numpy.ndarray, dtype: str) -> torch.Tensor:
+    if dtype == "bf16":
+        return torch.from_numpy(array.view(numpy.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
+
+
+def _array(tensor: torch.Tensor) -> numpy.ndarray:
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(numpy.uint16)
+    return tensor.numpy()
+
+
+def main(folder: Path) -> None:
+    for name, function in _FUNCTIONS.items():
+        setattr(libdevice, name, _interpreted(function))
+    job = json.loads((folder / "job.json").read_text())
+    stored = numpy.load(folder / "buffers.npz")
+    buffers = {name: _tensor(stored[name], dtype) for name, dtype in job["buffers"].items()}
+    for number, launch in enumerate(job["launches"]):
+        path = folder / f"kernel{number}.py"
+        path.write_text(launch["source"])
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        arguments = [buffers[name] for name in launch["args"]]
+        kernel = getattr(module, launch["function"])
+        kernel[tuple(launch["grid"])](*arguments, **launch["config"])
+    numpy.savez(folder / "results.npz", **{name: _array(item) for name, item in buffers.items()})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
