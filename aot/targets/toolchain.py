@@ -11,6 +11,9 @@ import ctypes
 import functools
 import hashlib
 import linecache
+import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +24,7 @@ from typing import Any
 from aotc.aot.errors import CompileError
 from aotc.aot.targets import elf
 
+BODY_FILE = "body.ll"  # in the temporary folder of a compilation
 TRIPLE = "x86_64-unknown-linux-gnu"
 DATA_LAYOUT = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
 # LLVM aborts the process on an unknown name, so names come from here only.
@@ -36,6 +40,13 @@ class ToolchainError(CompileError):
 
     code = "toolchain"
     template = "{step} of `{name}` failed: {reason}"
+
+
+class CodeGenerationError(ToolchainError):
+    """LLVM refused its text; `source` is the file that holds it."""
+
+    code = "code-generation"
+    hint = "its LLVM IR is at {source}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +189,7 @@ def _llvm() -> Any:
 def compile_object(llvm_ir: str, symbol: str, cpu: str) -> Object:
     """Compile LLVM IR text that defines `@body` (KERNEL ABI 1) to an object exporting `symbol`.
 
-    Raises ToolchainError where LLVM reports an error; where LLVM aborts, the process ends.
+    Raises CodeGenerationError where LLVM reports an error; where LLVM aborts, the process ends.
     """
     return compile_module(llvm_ir, [Export(symbol, "body", KERNEL_ARGUMENTS)], cpu)
 
@@ -190,21 +201,39 @@ def compile_module(llvm_ir: str, exports: Sequence[Export], cpu: str) -> Object:
     to its body, so bodies must be `noinline` if they carry function attributes of their own.
     Target triple and data layout are added to the text if it has none.
 
-    Raises ToolchainError where LLVM reports an error; where LLVM aborts, the process ends.
+    Raises CodeGenerationError where LLVM reports an error; where LLVM aborts, the process ends.
     """
     if cpu not in CPUS:
         known = ", ".join(CPUS)
         reason = f"CPU `{cpu}` is unknown, expected one of {known}"
         raise ToolchainError(step="compiling", name=exports[0].name, reason=reason)
-    llvm = _llvm()
+    llvm, name = _llvm(), exports[0].name
+    # The folder goes only after success: else, and when LLVM aborts, it holds the kernel's text.
+    folder = Path(tempfile.mkdtemp(prefix="aotc-"))
+    wrapper, body = folder / "wrapper.mlir", folder / BODY_FILE
+    wrapper.write_text(_wrapper_text(exports))
+    body.write_text(_with_target(llvm_ir))
     try:
-        optimized = _optimize(llvm, _with_target(llvm_ir), _wrapper_text(exports), cpu)
+        optimized = _optimize(llvm, body, wrapper, cpu)
         data = _translate(llvm, optimized, cpu, as_object=True)
         assembly = _translate(llvm, optimized, cpu, as_object=False)
     except (RuntimeError, ValueError) as error:
-        reason = str(error)
-        raise ToolchainError(step="compiling", name=exports[0].name, reason=reason) from error
+        reason = _parser_message(body) or str(error)
+        raise CodeGenerationError(
+            step="compiling", name=name, reason=reason, source=str(body)
+        ) from error
+    shutil.rmtree(folder, ignore_errors=True)
     return Object(data, assembly, optimized)
+
+
+def _parser_message(body: Path) -> str:
+    """What LLVM's parser says of a text; it says so only while it ends its process."""
+    code = "import sys; sys.path[:] = sys.argv[3:]; from aotc.aot.targets import toolchain as t; "
+    code += "t._translate(t._llvm(), open(sys.argv[1]).read(), sys.argv[2], as_object=False)"
+    command = [sys.executable, "-c", code, str(body), CPUS[0], *sys.path]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = [line for line in result.stderr.splitlines() if "LLVM ERROR" in line]
+    return lines[0] if lines else ""
 
 
 def _with_target(llvm_ir: str) -> str:
@@ -236,24 +265,20 @@ def _wrapper_text(exports: Sequence[Export]) -> str:
     return "\n".join([*lines, "}", ""])
 
 
-def _optimize(llvm: Any, llvm_ir: str, wrapper: str, cpu: str) -> str:
+def _optimize(llvm: Any, body: Path, wrapper: Path, cpu: str) -> str:
     """Link the text into the wrapper module, run O3 for this CPU, return the LLVM IR text."""
     from triton._C.libtriton import ir
 
     context = ir.context()
     ir.load_dialects(context)
-    with tempfile.TemporaryDirectory(prefix="aotc-") as folder:
-        wrapper_path, body_path = Path(folder, "wrapper.mlir"), Path(folder, "body.ll")
-        wrapper_path.write_text(wrapper)
-        body_path.write_text(llvm_ir)
-        module = ir.parse_mlir_module(str(wrapper_path), context)
-        module.context = context
-        llvm_context = llvm.context()
-        linked = llvm.to_module(module, llvm_context)
-        llvm.attach_datalayout(linked, TRIPLE, cpu, "")
-        llvm.link_extern_libs(linked, [str(body_path)])
-        llvm.optimize_module(linked, llvm.OPTIMIZE_O3, cpu, "", [], True)
-        return str(linked)
+    module = ir.parse_mlir_module(str(wrapper), context)
+    module.context = context
+    llvm_context = llvm.context()
+    linked = llvm.to_module(module, llvm_context)
+    llvm.attach_datalayout(linked, TRIPLE, cpu, "")
+    llvm.link_extern_libs(linked, [str(body)])
+    llvm.optimize_module(linked, llvm.OPTIMIZE_O3, cpu, "", [], True)
+    return str(linked)
 
 
 def _translate(llvm: Any, llvm_ir: str, cpu: str, *, as_object: bool) -> Any:

@@ -1,0 +1,87 @@
+"""The process side of `workers.py`: runs one function after another, named by the parent.
+
+Started as `python -c BOOT folder path…`. Messages are a length of 8 bytes and `marshal` data, which
+holds plain values only. The process's own standard output becomes its standard error, so that
+nothing a library prints reaches the parent as a message.
+"""
+
+from __future__ import annotations
+
+import importlib
+import marshal
+import os
+import signal
+import struct
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+LENGTH = struct.Struct("<Q")
+BOOT = "import sys; sys.path[:] = sys.argv[2:]; from aotc.aot.targets.worker import main; main()"
+
+
+def write_message(stream: BinaryIO, value: Any) -> None:
+    """Send plain values: None, bool, int, float, str, bytes, tuple, list, dict."""
+    data = marshal.dumps(value)
+    stream.write(LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def read_message(stream: BinaryIO) -> Any:
+    """Receive one message; EOFError when the other side is gone."""
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        raise EOFError
+    (length,) = LENGTH.unpack(head)
+    data = stream.read(length)
+    if len(data) < length:
+        raise EOFError
+    return marshal.loads(data)
+
+
+def resolve(name: str) -> Any:
+    """The object that a dotted name `package.module:attribute` means."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def main() -> None:
+    """Serve requests `(function name, arguments)` until the parent closes the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what ctrl-c ends
+    tempfile.tempdir = sys.argv[1]  # what is left there tells the parent what was being compiled
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    requests = sys.stdin.buffer
+    while True:
+        try:
+            name, arguments = read_message(requests)
+        except EOFError:
+            return
+        write_message(replies, _answer(name, arguments))
+
+
+def _answer(name: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
+    try:
+        function: Callable[..., Any] = resolve(name)
+        result = function(*arguments)
+        marshal.dumps(result)  # a value that is not plain is the function's error
+        return "value", result
+    except Exception as error:
+        return _describe(error)
+
+
+def _describe(error: Exception) -> tuple[str, Any]:
+    """An `AotcError` travels as class name and fields, any other exception as text."""
+    from aotc.runtime.errors import AotcError
+
+    if isinstance(error, AotcError):
+        kind = f"{type(error).__module__}:{type(error).__qualname__}"
+        return "error", (kind, {key: _plain(value) for key, value in error.fields.items()})
+    text = f"{type(error).__name__}: {error}"
+    return "exception", (text, "".join(traceback.format_exception(error)))
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

@@ -1,0 +1,129 @@
+"""Worker processes: order, progress, typed errors, and what a worker's death costs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from aotc.aot.errors import KernelFailed
+from aotc.aot.targets.toolchain import CodeGenerationError, ToolchainError
+from aotc.aot.targets.workers import Request, Workers
+
+COMPILE = "aotc.aot.targets.toolchain:compile_object"
+GOOD = "define void @body(ptr %a, i32 %x, i32 %y, i32 %z, ptr %g, ptr %s) {\n  ret void\n}\n"
+
+
+@pytest.fixture
+def workers(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))  # workers get this process's path
+    with Workers(2, keep=tmp_path / "kept") as pool:
+        yield pool
+
+
+def _requests(*calls):
+    return [Request(f"kernel {n}", name, arguments) for n, (name, *arguments) in enumerate(calls)]
+
+
+def test_outcomes_keep_the_order(workers: Workers) -> None:
+    seen = []
+    calls = [("operator:mul", n, "ab") for n in range(7)]
+    outcomes = workers.map(_requests(*calls), seen.append)
+    assert [outcome.unwrap() for outcome in outcomes] == ["ab" * n for n in range(7)]
+    assert sorted(o.request.name for o in seen) == sorted(o.request.name for o in outcomes)
+
+
+def test_processes_are_used_again_and_few(workers: Workers) -> None:
+    first = {outcome.unwrap() for outcome in workers.map(_requests(*[("os:getpid",)] * 6))}
+    second = {outcome.unwrap() for outcome in workers.map(_requests(*[("os:getpid",)] * 6))}
+    assert first | second == first
+    assert len(first) <= 2
+    assert os.getpid() not in first
+
+
+def test_a_death_costs_one_kernel(workers: Workers) -> None:
+    calls = [("operator:add", 1, 2), ("os:abort",), ("os:_exit", 3)] + [("operator:add", 3, 4)] * 4
+    outcomes = workers.map(_requests(*calls))
+    assert [o.value for o in outcomes] == [3, None, None, 7, 7, 7, 7]
+    for outcome in outcomes[1:3]:
+        assert isinstance(outcome.error, KernelFailed)
+        with pytest.raises(KernelFailed, match=outcome.request.name):
+            outcome.unwrap()
+
+
+def test_an_exception_is_a_typed_error_with_its_traceback(workers: Workers) -> None:
+    (outcome,) = workers.map(_requests(("operator:truediv", 1, 0)))
+    assert isinstance(outcome.error, KernelFailed)
+    assert "ZeroDivisionError" in outcome.error.message
+    assert "Traceback" in Path(outcome.error.source).read_text()
+
+
+def test_a_value_that_is_not_plain_is_an_error(workers: Workers) -> None:
+    (outcome,) = workers.map(_requests(("pathlib:Path", "x")))
+    assert isinstance(outcome.error, KernelFailed)
+
+
+def test_a_request_over_its_time_is_ended(tmp_path) -> None:
+    with Workers(2, keep=tmp_path, timeout_seconds=1.0) as pool:
+        outcomes = pool.map(_requests(("time:sleep", 60), ("operator:add", 1, 1)))
+    assert "took more than 1 s" in outcomes[0].error.message
+    assert outcomes[1].value == 2
+
+
+def test_printing_does_not_disturb(workers: Workers) -> None:
+    outcomes = workers.map(_requests(("builtins:print", "noise"), ("os:system", "echo noise")))
+    assert [outcome.unwrap() for outcome in outcomes] == [None, 0]
+
+
+def test_close_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    pool = Workers(1)
+    (outcome,) = pool.map(_requests(("os:getpid",)))
+    pool.close()
+    pool.close()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(outcome.value, 0)
+
+
+def test_an_abort_of_llvm_keeps_the_ir(workers: Workers) -> None:
+    pytest.importorskip("triton")
+    scale = "llvm.x86.avx512.mask.scalef.ps.512"  # an instruction that the CPU has not
+    vectors = ", ".join(["<16 x float> %v"] * 3)
+    call = f"call <16 x float> @{scale}({vectors}, i16 -1, i32 4)"
+    text = f"%v = load <16 x float>, ptr %a\n  %r = {call}\n  store <16 x float> %r, ptr %a\n"
+    bad = GOOD.replace("  ret void", f"  {text}  ret void")
+    requests = [Request("bad kernel", "native_calls:compile_text", (bad,))]
+    requests += [Request("good", "native_calls:compile_text", (GOOD,))] * 2
+    outcomes = workers.map(requests)
+    error = outcomes[0].error
+    assert isinstance(error, KernelFailed)
+    assert "kernel `bad kernel` did not compile: " in error.message
+    assert "LLVM ERROR: " in error.message
+    assert error.source.endswith("aotc-bad_kernel.ll")
+    assert scale in Path(error.source).read_text()
+    assert [outcome.unwrap()[:4] for outcome in outcomes[1:]] == [b"\x7fELF"] * 2
+
+
+def test_text_that_does_not_parse_keeps_the_ir(workers: Workers) -> None:
+    pytest.importorskip("triton")
+    bad = GOOD.replace("ret void", "%1 = add i32 %nothing, 1\n  ret void")
+    (outcome,) = workers.map([Request("k", "native_calls:compile_text", (bad,))])
+    assert isinstance(outcome.error, CodeGenerationError)
+    assert "use of undefined value '%nothing'" in outcome.error.message
+    assert "%nothing" in Path(outcome.error.source).read_text()
+
+
+def test_a_typed_error_arrives_as_itself(workers: Workers) -> None:
+    pytest.importorskip("triton")
+    (outcome,) = workers.map([Request("k", COMPILE, (GOOD, "k", "pentium9"))])
+    assert isinstance(outcome.error, ToolchainError)
+    assert outcome.error.name == "k"
+
+
+def test_workers_do_without_torch(workers: Workers) -> None:
+    pytest.importorskip("triton")
+    (outcome,) = workers.map([Request("k", "native_calls:modules_after_compile", (GOOD,))])
+    assert "triton" in outcome.unwrap()
+    assert "torch" not in outcome.unwrap()
