@@ -21,7 +21,7 @@ from .record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
 INTEGER_RANGE = (-(2**63), 2**64 - 1)
 
@@ -133,7 +133,7 @@ class _Reader:
         self.position = 0
         self.count = 0
 
-    def refuse(self, found: str, expected: str) -> None:
+    def refuse(self, found: str, expected: str) -> NoReturn:
         field = f"byte {self.position}"
         raise BundleMalformed(path=self.path, field=field, found=found, expected=expected)
 
@@ -195,7 +195,6 @@ class _Reader:
             return data.decode("utf-8")
         except UnicodeDecodeError:
             self.refuse("text that is not utf-8", "utf-8")
-            raise
 
     def array(self, length: int, depth: int) -> list[Any]:
         self.limit("nesting", depth + 1, self.limits.depth)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from .directory import Directory
-from .drivers import DRIVERS, features
+from .drivers import DRIVERS
+from .drivers import load as load_driver
 from .errors import AotcError, BundleFileMissing, DeviceUnknown, NotABundle
 from .manifest import FEATURES, LIMITS, MANIFEST_NAME, Manifest
 from .plan import PLAN_ABI
@@ -119,7 +120,7 @@ def _target_mismatches(target: Target) -> list[Mismatch]:
         hint = "upgrade aotc on this machine" if newer else "rebuild with this version of aotc"
         row = ("abi", str(target.abi), str(PLAN_ABI), hint)
         rows.append(Mismatch("abi", target.name, *row))
-    missing = sorted(set(target.needs) - features(target.device))
+    missing = sorted(set(target.needs) - load_driver(target.device).features())
     if missing:
         rows.append(
             Mismatch(

@@ -95,13 +95,15 @@ _libc.free.argtypes = (ctypes.c_void_p,)
 FREE_ADDRESS = ctypes.cast(_libc.free, ctypes.c_void_p).value
 
 
-@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-def _destroy(capsule: int) -> None:
+def _free_unused(capsule: int) -> None:
     """Free the block of a capsule that nobody consumed."""
     if _is_valid_raw(capsule, NAME_VERSIONED):
         _libc.free(_pointer_raw(capsule, NAME_VERSIONED))
     elif _is_valid_raw(capsule, NAME):
         _libc.free(_pointer_raw(capsule, NAME))
+
+
+_destroy = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_free_unused)
 
 
 class Borrowed:
@@ -120,6 +122,13 @@ class Borrowed:
         "shape",
         "strides",
     )
+
+    address: int
+    device: str
+    dtype: str
+    read_only: bool
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
     def __init__(self, capsule: Any) -> None:
         """Take over `capsule`, which is then marked as used."""
@@ -155,7 +164,11 @@ class Array:
     Its memory passes to the consumer: `torch.from_dlpack(array)` copies nothing.
     """
 
-    __slots__ = ("_block", "_tensor_offset", "address", "dtype", "shape")
+    __slots__ = ("_block", "address", "dtype", "shape")
+
+    address: int
+    dtype: str
+    shape: tuple[int, ...]
 
     def __init__(self, dtype: str, shape: tuple[int, ...]) -> None:
         """Allocate without initializing; raises `MemoryError`."""
@@ -205,8 +218,7 @@ class Array:
         rank = len(self.shape)
         row = DTYPES[self.dtype]
         numbers = (ctypes.c_int64 * (2 * rank)).from_address(extents_address)
-        numbers[:rank] = self.shape
-        numbers[rank:] = contiguous_strides(self.shape, 1)
+        numbers[:] = [*self.shape, *contiguous_strides(self.shape, 1)]
         tensor.data = self.address
         tensor.device_type, tensor.device_id = CPU_DEVICE, 0
         tensor.ndim = rank
@@ -239,6 +251,15 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]
         strides.append(step)
         step *= extent
     return tuple(reversed(strides))
+
+
+def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether the elements lie row by row without gaps; dims of one element have any stride."""
+    if 0 in shape:
+        return True
+    expected = contiguous_strides(shape, itemsize)
+    rows = zip(shape, strides, expected, strict=True)
+    return all(extent == 1 or stride == wanted for extent, stride, wanted in rows)
 
 
 def _round_up(nbytes: int) -> int:

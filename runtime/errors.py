@@ -343,14 +343,6 @@ class PermissionMissing(EnvironmentFault):
     hint = "check the owner and mode of the path"
 
 
-class MemoryShort(EnvironmentFault):
-    """The system has no room for the intermediates of a call; size in bytes."""
-
-    code = "memory-short"
-    template = "no memory for the arena of {nbytes} bytes: {detail}"
-    hint = "free memory, raise the limit of the process, or use fewer sessions at once"
-
-
 class DriverFault(EnvironmentFault):
     """The device's driver or the system loader refused the bundle's code."""
 

@@ -20,7 +20,7 @@ import ctypes
 import sys
 
 from .buffers import buffer_address
-from .dlpack import Array, Borrowed, borrow, contiguous_strides
+from .dlpack import Array, Borrowed, borrow, is_contiguous
 from .dtypes import DTYPES
 from .errors import (
     InputDevice,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from .manifest import TensorSpec
 
-    Copy = Callable[[int, int, tuple[int, ...], tuple[int, ...]], Any]
+    Copy = Callable[[int, int, tuple[int, ...], tuple[int, ...]], Array]
 
 
 class Port:
@@ -236,9 +236,9 @@ class CapsuleKind:
     def address(self, port: Port, value: Any, hold: list[Any]) -> int:
         lent = self._borrow(port, value)
         hold.append(lent)
-        if lent.strides == contiguous_strides(lent.shape, DTYPES[lent.dtype].itemsize_bytes):
-            return lent.address
         itemsize = DTYPES[lent.dtype].itemsize_bytes
+        if is_contiguous(lent.shape, lent.strides, itemsize):
+            return lent.address
         copied = port.copy(lent.address, itemsize, lent.shape, lent.strides)
         hold.append(copied)
         return copied.address  # type: ignore[no-any-return]
@@ -265,7 +265,7 @@ class CapsuleKind:
         lent = self._borrow(port, value)
         if lent.read_only:
             raise port.refuse_place("read-only")
-        if lent.strides != contiguous_strides(lent.shape, DTYPES[lent.dtype].itemsize_bytes):
+        if not is_contiguous(lent.shape, lent.strides, DTYPES[lent.dtype].itemsize_bytes):
             raise port.refuse_place("not contiguous")
         return lent.address  # `value` keeps the memory alive after the loan ends
 
@@ -320,7 +320,7 @@ class BufferKind:
         return buffer_address(view) if port.nbytes else 0
 
     def make(self, port: Port) -> tuple[Any, int]:
-        letter = "H" if port.dtype == "f16" else DTYPES[port.dtype].buffer
+        letter: Any = "H" if port.dtype == "f16" else DTYPES[port.dtype].buffer
         block = bytearray(port.nbytes)
         if not port.nbytes:
             return memoryview(block).cast(letter), 0

@@ -63,10 +63,10 @@ def load(
         plan = LaunchPlan.from_msgpack(plan_bytes, directory.where(target.plan))
         addresses = _addresses(directory, manifest, plan, target, weights)
     driver = load_driver(target.device)
-    code = driver.Library(library, directory.where(target.library))
-    executable = driver.Executable(code, plan, len(manifest.inputs), len(manifest.outputs))
-    loaded = Loaded(driver, code, executable, weights, addresses, thread_count)
-    return Program(manifest, target, identity, plan, loaded)
+    counts = (len(manifest.inputs), len(manifest.outputs))
+    where = directory.where(target.library)
+    executable = driver.Executable(library, plan, addresses, *counts, thread_count, where)
+    return Program(manifest, target, identity, plan, Loaded(executable, weights))
 
 
 def _setting(name: str, argument: Any) -> Any:

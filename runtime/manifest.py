@@ -33,7 +33,6 @@ from .canonical import Limits, decode, encode
 from .dtypes import DTYPES
 from .errors import (
     BundleAltered,
-    BundleError,
     BundleMalformed,
     BundleSizeMismatch,
     BundleTruncated,
@@ -42,7 +41,19 @@ from .errors import (
     NotABundle,
 )
 from .record import Record
-from .schema import Choice, Digest, Fields, FileName, Integer, List, Name, Optional, Schema, Text
+from .schema import (
+    Choice,
+    Digest,
+    Fields,
+    FileName,
+    Integer,
+    List,
+    Name,
+    Optional,
+    Schema,
+    Text,
+    keep_known,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,7 +185,7 @@ class Manifest(Record):
     @classmethod
     def from_bytes(cls, data: bytes, path: str = MANIFEST_NAME) -> Manifest:
         """Read and check a manifest; raises `BundleError`s and `IncompatibleError`s."""
-        tree = unframe(MANIFEST_MAGIC, data, path)
+        tree = unframe(MANIFEST_MAGIC, data, path, MANIFEST_SCHEMA)
         _check(tree, path)
         weights = tree["weights"]
         return cls(
@@ -205,7 +216,7 @@ class Extras(Record):
     @classmethod
     def from_bytes(cls, data: bytes, path: str = EXTRAS_NAME) -> Extras:
         """Read and check `extras.msgpack`."""
-        tree = unframe(EXTRAS_MAGIC, data, path)
+        tree = unframe(EXTRAS_MAGIC, data, path, EXTRAS_SCHEMA)
         EXTRAS_SCHEMA.check(tree, "", path)
         _refuse_twins([row["name"] for row in tree["files"]], "files", path)
         return cls(tuple(FileEntry(**row) for row in tree["files"]))
@@ -223,8 +234,11 @@ def frame(magic: bytes, tree: Any) -> bytes:
     return data + hashlib.sha256(data).digest()
 
 
-def unframe(magic: bytes, data: bytes, path: str) -> Any:
+def unframe(magic: bytes, data: bytes, path: str, schema: Schema) -> Any:
     """The tree inside a framed file.
+
+    A newer minor version may have fields that `schema` lacks; they are left out, since whatever
+    must not be ignored is a feature. A newer major version is refused.
 
     The order of the checks tells apart what is no bundle, what is too new, what is cut off and
     what was altered. Raises `NotABundle`, `FormatTooNew`, `FormatTooOld`, `BundleTruncated`,
@@ -249,14 +263,8 @@ def unframe(magic: bytes, data: bytes, path: str) -> Any:
         raise BundleAltered(
             path=path, where="the file", found=found.hex(), expected=data[-TRAILER_BYTES:].hex()
         )
-    try:
-        return decode(data[HEADER.size : -TRAILER_BYTES], LIMITS, path)
-    except BundleError as error:
-        if minor > FORMAT[1]:
-            raise FormatTooNew(
-                path=path, found=f"{major}.{minor}", expected=f"{FORMAT[0]}.{FORMAT[1]}"
-            ) from error
-        raise
+    tree = decode(data[HEADER.size : -TRAILER_BYTES], LIMITS, path)
+    return keep_known(tree, schema) if minor > FORMAT[1] else tree
 
 
 def _as_map(value: Any) -> Any:

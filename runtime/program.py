@@ -9,7 +9,6 @@ compiled, measured or written here.
 from __future__ import annotations
 
 import _thread
-import ctypes
 import sys
 
 from .dlpack import Array
@@ -18,7 +17,6 @@ from .errors import (
     InputMissing,
     InputNotContiguous,
     InputUnknown,
-    MemoryShort,
     OutputCount,
     OutputUnusable,
     ProgramClosed,
@@ -41,37 +39,16 @@ COPY_RANK_LIMIT = 8
 class Loaded:
     """Code and weights in memory; freed when neither program nor session refers to it any more."""
 
-    __slots__ = ("_driver", "addresses", "executable", "library", "threads", "weights")
+    __slots__ = ("executable", "weights")
 
-    def __init__(
-        self,
-        driver: Any,
-        library: Any,
-        executable: Any,
-        weights: MappedFile | None,
-        addresses: Mapping[str, int],
-        threads: int,
-    ) -> None:
-        """addresses: of each tensor of the weights; threads: the caller's wish, 0 for none."""
-        self._driver = driver
-        self.library = library
+    def __init__(self, executable: Any, weights: MappedFile | None) -> None:
         self.executable = executable
         self.weights = weights
-        self.addresses = addresses
-        self.threads = threads
-
-    def native_session(self) -> Any:
-        """A fresh session of the driver; raises `EnvironmentFault` where memory is short."""
-        try:
-            return self._driver.NativeSession(self.executable, self.addresses, self.threads or None)
-        except (OSError, MemoryError, ValueError) as error:
-            nbytes = self.executable.plan.arena_bytes
-            raise MemoryShort(nbytes=nbytes, detail=str(error).lower()) from error
 
     def __del__(self) -> None:
-        if sys.is_finalizing():
-            return  # the process goes away, and so may the modules that closing needs
-        self.library.close()
+        # At the interpreter's end the process goes away, and so may what closing needs.
+        if not sys.is_finalizing():
+            self.executable.close()
 
 
 class Program:
@@ -96,13 +73,13 @@ class Program:
         self.target: str = target.name
         self.identity = identity
         self.plan = plan
-        copy = copier(loaded.library)
+        copy = copier(loaded.executable)
         self._input_ports = tuple(Port(spec, "input", copy) for spec in self.inputs)
         self._output_ports = tuple(Port(spec, "output", copy) for spec in self.outputs)
         self._loaded: Loaded | None = loaded
         # Made now, so that a machine with too little memory says so at load.
         self._free: list[Session] = [Session(self)]
-        self.threads: int = self._free[0].threads
+        self.threads: int = loaded.executable.threads
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see the class."""
@@ -153,14 +130,7 @@ class Program:
 class Session:
     """One caller's arena and addresses; for one thread at a time. Called like the program."""
 
-    __slots__ = (
-        "_inputs",
-        "_loaded",
-        "_native",
-        "_outputs",
-        "_program",
-        "_run",
-    )
+    __slots__ = ("_addresses", "_inputs", "_loaded", "_native", "_outputs", "_program", "_run")
 
     def __init__(self, program: Program) -> None:
         loaded = program._loaded
@@ -168,81 +138,75 @@ class Session:
             raise ProgramClosed()
         self._loaded: Loaded | None = loaded
         self._program = program
-        self._native = loaded.native_session()
-        self._run: Callable[[Sequence[int], Sequence[int]], Any] = self._native.run
+        self._native = loaded.executable.session()
+        self._addresses = self._native.addresses
+        self._run: Callable[[], Any] = self._native.run
         self._inputs = program._input_ports
         self._outputs = program._output_ports
-
-    @property
-    def threads(self) -> int:
-        """Threads that share the work of one call; 1 where no launch is worth sharing."""
-        return int(self._native.threads)
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see `Program`."""
         if self._program._loaded is None or self._loaded is None:
             raise ProgramClosed()
         hold: list[Any] = []  # copies of arrays that are not contiguous, alive during the call
-        inputs, kind = self._take(arrays, named, hold)
-        result, outputs = self._make(kind) if out is None else self._place(out, inputs)
-        self._run(inputs, outputs)
+        kind = self._take(arrays, named, hold)
+        result = self._make(kind) if out is None else self._place(out)
+        self._run()
         return result
 
-    def _take(
-        self, arrays: Sequence[Any], named: Mapping[str, Any], hold: list[Any]
-    ) -> tuple[list[int], Kind]:
-        """The inputs' addresses and the kind of the first."""
-        ports = self._inputs
+    def _take(self, arrays: Sequence[Any], named: Mapping[str, Any], hold: list[Any]) -> Kind:
+        """Write the inputs' addresses; returns the kind of the first."""
+        ports, addresses = self._inputs, self._addresses
         if named or len(arrays) != len(ports):
             arrays = arrange(self._program.inputs, arrays, named)
         first: Kind | None = None
-        addresses = []
-        for port, value in zip(ports, arrays, strict=True):
+        for index, value in enumerate(arrays):
+            port = ports[index]
             kind = KINDS.get(type(value)) or kind_of(port, value)
-            addresses.append(kind.address(port, value, hold))
+            addresses[index] = kind.address(port, value, hold)
             if first is None:
                 first = kind
-        return addresses, first or BUFFER
+        return first or BUFFER
 
-    def _make(self, kind: Kind) -> tuple[Any, list[int]]:
-        """Fresh outputs of a kind, one array or a tuple, and their addresses."""
-        ports = self._outputs
-        if len(ports) == 1:
-            value, address = kind.make(ports[0])
-            return value, [address]
-        made = [kind.make(port) for port in ports]
-        return tuple(value for value, _ in made), [address for _, address in made]
+    def _make(self, kind: Kind) -> Any:
+        """Fresh outputs of a kind: one array, or a tuple."""
+        addresses, index = self._addresses, len(self._inputs)
+        values = []
+        for port in self._outputs:
+            value, addresses[index] = kind.make(port)
+            values.append(value)
+            index += 1
+        return values[0] if len(values) == 1 else tuple(values)
 
-    def _place(self, out: Any, inputs: Sequence[int]) -> tuple[Any, list[int]]:
-        """The caller's outputs as they were given, and their addresses."""
-        ports = self._outputs
+    def _place(self, out: Any) -> Any:
+        """Write the addresses of the caller's outputs; returns them as they were given."""
+        ports, addresses, index = self._outputs, self._addresses, len(self._inputs)
         values = out if isinstance(out, (tuple, list)) else (out,)
         if len(values) != len(ports):
             raise OutputCount(found=len(values), expected=len(ports))
-        addresses = []
         for port, value in zip(ports, values, strict=True):
             kind = KINDS.get(type(value)) or kind_of(port, value)
-            addresses.append(kind.place(port, value))
-        self._refuse_overlap(inputs, addresses)
-        return out, addresses
+            addresses[index] = kind.place(port, value)
+            index += 1
+        self._refuse_overlap()
+        return out
 
-    def _refuse_overlap(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    def _refuse_overlap(self) -> None:
         """Kernels read inputs after they began to write outputs, so the two must not meet."""
-        seen = [
-            (begin, begin + port.nbytes, port)
-            for port, begin in zip(self._inputs, inputs, strict=True)
+        ports = self._inputs + self._outputs
+        spans = [
+            (begin, begin + port.nbytes) for port, begin in zip(ports, self._addresses, strict=True)
         ]
-        for port, begin in zip(self._outputs, outputs, strict=True):
-            end = begin + port.nbytes
-            for other_begin, other_end, other in seen:
-                if begin < other_end and other_begin < end:
+        for index in range(len(self._inputs), len(ports)):
+            begin, end = spans[index]
+            for other in range(index):
+                if begin < spans[other][1] and spans[other][0] < end:
                     raise OutputUnusable(
                         role="output",
-                        name=port.name,
-                        found=f"in the memory of {other.role} `{other.name}`",
+                        name=ports[index].name,
+                        found=f"in the memory of {ports[other].role} `{ports[other].name}`",
                         expected="memory of its own",
                     )
-            seen.append((begin, end, port))
 
     def close(self) -> None:
         """Free the arena; may be called again."""
@@ -274,14 +238,14 @@ class Bound:
     ) -> None:
         """Made by `Program.bind` only."""
         hold: list[Any] = []
-        inputs, kind = session._take(arrays, named, hold)
+        kind = session._take(arrays, named, hold)
         if any(isinstance(each, Array) for each in hold):
             raise InputNotContiguous()
-        self.outputs, outputs = session._make(kind) if out is None else session._place(out, inputs)
+        self.outputs: Any = session._make(kind) if out is None else session._place(out)
         self._arrays = (arrays, named, hold)
-        self._session = session
         self._program = session._program
-        self._run = session._native.bind(inputs, outputs)
+        self._session = session
+        self._run = session._run
         self._lock = _thread.allocate_lock()
 
     def __call__(self) -> Any:
@@ -315,7 +279,7 @@ def arrange(
     return [*arrays, *(named[name] for name in rest)]
 
 
-def copier(library: Any) -> Copy:
+def copier(executable: Any) -> Copy:
     """A function that copies a strided array into an `Array` of bytes by the driver's code."""
 
     def copy(source: int, itemsize: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
@@ -325,7 +289,7 @@ def copier(library: Any) -> Copy:
         array = Array("u8", (nbytes,))
         if nbytes:
             merged = merge_dims(itemsize, shape, strides)
-            _copy_outer(library.copy_strided, array.address, source, itemsize, *merged)
+            _copy_outer(executable.copy_strided, array.address, source, itemsize, *merged)
         return array
 
     return copy
@@ -356,10 +320,8 @@ def _copy_outer(
     strides: tuple[int, ...],
 ) -> None:
     """Loop over the outer dims that are more than native code takes."""
-    rank = len(shape)
-    if rank <= COPY_RANK_LIMIT:
-        numbers = ctypes.c_int64 * rank
-        copy_strided(to, source, itemsize, rank, numbers(*shape), numbers(*strides))
+    if len(shape) <= COPY_RANK_LIMIT:
+        copy_strided(to, source, itemsize, shape, strides)
         return
     step = itemsize
     for extent in shape[1:]:

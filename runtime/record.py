@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Record:
     """Base of the runtime's values: equality, hash and repr over the fields; no assignment."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def _set(self, **fields: Any) -> None:
         for name, value in fields.items():

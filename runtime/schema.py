@@ -184,6 +184,18 @@ class Fields(Schema):
             schema.check(value[name], prefix + name, path)
 
 
+def keep_known(value: Any, schema: Schema) -> Any:
+    """`value` without the map fields that `schema` does not list, at any depth."""
+    if isinstance(schema, Optional):
+        return keep_known(value, schema.item)
+    if isinstance(schema, List) and type(value) is list:
+        return [keep_known(item, schema.item) for item in value]
+    if isinstance(schema, Fields) and type(value) is dict:
+        known = schema.fields
+        return {name: keep_known(value[name], known[name]) for name in value if name in known}
+    return value
+
+
 def is_name(text: str) -> bool:
     """Whether `text` is one path component of the fixed alphabet."""
     return 0 < len(text) <= NAME_LENGTH and text[0] != "." and NAME_ALPHABET.issuperset(text)

@@ -11,7 +11,8 @@ the file system lacks it, the fallback renames the old one away and the new one 
 the two leaves the old one under its `.previous` name, and the next writer puts it back.
 """
 
-# ruff: noqa: PTH  the order of the system calls is this file's subject, so they are written as such
+# The order of the system calls is this file's subject, so they are written as such:
+# ruff: noqa: PTH102, PTH103, PTH104, PTH112, PTH116, PTH118, PTH123, PTH208
 from __future__ import annotations
 
 import contextlib

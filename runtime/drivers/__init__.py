@@ -1,12 +1,16 @@
 """Drivers run a launch plan on one device family; one module each, all with the same names.
 
-- `Library(data, path)`: the code of one target, from bytes that were checked against their digest;
-  `library.copy_strided(to, source, itemsize, rank, shape, strides)` makes a strided array
-  contiguous (shape and strides as ctypes int64 arrays, strides in bytes); `library.close()`.
-- `Executable(library, plan, inputs, outputs)`: the code with its launch plan; shared by threads.
-- `NativeSession(executable, weight_addresses, threads)`: the memory of one call at a time;
-  `run(inputs, outputs)` takes addresses, `bind(inputs, outputs)` returns a function that runs with
-  these addresses, `close()` frees the memory; `threads` is how many one call uses.
+- `features()`: names of this machine's instruction sets, as manifests list them.
+- `Executable(library, plan, weights, inputs, outputs, threads, path)`: the loaded code of one
+  target; shared by threads. `library` is the bytes of the shared object, checked against their
+  digest (`path` is their file, for systems without /proc), `plan` a `LaunchPlan`; `weights` maps
+  tensor names to addresses that stay valid; `inputs` and `outputs` count the arrays of a call;
+  `threads` is the caller's wish or 0. `executable.threads` is the number in use,
+  `executable.copy_strided(to, source, itemsize, shape, strides)` makes an array of up to 8 dims
+  contiguous (strides in bytes), `executable.close()` unloads the code after its sessions.
+- `executable.session()`: the memory of one call at a time. `session.addresses` is a ctypes array,
+  inputs first, then outputs, which the caller fills; `session.run()` runs the plan on them;
+  `session.close()` frees the memory.
 
 Nothing here allocates at import.
 """
@@ -29,12 +33,3 @@ def load(device: str) -> ModuleType:
     from . import null
 
     return null
-
-
-def features(device: str) -> frozenset[str]:
-    """Names of the instruction sets that this machine has, as manifests list them."""
-    if device == "cpu":
-        from .cpu import cpu_features
-
-        return cpu_features()
-    return frozenset()

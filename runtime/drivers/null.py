@@ -10,30 +10,50 @@ import ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from ..plan import LaunchPlan
 
 COPY_SYMBOL = "null_copy"
 
 
-class Library:
-    """Bytes that nobody loads."""
+def features() -> frozenset[str]:
+    """No instruction sets: only targets that need none are accepted."""
+    return frozenset()
 
-    def __init__(self, data: bytes, path: str | None = None) -> None:
-        """Keep the bytes for tests to look at."""
-        self.data = data
+
+class Executable:
+    """A plan whose launches are written down; `log` has one row a launch of every run."""
+
+    def __init__(
+        self,
+        library: bytes,
+        plan: LaunchPlan,
+        weights: Mapping[str, int],
+        inputs: int,
+        outputs: int,
+        threads: int = 0,
+        path: str | None = None,
+    ) -> None:
+        """See `drivers/__init__.py`; the library is kept for tests to look at."""
+        self.library = library
+        self.plan = plan
+        self.weights = weights
+        self.inputs = inputs
+        self.outputs = outputs
+        self.threads = threads or 1
         self.path = path
+        self.log: list[tuple[str, tuple[int, int, int], tuple[int, ...]]] = []
+        self.sessions_open = 0
         self.closed = False
 
+    def session(self) -> NativeSession:
+        """A session with an arena of its own."""
+        self.sessions_open += 1
+        return NativeSession(self)
+
     def copy_strided(
-        self,
-        to: int,
-        source: int,
-        itemsize: int,
-        rank: int,
-        shape: Sequence[int],
-        strides: Sequence[int],
+        self, to: int, source: int, itemsize: int, shape: tuple[int, ...], strides: tuple[int, ...]
     ) -> None:
         """Copy a strided array into contiguous memory, element by element."""
         _copy_dims(to, source, itemsize, list(zip(shape, strides, strict=True)))
@@ -43,61 +63,38 @@ class Library:
         self.closed = True
 
 
-class Executable:
-    """A plan whose launches are written down; `log` has one row a launch of every run."""
-
-    def __init__(self, library: Library, plan: LaunchPlan, inputs: int, outputs: int) -> None:
-        """See `drivers/__init__.py`."""
-        self.library = library
-        self.plan = plan
-        self.inputs = inputs
-        self.outputs = outputs
-        self.log: list[tuple[str, tuple[int, int, int], tuple[int, ...]]] = []
-
-
 class NativeSession:
-    """The arena of one caller."""
+    """The addresses and the arena of one caller."""
 
-    def __init__(
-        self,
-        executable: Executable,
-        weight_addresses: Mapping[str, int],
-        threads: int | None = None,
-    ) -> None:
+    def __init__(self, executable: Executable) -> None:
         self.executable = executable
-        self.threads = threads or 1
-        self._weights = weight_addresses
+        self.addresses = (ctypes.c_int64 * (executable.inputs + executable.outputs))()
         self._arena = ctypes.create_string_buffer(executable.plan.arena_bytes + 64)
         self.arena_address = -(-ctypes.addressof(self._arena) // 64) * 64
 
-    def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    def run(self) -> None:
         """Resolve every argument, write the launch down, and copy where the kernel is a copy."""
         plan = self.executable.plan
         for launch in plan.launches:
             symbol = plan.kernels[launch.kernel].symbol
-            values = tuple(self._resolve(*each, inputs, outputs) for each in launch.args)
+            values = tuple(self._resolve(space, value) for space, value in launch.args)
             self.executable.log.append((symbol, launch.grid, values))
             if symbol == COPY_SYMBOL:
                 ctypes.memmove(*values)
 
-    def bind(self, inputs: Sequence[int], outputs: Sequence[int]) -> Callable[[], None]:
-        """A function without arguments that does `run` with these addresses."""
-        return lambda: self.run(inputs, outputs)
-
-    def _resolve(
-        self, space: str, value: int | str, inputs: Sequence[int], outputs: Sequence[int]
-    ) -> int:
+    def _resolve(self, space: str, value: int | str) -> int:
         if space == "weight":
-            return self._weights[str(value)]
+            return self.executable.weights[str(value)]
         number = int(value)
         if space == "arena":
             return self.arena_address + number
         if space == "input":
-            return inputs[number]
-        return outputs[number] if space == "output" else number
+            return self.addresses[number]
+        return self.addresses[self.executable.inputs + number] if space == "output" else number
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Tell the executable; its arena goes with the object."""
+        self.executable.sessions_open -= 1
 
 
 def _copy_dims(to: int, source: int, itemsize: int, dims: list[tuple[int, int]]) -> int:
