@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -41,8 +42,8 @@ def capture(spec: Spec) -> Captured:
     """
     with torch.no_grad(), _quiet_settings():
         program = _export(spec)
-        golden_inputs, golden_outputs = _golden(spec, program)
         graph = import_program(_decompose(program))
+        golden_inputs, golden_outputs = _golden(spec, program)
     check(graph, "capture")
     return Captured(spec.name, graph, golden_inputs, golden_outputs)
 
@@ -75,8 +76,12 @@ def _export(spec: Spec) -> ExportedProgram:
 def _raise_if_model_fails(spec: Spec) -> None:
     """Tell a model that does not run at all from one that torch.export cannot take."""
     assert spec.module is not None
+    _run(spec, spec.module)
+
+
+def _run(spec: Spec, module: torch.nn.Module) -> Any:
     try:
-        spec.module(*spec.arguments, **spec.keyword_arguments)
+        return module(*spec.arguments, **spec.keyword_arguments)
     except Exception as error:
         raise ModelRaised(
             kind=type(error).__name__,
@@ -115,6 +120,6 @@ def _golden(spec: Spec, program: ExportedProgram) -> tuple[tuple[Array, ...], tu
     keywords = dict(spec.keyword_arguments)
     leaves = pytree.tree_leaves((spec.arguments, keywords))
     inputs = tuple(to_array(leaf).copy() for leaf in leaves if isinstance(leaf, torch.Tensor))
-    results = program.module()(*spec.arguments, **keywords)
+    results = _run(spec, program.module())
     tensors = [leaf for leaf in pytree.tree_leaves(results) if isinstance(leaf, torch.Tensor)]
     return inputs, tuple(to_array(tensor) for tensor in tensors)

@@ -95,9 +95,17 @@ def _div(call: Call, left: Operand, right: Operand, rounding_mode: str | None = 
     if DTYPES[call.dtype].kind == "float":
         quotient = call.pointwise("div", left, right)
         return build.unary("floor" if rounding_mode == "floor" else "trunc", quotient)
+    floored = call.pointwise("floor_divide", left, right)
     if rounding_mode == "floor":
-        return call.pointwise("floor_divide", left, right)
-    raise NotSupported("division of integers that rounds towards zero")
+        return floored
+    return build.add(floored, build.cast(_is_rounded_down(call, left, right), call.dtype))
+
+
+def _is_rounded_down(call: Call, left: Operand, right: Operand) -> Node:
+    """Where rounding to minus infinity and towards zero differ, for integers."""
+    signs = [call.pointwise("lt", item, 0) for item in (left, right)]
+    is_inexact = build.pointwise("ne", call.pointwise("remainder", left, right), 0)
+    return build.pointwise("logical_and", is_inexact, build.pointwise("logical_xor", *signs))
 
 
 def _floor_divide(call: Call, left: Operand, right: Operand) -> Node:
@@ -106,7 +114,9 @@ def _floor_divide(call: Call, left: Operand, right: Operand) -> Node:
 
 def _fmod(call: Call, left: Operand, right: Operand) -> Node:
     if DTYPES[call.dtype].kind != "float":
-        raise NotSupported("remainder of integers that rounds towards zero")
+        floored = call.pointwise("remainder", left, right)
+        excess = build.sub(floored, call.operand(right, call.dtype))
+        return build.pointwise("where", _is_rounded_down(call, left, right), excess, floored)
     whole = build.unary("trunc", call.pointwise("div", left, right))
     return call.pointwise("sub", left, call.pointwise("mul", whole, right))
 

@@ -1,0 +1,153 @@
+"""Rules as rows, tables of rules, and the driver that runs a table to its fixed point."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aotc.aot.ir.graph import Graph, Node, made_for, make, walk
+from aotc.aot.ir.match import Pattern, match, root_ops
+
+LEAF_KINDS = frozenset({"input", "constant", "scalar", "iota"})
+_PASS_LIMIT = 200  # a table that is still changing then does not end
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One equation. Its comment in the table is the equation; its filetest shows it at work.
+
+    `replace` and `guard` are called with the names of the pattern that they take as parameters,
+    `root` (the matched node) and `context` among them. `replace` may answer None: no match after
+    all. A replacement of another type than the matched node is refused.
+    """
+
+    name: str
+    pattern: Pattern
+    replace: Callable[..., Node | None]
+    guard: Callable[..., bool] | None = None
+    # Left and right may differ by rounding (never by NaN, infinity or the order of magnitude).
+    is_exact: bool = True
+
+
+def rule_for(ops: Iterable[str], name: str, replace: Callable[..., Node | None]) -> Rule:
+    """A rule that looks at every node of `ops` whatever its operands; `replace` takes `root`."""
+    return Rule(name, _Roots(frozenset(ops)), replace)
+
+
+@dataclass(frozen=True, slots=True)
+class _Roots(Pattern):
+    ops: frozenset[str]
+
+
+@dataclass(slots=True)
+class Context:
+    """What a rule may know beside the node: how often nodes are read, and what is constant."""
+
+    use_counts: Counter[Node] = field(default_factory=Counter)
+    constancy: dict[Node, bool] = field(default_factory=dict)
+
+    def is_used_once(self, node: Node) -> bool:
+        """Whether one operand place or output reads `node`."""
+        return self.use_counts[node] <= 1
+
+    def is_constant(self, node: Node) -> bool:
+        """Whether `node` depends on constants and literals only."""
+        known = self.constancy.get(node)
+        if known is None:
+            for item in walk((node,)):
+                if item not in self.constancy:
+                    of_inputs = all(self.constancy[operand] for operand in item.inputs)
+                    self.constancy[item] = item.op != "input" and of_inputs
+            known = self.constancy[node]
+        return known
+
+
+@dataclass(slots=True)
+class Applied:
+    """How often each rule fired, and which replacements were refused for their type."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+def apply_rules(
+    graph: Graph, rules: Sequence[Rule], skip: frozenset[str] = frozenset()
+) -> tuple[Graph, Applied]:
+    """`graph` with `rules` applied until none fires; rules named in `skip` are left out."""
+    table: dict[str, list[Rule]] = {}
+    for rule in rules:
+        if rule.name in skip:
+            continue
+        ops = rule.pattern.ops if isinstance(rule.pattern, _Roots) else root_ops(rule.pattern)
+        for op in ops:
+            table.setdefault(op, []).append(rule)
+    applied = Applied()
+    for _ in range(_PASS_LIMIT):
+        outputs = _one_pass(graph.outputs, table, applied)
+        if outputs == graph.outputs:
+            return graph.with_outputs(outputs), applied
+        graph = graph.with_outputs(outputs)
+    raise RuntimeError(f"rules do not come to an end: {applied.counts.most_common(3)}")
+
+
+def _one_pass(
+    outputs: tuple[Node, ...], table: dict[str, list[Rule]], applied: Applied
+) -> tuple[Node, ...]:
+    context = Context()
+    order = list(walk(outputs))
+    for node in order:
+        context.use_counts.update(node.inputs)
+    context.use_counts.update(outputs)
+    new: dict[Node, Node] = {}
+    for node in order:
+        operands = tuple(new[operand] for operand in node.inputs)
+        current = node
+        if operands != node.inputs:
+            current = make(node.op, operands, node.attrs, node.source)
+            context.use_counts[current] += context.use_counts[node]
+        new[node] = _rewrite_node(current, table, context, applied)
+    return tuple(new[node] for node in outputs)
+
+
+def _rewrite_node(
+    node: Node, table: dict[str, list[Rule]], context: Context, applied: Applied
+) -> Node:
+    for rule in table.get(node.op, ()):
+        with made_for(node.source):
+            replacement = _replacement(rule, node, context)
+        if replacement is None or replacement is node:
+            continue
+        if replacement.type != node.type:
+            applied.refused[rule.name] += 1
+            continue
+        applied.counts[rule.name] += 1
+        context.use_counts[replacement] += context.use_counts[node]
+        return replacement
+    return node
+
+
+def _replacement(rule: Rule, node: Node, context: Context) -> Node | None:
+    bindings: dict[str, Any] | None = {}
+    if not isinstance(rule.pattern, _Roots):
+        bindings = match(rule.pattern, node)
+    if bindings is None:
+        return None
+    known = bindings | {"root": node, "context": context}
+    if rule.guard is not None and not _call(rule.guard, known):
+        return None
+    result: Node | None = _call(rule.replace, known)
+    return result
+
+
+def _call(function: Callable[..., Any], known: dict[str, Any]) -> Any:
+    wanted = _PARAMETERS.get(function)
+    if wanted is None:
+        wanted = tuple(inspect.signature(function).parameters)
+        _PARAMETERS[function] = wanted
+    return function(*(known[name] for name in wanted))
+
+
+_PARAMETERS: dict[Callable[..., Any], tuple[str, ...]] = {}

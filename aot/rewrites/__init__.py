@@ -1,0 +1,1 @@
+"""Rewrites: tables of equations over the graph, one file a subject."""

@@ -1,0 +1,199 @@
+"""Algebra: identities of arithmetic, casts, comparison and logic that hold for every input."""
+
+from __future__ import annotations
+
+import math
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.match import AnyLiteral, any_node, call
+from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.rules import Rule, rule_for
+from aotc.aot.ir.types import DTYPES, Scalar
+
+x, y, z = any_node("x"), any_node("y"), any_node("z")
+c, d = AnyLiteral("c"), AnyLiteral("d")
+number = any_node("number", lambda node: node.op == "scalar")
+other = any_node("other", lambda node: node.op != "scalar")
+
+# Results of these are never -0.0, so that adding 0.0 changes nothing.
+_NEVER_NEGATIVE_ZERO = frozenset({"abs", "exp", "exp2", "sigmoid"})
+
+
+def _is_integer(x: Node) -> bool:
+    return x.type.kind == "int"
+
+
+def _adds_nothing(x: Node, c: Scalar) -> bool:
+    is_negative_zero = c == 0 and math.copysign(1, c) < 0
+    return c == 0 and (is_negative_zero or _is_integer(x) or x.op in _NEVER_NEGATIVE_ZERO)
+
+
+def _subtracts_nothing(x: Node, c: Scalar) -> bool:
+    return c == 0 and (_is_integer(x) or math.copysign(1, c) > 0)
+
+
+def _lies_between(c: Scalar, d: Scalar) -> bool:
+    """x·c·d neither overflows nor vanishes halfway: |c| lies between 1 and |c·d|."""
+    product = abs(c * d)
+    return math.isfinite(product) and min(1, product) <= abs(c) <= max(1, product) != 0
+
+
+def _is_power_of_two(x: Node, c: Scalar) -> bool:
+    if x.type.kind != "float" or not math.isfinite(c) or c == 0:
+        return False
+    mantissa, exponent = math.frexp(c)
+    return abs(mantissa) == 0.5 and -100 < exponent < 100 and x.dtype != "f16"
+
+
+def _commuted(op: str) -> Rule:
+    def swap(number: Node, other: Node) -> Node:
+        return make(op, (other, number))
+
+    return Rule(f"{op}-literal-second", call(op, number, other), swap)
+
+
+ARITHMETIC: tuple[Rule, ...] = (
+    # c ∘ x → x ∘ c
+    *(_commuted(op.name) for op in OPS.values() if op.is_commutative),
+    # x + 0 → x, where the sign of a zero survives
+    Rule("add-zero", x + c, lambda x: x, _adds_nothing),
+    # x - 0 → x
+    Rule("sub-zero", x - c, lambda x: x, _subtracts_nothing),
+    # x · 1 → x
+    Rule("mul-one", call("mul", x, c), lambda x: x, lambda c: c == 1),
+    # x / 1 → x
+    Rule("div-one", x / 1.0, lambda x: x),
+    # x · -1 → -x
+    Rule("mul-minus-one", call("mul", x, c), lambda x: build.unary("neg", x),
+         lambda c: c == -1),
+    # -(-x) → x
+    Rule("neg-neg", call("neg", -x), lambda x: x),
+    # x + (-y) → x - y
+    Rule("add-neg", x + -y, lambda x, y: make("sub", (x, y))),
+    # x - (-y) → x + y
+    Rule("sub-neg", x - -y, lambda x, y: make("add", (x, y))),
+    # (-x) + y → y - x
+    Rule("neg-add", -x + y, lambda x, y: make("sub", (y, x))),
+    # -(x · c) → x · -c
+    Rule("neg-mul-literal", call("neg", x * c), lambda x, c: build.mul(x, -c)),
+    # (-x) · c → x · -c
+    Rule("mul-literal-neg", -x * c, lambda x, c: build.mul(x, -c)),
+    # (-x) · (-y) → x · y
+    Rule("mul-neg-neg", -x * -y, lambda x, y: make("mul", (x, y))),
+    # (x · c) · d → x · (c·d)
+    Rule("mul-mul-literals", call("mul", x * c, d), lambda x, c, d: build.mul(x, c * d),
+         lambda x, c, d: x.type.kind == "float" and _lies_between(c, d), is_exact=False),
+    # (x + c) + d → x + (c+d) for integers
+    Rule("add-add-literals", call("add", x + c, d), lambda x, c, d: build.add(x, c + d),
+         lambda x: x.dtype in ("i32", "i64")),
+    # x / c → x · (1/c) for powers of two
+    Rule("div-power-of-two", x / c, lambda x, c: build.mul(x, 1.0 / c), _is_power_of_two),
+    # 1 / x → reciprocal(x)
+    Rule("reciprocal", 1.0 / x, lambda x: build.unary("reciprocal", x)),
+    # reciprocal(sqrt(x)) → rsqrt(x)
+    Rule("reciprocal-sqrt", call("reciprocal", call("sqrt", x)),
+         lambda x: build.unary("rsqrt", x), is_exact=False),
+    # x / sqrt(y) → x · rsqrt(y)
+    Rule("div-sqrt", x / call("sqrt", y), lambda x, y: build.mul(x, build.unary("rsqrt", y)),
+         lambda x: x.type.rank > 0, is_exact=False),
+    # x^1 → x
+    Rule("pow-one", call("pow", x, 1.0), lambda x: x),
+    # x^2 → x · x
+    Rule("pow-two", call("pow", x, 2.0), lambda x: build.mul(x, x), is_exact=False),
+    # x^3 → (x · x) · x
+    Rule("pow-three", call("pow", x, 3.0), lambda x: build.mul(build.mul(x, x), x),
+         is_exact=False),
+    # x^-1 → reciprocal(x)
+    Rule("pow-minus-one", call("pow", x, -1.0), lambda x: build.unary("reciprocal", x),
+         is_exact=False),
+    # |(-x)| → |x|
+    Rule("abs-neg", call("abs", -x), lambda x: build.unary("abs", x)),
+    # ||x|| → |x|
+    Rule("abs-abs", call("abs", call("abs", x)), lambda x: build.unary("abs", x)),
+    # max(x, 0) → relu(x)
+    Rule("maximum-zero", call("maximum", x, c), lambda x: build.unary("relu", x),
+         lambda c: c == 0),
+    # relu(relu(x)) → relu(x)
+    Rule("relu-relu", call("relu", call("relu", x)), lambda x: build.unary("relu", x)),
+)
+
+
+def _holds_exactly(narrow: str, wide: str) -> bool:
+    """Whether every value of `narrow` is a value of `wide`."""
+    inner, outer = DTYPES[narrow], DTYPES[wide]
+    if inner.kind == "bool" or narrow == wide:
+        return True
+    if (narrow, wide) in (("bf16", "f16"), ("f16", "bf16")) or inner.kind == "float" != outer.kind:
+        return False
+    if inner.kind == "int" == outer.kind and (narrow == "u8" or wide == "u8"):
+        return narrow == "u8" and outer.itemsize_bytes > 1
+    return inner.significand_bits <= outer.significand_bits
+
+
+def _cast_through(root: Node) -> Node | None:
+    """cast(cast(x, wider), t) → cast(x, t)"""
+    (middle,) = root.inputs
+    if middle.op != "cast" or not _holds_exactly(middle.inputs[0].dtype, middle.dtype):
+        return None
+    return build.cast(middle.inputs[0], root.dtype)
+
+
+CASTS: tuple[Rule, ...] = (
+    # cast(x, its own type) → x
+    rule_for(("cast",), "cast-same",
+             lambda root: root.inputs[0] if root.inputs[0].dtype == root.dtype else None),
+    # cast(cast(x, wider), t) → cast(x, t)
+    rule_for(("cast",), "cast-cast", _cast_through),
+    # cast(b, t) ≠ 0 → b for a bool b
+    Rule("cast-bool-nonzero", call("ne", call("cast", x), c), lambda x: x,
+         lambda x, c: c == 0 and x.dtype == "bool"),
+    # cast(b, t) = 0 → not b for a bool b
+    Rule("cast-bool-zero", call("eq", call("cast", x), c),
+         lambda x: build.unary("logical_not", x), lambda x, c: c == 0 and x.dtype == "bool"),
+)
+
+
+def _opposite(name: str, op: str, negated: str, kinds: tuple[str, ...]) -> Rule:
+    def negate(x: Node, y: Node) -> Node:
+        return make(negated, (x, y))
+
+    def guard(x: Node) -> bool:
+        return x.type.kind in kinds
+
+    return Rule(name, call("logical_not", call(op, x, y)), negate, guard)
+
+
+_TOTAL = ("int", "bool")  # kinds without NaN, whose order is total
+_ALL = ("float", *_TOTAL)
+
+LOGIC: tuple[Rule, ...] = (
+    # not not b → b
+    Rule("not-not", call("logical_not", call("logical_not", x)), lambda x: x),
+    # b and true → b
+    Rule("and-true", call("logical_and", x, True), lambda x: x),
+    # b or false → b
+    Rule("or-false", call("logical_or", x, False), lambda x: x),
+    # b and b → b
+    Rule("and-same", call("logical_and", x, x), lambda x: x),
+    # b or b → b
+    Rule("or-same", call("logical_or", x, x), lambda x: x),
+    # not (x = y) → x ≠ y and so on; an order only where there is no NaN
+    _opposite("not-eq", "eq", "ne", _ALL),
+    _opposite("not-ne", "ne", "eq", _ALL),
+    _opposite("not-lt", "lt", "ge", _TOTAL),
+    _opposite("not-ge", "ge", "lt", _TOTAL),
+    _opposite("not-le", "le", "gt", _TOTAL),
+    _opposite("not-gt", "gt", "le", _TOTAL),
+    # where(b, x, x) → x
+    Rule("where-same", call("where", y, x, x), lambda x: x),
+    # where(true, x, y) → x
+    Rule("where-true", call("where", True, x, y), lambda x: x),
+    # where(false, x, y) → y
+    Rule("where-false", call("where", False, x, y), lambda y: y),
+    # where(not b, x, y) → where(b, y, x)
+    Rule("where-not", call("where", call("logical_not", z), x, y),
+         lambda x, y, z: make("where", (z, y, x))),
+)
+
+RULES: tuple[Rule, ...] = (*ARITHMETIC, *CASTS, *LOGIC)

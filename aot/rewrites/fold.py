@@ -1,0 +1,138 @@
+"""Folding: what depends on constants and literals only is computed at build time.
+
+A result takes the place of its expression when that does not make the bundle larger: repeated
+values stay an expand, and counted values stay an iota that the kernel computes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import numpy
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Constant, Graph, Node, make, walk
+from aotc.aot.ir.interpret import evaluate_all
+from aotc.aot.ir.rules import Context
+from aotc.aot.ir.storage import Array, widen
+
+COUNTED_LIMIT = 1 << 20  # elements of an expression without constants that are worth a look
+SMALL_BYTES = 4096  # results up to this size are folded whatever they are made of
+
+
+def fold(graph: Graph) -> tuple[Graph, int]:
+    """`graph` with its constant parts evaluated, and how many expressions that replaced."""
+    folder = _Folder(graph.constants)
+    outputs = folder.rewrite(graph.outputs)
+    pool = {**graph.constants, **folder.made}
+    return graph.with_outputs(outputs, pool), folder.count
+
+
+class _Folder:
+    def __init__(self, constants: Mapping[str, Constant]) -> None:
+        self.constants = constants
+        self.made: dict[str, Constant] = {}
+        self.count = 0
+        self.context = Context()
+        self.values: dict[Node, Array] = {}
+
+    def rewrite(self, outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+        """`outputs` with their constant operands replaced, largest expressions first."""
+        new: dict[Node, Node] = {}
+        for node in _needed(outputs, self):
+            if self.context.is_constant(node):
+                new[node] = self._folded(node)
+                continue
+            operands = tuple(new[operand] for operand in node.inputs)
+            new[node] = node
+            if operands != node.inputs:
+                new[node] = make(node.op, operands, node.attrs, node.source)
+            new[node] = _simplified(new[node], self)
+        return tuple(new[node] for node in outputs)
+
+    def value(self, node: Node) -> Array:
+        """Value of a constant expression."""
+        return evaluate_all((node,), self.values, {**self.constants, **self.made})[0]
+
+    def _folded(self, node: Node) -> Node:
+        """The constant that `node` is; where that would be larger, its operands folded instead."""
+        if not node.inputs:
+            return node
+        replacement = self._replacement(node)
+        if replacement is None:
+            operands = tuple(self._folded(operand) for operand in node.inputs)
+            return make(node.op, operands, node.attrs, node.source)
+        self.count += replacement is not node
+        return replacement
+
+    def _replacement(self, node: Node) -> Node | None:
+        leaves = {leaf for leaf in walk((node,)) if not leaf.inputs}
+        constants = [leaf for leaf in leaves if leaf.op == "constant"]
+        if not constants and node.type.numel > COUNTED_LIMIT:
+            return None
+        if constants and node.type.nbytes > SMALL_BYTES + sum(c.type.nbytes for c in constants):
+            return None
+        if _is_repetition(node):
+            return node if node.inputs[0].op == "scalar" else None
+        array = self.value(node)
+        uniform = _uniform(array, node)
+        if uniform is not None:
+            return uniform
+        if not constants:
+            return None  # an iota: the kernel computes it from its indices
+        return self._constant(node, array)
+
+    def _constant(self, node: Node, array: Array) -> Node:
+        stored = numpy.ascontiguousarray(array).reshape(node.shape)
+        head = f"{node.type}:".encode()
+        digest = hashlib.sha256(head + stored.tobytes()).hexdigest()[:12]
+        name = f"folded_{digest}"
+        self.made[name] = Constant(name, node.type, stored)
+        return build.constant(name, node.type)
+
+
+def _needed(outputs: tuple[Node, ...], folder: _Folder) -> list[Node]:
+    """Nodes to rewrite: none below a constant expression."""
+    order, seen = [], set()
+    for node in reversed(list(walk(outputs))):
+        if node in outputs or node in seen:
+            order.append(node)
+            if not folder.context.is_constant(node):
+                seen.update(node.inputs)
+    return order[::-1]
+
+
+def _is_repetition(node: Node) -> bool:
+    return node.op in ("expand", "reshape") and node.inputs[0].type.rank == 0 or (
+        node.op == "expand"
+    )
+
+
+def _uniform(array: Array, node: Node) -> Node | None:
+    """An expand of one literal, when all elements of `array` are that literal."""
+    if array.size == 0:
+        return None
+    first = array.reshape(-1)[:1]
+    if array.size > 1 and not numpy.array_equal(array, numpy.broadcast_to(first, array.shape)):
+        return None
+    value = widen(first, node.dtype)[0].item()
+    return build.expand(build.scalar(value, node.dtype), node.shape)
+
+
+def _simplified(node: Node, folder: _Folder) -> Node:
+    """take(x, known indices that count up by one) → a slice of x."""
+    if node.op != "take" or not folder.context.is_constant(node.inputs[1]):
+        return node
+    data, indices = node.inputs
+    if indices.type.numel > COUNTED_LIMIT or indices.type.numel == 0:
+        return node
+    flat = folder.value(indices).reshape(-1)
+    start = int(flat[0])
+    if start < 0 or not numpy.array_equal(flat, numpy.arange(start, start + flat.size)):
+        return node
+    axis = node.attr("axis")
+    if start + flat.size > data.shape[axis]:
+        return node
+    folder.count += 1
+    return build.reshape(build.slice_axis(data, axis, start, start + flat.size), node.shape)

@@ -1,0 +1,263 @@
+"""Layout: convolutions as NHWC matmuls of windows; permutes and reshapes sunk below other work.
+
+After these rules a buffer has the layout of the matmul that fills it, and views that lead back to
+the user's layout stand at the outputs or meet their opposite.
+"""
+
+from __future__ import annotations
+
+import math
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.rules import Context, Rule, rule_for
+from aotc.aot.rewrites.views import POINTWISE, REDUCTIONS
+
+
+def _channels_last(rank: int) -> tuple[int, ...]:
+    return (0, *range(2, rank), 1)
+
+
+def _inverse(dims: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(dims.index(dim) for dim in range(len(dims)))
+
+
+def _padded_windows(root: Node) -> Node:
+    """The convolution's windows over its channels-last data: [N, *positions, C, *kernel]."""
+    data, weight = root.inputs
+    margins = (0, *root.attr("padding"), 0)
+    padded = build.pad(build.permute(data, _channels_last(data.type.rank)), margins, margins, 0.0)
+    attrs = {
+        "axes": tuple(range(1, 1 + len(root.attr("stride")))),
+        "sizes": weight.shape[2:],
+        "strides": root.attr("stride"),
+        "dilations": root.attr("dilation"),
+    }
+    return make("window", (padded,), attrs)
+
+
+def _back(rows: Node, root: Node) -> Node:
+    """Rows [N · positions, Co] as the convolution's result, a view."""
+    samples, channels, *positions = root.shape
+    image = build.reshape(rows, (samples, *positions, channels))
+    return build.permute(image, _inverse(_channels_last(root.type.rank)))
+
+
+def _convolution_matmul(root: Node) -> Node | None:
+    """conv(x, w) → [windows of x as rows] · w, for one group"""
+    if root.attr("groups") != 1:
+        return None
+    data, weight = root.inputs
+    outputs, inputs, *kernel = weight.shape
+    rank = len(kernel)
+    is_pointwise = math.prod(kernel) == 1 and set(root.attr("stride")) == {1}
+    if is_pointwise and not any(root.attr("padding")):
+        rows = build.reshape(
+            build.permute(data, _channels_last(rank + 2)), (data.type.numel // inputs, inputs)
+        )
+        columns = build.permute(build.reshape(weight, (outputs, inputs)), (1, 0))
+        return _back(make("matmul", (rows, columns)), root)
+    # [N, *positions, C, *kernel] → [N, *positions, *kernel, C]: channels lie together in memory.
+    order = (*range(rank + 1), *range(rank + 2, 2 * rank + 2), rank + 1)
+    windows = build.permute(_padded_windows(root), order)
+    inner = inputs * math.prod(kernel)
+    rows = build.reshape(windows, (root.type.numel // outputs, inner))
+    filters = build.permute(weight, (*range(2, 2 + rank), 1, 0))
+    return _back(make("matmul", (rows, build.reshape(filters, (inner, outputs)))), root)
+
+
+def _convolution_depthwise(root: Node) -> Node | None:
+    """conv(x, w) → sum over the kernel of window · w, for one channel a group"""
+    data, weight = root.inputs
+    channels, per_group, *kernel = weight.shape
+    rank = len(kernel)
+    if per_group != 1 or channels != data.shape[1] or root.attr("groups") == 1:
+        return None
+    factors = build.reshape(weight, (*[1] * (rank + 1), channels, *kernel))
+    product = make("mul", (_padded_windows(root), factors))
+    inner = tuple(range(rank + 2, 2 * rank + 2))
+    total = build.drop(build.reduce("sum", product, inner), inner)
+    return build.permute(total, _inverse(_channels_last(rank + 2)))
+
+
+def _convolution_grouped(root: Node) -> Node | None:
+    """conv(x, w) → one matmul a group, batched over the groups"""
+    groups = root.attr("groups")
+    if groups == 1:
+        return None
+    weight = root.inputs[1]
+    outputs, inputs, *kernel = weight.shape
+    rank = len(kernel)
+    windows = _padded_windows(root)
+    split = build.reshape(
+        windows, (*windows.shape[: rank + 1], groups, inputs, *windows.shape[rank + 2 :])
+    )
+    order = (rank + 1, *range(rank + 1), *range(rank + 3, 2 * rank + 3), rank + 2)
+    inner, rows = inputs * math.prod(kernel), root.type.numel // outputs
+    left = build.reshape(build.permute(split, order), (groups, rows, inner))
+    filters = build.reshape(weight, (groups, outputs // groups, inputs, *kernel))
+    turned = build.permute(filters, (0, *range(3, 3 + rank), 2, 1))
+    right = build.reshape(turned, (groups, inner, outputs // groups))
+    product = build.permute(make("matmul", (left, right)), (1, 0, 2))
+    return _back(build.reshape(product, (rows, outputs)), root)
+
+
+def _sink_permute(root: Node, context: Context) -> Node | None:
+    """op(permute(x, p), permute(y, p)) → permute(op(x, y), p)"""
+    found = {operand.attr("dims") for operand in root.inputs if operand.op == "permute"}
+    if len(found) != 1:
+        return None
+    dims = found.pop()
+    operands = [_unpermuted(operand, dims, root, context) for operand in root.inputs]
+    if any(operand is None for operand in operands):
+        return None
+    plain = tuple(operand for operand in operands if operand is not None)
+    return build.permute(make(root.op, plain, root.attrs), dims)
+
+
+def _unpermuted(
+    operand: Node, dims: tuple[int, ...], root: Node, context: Context
+) -> Node | None:
+    """The operand before `dims`, or None where that would make strided what lies together."""
+    if operand.op == "permute":
+        return operand.inputs[0]
+    if operand.type.rank == 0:
+        return operand
+    is_small = operand.type.numel * 8 <= root.type.numel or context.is_constant(operand)
+    return build.permute(operand, _inverse(dims)) if is_small else None
+
+
+def _sink_permute_reduce(root: Node) -> Node | None:
+    """sum(permute(x, p), axes) → permute(sum(x, p[axes]), p)"""
+    (data,) = root.inputs
+    if data.op != "permute" or (root.op.startswith("arg") and len(root.attr("axes")) > 1):
+        return None
+    dims = data.attr("dims")
+    axes = tuple(sorted(dims[axis] for axis in root.attr("axes")))
+    return build.permute(make(root.op, data.inputs, {"axes": axes}), dims)
+
+
+def _sink_permute_move(root: Node) -> Node | None:
+    """pad, slice, expand, flip of permute(x, p) → permute of the same of x"""
+    (data,) = root.inputs
+    if data.op != "permute":
+        return None
+    dims, source = data.attr("dims"), data.inputs[0]
+    inverse = _inverse(dims)
+    attrs = dict(root.attrs)
+    if root.op == "pad":
+        attrs |= {name: tuple(attrs[name][dim] for dim in inverse) for name in ("low", "high")}
+    elif root.op == "expand":
+        attrs["shape"] = tuple(attrs["shape"][dim] for dim in inverse)
+    elif root.op == "slice":
+        attrs["axis"] = dims[attrs["axis"]]
+    else:
+        attrs["axes"] = tuple(sorted(dims[axis] for axis in attrs["axes"]))
+    return build.permute(make(root.op, (source,), attrs), dims)
+
+
+def _sink_permute_window(root: Node) -> Node | None:
+    """window(permute(x, p)) → permute(window(x), p and the inner dims)"""
+    (data,) = root.inputs
+    if data.op != "permute":
+        return None
+    dims = data.attr("dims")
+    rank = len(dims)
+    attrs = dict(root.attrs) | {"axes": tuple(dims[axis] for axis in root.attr("axes"))}
+    windows = make("window", data.inputs, attrs)
+    return build.permute(windows, (*dims, *range(rank, windows.type.rank)))
+
+
+def _sink_permute_concat(root: Node) -> Node | None:
+    """concat(permute(x, p), permute(y, p)) → permute(concat(x, y), p)"""
+    found = {part.attr("dims") if part.op == "permute" else None for part in root.inputs}
+    dims = found.pop()
+    if found or dims is None:
+        return None
+    parts = [part.inputs[0] for part in root.inputs]
+    return build.permute(build.concat(parts, dims[root.attr("axis")]), dims)
+
+
+def _reshape_permute_ones(root: Node) -> Node | None:
+    """reshape(permute(x, p)) that only adds or drops dims of 1 → permute(reshape(x))"""
+    (data,) = root.inputs
+    if data.op != "permute":
+        return None
+    source, dims = data.inputs[0], data.attr("dims")
+    long_dims = [dim for dim in dims if source.shape[dim] != 1]
+    long_places = [place for place, extent in enumerate(root.shape) if extent != 1]
+    if [source.shape[dim] for dim in long_dims] != [root.shape[place] for place in long_places]:
+        return None
+    kept = sorted(long_dims)
+    ones = root.type.rank - len(kept)
+    plain = build.reshape(source, (*(source.shape[dim] for dim in kept), *[1] * ones))
+    place_of = dict(zip(long_places, long_dims, strict=True))
+    spare = iter(range(len(kept), root.type.rank))
+    order = [
+        kept.index(place_of[place]) if place in place_of else next(spare)
+        for place in range(root.type.rank)
+    ]
+    return build.permute(plain, order)
+
+
+def _sink_reshape(root: Node) -> Node | None:
+    """op(reshape(x), v) → reshape(op(x, v)) while the last dim stays whole, v a last-dim vector"""
+    sources = {
+        operand.inputs[0].shape
+        for operand in root.inputs
+        if operand.op == "reshape" and operand.shape == root.shape
+    }
+    if len(sources) != 1:
+        return None
+    shape = sources.pop()
+    if not shape or shape[-1:] != root.shape[-1:] or len(shape) >= root.type.rank:
+        return None
+    operands = [_flattened(operand, shape, root) for operand in root.inputs]
+    if any(operand is None for operand in operands):
+        return None
+    flat = tuple(operand for operand in operands if operand is not None)
+    return build.reshape(make(root.op, flat, root.attrs), root.shape)
+
+
+def _flattened(operand: Node, shape: tuple[int, ...], root: Node) -> Node | None:
+    if operand.type.rank == 0:
+        return operand
+    if operand.shape[:-1] == (1,) * (root.type.rank - 1):
+        return build.reshape(operand, (*[1] * (len(shape) - 1), operand.shape[-1]))
+    if operand.shape == (*root.shape[:-1], 1):
+        return build.reshape(operand, (*shape[:-1], 1))
+    is_contiguous = operand.op == "reshape" or operand.kind != "view"
+    if operand.shape == root.shape and is_contiguous:
+        return build.reshape(operand, shape)
+    return None
+
+
+def _sink_reshape_reduce(root: Node) -> Node | None:
+    """sum(reshape(x), last) → reshape(sum(x, last)) while the last dim stays whole"""
+    (data,) = root.inputs
+    if data.op != "reshape" or root.attr("axes") != (data.type.rank - 1,):
+        return None
+    source = data.inputs[0]
+    if not source.shape or source.shape[-1] != data.shape[-1]:
+        return None
+    if source.type.rank >= data.type.rank:
+        return None
+    reduced = make(root.op, (source,), {"axes": (source.type.rank - 1,)})
+    return build.reshape(reduced, root.shape)
+
+
+_MOVES = ("pad", "slice", "expand", "flip")
+
+RULES: tuple[Rule, ...] = (
+    rule_for(("convolution",), "convolution-matmul", _convolution_matmul),
+    rule_for(("convolution",), "convolution-depthwise", _convolution_depthwise),
+    rule_for(("convolution",), "convolution-grouped", _convolution_grouped),
+    rule_for(("reshape",), "reshape-permute-ones", _reshape_permute_ones),
+    rule_for(POINTWISE, "permute-sink", _sink_permute),
+    rule_for(REDUCTIONS, "permute-sink-reduce", _sink_permute_reduce),
+    rule_for(_MOVES, "permute-sink-move", _sink_permute_move),
+    rule_for(("window",), "permute-sink-window", _sink_permute_window),
+    rule_for(("concat",), "permute-sink-concat", _sink_permute_concat),
+    rule_for(POINTWISE, "reshape-sink", _sink_reshape),
+    rule_for(REDUCTIONS, "reshape-sink-reduce", _sink_reshape_reduce),
+)

@@ -1,0 +1,117 @@
+"""Norms: batch norm folded into weights; softmax in the form that the schedule knows.
+
+LayerNorm and RMSNorm need no rules of their own: algebra turns `x / sqrt(v)` into `x · rsqrt(v)`
+and interning makes equal means one node, so every spelling arrives as sum, mul and rsqrt of a row.
+"""
+
+from __future__ import annotations
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.match import any_node, both_orders, call
+from aotc.aot.ir.rules import Context, Rule
+
+x, w, s, t = any_node("x"), any_node("w"), any_node("s"), any_node("t")
+CONTRACTIONS = frozenset({"convolution", "matmul"})
+
+_convolution = call(
+    "convolution", x, w, name="product", stride="stride", padding="padding", dilation="dilation",
+    groups="groups",
+)  # fmt: skip
+_matmul = call("matmul", x, w, name="product")
+_sum = any_node("biased", lambda node: node.op == "add" and node.inputs[0].op in CONTRACTIONS)
+
+
+def _is_column(scale: Node, channels: int, axis: int, rank: int) -> bool:
+    """Whether `scale` varies along `axis` only."""
+    if scale.type.rank == 0:
+        return True
+    shape = tuple(channels if dim == axis else 1 for dim in range(rank))
+    return scale.shape in (shape, (1,) * rank)
+
+
+def _folds(x: Node, w: Node, s: Node, product: Node, context: Context) -> bool:
+    axis = 1 if product.op == "convolution" else product.type.rank - 1
+    return (
+        context.is_constant(w)
+        and context.is_constant(s)
+        and not context.is_constant(x)
+        and context.is_used_once(product)
+        and _is_column(s, product.shape[axis], axis, product.type.rank)
+    )
+
+
+def _scale_filters(x: Node, w: Node, s: Node, product: Node) -> Node:
+    scale = s
+    if s.type.rank:
+        scale = build.reshape(s, (s.type.numel, *[1] * (w.type.rank - 1)))
+    return make("convolution", (x, make("mul", (w, scale))), product.attrs)
+
+
+def _scale_columns(x: Node, w: Node, s: Node) -> Node:
+    scale = s
+    if s.type.rank:
+        scale = build.reshape(s, (*[1] * (w.type.rank - 1), s.shape[-1]))
+    return make("matmul", (x, make("mul", (w, scale))))
+
+
+def _distributes(biased: Node, s: Node, context: Context) -> bool:
+    product, bias = biased.inputs
+    return (
+        context.is_constant(bias)
+        and context.is_constant(s)
+        and context.is_used_once(biased)
+        and not context.is_constant(product)
+        and context.is_constant(product.inputs[1])
+        and bias.type.numel <= product.shape[1 if product.op == "convolution" else -1]
+    )
+
+
+def _distribute(biased: Node, s: Node) -> Node:
+    product, bias = biased.inputs
+    return make("add", (make("mul", (product, s)), make("mul", (bias, s))))
+
+
+def _joins(biased: Node, t: Node, context: Context) -> bool:
+    product, bias = biased.inputs
+    return (
+        context.is_constant(bias)
+        and context.is_constant(t)
+        and not context.is_constant(product)
+        and context.is_used_once(biased)
+    )
+
+
+def _join(biased: Node, t: Node) -> Node:
+    product, bias = biased.inputs
+    return make("add", (product, make("add", (bias, t))))
+
+
+_exponential = call("exp", x - call("max", x, axes="peak"), name="exponential")
+
+
+def _normalize(exponential: Node, axes: tuple[int, ...]) -> Node:
+    total = build.reduce("sum", exponential, axes)
+    return build.mul(exponential, build.unary("reciprocal", total))
+
+
+RULES: tuple[Rule, ...] = (
+    # conv(x, w) · s → conv(x, w · s) for a constant scale a channel
+    Rule(
+        "convolution-scale", both_orders(_convolution * s), _scale_filters, _folds, is_exact=False
+    ),
+    # (x · w) · s → x · (w · s) for a constant scale a column
+    Rule("matmul-scale", both_orders(_matmul * s), _scale_columns, _folds, is_exact=False),
+    # (conv + b) · s → conv · s + b · s for constants
+    Rule("scale-distribute", _sum * s, _distribute, _distributes, is_exact=False),
+    # (conv + b) + t → conv + (b + t) for constants
+    Rule("shift-join", _sum + t, _join, _joins, is_exact=False),
+    # e / sum(e) → e · reciprocal(sum(e)) where e = e^(x - max x), whose sum is at least 1
+    Rule(
+        "softmax",
+        _exponential / call("sum", _exponential, axes="axes"),
+        _normalize,
+        lambda axes, peak: axes == peak,
+        is_exact=False,
+    ),
+)

@@ -1,0 +1,154 @@
+"""Views: chains of reshape, permute, slice and expand shortened; broadcasts left implicit."""
+
+from __future__ import annotations
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.infer import broadcast_shape
+from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.rules import Rule, rule_for
+
+POINTWISE = tuple(op.name for op in OPS.values() if op.kind == "pointwise")
+REDUCTIONS = tuple(op.name for op in OPS.values() if op.kind == "reduce")
+_RELAYING = frozenset({"reshape", "expand"})  # views through which one element stays one element
+
+
+def _same(root: Node) -> Node | None:
+    """A view that changes nothing → its operand."""
+    (data,) = root.inputs
+    moves = root.op == "permute" and root.attr("dims") != tuple(range(data.type.rank))
+    return data if root.type == data.type and not moves else None
+
+
+def _reshape_reshape(root: Node) -> Node | None:
+    """reshape(reshape(x, s), t) → reshape(x, t)"""
+    (data,) = root.inputs
+    return build.reshape(data.inputs[0], root.shape) if data.op == "reshape" else None
+
+
+def _permute_permute(root: Node) -> Node | None:
+    """permute(permute(x, p), q) → permute(x, p ∘ q)"""
+    (data,) = root.inputs
+    if data.op != "permute":
+        return None
+    inner = data.attr("dims")
+    return build.permute(data.inputs[0], [inner[dim] for dim in root.attr("dims")])
+
+
+def _permute_ones(root: Node) -> Node | None:
+    """permute(x, p) → reshape(x) when only dims of 1 move"""
+    long = [dim for dim in root.attr("dims") if root.inputs[0].shape[dim] != 1]
+    return build.reshape(root.inputs[0], root.shape) if long == sorted(long) else None
+
+
+def _expand_expand(root: Node) -> Node | None:
+    """expand(expand(x, s), t) → expand(x, t)"""
+    (data,) = root.inputs
+    return build.expand(data.inputs[0], root.shape) if data.op == "expand" else None
+
+
+def _narrowest(operand: Node) -> Node:
+    """The operand without views that only repeat it, as far as ranks stay 0 or the same."""
+    source = operand
+    while source.op in _RELAYING and source.inputs[0].type.numel == 1:
+        source = source.inputs[0]
+    if source.type.rank == 0:
+        return source
+    return operand.inputs[0] if operand.op == "expand" else operand
+
+
+def _gives(shapes: tuple[tuple[int, ...], ...], wanted: tuple[int, ...]) -> bool:
+    return broadcast_shape(shapes) == wanted
+
+
+def _one_narrow_operand(root: Node) -> Node | None:
+    """op(expand(x), y) → op(x, y) where y alone gives the shape, one operand at a time"""
+    for place, operand in enumerate(root.inputs):
+        narrow = _narrowest(operand)
+        operands = (*root.inputs[:place], narrow, *root.inputs[place + 1 :])
+        shapes = tuple(item.shape for item in operands)
+        if narrow is not operand and _gives(shapes, root.shape):
+            return make(root.op, operands, root.attrs)
+    return None
+
+
+def _sink_expand(root: Node) -> Node | None:
+    """op(expand(x), s) → expand(op(x, s)) where nothing else gives the shape"""
+    operands = tuple(_narrowest(operand) for operand in root.inputs)
+    if operands == root.inputs or not any(operand.type.rank for operand in operands):
+        return None
+    narrow = make(root.op, operands, root.attrs)
+    return build.expand(narrow, root.shape) if narrow.shape != root.shape else None
+
+
+def _slice_slice(root: Node) -> Node | None:
+    """x[a:b:s][c:d:t] → x[a+c·s : … : s·t] along one axis"""
+    (data,) = root.inputs
+    if data.op != "slice" or data.attr("axis") != root.attr("axis"):
+        return None
+    inner_step = data.attr("step")
+    start = data.attr("start") + root.attr("start") * inner_step
+    count = root.shape[root.attr("axis")]
+    step = inner_step * root.attr("step")
+    stop = min(data.attr("stop"), start + count * step)
+    return build.slice_axis(data.inputs[0], root.attr("axis"), start, stop, step)
+
+
+def _slice_concat(root: Node) -> Node | None:
+    """concat(x, y)[a:b] → a slice of the one part that holds it"""
+    (data,) = root.inputs
+    axis = root.attr("axis")
+    if data.op != "concat" or data.attr("axis") != axis:
+        return None
+    start, stop, step = (root.attr(name) for name in ("start", "stop", "step"))
+    for part in data.inputs:
+        extent = part.shape[axis]
+        if start >= 0 and stop <= extent and start < extent:
+            return build.slice_axis(part, axis, start, stop, step)
+        start, stop = start - extent, stop - extent
+        if start < 0:
+            return None
+    return None
+
+
+def _concat_concat(root: Node) -> Node | None:
+    """concat(concat(x, y), z) → concat(x, y, z) along one axis"""
+    axis = root.attr("axis")
+    parts: list[Node] = []
+    for part in root.inputs:
+        is_inner = part.op == "concat" and part.attr("axis") == axis
+        parts.extend(part.inputs if is_inner else (part,))
+    return build.concat(parts, axis) if len(parts) != len(root.inputs) or len(parts) == 1 else None
+
+
+def _reduce_ones(root: Node) -> Node | None:
+    """sum, max … over dims of 1 → x"""
+    (data,) = root.inputs
+    if root.op not in ("sum", "prod", "max", "min", "any", "all"):
+        return None
+    axes = tuple(axis for axis in root.attr("axes") if data.shape[axis] != 1)
+    if axes == root.attr("axes"):
+        return None
+    return build.reduce(root.op, data, axes) if axes else data
+
+
+def _reduce_nothing(root: Node) -> Node | None:
+    """a reduction over no axes → x"""
+    is_index = root.op.startswith("arg")
+    return root.inputs[0] if not root.attr("axes") and not is_index else None
+
+
+RULES: tuple[Rule, ...] = (
+    rule_for(("reshape", "expand", "slice", "pad", "permute"), "view-same", _same),
+    rule_for(("reshape",), "reshape-reshape", _reshape_reshape),
+    rule_for(("permute",), "permute-permute", _permute_permute),
+    rule_for(("permute",), "permute-ones", _permute_ones),
+    rule_for(("expand",), "expand-expand", _expand_expand),
+    rule_for(("slice",), "slice-slice", _slice_slice),
+    rule_for(("slice",), "slice-concat", _slice_concat),
+    rule_for(("concat",), "concat-concat", _concat_concat),
+    rule_for(POINTWISE, "broadcast-operand", _one_narrow_operand),
+    rule_for(POINTWISE, "expand-sink", _sink_expand),
+    rule_for(REDUCTIONS, "reduce-ones", _reduce_ones),
+    rule_for(REDUCTIONS, "reduce-nothing", _reduce_nothing),
+)

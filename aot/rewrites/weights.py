@@ -1,0 +1,108 @@
+"""Weights: matmuls of one input joined into one, constant operands packed for the kernels."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.infer import PACK_N
+from aotc.aot.ir.rules import Context, Rule, rule_for
+
+
+def _pack(root: Node, context: Context) -> Node | None:
+    """x · w → matmul_packed(x as rows, panels of PACK_N columns of w) for a constant w"""
+    left, right = root.inputs
+    is_plain = all(extent == 1 for extent in right.shape[:-2])
+    if not is_plain or not context.is_constant(right) or context.is_constant(left):
+        return None
+    inner, columns = right.shape[-2:]
+    if not min(root.shape) or not inner:
+        return None
+    panels = math.ceil(columns / PACK_N)
+    dense = build.reshape(right, (inner, columns))
+    padded = build.pad(dense, (0, 0), (0, panels * PACK_N - columns), 0.0)
+    packed = build.permute(build.reshape(padded, (inner, panels, PACK_N)), (1, 0, 2))
+    rows = build.reshape(left, (left.type.numel // inner, inner))
+    product = make("matmul_packed", (rows, packed), {"n": columns})
+    return build.reshape(product, root.shape)
+
+
+# matmul(x, constant) → matmul_packed(x, panels)
+PACKING: tuple[Rule, ...] = (rule_for(("matmul",), "pack", _pack),)
+
+
+def join_matmuls(graph: Graph) -> tuple[Graph, int]:
+    """x·v, x·w → slices of x·[v w], biases joined too; answers how many matmuls went."""
+    users = graph.users()
+    context = Context()
+    groups: dict[Node, list[Node]] = {}
+    for node in graph.nodes():
+        if node.op != "matmul" or node.type.rank != 2 or node in graph.outputs:
+            continue
+        if context.is_constant(node.inputs[1]) and not context.is_constant(node.inputs[0]):
+            groups.setdefault(node.inputs[0], []).append(node)
+    replaced: dict[Node, Node] = {}
+    count = 0
+    for members in groups.values():
+        if len(members) < 2:
+            continue
+        count += len(members) - 1
+        biases = [_bias_user(member, users, context) for member in members]
+        replaced.update(_join(members, biases))
+    return graph.with_outputs(_replace(graph.outputs, replaced)), count
+
+
+def _bias_user(
+    member: Node, users: dict[Node, tuple[Node, ...]], context: Context
+) -> Node | None:
+    """The one user of a matmul, when it adds a constant row."""
+    readers = users[member]
+    if len(readers) != 1 or readers[0].op != "add" or readers[0].inputs[0] is not member:
+        return None
+    bias = readers[0].inputs[1]
+    is_row = context.is_constant(bias) and bias.shape == (1, member.shape[1])
+    return readers[0] if is_row else None
+
+
+def _join(members: Sequence[Node], biased: Sequence[Node | None]) -> dict[Node, Node]:
+    left = members[0].inputs[0]
+    joined = make("matmul", (left, build.concat([m.inputs[1] for m in members], 1)))
+    sums = [node for node in biased if node is not None]
+    ends: Sequence[Node] = members
+    if len(sums) == len(members) and max(Counter(sums).values()) == 1:
+        joined = make("add", (joined, build.concat([node.inputs[1] for node in sums], 1)))
+        ends = sums
+    starts = [sum(m.shape[1] for m in members[:number]) for number in range(len(members))]
+    return {
+        end: build.slice_axis(joined, 1, start, start + end.shape[1])
+        for end, start in zip(ends, starts, strict=True)
+    }
+
+
+def _replace(outputs: tuple[Node, ...], replaced: dict[Node, Node]) -> tuple[Node, ...]:
+    """`outputs` with the keys of `replaced` exchanged for their values."""
+    new: dict[Node, Node] = {}
+    for root in outputs:
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if node in new:
+                stack.pop()
+                continue
+            target = replaced.get(node)
+            needed = (target,) if target is not None else node.inputs
+            waiting = [operand for operand in needed if operand not in new]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            stack.pop()
+            operands = tuple(new[operand] for operand in needed)
+            if target is not None:
+                new[node] = operands[0]
+            else:
+                same = operands == node.inputs
+                new[node] = node if same else make(node.op, operands, node.attrs, node.source)
+    return tuple(new[root] for root in outputs)
