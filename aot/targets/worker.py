@@ -16,20 +16,20 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 LENGTH = struct.Struct("<Q")
 BOOT = "import sys; sys.path[:] = sys.argv[2:]; from aotc.aot.targets.worker import main; main()"
 
 
-def write_message(stream: BinaryIO, value: Any) -> None:
+def write_message(stream: IO[bytes], value: Any) -> None:
     """Send plain values: None, bool, int, float, str, bytes, tuple, list, dict."""
     data = marshal.dumps(value)
     stream.write(LENGTH.pack(len(data)) + data)
     stream.flush()
 
 
-def read_message(stream: BinaryIO) -> Any:
+def read_message(stream: IO[bytes]) -> Any:
     """Receive one message; EOFError when the other side is gone."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:

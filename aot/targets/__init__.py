@@ -1,0 +1,1 @@
+"""Targets: Triton source to machine code, one folder a device family."""
