@@ -16,7 +16,7 @@ from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.template import fill
 from aotc.aot.lower.tiles import matmul_candidates, unpacked_columns_block
 from aotc.aot.schedule.domain import operand_demands
-from aotc.aot.schedule.group import Domain, Group
+from aotc.aot.schedule.group import Domain, Group, Root
 from aotc.aot.schedule.trace import Demand, Tracer
 from aotc.aot.schedule.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES
@@ -104,7 +104,20 @@ class _MatmulWriter:
             symbol.name: source.overhangs(symbol, source.blocks_of(candidates, block))
             for symbol, block in self._blocks()
         }
+        self.columns_block = source.blocks_of(candidates, "BN")[0]
+        self.panel, self.column = self._column_symbols()
         self._write_loop()
+
+    def _column_symbols(self) -> tuple[Symbol, Symbol]:
+        """Column y = panel*BN + n; as two symbols, so that heads of BN columns need no division."""
+        columns, block = self.domain.lanes.extent, self.columns_block
+        panels = -(-columns // block)
+        # Masked lanes are never used, so n may claim the real extent; but a tile dim it must be.
+        return Symbol("panel", panels), Symbol("n", min(block, max(2, columns)))
+
+    def _in_columns(self, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        position = ix.of(self.panel) * self.columns_block + ix.of(self.column)
+        return tuple(part.substitute({self.domain.lanes: position}) for part in index)
 
     def constants(self) -> dict[str, str]:
         """Sizes and the accumulator's type, as literals of the template."""
@@ -122,9 +135,13 @@ class _MatmulWriter:
 
     def _write_loop(self) -> None:
         """Prologue lines, then epilogue lines; what does not vary with k goes before the loop."""
-        for symbol in (self.domain.rows, self.domain.lanes):
+        for symbol, tile in (
+            (self.domain.rows, self.domain.rows),
+            (self.domain.lanes, self.column),
+        ):
             if self.has_overhang[symbol.name]:
                 source.write_mask(self.body, symbol, self.masks)
+                self.masks[tile] = self.masks.pop(symbol)
         left, right = self._left(), self._right()
         inside = frozenset({left.inner, right.inner, *self._taps()})
         self.body.open_loop(inside)
@@ -135,7 +152,8 @@ class _MatmulWriter:
         self.load_a, self.load_b = lines[:count], lines[count:]
         self.emitter.forget(inside)
         self.before_loop, self.body.lines = self.body.lines, []
-        source.write_stores(self.emitter, self.group.roots)
+        roots = [Root(root.node, self._in_columns(root.index)) for root in self.group.roots]
+        source.write_stores(self.emitter, roots)
         self.store = self.body.lines
 
     def _taps(self) -> list[Symbol]:
@@ -166,12 +184,14 @@ class _MatmulWriter:
         inner = Symbol("kb", depth.extent)
         operand = self.anchor.inputs[1]
         if self.anchor.kind == "matmul_packed":
-            panel, column = Symbol("panel", operand.shape[0]), Symbol("n", PACK_N)
-            index = (ix.of(panel), ix.of(inner), ix.of(column))
+            # The panel is padded with zeros: all of its columns may be read.
+            column = Symbol("n", PACK_N)
+            index = (ix.of(self.panel), ix.of(inner), ix.of(column))
             return _Side(Demand(operand, index), inner, column, "BK, BN")
         domain = replace(self.domain, reduced=inner)
         _, need = operand_demands(self.anchor, domain, _batch(self.anchor, domain))
-        return _Side(need, inner, domain.lanes, "BK, BN")
+        need = Demand(need.node, self._in_columns(need.index))
+        return _Side(need, inner, self.column, "BK, BN")
 
     def _write_side(self, side: _Side, dim: str, name: str) -> None:
         inside = frozenset({side.inner})
@@ -206,5 +226,5 @@ class _MatmulWriter:
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
         if node is not self.anchor:
             return None
-        tile = frozenset({self.domain.rows, self.domain.lanes, self.domain.outer})
+        tile = frozenset({self.domain.rows, self.column, self.panel, self.domain.outer})
         return Value("acc", frozenset(symbol for symbol in tile if symbol.extent > 1))

@@ -39,7 +39,9 @@ def matmul(
 ):
     z = tl.program_id(2)
     x = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
-    y = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
+    panel = tl.program_id(1)
+    n = tl.arange(0, BN)[None, :]
+    y = panel * BN + n
     acc = tl.zeros((BM, BN), ACCUMULATOR)
     for start in range(0, K, BK):
         a = load_a(in0, z, x, start + tl.arange(0, BK)[None, :], M, K)
