@@ -15,11 +15,6 @@ from aotc.runtime.errors import BundleFileMissing
 from aotc.runtime.manifest import EXTRAS_NAME, GOLDEN_NAME, LIMITS, Extras
 from aotc.runtime.weights import read_header
 
-# Output dtype → how far an output may be from the exported model's, relative to its scale. The
-# narrow floats are those of a whole model, whose roundings differ between two orders of summation.
-TOLERANCES: Mapping[str, float] = {"f64": 1e-4, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
-
-
 @dataclass(frozen=True, slots=True)
 class OutputCheck:
     """How far one output of the bundle is from the golden one; both relative to its scale."""
@@ -49,7 +44,7 @@ def read_extras(bundle: Path) -> dict[str, bytes]:
 
 
 def read_golden(bundle: Path) -> dict[str, HostArray]:
-    """The golden arrays by name, inputs and outputs; raises GoldenMissing when there are none."""
+    """The golden file: `input.NAME`, `output.NAME`, `tolerance.NAME`; or raises GoldenMissing."""
     data = read_extras(bundle).get(GOLDEN_NAME)
     if data is None:
         raise GoldenMissing(path=bundle)
@@ -74,13 +69,25 @@ def run(program: Program, inputs: Mapping[str, HostArray]) -> dict[str, HostArra
 
 
 def compare(
-    found: Mapping[str, HostArray], expected: Mapping[str, HostArray], tolerance: float
+    found: Mapping[str, HostArray],
+    expected: Mapping[str, HostArray],
+    tolerances: Mapping[str, float],
 ) -> tuple[OutputCheck, ...]:
     """One check for each expected output."""
     return tuple(
-        OutputCheck(name, difference(found[name], array), tolerance)
+        OutputCheck(name, difference(found[name], array), tolerances[name])
         for name, array in expected.items()
     )
+
+
+def tolerances_of(golden: Mapping[str, HostArray]) -> dict[str, float]:
+    """The tolerance of each output by name, as the build chose it."""
+    prefix = "tolerance."
+    return {
+        name.removeprefix(prefix): array.values()[0]
+        for name, array in golden.items()
+        if name.startswith(prefix)
+    }
 
 
 def check_golden(bundle: Path) -> tuple[OutputCheck, ...]:
@@ -89,10 +96,4 @@ def check_golden(bundle: Path) -> tuple[OutputCheck, ...]:
     with load(bundle) as program:
         inputs = {spec.name: golden[f"input.{spec.name}"] for spec in program.inputs}
         expected = {spec.name: golden[f"output.{spec.name}"] for spec in program.outputs}
-        return compare(run(program, inputs), expected, tolerance_of(program))
-
-
-def tolerance_of(program: Program) -> float:
-    """The tolerance of the narrowest float among inputs and outputs."""
-    dtypes = [spec.dtype for spec in (*program.inputs, *program.outputs)]
-    return max(TOLERANCES.get(dtype, TOLERANCES["f32"]) for dtype in dtypes)
+        return compare(run(program, inputs), expected, tolerances_of(golden))

@@ -39,6 +39,9 @@ class Progress(Protocol):
     def end(self, row: StageTime) -> None:
         """The running stage ended well."""
 
+    def stop(self) -> None:
+        """The build is over, well or not; may be called again."""
+
 
 class Quiet:
     """Progress that nobody sees."""
@@ -50,6 +53,9 @@ class Quiet:
         """Nothing."""
 
     def end(self, row: StageTime) -> None:
+        """Nothing."""
+
+    def stop(self) -> None:
         """Nothing."""
 
 

@@ -21,7 +21,7 @@ def cpu_name() -> str:
 
 def isa_rows() -> tuple[str, ...]:
     """The rows of the CPU target's instruction sets that this machine has, the best last."""
-    features = driver.cpu_features()
+    features = driver.features()
     return tuple(name for name, needed in driver.ISA_FEATURES.items() if needed <= features)
 
 

@@ -11,15 +11,17 @@ import click
 
 from aotc.aot.cli.printing import print_json, time_text
 from aotc.aot.errors import GoldenMissing, InputArgumentError
-from aotc.aot.golden import compare, read_golden, run, tolerance_of
+from aotc.aot.golden import compare, read_golden, run, tolerances_of
 from aotc.aot.host_array import HostArray, draw, read_npy, write_npy
 from aotc.runtime import load
+from aotc.runtime.errors import InputMissing
 
 if TYPE_CHECKING:
     from aotc.aot.golden import OutputCheck
     from aotc.runtime import Program, TensorSpec
 
 SHOWN_VALUES = 6
+DEFAULT_TOLERANCE = 1e-4
 
 
 @click.command("run")
@@ -45,16 +47,20 @@ def command(
     began_s = time.perf_counter()
     with load(bundle, threads=threads) as program:
         loaded_s = time.perf_counter()
-        arrays = input_arrays(program, bundle, _assignments("--input", inputs, program.inputs), seed)
+        golden = _golden(bundle)
+        files = _assignments("--input", inputs, program.inputs)
+        arrays = input_arrays(program, golden, files, seed)
         targets = _assignments("--output", outputs, program.outputs)
         references = _assignments("--expect", expected, program.outputs)
         started_s = time.perf_counter()
         results = run(program, arrays)
         ended_s = time.perf_counter()
-        limit = tolerance if tolerance is not None else tolerance_of(program)
     for name, path in targets.items():
         write_npy(path, results[name])
-    checks = compare(results, {name: read_npy(path) for name, path in references.items()}, limit)
+    limits = {**dict.fromkeys(references, DEFAULT_TOLERANCE), **tolerances_of(golden)}
+    if tolerance is not None:
+        limits = dict.fromkeys(references, tolerance)
+    checks = compare(results, {name: read_npy(path) for name, path in references.items()}, limits)
     if as_json:
         print_json("aotc.run/1", _record(results, checks, loaded_s - began_s, ended_s - started_s))
     else:
@@ -65,25 +71,31 @@ def command(
 
 
 def input_arrays(
-    program: Program, bundle: Path, files: dict[str, Path], seed: int | None
+    program: Program, golden: dict[str, HostArray], files: dict[str, Path], seed: int | None
 ) -> dict[str, HostArray]:
-    """Every input: from its file, else drawn with the seed, else the golden one."""
-    try:
-        golden = read_golden(bundle)
-    except GoldenMissing:
-        if seed is None and len(files) < len(program.inputs):
-            raise
-        golden = {}
+    """Every input: from its file, else drawn with the seed, else the golden one.
+
+    Raises InputMissing when there is no golden input and no seed.
+    """
     arrays = {}
     for spec in program.inputs:
         example = golden.get(f"input.{spec.name}")
         if spec.name in files:
             arrays[spec.name] = read_npy(files[spec.name])
-        elif seed is None and example is not None:
+        elif seed is not None:
+            arrays[spec.name] = draw(spec, seed, like=example)
+        elif example is not None:
             arrays[spec.name] = example
         else:
-            arrays[spec.name] = draw(spec, seed or 0, like=example)
+            raise InputMissing(name=spec.name, expected=f"`--input {spec.name}=@FILE.npy`")
     return arrays
+
+
+def _golden(bundle: Path) -> dict[str, HostArray]:
+    try:
+        return read_golden(bundle)
+    except GoldenMissing:
+        return {}
 
 
 def _assignments(

@@ -1,0 +1,99 @@
+"""`aotc build SPEC -o OUT`: compile a model into a bundle."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aotc.aot.cli.machine import device_name
+from aotc.aot.cli.printing import bytes_text, print_json, time_text
+from aotc.aot.cli.progress import progress_for
+from aotc.aot.cli.project import cache_folder, setting
+from aotc.aot.errors import BuildExtraMissing
+from aotc.aot.pack.staging import check_free
+
+if TYPE_CHECKING:
+    from aotc.aot.build import BuildOptions, BuildReport
+
+NEEDED = ("torch", "triton", "numpy")
+
+
+@click.command("build")
+@click.argument("spec")
+@click.option("-o", "--output", "out", required=True, type=click.Path(path_type=Path))
+@click.option("--target", default="cpu", show_default=True, help="cpu, or cpu-x86-64-v3 …-v4.")
+@click.option("--force", is_flag=True, help="Replace a bundle that stands at the output path.")
+@click.option("--tune", type=click.Choice(["off", "quick", "full"]), help="[AOTC_TUNE]")
+@click.option("--record", type=click.Path(path_type=Path), help="Tuning record, read and written.")
+@click.option("--frozen", is_flag=True, help="Measure nothing: fail on a miss of the record.")
+@click.option("--allow-mismatch", is_flag=True, help="Keep a bundle whose numbers differ.")
+@click.option("--debug", is_flag=True, help="Leave every stage's text in the bundle's debug/.")
+@click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
+@click.option("--cache-dir", metavar="DIR", help="Folder of the artifact cache [AOTC_CACHE_DIR].")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(spec: str, out: Path, target: str, quiet: bool, as_json: bool, **flags: Any) -> None:
+    """Compile the model that SPEC names into the bundle directory OUT.
+
+    SPEC is FILE.py[:NAME] with `model` or `build_model()` and `example_inputs`, or
+    PACKAGE.MODULE:NAME, or a FILE.pt2 that torch.export.save wrote.
+    """
+    check_free(str(out), flags["force"])
+    require_build_extra("aotc build")
+    from aotc.aot.build import build
+
+    options = _options(flags)
+    progress = progress_for(quiet)
+    started_s = time.perf_counter()
+    try:
+        report = build(spec, out, target, options, progress)
+    finally:
+        progress.stop()
+    if as_json:
+        print_json("aotc.build/1", report.record())
+    else:
+        _print(report, time.perf_counter() - started_s)
+
+
+def require_build_extra(what: str) -> None:
+    """Raise BuildExtraMissing unless everything that a build imports is installed."""
+    for name in NEEDED:
+        if importlib.util.find_spec(name) is None:
+            raise BuildExtraMissing(module=name, command=what)
+
+
+def _options(flags: dict[str, Any]) -> BuildOptions:
+    from aotc.aot.build import BuildOptions
+
+    dump = setting("AOTC_DUMP")
+    return BuildOptions(
+        cache_folder=cache_folder(flags["cache_dir"]),
+        device=device_name(),
+        tune=setting("AOTC_TUNE", flags["tune"]),
+        record=flags["record"],
+        frozen=setting("AOTC_FROZEN", "1" if flags["frozen"] else None),
+        force=flags["force"],
+        debug=flags["debug"],
+        dump=Path(dump) if dump else None,
+        jobs=setting("AOTC_JOBS", flags["jobs"]) or None,
+        allow_mismatch=flags["allow_mismatch"],
+    )
+
+
+def _print(report: BuildReport, seconds: float) -> None:
+    click.echo(f"bundle   {report.path} ({bytes_text(report.bundle_bytes)})")
+    click.echo(f"identity sha256:{report.identity}")
+    click.echo(f"target   {report.target}")
+    click.echo(
+        f"kernels  {report.kernels} in {report.launches} launches: "
+        f"{report.compiled} compiled, {report.cache_hits} from the cache"
+    )
+    click.echo(f"memory   {bytes_text(report.arena_bytes)} arena")
+    for check in report.checks:
+        word = "ok" if check.is_ok else "DIFFERS"
+        click.echo(f"golden   {word}, {check.name} is {check.difference:.1e} of its scale away")
+    click.echo(f"time     {time_text(seconds)}")

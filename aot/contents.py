@@ -1,0 +1,186 @@
+"""What a build hands to `pack`: signature, weights, golden numbers, sources and facts."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy
+
+from aotc.aot.capture.capture import Captured
+from aotc.aot.ir.graph import Constant, Graph
+from aotc.aot.ir.storage import Array
+from aotc.aot.lower import KernelSpec
+from aotc.aot.pack import Golden, TensorData
+from aotc.aot.schedule import Schedule
+from aotc.aot.tune.choose import Tuning
+from aotc.runtime.manifest import TensorSpec
+from aotc.runtime.plan import LaunchPlan
+
+# Element type → how far an output may be from the exported model's, relative to the output's
+# scale. Those of the narrow floats allow for a whole model's roundings, which differ between two
+# orders of summation; integers must be equal.
+TOLERANCES: Mapping[str, float] = {"f64": 1e-4, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
+DISTRIBUTIONS = ("aotc", "torch", "triton", "numpy")
+
+
+def signature(graph: Graph) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+    """Names and types of inputs and outputs, as the manifest lists them."""
+    inputs = zip(graph.input_names, graph.inputs, strict=True)
+    outputs = zip(graph.output_names, graph.outputs, strict=True)
+    return (
+        tuple(TensorSpec(name, node.type.dtype, node.shape) for name, node in inputs),
+        tuple(TensorSpec(name, node.type.dtype, node.shape) for name, node in outputs),
+    )
+
+
+def weights(constants: Mapping[str, Constant], plan: LaunchPlan) -> dict[str, TensorData]:
+    """The constants that the plan's launches read, in the order of their first use."""
+    names = dict.fromkeys(
+        str(value) for launch in plan.launches for space, value in launch.args if space == "weight"
+    )
+    return {
+        name: tensor(constants[name].type.dtype, constants[name].array) for name in names
+    }
+
+
+def tensor(dtype: str, array: Array) -> TensorData:
+    """A stored array as bytes; bf16 is uint16 bits."""
+    contiguous = numpy.ascontiguousarray(array).reshape(array.shape)
+    data = memoryview(contiguous).cast("B") if array.size and array.shape else array.tobytes()
+    return TensorData(dtype, tuple(array.shape), data)
+
+
+def golden(
+    captured: Captured, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+) -> Golden:
+    """The example and the exported model's answer, with the tolerances of this model."""
+    return Golden(
+        tuple(
+            tensor(spec.dtype, array)
+            for spec, array in zip(inputs, captured.golden_inputs, strict=True)
+        ),
+        tuple(
+            tensor(spec.dtype, array)
+            for spec, array in zip(outputs, captured.golden_outputs, strict=True)
+        ),
+        tolerances(captured.graph),
+    )
+
+
+def tolerances(graph: Graph) -> tuple[float, ...]:
+    """For each output: that of the narrowest float in the model; 0 for whole numbers."""
+    widest = max(TOLERANCES.get(node.type.dtype, 0.0) for node in graph.nodes())
+    return tuple(widest if node.type.dtype in TOLERANCES else 0.0 for node in graph.outputs)
+
+
+def provenance(
+    name: str, target: str, scheduled: Schedule, specs: Sequence[KernelSpec]
+) -> dict[str, Any]:
+    """Facts about the build for people: no paths, users or hosts."""
+    return {
+        "model": name,
+        "target": target,
+        "versions": {"python": platform.python_version(), **_versions()},
+        "groups": [
+            {
+                "name": spec.name,
+                "kind": group.kind,
+                "operations": " ".join(
+                    node.op for node in group.nodes if node.kind not in ("view", "scalar", "iota")
+                ),
+                "bytes": group.bytes,
+                "arithmetic": group.operations,
+            }
+            for spec, group in zip(specs, scheduled.groups, strict=True)
+        ],
+    }
+
+
+def sources(specs: Sequence[KernelSpec]) -> dict[str, bytes]:
+    """Triton source and spec of each distinct kernel, so that it can be tuned elsewhere."""
+    files: dict[str, bytes] = {}
+    for stem, spec in _stems(specs).items():
+        files[f"sources/{stem}.py"] = spec.source.encode()
+        files |= json_file(f"sources/{stem}.json", _spec_record(spec))
+    return files
+
+
+def debug(
+    texts: Mapping[str, str], specs: Sequence[KernelSpec], tuning: Tuning
+) -> dict[str, bytes]:
+    """The numbered text of each stage, and for each kernel its source down to assembly."""
+    files = {f"debug/{name}": text.encode() for name, text in texts.items()}
+    for stem, spec in _stems(specs).items():
+        binary = tuning.kernels[spec.digest].binary
+        files |= {
+            f"debug/kernels/{stem}.py": spec.source.encode(),
+            f"debug/kernels/{stem}.ttir": binary.ttir.encode(),
+            f"debug/kernels/{stem}.ll": binary.llvm_ir.encode(),
+            f"debug/kernels/{stem}.s": binary.assembly.encode(),
+        }
+    return files
+
+
+def specs_text(specs: Sequence[KernelSpec]) -> str:
+    """All kernels as one file, in the order of their launches, each distinct one once."""
+    parts = []
+    for stem, spec in _stems(specs).items():
+        rows = "".join(f"# candidate {row}\n" for row in spec.candidates)
+        parts.append(f"# {stem}: {spec.bytes} bytes, {spec.operations} operations\n{rows}{spec.source}")
+    return "\n".join(parts)
+
+
+def plan_text(plan: LaunchPlan) -> str:
+    """The launch plan, one launch a line."""
+    lines = [f"arena {plan.arena_bytes} bytes, scratch {plan.scratch_bytes} bytes"]
+    lines += [f"{row.offset:>12} {row.nbytes:>12}  {row.name}" for row in plan.buffers]
+    for launch in plan.launches:
+        arguments = " ".join(f"{space}:{value}" for space, value in launch.args)
+        grid = "×".join(map(str, launch.grid))
+        lines.append(f"{plan.kernels[launch.kernel].name} {grid} {arguments}")
+    return "\n".join(lines) + "\n"
+
+
+def json_file(name: str, record: Mapping[str, Any]) -> dict[str, bytes]:
+    """A JSON file of the bundle, readable and with sorted names."""
+    return {name: json.dumps(record, indent=2, sort_keys=True).encode() + b"\n"}
+
+
+def _stems(specs: Sequence[KernelSpec]) -> dict[str, KernelSpec]:
+    """A file stem for each distinct kernel: place of its first launch and name."""
+    found: dict[str, KernelSpec] = {}
+    seen: set[str] = set()
+    for place, spec in enumerate(specs):
+        if spec.digest not in seen:
+            seen.add(spec.digest)
+            found[f"{place:03d}-{spec.name}"] = spec
+    return found
+
+
+def _spec_record(spec: KernelSpec) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "digest": spec.digest,
+        "function": spec.function,
+        "params": [[param.name, param.type] for param in spec.params],
+        "candidates": [
+            {"config": dict(row.config), "grid": list(row.grid)} for row in spec.candidates
+        ],
+        "bytes": spec.bytes,
+        "operations": spec.operations,
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"implementation": sys.implementation.name}
+    for name in DISTRIBUTIONS:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "a checkout"
+    return found

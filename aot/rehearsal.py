@@ -1,0 +1,56 @@
+"""Rehearsal: the finished code runs on the golden input in this process, before it is written.
+
+So a bundle with wrong numbers never replaces a good one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+
+import numpy
+
+from aotc.aot.capture.capture import Captured
+from aotc.aot.contents import tolerances
+from aotc.aot.golden import OutputCheck, compare
+from aotc.aot.host_array import HostArray
+from aotc.aot.ir.graph import Constant
+from aotc.aot.ir.storage import Array
+from aotc.runtime.drivers.cpu import Executable
+from aotc.runtime.plan import LaunchPlan
+from aotc.runtime.weights import ALIGNMENT_BYTES
+
+
+def rehearse(
+    captured: Captured, constants: Mapping[str, Constant], plan: LaunchPlan, library: bytes
+) -> tuple[OutputCheck, ...]:
+    """One check for each output of the model, against the exported module's golden output."""
+    graph = captured.graph
+    weights = {name: aligned(constant.array) for name, constant in constants.items()}
+    addresses = {name: array.ctypes.data for name, array in weights.items()}
+    inputs = [aligned(array) for array in captured.golden_inputs]
+    outputs = [aligned(numpy.zeros_like(array)) for array in captured.golden_outputs]
+    executable = Executable(library, plan, addresses, len(inputs), len(outputs))
+    with closing(executable), closing(executable.session()) as session:
+        for place, array in enumerate((*inputs, *outputs)):
+            session.addresses[place] = array.ctypes.data
+        session.run()
+    dtypes = [node.type.dtype for node in graph.outputs]
+    found = _host(graph.output_names, dtypes, outputs)
+    expected = _host(graph.output_names, dtypes, captured.golden_outputs)
+    limits = dict(zip(graph.output_names, tolerances(graph), strict=True))
+    return compare(found, expected, limits)
+
+
+def aligned(array: Array) -> Array:
+    """A copy that starts where the weights of a loaded bundle would."""
+    block = numpy.empty(array.nbytes + ALIGNMENT_BYTES, numpy.uint8)
+    start = -block.ctypes.data % ALIGNMENT_BYTES
+    copy = block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def _host(names: tuple[str, ...], dtypes: list[str], arrays: object) -> dict[str, HostArray]:
+    rows = zip(names, dtypes, arrays, strict=True)  # type: ignore[call-overload]
+    return {name: HostArray(dtype, array.shape, array.tobytes()) for name, dtype, array in rows}

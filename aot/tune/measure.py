@@ -1,0 +1,85 @@
+"""Measures candidates of one kernel on this machine, through the runtime's own driver and pool."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+
+from aotc.aot.lower.spec import Candidate
+from aotc.aot.targets import toolchain
+from aotc.aot.targets.cpu.compile import KernelBinary
+from aotc.runtime.drivers.cpu import Executable
+from aotc.runtime.plan import ALIGNMENT_BYTES, PLAN_ABI, Buffer, Kernel, Launch, LaunchPlan
+
+ROUNDS = 9
+SAMPLE_S = 0.0005  # one sample is long enough for the clock
+BUDGET_S = 2.0  # for one kernel; rounds end early when it is used up
+
+
+def measure(
+    choices: Sequence[tuple[Candidate, KernelBinary]], sizes_bytes: Sequence[int], executor: bytes
+) -> list[float]:
+    """Median microseconds of each choice: rounds over all choices in turn.
+
+    `sizes_bytes` are those of the pointer parameters in order. Their contents are zeros, which are
+    valid indices and ordinary numbers. Raises DriverFault where the code cannot be loaded.
+    """
+    objects = {binary.symbol: binary.object for _, binary in choices}
+    library = toolchain.link({"executor": executor, **objects})
+    with ExitStack() as stack:
+        runs = []
+        for candidate, binary in choices:
+            plan = _plan(candidate, binary, sizes_bytes)
+            executable = Executable(library, plan, {}, 0, 0)
+            stack.enter_context(closing(executable))
+            session = executable.session()
+            stack.enter_context(closing(session))
+            runs.append(session.run)
+        return [seconds * 1e6 for seconds in interleaved(runs)]
+
+
+def interleaved(runs: Sequence[Callable[[], None]], rounds: int = ROUNDS) -> list[float]:
+    """Median seconds of each function, sampled in turns so that drift strikes all alike."""
+    counts = [_calls_per_sample(run) for run in runs]
+    samples: list[list[float]] = [[] for _ in runs]
+    started_s = time.perf_counter()
+    for turn in range(rounds):
+        if turn > 2 and time.perf_counter() - started_s > BUDGET_S:
+            break
+        for run, count, own in zip(runs, counts, samples, strict=True):
+            own.append(_sample(run, count))
+    return [statistics.median(own) for own in samples]
+
+
+def _calls_per_sample(run: Callable[[], None]) -> int:
+    run()  # the first call touches the memory
+    return max(1, int(SAMPLE_S / max(_sample(run, 1), 1e-7)))
+
+
+def _sample(run: Callable[[], None], count: int) -> float:
+    started_s = time.perf_counter()
+    for _ in range(count):
+        run()
+    return (time.perf_counter() - started_s) / count
+
+
+def _plan(
+    candidate: Candidate, binary: KernelBinary, sizes_bytes: Sequence[int]
+) -> LaunchPlan:
+    """One launch whose parameters lie side by side in the arena."""
+    buffers = []
+    end = 0
+    for index, nbytes in enumerate(sizes_bytes):
+        buffers.append(Buffer(f"parameter_{index}", end, nbytes))
+        end += -(-max(nbytes, 1) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    arguments = tuple(("arena", buffer.offset) for buffer in buffers)
+    return LaunchPlan(
+        PLAN_ABI,
+        end,
+        binary.scratch_bytes,
+        tuple(buffers),
+        (Kernel(binary.symbol, binary.symbol),),
+        (Launch(0, candidate.grid, arguments),),
+    )
