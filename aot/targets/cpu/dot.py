@@ -193,26 +193,81 @@ def _widened(kernel: Kernel, value: Value, wide: str) -> Buffer:
     buffer = Buffer(
         kernel.allocate(ITEMSIZE_BYTES[wide] * shape[0] * shape[1]), shape, wide, kernel.writer.depth
     )
-    narrow = value.type.element
-    filling = sinks.Filling(kernel, shape)
+    lane = tiles.lane_dimension(kernel, value)
+    block = min(kernel.isa.lanes, *shape)
+    if lane == 0 and block == kernel.isa.lanes and value not in kernel.pending:
+        _write_transposed(kernel, value, buffer, block)
+    else:
+        _write_widened(kernel, value, buffer, lane)
+    return buffer._replace(floor=kernel.writer.depth)
+
+
+def _write_widened(kernel: Kernel, value: Value, buffer: Buffer, lane: int) -> None:
+    filling = sinks.Filling(kernel, buffer.shape)
 
     def body(index: Index) -> None:
         filling.enter(index)
-        found = kernel.lanes.operand(kernel.at(value, index))
-        if wide in ("f32", "f64"):
-            found = as_f32(kernel.lanes, found, narrow)
-            if wide == "f64" and narrow != "f64":
-                found = kernel.lanes.cast("fpext", found, "double")
-        elif narrow != wide:
-            found = kernel.lanes.cast("sext", found, "i32")
-        memory.write(kernel, memory.buffer_pointer(kernel, buffer, index), found, wide, None)
+        found = _widen(kernel, kernel.lanes.operand(kernel.at(value, index)), value, buffer)
+        memory.write(kernel, memory.buffer_pointer(kernel, buffer, index), found, buffer.element, None)
 
-    load = value.owner
-    pointer = load.operands[0] if load is not None and load.name == "tt.load" else None
-    lane = tiles.lane_dimension(kernel, shape, pointer)
-    tiles.run(kernel, shape, body, lane_dim=lane)
+    tiles.run(kernel, buffer.shape, body, lane_dim=lane)
     filling.finish([])
-    return buffer._replace(floor=kernel.writer.depth)
+
+
+def _write_transposed(kernel: Kernel, value: Value, buffer: Buffer, block: int) -> None:
+    """An operand that is contiguous down its columns: read by columns, turned over in registers.
+
+    A block of `block` × `block` elements takes that many reads, shuffles · log2 and writes.
+    """
+    rows, columns = buffer.shape
+    with kernel.width(block):
+        lanes = kernel.lanes
+        with kernel.writer.loop(constant(rows, "i32"), block, may_skip=False) as down:
+            down.next_values = []
+            row = lanes.atom(down.counter, "i32", block, natural=True)
+            with kernel.writer.loop(constant(columns, "i32"), block, may_skip=False) as across:
+                across.next_values = []
+                column = lanes.atom(across.counter, "i32", block, natural=True)
+                vectors = []
+                for i in range(block):
+                    index = (Int("i32", row.base, Linear((), 1)), lanes.add(column, integer(i)))
+                    found = lanes.splat(lanes.operand(kernel.at(value, index)))
+                    vectors.append(_widen(kernel, found, value, buffer))
+                for i, vector in enumerate(_transpose(kernel, vectors)):
+                    index = (lanes.add(row, integer(i)), Int("i32", column.base, Linear((), 1)))
+                    place = memory.buffer_pointer(kernel, buffer, index)
+                    memory.write(kernel, place, vector, buffer.element, None)
+
+
+def _transpose(kernel: Kernel, vectors: list[Operand]) -> list[Operand]:
+    """Turns a square block over: exchanges ever larger halves of pairs of vectors."""
+    size = len(vectors)
+    current = list(vectors)
+    step = 1
+    while step < size:
+        for i in range(size):
+            if i & step:
+                continue
+            a, b = current[i], current[i + step]
+            low = [p if not p & step else size + p - step for p in range(size)]
+            high = [p + step if not p & step else size + p for p in range(size)]
+            current[i], current[i + step] = (_shuffle(kernel, a, b, x) for x in (low, high))
+        step *= 2
+    return current
+
+
+def _shuffle(kernel: Kernel, a: Operand, b: Operand, picks: list[int]) -> Operand:
+    mask = ", ".join(f"i32 {p}" for p in picks)
+    return kernel.writer.emit(f"shufflevector {a}, {b}, <{len(picks)} x i32> <{mask}>", a.type, [a, b])
+
+
+def _widen(kernel: Kernel, operand: Operand, value: Value, buffer: Buffer) -> Operand:
+    """A lane value of the operand in the type that the microkernel multiplies."""
+    narrow, wide = value.type.element, buffer.element
+    if wide == "i32":
+        return operand if narrow == wide else kernel.lanes.cast("sext", operand, "i32")
+    found = as_f32(kernel.lanes, operand, narrow)
+    return kernel.lanes.cast("fpext", found, "double") if wide == "f64" and narrow != "f64" else found
 
 
 def _accumulator(kernel: Kernel, operation: Operation, start: Value) -> Buffer:

@@ -39,7 +39,7 @@ def materialize(kernel: Kernel, value: Value, into: Buffer | None = None) -> Buf
     def body(index: Index) -> None:
         memory.write_buffer(kernel, buffer, index, kernel.at(value, index))
 
-    lane = tiles.lane_dimension(kernel, buffer.shape)
+    lane = tiles.lane_dimension(kernel, value)
     tiles.run(kernel, buffer.shape, body, lane_dim=lane)
     return buffer._replace(floor=kernel.writer.depth)
 
@@ -103,7 +103,7 @@ def store(kernel: Kernel, operation: Operation) -> None:
             found = kernel.lanes.cast("zext", found, "i8")
         memory.write(kernel, address, found, memory.stored_element(element), test)
 
-    lane = tiles.lane_dimension(kernel, shape, pointer) if shape else None
+    lane = tiles.lane_dimension(kernel, pointer) if shape else None
     tiles.run(kernel, shape, body, lane_dim=lane, cuts=cuts)
     filling.finish([cut.bound for cut in cuts])
 
@@ -135,7 +135,7 @@ def reduce(kernel: Kernel, operation: Operation) -> None:
     """`tt.reduce`: scalars or a tensor of one dimension less, one a operand."""
     axis = operation.integer("axis")
     shape = operation.operands[0].type.shape or ()
-    if axis == tiles.lane_dimension(kernel, shape) or all(n == 1 for d, n in enumerate(shape) if d != axis):
+    if axis == tiles.lane_dimension(kernel, operation.operands[0]) or all(n == 1 for d, n in enumerate(shape) if d != axis):
         _reduce_lanes(kernel, operation, axis, shape)
     else:
         _reduce_across(kernel, operation, axis, shape)
@@ -343,7 +343,8 @@ def _reduce_across(kernel: Kernel, operation: Operation, axis: int, shape: tuple
         for buffer, total, value in zip(results, loop.results, operation.results, strict=True):
             memory.write_buffer(kernel, buffer, index, typed(kernel.lanes, total, value.type.element))
 
-    tiles.run(kernel, kept, body, lane_dim=tiles.lane_dimension(kernel, kept))
+    lane = tiles.lane_dimension(kernel, operation.operands[0])
+    tiles.run(kernel, kept, body, lane_dim=lane - (lane > axis))
     for result, buffer in zip(operation.results, results, strict=True):
         kernel.buffers[result] = buffer._replace(floor=kernel.writer.depth)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import VIEWS, Bound, Index, Kernel
 from aotc.aot.targets.cpu.lanes import Int, Linear, Pointer, integer
 from aotc.aot.targets.cpu.ttir import Operation, Value
@@ -88,22 +89,48 @@ def _bound(
     return Bound(dims[0], upper)
 
 
-def lane_dimension(kernel: Kernel, shape: Sequence[int], pointer: Value | None = None) -> int:
-    """The dimension to spread over vector lanes: contiguous behind `pointer`, else the last."""
+def lane_dimension(kernel: Kernel, value: Value) -> int:
+    """The dimension of a tensor to spread over vector lanes.
+
+    The one along which most of the memory behind it is contiguous: what a tensor of pointers points
+    at, or what the loads in an expression read. The last one that is not 1 where nothing says so.
+    """
+    shape = value.type.shape or ()
     candidates = [d for d, size in enumerate(shape) if size > 1]
-    if not candidates:
-        return len(shape) - 1
-    if pointer is None or pointer in kernel.buffers:
-        return candidates[-1]
+    if len(candidates) < 2:
+        return candidates[0] if candidates else len(shape) - 1
     with kernel.width(1), kernel.writer.probe() as depth:
         marks = [Operand(f"%dim{d}", "i32", depth) for d in range(len(shape))]
-        found = kernel.at(pointer, tuple(kernel.lanes.atom(m, "i32", natural=True) for m in marks))
-        if isinstance(found, Pointer):
+        index = tuple(kernel.lanes.atom(m, "i32", natural=True) for m in marks)
+        votes = [0] * len(shape)
+        for found in _pointers(kernel, value, index, set()):
             coefficients = {a.operand.text: c for a, c in _unextended(kernel, found.offset).terms}
-            for d in reversed(candidates):
-                if coefficients.get(marks[d].text) == 1:
-                    return d
-    return candidates[-1]
+            for d in candidates:
+                votes[d] += coefficients.get(marks[d].text) == 1
+    return max(reversed(candidates), key=lambda d: votes[d])
+
+
+def _pointers(
+    kernel: Kernel, value: Value, index: Index, seen: set[tuple[Value, Index]]
+) -> list[Pointer]:
+    """The addresses that the evaluation of a tensor at `index` reads."""
+    if (value, index) in seen:
+        return []
+    seen.add((value, index))
+    if value.type.is_pointer:
+        found = kernel.at(value, index)
+        return [found] if isinstance(found, Pointer) else []
+    made, pointers = value.owner, []
+    if made is None or value in kernel.buffers or not value.type.is_tensor:
+        return []
+    if made.name in VIEWS:
+        return _pointers(kernel, *VIEWS[made.name](kernel, made, value, index), seen)
+    if made.name == "tt.load":
+        return _pointers(kernel, made.operands[0], index, seen)
+    if made.name in RULES:
+        for operand in made.operands:
+            pointers += _pointers(kernel, operand, index, seen)
+    return pointers
 
 
 def _unextended(kernel: Kernel, offset: Int) -> Linear:
