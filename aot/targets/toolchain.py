@@ -284,7 +284,8 @@ def _optimize(llvm: Any, body: Path, wrapper: Path, cpu: str) -> str:
 def _translate(llvm: Any, llvm_ir: str, cpu: str, *, as_object: bool) -> Any:
     """LLVM IR → object bytes or assembly text."""
     arguments: list[Any] = [llvm_ir, TRIPLE, cpu, "", [], True, as_object]
-    if "arg7" in (llvm.translate_to_asm.__doc__ or ""):  # one more flag from 3.8 on
+    described = llvm.translate_to_asm.__doc__ or ""
+    if "arg7" in described or "canonicalize_gep" in described:  # one more flag from 3.8 on
         arguments.append(False)
     return llvm.translate_to_asm(*arguments)
 
