@@ -14,7 +14,7 @@ from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import computed, spelled
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.template import fill
-from aotc.aot.lower.tiles import matmul_candidates, unpacked_columns_block
+from aotc.aot.lower.tiles import matmul_candidates, power_above
 from aotc.aot.schedule.domain import operand_demands
 from aotc.aot.schedule.group import Domain, Group, Root
 from aotc.aot.schedule.trace import Demand, Tracer
@@ -32,7 +32,7 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     domain = group.domain
     assert domain.reduced is not None
     run = _contiguous_run(group, anchor)
-    columns_block = PACK_N if is_packed else unpacked_columns_block(domain.lanes.extent)
+    columns_block = min(PACK_N, power_above(domain.lanes.extent))
     shape = (domain.outer.extent, domain.rows.extent, domain.lanes.extent, domain.reduced.extent)
     candidates = matmul_candidates(shape, columns_block, traits, run)
     writer = _MatmulWriter(group, anchor, candidates, run)
@@ -185,7 +185,7 @@ class _MatmulWriter:
         operand = self.anchor.inputs[1]
         if self.anchor.kind == "matmul_packed":
             # The panel is padded with zeros: all of its columns may be read.
-            column = Symbol("n", PACK_N)
+            column = Symbol("n", self.columns_block)
             index = (ix.of(self.panel), ix.of(inner), ix.of(column))
             return _Side(Demand(operand, index), inner, column, "BK, BN")
         domain = replace(self.domain, reduced=inner)

@@ -106,8 +106,3 @@ def inner_candidates(depth: int) -> int:
     if divisor >= 32 or divisor == depth:
         return divisor
     return min(256, power_above(depth))
-
-
-def unpacked_columns_block(columns: int) -> int:
-    """BN for a B that is not packed."""
-    return min(64, power_above(columns))

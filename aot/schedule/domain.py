@@ -10,7 +10,7 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import kept_extents, matmul_symbols, row_symbols
-from aotc.aot.schedule.trace import Contract, Demand, Tracer, reduction_index
+from aotc.aot.schedule.trace import Contract, Demand, Tracer, loaded_by, reduction_index
 from aotc.aot.schedule.traits import TargetTraits
 
 ONE = Symbol("z", 1)
@@ -78,12 +78,20 @@ def _price(accesses: Iterable[Demand], domain: Domain, traits: TargetTraits) -> 
     total = 0.0
     for access in accesses:
         offset = ix.linear(access.index, access.node.shape)
-        repeats = prod(symbol.extent for symbol in offset.symbols())
-        stride = offset.stride(domain.lanes)
+        loaded = frozenset().union(*map(loaded_by, offset.symbols()))
+        varies = {symbol for symbol in offset.symbols() if not loaded_by(symbol)}
+        varies |= {symbol for symbol in _symbols(domain) if symbol.name in loaded}
+        repeats = prod(symbol.extent for symbol in varies)
+        stride = None if domain.lanes.name in loaded else offset.stride(domain.lanes)
         price = {None: SCATTERED_PRICE, 0: BROADCAST_PRICE, 1: 1.0}.get(stride, STRIDED_PRICE)
         total += price * repeats
     lanes = domain.lanes.extent
     return total * -(-lanes // traits.lanes) * traits.lanes / lanes
+
+
+def _symbols(domain: Domain) -> list[Symbol]:
+    found = [domain.outer, domain.rows, domain.lanes, domain.reduced]
+    return [symbol for symbol in found if symbol is not None]
 
 
 def row_contract(kept: Index, reduced: Symbol) -> Contract:

@@ -10,6 +10,7 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Bound, Index, Symbol
 
+_LOADED = "loaded by "
 LEAVES = frozenset({"scalar", "iota"})
 STORED = frozenset({"input", "constant"})
 UNROLL_WINDOW = 64  # elements of a pooling window that are unrolled inside a pointwise kernel
@@ -92,7 +93,10 @@ def data_index(node: Node, index: tuple[Index, ...], loaded: Index) -> tuple[Ind
 
 def _demands_of_lookup(node: Node, index: tuple[Index, ...]) -> list[Demand]:
     data, indices = node.inputs
-    loaded = ix.symbol(f"loaded{len(index)}", data.shape[node.attr("axis")])
+    where = lookup_index(node, index)
+    behind = sorted({symbol.name for part in where for symbol in part.symbols()})
+    name = f"{_LOADED}{' '.join(behind)}"
+    loaded = ix.symbol(name, data.shape[node.attr("axis")])
     return [
         Demand(indices, lookup_index(node, index)),
         Demand(data, data_index(node, index, loaded)),
@@ -180,7 +184,8 @@ def unrolled_index(node: Node, index: tuple[Index, ...]) -> tuple[Index, ...]:
     )
 
 
-def window_symbols(accesses: Sequence[Demand]) -> frozenset[Symbol]:
-    """Symbols of unrolled loops in the accesses."""
-    found = {symbol for demand in accesses for part in demand.index for symbol in part.symbols()}
-    return frozenset(symbol for symbol in found if symbol.name.startswith("window"))
+def loaded_by(symbol: Symbol) -> frozenset[str]:
+    """Names of the symbols that a loaded index varies with; empty for a loop symbol."""
+    if not symbol.name.startswith(_LOADED):
+        return frozenset()
+    return frozenset(symbol.name.removeprefix(_LOADED).split())

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from aotc.aot.ir import index as ix
-from aotc.aot.ir.index import Index, Remainder, Symbol
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.index import Index, Remainder, Symbol
 
 X, Y, Z = Symbol("x", 6), Symbol("y", 8), Symbol("z", 1)
 
