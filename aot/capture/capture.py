@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.importer import import_program, to_array
-from aotc.aot.capture.sources import innermost
+from aotc.aot.capture.sources import all_user_frames, innermost
 from aotc.aot.capture.spec import Spec, user_line
 from aotc.aot.capture.table import KEPT_WHOLE
 from aotc.aot.errors import ExportFailed, ModelRaised
@@ -67,7 +67,8 @@ def _export(spec: Spec) -> ExportedProgram:
     assert spec.module is not None
     keywords = dict(spec.keyword_arguments)
     try:
-        return torch.export.export(spec.module, spec.arguments, keywords, strict=False)
+        with all_user_frames(__file__):
+            return torch.export.export(spec.module, spec.arguments, keywords, strict=False)
     except Exception as error:
         _raise_if_model_fails(spec)
         raise ExportFailed(detail=_reason(error), source=_place(error, spec.path)) from error

@@ -53,6 +53,13 @@ def _commuted(op: str) -> Rule:
     return Rule(f"{op}-literal-second", call(op, number, other), swap)
 
 
+def _odd(op: str) -> Rule:
+    def negate(x: Node) -> Node:
+        return build.unary("neg", build.unary(op, x))
+
+    return Rule(f"{op}-neg", call(op, -x), negate)
+
+
 ARITHMETIC: tuple[Rule, ...] = (
     # c ∘ x → x ∘ c
     *(_commuted(op.name) for op in OPS.values() if op.is_commutative),
@@ -75,12 +82,18 @@ ARITHMETIC: tuple[Rule, ...] = (
     Rule("sub-neg", x - -y, lambda x, y: make("add", (x, y))),
     # (-x) + y → y - x
     Rule("neg-add", -x + y, lambda x, y: make("sub", (y, x))),
-    # -(x · c) → x · -c
-    Rule("neg-mul-literal", call("neg", x * c), lambda x, c: build.mul(x, -c)),
-    # (-x) · c → x · -c
-    Rule("mul-literal-neg", -x * c, lambda x, c: build.mul(x, -c)),
-    # (-x) · (-y) → x · y
-    Rule("mul-neg-neg", -x * -y, lambda x, y: make("mul", (x, y))),
+    # (-x) · y → -(x · y): signs move outwards, where they meet an add, or another sign
+    Rule("mul-neg-first", -x * y, lambda x, y: build.unary("neg", build.mul(x, y))),
+    # x · (-y) → -(x · y)
+    Rule("mul-neg-second", x * -y, lambda x, y: build.unary("neg", build.mul(x, y))),
+    # (-x) / y → -(x / y)
+    Rule("div-neg-first", -x / y, lambda x, y: build.unary("neg", build.div(x, y))),
+    # x / (-y) → -(x / y)
+    Rule("div-neg-second", x / -y, lambda x, y: build.unary("neg", build.div(x, y))),
+    # f(-x) → -f(x) for odd f
+    *(_odd(op) for op in ("erf", "tanh", "sin", "sign", "reciprocal")),
+    # cos(-x) → cos(x)
+    Rule("cos-neg", call("cos", -x), lambda x: build.unary("cos", x)),
     # (x · c) · d → x · (c·d)
     Rule("mul-mul-literals", call("mul", x * c, d), lambda x, c, d: build.mul(x, c * d),
          lambda x, c, d: x.type.kind == "float" and _lies_between(c, d), is_exact=False),

@@ -16,6 +16,7 @@ from aotc.aot.ir.graph import Constant, Graph, Node, make, walk
 from aotc.aot.ir.interpret import evaluate_all
 from aotc.aot.ir.rules import Context
 from aotc.aot.ir.storage import Array, widen
+from aotc.aot.ir.text import print_graph
 
 COUNTED_LIMIT = 1 << 20  # elements of an expression without constants that are worth a look
 SMALL_BYTES = 4096  # results up to this size are folded whatever they are made of
@@ -35,7 +36,6 @@ class _Folder:
         self.made: dict[str, Constant] = {}
         self.count = 0
         self.context = Context()
-        self.values: dict[Node, Array] = {}
 
     def rewrite(self, outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         """`outputs` with their constant operands replaced, largest expressions first."""
@@ -45,6 +45,8 @@ class _Folder:
                 new[node] = self._folded(node)
                 continue
             operands = tuple(new[operand] for operand in node.inputs)
+            if node.op == "matmul_packed":
+                operands = (operands[0], self._packed(node.inputs[1]))
             new[node] = node
             if operands != node.inputs:
                 new[node] = make(node.op, operands, node.attrs, node.source)
@@ -53,7 +55,14 @@ class _Folder:
 
     def value(self, node: Node) -> Array:
         """Value of a constant expression."""
-        return evaluate_all((node,), self.values, {**self.constants, **self.made})[0]
+        return evaluate_all((node,), {}, {**self.constants, **self.made})[0]
+
+    def _packed(self, node: Node) -> Node:
+        """Panels are stored as the kernels read them, even where padding makes them larger."""
+        if node.op == "constant" or not self.context.is_constant(node):
+            return node
+        self.count += 1
+        return self._constant(node, self.value(node))
 
     def _folded(self, node: Node) -> Node:
         """The constant that `node` is; where that would be larger, its operands folded instead."""
@@ -85,9 +94,9 @@ class _Folder:
 
     def _constant(self, node: Node, array: Array) -> Node:
         stored = numpy.ascontiguousarray(array).reshape(node.shape)
-        head = f"{node.type}:".encode()
-        digest = hashlib.sha256(head + stored.tobytes()).hexdigest()[:12]
-        name = f"folded_{digest}"
+        # Named by what it is computed from: hashing the values of large weights takes seconds.
+        text = print_graph(Graph((), (node,), (), ("value",), {}))
+        name = f"folded_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
         self.made[name] = Constant(name, node.type, stored)
         return build.constant(name, node.type)
 
@@ -113,8 +122,11 @@ def _uniform(array: Array, node: Node) -> Node | None:
     """An expand of one literal, when all elements of `array` are that literal."""
     if array.size == 0:
         return None
-    first = array.reshape(-1)[:1]
-    if array.size > 1 and not numpy.array_equal(array, numpy.broadcast_to(first, array.shape)):
+    head = array.reshape(-1)[:64]
+    first = head[:1]
+    if not numpy.array_equal(head, numpy.broadcast_to(first, head.shape)):
+        return None
+    if array.size > head.size and not numpy.array_equal(array, numpy.broadcast_to(first, array.shape)):
         return None
     value = widen(first, node.dtype)[0].item()
     return build.expand(build.scalar(value, node.dtype), node.shape)

@@ -178,26 +178,98 @@ def _sink_permute_concat(root: Node) -> Node | None:
     return build.permute(build.concat(parts, dims[root.attr("axis")]), dims)
 
 
+def _ones_first(source: Node, shape: tuple[int, ...], dims: list[int]) -> Node:
+    """permute(x, …) of `shape` whose long dims are `dims` of the source, with the ones in front."""
+    places = [place for place, extent in enumerate(shape) if extent != 1]
+    kept = sorted(dims)
+    ones = len(shape) - len(kept)
+    plain = build.reshape(source, (*[1] * ones, *(source.shape[dim] for dim in kept)))
+    long_place = dict(zip(places, dims, strict=True))
+    spare = iter(range(ones))
+    order = [
+        ones + kept.index(long_place[place]) if place in long_place else next(spare)
+        for place in range(len(shape))
+    ]
+    return build.permute(plain, order)
+
+
 def _reshape_permute_ones(root: Node) -> Node | None:
     """reshape(permute(x, p)) that only adds or drops dims of 1 → permute(reshape(x))"""
     (data,) = root.inputs
     if data.op != "permute":
         return None
-    source, dims = data.inputs[0], data.attr("dims")
-    long_dims = [dim for dim in dims if source.shape[dim] != 1]
-    long_places = [place for place, extent in enumerate(root.shape) if extent != 1]
-    if [source.shape[dim] for dim in long_dims] != [root.shape[place] for place in long_places]:
+    source = data.inputs[0]
+    dims = [dim for dim in data.attr("dims") if source.shape[dim] != 1]
+    if [source.shape[dim] for dim in dims] != [extent for extent in root.shape if extent != 1]:
         return None
-    kept = sorted(long_dims)
-    ones = root.type.rank - len(kept)
-    plain = build.reshape(source, (*(source.shape[dim] for dim in kept), *[1] * ones))
-    place_of = dict(zip(long_places, long_dims, strict=True))
-    spare = iter(range(len(kept), root.type.rank))
-    order = [
-        kept.index(place_of[place]) if place in place_of else next(spare)
-        for place in range(root.type.rank)
-    ]
-    return build.permute(plain, order)
+    return _ones_first(source, root.shape, dims)
+
+
+def _permute_ones_first(root: Node) -> Node | None:
+    """permute(x, p) with dims of 1 anywhere → permute(reshape(x)) with them in front"""
+    (source,) = root.inputs
+    dims = [dim for dim in root.attr("dims") if source.shape[dim] != 1]
+    return _ones_first(source, root.shape, dims) if 1 in source.shape else None
+
+
+def _reshape_permute_split(root: Node) -> Node | None:
+    """reshape(permute(x, p)) that splits dims → permute(reshape(x))"""
+    (data,) = root.inputs
+    if data.op != "permute" or 1 in root.shape:
+        return None
+    groups = _split_groups(data.shape, root.shape)
+    if groups is None:
+        return None
+    source, dims = data.inputs[0], data.attr("dims")
+    group_of = dict(zip(dims, groups, strict=True))
+    ordered = [group_of[dim] for dim in range(source.type.rank)]
+    split = build.reshape(source, [root.shape[place] for group in ordered for place in group])
+    flat = [place for group in ordered for place in group]
+    return build.permute(split, [flat.index(place) for place in range(root.type.rank)])
+
+
+def _split_groups(shape: tuple[int, ...], split: tuple[int, ...]) -> list[list[int]] | None:
+    """Places of `split` that each dim of `shape` becomes, or None when dims are merged."""
+    groups: list[list[int]] = []
+    place = 0
+    for extent in shape:
+        group, product = [], 1
+        while product < extent and place < len(split):
+            product *= split[place]
+            group.append(place)
+            place += 1
+        if product != extent:
+            return None
+        groups.append(group)
+    return groups if place == len(split) else None
+
+
+def _sink_permute_rows(root: Node) -> Node | None:
+    """rows of x in another order · w → (rows of x in memory order · w) in that order"""
+    rows, weight = root.inputs
+    if rows.op != "reshape" or rows.inputs[0].op != "permute" or rows.type.rank != 2:
+        return None
+    data = rows.inputs[0]
+    count = _row_dims(data.shape, rows.shape[0])
+    dims = data.attr("dims")
+    if count is None or list(dims[:count]) == sorted(dims[:count]):
+        return None
+    leading = sorted(dims[:count])
+    sorted_rows = build.permute(data.inputs[0], (*leading, *dims[count:]))
+    product = make(root.op, (build.reshape(sorted_rows, rows.shape), weight), root.attrs)
+    columns = root.shape[1]
+    shape = [data.inputs[0].shape[dim] for dim in leading]
+    split = build.reshape(product, (*shape, columns))
+    order = [leading.index(dim) for dim in dims[:count]]
+    return build.reshape(build.permute(split, (*order, count)), root.shape)
+
+
+def _row_dims(shape: tuple[int, ...], rows: int) -> int | None:
+    """How many leading dims make up `rows`."""
+    for count in range(1, len(shape)):
+        if math.prod(shape[:count]) == rows:
+            return count
+    return None
 
 
 def _sink_reshape(root: Node) -> Node | None:
@@ -232,6 +304,30 @@ def _flattened(operand: Node, shape: tuple[int, ...], root: Node) -> Node | None
     return None
 
 
+def _sink_row_order(root: Node) -> Node | None:
+    """op(reshape(permute(x)), v) → reshape(permute(op(x, v))) for v a scalar or last-dim vector"""
+    moved = [operand for operand in root.inputs if operand.op == "reshape"]
+    if len(moved) != 1 or moved[0].inputs[0].op != "permute" or moved[0].shape != root.shape:
+        return None
+    permuted = moved[0].inputs[0]
+    rank, dims = permuted.type.rank, permuted.attr("dims")
+    if dims[-1] != rank - 1 or permuted.shape[-1] != root.shape[-1]:
+        return None
+    operands = []
+    for operand in root.inputs:
+        is_vector = operand.shape[:-1] == (1,) * (root.type.rank - 1)
+        if operand is moved[0]:
+            operands.append(permuted.inputs[0])
+        elif operand.type.rank == 0:
+            operands.append(operand)
+        elif is_vector:
+            operands.append(build.reshape(operand, (*[1] * (rank - 1), operand.shape[-1])))
+        else:
+            return None
+    result = make(root.op, tuple(operands), root.attrs)
+    return build.reshape(build.permute(result, dims), root.shape)
+
+
 def _sink_reshape_reduce(root: Node) -> Node | None:
     """sum(reshape(x), last) → reshape(sum(x, last)) while the last dim stays whole"""
     (data,) = root.inputs
@@ -253,11 +349,15 @@ RULES: tuple[Rule, ...] = (
     rule_for(("convolution",), "convolution-depthwise", _convolution_depthwise),
     rule_for(("convolution",), "convolution-grouped", _convolution_grouped),
     rule_for(("reshape",), "reshape-permute-ones", _reshape_permute_ones),
+    rule_for(("reshape",), "reshape-permute-split", _reshape_permute_split),
+    rule_for(("permute",), "permute-ones-first", _permute_ones_first),
+    rule_for(("matmul", "matmul_packed"), "permute-sink-rows", _sink_permute_rows),
     rule_for(POINTWISE, "permute-sink", _sink_permute),
     rule_for(REDUCTIONS, "permute-sink-reduce", _sink_permute_reduce),
     rule_for(_MOVES, "permute-sink-move", _sink_permute_move),
     rule_for(("window",), "permute-sink-window", _sink_permute_window),
     rule_for(("concat",), "permute-sink-concat", _sink_permute_concat),
     rule_for(POINTWISE, "reshape-sink", _sink_reshape),
+    rule_for(POINTWISE, "row-order-sink", _sink_row_order),
     rule_for(REDUCTIONS, "reshape-sink-reduce", _sink_reshape_reduce),
 )

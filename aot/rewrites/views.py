@@ -138,12 +138,22 @@ def _reduce_nothing(root: Node) -> Node | None:
     return root.inputs[0] if not root.attr("axes") and not is_index else None
 
 
+def _take_expand(root: Node) -> Node | None:
+    """take(x, expand(i)) → expand(take(x, i))"""
+    data, indices = root.inputs
+    if indices.op != "expand":
+        return None
+    few = make("take", (data, indices.inputs[0]), root.attrs)
+    return build.expand(few, root.shape)
+
+
 RULES: tuple[Rule, ...] = (
     rule_for(("reshape", "expand", "slice", "pad", "permute"), "view-same", _same),
     rule_for(("reshape",), "reshape-reshape", _reshape_reshape),
     rule_for(("permute",), "permute-permute", _permute_permute),
     rule_for(("permute",), "permute-ones", _permute_ones),
     rule_for(("expand",), "expand-expand", _expand_expand),
+    rule_for(("take",), "take-expand", _take_expand),
     rule_for(("slice",), "slice-slice", _slice_slice),
     rule_for(("slice",), "slice-concat", _slice_concat),
     rule_for(("concat",), "concat-concat", _concat_concat),

@@ -63,7 +63,7 @@ def _bias_user(
     if len(readers) != 1 or readers[0].op != "add" or readers[0].inputs[0] is not member:
         return None
     bias = readers[0].inputs[1]
-    is_row = context.is_constant(bias) and bias.shape == (1, member.shape[1])
+    is_row = context.is_constant(bias) and bias.shape in ((), (1, member.shape[1]))
     return readers[0] if is_row else None
 
 
@@ -73,7 +73,8 @@ def _join(members: Sequence[Node], biased: Sequence[Node | None]) -> dict[Node, 
     sums = [node for node in biased if node is not None]
     ends: Sequence[Node] = members
     if len(sums) == len(members) and max(Counter(sums).values()) == 1:
-        joined = make("add", (joined, build.concat([node.inputs[1] for node in sums], 1)))
+        rows = [build.expand(node.inputs[1], (1, node.shape[1])) for node in sums]
+        joined = make("add", (joined, build.concat(rows, 1)))
         ends = sums
     starts = [sum(m.shape[1] for m in members[:number]) for number in range(len(members))]
     return {
