@@ -16,8 +16,7 @@ generation, and the swap fails. The caller counts finished chunks, never workers
 ABI = 1
 
 POOL_BYTES = 4096
-POOL_STOP = 0  # i32: workers return when it is not 0
-POOL_SLOTS_USED = 4  # i32: slots from here on were never taken
+POOL_SLOTS_USED = 0  # i32: slots from here on were never taken
 POOL_SPIN_TICKS = 8  # i64: time-stamp ticks that an idle worker spins before it sleeps
 POOL_SLEEPERS = 64  # i32: not 0 when a worker sleeps or is about to
 POOL_WAKE = 68  # i32: futex word, counts wake-ups

@@ -2,7 +2,7 @@
 
     aotc_abi() -> i32                           EXECUTOR ABI number
     aotc_execute(session)                       run all launches in order over the pool
-    aotc_worker(pool, index)                    a worker's loop; index from 1
+    aotc_worker(pool, index)                    a worker's endless loop; index from 1
     aotc_copy_strided(to, from, item bytes, rank, shape, strides in bytes)   to contiguous memory
 
 Structures and the claim protocol are described in `runtime/drivers/executor_abi.py`. The caller
@@ -153,7 +153,7 @@ done:
   ret i1 %result
 }}
 
-define void @worker(ptr %pool, i32 %index) nounwind {{
+define void @worker(ptr %pool, i32 %index) nounwind noreturn {{
 entry:
   %spin.at = getelementptr i8, ptr %pool, i64 {abi.POOL_SPIN_TICKS}
   %spin = load i64, ptr %spin.at
@@ -164,10 +164,6 @@ begin:
   %since = call i64 @llvm.readcyclecounter()
   br label %look
 look:
-  %stop = load atomic i32, ptr %pool acquire, align 4
-  %stopped = icmp ne i32 %stop, 0
-  br i1 %stopped, label %leave, label %serve
-serve:
   %worked = call i1 @scan(ptr %pool, i32 %index)
   br i1 %worked, label %begin, label %idle
 idle:
@@ -179,18 +175,12 @@ idle:
 tire:
   %wakes = load atomic i32, ptr %wake.at acquire, align 4
   %sleepers = atomicrmw add ptr %sleepers.at, i32 1 seq_cst, align 4
-  %last.stop = load atomic i32, ptr %pool acquire, align 4
-  %last.stopped = icmp ne i32 %last.stop, 0
-  br i1 %last.stopped, label %leave, label %recheck
-recheck:
   %late = call i1 @scan(ptr %pool, i32 %index)
   br i1 %late, label %begin, label %sleep
 sleep:
   %futex = call i64 (i64, ...) @syscall(i64 {FUTEX_CALL}, ptr %wake.at, \
 i64 {FUTEX_WAIT_PRIVATE}, i32 %wakes, ptr null, ptr null, i64 0)
   br label %begin
-leave:
-  ret void
 }}
 """
 
