@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from .library import Library
 
 SPIN_TICKS = 150_000  # some 50 µs at 3 GHz
-CGROUP_FILES = (
-    "/sys/fs/cgroup/cpu.max",
-    "/sys/fs/cgroup/cpu/cpu.cfs_quota_us",
-)
+CGROUP_ROOT = "/sys/fs/cgroup"
+CGROUP_1_QUOTA = "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"
 
 
 class Pool:
@@ -82,21 +80,31 @@ def process_pool() -> Pool:
 def default_threads() -> int:
     """Threads that this process may keep busy: its affinity, less if a cgroup limits CPU time."""
     threads = len(os.sched_getaffinity(0))
-    for path in CGROUP_FILES:
-        limit = _cgroup_threads(path)
+    for path in [*_cgroup_2_files(), CGROUP_1_QUOTA]:
+        limit = _granted_threads(path)
         if limit is not None:
             threads = min(threads, limit)
     return max(1, threads)
 
 
-def _cgroup_threads(path: str) -> int | None:
+def _cgroup_2_files() -> list[str]:
+    """`cpu.max` of this process's group and of each group above it: the least of them holds."""
+    try:
+        lines = _read("/proc/self/cgroup").splitlines()
+    except OSError:
+        return []
+    group = next((line[3:] for line in lines if line.startswith("0::")), "/")
+    parts = [part for part in group.split("/") if part]
+    folders = ["/".join([CGROUP_ROOT, *parts[:count]]) for count in range(len(parts) + 1)]
+    return [f"{folder}/cpu.max" for folder in folders]
+
+
+def _granted_threads(path: str) -> int | None:
     """Whole CPUs that a cgroup file grants (version 2: `quota period`; version 1: two files)."""
     try:
         fields = _read(path).split()
-        if path.endswith("cpu.max"):
-            quota, period = fields[0], fields[1]
-        else:
-            quota, period = fields[0], _read(path.replace("quota", "period"))
+        quota = fields[0]
+        period = _read(path.replace("quota", "period")) if path == CGROUP_1_QUOTA else fields[1]
         return None if quota in ("max", "-1") else max(1, int(quota) // int(period))
     except (OSError, ValueError, IndexError, ZeroDivisionError):
         return None

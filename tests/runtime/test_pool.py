@@ -168,9 +168,23 @@ def test_refused_threads_are_done_without(monkeypatch) -> None:
     _call(session, 7)
 
 
-def test_threads_follow_affinity_and_quota(monkeypatch) -> None:
-    files = {"/sys/fs/cgroup/cpu.max": "250000 100000\n"}
+V2, V1 = "/sys/fs/cgroup", "/sys/fs/cgroup/cpu/cpu.cfs"
 
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, 12),
+        ({"/proc/self/cgroup": "0::/\n", f"{V2}/cpu.max": "250000 100000\n"}, 2),
+        ({"/proc/self/cgroup": "0::/\n", f"{V2}/cpu.max": "max 100000\n"}, 12),
+        ({"/proc/self/cgroup": "0::/\n", f"{V2}/cpu.max": "50000 100000\n"}, 1),
+        ({"/proc/self/cgroup": "0::/\n", f"{V2}/cpu.max": "nonsense\n"}, 12),
+        ({"/proc/self/cgroup": "1:x:/\n0::/a/b\n", f"{V2}/a/cpu.max": "600000 100000"}, 6),
+        ({f"{V1}_quota_us": "400000\n", f"{V1}_period_us": "100000\n"}, 4),
+        ({f"{V1}_quota_us": "-1\n", f"{V1}_period_us": "100000\n"}, 12),
+    ],
+)
+def test_threads_follow_affinity_and_quota(files: dict, expected: int, monkeypatch) -> None:
     def read(path: str) -> str:
         if path not in files:
             raise FileNotFoundError(path)
@@ -178,12 +192,4 @@ def test_threads_follow_affinity_and_quota(monkeypatch) -> None:
 
     monkeypatch.setattr(pool_module, "_read", read)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)))
-    assert pool_module.default_threads() == 2
-    files["/sys/fs/cgroup/cpu.max"] = "max 100000\n"
-    assert pool_module.default_threads() == 12
-    files["/sys/fs/cgroup/cpu.max"] = "50000 100000\n"
-    assert pool_module.default_threads() == 1
-    files.clear()
-    files["/sys/fs/cgroup/cpu/cpu.cfs_quota_us"] = "400000\n"
-    files["/sys/fs/cgroup/cpu/cpu.cfs_period_us"] = "100000\n"
-    assert pool_module.default_threads() == 4
+    assert pool_module.default_threads() == expected
