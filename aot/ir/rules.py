@@ -32,9 +32,11 @@ class Rule:
     is_exact: bool = True
 
 
-def rule_for(ops: Iterable[str], name: str, replace: Callable[..., Node | None]) -> Rule:
+def rule_for(
+    ops: Iterable[str], name: str, replace: Callable[..., Node | None], is_exact: bool = True
+) -> Rule:
     """A rule that looks at every node of `ops` whatever its operands; `replace` takes `root`."""
-    return Rule(name, _Roots(frozenset(ops)), replace)
+    return Rule(name, _Roots(frozenset(ops)), replace, None, is_exact)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ ARITHMETIC: tuple[Rule, ...] = (
     # x / (-y) → -(x / y)
     Rule("div-neg-second", x / -y, lambda x, y: build.unary("neg", build.div(x, y))),
     # f(-x) → -f(x) for odd f
-    *(_odd(op) for op in ("erf", "tanh", "sin", "sign", "reciprocal")),
+    *(_odd(op) for op in ("erf", "tanh", "sin", "reciprocal")),
     # cos(-x) → cos(x)
     Rule("cos-neg", call("cos", -x), lambda x: build.unary("cos", x)),
     # (x · c) · d → x · (c·d)

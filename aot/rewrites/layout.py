@@ -345,19 +345,19 @@ def _sink_reshape_reduce(root: Node) -> Node | None:
 _MOVES = ("pad", "slice", "expand", "flip")
 
 RULES: tuple[Rule, ...] = (
-    rule_for(("convolution",), "convolution-matmul", _convolution_matmul),
-    rule_for(("convolution",), "convolution-depthwise", _convolution_depthwise),
-    rule_for(("convolution",), "convolution-grouped", _convolution_grouped),
+    rule_for(("convolution",), "convolution-matmul", _convolution_matmul, False),
+    rule_for(("convolution",), "convolution-depthwise", _convolution_depthwise, False),
+    rule_for(("convolution",), "convolution-grouped", _convolution_grouped, False),
     rule_for(("reshape",), "reshape-permute-ones", _reshape_permute_ones),
     rule_for(("reshape",), "reshape-permute-split", _reshape_permute_split),
     rule_for(("permute",), "permute-ones-first", _permute_ones_first),
-    rule_for(("matmul", "matmul_packed"), "permute-sink-rows", _sink_permute_rows),
+    rule_for(("matmul", "matmul_packed"), "permute-sink-rows", _sink_permute_rows, False),
     rule_for(POINTWISE, "permute-sink", _sink_permute),
-    rule_for(REDUCTIONS, "permute-sink-reduce", _sink_permute_reduce),
+    rule_for(REDUCTIONS, "permute-sink-reduce", _sink_permute_reduce, False),
     rule_for(_MOVES, "permute-sink-move", _sink_permute_move),
     rule_for(("window",), "permute-sink-window", _sink_permute_window),
     rule_for(("concat",), "permute-sink-concat", _sink_permute_concat),
     rule_for(POINTWISE, "reshape-sink", _sink_reshape),
     rule_for(POINTWISE, "row-order-sink", _sink_row_order),
-    rule_for(REDUCTIONS, "reshape-sink-reduce", _sink_reshape_reduce),
+    rule_for(REDUCTIONS, "reshape-sink-reduce", _sink_reshape_reduce, False),
 )

@@ -61,6 +61,17 @@ STAGES: tuple[Stage, ...] = (
 )
 
 
+# Every table by its file's name, for tests that walk all rules.
+TABLES: Mapping[str, tuple[Rule, ...]] = {
+    "algebra": algebra.RULES,
+    "activations": activations.RULES,
+    "norms": norms.RULES,
+    "views": views.RULES,
+    "layout": layout.RULES,
+    "weights": weights.PACKING,
+}
+
+
 def rewrite(
     graph: Graph, pack: bool = True, skip: frozenset[str] = frozenset()
 ) -> tuple[Graph, RewriteLog]:

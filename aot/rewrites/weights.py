@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.rules import Context, Rule, rule_for
 
@@ -31,7 +31,7 @@ def _pack(root: Node, context: Context) -> Node | None:
 
 
 # matmul(x, constant) → matmul_packed(x, panels)
-PACKING: tuple[Rule, ...] = (rule_for(("matmul",), "pack", _pack),)
+PACKING: tuple[Rule, ...] = (rule_for(("matmul",), "pack", _pack, is_exact=False),)
 
 
 def join_matmuls(graph: Graph) -> tuple[Graph, int]:
@@ -51,7 +51,8 @@ def join_matmuls(graph: Graph) -> tuple[Graph, int]:
             continue
         count += len(members) - 1
         biases = [_bias_user(member, users, context) for member in members]
-        replaced.update(_join(members, biases))
+        with made_for(members[0].source):
+            replaced.update(_join(members, biases))
     return graph.with_outputs(_replace(graph.outputs, replaced)), count
 
 

@@ -1,0 +1,102 @@
+"""Every rule of every table: its filetest, and its equation on random inputs.
+
+A filetest `TABLE/RULE.txt` is a graph, a line `---`, and the graph that the rule alone makes of it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy
+import pytest
+from aotc.aot.ir.graph import Graph
+from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.legal import violations
+from aotc.aot.ir.rules import Applied, Rule, apply_rules
+from aotc.aot.ir.storage import widen
+from aotc.aot.ir.text import parse_graph, print_graph
+from aotc.aot.rewrites.rewrite import TABLES
+
+HERE = Path(__file__).parent
+ALL_RULES = [(table, rule) for table, rules in TABLES.items() for rule in rules]
+NAMES = [f"{table}/{rule.name}" for table, rule in ALL_RULES]
+
+# The sign of a zero that these give is nobody's promise.
+UNSIGNED_ZERO = {
+    "maximum-literal-second",
+    "maximum-zero",
+    "minimum-literal-second",
+    "reduce-nothing",
+    "reduce-ones",
+    "relu-relu",
+}
+PASSES = 40
+
+
+def load_beside(name: str):
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+random_values = load_beside("random_inputs")
+
+
+def read_filetest(table: str, rule: Rule) -> tuple[Graph, str, Path]:
+    path = HERE / table / f"{rule.name}.txt"
+    assert path.is_file(), f"rule `{rule.name}` has no filetest {path}"
+    before, separator, expected = path.read_text().partition("---\n")
+    assert separator, f"{path} has no line `---`"
+    return parse_graph(before, fill=random_values.random_constant), expected, path
+
+
+def rewritten(graph: Graph, rule: Rule) -> tuple[Graph, Applied]:
+    return apply_rules(graph, (rule,))
+
+
+def test_names_are_distinct():
+    names = [rule.name for _, rule in ALL_RULES]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(("table", "rule"), ALL_RULES, ids=NAMES)
+def test_rule_gives_the_expected_graph(table, rule, is_blessing):
+    graph, expected, path = read_filetest(table, rule)
+    result, applied = rewritten(graph, rule)
+    assert applied.counts[rule.name] > 0
+    assert not applied.refused
+    assert violations(result) == []
+    text = print_graph(result)
+    if is_blessing:
+        path.write_text(f"{print_graph(graph)}---\n{text}")
+    elif text != expected:
+        pytest.fail(f"{path} differs, found:\n{text}\nif this is right, run `pytest --bless`")
+
+
+@pytest.mark.parametrize(("table", "rule"), ALL_RULES, ids=NAMES)
+def test_rule_keeps_the_meaning(table, rule):
+    graph, _, _ = read_filetest(table, rule)
+    result, _ = rewritten(graph, rule)
+    for seed in range(PASSES):
+        # Half of the passes without special values, so that sums are not all NaN.
+        inputs = random_values.random_inputs(graph, seed, has_specials=seed % 2 == 0)
+        before, after = interpret(graph, inputs), interpret(result, inputs)
+        for node, left, right in zip(graph.outputs, before, after, strict=True):
+            compare(rule, widen(left, node.dtype), widen(right, node.dtype))
+
+
+def compare(rule: Rule, before: numpy.ndarray, after: numpy.ndarray) -> None:
+    if before.dtype.kind != "f":
+        numpy.testing.assert_array_equal(before, after)
+        return
+    if not rule.is_exact:
+        # Relative to what cancels on the way; passes without special values keep that near one.
+        largest = numpy.max(numpy.abs(before[numpy.isfinite(before)]), initial=1.0)
+        numpy.testing.assert_allclose(before, after, rtol=1e-5, atol=2e-6 * largest)
+        return
+    numpy.testing.assert_array_equal(before, after)
+    if rule.name not in UNSIGNED_ZERO:
+        numbers = ~numpy.isnan(before)
+        assert (numpy.signbit(before) == numpy.signbit(after))[numbers].all()
