@@ -96,6 +96,14 @@ class Port:
         return OutputUnusable(role=self.role, name=self.name, found=found, expected=expected)
 
 
+def from_buffer_address(value: Any, _anchor: Any = ctypes.c_char.from_buffer) -> int:
+    """Address of writable C-contiguous memory, a third of the cost of `buffer_address`.
+
+    Raises `TypeError` or `ValueError` for what is read-only, has gaps or is empty.
+    """
+    return ctypes.addressof(_anchor(value))
+
+
 class TorchKind:
     """torch tensors on the CPU, by their methods: a sixth of the cost of DLPack."""
 
@@ -187,7 +195,7 @@ class NumpyKind:
     def address(self, port: Port, value: Any, hold: list[Any]) -> int:
         if value.dtype is port.numpy_dtype and value.shape == port.shape:
             try:
-                return ctypes.addressof(ctypes.c_char.from_buffer(value))
+                return from_buffer_address(value)
             except (TypeError, ValueError):  # read-only, not contiguous or empty
                 pass
         self._check(port, value)
@@ -196,7 +204,7 @@ class NumpyKind:
         strides = value.strides
         copied = port.copy(value.ctypes.data, value.itemsize, port.shape, strides)
         hold.append(copied)
-        return copied.address  # type: ignore[no-any-return]
+        return copied.address
 
     def _check(self, port: Port, value: Any) -> None:
         dtype = value.dtype
@@ -210,6 +218,11 @@ class NumpyKind:
             port.numpy_dtype = dtype
 
     def place(self, port: Port, value: Any) -> int:
+        if value.dtype is port.numpy_dtype and value.shape == port.shape:
+            try:
+                return from_buffer_address(value)
+            except (TypeError, ValueError):
+                pass
         self._check(port, value)
         if not value.flags.c_contiguous:
             raise port.refuse_place("not contiguous")
@@ -222,7 +235,7 @@ class NumpyKind:
         if port.numpy_dtype is None:
             port.numpy_dtype = numpy.dtype(DTYPES[port.dtype].numpy)
         value = numpy.empty(port.shape, port.numpy_dtype)
-        return value, buffer_address(value) if port.nbytes else 0
+        return value, from_buffer_address(value) if port.nbytes else 0
 
 
 class CapsuleKind:
@@ -241,7 +254,7 @@ class CapsuleKind:
             return lent.address
         copied = port.copy(lent.address, itemsize, lent.shape, lent.strides)
         hold.append(copied)
-        return copied.address  # type: ignore[no-any-return]
+        return copied.address
 
     def _borrow(self, port: Port, value: Any) -> Borrowed:
         try:
@@ -294,7 +307,7 @@ class BufferKind:
         strides = view.strides or ()
         copied = port.copy(buffer_address(view), itemsize, port.shape, strides)
         hold.append(copied)
-        return copied.address  # type: ignore[no-any-return]
+        return copied.address
 
     def _view(self, port: Port, value: Any) -> memoryview:
         try:
@@ -324,7 +337,7 @@ class BufferKind:
         block = bytearray(port.nbytes)
         if not port.nbytes:
             return memoryview(block).cast(letter), 0
-        address = ctypes.addressof(ctypes.c_char.from_buffer(block))
+        address = from_buffer_address(block)
         return memoryview(block).cast("B").cast(letter, list(port.shape)), address
 
 

@@ -130,7 +130,16 @@ class Program:
 class Session:
     """One caller's arena and addresses; for one thread at a time. Called like the program."""
 
-    __slots__ = ("_addresses", "_inputs", "_loaded", "_native", "_outputs", "_program", "_run")
+    __slots__ = (
+        "_addresses",
+        "_inputs",
+        "_loaded",
+        "_native",
+        "_outputs",
+        "_program",
+        "_run",
+        "_sizes",
+    )
 
     def __init__(self, program: Program) -> None:
         loaded = program._loaded
@@ -143,6 +152,7 @@ class Session:
         self._run: Callable[[], Any] = self._native.run
         self._inputs = program._input_ports
         self._outputs = program._output_ports
+        self._sizes = [port.nbytes for port in self._inputs + self._outputs]
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see `Program`."""
@@ -193,20 +203,21 @@ class Session:
 
     def _refuse_overlap(self) -> None:
         """Kernels read inputs after they began to write outputs, so the two must not meet."""
-        ports = self._inputs + self._outputs
-        spans = [
-            (begin, begin + port.nbytes) for port, begin in zip(ports, self._addresses, strict=True)
-        ]
-        for index in range(len(self._inputs), len(ports)):
-            begin, end = spans[index]
+        addresses, sizes, index = self._addresses, self._sizes, len(self._inputs)
+        for _ in self._outputs:
+            begin = addresses[index]
+            end = begin + sizes[index]
             for other in range(index):
-                if begin < spans[other][1] and spans[other][0] < end:
+                start = addresses[other]
+                if start < end and begin < start + sizes[other]:
+                    ports = self._inputs + self._outputs
                     raise OutputUnusable(
                         role="output",
                         name=ports[index].name,
                         found=f"in the memory of {ports[other].role} `{ports[other].name}`",
                         expected="memory of its own",
                     )
+            index += 1
 
     def close(self) -> None:
         """Free the arena; may be called again."""

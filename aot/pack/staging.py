@@ -34,6 +34,7 @@ AT_FDCWD = -100
 RENAME_NOREPLACE = 1
 RENAME_EXCHANGE = 2
 UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+NO_LOCKS = (*UNSUPPORTED, errno.EBADF, errno.ENOLCK)  # NFS refuses locks on folders with EBADF
 FILE_MODE = 0o444  # a bundle is never written in place: its weights are mapped while it serves
 FOLDER_MODE = 0o755
 ATTEMPTS = 16
@@ -123,12 +124,15 @@ class Staging:
         for _ in range(ATTEMPTS):
             path = self._beside("staging")
             os.mkdir(path, FOLDER_MODE)
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 descriptor = _lock_folder(path)
-                if descriptor is not None and _is_at(descriptor, path):
-                    return path, descriptor
                 if descriptor is not None:
-                    os.close(descriptor)
+                    return path, descriptor
+            except FileNotFoundError:
+                continue
+            except OSError:
+                shutil.rmtree(path, ignore_errors=True)
+                raise
         raise OSError(errno.EBUSY, "other writers remove the staging directory")
 
     def _beside(self, word: str) -> str:
@@ -170,14 +174,18 @@ def check_free(out: str, force: bool) -> None:
 
     Raises `OutputExists` without `force`, `OutputForeign` with it where no bundle stands there.
     """
-    if os.path.lexists(out):
-        if not force:
-            raise OutputExists(path=out)
+    if not os.path.lexists(out):
+        return
+    if not force:
+        raise OutputExists(path=out)
+    try:
         check_replaceable(os.path.realpath(out))
+    except OSError as error:
+        raise environment_fault("read", out, error) from error
 
 
 def check_replaceable(out: str) -> None:
-    """Raise `OutputForeign` unless `out` is a bundle or an empty directory."""
+    """Raise `OutputForeign` unless `out` is a bundle or an empty directory; passes `OSError` on."""
     if not os.path.isdir(out):
         raise OutputForeign(path=out, found="no directory")
     if not os.listdir(out):
@@ -185,7 +193,7 @@ def check_replaceable(out: str) -> None:
     try:
         with open(os.path.join(out, MANIFEST_NAME), "rb") as file:
             magic = file.read(len(MANIFEST_MAGIC))
-    except OSError:
+    except FileNotFoundError:
         magic = b""
     if magic != MANIFEST_MAGIC:
         raise OutputForeign(path=out, found="a directory with other files")
@@ -206,20 +214,26 @@ def _fsync_folder(path: str) -> None:
 
 
 def _lock_folder(path: str) -> int | None:
-    """An open descriptor that holds the directory's lock, or None where another holds it."""
+    """An open descriptor that holds the directory's lock, or None where another holds it.
+
+    Raises `FileNotFoundError` where the directory went before it was locked.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError as error:
+            if error.errno not in NO_LOCKS:  # without locks leftovers stay, nothing else changes
+                raise
+        if not os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            raise FileNotFoundError(errno.ENOENT, "replaced", path)
     except OSError:
-        pass  # a file system without locks: leftovers stay, nothing else changes
+        os.close(descriptor)
+        raise
     return descriptor
-
-
-def _is_at(descriptor: int, path: str) -> bool:
-    return os.path.samestat(os.fstat(descriptor), os.stat(path))
 
 
 def _remove_abandoned(path: str) -> None:
