@@ -170,7 +170,7 @@ class _Layout:
         plan, functions = self._executable.plan, self._executable.functions
         slot, patch, parallel = base + self._arguments, base + self._patches, False
         for index, launch in enumerate(plan.launches):
-            programs, chunk, chunks = _chunks(launch.grid, threads)
+            programs, chunk, chunks = split_programs(launch.grid, threads)
             parallel = parallel or chunks > 1
             record = struct.pack(
                 "<QQ3i3i", functions[launch.kernel], slot, *launch.grid, programs, chunk, chunks
@@ -202,7 +202,7 @@ class _Layout:
         return arena + int(value) if space == "arena" else int(value)
 
 
-def _chunks(grid: tuple[int, int, int], threads: int) -> tuple[int, int, int]:
+def split_programs(grid: tuple[int, int, int], threads: int) -> tuple[int, int, int]:
     """(programs, programs of a chunk, chunks) of a launch."""
     programs = grid[0] * grid[1] * grid[2]
     if threads == 1:

@@ -6,7 +6,7 @@ import ctypes
 import struct
 
 from . import executor_abi as abi
-from .cpu import ALIGNMENT_BYTES, chunks
+from .cpu import ALIGNMENT_BYTES, split_programs
 from .memory import Memory
 from .pool import default_threads, process_pool
 
@@ -51,7 +51,7 @@ class Launcher:
         if 0 in grid:
             return
         base = self._control.address
-        programs, chunk, count = chunks(grid, self._threads)
+        programs, chunk, count = split_programs(grid, self._threads)
         launch = struct.pack(
             "<QQ3i3i", self._function, base + _ARGUMENTS, *grid, programs, chunk, count
         )

@@ -49,7 +49,7 @@ def test_programs_see_every_coordinate_once(grid: tuple[int, int, int], threads:
 @pytest.mark.parametrize("threads", [1, 2, 300])
 @pytest.mark.parametrize("programs", [1, 2, 33, 4095, 4096, 12_292, (1 << 31) - 1])
 def test_chunks_cover_all_programs(programs: int, threads: int) -> None:
-    found, chunk, chunks = cpu._chunks((programs, 1, 1), threads)
+    found, chunk, chunks = cpu.split_programs((programs, 1, 1), threads)
     assert found == programs
     assert chunks <= executor_abi.CHUNKS_LIMIT
     assert (chunks - 1) * chunk < programs <= chunks * chunk
