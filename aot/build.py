@@ -28,7 +28,7 @@ from aotc.aot.targets.cpu.isa import ISAS, isa
 from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.choose import Job, Mode, Policy, Tuning, tune, with_lines
 from aotc.aot.tune.compiling import Counts, executor_code
-from aotc.aot.tune.record import Place, Line, parse_record, print_record
+from aotc.aot.tune.record import Line, Place, parse_record, print_record
 from aotc.cache import Store
 from aotc.cache.collect import collect, note_misses
 from aotc.runtime.drivers.cpu import ISA_FEATURES, best_isa, features
@@ -117,8 +117,9 @@ def build(
             graph = _rewrite(captured.graph, options, clock)
             scheduled = _schedule(graph, chosen, clock)
             specs = _lower(scheduled, chosen, clock)
-            tuning = _tune(scheduled, specs, chosen, options, (workers, store, counts), clock)
-            linked = _plan(scheduled, specs, tuning, executor_code(workers, store), clock)
+            machinery = (workers, store, counts)
+            tuning, executor = _tune(scheduled, specs, chosen, options, machinery, clock)
+        linked = _plan(scheduled, specs, tuning, executor, clock)
         checks = _rehearse(captured, scheduled.graph, linked, chosen, options)
         provenance = {
             **contents.provenance(captured.name, chosen.name, scheduled, specs),
@@ -210,7 +211,8 @@ def _tune(
     options: BuildOptions,
     machinery: tuple[Workers, Store, Counts],
     clock: Clock,
-) -> Tuning:
+) -> tuple[Tuning, bytes]:
+    """The choice and the machine code of each kernel, and the executor's object."""
     workers, store, counts = machinery
     policy = Policy(
         target=chosen.name,
@@ -229,13 +231,13 @@ def _tune(
     ]
     with clock.stage("tune"):
         tuning = tune(jobs, policy, workers, store, counts, clock.progress.advance)
-        text = print_record({line.place: line for line in tuning.lines})
-        clock.dump("tune", text)
+        executor = executor_code(workers, store)
+        clock.dump("tune", print_record({line.place: line for line in tuning.lines}))
         clock.detail = f"{counts.compiled} compiled, {counts.cache_hits} from the cache"
         if options.record is not None and tuning.measured:
             merged = with_lines(policy.record, tuning.lines)
             options.record.write_text(print_record(merged))
-    return tuning
+    return tuning, executor
 
 
 def _read_record(path: Path | None) -> dict[Place, Line]:

@@ -43,9 +43,7 @@ def weights(constants: Mapping[str, Constant], plan: LaunchPlan) -> dict[str, Te
     names = dict.fromkeys(
         str(value) for launch in plan.launches for space, value in launch.args if space == "weight"
     )
-    return {
-        name: tensor(constants[name].type.dtype, constants[name].array) for name in names
-    }
+    return {name: tensor(constants[name].type.dtype, constants[name].array) for name in names}
 
 
 def tensor(dtype: str, array: Array) -> TensorData:
@@ -131,7 +129,9 @@ def specs_text(specs: Sequence[KernelSpec]) -> str:
     parts = []
     for stem, spec in _stems(specs).items():
         rows = "".join(f"# candidate {row}\n" for row in spec.candidates)
-        parts.append(f"# {stem}: {spec.bytes} bytes, {spec.operations} operations\n{rows}{spec.source}")
+        parts.append(
+            f"# {stem}: {spec.bytes} bytes, {spec.operations} operations\n{rows}{spec.source}"
+        )
     return "\n".join(parts)
 
 

@@ -75,7 +75,7 @@ def draw(spec: TensorSpec, seed: int, like: HostArray | None = None) -> HostArra
 
 
 def read_npy(path: Path) -> HostArray:
-    """An array from a .npy file; raises InputFileError for anything else, Fortran order included."""
+    """An array from a .npy file in row-major order; raises InputFileError for all else."""
     try:
         data = path.read_bytes()
     except OSError as error:

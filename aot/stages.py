@@ -7,6 +7,7 @@ of times, the `stage` of an internal error and the word of `AOTC_SKIP`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,8 +15,19 @@ from pathlib import Path
 from typing import Protocol
 
 from aotc.aot.errors import InternalError
+from aotc.runtime.errors import environment_fault
 
 STAGES = ("capture", "rewrite", "schedule", "lower", "tune", "plan", "pack")
+# What the machine refuses is no bug of a stage: a full disk, a quota, a limit, a permission.
+MACHINE_FAULTS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOMEM,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +94,9 @@ class Clock:
         except Exception as error:
             if hasattr(error, "exit_code"):
                 raise
+            if isinstance(error, OSError) and error.errno in MACHINE_FAULTS:
+                path = str(error.filename or "a temporary file")
+                raise environment_fault("write", path, error) from error
             raise InternalError(stage=name, detail=_first_line(error)) from error
         row = StageTime(name, time.perf_counter() - started_s, self.detail)
         self.rows.append(row)

@@ -81,6 +81,7 @@ def _options(flags: dict[str, Any]) -> BuildOptions:
         dump=Path(dump) if dump else None,
         jobs=setting("AOTC_JOBS", flags["jobs"]) or None,
         allow_mismatch=flags["allow_mismatch"],
+        skip=frozenset(setting("AOTC_SKIP")),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -66,7 +66,7 @@ def list_entries(folder: str | None, bucket: str | None, as_json: bool) -> None:
             "digest": row.digest,
             "bucket": row.bucket,
             "bytes": row.size_bytes,
-            "used": datetime.fromtimestamp(row.used_s, timezone.utc).isoformat(timespec="seconds"),
+            "used": datetime.fromtimestamp(row.used_s, UTC).isoformat(timespec="seconds"),
             "fields": _fields(key_record(row)),
         }
         for row in found
@@ -139,7 +139,9 @@ def _print_explanation(item: Explanation) -> None:
         return
     click.echo(f"  nearest stored: {item.nearest.digest[:12]}, which differs in")
     for difference in item.differing:
-        click.echo(f"    {difference.field}: {difference.stored} → {difference.wanted}")
+        click.echo(
+            f"    {difference.field}: {_short(difference.stored)} → {_short(difference.wanted)}"
+        )
 
 
 def _record(item: Explanation) -> dict[str, Any]:

@@ -23,7 +23,9 @@ def print_json(schema: str, record: dict[str, Any]) -> None:
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns with two spaces between them; numbers to the right."""
     lines = [[str(cell) for cell in row] for row in rows]
-    widths = [max(len(line[index]) for line in [list(heads), *lines]) for index in range(len(heads))]
+    widths = [
+        max(len(line[index]) for line in [list(heads), *lines]) for index in range(len(heads))
+    ]
     is_right = [
         bool(lines) and all(line[index][:1].isdigit() for line in lines)
         for index in range(len(heads))

@@ -98,9 +98,7 @@ def _golden(bundle: Path) -> dict[str, HostArray]:
         return {}
 
 
-def _assignments(
-    option: str, texts: Sequence[str], specs: Sequence[TensorSpec]
-) -> dict[str, Path]:
+def _assignments(option: str, texts: Sequence[str], specs: Sequence[TensorSpec]) -> dict[str, Path]:
     """`NAME=@FILE` arguments as name → path; the name must be one of the program's."""
     known = [spec.name for spec in specs]
     found: dict[str, Path] = {}

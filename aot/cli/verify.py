@@ -81,7 +81,9 @@ def _print(record: dict[str, Any]) -> None:
     if "integrity" in record:
         click.echo(f"integrity  ok, {record['integrity']['files']} files match their digests")
     if "compat" in record:
-        click.echo(f"compat     {'ok, runs here' if record['compat']['ok'] else 'DOES NOT RUN HERE'}")
+        click.echo(
+            f"compat     {'ok, runs here' if record['compat']['ok'] else 'DOES NOT RUN HERE'}"
+        )
         for row in record["compat"]["mismatches"]:
             click.echo(f"           {row['field']} is {row['found']}, expected {row['expected']}")
             click.echo(f"           hint: {row['hint']}")

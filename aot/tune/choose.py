@@ -61,7 +61,7 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The outcome for all kernels, by spec digest, and the record's lines that were used or made."""
+    """The outcome for all kernels by spec digest, and the lines that were used or made."""
 
     kernels: Mapping[str, Tuned]
     lines: tuple[Line, ...]
@@ -85,7 +85,9 @@ def tune(
     known = {digest: line for digest in distinct if (line := _line(digest, policy, store))}
     if policy.frozen:
         _refuse_misses(distinct, known)
-    choices = {digest: _choices(job.spec, known.get(digest), policy) for digest, job in distinct.items()}
+    choices = {
+        digest: _choices(job.spec, known.get(digest), policy) for digest, job in distinct.items()
+    }
     tasks = {
         digest: [Task(distinct[digest].spec, choice, policy.isa) for choice in row]
         for digest, row in choices.items()

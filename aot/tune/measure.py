@@ -65,9 +65,7 @@ def _sample(run: Callable[[], None], count: int) -> float:
     return (time.perf_counter() - started_s) / count
 
 
-def _plan(
-    candidate: Candidate, binary: KernelBinary, sizes_bytes: Sequence[int]
-) -> LaunchPlan:
+def _plan(candidate: Candidate, binary: KernelBinary, sizes_bytes: Sequence[int]) -> LaunchPlan:
     """One launch whose parameters lie side by side in the arena."""
     buffers = []
     end = 0

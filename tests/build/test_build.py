@@ -1,0 +1,226 @@
+"""Whole builds: counters, reproducibility, what a failing build leaves behind, tuning records."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from aotc.runtime import load
+from aotc.runtime.manifest import MANIFEST_NAME, Manifest
+
+pytest.importorskip("torch")
+
+
+def identity_files(bundle):
+    """Name → bytes of every file that counts to the bundle's identity."""
+    manifest = Manifest.from_bytes((bundle / MANIFEST_NAME).read_bytes())
+    names = [entry.name for entry in manifest.files] + [MANIFEST_NAME]
+    if manifest.weights is not None:
+        names.append(manifest.weights.name)
+    return {name: (bundle / name).read_bytes() for name in names}
+
+
+def every_byte(bundle):
+    return {path: path.read_bytes() for path in sorted(bundle.rglob("*")) if path.is_file()}
+
+
+def run_build(spec, out, cache, *options, **environment):
+    """`aotc build` as a process of its own; returns it, started."""
+    command = [sys.executable, "-m", "aotc.aot.cli", "build", spec, "-o", out]
+    return subprocess.Popen(
+        [*map(str, command), "--json", "--cache-dir", str(cache), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def test_a_second_build_compiles_nothing_and_gives_the_same_bytes(build, tmp_path):
+    first = build(tmp_path / "one", cache_dir=tmp_path / "cache")
+    second = build(tmp_path / "deeper" / "two", cache_dir=tmp_path / "cache")
+    assert (first["compiled"], first["cache_hits"]) == (first["kernels"], 0)
+    assert (second["compiled"], second["cache_hits"]) == (0, first["kernels"])
+    assert first["identity"] == second["identity"]
+    assert identity_files(tmp_path / "one") == identity_files(tmp_path / "deeper" / "two")
+
+
+def test_a_cold_cache_gives_the_same_bundle_as_a_warm_one(build, bundle, tmp_path):
+    build(tmp_path / "cold", cache_dir=tmp_path / "cache")
+    assert identity_files(tmp_path / "cold") == identity_files(bundle)
+
+
+def test_the_report_has_the_seven_stages_in_order(build, tmp_path):
+    report = build(tmp_path / "out")
+    names = [row["stage"] for row in report["stages"]]
+    assert names == ["capture", "rewrite", "schedule", "lower", "tune", "plan", "pack"]
+    assert report["schema"] == "aotc.build/1"
+    assert all(check["ok"] for check in report["checks"])
+
+
+def test_the_bundle_runs_and_agrees_with_torch(bundle, spec):
+    import torch
+
+    from aotc.aot.capture.spec import load_spec
+
+    model = load_spec(str(spec)).module
+    data = torch.randn(12, 48)
+    with load(bundle) as program, torch.no_grad():
+        torch.testing.assert_close(program(data), model(data), rtol=1e-4, atol=1e-6)
+
+
+def test_no_path_user_or_host_is_in_the_bundle(bundle, spec):
+    words = [str(spec.parent), str(Path.cwd()), str(Path.home()), os.uname().nodename]
+    for path, data in every_byte(bundle).items():
+        for word in words:
+            assert len(word) < 4 or word.encode() not in data, f"{word} is in {path.name}"
+
+
+def test_debug_leaves_every_stage_and_every_kernel(bundle):
+    names = {path.name for path in (bundle / "debug").iterdir()}
+    assert {"0-capture.txt", "1-rewrite.txt", "2-schedule.txt", "3-lower.txt"} <= names
+    assert {"4-tune.txt", "5-plan.txt"} <= names
+    kernels = list((bundle / "debug" / "kernels").iterdir())
+    assert {path.suffix for path in kernels} == {".py", ".ttir", ".ll", ".s"}
+    source = next(path for path in kernels if path.suffix == ".py").read_text()
+    assert "@triton.jit" in source
+
+
+def test_an_output_that_exists_is_kept(aotc, spec, bundle, cache):
+    before = every_byte(bundle)
+    code, _, errors = aotc("build", spec, "-o", bundle, "--cache-dir", cache)
+    assert code == 2
+    assert "exists" in errors
+    assert "--force" in errors
+    assert every_byte(bundle) == before
+
+
+def test_force_replaces_a_bundle(build, bundle, tmp_path):
+    out = tmp_path / "out"
+    build(out)
+    (out / "stray").write_text("left by somebody")
+    build(out, "--force")
+    assert not (out / "stray").exists()
+    assert identity_files(out) == identity_files(bundle)
+
+
+def test_wrong_numbers_are_never_written(aotc, build, spec, cache, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    build(out)
+    before = every_byte(out)
+    monkeypatch.setattr("aotc.aot.contents.TOLERANCES", {"f32": 0.0})
+    code, _, errors = aotc("build", spec, "-o", out, "--force", "--cache-dir", cache)
+    assert code == 1
+    assert "differs from the exported model" in errors
+    assert every_byte(out) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    code, _, _ = aotc(
+        "build", spec, "-o", out, "--force", "--cache-dir", cache, "--allow-mismatch"
+    )
+    assert code == 0
+
+
+def test_a_killed_build_leaves_the_old_bundle(build, spec, tmp_path):
+    out = tmp_path / "out"
+    build(out)
+    before = every_byte(out)
+    child = run_build(spec, out, tmp_path / "cold", "--force", "--quiet")
+    while not (tmp_path / "cold" / "locks").exists() and child.poll() is None:
+        time.sleep(0.005)  # until the first kernel is being compiled
+    os.kill(child.pid, signal.SIGKILL)
+    child.communicate()
+    assert every_byte(out) == before
+
+
+def test_two_builds_at_once_compile_each_kernel_once(spec, tmp_path):
+    import json
+
+    cache = tmp_path / "cache"
+    children = [run_build(spec, tmp_path / name, cache) for name in ("one", "two")]
+    reports = []
+    for child in children:
+        out, errors = child.communicate()
+        assert child.returncode == 0, errors
+        reports.append(json.loads(out))
+    assert sum(report["compiled"] for report in reports) == reports[0]["kernels"]
+    assert reports[0]["identity"] == reports[1]["identity"]
+
+
+def test_a_build_needs_no_compiler_linker_or_headers(spec, tmp_path):
+    """With nothing on the PATH there is no gcc, clang, ld or as to be called."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    child = run_build(spec, tmp_path / "out", tmp_path / "cache", PATH=str(empty), CC="/nonexistent")
+    _, errors = child.communicate()
+    assert child.returncode == 0, errors
+
+
+def test_a_build_into_a_folder_that_cannot_be_made_fails_cleanly(aotc, spec, cache, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, errors = aotc("build", spec, "-o", tmp_path / "file" / "out", "--cache-dir", cache)
+    assert code == 7
+    assert "error: " in errors
+
+
+def test_an_unknown_target_lists_the_known_ones(aotc, spec, tmp_path):
+    code, _, errors = aotc("build", spec, "-o", tmp_path / "out", "--target", "sm_90")
+    assert code == 2
+    assert "cpu-x86-64-v3" in errors
+
+
+def test_a_bundle_for_a_smaller_instruction_set_runs_here_too(build, aotc, tmp_path):
+    report = build(tmp_path / "out", "--target", "cpu-x86-64-v3")
+    assert report["target"] == "cpu-x86-64-v3"
+    assert aotc("verify", tmp_path / "out")[0] == 0
+
+
+def test_measuring_writes_a_record_and_frozen_builds_from_it(aotc, build, spec, cache, tmp_path):
+    record = tmp_path / "tuning.txt"
+    code, _, errors = aotc(
+        "build", spec, "-o", tmp_path / "no", "--frozen", "--cache-dir", cache, "--record", record
+    )
+    assert code == 4
+    assert "have no line in the tuning record" in errors
+    tuned = build(tmp_path / "tuned", "--tune", "quick", "--record", record)
+    assert tuned["measured"] > 0
+    text = record.read_text()
+    assert text.startswith("# aotc tuning record 1\n")
+    frozen = build(tmp_path / "frozen", "--frozen", "--record", record)
+    assert frozen["measured"] == 0
+    assert frozen["identity"] == tuned["identity"]
+    again = build(tmp_path / "again", "--tune", "quick")
+    assert again["measured"] == 0  # from the tuning bucket of the cache
+    assert again["identity"] == tuned["identity"]
+
+
+def test_dump_keeps_the_stages_of_a_build_that_fails(aotc, spec, cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("AOTC_DUMP", str(tmp_path / "dump"))
+    monkeypatch.setattr("aotc.aot.build.lower", lambda scheduled, traits: 1 // 0)
+    code, _, errors = aotc("build", spec, "-o", tmp_path / "out", "--cache-dir", cache)
+    assert code == 70
+    assert "internal error in stage `lower`: ZeroDivisionError" in errors
+    names = sorted(path.name for path in (tmp_path / "dump").iterdir())
+    assert names == ["0-capture.txt", "1-rewrite.txt", "2-schedule.txt"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_leaves_nothing_half_written(spec, cache, tmp_path):
+    """A limit on file sizes stands for a full disk: the weights do not fit."""
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "from aotc.aot.cli.program import run; import aotc.aot.build; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); sys.exit(run(sys.argv[1:]))"
+    )
+    out = tmp_path / "out"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "build", spec, "-o", out, "--cache-dir", cache, "--quiet"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 7, done.stderr
+    assert list(tmp_path.iterdir()) == []
