@@ -55,7 +55,7 @@ def assemble(group: Group, constexprs: Sequence[str], lines: Sequence[str]) -> s
         signature = "\n".join(
             [f"def {function_name(group)}(", textwrap.indent(inner, INDENT), "):"]
         )
-    extra = _MULTIPLY if "multiply)" in text else ""
+    extra = _MULTIPLY if ", multiply," in text else ""
     head = "\n".join([title, "", *imports, extra, "", "@triton.jit", signature])
     return f"{head}\n{textwrap.indent(text, INDENT)}\n"
 

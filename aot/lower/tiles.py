@@ -10,7 +10,6 @@ from aotc.aot.schedule.traits import TargetTraits
 LARGEST_TILE = 1 << 20  # elements that Triton allows in a tensor
 LARGEST_ROW = 1 << 16  # reduced elements held in one tile; longer rows are read in chunks
 ROW_CHUNK = 1 << 13
-PROGRAM_ELEMENTS = 1 << 16  # of a pointwise program: enough to hide the cost of starting it
 ROW_LANES = 256  # kept elements side by side where the reduced ones are not contiguous
 
 
@@ -24,18 +23,20 @@ def power_above(value: int) -> int:
     return 1 << max(0, value - 1).bit_length()
 
 
-def _program_elements(total: int, element_bytes: float, traits: TargetTraits) -> int:
-    """Elements of one program: an even share of the machine, but neither tiny nor huge."""
-    least = traits.program_bytes / max(1.0, element_bytes)
-    share = min(total / traits.programs_wanted, PROGRAM_ELEMENTS)
-    return power_below(max(least, share))
+def _program_elements(
+    total: int, element_bytes: float, largest_bytes: int, traits: TargetTraits
+) -> int:
+    """Elements of one program: an even share of the machine, but neither tiny nor out of cache."""
+    share = total / traits.programs_wanted * element_bytes
+    wanted_bytes = max(traits.program_bytes, min(share, largest_bytes))
+    return power_below(wanted_bytes / max(1.0, element_bytes))
 
 
 def pointwise_candidates(
     rows: int, lanes: int, element_bytes: float, traits: TargetTraits
 ) -> tuple[Candidate, ...]:
     """Configs XBLOCK, YBLOCK; grid is (row blocks, lane blocks, 1)."""
-    pick = _program_elements(rows * lanes, element_bytes, traits)
+    pick = _program_elements(rows * lanes, element_bytes, traits.cache_bytes // 4, traits)
     found = []
     for elements in (pick, pick * 2, max(1, pick // 2)):
         lanes_block = min(power_above(lanes), elements)
@@ -50,7 +51,8 @@ def row_candidates(
 ) -> tuple[Candidate, ...]:
     """Configs XBLOCK, RBLOCK for rows whose reduced elements lie along the lanes."""
     block = power_above(reduced) if reduced <= LARGEST_ROW else ROW_CHUNK
-    pick = _program_elements(kept * reduced, element_bytes, traits)
+    # Values between the passes over a row are kept in scratch memory: small tiles stay in cache.
+    pick = _program_elements(kept * reduced, element_bytes, traits.cache_bytes // 16, traits)
     largest = min(power_above(kept), LARGEST_TILE // block)
     found = []
     for elements in (pick, pick * 2, pick // 2):
@@ -79,10 +81,10 @@ def matmul_candidates(
 ) -> tuple[Candidate, ...]:
     """Configs BM, BN, BK for a (batch, M, N, K) matmul; grid is (M tiles, N tiles, batch).
 
-    `inner` is a divisor of K that BK must divide too. Ordered by price, the cheapest first.
+    `inner`, if given, is a divisor of K that BK must divide too. Ordered by price, the cheapest first.
     """
     batch, rows, columns, depth = shape
-    inner_block = inner_candidates(inner or depth)
+    inner_block = min(512, inner & -inner) if inner else inner_candidates(depth)
     columns_tiles = ceil(columns / columns_block)
 
     def price(rows_block: int) -> float:

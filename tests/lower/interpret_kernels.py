@@ -2,8 +2,9 @@
 
 `job.json` holds {"buffers": {name: dtype}, "launches": [{"source", "function", "grid", "config",
 "args": [buffer name]}]}, `buffers.npz` the arrays (bf16 as uint16). All buffers are written back to
-`results.npz`. Triton decides at the decoration of a kernel whether to interpret it, so this runs in
-a process of its own with TRITON_INTERPRET=1.
+`results.npz`; launches that fail are listed in `errors.json` by their number. Triton decides at the
+decoration of a kernel whether to interpret it, so this runs in a process of its own with
+TRITON_INTERPRET=1.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from pathlib import Path
 
 import numpy
 import torch
+import triton.language as tl
 from triton.language import core
 from triton.language.extra import libdevice
-from triton.runtime.interpreter import TensorHandle
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 _FUNCTIONS = {
     "tanh": numpy.tanh,
@@ -40,6 +42,21 @@ def _interpreted(function):
     return call
 
 
+def _wide(handle: TensorHandle) -> TensorHandle:
+    if handle.dtype.scalar != tl.bfloat16:
+        return handle
+    bits = handle.data.astype(numpy.uint32) << 16
+    return TensorHandle(bits.view(numpy.float32), tl.float32)
+
+
+_create_dot = InterpreterBuilder.create_dot
+
+
+def _dot(builder, a, b, *rest):
+    """Triton's interpreter multiplies the bits of bf16 as integers."""
+    return _create_dot(builder, _wide(a), _wide(b), *rest)
+
+
 def _tensor(array: numpy.ndarray, dtype: str) -> torch.Tensor:
     if dtype == "bf16":
         return torch.from_numpy(array.view(numpy.int16).copy()).view(torch.bfloat16)
@@ -55,9 +72,11 @@ def _array(tensor: torch.Tensor) -> numpy.ndarray:
 def main(folder: Path) -> None:
     for name, function in _FUNCTIONS.items():
         setattr(libdevice, name, _interpreted(function))
+    InterpreterBuilder.create_dot = _dot
     job = json.loads((folder / "job.json").read_text())
     stored = numpy.load(folder / "buffers.npz")
     buffers = {name: _tensor(stored[name], dtype) for name, dtype in job["buffers"].items()}
+    errors = {}
     for number, launch in enumerate(job["launches"]):
         path = folder / f"kernel{number}.py"
         path.write_text(launch["source"])
@@ -66,7 +85,11 @@ def main(folder: Path) -> None:
         spec.loader.exec_module(module)
         arguments = [buffers[name] for name in launch["args"]]
         kernel = getattr(module, launch["function"])
-        kernel[tuple(launch["grid"])](*arguments, **launch["config"])
+        try:
+            kernel[tuple(launch["grid"])](*arguments, **launch["config"])
+        except Exception as error:
+            errors[number] = f"{error!r} in\n{launch['source']}"
+    (folder / "errors.json").write_text(json.dumps(errors))
     numpy.savez(folder / "results.npz", **{name: _array(item) for name, item in buffers.items()})
 
 

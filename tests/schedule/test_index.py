@@ -1,4 +1,4 @@
-"""Index expressions: the simplified form has the value of the plain arithmetic, and prints plainly."""
+"""Index expressions: the simplified form has the value of the plain arithmetic."""
 
 from __future__ import annotations
 
