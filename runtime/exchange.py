@@ -20,7 +20,7 @@ import ctypes
 import sys
 
 from .buffers import buffer_address
-from .dlpack import Array, Borrowed, borrow, is_contiguous
+from .dlpack import CPU_DEVICE, DEVICES, Array, Borrowed, borrow, is_contiguous
 from .dtypes import DTYPES
 from .errors import (
     InputDevice,
@@ -258,19 +258,18 @@ class CapsuleKind:
 
     def _borrow(self, port: Port, value: Any) -> Borrowed:
         try:
-            device = value.__dlpack_device__()[0]
-            if device != 1:
-                raise InputDevice(
-                    role=port.role, name=port.name, found=f"dlpack:{device}", expected="cpu"
-                )
-            lent = borrow(value)
-        except (BufferError, RuntimeError) as error:
+            device = int(value.__dlpack_device__()[0])
+            lent = borrow(value) if device == CPU_DEVICE else None
+        except Exception as error:  # what a producer raises is its own choice
             raise InputUnreadable(
                 role=port.role,
                 name=port.name,
                 found=f"an array that gives no DLPack capsule ({error})",
                 expected=f"{port.dtype}{list(port.shape)}",
             ) from error
+        if lent is None:
+            found = DEVICES.get(device, f"dlpack device {device}")
+            raise InputDevice(role=port.role, name=port.name, found=found, expected="cpu")
         port.check(lent.dtype, lent.shape)
         return lent
 
@@ -316,11 +315,16 @@ class BufferKind:
             raise unreadable(port, value) from error
         dtype = _buffer_dtype(view, port)
         shape = tuple(view.shape or ())
-        if len(shape) == 1 and len(port.shape) != 1 and view.c_contiguous:
-            fits = view.nbytes == port.nbytes and dtype in (port.dtype, "u8")
-            shape, dtype = (port.shape, port.dtype) if fits else (shape, dtype)
-        elif len(shape) == 1 and dtype == "u8" and view.nbytes == port.nbytes:
-            shape, dtype = port.shape, port.dtype
+        if len(shape) == 1 and view.c_contiguous and dtype in ("u8", port.dtype):
+            if view.nbytes == port.nbytes:
+                return view  # without dims of its own: it stands for the contiguous array
+            if dtype != port.dtype:
+                raise InputUnreadable(
+                    role=port.role,
+                    name=port.name,
+                    found=f"{view.nbytes} bytes",
+                    expected=f"{port.nbytes} bytes for {port.dtype}{list(port.shape)}",
+                )
         port.check(dtype, shape)
         return view
 

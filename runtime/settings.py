@@ -167,7 +167,7 @@ def parse(setting: Setting, given: Any, origin: str) -> Any:
 def _parse(setting: Setting, given: Any) -> Any:
     kind = setting.kind
     if kind == "presence":
-        return True
+        return given is not False
     if kind in ("threads", "count"):
         limit = MAX_THREADS if kind == "threads" else 4096
         return _whole_number(given, limit)

@@ -15,6 +15,7 @@ The writer starts the data, and every tensor that a kernel reads, at a multiple 
 
 from __future__ import annotations
 
+import _thread
 import hashlib
 import mmap
 import os
@@ -26,7 +27,6 @@ from .record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from .manifest import WeightsEntry
@@ -213,51 +213,64 @@ class MappedFile:
 class Digests:
     """Background check of the digests of a file's chunks; `finish` raises what it found."""
 
-    __slots__ = ("_entry", "_fault", "_locks", "_next", "_path", "_view")
+    __slots__ = ("_bad", "_checked", "_entry", "_locks", "_next", "_path", "_view")
 
     def __init__(self, view: memoryview, entry: WeightsEntry, path: str, threads: int) -> None:
         """Start up to `threads` threads; hashlib releases the GIL on each chunk."""
-        import _thread
-
         self._view = view
         self._entry = entry
         self._path = path
         self._next = iter(range(len(entry.chunks)))
-        self._fault: BundleAltered | None = None
-        self._locks = []
-        for _ in range(min(threads - 1, len(entry.chunks) - 1)):
+        self._checked = bytearray(len(entry.chunks))
+        self._bad: list[int] = []
+        self._locks: list[Any] = []
+        for _ in range(min(threads, len(entry.chunks)) - 1):
             lock = _thread.allocate_lock()
             lock.acquire()
+            try:
+                _thread.start_new_thread(self._work, (lock,))
+            except RuntimeError:  # no more threads: `finish` does it all
+                break
             self._locks.append(lock)
-            _thread.start_new_thread(self._work, (lock.release,))
 
     def finish(self) -> None:
         """Take part in the rest, wait for the others, raise `BundleAltered` for a bad chunk."""
-        self._work(lambda: None)
+        for index in self._next:
+            self._check(index)
         for lock in self._locks:
             lock.acquire()
-        if self._fault is not None:
-            raise self._fault
+        for index, checked in enumerate(self._checked):
+            if not checked:  # a thread died on it
+                self._check(index)
+        if self._bad:
+            self._refuse(min(self._bad))
 
-    def _work(self, done: Callable[[], None]) -> None:
-        size = self._entry.chunk_bytes
+    def _work(self, lock: Any) -> None:
         try:
-            # The shared iterator hands out each index once: `next` on a range is one step of
-            # the interpreter, which holds the GIL for it.
+            # The shared iterator hands out each index once: one step of it holds the GIL.
             for index in self._next:
-                chunk = self._view[index * size : (index + 1) * size]
-                found = hashlib.sha256(chunk).digest()
-                if found != self._entry.chunks[index]:
-                    begin = index * size
-                    self._fault = BundleAltered(
-                        path=self._path,
-                        where=f"chunk {index} (bytes {begin} to {begin + len(chunk)})",
-                        found=found.hex(),
-                        expected=self._entry.chunks[index].hex(),
-                    )
-                    return
+                self._check(index)
         finally:
-            done()
+            lock.release()
+
+    def _chunk(self, index: int) -> memoryview:
+        size = self._entry.chunk_bytes
+        return self._view[index * size : (index + 1) * size]
+
+    def _check(self, index: int) -> None:
+        if hashlib.sha256(self._chunk(index)).digest() != self._entry.chunks[index]:
+            self._bad.append(index)
+        self._checked[index] = 1
+
+    def _refuse(self, index: int) -> None:
+        begin = index * self._entry.chunk_bytes
+        chunk = self._chunk(index)
+        raise BundleAltered(
+            path=self._path,
+            where=f"chunk {index} (bytes {begin} to {begin + len(chunk)})",
+            found=hashlib.sha256(chunk).hexdigest(),
+            expected=self._entry.chunks[index].hex(),
+        )
 
 
 def hash_threads() -> int:
