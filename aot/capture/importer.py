@@ -90,6 +90,8 @@ class _Importer:
             return spec.arg.value
         if spec.kind is InputKind.USER_INPUT:
             return self._input(node)
+        if spec.kind is InputKind.TOKEN:
+            return None  # orders calls that have effects, which are refused where they are made
         target = str(spec.target)
         tensor = self.program.state_dict.get(target)
         if tensor is None:
@@ -178,7 +180,10 @@ class _Importer:
         source = source_of(node)
         place = f" at {source}" if source else ""
         because = f": {reason}" if reason else ""
-        self.unsupported.append(f"`{node.target}`{place}{because}")
+        # A call whose effects torch orders is wrapped, its op given as second argument.
+        has_wrapper = getattr(node.target, "__name__", "") == "with_effects"
+        target = node.args[1] if has_wrapper else node.target
+        self.unsupported.append(f"`{target}`{place}{because}")
 
     def _check(self, node: torch.fx.Node, call: Call, result: Any) -> None:
         made = result if isinstance(result, list | tuple) else (result,)

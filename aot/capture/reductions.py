@@ -247,6 +247,24 @@ def _batch_norm(
     return build.cast(_affine(wide(data), scale, shift, column), call.dtype), None, None
 
 
+def _batch_norm_of_samples(
+    call: Call,
+    data: Node,
+    weight: Node | None,
+    bias: Node | None,
+    is_training: bool,
+    momentum: Operand,
+    epsilon: Operand,
+    *rest: Any,
+) -> tuple[Node, None, None]:
+    if rest or isinstance(epsilon, Node) or not isinstance(epsilon, float):
+        raise NotSupported("batch norm that trains its running statistics")
+    axes = (0, *range(2, data.type.rank))
+    column = (1, data.shape[1], *[1] * (data.type.rank - 2))
+    normal = build.standardize(wide(data), axes, epsilon)
+    return build.cast(_affine(normal, weight, bias, column), call.dtype), None, None
+
+
 ROWS: Rows = {
     "sum": _sum,
     "prod": _prod,
@@ -272,5 +290,6 @@ ROWS: Rows = {
     "rms_norm": _rms_norm,
     "group_norm": _group_norm,
     "native_group_norm": _native_group_norm,
+    "_native_batch_norm_legit": _batch_norm_of_samples,
     "_native_batch_norm_legit_no_training": _batch_norm,
 }

@@ -101,9 +101,7 @@ def any_node(name: str, accepts: Callable[[Node], bool] | None = None) -> AnyNod
 
 def call(op: str, *operands: Pattern | Scalar, name: str = "", **attrs: str) -> Call:
     """`op` of patterns or numbers; `axes="a"` binds the attribute `axes` to the name `a`."""
-    patterns = tuple(
-        item if isinstance(item, Pattern) else Literal(item) for item in operands
-    )
+    patterns = tuple(item if isinstance(item, Pattern) else Literal(item) for item in operands)
     return Call(op, patterns, tuple(attrs.items()), name)
 
 
@@ -179,5 +177,3 @@ def _is_close(found: Scalar, expected: Scalar) -> bool:
         and isinstance(expected, float)
         and math.isclose(found, expected, rel_tol=LITERAL_TOLERANCE)
     )
-
-

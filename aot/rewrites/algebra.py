@@ -72,8 +72,7 @@ ARITHMETIC: tuple[Rule, ...] = (
     # x / 1 → x
     Rule("div-one", x / 1.0, lambda x: x),
     # x · -1 → -x
-    Rule("mul-minus-one", call("mul", x, c), lambda x: build.unary("neg", x),
-         lambda c: c == -1),
+    Rule("mul-minus-one", call("mul", x, c), lambda x: build.unary("neg", x), lambda c: c == -1),
     # -(-x) → x
     Rule("neg-neg", call("neg", -x), lambda x: x),
     # x + (-y) → x - y
@@ -95,38 +94,58 @@ ARITHMETIC: tuple[Rule, ...] = (
     # cos(-x) → cos(x)
     Rule("cos-neg", call("cos", -x), lambda x: build.unary("cos", x)),
     # (x · c) · d → x · (c·d)
-    Rule("mul-mul-literals", call("mul", x * c, d), lambda x, c, d: build.mul(x, c * d),
-         lambda x, c, d: x.type.kind == "float" and _lies_between(c, d), is_exact=False),
+    Rule(
+        "mul-mul-literals",
+        call("mul", x * c, d),
+        lambda x, c, d: build.mul(x, c * d),
+        lambda x, c, d: x.type.kind == "float" and _lies_between(c, d),
+        is_exact=False,
+    ),
     # (x + c) + d → x + (c+d) for integers
-    Rule("add-add-literals", call("add", x + c, d), lambda x, c, d: build.add(x, c + d),
-         lambda x: x.dtype in ("i32", "i64")),
+    Rule(
+        "add-add-literals",
+        call("add", x + c, d),
+        lambda x, c, d: build.add(x, c + d),
+        lambda x: x.dtype in ("i32", "i64"),
+    ),
     # x / c → x · (1/c) for powers of two
     Rule("div-power-of-two", x / c, lambda x, c: build.mul(x, 1.0 / c), _is_power_of_two),
     # 1 / x → reciprocal(x)
     Rule("reciprocal", 1.0 / x, lambda x: build.unary("reciprocal", x)),
     # reciprocal(sqrt(x)) → rsqrt(x)
-    Rule("reciprocal-sqrt", call("reciprocal", call("sqrt", x)),
-         lambda x: build.unary("rsqrt", x), is_exact=False),
+    Rule(
+        "reciprocal-sqrt",
+        call("reciprocal", call("sqrt", x)),
+        lambda x: build.unary("rsqrt", x),
+        is_exact=False,
+    ),
     # x / sqrt(y) → x · rsqrt(y)
-    Rule("div-sqrt", x / call("sqrt", y), lambda x, y: build.mul(x, build.unary("rsqrt", y)),
-         lambda x: x.type.rank > 0, is_exact=False),
+    Rule(
+        "div-sqrt",
+        x / call("sqrt", y),
+        lambda x, y: build.mul(x, build.unary("rsqrt", y)),
+        lambda x: x.type.rank > 0,
+        is_exact=False,
+    ),
     # x^1 → x
     Rule("pow-one", call("pow", x, 1.0), lambda x: x),
     # x^2 → x · x
     Rule("pow-two", call("pow", x, 2.0), lambda x: build.mul(x, x), is_exact=False),
     # x^3 → (x · x) · x
-    Rule("pow-three", call("pow", x, 3.0), lambda x: build.mul(build.mul(x, x), x),
-         is_exact=False),
+    Rule("pow-three", call("pow", x, 3.0), lambda x: build.mul(build.mul(x, x), x), is_exact=False),
     # x^-1 → reciprocal(x)
-    Rule("pow-minus-one", call("pow", x, -1.0), lambda x: build.unary("reciprocal", x),
-         is_exact=False),
+    Rule(
+        "pow-minus-one",
+        call("pow", x, -1.0),
+        lambda x: build.unary("reciprocal", x),
+        is_exact=False,
+    ),
     # |(-x)| → |x|
     Rule("abs-neg", call("abs", -x), lambda x: build.unary("abs", x)),
     # ||x|| → |x|
     Rule("abs-abs", call("abs", call("abs", x)), lambda x: build.unary("abs", x)),
     # max(x, 0) → relu(x)
-    Rule("maximum-zero", call("maximum", x, c), lambda x: build.unary("relu", x),
-         lambda c: c == 0),
+    Rule("maximum-zero", call("maximum", x, c), lambda x: build.unary("relu", x), lambda c: c == 0),
     # relu(relu(x)) → relu(x)
     Rule("relu-relu", call("relu", call("relu", x)), lambda x: build.unary("relu", x)),
 )
@@ -154,16 +173,27 @@ def _cast_through(root: Node) -> Node | None:
 
 CASTS: tuple[Rule, ...] = (
     # cast(x, its own type) → x
-    rule_for(("cast",), "cast-same",
-             lambda root: root.inputs[0] if root.inputs[0].dtype == root.dtype else None),
+    rule_for(
+        ("cast",),
+        "cast-same",
+        lambda root: root.inputs[0] if root.inputs[0].dtype == root.dtype else None,
+    ),
     # cast(cast(x, wider), t) → cast(x, t)
     rule_for(("cast",), "cast-cast", _cast_through),
     # cast(b, t) ≠ 0 → b for a bool b
-    Rule("cast-bool-nonzero", call("ne", call("cast", x), c), lambda x: x,
-         lambda x, c: c == 0 and x.dtype == "bool"),
+    Rule(
+        "cast-bool-nonzero",
+        call("ne", call("cast", x), c),
+        lambda x: x,
+        lambda x, c: c == 0 and x.dtype == "bool",
+    ),
     # cast(b, t) = 0 → not b for a bool b
-    Rule("cast-bool-zero", call("eq", call("cast", x), c),
-         lambda x: build.unary("logical_not", x), lambda x, c: c == 0 and x.dtype == "bool"),
+    Rule(
+        "cast-bool-zero",
+        call("eq", call("cast", x), c),
+        lambda x: build.unary("logical_not", x),
+        lambda x, c: c == 0 and x.dtype == "bool",
+    ),
 )
 
 
@@ -205,8 +235,11 @@ LOGIC: tuple[Rule, ...] = (
     # where(false, x, y) → y
     Rule("where-false", call("where", False, x, y), lambda y: y),
     # where(not b, x, y) → where(b, y, x)
-    Rule("where-not", call("where", call("logical_not", z), x, y),
-         lambda x, y, z: make("where", (z, y, x))),
+    Rule(
+        "where-not",
+        call("where", call("logical_not", z), x, y),
+        lambda x, y, z: make("where", (z, y, x)),
+    ),
 )
 
 RULES: tuple[Rule, ...] = (*ARITHMETIC, *CASTS, *LOGIC)

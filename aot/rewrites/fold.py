@@ -66,6 +66,8 @@ class _Folder:
 
     def _folded(self, node: Node) -> Node:
         """The constant that `node` is; where that would be larger, its operands folded instead."""
+        if node.op == "constant":
+            return _uniform(self.value(node), node) or node
         if not node.inputs:
             return node
         replacement = self._replacement(node)
@@ -113,20 +115,17 @@ def _needed(outputs: tuple[Node, ...], folder: _Folder) -> list[Node]:
 
 
 def _is_repetition(node: Node) -> bool:
-    return node.op in ("expand", "reshape") and node.inputs[0].type.rank == 0 or (
-        node.op == "expand"
-    )
+    return node.op == "expand" or (node.op == "reshape" and node.inputs[0].type.rank == 0)
 
 
 def _uniform(array: Array, node: Node) -> Node | None:
     """An expand of one literal, when all elements of `array` are that literal."""
     if array.size == 0:
         return None
-    head = array.reshape(-1)[:64]
-    first = head[:1]
-    if not numpy.array_equal(head, numpy.broadcast_to(first, head.shape)):
-        return None
-    if array.size > head.size and not numpy.array_equal(array, numpy.broadcast_to(first, array.shape)):
+    flat = array.reshape(-1)
+    first = flat[:1]
+    # Most weights differ in their first elements: the rest is looked at only when they do not.
+    if not ((flat[:64] == first).all() and (flat == first).all()):
         return None
     value = widen(first, node.dtype)[0].item()
     return build.expand(build.scalar(value, node.dtype), node.shape)

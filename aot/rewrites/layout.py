@@ -115,9 +115,7 @@ def _sink_permute(root: Node, context: Context) -> Node | None:
     return build.permute(make(root.op, plain, root.attrs), dims)
 
 
-def _unpermuted(
-    operand: Node, dims: tuple[int, ...], root: Node, context: Context
-) -> Node | None:
+def _unpermuted(operand: Node, dims: tuple[int, ...], root: Node, context: Context) -> Node | None:
     """The operand before `dims`, or None where that would make strided what lies together."""
     if operand.op == "permute":
         return operand.inputs[0]

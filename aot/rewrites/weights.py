@@ -56,9 +56,7 @@ def join_matmuls(graph: Graph) -> tuple[Graph, int]:
     return graph.with_outputs(_replace(graph.outputs, replaced)), count
 
 
-def _bias_user(
-    member: Node, users: dict[Node, tuple[Node, ...]], context: Context
-) -> Node | None:
+def _bias_user(member: Node, users: dict[Node, tuple[Node, ...]], context: Context) -> Node | None:
     """The one user of a matmul, when it adds a constant row."""
     readers = users[member]
     if len(readers) != 1 or readers[0].op != "add" or readers[0].inputs[0] is not member:

@@ -5,19 +5,22 @@ A filetest `TABLE/RULE.txt` is a graph, a line `---`, and the graph that the rul
 
 from __future__ import annotations
 
-import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy
 import pytest
-from aotc.aot.ir.graph import Graph
+
+from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.legal import violations
 from aotc.aot.ir.rules import Applied, Rule, apply_rules
 from aotc.aot.ir.storage import widen
 from aotc.aot.ir.text import parse_graph, print_graph
+from aotc.aot.ir.types import TensorType
 from aotc.aot.rewrites.rewrite import TABLES
 
+Fill = Callable[[str, TensorType], Constant]
 HERE = Path(__file__).parent
 ALL_RULES = [(table, rule) for table, rules in TABLES.items() for rule in rules]
 NAMES = [f"{table}/{rule.name}" for table, rule in ALL_RULES]
@@ -34,22 +37,12 @@ UNSIGNED_ZERO = {
 PASSES = 40
 
 
-def load_beside(name: str):
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-random_values = load_beside("random_inputs")
-
-
-def read_filetest(table: str, rule: Rule) -> tuple[Graph, str, Path]:
+def read_filetest(table: str, rule: Rule, fill: Fill) -> tuple[Graph, str, Path]:
     path = HERE / table / f"{rule.name}.txt"
     assert path.is_file(), f"rule `{rule.name}` has no filetest {path}"
     before, separator, expected = path.read_text().partition("---\n")
     assert separator, f"{path} has no line `---`"
-    return parse_graph(before, fill=random_values.random_constant), expected, path
+    return parse_graph(before, fill=fill), expected, path
 
 
 def rewritten(graph: Graph, rule: Rule) -> tuple[Graph, Applied]:
@@ -62,8 +55,8 @@ def test_names_are_distinct():
 
 
 @pytest.mark.parametrize(("table", "rule"), ALL_RULES, ids=NAMES)
-def test_rule_gives_the_expected_graph(table, rule, is_blessing):
-    graph, expected, path = read_filetest(table, rule)
+def test_rule_gives_the_expected_graph(table, rule, fill, is_blessing):
+    graph, expected, path = read_filetest(table, rule, fill)
     result, applied = rewritten(graph, rule)
     assert applied.counts[rule.name] > 0
     assert not applied.refused
@@ -76,12 +69,12 @@ def test_rule_gives_the_expected_graph(table, rule, is_blessing):
 
 
 @pytest.mark.parametrize(("table", "rule"), ALL_RULES, ids=NAMES)
-def test_rule_keeps_the_meaning(table, rule):
-    graph, _, _ = read_filetest(table, rule)
+def test_rule_keeps_the_meaning(table, rule, fill, random_inputs):
+    graph, _, _ = read_filetest(table, rule, fill)
     result, _ = rewritten(graph, rule)
     for seed in range(PASSES):
         # Half of the passes without special values, so that sums are not all NaN.
-        inputs = random_values.random_inputs(graph, seed, has_specials=seed % 2 == 0)
+        inputs = random_inputs(graph, seed, has_specials=seed % 2 == 0)
         before, after = interpret(graph, inputs), interpret(result, inputs)
         for node, left, right in zip(graph.outputs, before, after, strict=True):
             compare(rule, widen(left, node.dtype), widen(right, node.dtype))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy
+import pytest
+
 from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.storage import Array, narrow
 from aotc.aot.ir.types import TensorType
@@ -30,7 +34,18 @@ def random_constant(name: str, kind: TensorType) -> Constant:
     return Constant(name, kind, array)
 
 
-def random_inputs(graph: Graph, seed: int, has_specials: bool = True) -> list[Array]:
-    """Arrays for the inputs of `graph`."""
-    generator = numpy.random.default_rng(seed)
-    return [random_array(node.type, generator, has_specials) for node in graph.inputs]
+@pytest.fixture
+def fill() -> Callable[[str, TensorType], Constant]:
+    """Makes the constants of a parsed graph."""
+    return random_constant
+
+
+@pytest.fixture
+def random_inputs() -> Callable[..., list[Array]]:
+    """`random_inputs(graph, seed, has_specials)`: arrays for the inputs of a graph."""
+
+    def arrays(graph: Graph, seed: int, has_specials: bool = True) -> list[Array]:
+        generator = numpy.random.default_rng(seed)
+        return [random_array(node.type, generator, has_specials) for node in graph.inputs]
+
+    return arrays
