@@ -31,7 +31,7 @@ def _addmm(
         product = call.pointwise("mul", product, alpha)
     if beta == 0:
         return product
-    scaled = start if beta == 1 else build.mul(start, beta)  # type: ignore[arg-type]
+    scaled = start if beta == 1 else build.mul(start, beta)
     return call.pointwise("add", product, scaled)
 
 

@@ -122,11 +122,11 @@ class _Importer:
 
     def _output(self, node: torch.fx.Node) -> None:
         specs = self.program.graph_signature.output_specs
-        for value, spec in zip(node.args[0], specs, strict=True):  # type: ignore[arg-type]
+        for value, spec in zip(node.args[0], specs, strict=True):
             if spec.kind is not OutputKind.USER_OUTPUT:
                 continue
             if isinstance(value, torch.fx.Node):
-                self.outputs.append(self.values.get(value))  # type: ignore[arg-type]
+                self.outputs.append(self.values.get(value))
             elif value is not None:
                 self.unsupported.append(f"output `{value!r}`: it is no tensor")
 
@@ -158,11 +158,11 @@ class _Importer:
 
     def _item(self, node: torch.fx.Node) -> None:
         parent, index = node.args[0], node.args[1]
-        parts = self.values.get(parent)  # type: ignore[arg-type]
+        parts = self.values.get(parent)
         if parts is None:
             return
         if parts[index] is None:
-            self._refuse(parent, f"its result {index} has no import")  # type: ignore[arg-type]
+            self._refuse(parent, f"its result {index} has no import")
             return
         self.values[node] = parts[index]
 
@@ -194,7 +194,7 @@ class _Importer:
 
 
 def _in_schema_order(node: torch.fx.Node) -> list[Any]:
-    schema = node.target._schema.arguments  # type: ignore[union-attr]
+    schema = node.target._schema.arguments
     ordered = []
     for position, argument in enumerate(schema):
         if position < len(node.args):

@@ -38,7 +38,8 @@ def innermost(trace: str) -> Source | None:
     """The innermost frame of a printed traceback that is not torch's, else the innermost."""
     frames = [Source(path, int(line), name) for path, line, name in _FRAME.findall(trace)]
     outside = [frame for frame in frames if not frame.path.startswith(_TORCH_ROOT)]
-    return (outside or frames or [None])[-1]
+    candidates = outside or frames
+    return candidates[-1] if candidates else None
 
 
 @contextmanager

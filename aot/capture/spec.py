@@ -94,7 +94,8 @@ def _import_file(path: Path) -> ModuleType:
     name = f"aotc_spec_{path.stem}"
     found = importlib.util.spec_from_file_location(name, path)
     assert found is not None
-    assert found.loader is not None
+    loader = found.loader
+    assert loader is not None
     module = importlib.util.module_from_spec(found)
     # Registered so that dataclasses and source look-up inside the file work; the folder is on the
     # path so that it can import its neighbours.
@@ -102,7 +103,7 @@ def _import_file(path: Path) -> ModuleType:
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:
-        _guarded(lambda: found.loader.exec_module(module), str(path), "it was imported")
+        _guarded(lambda: loader.exec_module(module), str(path), "it was imported")
     finally:
         sys.path.remove(folder)
     return module

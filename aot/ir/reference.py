@@ -49,7 +49,7 @@ def gelu_tanh(x: Array) -> Array:
 
 def sign(x: Array) -> Array:
     """-1, 0 or 1; 0 for NaN as in torch."""
-    return numpy.subtract((x > 0).astype(x.dtype), (x < 0).astype(x.dtype))
+    return numpy.asarray(numpy.subtract((x > 0).astype(x.dtype), (x < 0).astype(x.dtype)))
 
 
 def _reduce(function: Callable[..., Any]) -> Reference:

@@ -105,7 +105,8 @@ class _Folder:
 
 def _needed(outputs: tuple[Node, ...], folder: _Folder) -> list[Node]:
     """Nodes to rewrite: none below a constant expression."""
-    order, seen = [], set()
+    order: list[Node] = []
+    seen: set[Node] = set()
     for node in reversed(list(walk(outputs))):
         if node in outputs or node in seen:
             order.append(node)
