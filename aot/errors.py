@@ -262,3 +262,11 @@ class GoldenMissing(UserError):
     code = "golden-missing"
     template = "`{path}` holds no golden numbers"
     hint = "give inputs with `--input NAME=@FILE.npy`, or copy the bundle with all its files"
+
+
+class SpecMissing(UserError):
+    """A comparison with torch was asked for without the model to compare with."""
+
+    code = "spec-missing"
+    template = "`{command}` needs the model: no SPEC was given"
+    hint = "name the model that the bundle was built from: `aotc bench BUNDLE SPEC --against eager`"

@@ -88,9 +88,8 @@ def read_npy(path: Path) -> HostArray:
 
 def write_npy(path: Path, array: HostArray) -> None:
     """Write a .npy file of version 1.0, as `numpy.save` does."""
-    shape = "".join(f"{extent}, " for extent in array.shape)
     kind = DTYPES[array.dtype].numpy
-    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape.strip()}), }}"
+    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {array.shape}, }}"
     prefix_bytes = len(MAGIC) + 4
     padding = -(prefix_bytes + len(head) + 1) % 64
     text = f"{head}{' ' * padding}\n".encode("latin1")

@@ -208,8 +208,8 @@ def test_dump_keeps_the_stages_of_a_build_that_fails(aotc, spec, cache, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_a_full_disk_leaves_nothing_half_written(spec, cache, tmp_path):
-    """A limit on file sizes stands for a full disk: the weights do not fit."""
+def test_a_full_disk_leaves_nothing_half_written(spec, cache, bundle, tmp_path):
+    """A limit on file sizes stands for a full disk; `bundle` has filled the cache before."""
     code = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "from aotc.aot.cli.program import run; import aotc.aot.build; "

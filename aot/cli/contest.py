@@ -1,0 +1,151 @@
+"""Runs contenders side by side: one process each, sampled in turns; medians and percentiles."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MODULE = "aotc.aot.cli.contender"
+PERCENTILES = (50, 90, 99)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one contender did; times in microseconds. `skipped` says why there are none."""
+
+    kind: str
+    times_us: tuple[float, ...] = ()
+    first_s: float = 0.0  # loading and the first call, without the interpreter's start
+    build_s: float | None = None  # AOTInductor's compilation
+    skipped: str = ""
+
+    def percentile_us(self, percent: float) -> float:
+        """A percentile of the calls, by linear interpolation."""
+        ordered = sorted(self.times_us)
+        place = (len(ordered) - 1) * percent / 100
+        low = int(place)
+        high = min(low + 1, len(ordered) - 1)
+        return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+    @property
+    def median_us(self) -> float:
+        """The median call."""
+        return statistics.median(self.times_us)
+
+    def record(self) -> dict[str, Any]:
+        """The result as plain data."""
+        if self.skipped:
+            return {"kind": self.kind, "skipped": self.skipped}
+        percentiles = {f"p{percent}_us": self.percentile_us(percent) for percent in PERCENTILES}
+        return {
+            "kind": self.kind,
+            "calls": len(self.times_us),
+            **percentiles,
+            "first_seconds": self.first_s,
+            "build_seconds": self.build_s,
+        }
+
+
+class Contender:
+    """A running contender process."""
+
+    def __init__(self, kind: str, spec: str, place: Path) -> None:
+        self.kind = kind
+        self._process = _start("serve", kind, spec, str(place), stdin=subprocess.PIPE)
+        self.head = self._read()
+        self.times_us: list[float] = []
+
+    def sample(self, seconds: float) -> None:
+        """Let it run for this long and take its times."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.flush()
+        self.times_us += self._read()
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.kill()
+        self._process.wait()
+
+    def _read(self) -> Any:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line[:1] in "{[":
+                return json.loads(line)
+        return {"skipped": f"its process ended with status {self._process.wait()}"}
+
+
+def contest(
+    bundle: Path | None, spec: str | None, kinds: Sequence[str], rounds: int, seconds: float
+) -> list[Result]:
+    """Sample every contender `seconds` long in each of `rounds` turns."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aotc-bench-")))
+        skipped, builds = {}, {}
+        running = []
+        for kind in kinds:
+            if kind == "aoti":
+                answer = once("build-aoti", str(spec), str(folder))
+                builds[kind] = answer.get("build_s")
+                if "skipped" in answer:
+                    skipped[kind] = answer["skipped"]
+                    continue
+            place = bundle if kind == "aotc" and bundle is not None else folder
+            contender = Contender(kind, str(spec), place)
+            stack.callback(contender.close)
+            if "skipped" in contender.head:
+                skipped[kind] = contender.head["skipped"]
+            else:
+                running.append(contender)
+        for _ in range(rounds):
+            for contender in running:
+                contender.sample(seconds)
+        found = {row.kind: row for row in running}
+        return [_result(kind, found.get(kind), skipped, builds) for kind in kinds]
+
+
+def _result(
+    kind: str, contender: Contender | None, skipped: dict[str, str], builds: dict[str, Any]
+) -> Result:
+    if contender is None:
+        return Result(kind, skipped=skipped[kind])
+    head = contender.head
+    first_s = head["ready_s"] + head["first_call_s"]
+    return Result(kind, tuple(contender.times_us), first_s, builds.get(kind))
+
+
+def once(*arguments: str) -> dict[str, Any]:
+    """Run a contender mode that ends by itself; its last object, or why there is none."""
+    with finished(_start(*arguments)) as (out, code):
+        lines = [line for line in out.splitlines() if line.startswith("{")]
+        if lines:
+            record: dict[str, Any] = json.loads(lines[-1])
+            return record
+        return {"skipped": f"its process ended with status {code}"}
+
+
+@contextmanager
+def finished(process: subprocess.Popen[str]) -> Iterator[tuple[str, int]]:
+    """The output and exit status of a process that is waited for."""
+    out, _ = process.communicate()
+    yield out, process.returncode
+
+
+def _start(*arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", MODULE, *arguments],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )

@@ -1,0 +1,273 @@
+"""The commands: results on stdout, exit codes, JSON schemas, what they import."""
+
+import json
+import shutil
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from aotc.aot.cli.program import COMMANDS
+from aotc.aot.host_array import read_npy
+from aotc.runtime.manifest import MANIFEST_NAME, Manifest
+
+READING = {
+    "inspect": ("inspect", "{bundle}"),
+    "run": ("run", "{bundle}"),
+    "verify": ("verify", "{bundle}"),
+    "doctor": ("doctor",),
+    "cache.size": ("cache", "size"),
+    "cache.ls": ("cache", "ls"),
+    "cache.explain": ("cache", "explain"),
+    "explain": ("explain",),
+}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, cache):
+    monkeypatch.setenv("AOTC_CACHE_DIR", str(cache))
+
+
+def fresh(code):
+    """Standard output of a new interpreter that runs `code`."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", READING)
+def test_json_is_one_object_with_its_schema_first(aotc, bundle, name):
+    arguments = [word.format(bundle=bundle) for word in READING[name]]
+    code, out, _ = aotc(*arguments, "--json")
+    assert code == 0
+    assert next(iter(json.loads(out).items())) == ("schema", f"aotc.{name}/1")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_stands_in_the_overview(aotc, name):
+    code, out, errors = aotc(name, "--help")
+    assert (code, errors) == (0, "")
+    assert out.startswith("Usage: aotc " + name)
+    assert f"  {name} " in aotc("--help")[1]
+
+
+def test_help_and_inspect_import_nothing_heavy(bundle):
+    code = (
+        "import sys; from aotc.aot.cli.program import run; "
+        f"run(['--help']); run(['inspect', {str(bundle)!r}]); "
+        "print([name for name in ('torch', 'triton', 'numpy') if name in sys.modules])"
+    )
+    assert fresh(code).splitlines()[-1] == "[]"
+
+
+def test_run_and_verify_need_no_numpy(bundle):
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('torch', 'triton', 'numpy'))); "
+        "from aotc.aot.cli.program import run; "
+        f"print(run(['verify', {str(bundle)!r}]), run(['run', {str(bundle)!r}]))"
+    )
+    assert fresh(code).splitlines()[-1] == "0 0"
+
+
+def test_a_build_without_the_extra_says_which_line_is_missing():
+    code = (
+        "import importlib.util, sys; real = importlib.util.find_spec; "
+        "importlib.util.find_spec = lambda name, *rest: None if name == 'torch' else real(name); "
+        "from aotc.aot.cli.program import run; sys.stderr = sys.stdout; "
+        "print(run(['build', 'model.py', '-o', '/nonexistent/out']))"
+    )
+    out = fresh(code)
+    assert 'pip install "aotc[build]"' in out
+    assert out.splitlines()[-1] == "7"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("nonsense",), 2, "no such command"),
+        (("build",), 2, "missing"),
+        (("inspect", "/nonexistent"), 2, "no bundle at `/nonexistent`"),
+        (("inspect", "/"), 6, "is not a bundle"),
+        (("explain", "nonsense"), 2, "no error has the code `nonsense`"),
+        (("build", "nothing.py", "-o", "{out}"), 2, "nothing.py"),
+        (("run", "{bundle}", "--input", "y=@x.npy"), 2, "with one of the names x"),
+        (("run", "{bundle}", "--input", "x=@/nonexistent.npy"), 2, "cannot read"),
+        (("cache", "--cache-dir", "/dev/null", "size"), 7, "is not a folder"),
+    ],
+)
+def test_bad_command_lines(aotc, bundle, tmp_path, arguments, code, message):
+    words = [word.format(bundle=bundle, out=tmp_path / "out") for word in arguments]
+    found, out, errors = aotc(*words)
+    assert found == code
+    assert out == ""
+    assert errors.startswith("error: ")
+    assert message in errors
+
+
+def test_explain_covers_every_code_with_an_exit_code_of_the_table(aotc):
+    from aotc.aot.cli.explain import error_classes
+
+    for code, kind in error_classes().items():
+        assert kind.exit_code in (1, 2, 3, 4, 5, 6, 7, 70), code
+        found, out, _ = aotc("explain", code)
+        assert found == 0
+        assert out.startswith(f"{code} (exit {kind.exit_code})")
+
+
+def test_inspect_shows_signature_kernels_groups_and_memory(aotc, bundle):
+    _, out, _ = aotc("inspect", bundle, "--kernels", "--files")
+    assert "input    x: f32[12, 48]" in out
+    assert "fusion groups" in out
+    assert "arena" in out
+    assert "plan.msgpack" in out
+    record = json.loads(aotc("inspect", bundle, "--json")[1])
+    assert record["inputs"] == [{"name": "x", "dtype": "f32", "shape": [12, 48], "bytes": 2304}]
+    assert record["targets"][0]["launches"]
+    assert {group["kind"] for group in record["groups"]} <= {"row", "matmul", "pointwise"}
+
+
+def test_run_writes_and_compares_numpy_files(aotc, bundle, tmp_path):
+    out = tmp_path / "y.npy"
+    code, _, _ = aotc("run", bundle, "--seed", "7", "--output", f"output_0=@{out}")
+    assert code == 0
+    array = read_npy(out)
+    assert (array.dtype, array.shape) == ("f32", (12, 80))
+    expect = ("--expect", f"output_0=@{out}")
+    assert aotc("run", bundle, "--seed", "7", *expect)[0] == 0
+    code, text, _ = aotc("run", bundle, "--seed", "8", *expect)
+    assert code == 1
+    assert "DIFFERS" in text
+
+
+def copy_of(bundle, tmp_path):
+    shutil.copytree(bundle, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def overwrite(path, data):
+    path.chmod(0o600)
+    path.write_bytes(data)
+
+
+def test_verify_finds_an_altered_byte_in_any_file(aotc, bundle, tmp_path):
+    copy = copy_of(bundle, tmp_path)
+    for path in sorted(path for path in copy.rglob("*") if path.is_file()):
+        data = path.read_bytes()
+        overwrite(path, data[:-1] + bytes([data[-1] ^ 1]))
+        code, _, errors = aotc("verify", copy, "--integrity")
+        assert code == 6, path
+        assert path.name in errors
+        overwrite(path, data)
+    assert aotc("verify", copy)[0] == 0
+
+
+def test_verify_finds_wrong_numbers(aotc, bundle, tmp_path, monkeypatch):
+    monkeypatch.setattr("aotc.aot.golden.tolerances_of", lambda golden: {"output_0": -1.0})
+    code, out, _ = aotc("verify", bundle, "--golden")
+    assert code == 1
+    assert "DIFFERS" in out
+
+
+def test_verify_says_what_this_machine_lacks(aotc, bundle, monkeypatch):
+    monkeypatch.setattr("aotc.runtime.drivers.cpu.features", lambda: frozenset())
+    code, out, _ = aotc("verify", bundle)
+    assert code == 5
+    assert "DOES NOT RUN HERE" in out
+    assert "hint: rebuild" in out
+
+
+def test_a_bundle_without_extras_still_runs_and_verifies(aotc, bundle, tmp_path):
+    copy = copy_of(bundle, tmp_path)
+    listed = {entry.name for entry in Manifest.from_bytes((copy / MANIFEST_NAME).read_bytes()).files}
+    keep = {*listed, MANIFEST_NAME, "weights.safetensors"}
+    for path in [path for path in copy.rglob("*") if path.is_file()]:
+        if path.relative_to(copy).as_posix() not in keep:
+            path.unlink()
+    code, out, _ = aotc("verify", copy)
+    assert code == 0
+    assert "skipped" in out
+    assert aotc("run", copy, "--seed", "1")[0] == 0
+    code, _, errors = aotc("run", copy)
+    assert code == 2
+    assert "input `x` is missing" in errors
+
+
+def test_doctor_prints_each_setting_with_its_origin(aotc, cache):
+    _, out, _ = aotc("doctor", "--json")
+    rows = {row["name"]: row for row in json.loads(out)["settings"]}
+    assert rows["AOTC_CACHE_DIR"]["value"] == str(cache)
+    assert rows["AOTC_CACHE_DIR"]["origin"] == "environment"
+    assert rows["AOTC_TUNE"]["origin"] == "default"
+
+
+def test_cache_commands_list_explain_and_clear(aotc, build, tmp_path, monkeypatch):
+    monkeypatch.delenv("AOTC_CACHE_DIR")
+    folder = tmp_path / "cache"
+    use = ("cache", "--cache-dir", folder)
+    assert aotc(*use, "dir")[1] == f"{folder}\n"
+    report = build(tmp_path / "v4", cache_dir=folder)
+    entries = json.loads(aotc(*use, "ls", "--json")[1])["entries"]
+    kernels = [entry for entry in entries if entry["fields"]["function"] != "executor"]
+    assert len(kernels) == report["kernels"]
+    assert "nothing like it" in aotc(*use, "explain")[1]
+    build(tmp_path / "v3", "--target", "cpu-x86-64-v3", cache_dir=folder)
+    misses = json.loads(aotc(*use, "explain", "--json")[1])["misses"]
+    assert misses
+    for miss in misses:
+        assert "isa" in {row["field"] for row in miss["differing"]}
+    assert "entries deleted" in aotc(*use, "clear")[1]
+    assert json.loads(aotc(*use, "size", "--json")[1])["entries"] == 0
+
+
+def test_settings_come_from_the_project_file_and_bad_ones_are_named(
+    aotc, spec, tmp_path, monkeypatch
+):
+    from aotc.aot.cli.project import project_table
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[tool.aotc]\ntune = "perhaps"\n')
+    project_table.cache_clear()
+    code, _, errors = aotc("build", spec, "-o", tmp_path / "out")
+    (tmp_path / "pyproject.toml").write_text("[tool.aotc]\ntunes = 1\n")
+    project_table.cache_clear()
+    unknown = aotc("build", spec, "-o", tmp_path / "out")
+    project_table.cache_clear()
+    assert code == 2
+    assert "`AOTC_TUNE` is 'perhaps' (from pyproject)" in errors
+    assert unknown[0] == 2
+    assert "`tunes`" in unknown[2]
+
+
+def test_npy_files_are_those_of_numpy(tmp_path):
+    numpy = pytest.importorskip("numpy")
+    from aotc.aot.host_array import HostArray, write_npy
+
+    for dtype, kind in (("f32", "<f4"), ("f16", "<f2"), ("i64", "<i8"), ("bool", "|b1")):
+        array = numpy.arange(12).reshape(3, 4).astype(kind)
+        numpy.save(tmp_path / "theirs.npy", array)
+        ours = read_npy(tmp_path / "theirs.npy")
+        assert ours == HostArray(dtype, (3, 4), array.tobytes())
+        write_npy(tmp_path / "ours.npy", ours)
+        assert (tmp_path / "ours.npy").read_bytes() == (tmp_path / "theirs.npy").read_bytes()
+
+
+@pytest.mark.parametrize("data", [b"", b"\x93NUMPY", b"\x93NUMPY\x01\x00\xff\xff{}", b"PK" * 50])
+def test_files_that_are_no_arrays_are_refused(aotc, bundle, tmp_path, data):
+    (tmp_path / "x.npy").write_bytes(data)
+    code, _, errors = aotc("run", bundle, "--input", f"x=@{tmp_path / 'x.npy'}")
+    assert code == 2
+    assert "cannot read" in errors
+
+
+def test_differences_are_relative_to_the_scale_and_know_nan():
+    from aotc.aot.host_array import HostArray, difference
+
+    def floats(*values):
+        return HostArray("f32", (len(values),), struct.pack(f"<{len(values)}f", *values))
+
+    nan, inf = float("nan"), float("inf")
+    assert difference(floats(1, 100), floats(1, 101)) == pytest.approx(1 / 101)
+    assert difference(floats(nan, inf, 1), floats(nan, inf, 1)) == 0
+    assert difference(floats(nan), floats(1)) == inf
+    assert difference(floats(1e-9), floats(0)) == inf
+    assert difference(floats(1), floats(1, 1)) == inf
