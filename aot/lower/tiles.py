@@ -81,7 +81,7 @@ def matmul_candidates(
 ) -> tuple[Candidate, ...]:
     """Configs BM, BN, BK for a (batch, M, N, K) matmul; grid is (M tiles, N tiles, batch).
 
-    `inner`, if given, is a divisor of K that BK must divide too. Ordered by price, the cheapest first.
+    BK must divide `inner`, a divisor of K, if one is given. Ordered by price, the cheapest first.
     """
     batch, rows, columns, depth = shape
     inner_block = min(512, inner & -inner) if inner else inner_candidates(depth)

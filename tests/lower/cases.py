@@ -382,7 +382,7 @@ def half_matmuls():
 def doubles():
     x = operand("x", 4, 33, dtype="f64")
     return [
-        op("add", op("exp", x), 0.1),
+        op("add", op("sqrt", op("abs", x)), 0.1),
         b.reduce("sum", x, [1]),
         op("matmul", x, operand("y", 33, 5, dtype="f64")),
         op("where", op("gt", x, 0.0), 0.1, x),

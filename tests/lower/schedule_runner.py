@@ -1,4 +1,4 @@
-"""Runs a whole schedule through Triton's interpreter, for comparison with the reference."""
+"""Runs whole schedules in Triton's interpreter or as native code, against the reference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import KernelSpec, lower
 from aotc.aot.schedule import CPU, Group, schedule
 
-PROGRAM = Path(__file__).parent / "interpret_kernels.py"
+PROGRAM = Path(__file__).parent / "launch_kernels.py"
 
 
 @dataclass(slots=True)
@@ -47,14 +47,14 @@ class Job:
         pairs = zip(plan.graph.outputs, plan.stored, strict=True)
         return [(names[stored], output.shape) for output, stored in pairs]
 
-    def run(self, folder: Path) -> Mapping[str, numpy.ndarray]:
+    def run(self, folder: Path, mode: str = "interpreter") -> Mapping[str, numpy.ndarray]:
         """All buffers afterwards."""
         job = {"buffers": self.dtypes, "launches": self.launches}
         (folder / "job.json").write_text(json.dumps(job))
         numpy.savez(folder / "buffers.npz", **self.arrays)
         done = subprocess.run(
-            [sys.executable, str(PROGRAM), str(folder)],
-            env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+            [sys.executable, str(PROGRAM), str(folder), mode],
+            env={**os.environ, "TRITON_INTERPRET": str(int(mode == "interpreter"))},
             capture_output=True,
             text=True,
             check=False,
@@ -71,12 +71,12 @@ class Job:
 
 
 def run_graph(
-    graph: Graph, inputs: Sequence[numpy.ndarray], folder: Path, candidate: int = 0
+    graph: Graph, inputs: Sequence[numpy.ndarray], folder: Path, mode: str = "interpreter"
 ) -> list[numpy.ndarray]:
     """Outputs of the graph's kernels; the graph holds its constants."""
     job = Job()
-    outputs = job.add(graph, inputs, candidate)
-    results = job.run(folder)
+    outputs = job.add(graph, inputs)
+    results = job.run(folder, mode)
     assert not job.errors, "\n".join(job.errors.values())
     return [results[name].reshape(shape) for name, shape in outputs]
 

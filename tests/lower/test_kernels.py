@@ -17,22 +17,22 @@ from cases import CASES, graph_of, values
 from schedule_runner import Job
 
 pytestmark = pytest.mark.triton
-CANDIDATES = 3
+CANDIDATES = {"interpreter": 3, "native": 1}  # every config of a kernel costs a compilation
 TOLERANCES = {"f32": 3e-5, "f64": 1e-12, "bf16": 2e-2, "f16": 3e-3}
 
 
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
+@pytest.fixture(scope="module", params=CANDIDATES)
+def results(request, tmp_path_factory):
     """For each case and candidate the outputs of its kernels, all run in one process."""
     job, names, launches = Job(), {}, {}
     for name, build in CASES.items():
         graph = graph_of(build())
         inputs = inputs_of(graph)
-        for candidate in range(CANDIDATES):
+        for candidate in range(CANDIDATES[request.param]):
             first = len(job.launches)
             names[name, candidate] = job.add(graph, inputs, candidate)
             launches[name, candidate] = range(first, len(job.launches))
-    buffers = job.run(tmp_path_factory.mktemp("kernels"))
+    buffers = job.run(tmp_path_factory.mktemp("kernels"), request.param)
     failed = {
         key: next((job.errors[number] for number in numbers if number in job.errors), "")
         for key, numbers in launches.items()
@@ -51,12 +51,11 @@ def inputs_of(graph):
 def test_kernels_agree_with_the_reference(name, results):
     graph = graph_of(CASES[name]())
     expected = interpret(graph, inputs_of(graph))
-    for candidate in range(CANDIDATES):
-        if isinstance(results[name, candidate], str):
-            pytest.fail(results[name, candidate])
-        for node, found, wanted in zip(
-            graph.outputs, results[name, candidate], expected, strict=True
-        ):
+    for candidate in (at for case, at in results if case == name):
+        outputs = results[name, candidate]
+        if isinstance(outputs, str):
+            pytest.fail(outputs)
+        for node, found, wanted in zip(graph.outputs, outputs, expected, strict=True):
             found, wanted = widen(found, node.dtype), widen(wanted, node.dtype)
             tolerance = TOLERANCES.get(node.dtype, 0.0)
             scale = numpy.abs(numpy.where(numpy.isfinite(wanted), wanted, 0)).max(initial=1e-30)

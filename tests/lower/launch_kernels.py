@@ -1,10 +1,9 @@
-"""Runs the launches of a job folder in Triton's interpreter. A program: `interpret_kernels.py DIR`.
+"""Runs the launches of a job folder. A program: `launch_kernels.py DIR interpreter|native`.
 
 `job.json` holds {"buffers": {name: dtype}, "launches": [{"source", "function", "grid", "config",
 "args": [buffer name]}]}, `buffers.npz` the arrays (bf16 as uint16). All buffers are written back to
 `results.npz`; launches that fail are listed in `errors.json` by their number. Triton decides at the
-decoration of a kernel whether to interpret it, so this runs in a process of its own with
-TRITON_INTERPRET=1.
+decoration of a kernel whether to interpret it, by TRITON_INTERPRET=1: hence a process of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +19,8 @@ import triton.language as tl
 from triton.language import core
 from triton.language.extra import libdevice
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+from aotc import kernels
 
 _FUNCTIONS = {
     "tanh": numpy.tanh,
@@ -69,10 +70,19 @@ def _array(tensor: torch.Tensor) -> numpy.ndarray:
     return tensor.numpy()
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, mode: str) -> None:
+    if mode == "native":
+        with kernels.on_cpu():
+            launch_all(folder)
+        return
     for name, function in _FUNCTIONS.items():
         setattr(libdevice, name, _interpreted(function))
     InterpreterBuilder.create_dot = _dot
+    launch_all(folder)
+
+
+def launch_all(folder: Path) -> None:
+    """Run the job's launches in order and write back what its buffers then hold."""
     job = json.loads((folder / "job.json").read_text())
     stored = numpy.load(folder / "buffers.npz")
     buffers = {name: _tensor(stored[name], dtype) for name, dtype in job["buffers"].items()}
@@ -94,4 +104,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])
