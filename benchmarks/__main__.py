@@ -1,0 +1,37 @@
+"""`python -m benchmarks`: measures everything and writes `docs/benchmarks.md`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from benchmarks import host_cost, machine, matmul, models, report
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = (
+    "mlp_block", "mlp_block_silu_rms", "mlp_block_bf16", "transformer_encoder", "bert", "small_cnn", "black_scholes",
+)  # fmt: skip
+
+
+@click.command()
+@click.option("--rounds", default=7, show_default=True, help="Turns that each contender takes.")
+@click.option("--only", multiple=True, metavar="EXAMPLE", help="Measure these examples only.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), default=ROOT / "docs" / "benchmarks.md")
+def main(rounds: int, only: tuple[str, ...], out: Path) -> None:
+    """Measure aotc beside eager torch, torch.compile and AOTInductor on this machine."""
+    found = []
+    for name in only or EXAMPLES:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        found.append(models.measure(ROOT / "examples" / f"{name}.py", rounds))
+    print("matmul …", file=sys.stderr, flush=True)
+    products = matmul.measure(rounds)
+    print("host cost …", file=sys.stderr, flush=True)
+    page = report.render(machine.facts(), found, products, host_cost.measure(rounds))
+    out.write_text(page, encoding="utf-8")
+    print(page)
+
+
+if __name__ == "__main__":
+    main()

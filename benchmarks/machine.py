@@ -1,0 +1,35 @@
+"""What the figures were measured on."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+
+
+def facts() -> dict[str, str]:
+    """Date, processor, cores, system and the versions that matter."""
+    versions = ", ".join(
+        f"{name} {importlib.metadata.version(name)}" for name in ("aotc", "torch", "triton", "numpy")
+    )
+    return {
+        "date": datetime.date.today().isoformat(),
+        "processor": _processor(),
+        "cores": f"{len(os.sched_getaffinity(0))} (virtual machine)" if _is_virtual() else str(os.cpu_count()),
+        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        "versions": versions,
+    }
+
+
+def _processor() -> str:
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _is_virtual() -> bool:
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        return "hypervisor" in file.read()
