@@ -18,7 +18,7 @@ from aotc.aot.capture.importer import import_program, to_array
 from aotc.aot.capture.sources import all_user_frames, innermost
 from aotc.aot.capture.spec import Spec, user_line
 from aotc.aot.capture.table import KEPT_WHOLE
-from aotc.aot.errors import ExportFailed, ModelRaised
+from aotc.aot.errors import DynamicShapesUnsupported, ExportFailed, ModelRaised
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
 from aotc.aot.ir.storage import Array
@@ -63,7 +63,7 @@ def _quiet_settings() -> Iterator[None]:
 
 def _export(spec: Spec) -> ExportedProgram:
     if spec.program is not None:
-        return spec.program
+        return _fixed(spec.program, spec.path)
     assert spec.module is not None
     keywords = dict(spec.keyword_arguments)
     try:
@@ -72,6 +72,14 @@ def _export(spec: Spec) -> ExportedProgram:
     except Exception as error:
         _raise_if_model_fails(spec)
         raise ExportFailed(detail=_reason(error), source=_place(error, spec.path)) from error
+
+
+def _fixed(program: ExportedProgram, path: str) -> ExportedProgram:
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and not all(type(dim) is int for dim in value.shape):
+            raise DynamicShapesUnsupported(path=path)
+    return program
 
 
 def _raise_if_model_fails(spec: Spec) -> None:

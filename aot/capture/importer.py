@@ -126,7 +126,9 @@ class _Importer:
             if spec.kind is not OutputKind.USER_OUTPUT:
                 continue
             if isinstance(value, torch.fx.Node):
-                self.outputs.append(self.values.get(value))
+                made = self.values.get(value)
+                if made is not None:  # else an op on the way was refused, and is listed
+                    self.outputs.append(made)
             elif value is not None:
                 self.unsupported.append(f"output `{value!r}`: it is no tensor")
 

@@ -185,6 +185,16 @@ def test_damaged_exported_file(tmp_path):
         load_spec(str(tmp_path / "model.pt2"))
 
 
+def test_exported_file_with_dynamic_shapes_is_refused(tmp_path):
+    rows = torch.export.Dim("rows")
+    program = torch.export.export(
+        torch.nn.Linear(4, 3), (torch.ones(2, 4),), dynamic_shapes=({0: rows},)
+    )
+    torch.export.save(program, tmp_path / "linear.pt2")
+    with pytest.raises(errors.DynamicShapesUnsupported, match=r"linear\.pt2"):
+        capture(load_spec(str(tmp_path / "linear.pt2")))
+
+
 def refusal(path: str, kind: type[errors.AotcError]) -> str:
     with pytest.raises(kind) as caught:
         capture(load_spec(path))
