@@ -1,4 +1,4 @@
-"""Makes `small_bundle` importable for the tests of this folder."""
+"""Bundles for the tests of this folder: a small one without code, and one with native code."""
 
 import sys
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "pack"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture
@@ -18,3 +19,12 @@ def bundle(tmp_path):
     for file in path.rglob("*"):
         file.chmod(0o755 if file.is_dir() else 0o644)
     return path
+
+
+@pytest.fixture(scope="session")
+def native(tmp_path_factory):
+    """Path of the bundle of `native_bundle`; building it needs triton."""
+    pytest.importorskip("triton")
+    import native_bundle
+
+    return native_bundle.write(tmp_path_factory.mktemp("native") / "bundle")

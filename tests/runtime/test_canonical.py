@@ -22,7 +22,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(TREES)
 def test_round_trip_and_msgpack_agree(tree):
     data = encode(tree)
@@ -60,7 +60,7 @@ def test_any_bytes_are_refused_or_canonical(data):
     assert encode(tree) == data
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(TREES, st.data())
 def test_damaged_encodings_are_refused_or_canonical(tree, data):
     encoded = bytearray(encode(tree))
