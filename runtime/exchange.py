@@ -16,92 +16,18 @@ All raise the `InputError` family with the argument's name, what was found and w
 
 from __future__ import annotations
 
-import ctypes
 import sys
 
-from .buffers import buffer_address
+from .buffers import buffer_address, writable_address
 from .dlpack import CPU_DEVICE, DEVICES, Array, Borrowed, borrow, is_contiguous
 from .dtypes import DTYPES
-from .errors import (
-    InputDevice,
-    InputDtype,
-    InputGradient,
-    InputRank,
-    InputShape,
-    InputUnreadable,
-    OutputUnusable,
-)
+from .errors import InputDevice, InputGradient, InputUnreadable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
-    from .manifest import TensorSpec
-
-    Copy = Callable[[int, int, tuple[int, ...], tuple[int, ...]], Array]
-
-
-class Port:
-    """One input or output of a program, with what the kinds derive from its spec once.
-
-    `copy(address, itemsize, shape, strides)` returns an object with `.address` that holds the
-    elements contiguously; the driver gives it.
-    """
-
-    __slots__ = (
-        "copy",
-        "dtype",
-        "name",
-        "nbytes",
-        "numpy_dtype",
-        "role",
-        "shape",
-        "torch_dtype",
-        "torch_template",
-    )
-
-    def __init__(self, spec: TensorSpec, role: str, copy: Copy) -> None:
-        self.name = spec.name
-        self.role = role
-        self.dtype = spec.dtype
-        self.shape = spec.shape
-        self.nbytes = spec.nbytes
-        self.copy = copy
-        self.torch_dtype: Any = None
-        self.numpy_dtype: Any = None
-        self.torch_template: Any = None
-
-    def check(self, dtype: str, shape: tuple[int, ...]) -> None:
-        """Raise `InputDtype`, `InputRank` or `InputShape` unless both fit."""
-        if dtype != self.dtype:
-            raise InputDtype(role=self.role, name=self.name, found=dtype, expected=self.dtype)
-        if len(shape) != len(self.shape):
-            raise InputRank(
-                role=self.role,
-                name=self.name,
-                found=len(shape),
-                shape=list(shape),
-                rank=len(self.shape),
-                expected=f"(shape {list(self.shape)})",
-            )
-        if shape != self.shape:
-            raise InputShape(
-                role=self.role, name=self.name, found=list(shape), expected=list(self.shape)
-            )
-
-    def refuse_place(self, found: str) -> OutputUnusable:
-        """The error for an array that cannot be used where it lies."""
-        expected = "contiguous, writable memory"
-        return OutputUnusable(role=self.role, name=self.name, found=found, expected=expected)
-
-
-def from_buffer_address(value: Any, _anchor: Any = ctypes.c_char.from_buffer) -> int:
-    """Address of writable C-contiguous memory, a third of the cost of `buffer_address`.
-
-    Raises `TypeError` or `ValueError` for what is read-only, has gaps or is empty.
-    """
-    return ctypes.addressof(_anchor(value))
+    from .port import Port
 
 
 class TorchKind:
@@ -195,7 +121,7 @@ class NumpyKind:
     def address(self, port: Port, value: Any, hold: list[Any]) -> int:
         if value.dtype is port.numpy_dtype and value.shape == port.shape:
             try:
-                return from_buffer_address(value)
+                return writable_address(value)
             except (TypeError, ValueError):  # read-only, not contiguous or empty
                 pass
         self._check(port, value)
@@ -220,7 +146,7 @@ class NumpyKind:
     def place(self, port: Port, value: Any) -> int:
         if value.dtype is port.numpy_dtype and value.shape == port.shape:
             try:
-                return from_buffer_address(value)
+                return writable_address(value)
             except (TypeError, ValueError):
                 pass
         self._check(port, value)
@@ -235,7 +161,7 @@ class NumpyKind:
         if port.numpy_dtype is None:
             port.numpy_dtype = numpy.dtype(DTYPES[port.dtype].numpy)
         value = numpy.empty(port.shape, port.numpy_dtype)
-        return value, from_buffer_address(value) if port.nbytes else 0
+        return value, writable_address(value) if port.nbytes else 0
 
 
 class CapsuleKind:
@@ -312,7 +238,7 @@ class BufferKind:
         try:
             view = memoryview(value)
         except (TypeError, BufferError) as error:
-            raise unreadable(port, value) from error
+            raise port.unreadable(value) from error
         dtype = _buffer_dtype(view, port)
         shape = tuple(view.shape or ())
         if len(shape) == 1 and view.c_contiguous and dtype in ("u8", port.dtype):
@@ -341,7 +267,7 @@ class BufferKind:
         block = bytearray(port.nbytes)
         if not port.nbytes:
             return memoryview(block).cast(letter), 0
-        address = from_buffer_address(block)
+        address = writable_address(block)
         return memoryview(block).cast("B").cast(letter, list(port.shape)), address
 
 
@@ -389,24 +315,16 @@ def kind_of(port: Port, value: Any) -> Kind:
 
 def _classify(port: Port, value: Any) -> Kind:
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-    if torch is not None and type(value) in (torch.Tensor, torch.nn.Parameter):
-        return TORCH
-    if numpy is not None and type(value) is numpy.ndarray:
+    if torch is not None and isinstance(value, torch.Tensor):
+        # A subclass may mean something else by its methods; its capsule holds plain memory.
+        plain = type(value) in (torch.Tensor, torch.nn.Parameter)
+        return TORCH if plain else CapsuleKind("torch")
+    if numpy is not None and isinstance(value, numpy.ndarray):
         return NUMPY
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         return CapsuleKind(type(value).__module__.split(".")[0])
     try:
         memoryview(value).release()
     except TypeError:
-        raise unreadable(port, value) from None
+        raise port.unreadable(value) from None
     return BUFFER
-
-
-def unreadable(port: Port, value: Any) -> InputUnreadable:
-    """The error for an argument that is no array at all."""
-    return InputUnreadable(
-        role=port.role,
-        name=port.name,
-        found=f"a `{type(value).__name__}`",
-        expected=f"an array {port.dtype}{list(port.shape)}",
-    )

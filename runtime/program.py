@@ -21,16 +21,18 @@ from .errors import (
     OutputUnusable,
     ProgramClosed,
 )
-from .exchange import BUFFER, KINDS, Port, kind_of
+from .exchange import BUFFER, KINDS, kind_of
+from .port import Port
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Self
 
-    from .exchange import Copy, Kind
+    from .exchange import Kind
     from .manifest import Manifest, Target, TensorSpec
     from .plan import LaunchPlan
+    from .port import Copy
     from .weights import MappedFile
 
 COPY_RANK_LIMIT = 8

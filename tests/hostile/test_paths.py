@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import shutil
 import socket
@@ -97,6 +98,7 @@ def test_unreadable_file_is_the_environments_fault(bundle, monkeypatch):
 def test_descriptors_do_not_leak(bundle):
     """Neither a load that works nor one that is refused leaves a file open."""
     load(bundle).close()
+    gc.collect()
     before = len(small_bundle.names(Path("/proc/self/fd")))
     for _ in range(20):
         load(bundle).close()
@@ -106,4 +108,5 @@ def test_descriptors_do_not_leak(bundle):
         file.write_bytes(damaged)
         with contextlib.suppress(AotcError):  # `raises` would keep the frames alive
             load(bundle)
+    gc.collect()
     assert len(small_bundle.names(Path("/proc/self/fd"))) == before

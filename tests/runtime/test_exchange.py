@@ -155,6 +155,22 @@ def test_capsules_nobody_takes_and_loans_are_given_back():
         borrow(torch.zeros(2, requires_grad=True))
 
 
+def test_subclasses_are_answered_as_their_library(program_for, tmp_path):
+    torch, numpy = pytest.importorskip("torch"), pytest.importorskip("numpy")
+
+    class Tagged(torch.Tensor):
+        pass
+
+    program, given = program_for(), torch_array("f32")
+    found, _ = program(given.as_subclass(Tagged))
+    assert type(found) is torch.Tensor
+    assert torch.equal(found, given)
+    numpy.save(tmp_path / "x.npy", given.numpy())
+    found, _ = program(numpy.load(tmp_path / "x.npy", mmap_mode="r"))
+    assert type(found) is numpy.ndarray
+    assert (found == given.numpy()).all()
+
+
 STRIDED = {
     "transposed": lambda x: x.permute(1, 0),
     "every second": lambda x: x[::2, 1::3],
