@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -87,9 +86,13 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
-    """The code of one target."""
+class Compiled:
+    """Everything between the model and the bundle."""
 
+    captured: Captured
+    scheduled: Schedule
+    specs: tuple[KernelSpec, ...]  # one a group
+    tuning: Tuning
     plan: LaunchPlan
     library: bytes
 
@@ -112,29 +115,11 @@ def build(
     chosen = find_target(target)
     store, counts = Store(options.cache_folder), Counts()
     try:
-        with Workers(options.jobs) as workers:
-            captured = _capture(spec, clock)
-            graph = _rewrite(captured.graph, options, clock)
-            scheduled = _schedule(graph, chosen, clock)
-            specs = _lower(scheduled, chosen, clock)
-            machinery = (workers, store, counts)
-            tuning, executor = _tune(scheduled, specs, chosen, options, machinery, clock)
-        linked = _plan(scheduled, specs, tuning, executor, clock)
-        checks = _rehearse(captured, scheduled.graph, linked, chosen, options)
-        provenance = {
-            **contents.provenance(captured.name, chosen.name, scheduled, specs),
-            "tuning": [str(line) for line in tuning.lines],
-            "seconds": {row.stage: round(row.seconds, 3) for row in clock.rows},
-        }
-        packed = _contents(captured, scheduled, specs, linked, chosen)
-        extras = {
-            **contents.sources(specs),
-            **contents.json_file("provenance.json", provenance),
-            **(contents.debug(clock.texts, specs, tuning) if options.debug else {}),
-        }
+        compiled = _compile(spec, chosen, options, (store, counts), clock)
+        checks = _rehearse(compiled, chosen, options)
         with clock.stage("pack"):
-            report = pack(replace(packed, extras=extras), out, options.force)
-            clock.detail = f"{len(report.files)} files, identity {report.identity[:12]}"
+            packed = pack(_contents(compiled, chosen, options, clock), out, options.force)
+            clock.detail = f"{len(packed.files)} files, identity {packed.identity[:12]}"
     finally:
         if options.dump is not None:
             write_texts(options.dump, clock.texts)
@@ -142,20 +127,33 @@ def build(
     if store.counters.misses:
         collect(store)
     return BuildReport(
-        path=report.path,
-        identity=report.identity,
+        path=packed.path,
+        identity=packed.identity,
         target=chosen.name,
-        kernels=len(tuning.kernels),
-        launches=len(linked.plan.launches),
+        kernels=len(compiled.tuning.kernels),
+        launches=len(compiled.plan.launches),
         compiled=counts.compiled,
         cache_hits=counts.cache_hits,
-        measured=tuning.measured,
-        bundle_bytes=report.nbytes,
-        arena_bytes=linked.plan.arena_bytes,
+        measured=compiled.tuning.measured,
+        bundle_bytes=packed.nbytes,
+        arena_bytes=compiled.plan.arena_bytes,
         checks=checks,
         stages=tuple(clock.rows),
         seconds=time.time() - started_s,
     )
+
+
+def _compile(
+    spec: str, chosen: Chosen, options: BuildOptions, cache: tuple[Store, Counts], clock: Clock
+) -> Compiled:
+    """The stages from capture to plan, in order."""
+    captured = _capture(spec, clock)
+    graph = _rewrite(captured.graph, options, clock)
+    scheduled = _schedule(graph, chosen, clock)
+    specs = _lower(scheduled, chosen, clock)
+    tuning, executor = _tune(scheduled, specs, chosen, options, cache, clock)
+    plan, library = _plan(scheduled, specs, tuning, executor, clock)
+    return Compiled(captured, scheduled, specs, tuning, plan, library)
 
 
 def find_target(text: str) -> Chosen:
@@ -209,11 +207,11 @@ def _tune(
     specs: tuple[KernelSpec, ...],
     chosen: Chosen,
     options: BuildOptions,
-    machinery: tuple[Workers, Store, Counts],
+    cache: tuple[Store, Counts],
     clock: Clock,
 ) -> tuple[Tuning, bytes]:
     """The choice and the machine code of each kernel, and the executor's object."""
-    workers, store, counts = machinery
+    store, counts = cache
     policy = Policy(
         target=chosen.name,
         isa=chosen.isa,
@@ -229,7 +227,7 @@ def _tune(
         )
         for spec, group in zip(specs, scheduled.groups, strict=True)
     ]
-    with clock.stage("tune"):
+    with clock.stage("tune"), Workers(options.jobs) as workers:
         tuning = tune(jobs, policy, workers, store, counts, clock.progress.advance)
         executor = executor_code(workers, store)
         clock.dump("tune", print_record({line.place: line for line in tuning.lines}))
@@ -253,7 +251,7 @@ def _plan(
     tuning: Tuning,
     executor: bytes,
     clock: Clock,
-) -> Linked:
+) -> tuple[LaunchPlan, bytes]:
     """The launch plan, and the library that holds its kernels and the executor."""
     with clock.stage("plan"):
         kernels = [tuning.kernels[spec.digest] for spec in specs]
@@ -267,16 +265,15 @@ def _plan(
         library = toolchain.link({"executor": executor, **objects})
         clock.dump("plan", contents.plan_text(planned))
         clock.detail = f"{len(planned.launches)} launches, {planned.arena_bytes} bytes of arena"
-    return Linked(planned, library)
+    return planned, library
 
 
-def _rehearse(
-    captured: Captured, graph: Graph, linked: Linked, chosen: Chosen, options: BuildOptions
-) -> tuple[OutputCheck, ...]:
+def _rehearse(compiled: Compiled, chosen: Chosen, options: BuildOptions) -> tuple[OutputCheck, ...]:
     """Run the code on the golden input, where this machine can; raises GoldenMismatch."""
     if not ISA_FEATURES[chosen.isa] <= features():
         return ()
-    checks = rehearsal.rehearse(captured, graph.constants, linked.plan, linked.library)
+    constants = compiled.scheduled.graph.constants
+    checks = rehearsal.rehearse(compiled.captured, constants, compiled.plan, compiled.library)
     for check in checks:
         if not check.is_ok and not options.allow_mismatch:
             raise GoldenMismatch(
@@ -286,22 +283,24 @@ def _rehearse(
 
 
 def _contents(
-    captured: Captured,
-    scheduled: Schedule,
-    specs: tuple[KernelSpec, ...],
-    linked: Linked,
-    chosen: Chosen,
+    compiled: Compiled, chosen: Chosen, options: BuildOptions, clock: Clock
 ) -> BundleContents:
-    graph: Graph = scheduled.graph
-    needs: Mapping[str, frozenset[str]] = ISA_FEATURES
-    row = TargetContents(
-        chosen.name, "cpu", tuple(sorted(needs[chosen.isa])), linked.plan, linked.library
-    )
+    graph, specs = compiled.scheduled.graph, compiled.specs
+    needs = tuple(sorted(ISA_FEATURES[chosen.isa]))
     inputs, outputs = contents.signature(graph)
+    facts = {
+        **contents.provenance(compiled.captured.name, chosen.name, compiled.scheduled, specs),
+        "tuning": [str(line) for line in compiled.tuning.lines],
+        "seconds": {row.stage: round(row.seconds, 3) for row in clock.rows},
+    }
+    extras = {**contents.sources(specs), **contents.json_file("provenance.json", facts)}
+    if options.debug:
+        extras |= contents.debug(clock.texts, specs, compiled.tuning)
     return BundleContents(
         inputs=inputs,
         outputs=outputs,
-        targets=(row,),
-        weights=contents.weights(graph.constants, linked.plan),
-        golden=contents.golden(captured, inputs, outputs),
+        targets=(TargetContents(chosen.name, "cpu", needs, compiled.plan, compiled.library),),
+        weights=contents.weights(graph.constants, compiled.plan),
+        golden=contents.golden(compiled.captured, inputs, outputs),
+        extras=extras,
     )

@@ -49,7 +49,7 @@ def weights(constants: Mapping[str, Constant], plan: LaunchPlan) -> dict[str, Te
 def tensor(dtype: str, array: Array) -> TensorData:
     """A stored array as bytes; bf16 is uint16 bits."""
     contiguous = numpy.ascontiguousarray(array).reshape(array.shape)
-    data = memoryview(contiguous).cast("B") if array.size and array.shape else array.tobytes()
+    data = contiguous.reshape(-1).view(numpy.uint8).data if array.size else b""
     return TensorData(dtype, tuple(array.shape), data)
 
 

@@ -15,6 +15,7 @@ from aotc.runtime.errors import BundleFileMissing
 from aotc.runtime.manifest import EXTRAS_NAME, GOLDEN_NAME, LIMITS, Extras
 from aotc.runtime.weights import read_header
 
+
 @dataclass(frozen=True, slots=True)
 class OutputCheck:
     """How far one output of the bundle is from the golden one; both relative to its scale."""

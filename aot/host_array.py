@@ -32,12 +32,11 @@ class HostArray:
 
     def buffer(self) -> memoryview:
         """The array as the runtime takes it: a view with element type and shape."""
-        row = DTYPES[self.dtype]
-        letter = "H" if self.dtype in ("f16", "bf16") else row.buffer
+        letter: Any = "H" if self.dtype in ("f16", "bf16") else DTYPES[self.dtype].buffer
         view = memoryview(self.data)
-        if not self.shape or 0 in self.shape:
+        if not self.shape or 0 in self.shape:  # a view of no elements or no dims has no shape
             return view.cast(letter)
-        return view.cast(letter, self.shape)  # type: ignore[call-overload, no-any-return]
+        return view.cast(letter, self.shape)
 
     def values(self) -> tuple[float, ...]:
         """Its elements as Python numbers, in row-major order."""

@@ -45,7 +45,8 @@ def main(arguments: list[str]) -> None:
     ready_s = time.perf_counter()
     call()
     now_s = time.perf_counter()
-    say({"ready_s": ready_s - began_s, "first_call_s": now_s - ready_s, "total_s": now_s - STARTED_S})
+    times_s = {"ready_s": ready_s - began_s, "first_call_s": now_s - ready_s}
+    say({**times_s, "total_s": now_s - STARTED_S})
     if mode == "serve":
         for _ in range(WARMUP_CALLS):
             call()
@@ -60,7 +61,7 @@ def say(record: Any) -> None:
 
 def sample(call: Call, seconds: float) -> list[float]:
     """Microseconds of each call made during this many seconds."""
-    times_us = []
+    times_us: list[float] = []
     end_s = time.perf_counter() + seconds
     while len(times_us) < SAMPLES_LIMIT:
         began_s = time.perf_counter()
@@ -106,27 +107,41 @@ def load_model(spec: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 
 
 def _aotc(spec: str, place: Path) -> Call:
-    """The bundle on its golden input, as plain buffers: no torch, no numpy in the process."""
-    from aotc.aot.golden import read_golden
+    """The bundle as the peers are called: torch tensors in, new torch tensors out.
+
+    Without a model to compare with, its golden input as plain buffers: no torch in the process.
+    """
     from aotc.runtime import load
 
-    golden = read_golden(place)
     program = load(place)
+    if spec:
+        from torch.utils import _pytree as pytree
+
+        _, arguments, keywords = load_model(spec)
+        tensors = [leaf for leaf in pytree.tree_leaves((arguments, keywords)) if is_tensor(leaf)]
+        return _without_gradients(lambda: program(*tensors))
+    return _on_buffers(program, place)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a leaf of the example arguments is an input of the bundle."""
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+def _on_buffers(program: Any, place: Path) -> Call:
+    from aotc.aot.golden import read_golden
+
+    golden = read_golden(place)
     arrays = [golden[f"input.{row.name}"].buffer() for row in program.inputs]
     outputs = program(*arrays)
     return lambda: program(*arrays, out=outputs)
 
 
 def _eager(spec: str, place: Path) -> Call:
-    import torch
-
     model, arguments, keywords = load_model(spec)
-
-    @torch.no_grad()
-    def call() -> Any:
-        return model(*arguments, **keywords)
-
-    return call
+    return _without_gradients(lambda: model(*arguments, **keywords))
 
 
 def _compile(spec: str, place: Path) -> Call:
@@ -134,12 +149,7 @@ def _compile(spec: str, place: Path) -> Call:
 
     model, arguments, keywords = load_model(spec)
     compiled = torch.compile(model)
-
-    @torch.no_grad()
-    def call() -> Any:
-        return compiled(*arguments, **keywords)
-
-    return call
+    return _without_gradients(lambda: compiled(*arguments, **keywords))
 
 
 def _aoti(spec: str, place: Path) -> Call:
@@ -147,12 +157,15 @@ def _aoti(spec: str, place: Path) -> Call:
 
     arguments, keywords = torch.load(place / INPUTS, weights_only=True)
     runner = torch._inductor.aoti_load_package(str(place / PACKAGE))
+    return _without_gradients(lambda: runner(*arguments, **keywords))
 
-    @torch.no_grad()
-    def call() -> Any:
-        return runner(*arguments, **keywords)
 
-    return call
+def _without_gradients(function: Call) -> Call:
+    """The function under `torch.no_grad`, entered once for the whole process."""
+    import torch
+
+    torch.set_grad_enabled(False)
+    return function
 
 
 CALLS: dict[str, Callable[[str, Path], Call]] = {

@@ -101,7 +101,7 @@ def contest(
                     skipped[kind] = answer["skipped"]
                     continue
             place = bundle if kind == "aotc" and bundle is not None else folder
-            contender = Contender(kind, str(spec), place)
+            contender = Contender(kind, spec or "", place)
             stack.callback(contender.close)
             if "skipped" in contender.head:
                 skipped[kind] = contender.head["skipped"]

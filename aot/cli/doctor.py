@@ -23,7 +23,7 @@ INSTALL = 'pip install "aotc[build]"'
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(as_json: bool) -> None:
     """Show this machine, the installed parts and every setting with its origin."""
-    record = {
+    record: dict[str, Any] = {
         "machine": _machine(),
         "versions": {name: _version(name) for name in DISTRIBUTIONS},
         "cache": _cache(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from typing import Any
 
 import click
 
@@ -42,17 +43,18 @@ def command(code: str | None, as_json: bool) -> None:
         click.echo(f"hint:    {kind.hint}")
 
 
-def error_classes() -> dict[str, type]:
+def error_classes() -> dict[str, Any]:
     """Every error code → its class, sorted by code."""
-    found: dict[str, type] = {}
+    found: dict[str, Any] = {}
     for module in MODULES:
+        kind: Any
         for kind in vars(module).values():
             if inspect.isclass(kind) and hasattr(kind, "template"):
                 found.setdefault(kind.code, kind)
     return dict(sorted(found.items()))
 
 
-def _meaning(kind: type) -> str:
+def _meaning(kind: Any) -> str:
     return (inspect.getdoc(kind) or "").splitlines()[0]
 
 

@@ -53,9 +53,9 @@ def check_integrity(bundle: Path) -> int:
             directory.read(entry)
         count = len(manifest.files)
         if manifest.weights is not None:
-            entry = manifest.weights
-            mapped = MappedFile(directory.open_sized(entry.name, entry.nbytes), entry.nbytes)
-            Digests(mapped.view, entry, directory.where(entry.name), threads=2).finish()
+            row = manifest.weights
+            mapped = MappedFile(directory.open_sized(row.name, row.nbytes), row.nbytes)
+            Digests(mapped.view, row, directory.where(row.name), threads=2).finish()
             count += 1
     return count + len(read_extras(bundle))
 

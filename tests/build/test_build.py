@@ -118,9 +118,7 @@ def test_wrong_numbers_are_never_written(aotc, build, spec, cache, tmp_path, mon
     assert "differs from the exported model" in errors
     assert every_byte(out) == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    code, _, _ = aotc(
-        "build", spec, "-o", out, "--force", "--cache-dir", cache, "--allow-mismatch"
-    )
+    code, _, _ = aotc("build", spec, "-o", out, "--force", "--cache-dir", cache, "--allow-mismatch")
     assert code == 0
 
 
@@ -154,7 +152,9 @@ def test_a_build_needs_no_compiler_linker_or_headers(spec, tmp_path):
     """With nothing on the PATH there is no gcc, clang, ld or as to be called."""
     empty = tmp_path / "empty"
     empty.mkdir()
-    child = run_build(spec, tmp_path / "out", tmp_path / "cache", PATH=str(empty), CC="/nonexistent")
+    child = run_build(
+        spec, tmp_path / "out", tmp_path / "cache", PATH=str(empty), CC="/nonexistent"
+    )
     _, errors = child.communicate()
     assert child.returncode == 0, errors
 

@@ -6,7 +6,7 @@ import pytest
 
 from aotc.aot.cli.program import run
 
-SPEC = '''
+SPEC = """
 import torch
 
 
@@ -25,7 +25,7 @@ def build_model():
 
 
 example_inputs = (torch.randn(12, 48),)
-'''
+"""
 
 
 @pytest.fixture(scope="session")

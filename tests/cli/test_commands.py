@@ -178,7 +178,9 @@ def test_verify_says_what_this_machine_lacks(aotc, bundle, monkeypatch):
 
 def test_a_bundle_without_extras_still_runs_and_verifies(aotc, bundle, tmp_path):
     copy = copy_of(bundle, tmp_path)
-    listed = {entry.name for entry in Manifest.from_bytes((copy / MANIFEST_NAME).read_bytes()).files}
+    listed = {
+        entry.name for entry in Manifest.from_bytes((copy / MANIFEST_NAME).read_bytes()).files
+    }
     keep = {*listed, MANIFEST_NAME, "weights.safetensors"}
     for path in [path for path in copy.rglob("*") if path.is_file()]:
         if path.relative_to(copy).as_posix() not in keep:
