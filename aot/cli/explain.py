@@ -47,10 +47,9 @@ def error_classes() -> dict[str, Any]:
     """Every error code → its class, sorted by code."""
     found: dict[str, Any] = {}
     for module in MODULES:
-        kind: Any
-        for kind in vars(module).values():
-            if inspect.isclass(kind) and hasattr(kind, "template"):
-                found.setdefault(kind.code, kind)
+        for name, value in vars(module).items():
+            if name[:1].isupper() and hasattr(value, "template"):
+                found.setdefault(value.code, value)
     return dict(sorted(found.items()))
 
 
