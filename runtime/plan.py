@@ -183,8 +183,10 @@ class _ArgumentSchema(Schema):
     expected = "[space, value] with a space of " + ", ".join(SPACES)
 
     def check(self, value: Any, field: str, path: str) -> None:
-        if type(value) is not list or len(value) != 2 or value[0] not in VALUES:
+        if type(value) is not list or len(value) != 2:
             self.refuse(value, field, path)
+        if type(value[0]) is not str or value[0] not in VALUES:
+            self.refuse(value[0], f"{field}[0]", path)
         VALUES[value[0]].check(value[1], f"{field}[1]", path)
 
 
