@@ -18,7 +18,9 @@ EXAMPLES = (
 @click.command()
 @click.option("--rounds", default=7, show_default=True, help="Turns that each contender takes.")
 @click.option("--only", multiple=True, metavar="EXAMPLE", help="Measure these examples only.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), default=ROOT / "docs" / "benchmarks.md")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), default=ROOT / "docs" / "benchmarks.md"
+)
 def main(rounds: int, only: tuple[str, ...], out: Path) -> None:
     """Measure aotc beside eager torch, torch.compile and AOTInductor on this machine."""
     found = []

@@ -11,12 +11,15 @@ import platform
 def facts() -> dict[str, str]:
     """Date, processor, cores, system and the versions that matter."""
     versions = ", ".join(
-        f"{name} {importlib.metadata.version(name)}" for name in ("aotc", "torch", "triton", "numpy")
+        f"{name} {importlib.metadata.version(name)}"
+        for name in ("aotc", "torch", "triton", "numpy")
     )
     return {
         "date": datetime.date.today().isoformat(),
         "processor": _processor(),
-        "cores": f"{len(os.sched_getaffinity(0))} (virtual machine)" if _is_virtual() else str(os.cpu_count()),
+        "cores": f"{len(os.sched_getaffinity(0))} (virtual machine)"
+        if _is_virtual()
+        else str(os.cpu_count()),
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
         "versions": versions,
     }

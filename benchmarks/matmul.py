@@ -19,7 +19,7 @@ from aotc.runtime.drivers.cpu import best_isa, features
 from aotc.runtime.drivers.pool import default_threads
 
 CHAINS = 24
-TURNS = 200_000
+TURNS = 4_000_000
 SIZES = (512, 1024, 2048)
 SECONDS_A_TURN = 0.25
 
@@ -78,13 +78,22 @@ def peak_measure() -> Callable[[], float]:
         path.write_bytes(toolchain.link({"peak": made.data}))
         library = ctypes.CDLL(str(path))
     run, threads = library.peak, default_threads()
-    run.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    run.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+    ]
     ones = (ctypes.c_float * 64)(*([1.0] * 64))
     scratch = [(ctypes.c_char * (64 * CHAINS))() for _ in range(threads)]
 
     def measure() -> float:
         workers = [
-            threading.Thread(target=run, args=(ctypes.addressof(ones), 0, 0, 0, None, ctypes.addressof(room)))
+            threading.Thread(
+                target=run, args=(ctypes.addressof(ones), 0, 0, 0, None, ctypes.addressof(room))
+            )
             for room in scratch
         ]
         start = time.perf_counter()

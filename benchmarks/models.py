@@ -94,7 +94,11 @@ def _build(figures: ModelFigures, kind: str, spec: str, folder: Path, place: Pat
     }
     start = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, *commands[kind]], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, *commands[kind]],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     seconds = time.perf_counter() - start
     if done.returncode or not place.exists():

@@ -48,7 +48,9 @@ def _percentiles(models: Sequence[ModelFigures]) -> str:
 def _starts(models: Sequence[ModelFigures]) -> str:
     rows = []
     for model in models:
-        medians = {kind: statistics.median(times) for kind, times in model.first_result_seconds.items()}
+        medians = {
+            kind: statistics.median(times) for kind, times in model.first_result_seconds.items()
+        }
         ours, theirs = medians["aotc"], medians.get("aoti")
         rows.append([
             model.name, f"{ours:.3f}", f"{theirs:.2f}" if theirs else "–",
@@ -76,7 +78,10 @@ def _matmuls(figures: Sequence[MatmulFigures]) -> str:
         [f"{f.size}³", f"{f.aotc:.0f}", f"{f.torch:.0f}", f"{f.peak:.0f}", f"{f.aotc / f.peak:.0%}", f"{f.torch / f.peak:.0%}"]
         for f in figures
     ]  # fmt: skip
-    return table(["product", "aotc GFLOP/s", "torch GFLOP/s", "FMA peak", "aotc / peak", "torch / peak"], rows)
+    return table(
+        ["product", "aotc GFLOP/s", "torch GFLOP/s", "FMA peak", "aotc / peak", "torch / peak"],
+        rows,
+    )
 
 
 def render(
@@ -86,7 +91,9 @@ def render(
     host: Mapping[str, float],
 ) -> str:
     """The page; written by `scripts/bench`, never by hand."""
-    skipped = sorted({f"- {NAMES[n]}, {m.name}: {why}" for m in models for n, why in m.skipped.items()})
+    skipped = sorted(
+        {f"- {NAMES[n]}, {m.name}: {why}" for m in models for n, why in m.skipped.items()}
+    )
     return "\n\n".join([
         "# Benchmarks",
         "Written by `scripts/bench`; run it to measure your own machine. Every table comes from one run, "

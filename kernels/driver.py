@@ -65,13 +65,14 @@ class CpuBackend(CUDABackend):  # type: ignore[misc]
     def _library(self, module: Any, metadata: dict[str, Any]) -> bytes:
         text = toolchain.generic_form(module, metadata["name"])
         made = cpu_compile.compile_ttir(text, _isa(), no_alias=False)
-        metadata.update(shared=0, symbol=made.symbol, scratch_bytes=made.scratch_bytes, global_scratch_size=0)
+        metadata.update(
+            shared=0, symbol=made.symbol, scratch_bytes=made.scratch_bytes, global_scratch_size=0
+        )
         return toolchain.link({"executor": executor_object().data, made.symbol: made.object})
 
     def pack_metadata(self, metadata: Any) -> tuple[int, ...]:
         return (metadata.num_warps, metadata.num_ctas, metadata.shared)
 
-    @functools.cache  # noqa: B019 — one backend a process
     def hash(self) -> str:
         return f"{cpu_compile.fingerprint()}-{_isa()}"
 
@@ -85,7 +86,9 @@ def _optimize(module: Any, metadata: dict[str, Any]) -> Any:
 def _isa() -> str:
     found = best_isa(features())
     if found is None:
-        raise DriverFault(driver="cpu", detail="this processor has no AVX2, which the cpu target needs")
+        raise DriverFault(
+            driver="cpu", detail="this processor has no AVX2, which the cpu target needs"
+        )
     return found
 
 
@@ -100,7 +103,9 @@ class _Utils:
         }  # fmt: skip
 
     @staticmethod
-    def load_binary(name: str, data: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
+    def load_binary(
+        name: str, data: bytes, shared: int, device: int
+    ) -> tuple[Any, Any, int, int, int]:
         library = Library(data)
         return library, library, 0, 0, 1 << 20
 
@@ -142,7 +147,9 @@ def _packer(kind: str) -> Callable[[Any], bytes]:
     if kind in layouts:
         return functools.partial(struct.pack, layouts[kind])
     if kind in ("fp16", "bf16", "f16"):
-        raise DriverFault(driver="cpu", detail=f"scalar arguments of type `{kind}` are not supported")
+        raise DriverFault(
+            driver="cpu", detail=f"scalar arguments of type `{kind}` are not supported"
+        )
     return lambda value: struct.pack("<q" if value < 1 << 63 else "<Q", value)
 
 
@@ -204,7 +211,9 @@ class CpuDriver(DriverBase):  # type: ignore[misc]
         cache.zero_()
 
 
-def _benchmark(call: Callable[[], Any], *, quantiles: Sequence[float] = (0.5,), **_: Any) -> list[float]:
+def _benchmark(
+    call: Callable[[], Any], *, quantiles: Sequence[float] = (0.5,), **_: Any
+) -> list[float]:
     """Milliseconds of a call at each quantile, over some 30 ms; for `@triton.autotune`."""
     import time
 
@@ -235,4 +244,3 @@ def on_cpu() -> Iterator[None]:
         yield
     finally:
         active_driver._active = before
-

@@ -27,7 +27,11 @@ class KernelBinary(NamedTuple):
 
 
 def kernel_symbol(
-    source: str, function: str, params: Sequence[tuple[str, str]], config: Sequence[tuple[str, int]], isa: str
+    source: str,
+    function: str,
+    params: Sequence[tuple[str, str]],
+    config: Sequence[tuple[str, int]],
+    isa: str,
 ) -> str:
     """Name of a kernel's machine code: `k` and the first 16 digits of the digest of its inputs."""
     record = repr((source, function, tuple(params), tuple(config), isa))
@@ -55,7 +59,9 @@ def compile_kernel(
     types = [*params, *((name, "constexpr") for name, _ in config)]
     order = {name: place for place, name in enumerate(kernel.arg_names)}
     ttir = toolchain.ttir_text(kernel, sorted(types, key=lambda x: order[x[0]]), dict(config))
-    return compile_ttir(ttir, isa, no_alias=no_alias, symbol=kernel_symbol(source, function, params, config, isa))
+    return compile_ttir(
+        ttir, isa, no_alias=no_alias, symbol=kernel_symbol(source, function, params, config, isa)
+    )
 
 
 def compile_ttir(ttir: str, isa: str, *, no_alias: bool, symbol: str | None = None) -> KernelBinary:
@@ -64,7 +70,9 @@ def compile_ttir(ttir: str, isa: str, *, no_alias: bool, symbol: str | None = No
     symbol = symbol or "k" + hashlib.sha256(f"{isa} {no_alias} {ttir}".encode()).hexdigest()[:16]
     lowered = lower(ttir, row, no_alias=no_alias)
     made = toolchain.compile_object(lowered.llvm_ir, symbol, row.name)
-    return KernelBinary(symbol, made.data, lowered.scratch_bytes, ttir, lowered.llvm_ir, made.assembly)
+    return KernelBinary(
+        symbol, made.data, lowered.scratch_bytes, ttir, lowered.llvm_ir, made.assembly
+    )
 
 
 @functools.cache

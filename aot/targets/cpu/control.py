@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import sinks
-from aotc.aot.targets.cpu.elementwise import RULES, typed
+from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import Buffer, Kernel, Shifted
 from aotc.aot.targets.cpu.lanes import Int, Lane, Pointer, integer
+from aotc.aot.targets.cpu.operands import typed
 from aotc.aot.targets.cpu.ttir import Block, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
@@ -60,7 +61,9 @@ class CarriedShift(Carried):
     """A tensor that moves by a scalar each turn: `initial + sum of steps`."""
 
     def bind(self, kernel: Kernel, value: Value, operands: Sequence[Operand]) -> None:
-        kernel.shifted[value] = Shifted(self.initial, kernel.lanes.atom(operands[0], operands[0].type))
+        kernel.shifted[value] = Shifted(
+            self.initial, kernel.lanes.atom(operands[0], operands[0].type)
+        )
 
     def following(self, kernel: Kernel, value: Value) -> list[Operand]:
         assert value.owner is not None
@@ -68,7 +71,9 @@ class CarriedShift(Carried):
         step = kernel.at(_step(self.argument, value), index)
         assert isinstance(step, Int)
         offset = kernel.shifted[self.argument].offset
-        return [kernel.lanes.operand(kernel.lanes.add(offset, kernel.lanes.extend(step, offset.kind)))]
+        return [
+            kernel.lanes.operand(kernel.lanes.add(offset, kernel.lanes.extend(step, offset.kind)))
+        ]
 
 
 class CarriedBuffer(Carried):
@@ -110,7 +115,11 @@ def _step(argument: Value, following: Value) -> Value:
 def _is_shift(argument: Value, following: Value) -> bool:
     """The body gives `argument + step` with the same step for every element."""
     made = following.owner
-    if made is None or made.name not in ("tt.addptr", "arith.addi") or argument not in made.operands:
+    if (
+        made is None
+        or made.name not in ("tt.addptr", "arith.addi")
+        or argument not in made.operands
+    ):
         return False
     if made.name == "arith.addi" and following.type.element not in ("i32", "i64"):
         return False
@@ -144,7 +153,9 @@ def _is_update(argument: Value, following: Value) -> bool:
     return len(following.uses) == 1 or argument is following
 
 
-def _carry(kernel: Kernel, argument: Value, result: Value, initial: Value, following: Value) -> Carried:
+def _carry(
+    kernel: Kernel, argument: Value, result: Value, initial: Value, following: Value
+) -> Carried:
     if not argument.type.is_tensor:
         start = kernel.lanes.operand(kernel.scalar(initial))
         return CarriedScalar(argument, result, initial, [start])
@@ -159,7 +170,9 @@ def _carry(kernel: Kernel, argument: Value, result: Value, initial: Value, follo
         single.buffer = buffer
         _compute_in_place(kernel, argument, following, buffer)
         return single
-    pair = CarriedPair(argument, result, initial, [buffer.base, sinks.new_buffer(kernel, argument).base])
+    pair = CarriedPair(
+        argument, result, initial, [buffer.base, sinks.new_buffer(kernel, argument).base]
+    )
     pair.buffer = buffer
     return pair
 
@@ -190,12 +203,18 @@ def for_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     carried = [
         _carry(kernel, argument, result, initial, following)
         for argument, result, initial, following in zip(
-            block.arguments[1:], operation.results, operation.operands[3:], terminator.operands, strict=True
+            block.arguments[1:],
+            operation.results,
+            operation.operands[3:],
+            terminator.operands,
+            strict=True,
         )
     ]
     start = [x for item in carried for x in item.start]
     lanes = kernel.lanes
-    with kernel.writer.loop(lanes.operand(upper), lanes.operand(step), start, lanes.operand(lower)) as loop:
+    with kernel.writer.loop(
+        lanes.operand(upper), lanes.operand(step), start, lanes.operand(lower)
+    ) as loop:
         kernel.floors[operation] = kernel.writer.depth
         kernel.scalars[block.arguments[0]] = _counter(kernel, loop.counter, lower, step)
         _bind_all(kernel, carried, block.arguments[1:], loop.carried)
@@ -225,7 +244,9 @@ def while_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     before, after = operation.regions[0][0], operation.regions[1][0]
     tensors = [x for x in (*before.arguments, *after.arguments) if x.type.is_tensor]
     if tensors:
-        raise CompileError(message="a `while` loop that carries tensors is not supported by the cpu target")
+        raise CompileError(
+            message="a `while` loop that carries tensors is not supported by the cpu target"
+        )
     start = [kernel.lanes.operand(kernel.scalar(x)) for x in operation.operands]
     with kernel.writer.while_loop(start) as (phis, test, repeat, results):
         kernel.floors[operation] = kernel.writer.depth
@@ -247,7 +268,9 @@ def branch(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     condition = kernel.lanes.operand(kernel.scalar(operation.operands[0]))
     buffers = {x: sinks.new_buffer(kernel, x) for x in operation.results if x.type.is_tensor}
     if any(x.is_pointer for x in (r.type for r in buffers)):
-        raise CompileError(message="a branch that gives tensors of pointers is not supported by the cpu target")
+        raise CompileError(
+            message="a branch that gives tensors of pointers is not supported by the cpu target"
+        )
     scalars = [x for x in operation.results if not x.type.is_tensor]
 
     def side(region: list[Block]) -> Callable[[], list[Operand]]:
@@ -259,7 +282,9 @@ def branch(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
             made: list[Operand] = []
             for result, value in zip(operation.results, given, strict=True):
                 if result in buffers:
-                    sinks.materialize(kernel, value, buffers[result]._replace(floor=kernel.writer.depth))
+                    sinks.materialize(
+                        kernel, value, buffers[result]._replace(floor=kernel.writer.depth)
+                    )
                 else:
                     made.append(kernel.lanes.operand(kernel.scalar(value)))
             return made
@@ -272,5 +297,3 @@ def branch(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
         kernel.buffers[result] = buffer._replace(floor=kernel.writer.depth)
     for result, operand in zip(scalars, merged, strict=True):
         kernel.scalars[result] = _scalar_lane(kernel, operand, result)
-
-

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import memory, sinks, tiles
-from aotc.aot.targets.cpu.elementwise import as_f32
 from aotc.aot.targets.cpu.evaluate import Buffer, Index, Kernel
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, Int, Linear, Pointer, integer
+from aotc.aot.targets.cpu.operands import as_f32
 from aotc.aot.targets.cpu.ttir import Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
@@ -61,7 +61,9 @@ def dot(kernel: Kernel, operation: Operation) -> None:
     shape = result.type.shape or ()
     kind = result.type.element
     if len(shape) != 2 or kind not in ACCUMULATE:
-        raise CompileError(message=f"dot with a result of rank {len(shape)} and type `{kind}` is not supported")
+        raise CompileError(
+            message=f"dot with a result of rank {len(shape)} and type `{kind}` is not supported"
+        )
     depth = (left.type.shape or ())[1]
     a = _side(kernel, left, kind, is_left=True)
     b = _side(kernel, right, kind, is_left=False)
@@ -98,12 +100,17 @@ def _block(
     """accumulator[row : +rows, column : +columns] += a[row : +rows, :] · b[:, column : +columns]"""
     lane = Linear((), 1) if tile.width > 1 else Linear()
     places = [
-        (kernel.lanes.add(row, integer(i)), Int("i32", kernel.lanes.add(column, integer(j * tile.width)).base, lane))
+        (
+            kernel.lanes.add(row, integer(i)),
+            Int("i32", kernel.lanes.add(column, integer(j * tile.width)).base, lane),
+        )
         for i in range(tile.rows)
         for j in range(tile.vectors)
     ]
     with kernel.width(tile.width):
-        start = [kernel.lanes.operand(memory.read_buffer(kernel, accumulator, place)) for place in places]
+        start = [
+            kernel.lanes.operand(memory.read_buffer(kernel, accumulator, place)) for place in places
+        ]
         limit = constant(depth, "i32")
         with kernel.writer.loop(limit, tile.unroll, start, may_skip=False) as loop:
             totals = list(loop.carried)
@@ -115,7 +122,11 @@ def _block(
             loop.next_values = totals
         for place, total in zip(places, loop.results, strict=True):
             memory.write(
-                kernel, memory.buffer_pointer(kernel, accumulator, place), total, accumulator.element, None
+                kernel,
+                memory.buffer_pointer(kernel, accumulator, place),
+                total,
+                accumulator.element,
+                None,
             )
 
 
@@ -137,7 +148,9 @@ def _outer_product(
             if ACCUMULATE[kind][0] == "fma":
                 suffix = f"v{tile.width}{kind}" if tile.width > 1 else kind
                 made.append(
-                    kernel.writer.call(f"llvm.fma.{suffix}", total.type, [left, lanes.splat(right[j]), total])
+                    kernel.writer.call(
+                        f"llvm.fma.{suffix}", total.type, [left, lanes.splat(right[j]), total]
+                    )
                 )
             else:
                 made.append(lanes.binary("add", lanes.binary("mul", left, right[j]), total))
@@ -149,7 +162,11 @@ def _outer_product(
 
 def _side(kernel: Kernel, value: Value, kind: str, *, is_left: bool) -> Side:
     wide = ACCUMULATE[kind][1]
-    if value in kernel.buffers and kernel.buffers[value].element == wide and not kernel.buffers[value].bounds:
+    if (
+        value in kernel.buffers
+        and kernel.buffers[value].element == wide
+        and not kernel.buffers[value].bounds
+    ):
         return Side(None, kernel.buffers[value])
     if value.type.element == wide and _is_direct(kernel, value, is_left=is_left):
         return Side(value, None)
@@ -168,7 +185,9 @@ def _is_direct(kernel: Kernel, value: Value, *, is_left: bool) -> bool:
         if not isinstance(found, Pointer) or found.base.depth == depth:
             return False
         varying = [atom for atom, _ in found.offset.base.terms if atom.operand.depth == depth]
-        if len(varying) > 1 or (varying and not _is_extension(kernel, varying[0].operand, "%inner")):
+        if len(varying) > 1 or (
+            varying and not _is_extension(kernel, varying[0].operand, "%inner")
+        ):
             return False
     if is_left:
         return True
@@ -191,7 +210,10 @@ def _widened(kernel: Kernel, value: Value, wide: str) -> Buffer:
     """Computes an operand into scratch, in the accumulator's input type."""
     shape = value.type.shape or ()
     buffer = Buffer(
-        kernel.allocate(ITEMSIZE_BYTES[wide] * shape[0] * shape[1]), shape, wide, kernel.writer.depth
+        kernel.allocate(ITEMSIZE_BYTES[wide] * shape[0] * shape[1]),
+        shape,
+        wide,
+        kernel.writer.depth,
     )
     lane = tiles.lane_dimension(kernel, value)
     block = min(kernel.isa.lanes, *shape)
@@ -208,7 +230,9 @@ def _write_widened(kernel: Kernel, value: Value, buffer: Buffer, lane: int) -> N
     def body(index: Index) -> None:
         filling.enter(index)
         found = _widen(kernel, kernel.lanes.operand(kernel.at(value, index)), value, buffer)
-        memory.write(kernel, memory.buffer_pointer(kernel, buffer, index), found, buffer.element, None)
+        memory.write(
+            kernel, memory.buffer_pointer(kernel, buffer, index), found, buffer.element, None
+        )
 
     tiles.run(kernel, buffer.shape, body, lane_dim=lane)
     filling.finish([])
@@ -258,7 +282,9 @@ def _transpose(kernel: Kernel, vectors: list[Operand]) -> list[Operand]:
 
 def _shuffle(kernel: Kernel, a: Operand, b: Operand, picks: list[int]) -> Operand:
     mask = ", ".join(f"i32 {p}" for p in picks)
-    return kernel.writer.emit(f"shufflevector {a}, {b}, <{len(picks)} x i32> <{mask}>", a.type, [a, b])
+    return kernel.writer.emit(
+        f"shufflevector {a}, {b}, <{len(picks)} x i32> <{mask}>", a.type, [a, b]
+    )
 
 
 def _widen(kernel: Kernel, operand: Operand, value: Value, buffer: Buffer) -> Operand:
@@ -267,7 +293,9 @@ def _widen(kernel: Kernel, operand: Operand, value: Value, buffer: Buffer) -> Op
     if wide == "i32":
         return operand if narrow == wide else kernel.lanes.cast("sext", operand, "i32")
     found = as_f32(kernel.lanes, operand, narrow)
-    return kernel.lanes.cast("fpext", found, "double") if wide == "f64" and narrow != "f64" else found
+    return (
+        kernel.lanes.cast("fpext", found, "double") if wide == "f64" and narrow != "f64" else found
+    )
 
 
 def _accumulator(kernel: Kernel, operation: Operation, start: Value) -> Buffer:
@@ -279,5 +307,3 @@ def _accumulator(kernel: Kernel, operation: Operation, start: Value) -> Buffer:
         sinks.force(kernel, start)
     into = target or sinks.new_buffer(kernel, operation.results[0])
     return sinks.materialize(kernel, start, into)
-
-

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import memory
-from aotc.aot.targets.cpu.elementwise import RULES, compare, select, typed
+from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.isa import Isa
 from aotc.aot.targets.cpu.lanes import (
     LLVM_TYPES,
@@ -24,6 +24,7 @@ from aotc.aot.targets.cpu.lanes import (
     float_constant,
     integer,
 )
+from aotc.aot.targets.cpu.operands import compare, select, typed
 from aotc.aot.targets.cpu.ttir import Block, Dense, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, Writer, constant
 
@@ -140,7 +141,9 @@ class Kernel:
             source, offset = self.shifted[value]
             moved = self.at(source, index)
             if isinstance(moved, Pointer):
-                return moved._replace(offset=self.lanes.add(moved.offset, self.lanes.extend(offset, "i64")))
+                return moved._replace(
+                    offset=self.lanes.add(moved.offset, self.lanes.extend(offset, "i64"))
+                )
             assert isinstance(moved, Int)
             return self.lanes.add(moved, offset)
         return self.define(value, index)
@@ -156,8 +159,12 @@ class Kernel:
         if operation.name in TENSORS:
             return TENSORS[operation.name](self, operation, value, index)
         if operation.name in RULES:
-            return RULES[operation.name](self.lanes, operation, [self.at(x, index) for x in operation.operands])
-        raise CompileError(message=f"operation `{operation.name}` is not supported by the cpu target")
+            return RULES[operation.name](
+                self.lanes, operation, [self.at(x, index) for x in operation.operands]
+            )
+        raise CompileError(
+            message=f"operation `{operation.name}` is not supported by the cpu target"
+        )
 
     def _covers(self, buffer: Buffer, index: Index) -> bool:
         """Everything of the buffer was computed, or all that the current loops ask for."""
@@ -174,12 +181,16 @@ class Kernel:
             if operation.name.endswith(".return"):
                 return [get(x) for x in operation.operands]
             if operation.name == "arith.constant":
-                known[operation.results[0]] = literal(operation.attributes["value"], operation.results[0])
+                known[operation.results[0]] = literal(
+                    operation.attributes["value"], operation.results[0]
+                )
             elif operation.name in RULES:
                 operands = [get(x) for x in operation.operands]
                 known[operation.results[0]] = RULES[operation.name](self.lanes, operation, operands)
             else:
-                raise CompileError(message=f"`{operation.name}` in a combine function is not supported")
+                raise CompileError(
+                    message=f"`{operation.name}` in a combine function is not supported"
+                )
         raise CompileError(message="a combine function returns nothing")
 
 
@@ -230,18 +241,24 @@ def literal(attribute: object, value: Value) -> Lane:
 View: TypeAlias = Callable[[Kernel, Operation, Value, Index], tuple[Value, Index]]
 
 
-def _broadcast(kernel: Kernel, operation: Operation, value: Value, index: Index) -> tuple[Value, Index]:
+def _broadcast(
+    kernel: Kernel, operation: Operation, value: Value, index: Index
+) -> tuple[Value, Index]:
     source = operation.operands[0]
     shape = source.type.shape or ()
     return source, tuple(integer(0) if n == 1 else i for n, i in zip(shape, index, strict=True))
 
 
-def _expand_dims(kernel: Kernel, operation: Operation, value: Value, index: Index) -> tuple[Value, Index]:
+def _expand_dims(
+    kernel: Kernel, operation: Operation, value: Value, index: Index
+) -> tuple[Value, Index]:
     axis = operation.integer("axis")
     return operation.operands[0], index[:axis] + index[axis + 1 :]
 
 
-def _transpose(kernel: Kernel, operation: Operation, value: Value, index: Index) -> tuple[Value, Index]:
+def _transpose(
+    kernel: Kernel, operation: Operation, value: Value, index: Index
+) -> tuple[Value, Index]:
     order = operation.integers("order")
     mapped = [integer(0)] * len(order)
     for place, source in enumerate(order):
@@ -249,7 +266,9 @@ def _transpose(kernel: Kernel, operation: Operation, value: Value, index: Index)
     return operation.operands[0], tuple(mapped)
 
 
-def _reshape(kernel: Kernel, operation: Operation, value: Value, index: Index) -> tuple[Value, Index]:
+def _reshape(
+    kernel: Kernel, operation: Operation, value: Value, index: Index
+) -> tuple[Value, Index]:
     source = operation.operands[0]
     flat = linear_index(kernel.lanes, value.type.shape or (), index)
     return source, split_index(kernel.lanes, source.type.shape or (), flat)
@@ -313,7 +332,9 @@ def _load(kernel: Kernel, operation: Operation, value: Value, index: Index) -> L
     return memory.load(kernel, operation, [kernel.at(x, index) for x in operation.operands])
 
 
-def _choose(kernel: Kernel, first: Value, second: Value, chooser: Int, at: Index, other: Index) -> Lane:
+def _choose(
+    kernel: Kernel, first: Value, second: Value, chooser: Int, at: Index, other: Index
+) -> Lane:
     if chooser.constant is not None:
         return kernel.at(second, other) if chooser.constant else kernel.at(first, at)
     condition = compare(kernel.lanes, "icmp eq", kernel.lanes.operand(chooser), constant(0, "i32"))

@@ -164,9 +164,7 @@ class Lanes:
         kind = self.vector_type(operand.type)
         if is_literal(operand):
             return Operand(self.literal([operand.text] * self.width, operand.type), kind)
-        first = self.writer.emit(
-            f"insertelement {kind} poison, {operand}, i32 0", kind, [operand]
-        )
+        first = self.writer.emit(f"insertelement {kind} poison, {operand}, i32 0", kind, [operand])
         return self.writer.emit(
             f"shufflevector {kind} {first.text}, {kind} poison, <{self.width} x i32> zeroinitializer",
             kind,
@@ -188,7 +186,12 @@ class Lanes:
         kind = self.vector_type(lane.kind)
         stride = self.sum(lane.stride, lane.kind)
         if is_literal(stride):
-            steps = Operand(self.literal([wrap(int(stride.text) * i, lane.kind) for i in range(self.width)], lane.kind), kind)
+            steps = Operand(
+                self.literal(
+                    [wrap(int(stride.text) * i, lane.kind) for i in range(self.width)], lane.kind
+                ),
+                kind,
+            )
         else:
             iota = Operand(self.literal(range(self.width), lane.kind), kind)
             steps = self.binary("mul", self.splat(stride), iota)
@@ -199,7 +202,9 @@ class Lanes:
     def sum(self, linear: Linear, kind: str) -> Operand:
         """Writes a linear form, outermost terms first so that its invariants are hoisted."""
         total: Operand | None = None
-        for atom, coefficient in sorted(linear.terms, key=lambda x: (is_vector(x[0].operand), x[0].operand.depth)):
+        for atom, coefficient in sorted(
+            linear.terms, key=lambda x: (is_vector(x[0].operand), x[0].operand.depth)
+        ):
             term = atom.operand
             if coefficient != 1:
                 term = self.binary("mul", term, constant(wrap(coefficient, kind), kind))
@@ -208,7 +213,9 @@ class Lanes:
             total = term if total is None else self.binary("add", term, total)
         return total or constant(wrap(linear.constant, kind), kind)
 
-    def binary(self, name: str, a: Operand, b: Operand, flags: str = "", *, can_fault: bool = False) -> Operand:
+    def binary(
+        self, name: str, a: Operand, b: Operand, flags: str = "", *, can_fault: bool = False
+    ) -> Operand:
         """A two-operand instruction; a scalar meets a vector by splat."""
         if is_vector(a) != is_vector(b):
             a, b = self.splat(a), self.splat(b)
@@ -244,7 +251,9 @@ class Lanes:
             self._scale(a.stride, factor, b.base.multiple, natural, a.kind),
         )
 
-    def _scale(self, linear: Linear, factor: Operand, multiple: int, natural: bool, kind: str) -> Linear:
+    def _scale(
+        self, linear: Linear, factor: Operand, multiple: int, natural: bool, kind: str
+    ) -> Linear:
         result = Linear()
         for atom, coefficient in linear.terms:
             product = self.binary("mul", atom.operand, factor)
@@ -272,7 +281,11 @@ class Lanes:
             if a.stride == Linear((), 1) and aligned and not a.base.is_vector:
                 found = self.divide(Int(a.kind, a.base), b, remainder=remainder)
                 return found._replace(stride=a.stride) if remainder else found
-        name = ("urem" if remainder else "udiv") if natural or not signed else ("srem" if remainder else "sdiv")
+        name = (
+            ("urem" if remainder else "udiv")
+            if natural or not signed
+            else ("srem" if remainder else "sdiv")
+        )
         made = self.binary(name, self.operand(a), self.operand(b), can_fault=not divisor)
         multiple = 1
         if divisor:
@@ -289,7 +302,9 @@ class Lanes:
         if all(c % divisor == 0 for _, c in a.base.terms):
             if remainder:
                 return integer(rest, a.kind)
-            quotient = Linear(tuple((t, c // divisor) for t, c in a.base.terms), a.base.constant // divisor)
+            quotient = Linear(
+                tuple((t, c // divisor) for t, c in a.base.terms), a.base.constant // divisor
+            )
             return Int(a.kind, quotient)
         return None
 
@@ -303,7 +318,9 @@ class Lanes:
             return self.atom(self.cast("zext", self.operand(a), kind), kind, natural=True)
 
         def each(linear: Linear) -> Linear:
-            terms = [(t._replace(operand=self.cast(name, t.operand, kind)), c) for t, c in linear.terms]
+            terms = [
+                (t._replace(operand=self.cast(name, t.operand, kind)), c) for t, c in linear.terms
+            ]
             return Linear(tuple(terms), linear.constant)
 
         return Int(kind, each(a.base), each(a.stride))
@@ -312,7 +329,11 @@ class Lanes:
         """A conversion instruction to scalar type `kind`, lane by lane."""
         if operand.type == kind:
             return operand
-        wanted = f"{operand.type[: operand.type.index(' x ') + 3]}{kind}>" if is_vector(operand) else kind
+        wanted = (
+            f"{operand.type[: operand.type.index(' x ') + 3]}{kind}>"
+            if is_vector(operand)
+            else kind
+        )
         if name in ("sext", "zext", "trunc") and is_literal(operand) and not is_vector(operand):
             return constant(wrap(int(operand.text), kind), kind)
         return self.writer.emit(f"{name} {operand} to {wanted}", wanted, [operand])
@@ -322,12 +343,14 @@ class Lanes:
     def address(self, pointer: Pointer) -> Operand:
         """The address (or vector of addresses) of a pointer; outer offsets are added first."""
         offset = self.extend(pointer.offset, "i64")
-        if offset.is_uniform or offset.stride == Linear((), 1) and not offset.base.is_vector:
+        if offset.is_uniform or (offset.stride == Linear((), 1) and not offset.base.is_vector):
             return self.advance(pointer.base, offset.base, pointer.element)
         lanes = self.splat(self.operand(offset))
         kind = self.vector_type("ptr")
         return self.writer.emit(
-            f"getelementptr {LLVM_TYPES[pointer.element]}, {pointer.base}, {lanes}", kind, [pointer.base, lanes]
+            f"getelementptr {LLVM_TYPES[pointer.element]}, {pointer.base}, {lanes}",
+            kind,
+            [pointer.base, lanes],
         )
 
     def advance(self, base: Operand, offset: Linear, element: str) -> Operand:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aotc.aot.errors import CompileError
-from aotc.aot.targets.cpu import control, dot, math, memory, sinks, usage
+from aotc.aot.targets.cpu import atomics, control, dot, math, memory, reduce, sinks, usage
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import Kernel, literal
 from aotc.aot.targets.cpu.isa import Isa
@@ -97,7 +97,9 @@ class Lowering:
             kernel.scalars[result] = literal(operation.attributes["value"], result)
         elif operation.name == "tt.get_program_id":
             axis = "xyz"[operation.integer("axis")]
-            kernel.scalars[result] = kernel.lanes.atom(Operand(f"%{axis}", "i32"), "i32", natural=True)
+            kernel.scalars[result] = kernel.lanes.atom(
+                Operand(f"%{axis}", "i32"), "i32", natural=True
+            )
         elif operation.name == "tt.get_num_programs":
             kernel.scalars[result] = self._number_of_programs(operation.integer("axis"))
         elif operation.name == "tt.load":
@@ -112,7 +114,9 @@ class Lowering:
             operands = [kernel.scalar(x) for x in operation.operands]
             kernel.scalars[result] = RULES[operation.name](kernel.lanes, operation, operands)
         else:
-            raise CompileError(message=f"operation `{operation.name}` is not supported by the cpu target")
+            raise CompileError(
+                message=f"operation `{operation.name}` is not supported by the cpu target"
+            )
 
     def _number_of_programs(self, axis: int) -> object:
         writer = self.kernel.writer
@@ -147,7 +151,9 @@ class Lowering:
         sides = [names[_label(x)] for x in terminator.successors]
         returns = [len(x.operations) == 1 and x.operations[0].name == "tt.return" for x in sides]
         if not any(returns):
-            raise CompileError(message="control flow of the kernel is not supported by the cpu target")
+            raise CompileError(
+                message="control flow of the kernel is not supported by the cpu target"
+            )
         condition = self.kernel.lanes.operand(self.kernel.scalar(terminator.operands[0]))
         following = writer.fresh("rest")
         targets = ("%done", f"%{following}") if returns[0] else (f"%{following}", "%done")
@@ -173,7 +179,9 @@ class Lowering:
         common = "i32 %x, i32 %y, i32 %z, ptr %grid, ptr noalias %scratch"
         passed = "i32 %x, i32 %y, i32 %z, ptr %grid, ptr %scratch"
         body = "\n".join(writer.scopes[0].lines)
-        constants = [f"{name} = internal constant {text}" for text, name in self.kernel.constants.items()]
+        constants = [
+            f"{name} = internal constant {text}" for text, name in self.kernel.constants.items()
+        ]
         called: dict[int, list[str]] = {}
         for name, lanes in sorted(writer.functions):
             called.setdefault(lanes, []).append(name)
@@ -200,10 +208,10 @@ def _refuse(lowering: Lowering, operation: Operation) -> None:
 
 SINKS: dict[str, Callable[[Lowering, Operation], None]] = {
     "tt.store": _call(sinks.store),
-    "tt.reduce": _call(sinks.reduce),
-    "tt.scan": _call(sinks.scan),
-    "tt.atomic_rmw": _call(sinks.atomic),
-    "tt.atomic_cas": _call(sinks.atomic),
+    "tt.reduce": _call(reduce.reduce),
+    "tt.scan": _call(reduce.scan),
+    "tt.atomic_rmw": _call(atomics.atomic),
+    "tt.atomic_cas": _call(atomics.atomic),
     "tt.dot": _call(dot.dot),
     "scf.for": _control(control.for_loop),
     "scf.while": _control(control.while_loop),

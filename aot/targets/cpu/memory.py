@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from aotc.aot.targets.cpu.elementwise import compare, select, typed
 from aotc.aot.targets.cpu.lanes import (
     ITEMSIZE_BYTES,
     LLVM_TYPES,
@@ -18,6 +17,7 @@ from aotc.aot.targets.cpu.lanes import (
     is_literal,
     is_vector,
 )
+from aotc.aot.targets.cpu.operands import compare, select, typed
 from aotc.aot.targets.cpu.ttir import Dense, Operation
 from aotc.aot.targets.cpu.writer import Operand, constant
 
@@ -48,7 +48,12 @@ def load(kernel: Kernel, operation: Operation, operands: Sequence[Lane]) -> Lane
 
 
 def read(
-    kernel: Kernel, pointer: Lane, element: str, mask: Operand | None, other: Operand | None, floor: int
+    kernel: Kernel,
+    pointer: Lane,
+    element: str,
+    mask: Operand | None,
+    other: Operand | None,
+    floor: int,
 ) -> Operand:
     """Elements behind `pointer`; lanes that `mask` leaves out give `other` (anything without it)."""
     lanes, writer = kernel.lanes, kernel.writer
@@ -56,7 +61,11 @@ def read(
     if mask is not None and mask.text == "true":
         mask = None
     if mask is not None and mask.text == "false":
-        return other if other is not None else constant("zeroinitializer" if kind == "ptr" else 0, kind)
+        return (
+            other
+            if other is not None
+            else constant("zeroinitializer" if kind == "ptr" else 0, kind)
+        )
     uniform = isinstance(pointer, Pointer) and pointer.offset.is_uniform
     if isinstance(pointer, Operand):
         uniform = not is_vector(pointer)
@@ -71,7 +80,9 @@ def read(
     test = lanes.splat(mask) if mask is not None else lanes.splat(constant("true", "i1"))
     name = f"v{lanes.width}{_suffix(kind)}"
     if is_contiguous(pointer):
-        text = f"call {vector} @llvm.masked.load.{name}.p0({address}, i32 {align}, {test}, {filler})"
+        text = (
+            f"call {vector} @llvm.masked.load.{name}.p0({address}, i32 {align}, {test}, {filler})"
+        )
         return writer.load(text, vector, [address, test, filler], floor)
     address = lanes.splat(address)
     text = (
@@ -82,7 +93,12 @@ def read(
 
 
 def _read_scalar(
-    kernel: Kernel, address: Operand, kind: str, mask: Operand | None, other: Operand | None, floor: int
+    kernel: Kernel,
+    address: Operand,
+    kind: str,
+    mask: Operand | None,
+    other: Operand | None,
+    floor: int,
 ) -> Operand:
     if mask is None:
         return kernel.writer.load(f"load {kind}, {address}", kind, [address], floor)
@@ -97,7 +113,9 @@ def zeros(kernel: Kernel) -> str:
     return kernel.constants.setdefault("[8 x i8] zeroinitializer, align 8", "@zeros")
 
 
-def write(kernel: Kernel, pointer: Lane, value: Operand, element: str, mask: Operand | None) -> None:
+def write(
+    kernel: Kernel, pointer: Lane, value: Operand, element: str, mask: Operand | None
+) -> None:
     """Stores the lanes of `value` that `mask` lets through."""
     lanes, writer = kernel.lanes, kernel.writer
     kind = LLVM_TYPES[element]
@@ -120,7 +138,9 @@ def write(kernel: Kernel, pointer: Lane, value: Operand, element: str, mask: Ope
     test = lanes.splat(mask) if mask is not None else lanes.splat(constant("true", "i1"))
     name = f"v{lanes.width}{_suffix(kind)}"
     if is_contiguous(pointer):
-        writer.effect(f"call void @llvm.masked.store.{name}.p0({value}, {address}, i32 {align}, {test})")
+        writer.effect(
+            f"call void @llvm.masked.store.{name}.p0({value}, {address}, i32 {align}, {test})"
+        )
         return
     address = lanes.splat(address)
     writer.effect(
@@ -160,17 +180,22 @@ def read_buffer(kernel: Kernel, buffer: Buffer, index: Index) -> Lane:
 def write_buffer(kernel: Kernel, buffer: Buffer, index: Index, lane: Lane) -> None:
     value = kernel.lanes.operand(lane)
     if buffer.element == "i1":
-        value = kernel.lanes.cast("zext", value, "i8") if not is_literal(value) or is_vector(value) else (
-            constant(int(value.text == "true"), "i8")
+        value = (
+            kernel.lanes.cast("zext", value, "i8")
+            if not is_literal(value) or is_vector(value)
+            else (constant(int(value.text == "true"), "i8"))
         )
-    write(kernel, buffer_pointer(kernel, buffer, index), value, stored_element(buffer.element), None)
+    write(
+        kernel, buffer_pointer(kernel, buffer, index), value, stored_element(buffer.element), None
+    )
 
 
 def read_table(kernel: Kernel, table: Dense, element: str, flat: Int) -> Lane:
     """An element of a tensor constant that differs from place to place."""
     kind = LLVM_TYPES[element]
     items = ", ".join(
-        f"{kind} {float_constant(float(x), element).text if element[0] in 'fb' else int(x)}" for x in table.values
+        f"{kind} {float_constant(float(x), element).text if element[0] in 'fb' else int(x)}"
+        for x in table.values
     )
     definition = f"[{len(table.values)} x {kind}] [{items}], align 64"
     name = kernel.constants.setdefault(definition, f"@table{len(kernel.constants)}")

@@ -142,7 +142,12 @@ def _unextended(kernel: Kernel, offset: Int) -> Linear:
         if text.startswith("sext i32 ") and text.endswith(" to i64")
     }
     terms = tuple(
-        (a._replace(operand=a.operand._replace(text=sources.get(a.operand.text, a.operand.text))), c)
+        (
+            a._replace(
+                operand=a.operand._replace(text=sources.get(a.operand.text, a.operand.text))
+            ),
+            c,
+        )
         for a, c in offset.base.terms
     )
     return Linear(terms, offset.base.constant)
@@ -198,7 +203,10 @@ def _nest(
 
 
 def chunks(
-    kernel: Kernel, size: int, cuts: Sequence[Conjunct], body: Callable[[Int, Sequence[Conjunct]], None]
+    kernel: Kernel,
+    size: int,
+    cuts: Sequence[Conjunct],
+    body: Callable[[Int, Sequence[Conjunct]], None],
 ) -> None:
     """One loop over `size` elements, a vector at a time: full chunks, then a masked rest."""
     width = kernel.lanes.width
@@ -241,7 +249,9 @@ def limit(kernel: Kernel, cuts: Sequence[Conjunct], size: int) -> tuple[Operand,
     return upper, bool(cuts)
 
 
-def with_facts(kernel: Kernel, cuts: Sequence[Conjunct], index: Index, body: Callable[[Index], None]) -> None:
+def with_facts(
+    kernel: Kernel, cuts: Sequence[Conjunct], index: Index, body: Callable[[Index], None]
+) -> None:
     facts = {(cut.comparison, cut.index(kernel, index)) for cut in cuts}
     kept = kernel.facts
     kernel.facts = kept | facts

@@ -74,13 +74,17 @@ class Operation:
     def integer(self, name: str, default: int = 0) -> int:
         found = self.attributes.get(name, default)
         if not isinstance(found, int):
-            raise CompileError(message=f"attribute `{name}` of `{self.name}` is {found!r}, expected an integer")
+            raise CompileError(
+                message=f"attribute `{name}` of `{self.name}` is {found!r}, expected an integer"
+            )
         return found
 
     def integers(self, name: str) -> list[int]:
         found = self.attributes.get(name, [])
         if not isinstance(found, list):
-            raise CompileError(message=f"attribute `{name}` of `{self.name}` is {found!r}, expected a list")
+            raise CompileError(
+                message=f"attribute `{name}` of `{self.name}` is {found!r}, expected a list"
+            )
         return [int(x) for x in found]
 
     @property
@@ -165,7 +169,9 @@ class _Parser:
         self.skip_space()
         found = _NAME.match(self.text, self.position)
         if found is None:
-            raise CompileError(message=f"triton ir has `{self.text[self.position : self.position + 40]}`, expected a name")
+            raise CompileError(
+                message=f"triton ir has `{self.text[self.position : self.position + 40]}`, expected a name"
+            )
         self.position = found.end()
         return found[0]
 
@@ -289,7 +295,9 @@ class _Parser:
             self.attributes("}>")
         self.expect("(")
         blocks = self.region(None)
-        return Function(blocks[0][1].arguments, [b for _, b in blocks], [label for label, _ in blocks])
+        return Function(
+            blocks[0][1].arguments, [b for _, b in blocks], [label for label, _ in blocks]
+        )
 
 
 def _number(text: str, element: str) -> float | int:
@@ -342,9 +350,13 @@ def parse_attribute(text: str) -> Attribute:
 
 def _hex_values(digits: str, element: str) -> tuple[float | int, ...]:
     data = bytes.fromhex(digits)
-    code = {"f64": "d", "f32": "f", "f16": "e", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}.get(element)
+    code = {"f64": "d", "f32": "f", "f16": "e", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}.get(
+        element
+    )
     if code is None:
-        raise CompileError(message=f"dense constant of `{element}` is not supported by the cpu target")
+        raise CompileError(
+            message=f"dense constant of `{element}` is not supported by the cpu target"
+        )
     return tuple(x for (x,) in struct.iter_unpack("<" + code, data))
 
 

@@ -39,7 +39,7 @@ def plan(function: Function, *, no_alias: bool) -> dict[Value, Keep]:
     """Decides for every tensor; tensors that are not in the answer are evaluated on demand."""
     kept: dict[Value, Keep] = {}
     costs: dict[Value, float] = {}
-    weights: dict[Value, float] = {}
+    weights = _weights(function)
     writes = [op for op in function.walk() if op.name in WRITES]
     for operation in function.walk():
         for value in operation.results:
@@ -48,11 +48,13 @@ def plan(function: Function, *, no_alias: bool) -> dict[Value, Keep]:
             costs[value] = _cost(operation, costs)
             if operation.name in SINKS or operation.regions or operation.name in VIEWS:
                 continue
-            if operation.name == "tt.load" and _is_overwritten(operation, value, writes, no_alias=no_alias):
+            if operation.name == "tt.load" and _is_overwritten(
+                operation, value, writes, no_alias=no_alias
+            ):
                 kept[value] = Keep.AT_ONCE
             elif value.type.is_pointer or costs[value] == 0:
                 continue
-            elif _weight(value, weights) > 1 and costs[value] >= DEAR:
+            elif weights[value] > 1 and costs[value] >= DEAR:
                 kept[value] = Keep.BY_FIRST_SINK if _has_own_sink(value) else Keep.AT_ONCE
             elif _is_repacked(value):
                 kept[value] = Keep.AT_ONCE
@@ -70,18 +72,20 @@ def _cost(operation: Operation, costs: dict[Value, float]) -> float:
     return own + sum(costs.get(x, 0) for x in operands)
 
 
-def _weight(value: Value, known: dict[Value, float]) -> float:
-    """How often an element is evaluated, were it not kept."""
-    if value not in known:
-        known[value] = sum(_weight_of_use(value, use, known) for use in value.uses)
-    return known[value]
+def _weights(function: Function) -> dict[Value, float]:
+    """How often an element of each tensor is evaluated, were none of them kept."""
+    known: dict[Value, float] = {}
+    for operation in reversed(list(function.walk())):  # uses before definitions
+        for value in operation.results:
+            known[value] = min(1e6, sum(_weight_of_use(value, use, known) for use in value.uses))
+    return known
 
 
 def _weight_of_use(value: Value, use: Operation, known: dict[Value, float]) -> float:
     repeats = REPEATS if _is_deeper(value, use) else 1
     if use.name in SINKS or use.regions or not use.results:
         return repeats
-    weight = max(_weight(result, known) for result in use.results)
+    weight = max(known.get(result, 0) for result in use.results)
     shape, result = value.type.shape, use.results[0].type.shape
     if use.name == "tt.broadcast" and shape and result and shape[-1] > 1:
         for before, after in zip(shape, result, strict=True):
@@ -139,7 +143,9 @@ def _root(value: Value) -> Value:
     return value
 
 
-def _is_overwritten(load: Operation, value: Value, writes: list[Operation], *, no_alias: bool) -> bool:
+def _is_overwritten(
+    load: Operation, value: Value, writes: list[Operation], *, no_alias: bool
+) -> bool:
     """A write that may reach the loaded memory stands between the load and its last use."""
     root = _root(load.operands[0])
     candidates = [w for w in writes if not no_alias or _root(w.operands[0]) is root]
@@ -157,12 +163,14 @@ def _is_overwritten(load: Operation, value: Value, writes: list[Operation], *, n
 
 def _last_use(value: Value, load: Operation) -> int:
     """Position of the last sink that needs `value`, at the end of loops entered on the way."""
-    last = load.position
-    for use in value.uses:
-        position = use.position
-        for loop in _between(use.parent, load.parent):
-            position = max(position, max(op.position for op in loop.walk()))
-        if use.results and use.name not in SINKS and not use.regions:
-            position = max(position, *(_last_use(r, load) for r in use.results))
-        last = max(last, position)
+    last, open_values, seen = load.position, [value], {value}
+    while open_values:
+        for use in open_values.pop().uses:
+            last = max(last, use.position)
+            for loop in _between(use.parent, load.parent):
+                last = max(last, max(op.position for op in loop.walk()))
+            if use.name not in SINKS and not use.regions:
+                following = [r for r in use.results if r not in seen]
+                seen.update(following)
+                open_values.extend(following)
     return last

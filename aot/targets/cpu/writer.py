@@ -24,7 +24,7 @@ class Operand(NamedTuple):
         return f"{self.type} {self.text}"
 
 
-def constant(value: int | float | str, kind: str) -> Operand:
+def constant(value: float | str, kind: str) -> Operand:
     return Operand(str(value), kind, 0)
 
 
@@ -122,7 +122,9 @@ class Writer:
         self.scope.lines.append(f"  {made.text} = {text}")
         return made
 
-    def call(self, function: str, kind: str, operands: Sequence[Operand], flags: str = "") -> Operand:
+    def call(
+        self, function: str, kind: str, operands: Sequence[Operand], flags: str = ""
+    ) -> Operand:
         """Calls a pure intrinsic; LLVM declares intrinsics by itself."""
         arguments = ", ".join(str(x) for x in operands)
         return self.emit(f"call {flags}{kind} @{function}({arguments})", kind, operands)
@@ -158,7 +160,9 @@ class Writer:
         self.scopes.pop()
         following = opened.next_values or []
         if len(following) != len(carried):
-            raise AssertionError(f"loop carries {len(carried)} values, its body gave {len(following)}")
+            raise AssertionError(
+                f"loop carries {len(carried)} values, its body gave {len(following)}"
+            )
         increment = str(step) if isinstance(step, int) else step.text
         entry = parent.label
         lines = [f"  br label %{name}.head", f"{name}.head:"]
@@ -206,9 +210,7 @@ class Writer:
         return merged
 
     @contextmanager
-    def while_loop(
-        self, start: Sequence[Operand]
-    ) -> Iterator[WhileLoop]:
+    def while_loop(self, start: Sequence[Operand]) -> Iterator[WhileLoop]:
         """`while`: gives (phis, test(condition, kept), repeat(next), results after the loop).
 
         The caller writes the condition's code, calls `test`, writes the body and calls `repeat`.

@@ -1,0 +1,171 @@
+"""Elementwise rules of floats; f16 and bf16 are computed in f32 and rounded once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from aotc.aot.errors import CompileError
+from aotc.aot.targets.cpu.lanes import Lane, Lanes, float_constant, is_vector, scalar_type
+from aotc.aot.targets.cpu.math import FUNCTIONS
+from aotc.aot.targets.cpu.math import symbol as math_symbol
+from aotc.aot.targets.cpu.operands import (
+    Rule,
+    as_f32,
+    compare,
+    from_f32,
+    intrinsic_suffix,
+    matched,
+    result_kind,
+)
+from aotc.aot.targets.cpu.ttir import Operation
+from aotc.aot.targets.cpu.writer import Operand
+
+_FLOAT_PREDICATES = (
+    "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
+    "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true",
+)  # fmt: skip
+_COMPUTED_AS_THEY_ARE = frozenset({"f32", "f64"})
+
+
+def in_f32(function: Callable[[Lanes, list[Operand]], Operand]) -> Rule:
+    """Computes f16 and bf16 in f32 and rounds once."""
+
+    def rule(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+        kind = result_kind(operation)
+        matched = matched(lanes, operands)
+        if kind in _COMPUTED_AS_THEY_ARE:
+            return function(lanes, matched)
+        kinds = [v.type.element for v in operation.operands]
+        return from_f32(
+            lanes,
+            function(lanes, [as_f32(lanes, x, k) for x, k in zip(matched, kinds, strict=True)]),
+            kind,
+        )
+
+    return rule
+
+
+def _float(name: str, flags: str = "contract ") -> Rule:
+    return in_f32(lambda lanes, x: lanes.binary(name, x[0], x[1], flags))
+
+
+def intrinsic(name: str, flags: str = "") -> Rule:
+    return in_f32(
+        lambda lanes, x: lanes.writer.call(
+            f"llvm.{name}.{intrinsic_suffix(x[0])}", x[0].type, x, flags
+        )
+    )
+
+
+def call_math(lanes: Lanes, name: str, operands: Sequence[Operand]) -> Operand:
+    """Calls one of the vector functions of `math.py`, which exist for 1, 8 and 16 lanes of f32."""
+    kind = operands[0].type
+    if scalar_type(kind) != "float":
+        raise CompileError(
+            message=f"`{name}` of `{kind}` is not supported by the cpu target, expected f32"
+        )
+    width = int(kind[1 : kind.index(" ")]) if is_vector(operands[0]) else 1
+    if width in (1, 8, 16):
+        lanes.writer.functions.add((name, width))
+        return lanes.writer.call(math_symbol(name, width), kind, operands)
+    wide = [_resize(lanes, x, width, 8) for x in operands]
+    return _resize(lanes, call_math(lanes, name, wide), 8, width)
+
+
+def _resize(lanes: Lanes, operand: Operand, width: int, wanted: int) -> Operand:
+    picks = ", ".join(f"i32 {i}" if i < width else "i32 poison" for i in range(wanted))
+    kind = f"<{wanted} x float>"
+    return lanes.writer.emit(
+        f"shufflevector {operand}, {operand.type} poison, <{wanted} x i32> <{picks}>",
+        kind,
+        [operand],
+    )
+
+
+def _math(name: str) -> Rule:
+    return in_f32(lambda lanes, x: call_math(lanes, name, x))
+
+
+def _negate(lanes: Lanes, x: list[Operand]) -> Operand:
+    return lanes.writer.emit(f"fneg {x[0]}", x[0].type, x)
+
+
+def _rsqrt(lanes: Lanes, x: list[Operand]) -> Operand:
+    root = lanes.writer.call(f"llvm.sqrt.{intrinsic_suffix(x[0])}", x[0].type, x)
+    one = float_constant(1.0, "f64" if scalar_type(x[0].type) == "double" else "f32")
+    return lanes.binary("fdiv", lanes.splat(one) if is_vector(root) else one, root)
+
+
+def _clamp(lanes: Lanes, x: list[Operand]) -> Operand:
+    low = lanes.writer.call(f"llvm.maxnum.{intrinsic_suffix(x[0])}", x[0].type, x[:2])
+    return lanes.writer.call(f"llvm.minnum.{intrinsic_suffix(x[0])}", x[0].type, [low, x[2]])
+
+
+def _compare_floats(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    kinds = [v.type.element for v in operation.operands]
+    a, b = (as_f32(lanes, x, k) for x, k in zip(matched(lanes, operands), kinds, strict=True))
+    return compare(lanes, f"fcmp {_FLOAT_PREDICATES[operation.integer('predicate')]}", a, b)
+
+
+_DEVICE_INTRINSICS = {
+    "fabs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "sqrt": "sqrt",
+    "rint": "roundeven", "nearbyint": "roundeven", "round": "round", "copysign": "copysign",
+    "fmax": "maxnum", "fmin": "minnum", "fma": "fma",
+}  # fmt: skip
+
+
+def _extern(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    """`__nv_<name>f` as the front end writes libdevice calls for f32."""
+    symbol = str(operation.attributes.get("symbol", ""))
+    name = symbol.removeprefix("__nv_")
+    base = name.removesuffix("f") if operation.operands[0].type.element != "f64" else name
+    for candidate in (base, name):
+        if candidate in ("isnan", "isinf", "finite", "isfinited"):
+            return _classify(lanes, candidate, lanes.operand(operands[0]))
+        if candidate == "rsqrt":
+            return in_f32(_rsqrt)(lanes, operation, operands)
+        if candidate == "fmod":
+            return _float("frem", "")(lanes, operation, operands)
+        if candidate in _DEVICE_INTRINSICS:
+            return intrinsic(_DEVICE_INTRINSICS[candidate])(lanes, operation, operands)
+        if candidate in FUNCTIONS:
+            return _math(candidate)(lanes, operation, operands)
+    raise CompileError(message=f"device function `{symbol}` is not supported by the cpu target")
+
+
+def _classify(lanes: Lanes, name: str, operand: Operand) -> Lane:
+    magnitude = lanes.writer.call(f"llvm.fabs.{intrinsic_suffix(operand)}", operand.type, [operand])
+    infinity = float_constant(math.inf, "f32")
+    test = {"isnan": "fcmp uno", "isinf": "fcmp oeq"}.get(name, "fcmp olt")
+    found = compare(lanes, test, magnitude, operand if name == "isnan" else infinity)
+    return lanes.atom(lanes.cast("zext", found, "i32"), "i32", natural=True)
+
+
+RULES: dict[str, Rule] = {
+    "arith.addf": _float("fadd"),
+    "arith.subf": _float("fsub"),
+    "arith.mulf": _float("fmul"),
+    "arith.divf": _float("fdiv", ""),
+    "tt.precise_divf": _float("fdiv", ""),
+    "arith.remf": _float("frem", ""),
+    "arith.negf": in_f32(_negate),
+    "arith.cmpf": _compare_floats,
+    "arith.maximumf": intrinsic("maximum"),
+    "arith.minimumf": intrinsic("minimum"),
+    "arith.maxnumf": intrinsic("maxnum"),
+    "arith.minnumf": intrinsic("minnum"),
+    "tt.clampf": in_f32(_clamp),
+    "tt.extern_elementwise": _extern,
+    "math.absf": intrinsic("fabs"),
+    "math.ceil": intrinsic("ceil"),
+    "math.floor": intrinsic("floor"),
+    "math.fma": intrinsic("fma"),
+    "math.sqrt": intrinsic("sqrt"),
+    "tt.precise_sqrt": intrinsic("sqrt"),
+    "math.rsqrt": in_f32(_rsqrt),
+    **{
+        f"math.{name}": _math(name)
+        for name in ("exp", "exp2", "log", "log2", "sin", "cos", "erf", "tanh")
+    },
+}
