@@ -56,6 +56,14 @@ def write(path: Path, value: float = 1.0, force: bool = False) -> str:
     return pack(contents(value), path, force).identity
 
 
+def write_writable(path: Path) -> Path:
+    """Pack it and make its files writable, so that tests can damage them."""
+    write(path)
+    for file in path.rglob("*"):
+        file.chmod(0o755 if file.is_dir() else 0o644)
+    return path
+
+
 def snapshot(path: Path) -> dict[str, bytes]:
     """Name → bytes of every file of a bundle."""
     files = sorted(each for each in path.rglob("*") if each.is_file())

@@ -14,11 +14,7 @@ def bundle(tmp_path):
     """A fresh small bundle, writable so that tests can damage it."""
     import small_bundle
 
-    path = tmp_path / "bundle"
-    small_bundle.write(path)
-    for file in path.rglob("*"):
-        file.chmod(0o755 if file.is_dir() else 0o644)
-    return path
+    return small_bundle.write_writable(tmp_path / "bundle")
 
 
 @pytest.fixture(scope="session")
