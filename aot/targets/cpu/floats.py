@@ -33,13 +33,13 @@ def in_f32(function: Callable[[Lanes, list[Operand]], Operand]) -> Rule:
 
     def rule(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
         kind = result_kind(operation)
-        matched = matched(lanes, operands)
+        given = matched(lanes, operands)
         if kind in _COMPUTED_AS_THEY_ARE:
-            return function(lanes, matched)
+            return function(lanes, given)
         kinds = [v.type.element for v in operation.operands]
         return from_f32(
             lanes,
-            function(lanes, [as_f32(lanes, x, k) for x, k in zip(matched, kinds, strict=True)]),
+            function(lanes, [as_f32(lanes, x, k) for x, k in zip(given, kinds, strict=True)]),
             kind,
         )
 
