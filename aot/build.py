@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.isa import ISAS, isa
 from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.choose import Job, Mode, Policy, Tuning, tune, with_lines
-from aotc.aot.tune.compiling import Counts, executor_code
+from aotc.aot.tune.compiling import Counts, executor_code, warm_up
 from aotc.aot.tune.record import Line, Place, parse_record, print_record
 from aotc.cache import Store
 from aotc.cache.collect import collect, note_misses
@@ -147,11 +148,19 @@ def _compile(
     spec: str, chosen: Chosen, options: BuildOptions, cache: tuple[Store, Counts], clock: Clock
 ) -> Compiled:
     """The stages from capture to plan, in order."""
-    captured = _capture(spec, clock)
-    graph = _rewrite(captured.graph, options, clock)
-    scheduled = _schedule(graph, chosen, clock)
-    specs = _lower(scheduled, chosen, clock)
-    tuning, executor = _tune(scheduled, specs, chosen, options, cache, clock)
+    store, _ = cache
+    with Workers(options.jobs) as workers:
+        warming = threading.Thread(target=warm_up, args=(workers, store))
+        warming.start()
+        try:
+            captured = _capture(spec, clock)
+            graph = _rewrite(captured.graph, options, clock)
+            scheduled = _schedule(graph, chosen, clock)
+            specs = _lower(scheduled, chosen, clock)
+        finally:
+            warming.join()
+        machinery = (workers, *cache)
+        tuning, executor = _tune(scheduled, specs, chosen, options, machinery, clock)
     plan, library = _plan(scheduled, specs, tuning, executor, clock)
     return Compiled(captured, scheduled, specs, tuning, plan, library)
 
@@ -207,11 +216,11 @@ def _tune(
     specs: tuple[KernelSpec, ...],
     chosen: Chosen,
     options: BuildOptions,
-    cache: tuple[Store, Counts],
+    machinery: tuple[Workers, Store, Counts],
     clock: Clock,
 ) -> tuple[Tuning, bytes]:
     """The choice and the machine code of each kernel, and the executor's object."""
-    store, counts = cache
+    workers, store, counts = machinery
     policy = Policy(
         target=chosen.name,
         isa=chosen.isa,
@@ -227,7 +236,7 @@ def _tune(
         )
         for spec, group in zip(specs, scheduled.groups, strict=True)
     ]
-    with clock.stage("tune"), Workers(options.jobs) as workers:
+    with clock.stage("tune"):
         tuning = tune(jobs, policy, workers, store, counts, clock.progress.advance)
         executor = executor_code(workers, store)
         clock.dump("tune", print_record({line.place: line for line in tuning.lines}))

@@ -15,6 +15,7 @@ from aotc.aot.cli.progress import progress_for
 from aotc.aot.cli.project import cache_folder, setting
 from aotc.aot.errors import BuildExtraMissing
 from aotc.aot.pack.staging import check_free
+from aotc.aot.stages import StageTime
 
 if TYPE_CHECKING:
     from aotc.aot.build import BuildOptions, BuildReport
@@ -44,12 +45,14 @@ def command(spec: str, out: Path, target: str, quiet: bool, as_json: bool, **fla
     """
     check_free(str(out), flags["force"])
     require_build_extra("aotc build")
-    from aotc.aot.build import build
-
-    options = _options(flags)
-    progress = progress_for(quiet)
     started_s = time.perf_counter()
+    progress = progress_for(quiet)
     try:
+        progress.begin("import")
+        from aotc.aot.build import build
+
+        options = _options(flags)
+        progress.end(StageTime("import", time.perf_counter() - started_s, "torch, triton"))
         report = build(spec, out, target, options, progress)
     finally:
         progress.stop()

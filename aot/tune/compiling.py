@@ -110,16 +110,38 @@ def compile_all(
     return made
 
 
+def warm_up(workers: Workers, store: Store) -> None:
+    """Start the workers and load the compiler in them, where it is certain that they will be used.
+
+    A cache without this compiler's executor has none of its kernels either. A build calls this in
+    a thread while it captures the model, and waits for it before it uses the workers.
+    """
+    if store.path(executor_key()).exists():
+        return
+    executor = _executor_request(store)
+    rest = Request("warm-up", f"{__name__}:load_compiler", ())
+    workers.map([executor, *[rest] * (workers.count - 1)])
+
+
+def load_compiler() -> None:
+    """In a worker: compile something, so that everything it takes is in memory."""
+    executor_object()
+
+
 def executor_code(workers: Workers, store: Store) -> bytes:
     """The object of the CPU executor, from the cache or compiled in a worker."""
     key = executor_key()
     entry = store.get(key)
     if entry is not None:
         return entry.files["executor.o"]
-    function = f"{__name__}:make_executor"
-    (outcome,) = workers.map([Request("executor", function, (str(store.root), key.fields))])
+    (outcome,) = workers.map([_executor_request(store)])
     code: bytes = outcome.unwrap()
     return code
+
+
+def _executor_request(store: Store) -> Request:
+    arguments = (str(store.root), executor_key().fields)
+    return Request("executor", f"{__name__}:make_executor", arguments)
 
 
 def executor_key() -> Key:
