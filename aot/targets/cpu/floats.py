@@ -6,7 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 
 from aotc.aot.errors import CompileError
-from aotc.aot.targets.cpu.lanes import Lane, Lanes, float_constant, is_vector, scalar_type
+from aotc.aot.targets.cpu.lanes import (
+    Lane,
+    Lanes,
+    float_constant,
+    is_literal,
+    is_vector,
+    scalar_type,
+)
 from aotc.aot.targets.cpu.math import FUNCTIONS
 from aotc.aot.targets.cpu.math import symbol as math_symbol
 from aotc.aot.targets.cpu.operands import (
@@ -48,6 +55,20 @@ def in_f32(function: Callable[[Lanes, list[Operand]], Operand]) -> Rule:
 
 def _float(name: str, flags: str = "contract ") -> Rule:
     return in_f32(lambda lanes, x: lanes.binary(name, x[0], x[1], flags))
+
+
+def _divide(lanes: Lanes, x: list[Operand]) -> Operand:
+    """a / b; by one divisor for all lanes, as a · (1 / b).
+
+    Within 2 ulp where 1 / b is a normal number, which is what Triton's `/` promises on a GPU too;
+    `tl.div_rn` is exact.
+    """
+    a, b = x
+    divisor = lanes.uniform_source(b)
+    if divisor is None or is_literal(divisor) or not is_vector(a):
+        return lanes.binary("fdiv", a, b)
+    one = float_constant(1.0, "f64" if divisor.type == "double" else "f32")
+    return lanes.binary("fmul", a, lanes.splat(lanes.binary("fdiv", one, divisor)), "contract ")
 
 
 def intrinsic(name: str, flags: str = "") -> Rule:
@@ -146,7 +167,7 @@ RULES: dict[str, Rule] = {
     "arith.addf": _float("fadd"),
     "arith.subf": _float("fsub"),
     "arith.mulf": _float("fmul"),
-    "arith.divf": _float("fdiv", ""),
+    "arith.divf": in_f32(_divide),
     "tt.precise_divf": _float("fdiv", ""),
     "arith.remf": _float("frem", ""),
     "arith.negf": in_f32(_negate),

@@ -165,11 +165,17 @@ class Lanes:
         if is_literal(operand):
             return Operand(self.literal([operand.text] * self.width, operand.type), kind)
         first = self.writer.emit(f"insertelement {kind} poison, {operand}, i32 0", kind, [operand])
-        return self.writer.emit(
+        made = self.writer.emit(
             f"shufflevector {kind} {first.text}, {kind} poison, <{self.width} x i32> zeroinitializer",
             kind,
             [first],
         )
+        self.writer.splats[made.text] = operand
+        return made
+
+    def uniform_source(self, operand: Operand) -> Operand | None:
+        """The scalar that a vector is a splat of, if it is one."""
+        return self.writer.splats.get(operand.text)
 
     def literal(self, items: Sequence[str | int], kind: str) -> str:
         return "<" + ", ".join(f"{kind} {x}" for x in items) + ">"

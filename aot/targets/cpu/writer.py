@@ -66,6 +66,8 @@ class Writer:
     def __init__(self) -> None:
         self.scopes = [Scope(0, "entry")]
         self.names = 0
+        self.splats: dict[str, Operand] = {}
+        """Vectors that hold one scalar in every lane."""
         self.functions: set[tuple[str, int]] = set()
         """Vector functions that are called: (name, lanes)."""
 
