@@ -203,15 +203,27 @@ def _linear(coefficients: dict[Atom, int], constant_part: int) -> Index:
 
 
 def _join(coefficients: dict[Atom, int], remainder: Remainder, factor: int) -> Index | None:
-    """k*D*(E // D) + k*(E % D) → k*E, if the sum holds the quotient with that coefficient."""
-    quotient = (remainder.dividend // remainder.divisor) * (factor * remainder.divisor)
-    if quotient.is_constant:
+    """D*(E // D) + E % D → E and D*(E // D % c) + E % D → E % (D*c), all times `factor`."""
+    dividend, divisor = remainder.dividend, remainder.divisor
+    whole = dividend // divisor
+    if whole.is_constant:
         return None
-    if any(coefficients.get(atom) != coefficient for atom, coefficient in quotient.terms):
-        return None
-    taken = {remainder, *(atom for atom, _ in quotient.terms)}
+    quotient = whole * (factor * divisor)
+    if all(coefficients.get(atom) == count for atom, count in quotient.terms):
+        taken = {remainder, *(atom for atom, _ in quotient.terms)}
+        return _without(coefficients, taken) - quotient.constant + dividend * factor
+    for atom, count in coefficients.items():
+        if not isinstance(atom, Remainder) or count != factor * divisor:
+            continue
+        if whole % atom.divisor == of(atom):
+            rest = _without(coefficients, {remainder, atom})
+            return rest + (dividend % (divisor * atom.divisor)) * factor
+    return None
+
+
+def _without(coefficients: dict[Atom, int], taken: set[Atom]) -> Index:
     rest = {atom: count for atom, count in coefficients.items() if atom not in taken}
-    return _linear(rest, -quotient.constant) + remainder.dividend * factor
+    return _linear(rest, 0)
 
 
 def _sorted_terms(coefficients: Mapping[Atom, int]) -> tuple[tuple[Atom, int], ...]:

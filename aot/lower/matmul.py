@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.index import Index, Quotient, Remainder, Symbol
+from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.infer import PACK_N
 from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
@@ -15,13 +15,13 @@ from aotc.aot.lower.literal import computed, spelled
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.template import fill
 from aotc.aot.lower.tiles import matmul_candidates, power_above
-from aotc.aot.schedule.domain import operand_demands
-from aotc.aot.schedule.group import Domain, Group, Root
-from aotc.aot.schedule.trace import Demand, Tracer
+from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_demands
+from aotc.aot.schedule.group import Group, Root
+from aotc.aot.schedule.trace import Demand
 from aotc.aot.schedule.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES
 
-SMALLEST_RUN = 16  # elements of a contiguous run of k worth a loop of its own
+SMALLEST_BLOCK = 16  # BK below which the loop costs more than the multiplications
 
 
 def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
@@ -31,11 +31,14 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     is_packed = anchor.kind == "matmul_packed"
     domain = group.domain
     assert domain.reduced is not None
-    run = _contiguous_run(group, anchor)
+    reads = set(group.reads)
+    run = contiguous_run(anchor, domain, lambda node: node in reads)
+    walk = walk_of(domain.reduced.extent, run)
     columns_block = min(PACK_N, power_above(domain.lanes.extent))
     shape = (domain.outer.extent, domain.rows.extent, domain.lanes.extent, domain.reduced.extent)
-    candidates = matmul_candidates(shape, columns_block, traits, run)
-    writer = _MatmulWriter(group, anchor, candidates, run)
+    inner_block = walk.block & -walk.block if walk.is_split else 0
+    candidates = matmul_candidates(shape, columns_block, traits, inner_block)
+    writer = _MatmulWriter(group, anchor, candidates, walk)
     lines = fill(
         TEMPLATES["matmul_packed" if is_packed else "matmul"],
         {"load_a": writer.load_a, "load_b": writer.load_b, "store": writer.store},
@@ -45,39 +48,39 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     return source.kernel(group, ("BM", "BN", "BK"), lines, candidates)
 
 
-def _contiguous_run(group: Group, anchor: Node) -> int:
-    """Extent of the runs of k that are contiguous in A, where k as a whole is not; else 0.
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How the loop walks k: straight through, or run by run, one for each tap of a window.
 
-    An implicit GEMM reads channels in runs, one for each tap of the convolution's window.
+    Each run takes `block` steps of the loop: its own length, or the next power of two if no power
+    of two that is worth a block divides it.
     """
-    domain = group.domain
-    assert domain.reduced is not None
-    left, _ = operand_demands(anchor, domain, _batch(anchor, domain))
-    reads = set(group.reads)
-    tracer = Tracer(lambda node: node in reads)
-    tracer.visit(left.node, left.index)
-    runs: set[int] = set()
-    for access in tracer.accesses:
-        offset = ix.linear(access.index, access.node.shape)
-        if offset.stride(domain.reduced) is None:
-            runs |= _divisors(offset, domain.reduced)
-    depth = domain.reduced.extent
-    fitting = [run for run in runs if run >= SMALLEST_RUN and depth % run == 0]
-    shortest = min(fitting, default=0)
-    # Blocks are powers of two; a run with no such divisor would end within a block.
-    return shortest if (shortest & -shortest) >= SMALLEST_RUN else 0
+
+    depth: int
+    run: int
+    block: int
+
+    @property
+    def is_split(self) -> bool:
+        """Whether there are several runs."""
+        return self.run < self.depth
+
+    @property
+    def taps(self) -> int:
+        """Number of runs."""
+        return self.depth // self.run
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether a run takes more steps than it has elements."""
+        return self.block != self.run
 
 
-def _divisors(index: Index, symbol: Symbol) -> set[int]:
-    found: set[int] = set()
-    for atom, _ in index.terms:
-        if isinstance(atom, Quotient | Remainder) and symbol in atom.dividend.symbols():
-            found |= {atom.divisor} | _divisors(atom.dividend, symbol)
-    return found
-
-
-def _batch(anchor: Node, domain: Domain) -> tuple[Index, ...]:
-    return ix.unravel(ix.of(domain.outer), anchor.shape[:-2])
+def walk_of(depth: int, run: int) -> Walk:
+    """The walk over `depth` elements in contiguous runs; a run of 0 is none worth a split."""
+    if run in (0, depth):
+        return Walk(depth, depth, depth)
+    return Walk(depth, run, run if (run & -run) >= SMALLEST_BLOCK else power_above(run))
 
 
 @dataclass(slots=True)
@@ -94,9 +97,9 @@ class _MatmulWriter:
     """Writes the parts of one matmul kernel that fill the template."""
 
     def __init__(
-        self, group: Group, anchor: Node, candidates: tuple[Candidate, ...], run: int
+        self, group: Group, anchor: Node, candidates: tuple[Candidate, ...], walk: Walk
     ) -> None:
-        self.group, self.anchor, self.domain, self.run = group, anchor, group.domain, run
+        self.group, self.anchor, self.domain, self.walk = group, anchor, group.domain, walk
         self.body, self.masks = Body(), dict[Symbol, str]()
         self.accumulator = computed(anchor.dtype)
         self.emitter = Emitter(self.body, source.buffer_names(group), self.masks, self._stop)
@@ -125,7 +128,7 @@ class _MatmulWriter:
         return {
             "M": str(self.domain.rows.extent),
             "N": str(self.domain.lanes.extent),
-            "K": str(self.domain.reduced.extent),
+            "K": str(self.walk.taps * self.walk.block),
             "ACCUMULATOR": spelled(self.accumulator),
         }
 
@@ -143,7 +146,7 @@ class _MatmulWriter:
                 source.write_mask(self.body, symbol, self.masks)
                 self.masks[tile] = self.masks.pop(symbol)
         left, right = self._left(), self._right()
-        inside = frozenset({left.inner, right.inner, *self._taps()})
+        inside = frozenset({left.inner, right.inner, Symbol("tap", self.walk.taps)})
         self.body.open_loop(inside)
         self._write_side(left, "[None, :]", "a")
         count = len(self.body.loop or ())
@@ -156,9 +159,11 @@ class _MatmulWriter:
         source.write_stores(self.emitter, roots)
         self.store = self.body.lines
 
-    def _taps(self) -> list[Symbol]:
-        assert self.domain.reduced is not None
-        return [Symbol("tap", self.domain.reduced.extent // self.run)] if self.run else []
+    def _depth(self, inner: Symbol) -> Index:
+        """Position k of an element `inner` of the current run, or of all elements."""
+        if inner.extent == self.walk.depth:
+            return ix.of(inner)
+        return ix.of(Symbol("tap", self.walk.taps)) * self.walk.run + ix.of(inner)
 
     def _left(self) -> _Side:
         """A: rows clamped instead of masked, k along the lanes."""
@@ -168,39 +173,39 @@ class _MatmulWriter:
             last = rows.extent - 1
             rows = Symbol("xa", rows.extent)
             self.body.write(f"xa = tl.minimum(x, {last})")
-        inner = Symbol("c" if self.run else "ka", self.run or depth.extent)
+        inner = Symbol("ca" if self.walk.is_split else "ka", self.walk.run)
         domain = replace(self.domain, rows=rows)
-        need, _ = operand_demands(self.anchor, domain, _batch(self.anchor, domain))
-        position = ix.of(inner)
-        for tap in self._taps():
-            position = ix.of(tap) * self.run + position
-        index = tuple(part.substitute({depth: position}) for part in need.index)
+        need, _ = operand_demands(self.anchor, domain, batch_index(self.anchor, domain))
+        index = tuple(part.substitute({depth: self._depth(inner)}) for part in need.index)
         return _Side(Demand(need.node, index), inner, rows, "BM, BK")
 
     def _right(self) -> _Side:
         """B: k along the rows of its tile; a packed panel is read front to back."""
         depth = self.domain.reduced
         assert depth is not None
-        inner = Symbol("kb", depth.extent)
+        walk = self.walk
+        inner = Symbol("cb", walk.run) if walk.is_padded else Symbol("kb", walk.depth)
         operand = self.anchor.inputs[1]
         if self.anchor.kind == "matmul_packed":
             # The panel is padded with zeros: all of its columns may be read.
             column = Symbol("n", self.columns_block)
-            index = (ix.of(self.panel), ix.of(inner), ix.of(column))
+            index = (ix.of(self.panel), self._depth(inner), ix.of(column))
             return _Side(Demand(operand, index), inner, column, "BK, BN")
-        domain = replace(self.domain, reduced=inner)
-        _, need = operand_demands(self.anchor, domain, _batch(self.anchor, domain))
-        need = Demand(need.node, self._in_columns(need.index))
+        _, need = operand_demands(self.anchor, self.domain, batch_index(self.anchor, self.domain))
+        values = {depth: self._depth(inner)}
+        index = tuple(part.substitute(values) for part in self._in_columns(need.index))
+        need = Demand(need.node, index)
         return _Side(need, inner, self.column, "BK, BN")
 
     def _write_side(self, side: _Side, dim: str, name: str) -> None:
         inside = frozenset({side.inner})
-        if side.inner.name == "c":
-            self.body.write(f"tap = start // {self.run}", inside)
-            self.body.write(f"c = start % {self.run} + tl.arange(0, BK){dim}", inside)
-        else:
-            self.body.write(f"{side.inner.name} = start + tl.arange(0, BK){dim}", inside)
-        needs_mask = self.has_overhang["k"]
+        start, walk = "start", self.walk
+        if side.inner.extent < walk.depth:
+            start = f"start % {walk.block}"
+            if name == "a":
+                self.body.write(f"tap = start // {walk.block}", inside)
+        self.body.write(f"{side.inner.name} = {start} + tl.arange(0, BK){dim}", inside)
+        needs_mask = walk.is_padded or (self.has_overhang["k"] and not walk.is_split)
         if needs_mask:
             source.write_mask(self.body, side.inner, self.masks)
         value = self.emitter.filled(side.need, "0.0" if needs_mask else "")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from math import prod
 
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.schedule.trace import STORED, reduced_extents
 from aotc.aot.schedule.traits import TargetTraits
 
@@ -25,12 +26,16 @@ def group_operations(nodes: Iterable[Node]) -> int:
     return sum(operations(node) for node in nodes)
 
 
-def group_bytes(reads: Iterable[Node], stores: Iterable[Node]) -> int:
-    """Bytes between memory and a kernel, each buffer once.
+def group_bytes(touched: Mapping[Node, int], stores: Iterable[Node]) -> int:
+    """Bytes between memory and a kernel, each buffer once; `touched` elements of it if fewer.
 
-    A table that is read by loaded indices counts in full although only some rows are touched.
+    A table that is read by loaded indices has more rows than a kernel touches.
     """
-    return sum(node.type.nbytes for node in (*reads, *stores))
+    reads = (
+        min(node.type.numel, count) * DTYPES[node.dtype].itemsize_bytes
+        for node, count in touched.items()
+    )
+    return sum(reads) + sum(node.type.nbytes for node in stores)
 
 
 def chain(node: Node, materialised: Collection[Node]) -> tuple[float, int]:

@@ -7,12 +7,13 @@ from math import prod
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.index import Index, Quotient, Remainder, Symbol
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import kept_extents, matmul_symbols, row_symbols
-from aotc.aot.schedule.trace import Contract, Demand, Tracer, loaded_by, reduction_index
+from aotc.aot.schedule.trace import Boundary, Contract, Demand, Tracer, loaded_by, reduction_index
 from aotc.aot.schedule.traits import TargetTraits
 
+SMALLEST_RUN = 12  # elements of a contiguous run of k worth a loop of its own
 ONE = Symbol("z", 1)
 # Price of one loaded or stored element, relative to a contiguous one in vector code.
 BROADCAST_PRICE, STRIDED_PRICE, SCATTERED_PRICE = 0.1, 4.0, 8.0
@@ -26,18 +27,25 @@ def kept_index(domain: Domain) -> Index:
 
 
 def pointwise_domains(shape: Sequence[int]) -> list[Domain]:
-    """All splits of the axes into rows x and lanes y, most lanes first."""
+    """Splits of the axes into rows x and lanes y, most lanes first; then other axes as lanes."""
     found = []
     for split in range(len(shape) + 1):
         rows, lanes = prod(shape[:split]), prod(shape[split:])
         found.append(Domain(ONE, Symbol("x", rows), Symbol("y", lanes)))
-    return list({(row.rows, row.lanes): row for row in found}.values())
+    for axis, lanes in enumerate(shape[:-1]):
+        order = (*(other for other in range(len(shape)) if other != axis), axis)
+        rows = Symbol("x", prod(shape) // max(1, lanes))
+        found.append(Domain(ONE, rows, Symbol("y", lanes), order=order))
+    return list(dict.fromkeys(found))
 
 
 def pointwise_index(domain: Domain, shape: Sequence[int]) -> tuple[Index, ...]:
     """Index of an element of `shape` at the symbols of the domain."""
     position = ix.of(domain.rows) * domain.lanes.extent + ix.of(domain.lanes)
-    return ix.unravel(position, shape)
+    if not domain.order:
+        return ix.unravel(position, shape)
+    inner = ix.unravel(position, [shape[axis] for axis in domain.order])
+    return ix.through_permute(inner, domain.order)
 
 
 def row_domains(anchor: Node) -> list[Domain]:
@@ -79,19 +87,22 @@ def _price(accesses: Iterable[Demand], domain: Domain, traits: TargetTraits) -> 
     for access in accesses:
         offset = ix.linear(access.index, access.node.shape)
         loaded = frozenset().union(*map(loaded_by, offset.symbols()))
-        varies = {symbol for symbol in offset.symbols() if not loaded_by(symbol)}
-        varies |= {symbol for symbol in _symbols(domain) if symbol.name in loaded}
-        repeats = prod(symbol.extent for symbol in varies)
+        repeats = prod(symbol.extent for symbol in varies_with(access, domain))
         stride = None if domain.lanes.name in loaded else offset.stride(domain.lanes)
         price = {None: SCATTERED_PRICE, 0: BROADCAST_PRICE, 1: 1.0}.get(stride, STRIDED_PRICE)
+        price = 1.0 if domain.lanes.extent == 1 else price
         total += price * repeats
     lanes = domain.lanes.extent
     return total * -(-lanes // traits.lanes) * traits.lanes / lanes
 
 
-def _symbols(domain: Domain) -> list[Symbol]:
-    found = [domain.outer, domain.rows, domain.lanes, domain.reduced]
-    return [symbol for symbol in found if symbol is not None]
+def varies_with(access: Demand, domain: Domain) -> set[Symbol]:
+    """Loop symbols behind an access; for a loaded index, those it is loaded by."""
+    symbols = {symbol for part in access.index for symbol in part.symbols()}
+    loaded = frozenset().union(*map(loaded_by, symbols))
+    own = (domain.outer, domain.rows, domain.lanes, domain.reduced)
+    behind = {symbol for symbol in own if symbol is not None and symbol.name in loaded}
+    return {symbol for symbol in symbols if not loaded_by(symbol)} | behind
 
 
 def row_contract(kept: Index, reduced: Symbol) -> Contract:
@@ -126,3 +137,36 @@ def operand_demands(node: Node, domain: Domain, batch: tuple[Index, ...]) -> tup
         Demand(left, (*ix.through_broadcast(batch, shape, left.shape[:-2]), rows, inner)),
         Demand(right, (*ix.through_broadcast(batch, shape, right.shape[:-2]), inner, columns)),
     )
+
+
+def batch_index(anchor: Node, domain: Domain) -> tuple[Index, ...]:
+    """Index of a matmul's batch axes at the batch symbol."""
+    return ix.unravel(ix.of(domain.outer), anchor.shape[:-2])
+
+
+def contiguous_run(anchor: Node, domain: Domain, boundary: Boundary) -> int:
+    """Elements of k that follow each other in all buffers behind A: all of them, a run, or 0.
+
+    An implicit GEMM reads channels in runs, one for each tap of the convolution's window.
+    """
+    assert domain.reduced is not None
+    left, _ = operand_demands(anchor, domain, batch_index(anchor, domain))
+    tracer = Tracer(boundary)
+    tracer.visit(left.node, left.index)
+    depth, runs = domain.reduced.extent, set[int]()
+    for access in tracer.accesses:
+        offset = ix.linear(access.index, access.node.shape)
+        if offset.stride(domain.reduced) is None:
+            runs |= _divisors(offset, domain.reduced)
+    if not runs:
+        return depth
+    shortest = min(runs)
+    return shortest if shortest >= SMALLEST_RUN and depth % shortest == 0 else 0
+
+
+def _divisors(index: Index, symbol: Symbol) -> set[int]:
+    found: set[int] = set()
+    for atom, _ in index.terms:
+        if isinstance(atom, Quotient | Remainder) and symbol in atom.dividend.symbols():
+            found |= {atom.divisor} | _divisors(atom.dividend, symbol)
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.schedule import domain as loops
 from aotc.aot.schedule.cost import group_bytes, group_operations
@@ -9,6 +11,7 @@ from aotc.aot.schedule.group import Domain, Group, Root, Schedule
 from aotc.aot.schedule.grow import row_symbols
 from aotc.aot.schedule.label import label
 from aotc.aot.schedule.materialize import Kernel, kernels
+from aotc.aot.schedule.stage import staged
 from aotc.aot.schedule.trace import LEAVES, STORED, Boundary, Demand, Tracer
 from aotc.aot.schedule.traits import TargetTraits
 
@@ -23,9 +26,9 @@ class ScheduleError(Exception):
 
 def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
     """Graph of legal nodes → groups of nodes, one a kernel, in the order of execution."""
-    graph = _with_copies(graph)
+    graph, copies = staged(_with_copies(graph))
     stored = _stored(graph)
-    found = kernels(graph, stored, traits)
+    found = kernels(graph, copies.union(stored), traits)
     roots = {node for kernel in found for node in kernel.roots}
     groups = [_group(kernel, roots, traits) for kernel in found]
     return Schedule(graph, _ordered(groups), stored)
@@ -76,9 +79,18 @@ def _group(kernel: Kernel, roots: set[Node], traits: TargetTraits) -> Group:
         roots=placed,
         nodes=nodes,
         reads=reads,
-        bytes=group_bytes(reads, kernel.roots),
+        bytes=group_bytes(_touched(tracer, domain), kernel.roots),
         operations=group_operations(nodes),
     )
+
+
+def _touched(tracer: Tracer, domain: Domain) -> dict[Node, int]:
+    """Elements of each buffer that the accesses name, at most."""
+    counts: dict[Node, int] = {}
+    for access in tracer.accesses:
+        count = prod(symbol.extent for symbol in loops.varies_with(access, domain))
+        counts[access.node] = counts.get(access.node, 0) + count
+    return counts
 
 
 def _domain(kernel: Kernel, is_boundary: Boundary, traits: TargetTraits) -> Domain:

@@ -23,6 +23,8 @@ class Domain:
     rows: Symbol
     lanes: Symbol
     reduced: Symbol | None = None
+    # Axes of a pointwise kernel's roots, outermost loop first; empty: in their own order.
+    order: tuple[int, ...] = ()
 
     @property
     def is_reduced_in_lanes(self) -> bool:

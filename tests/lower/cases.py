@@ -382,7 +382,7 @@ def half_matmuls():
 def doubles():
     x = operand("x", 4, 33, dtype="f64")
     return [
-        op("add", op("sqrt", op("abs", x)), 0.1),
+        op("div", op("add", op("abs", x), 0.1), 3.0),
         b.reduce("sum", x, [1]),
         op("matmul", x, operand("y", 33, 5, dtype="f64")),
         op("where", op("gt", x, 0.0), 0.1, x),
@@ -395,3 +395,9 @@ def shared_work_of_two_outputs():
     ratio = op("log", op("add", op("abs", op("div", x, y)), 1.0))
     first = op("erf", ratio)
     return [op("mul", x, first), op("sub", op("mul", y, first), ratio)]
+
+
+@case
+def convolution_of_few_channels():
+    x = b.permute(operand("x", 2, 3, 21, 20), (0, 2, 3, 1))
+    return [op("relu", convolution(x, 40, 2, 1))]

@@ -80,6 +80,7 @@ def test_operations_are_exact(program: list[tuple[str, str, int]]) -> None:
         ((ix.of(Y) + 1) // 2, "(y + 1) // 2"),
         ((ix.of(Y) + 8) // 8, "1"),
         ((ix.of(Y) % 4) // 2, "(y // 2) % 2"),
+        (((ix.of(X) * 8 + ix.of(Y)) // 3) % 5 * 3 + (ix.of(X) * 8 + ix.of(Y)) % 3, "(x*8 + y) % 15"),
         (ix.of(Z) * 7, "0"),
     ],
 )
