@@ -13,7 +13,7 @@ from aotc.aot.cli.machine import device_name
 from aotc.aot.cli.printing import bytes_text, print_json, time_text
 from aotc.aot.cli.progress import progress_for
 from aotc.aot.cli.project import cache_folder, setting
-from aotc.aot.errors import BuildExtraMissing
+from aotc.aot.errors import BuildExtraMissing, SpecFileMissing
 from aotc.aot.pack.staging import check_free
 from aotc.aot.stages import StageTime
 
@@ -44,6 +44,7 @@ def command(spec: str, out: Path, target: str, quiet: bool, as_json: bool, **fla
     PACKAGE.MODULE:NAME, or a FILE.pt2 that torch.export.save wrote.
     """
     check_free(str(out), flags["force"])
+    refuse_missing_file(spec)
     require_build_extra("aotc build")
     started_s = time.perf_counter()
     progress = progress_for(quiet)
@@ -60,6 +61,13 @@ def command(spec: str, out: Path, target: str, quiet: bool, as_json: bool, **fla
         print_json("aotc.build/1", report.record())
     else:
         _print(report, time.perf_counter() - started_s)
+
+
+def refuse_missing_file(spec: str) -> None:
+    """Raise SpecFileMissing before the seconds that importing torch takes."""
+    path = spec.partition(":")[0]
+    if path.endswith((".py", ".pt2")) and not Path(path).is_file():
+        raise SpecFileMissing(path=path)
 
 
 def require_build_extra(what: str) -> None:

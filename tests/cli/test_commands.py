@@ -74,7 +74,7 @@ def test_a_build_without_the_extra_says_which_line_is_missing():
         "import importlib.util, sys; real = importlib.util.find_spec; "
         "importlib.util.find_spec = lambda name, *rest: None if name == 'torch' else real(name); "
         "from aotc.aot.cli.program import run; sys.stderr = sys.stdout; "
-        "print(run(['build', 'model.py', '-o', '/nonexistent/out']))"
+        "print(run(['build', 'package.module:model', '-o', '/nonexistent/out']))"
     )
     out = fresh(code)
     assert 'pip install "aotc[build]"' in out
