@@ -50,7 +50,7 @@ def test_operations_are_exact(program: list[tuple[str, str, int]]) -> None:
         elif step == "shift":
             built = built + number
         elif step == "restore":
-            assert (built // number) * number + built % number == built
+            built = (built // number) * number + built % number
         else:
             built = built // number if step == "div" else built % number
     low, high = built.bounds()
@@ -80,7 +80,10 @@ def test_operations_are_exact(program: list[tuple[str, str, int]]) -> None:
         ((ix.of(Y) + 1) // 2, "(y + 1) // 2"),
         ((ix.of(Y) + 8) // 8, "1"),
         ((ix.of(Y) % 4) // 2, "(y // 2) % 2"),
-        (((ix.of(X) * 8 + ix.of(Y)) // 3) % 5 * 3 + (ix.of(X) * 8 + ix.of(Y)) % 3, "(x*8 + y) % 15"),
+        (
+            ((ix.of(X) * 8 + ix.of(Y)) // 3) % 5 * 3 + (ix.of(X) * 8 + ix.of(Y)) % 3,
+            "(x*8 + y) % 15",
+        ),
         (ix.of(Z) * 7, "0"),
     ],
 )
@@ -105,6 +108,12 @@ def test_reshape_there_and_back_is_the_identity(
     inside = ix.through_reshape(start, shape, source)
     assert ix.through_reshape(inside, source, shape) == start
     assert ix.linear(inside, source) == ix.linear(start, shape)
+
+
+@given(st.lists(st.integers(0, 30), min_size=2, max_size=2), st.integers(1, 30))
+def test_a_quotient_and_its_remainder_join_again(factors: list[int], divisor: int) -> None:
+    start = ix.of(X) * factors[0] + ix.of(Y) * factors[1]
+    assert (start // divisor) * divisor + start % divisor == start
 
 
 def test_convolution_index_of_padded_windows() -> None:
