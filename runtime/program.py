@@ -135,12 +135,12 @@ class Session:
     __slots__ = (
         "_addresses",
         "_inputs",
+        "_last",
         "_loaded",
         "_native",
         "_outputs",
         "_program",
         "_run",
-        "_sizes",
     )
 
     def __init__(self, program: Program) -> None:
@@ -154,72 +154,74 @@ class Session:
         self._run: Callable[[], Any] = self._native.run
         self._inputs = program._input_ports
         self._outputs = program._output_ports
-        self._sizes = [port.nbytes for port in self._inputs + self._outputs]
+        self._last: list[int] = []  # what the driver's addresses hold
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see `Program`."""
         if self._program._loaded is None or self._loaded is None:
             raise ProgramClosed()
         hold: list[Any] = []  # copies of arrays that are not contiguous, alive during the call
-        kind = self._take(arrays, named, hold)
-        result = self._make(kind) if out is None else self._place(out)
+        result = self._fill(arrays, named, out, hold)
         self._run()
         return result
 
-    def _take(self, arrays: Sequence[Any], named: Mapping[str, Any], hold: list[Any]) -> Kind:
-        """Write the inputs' addresses; returns the kind of the first."""
-        ports, addresses = self._inputs, self._addresses
+    def _fill(
+        self, arrays: Sequence[Any], named: Mapping[str, Any], out: Any, hold: list[Any]
+    ) -> Any:
+        """Write the addresses of all arrays; returns the outputs."""
+        ports = self._inputs
         if named or len(arrays) != len(ports):
             arrays = arrange(self._program.inputs, arrays, named)
+        addresses: list[int] = []
         first: Kind | None = None
-        for index, value in enumerate(arrays):
-            port = ports[index]
+        for value in arrays:
+            port = ports[len(addresses)]
             kind = KINDS.get(type(value)) or kind_of(port, value)
-            addresses[index] = kind.address(port, value, hold)
+            addresses.append(kind.address(port, value, hold))
             if first is None:
                 first = kind
-        return first or BUFFER
+        result = self._make(first or BUFFER, addresses) if out is None else out
+        if out is not None:
+            self._place(out, addresses)
+        if addresses != self._last:  # a caller that keeps its arrays pays for this once
+            self._refuse_overlap(addresses)
+            self._addresses[:] = addresses
+            self._last = addresses
+        return result
 
-    def _make(self, kind: Kind) -> Any:
-        """Fresh outputs of a kind: one array, or a tuple."""
-        addresses, index = self._addresses, len(self._inputs)
+    def _make(self, kind: Kind, addresses: list[int]) -> Any:
+        """Fresh outputs of a kind: one array, or a tuple; appends their addresses."""
         values = []
         for port in self._outputs:
-            value, addresses[index] = kind.make(port)
+            value, address = kind.make(port)
             values.append(value)
-            index += 1
+            addresses.append(address)
         return values[0] if len(values) == 1 else tuple(values)
 
-    def _place(self, out: Any) -> Any:
-        """Write the addresses of the caller's outputs; returns them as they were given."""
-        ports, addresses, index = self._outputs, self._addresses, len(self._inputs)
-        values = out if isinstance(out, (tuple, list)) else (out,)
+    def _place(self, out: Any, addresses: list[int]) -> None:
+        """Append the addresses of the caller's outputs."""
+        ports = self._outputs
+        values = out if type(out) is tuple or type(out) is list else (out,)
         if len(values) != len(ports):
             raise OutputCount(found=len(values), expected=len(ports))
-        for port, value in zip(ports, values, strict=True):
+        for index, value in enumerate(values):
+            port = ports[index]
             kind = KINDS.get(type(value)) or kind_of(port, value)
-            addresses[index] = kind.place(port, value)
-            index += 1
-        self._refuse_overlap()
-        return out
+            addresses.append(kind.place(port, value))
 
-    def _refuse_overlap(self) -> None:
+    def _refuse_overlap(self, addresses: list[int]) -> None:
         """Kernels read inputs after they began to write outputs, so the two must not meet."""
-        addresses, sizes, index = self._addresses, self._sizes, len(self._inputs)
-        for _ in self._outputs:
-            begin = addresses[index]
-            end = begin + sizes[index]
-            for other in range(index):
-                start = addresses[other]
-                if start < end and begin < start + sizes[other]:
-                    ports = self._inputs + self._outputs
+        ports = self._inputs + self._outputs
+        for index in range(len(self._inputs), len(ports)):
+            begin, port = addresses[index], ports[index]
+            for other, start in zip(ports[:index], addresses, strict=False):
+                if start < begin + port.nbytes and begin < start + other.nbytes:
                     raise OutputUnusable(
                         role="output",
-                        name=ports[index].name,
-                        found=f"in the memory of {ports[other].role} `{ports[other].name}`",
+                        name=port.name,
+                        found=f"in the memory of {other.role} `{other.name}`",
                         expected="memory of its own",
                     )
-            index += 1
 
     def close(self) -> None:
         """Free the arena; may be called again."""
@@ -251,10 +253,9 @@ class Bound:
     ) -> None:
         """Made by `Program.bind` only."""
         hold: list[Any] = []
-        kind = session._take(arrays, named, hold)
+        self.outputs: Any = session._fill(arrays, named, out, hold)
         if any(isinstance(each, Array) for each in hold):
             raise InputNotContiguous()
-        self.outputs: Any = session._make(kind) if out is None else session._place(out)
         self._arrays = (arrays, named, hold)
         self._program = session._program
         self._session = session
