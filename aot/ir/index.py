@@ -10,10 +10,10 @@ wherever the dividend is not negative, and a dividend can only be negative where
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import gcd, prod
+from math import gcd
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,99 +375,3 @@ def _atom_text(atom: Atom) -> str:
         inner = f"({inner})"
     sign = "//" if isinstance(atom, Quotient) else "%"
     return f"{inner} {sign} {atom.divisor}"
-
-
-# -- composition of the view ops: index of the result → index of the operand -----------------------
-
-
-def through_reshape(
-    index: Sequence[Index], shape: Sequence[int], source: Sequence[int]
-) -> tuple[Index, ...]:
-    """Index into `source` of the element at `index` of its reshape to `shape`."""
-    if 0 in source:
-        return unravel(linear(index, shape), source)
-    found: list[Index] = []
-    at = start = 0
-    while start < len(source) or at < len(shape):
-        stop, until = min(start + 1, len(source)), min(at + 1, len(shape))
-        while (have := prod(source[start:stop])) != (want := prod(shape[at:until])):
-            stop, until = (stop + 1, until) if have < want else (stop, until + 1)
-        found.extend(unravel(linear(index[at:until], shape[at:until]), source[start:stop]))
-        start, at = stop, until
-    return tuple(found)
-
-
-def through_permute(index: Sequence[Index], dims: Sequence[int]) -> tuple[Index, ...]:
-    """Result axis i is operand axis dims[i]."""
-    found = [ZERO] * len(dims)
-    for axis, source_axis in enumerate(dims):
-        found[source_axis] = index[axis]
-    return tuple(found)
-
-
-def through_broadcast(
-    index: Sequence[Index], shape: Sequence[int], source: Sequence[int]
-) -> tuple[Index, ...]:
-    """Axes of extent 1 that the result repeats are read at zero; a rank-0 operand has no index."""
-    if not source:
-        return ()
-    rows = zip(index, shape, source, strict=True)
-    return tuple(ZERO if have == 1 and want != 1 else position for position, want, have in rows)
-
-
-def through_slice(index: Sequence[Index], axis: int, start: int, step: int) -> tuple[Index, ...]:
-    """Element i of the result is element start + i*step of the operand along `axis`."""
-    return _replaced(index, axis, index[axis] * step + start)
-
-
-def through_flip(
-    index: Sequence[Index], axes: Iterable[int], shape: Sequence[int]
-) -> tuple[Index, ...]:
-    """The axes run backwards."""
-    found = list(index)
-    for axis in axes:
-        found[axis] = found[axis] * -1 + (shape[axis] - 1)
-    return tuple(found)
-
-
-def through_window(
-    index: Sequence[Index], axes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> tuple[Index, ...]:
-    """Position p of window element w reads p*stride + w*dilation; each w is a trailing axis."""
-    rank = len(index) - len(axes)
-    found = list(index[:rank])
-    for order, axis in enumerate(axes):
-        found[axis] = found[axis] * strides[order] + index[rank + order] * dilations[order]
-    return tuple(found)
-
-
-def through_pad(
-    index: Sequence[Index], low: Sequence[int], source: Sequence[int]
-) -> tuple[tuple[Index, ...], list[Bound]]:
-    """Index into the operand, and the conditions under which it is inside."""
-    inner = tuple(position - before for position, before in zip(index, low, strict=True))
-    return inner, bounds_of(inner, [0] * len(inner), source)
-
-
-def through_concat(
-    index: Sequence[Index], axis: int, extents: Sequence[int]
-) -> list[tuple[tuple[Index, ...], Bound | None]]:
-    """For each operand its index and the condition, on the joined axis, that it is the one read."""
-    found: list[tuple[tuple[Index, ...], Bound | None]] = []
-    offset = 0
-    for extent in extents:
-        condition = bound(index[axis], offset, offset + extent)
-        found.append((_replaced(index, axis, index[axis] - offset), condition))
-        offset += extent
-    return found
-
-
-def through_take(
-    index: Sequence[Index], axis: int, indices_rank: int, loaded: Index
-) -> tuple[Index, ...]:
-    """Index into the data of `take`: the axes of the indices give way to the one loaded value."""
-    return (*index[:axis], loaded, *index[axis + indices_rank :])
-
-
-def _replaced(index: Sequence[Index], axis: int, value: Index) -> tuple[Index, ...]:
-    return (*index[:axis], value, *index[axis + 1 :])

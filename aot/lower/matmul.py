@@ -189,8 +189,8 @@ class _MatmulWriter:
         if self.anchor.kind == "matmul_packed":
             # The panel is padded with zeros: all of its columns may be read.
             column = Symbol("n", self.columns_block)
-            index = (ix.of(self.panel), self._depth(inner), ix.of(column))
-            return _Side(Demand(operand, index), inner, column, "BK, BN")
+            panel = (ix.of(self.panel), self._depth(inner), ix.of(column))
+            return _Side(Demand(operand, panel), inner, column, "BK, BN")
         _, need = operand_demands(self.anchor, self.domain, batch_index(self.anchor, self.domain))
         values = {depth: self._depth(inner)}
         index = tuple(part.substitute(values) for part in self._in_columns(need.index))

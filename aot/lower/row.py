@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
@@ -95,13 +96,12 @@ class _RowWriter:
         """The body: one tile with the whole rows, or a loop over chunks for each pass."""
         if self.is_chunked:
             for level in self._levels():
-                self._write_pass(lambda level=level: [self._accumulate(node) for node in level])
-            self._write_pass(lambda: self._store(varying=True))
-            self._store(varying=False)
+                self._write_pass(partial(self._accumulate_all, level))
+            self._write_pass(partial(self._store, True))
         else:
             self._write_reduced("")
-            self._store(varying=True)
-            self._store(varying=False)
+            self._store(True)
+        self._store(False)
         return self.body.lines
 
     def _write_kept(self, candidates: tuple[Candidate, ...]) -> None:
@@ -130,6 +130,7 @@ class _RowWriter:
             self.body.lines += [INDENT + line for line in inner]
 
     def _store(self, varying: bool) -> None:
+        """Store the roots that vary with the reduced elements, or those that do not."""
         for place, root in enumerate(self.group.roots):
             varies = any(self.reduced in part.symbols() for part in root.index)
             if varies == varying:
@@ -184,6 +185,10 @@ class _RowWriter:
 
     def _tile_shape(self) -> str:
         return "XBLOCK, RBLOCK" if self.is_lanes else "RBLOCK, YBLOCK"
+
+    def _accumulate_all(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            self._accumulate(node)
 
     def _accumulate(self, node: Node) -> None:
         """One reduction over chunks: an accumulator before the loop, combined in each chunk."""

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
+from aotc.aot.ir import access
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Quotient, Remainder, Symbol
 from aotc.aot.schedule.group import Domain
-from aotc.aot.schedule.grow import kept_extents, matmul_symbols, row_symbols
-from aotc.aot.schedule.trace import Boundary, Contract, Demand, Tracer, loaded_by, reduction_index
+from aotc.aot.schedule.grow import matmul_symbols, row_symbols
+from aotc.aot.schedule.trace import (
+    Boundary,
+    Contract,
+    Demand,
+    Tracer,
+    kept_extents,
+    loaded_by,
+    reduction_index,
+)
 from aotc.aot.schedule.traits import TargetTraits
 
 SMALLEST_RUN = 12  # elements of a contiguous run of k worth a loop of its own
@@ -30,12 +39,12 @@ def pointwise_domains(shape: Sequence[int]) -> list[Domain]:
     """Splits of the axes into rows x and lanes y, most lanes first; then other axes as lanes."""
     found = []
     for split in range(len(shape) + 1):
-        rows, lanes = prod(shape[:split]), prod(shape[split:])
-        found.append(Domain(ONE, Symbol("x", rows), Symbol("y", lanes)))
-    for axis, lanes in enumerate(shape[:-1]):
+        rows, lanes = Symbol("x", prod(shape[:split])), Symbol("y", prod(shape[split:]))
+        found.append(Domain(ONE, rows, lanes))
+    for axis, extent in enumerate(shape[:-1]):
         order = (*(other for other in range(len(shape)) if other != axis), axis)
-        rows = Symbol("x", prod(shape) // max(1, lanes))
-        found.append(Domain(ONE, rows, Symbol("y", lanes), order=order))
+        rows = Symbol("x", prod(shape) // max(1, extent))
+        found.append(Domain(ONE, rows, Symbol("y", extent), order=order))
     return list(dict.fromkeys(found))
 
 
@@ -45,7 +54,7 @@ def pointwise_index(domain: Domain, shape: Sequence[int]) -> tuple[Index, ...]:
     if not domain.order:
         return ix.unravel(position, shape)
     inner = ix.unravel(position, [shape[axis] for axis in domain.order])
-    return ix.through_permute(inner, domain.order)
+    return access.through_permute(inner, domain.order)
 
 
 def row_domains(anchor: Node) -> list[Domain]:
@@ -84,10 +93,10 @@ def cheapest(
 
 def _price(accesses: Iterable[Demand], domain: Domain, traits: TargetTraits) -> float:
     total = 0.0
-    for access in accesses:
-        offset = ix.linear(access.index, access.node.shape)
+    for need in accesses:
+        offset = ix.linear(need.index, need.node.shape)
         loaded = frozenset().union(*map(loaded_by, offset.symbols()))
-        repeats = prod(symbol.extent for symbol in varies_with(access, domain))
+        repeats = prod(symbol.extent for symbol in varies_with(need, domain))
         stride = None if domain.lanes.name in loaded else offset.stride(domain.lanes)
         price = {None: SCATTERED_PRICE, 0: BROADCAST_PRICE, 1: 1.0}.get(stride, STRIDED_PRICE)
         price = 1.0 if domain.lanes.extent == 1 else price
@@ -96,9 +105,9 @@ def _price(accesses: Iterable[Demand], domain: Domain, traits: TargetTraits) -> 
     return total * -(-lanes // traits.lanes) * traits.lanes / lanes
 
 
-def varies_with(access: Demand, domain: Domain) -> set[Symbol]:
+def varies_with(need: Demand, domain: Domain) -> set[Symbol]:
     """Loop symbols behind an access; for a loaded index, those it is loaded by."""
-    symbols = {symbol for part in access.index for symbol in part.symbols()}
+    symbols = {symbol for part in need.index for symbol in part.symbols()}
     loaded = frozenset().union(*map(loaded_by, symbols))
     own = (domain.outer, domain.rows, domain.lanes, domain.reduced)
     behind = {symbol for symbol in own if symbol is not None and symbol.name in loaded}
@@ -134,8 +143,8 @@ def operand_demands(node: Node, domain: Domain, batch: tuple[Index, ...]) -> tup
         return Demand(left, (rows, inner)), Demand(right, panels)
     shape = node.shape[:-2]
     return (
-        Demand(left, (*ix.through_broadcast(batch, shape, left.shape[:-2]), rows, inner)),
-        Demand(right, (*ix.through_broadcast(batch, shape, right.shape[:-2]), inner, columns)),
+        Demand(left, (*access.through_broadcast(batch, shape, left.shape[:-2]), rows, inner)),
+        Demand(right, (*access.through_broadcast(batch, shape, right.shape[:-2]), inner, columns)),
     )
 
 
@@ -154,8 +163,8 @@ def contiguous_run(anchor: Node, domain: Domain, boundary: Boundary) -> int:
     tracer = Tracer(boundary)
     tracer.visit(left.node, left.index)
     depth, runs = domain.reduced.extent, set[int]()
-    for access in tracer.accesses:
-        offset = ix.linear(access.index, access.node.shape)
+    for need in tracer.accesses:
+        offset = ix.linear(need.index, need.node.shape)
         if offset.stride(domain.reduced) is None:
             runs |= _divisors(offset, domain.reduced)
     if not runs:

@@ -201,11 +201,10 @@ def _place(cluster: Cluster, between: list[Node]) -> bool:
 def _forward_index(cluster: Cluster, node: Node) -> Position | None:
     known = cluster.index
     if node.kind == "reduce":
-        operand = known.get(node.inputs[0])
-        if operand is None:
+        full, axes = known.get(node.inputs[0]), node.attr("axes")
+        if full is None:
             return None
-        axes = node.attr("axes")
-        return tuple(ix.ZERO if axis in axes else part for axis, part in enumerate(operand))
+        return tuple(ix.ZERO if axis in axes else part for axis, part in enumerate(full))
     if node.kind == "view" and node.inputs[0] in known:
         moved = inverse(node, known[node.inputs[0]])
         if moved is not None:

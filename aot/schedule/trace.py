@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from aotc.aot.ir import access
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Bound, Index, Symbol
@@ -38,12 +39,12 @@ def demands(node: Node, index: Sequence[Index]) -> list[Demand]:
     position = tuple(index)
     if node.kind == "pointwise":
         return [
-            Demand(operand, ix.through_broadcast(position, node.shape, operand.shape))
+            Demand(operand, access.through_broadcast(position, node.shape, operand.shape))
             for operand in node.inputs
         ]
     if node.kind == "concat":
         extents = [operand.shape[node.attr("axis")] for operand in node.inputs]
-        rows = ix.through_concat(position, node.attr("axis"), extents)
+        rows = access.through_concat(position, node.attr("axis"), extents)
         return [
             Demand(operand, inner, (condition,) if condition else ())
             for operand, (inner, condition) in zip(node.inputs, rows, strict=True)
@@ -56,20 +57,20 @@ def demands(node: Node, index: Sequence[Index]) -> list[Demand]:
 def _through_view(node: Node, index: tuple[Index, ...]) -> Demand:
     source = node.inputs[0]
     if node.op == "pad":
-        inner, conditions = ix.through_pad(index, node.attr("low"), source.shape)
+        inner, conditions = access.through_pad(index, node.attr("low"), source.shape)
         return Demand(source, inner, tuple(conditions))
     return Demand(source, _VIEWS[node.op](node, index))
 
 
 _VIEWS: dict[str, Callable[[Node, tuple[Index, ...]], tuple[Index, ...]]] = {
-    "reshape": lambda node, at: ix.through_reshape(at, node.shape, node.inputs[0].shape),
-    "permute": lambda node, at: ix.through_permute(at, node.attr("dims")),
-    "expand": lambda node, at: ix.through_broadcast(at, node.shape, node.inputs[0].shape),
-    "slice": lambda node, at: ix.through_slice(
+    "reshape": lambda node, at: access.through_reshape(at, node.shape, node.inputs[0].shape),
+    "permute": lambda node, at: access.through_permute(at, node.attr("dims")),
+    "expand": lambda node, at: access.through_broadcast(at, node.shape, node.inputs[0].shape),
+    "slice": lambda node, at: access.through_slice(
         at, node.attr("axis"), node.attr("start"), node.attr("step")
     ),
-    "flip": lambda node, at: ix.through_flip(at, node.attr("axes"), node.shape),
-    "window": lambda node, at: ix.through_window(
+    "flip": lambda node, at: access.through_flip(at, node.attr("axes"), node.shape),
+    "window": lambda node, at: access.through_window(
         at, node.attr("axes"), node.attr("strides"), node.attr("dilations")
     ),
 }
@@ -88,7 +89,7 @@ def data_index(node: Node, index: tuple[Index, ...], loaded: Index) -> tuple[Ind
     axis = node.attr("axis")
     if node.op == "gather":
         return (*index[:axis], loaded, *index[axis + 1 :])
-    return ix.through_take(index, axis, len(node.inputs[1].shape), loaded)
+    return access.through_take(index, axis, len(node.inputs[1].shape), loaded)
 
 
 def _demands_of_lookup(node: Node, index: tuple[Index, ...]) -> list[Demand]:
@@ -106,7 +107,7 @@ def _demands_of_lookup(node: Node, index: tuple[Index, ...]) -> list[Demand]:
 def inverse(node: Node, index: tuple[Index, ...]) -> tuple[Index, ...] | None:
     """Index of the result of a view, given the operand's; None where it is no bijection."""
     if node.op == "reshape":
-        return ix.through_reshape(index, node.inputs[0].shape, node.shape)
+        return access.through_reshape(index, node.inputs[0].shape, node.shape)
     if node.op == "permute":
         return tuple(index[dim] for dim in node.attr("dims"))
     if node.op == "expand" and node.shape == node.inputs[0].shape:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aotc.aot.ir import access
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.index import Index, Remainder, Symbol
 
@@ -105,8 +106,8 @@ def test_reshape_there_and_back_is_the_identity(
     shape: tuple[int, ...], source: tuple[int, ...]
 ) -> None:
     start = tuple(ix.symbol(f"i{axis}", extent) for axis, extent in enumerate(shape))
-    inside = ix.through_reshape(start, shape, source)
-    assert ix.through_reshape(inside, source, shape) == start
+    inside = access.through_reshape(start, shape, source)
+    assert access.through_reshape(inside, source, shape) == start
     assert ix.linear(inside, source) == ix.linear(start, shape)
 
 
@@ -118,8 +119,8 @@ def test_a_quotient_and_its_remainder_join_again(factors: list[int], divisor: in
 
 def test_convolution_index_of_padded_windows() -> None:
     position = [ix.symbol("n", 2), ix.symbol("p", 5), ix.symbol("w", 3)]
-    padded = ix.through_window(position, [1], [2], [1])
-    inner, conditions = ix.through_pad(padded, [0, 1], [2, 9])
+    padded = access.through_window(position, [1], [2], [1])
+    inner, conditions = access.through_pad(padded, [0, 1], [2, 9])
     assert [str(part) for part in inner] == ["n", "p*2 + w - 1"]
     assert [str(condition) for condition in conditions] == [
         "(p*2 + w - 1 >= 0) & (p*2 + w - 1 < 9)"
