@@ -119,6 +119,7 @@ def _block(
                     kernel.lanes.atom(loop.counter, "i32", tile.unroll, natural=True), integer(step)
                 )
                 totals = _outer_product(kernel, tile, a, b, row, column, inner, totals, kind)
+                _prefetch(kernel, tile, b, row, column, inner, depth)
             loop.next_values = totals
         for place, total in zip(places, loop.results, strict=True):
             memory.write(
@@ -128,6 +129,29 @@ def _block(
                 accumulator.element,
                 None,
             )
+
+
+def _prefetch(
+    kernel: Kernel, tile: Tile, b: Side, row: Int, column: Int, inner: Int, depth: int
+) -> None:
+    """Asks for a part of what stands `depth` rows further down B: the next block of a packed weight.
+
+    Each block of rows of the tile asks for another cache line of a row of B, so that a block that
+    is used `blocks` times is asked for once in all. Past the end of B it is a hint about memory
+    that nobody reads.
+    """
+    if b.value is None:
+        return
+    lanes = kernel.lanes
+    ahead = lanes.add(inner, integer(depth))
+    line = lanes.divide(row, integer(tile.rows), remainder=False)
+    offset = lanes.multiply(lanes.divide(line, integer(tile.vectors), remainder=True), integer(tile.width))
+    load = b.value.owner
+    assert load is not None
+    with kernel.width(1):
+        place = kernel.at(load.operands[0], (ahead, lanes.add(column, offset)))
+        address = kernel.lanes.operand(place)
+        kernel.writer.effect(f"call void @llvm.prefetch.p0({address}, i32 0, i32 2, i32 1)")
 
 
 def _outer_product(
