@@ -9,7 +9,7 @@ from typing import Any
 
 from aotc.aot.errors import GoldenMissing
 from aotc.aot.host_array import HostArray, difference
-from aotc.runtime import Program, load
+from aotc.runtime import Program
 from aotc.runtime.directory import Directory
 from aotc.runtime.errors import BundleFileMissing
 from aotc.runtime.manifest import EXTRAS_NAME, GOLDEN_NAME, LIMITS, Extras
@@ -89,12 +89,3 @@ def tolerances_of(golden: Mapping[str, HostArray]) -> dict[str, float]:
         for name, array in golden.items()
         if name.startswith(prefix)
     }
-
-
-def check_golden(bundle: Path) -> tuple[OutputCheck, ...]:
-    """Load the bundle, run it on its golden input and compare every output."""
-    golden = read_golden(bundle)
-    with load(bundle) as program:
-        inputs = {spec.name: golden[f"input.{spec.name}"] for spec in program.inputs}
-        expected = {spec.name: golden[f"output.{spec.name}"] for spec in program.outputs}
-        return compare(run(program, inputs), expected, tolerances_of(golden))

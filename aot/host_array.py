@@ -17,6 +17,7 @@ from typing import Any
 from aotc.aot.errors import InputFileError
 from aotc.runtime.dtypes import DTYPES
 from aotc.runtime.manifest import TensorSpec
+from aotc.runtime.verify import elements, relative_difference
 
 MAGIC = b"\x93NUMPY"
 HEADER_LIMIT_BYTES = 1 << 16
@@ -40,12 +41,7 @@ class HostArray:
 
     def values(self) -> tuple[float, ...]:
         """Its elements as Python numbers, in row-major order."""
-        if self.dtype == "bf16":
-            wide = bytearray(2 * len(self.data))
-            wide[2::4], wide[3::4] = self.data[0::2], self.data[1::2]
-            return struct.unpack(f"<{len(wide) // 4}f", wide)
-        row = DTYPES[self.dtype]
-        return struct.unpack(f"<{len(self.data) // row.itemsize_bytes}{row.buffer}", self.data)
+        return tuple(elements(self.dtype, self.data))
 
 
 def pack_values(spec: TensorSpec, values: list[float]) -> HostArray:
@@ -96,28 +92,10 @@ def write_npy(path: Path, array: HostArray) -> None:
 
 
 def difference(found: HostArray, expected: HostArray) -> float:
-    """Greatest difference of two arrays relative to the scale of the expected one.
-
-    The scale is its greatest finite absolute value. Equal infinities and NaN in the same place do
-    not differ; whole numbers and booleans differ by 0 or infinity.
-    """
+    """Greatest difference relative to the expected scale; infinite for another type or shape."""
     if (found.dtype, found.shape) != (expected.dtype, expected.shape):
         return math.inf
-    if found.data == expected.data:
-        return 0.0
-    if not expected.dtype.startswith(("f", "bf")):
-        return math.inf
-    wanted = expected.values()
-    scale = max((abs(value) for value in wanted if math.isfinite(value)), default=0.0)
-    worst = 0.0
-    for one, other in zip(found.values(), wanted, strict=True):
-        if one == other or (one != one and other != other):
-            continue
-        gap = abs(one - other)
-        if not math.isfinite(gap):
-            return math.inf
-        worst = max(worst, gap)
-    return worst / scale if scale else math.inf if worst else 0.0
+    return relative_difference(expected.dtype, found.data, expected.data)
 
 
 def _parse_npy(data: bytes) -> HostArray:
