@@ -1,0 +1,52 @@
+"""The tuning record: round trips, merging, refusals."""
+
+import pytest
+
+from aotc.aot.errors import TuningRecordInvalid
+from aotc.aot.tune.record import HEAD, Line, merge, parse_record, print_record
+
+LINE = Line("a" * 64, "cpu-x86-64-v4", "epyc-x2", (("XBLOCK", 8),), 12.5, (("XBLOCK", 4),), 13.0)
+ALONE = Line("b" * 64, "cpu-x86-64-v3", "epyc-x2", (), 1.25)
+
+
+def record_of(*lines):
+    return {line.place: line for line in lines}
+
+
+def test_what_is_printed_is_parsed():
+    record = record_of(LINE, ALONE)
+    assert parse_record(print_record(record), "r") == record
+
+
+def test_lines_are_sorted_whatever_their_order():
+    assert print_record(record_of(ALONE, LINE)) == print_record(record_of(LINE, ALONE))
+
+
+def test_of_two_lines_for_one_place_the_faster_wins():
+    faster = Line(*LINE.place, (("XBLOCK", 16),), 9.0)
+    assert merge([LINE], [faster])[LINE.place] == faster
+    assert merge([faster], [LINE])[LINE.place] == faster
+
+
+def test_the_union_of_two_files_is_a_record():
+    one, other = print_record(record_of(LINE)), print_record(record_of(ALONE))
+    union = one + other.removeprefix(HEAD + "\n") + "# a comment\n\n"
+    assert parse_record(union, "r") == record_of(LINE, ALONE)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("", 1, "an empty file"),
+        ("# aotc tuning record 9\n", 1, "# aotc tuning record 9"),
+        (f"{HEAD}\nfew columns\n", 2, "2 columns"),
+        (f"{HEAD}\n{str(LINE).replace('XBLOCK=8', 'XBLOCK')}\n", 2, "NAME=NUMBER"),
+        (f"{HEAD}\n\n{str(LINE).replace('12.50', 'fast')}\n", 3, "fast"),
+    ],
+)
+def test_bad_records_are_refused_with_their_line(text, line, message):
+    with pytest.raises(TuningRecordInvalid) as raised:
+        parse_record(text, "tuning.txt")
+    assert raised.value.line == line
+    assert message in str(raised.value)
+    assert raised.value.exit_code == 4
