@@ -81,7 +81,8 @@ class Emitter:
         if need.node.op != "pad" or need.node.attr("value") != fill:
             return False
         (inner,) = demands(need.node, need.index)
-        return self._stored_behind(inner) is not None
+        stored = self._stored_behind(inner)
+        return stored is not None and self._decides_all(inner.conditions, stored)
 
     def forget(self, symbols: frozenset[Symbol]) -> None:
         """Drop the values that vary with the symbols of a closed loop."""
@@ -120,14 +121,15 @@ class Emitter:
     def _load(self, node: Node, index: Position, guard: Guard, other: str = "") -> Value:
         offset = ix.linear(index, node.shape)
         symbols = self.varies_with(offset)
-        text, masks = str(offset), [name for at, name in self.masks.items() if at in symbols]
+        text, inside = str(offset), []
         for condition in guard:
             varies = self.varies_with(condition.index)
             # A condition on other symbols says nothing about this address.
             if varies & symbols:
                 text += "".join(f" + {extra.name}*0" for extra in sorted_symbols(varies - symbols))
                 symbols |= varies
-                masks.append(self._condition(condition))
+                inside.append(self._condition(condition))
+        masks = [name for at, name in self.masks.items() if at in symbols] + inside
         mask = f", mask={' & '.join(masks)}" if masks else ""
         fill = f", other={other}" if masks and other else ""
         convert = f".to({spelled('f32')})" if computed(node.dtype) != node.dtype else ""
@@ -172,7 +174,7 @@ class Emitter:
         fill = literal(node.attr("value"), node.dtype)
         inner = (*guard, *need.conditions)
         stored = self._stored_behind(need)
-        if stored is not None:
+        if stored is not None and self._decides_all(need.conditions, stored):
             return self._load(stored.node, stored.index, inner, fill)
         value = self.value(need.node, need.index, inner)
         return self._choose(need.conditions, value, Value(fill, is_literal=True))
@@ -184,6 +186,11 @@ class Emitter:
                 return None
             (need,) = demands(need.node, need.index)
         return need
+
+    def _decides_all(self, conditions: Guard, stored: Demand) -> bool:
+        """Whether every condition is one on the loaded address, so that the load's mask has it."""
+        symbols = self.varies_with(ix.linear(stored.index, stored.node.shape))
+        return all(self.varies_with(condition.index) & symbols for condition in conditions)
 
     def _choose(self, conditions: Guard, value: Value, otherwise: Value) -> Value:
         text = " & ".join(map(self._condition, conditions))

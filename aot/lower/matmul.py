@@ -210,13 +210,14 @@ class _MatmulWriter:
             source.write_mask(self.body, side.inner, self.masks)
         value = self.emitter.filled(side.need, "0.0" if needs_mask else "")
         text = value.text
-        if needs_mask and not self.emitter.is_filled(side.need, 0.0):
+        is_filled = side.inner in value.symbols and self.emitter.is_filled(side.need, 0.0)
+        if needs_mask and not is_filled:
             text = f"tl.where({self.masks[side.inner]}, {text}, 0.0)"
         dtype = self.anchor.dtype
         if computed(dtype) != dtype:
             text = f"{text}.to({spelled(dtype)})"
         wanted = {symbol for symbol in (side.inner, side.outer) if symbol.extent > 1}
-        if not wanted or not wanted <= value.symbols:
+        if not wanted & value.symbols or not wanted <= value.symbols:
             text = f"tl.broadcast_to({text}, {side.shape})"
         self._name(name, text, inside)
 

@@ -14,6 +14,7 @@ from aotc.aot.lower.literal import pointer
 from aotc.aot.lower.spec import Candidate, KernelSpec, Param
 from aotc.aot.schedule.group import Group, Root
 
+PROGRAM_SYMBOLS = frozenset({"z", "panel", "tap"})  # numbers, not blocks
 _MULTIPLY = """
 @triton.jit
 def multiply(left, right):
@@ -89,8 +90,10 @@ def write_store(emitter: Emitter, root: Root, place: int) -> None:
     offset = ix.linear(root.index, root.node.shape)
     symbols = offset.symbols()
     masks = " & ".join(name for at, name in emitter.masks.items() if at in symbols)
-    # One element: the value may still be a block of shape (1, 1).
-    where = str(offset) if symbols else "tl.zeros((1, 1), tl.int32)"
+    where = str(offset)
+    if all(symbol.name in PROGRAM_SYMBOLS for symbol in symbols):
+        # One element: the value may still be a block of shape (1, 1).
+        where = "tl.zeros((1, 1), tl.int32)" + (f" + {where}" if symbols else "")
     mask = f", mask={masks}" if masks else ""
     emitter.body.write(f"tl.store(out{place} + {where}, {value.text}{mask})", symbols)
 

@@ -401,3 +401,25 @@ def shared_work_of_two_outputs():
 def convolution_of_few_channels():
     x = b.permute(operand("x", 2, 3, 21, 20), (0, 2, 3, 1))
     return [op("relu", convolution(x, 40, 2, 1))]
+
+
+@case
+def padding_that_only_a_broadcast_axis_sees():
+    x = b.pad(b.expand(operand("x", 1, 1, 4), (3, 6, 4)), [0, 0, 2], [2, 1, 1], 1.5)
+    return [b.reduce("max", b.permute(x, (2, 0, 1)), [1, 2])]
+
+
+@case
+def matmul_of_single_elements():
+    x = op("window", operand("x", 12, 20), axes=(1,), sizes=(2,), strides=(1,), dilations=(1,))
+    rows = b.reshape(x, (12, 19, 1, 2))
+    return [op("mul", op("matmul", rows, weight("w", 1, 1, 2, 1)), 0.5)]
+
+
+@case
+def matmul_of_repeated_columns():
+    left, right = b.expand(operand("a", 6, 1), (6, 37)), operand("b", 37, 5)
+    return [
+        op("matmul", left, right),
+        op("matmul", operand("c", 4, 37), b.expand(operand("d", 1, 7), (37, 7))),
+    ]
