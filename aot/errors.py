@@ -141,14 +141,6 @@ class TuningRecordInvalid(TuneError):
     hint = "delete the line, or write the record anew with `--tune quick --record FILE`"
 
 
-class FrozenCacheMiss(CompileError):
-    """`--frozen` was given with a cache that would have to compile; reserved for CI images."""
-
-    code = "frozen-cache-miss"
-    template = "{count} kernels are not in the cache: {kernels}"
-    hint = "build once without `--frozen` to fill the cache"
-
-
 class SpecNotUnderstood(SpecError):
     """SPEC is none of the forms that `aotc build` takes."""
 
@@ -183,7 +175,9 @@ class SpecModelMissing(SpecError):
 
     code = "spec-model-missing"
     template = "`{path}` has no `{name}`"
-    hint = "give it a module-level `model` or a function `build_model()`, or name one: `{path}:NAME`"
+    hint = (
+        "give it a module-level `model` or a function `build_model()`, or name one: `{path}:NAME`"
+    )
 
 
 class SpecModelInvalid(SpecError):
