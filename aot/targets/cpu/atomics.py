@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import memory, sinks, tiles
@@ -47,12 +47,12 @@ def atomic(kernel: Kernel, operation: Operation) -> None:
         kernel.buffers[result] = buffer._replace(floor=kernel.writer.depth)
 
 
-def _each_element(kernel: Kernel, shape: tuple[int, ...], body: object) -> None:
+def _each_element(kernel: Kernel, shape: tuple[int, ...], body: Callable[[Index], None]) -> None:
     """Scalar loops over a tile: an extra dimension of one takes the lanes."""
     if not shape:
-        body(())  # type: ignore[operator]
+        body(())
         return
-    tiles.run(kernel, (*shape, 1), lambda index: body(index[:-1]), lane_dim=len(shape))  # type: ignore[operator]
+    tiles.run(kernel, (*shape, 1), lambda index: body(index[:-1]), lane_dim=len(shape))
 
 
 def _atomic_element(kernel: Kernel, operation: Operation, operands: Sequence[Lane]) -> Operand:

@@ -44,6 +44,21 @@ class Side(NamedTuple):
         return kernel.lanes.operand(kernel.at(self.value, index))
 
 
+class Product(NamedTuple):
+    """accumulator[rows, columns] += a[rows, depth] · b[depth, columns], by tiles."""
+
+    a: Side
+    b: Side
+    accumulator: Buffer
+    depth: int
+    kind: str
+    tile: Tile
+
+    @property
+    def strip_columns(self) -> int:
+        return self.tile.vectors * self.tile.width
+
+
 def choose_tile(kernel: Kernel, rows: int, columns: int, depth: int) -> Tile:
     """As many accumulators as leave registers for a row of B and one broadcast."""
     isa = kernel.isa
@@ -65,120 +80,124 @@ def dot(kernel: Kernel, operation: Operation) -> None:
             message=f"dot with a result of rank {len(shape)} and type `{kind}` is not supported"
         )
     depth = (left.type.shape or ())[1]
-    a = _side(kernel, left, kind, is_left=True)
-    b = _side(kernel, right, kind, is_left=False)
-    accumulator = _accumulator(kernel, operation, start)
-    tile = choose_tile(kernel, shape[0], shape[1], depth)
-    columns = tile.vectors * tile.width
-
-    def strip(column: Int) -> None:
-        whole = shape[0] // tile.rows * tile.rows
-        if whole == tile.rows:
-            _block(kernel, tile, a, b, accumulator, integer(0), column, depth, kind)
-        elif whole:
-            with kernel.writer.loop(constant(whole, "i32"), tile.rows, may_skip=False) as loop:
-                loop.next_values = []
-                row = kernel.lanes.atom(loop.counter, "i32", tile.rows, natural=True)
-                _block(kernel, tile, a, b, accumulator, row, column, depth, kind)
-        if shape[0] > whole:
-            rest = tile._replace(rows=shape[0] - whole)
-            _block(kernel, rest, a, b, accumulator, integer(whole), column, depth, kind)
-
-    if shape[1] == columns:
-        strip(integer(0))
+    product = Product(
+        _side(kernel, left, kind, is_left=True),
+        _side(kernel, right, kind, is_left=False),
+        _accumulator(kernel, operation, start),
+        depth,
+        kind,
+        choose_tile(kernel, shape[0], shape[1], depth),
+    )
+    if shape[1] == product.strip_columns:
+        _strip(kernel, product, integer(0))
     else:
-        with kernel.writer.loop(constant(shape[1], "i32"), columns, may_skip=False) as loop:
+        limit = constant(shape[1], "i32")
+        with kernel.writer.loop(limit, product.strip_columns, may_skip=False) as loop:
             loop.next_values = []
-            strip(kernel.lanes.atom(loop.counter, "i32", columns, natural=True))
-    kernel.buffers[result] = accumulator._replace(floor=kernel.writer.depth)
+            column = kernel.lanes.atom(loop.counter, "i32", product.strip_columns, natural=True)
+            _strip(kernel, product, column)
+    kernel.buffers[result] = product.accumulator._replace(floor=kernel.writer.depth)
 
 
-def _block(
-    kernel: Kernel, tile: Tile, a: Side, b: Side, accumulator: Buffer,
-    row: Int, column: Int, depth: int, kind: str,
-) -> None:  # fmt: skip
-    """accumulator[row : +rows, column : +columns] += a[row : +rows, :] · b[:, column : +columns]"""
-    lane = Linear((), 1) if tile.width > 1 else Linear()
+def _strip(kernel: Kernel, product: Product, column: Int) -> None:
+    """All rows of one strip of columns: whole tiles, then what is left."""
+    rows, tall = product.accumulator.shape[0], product.tile.rows
+    whole = rows // tall * tall
+    if whole == tall:
+        _block(kernel, product, tall, integer(0), column)
+    elif whole:
+        with kernel.writer.loop(constant(whole, "i32"), tall, may_skip=False) as loop:
+            loop.next_values = []
+            row = kernel.lanes.atom(loop.counter, "i32", tall, natural=True)
+            _block(kernel, product, tall, row, column)
+    if rows > whole:
+        _block(kernel, product, rows - whole, integer(whole), column)
+
+
+def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -> None:
+    """accumulator[row : +rows, column : +strip] += a[row : +rows, :] · b[:, column : +strip]"""
+    tile, accumulator = product.tile, product.accumulator
     places = [
-        (
-            kernel.lanes.add(row, integer(i)),
-            Int("i32", kernel.lanes.add(column, integer(j * tile.width)).base, lane),
-        )
-        for i in range(tile.rows)
+        (kernel.lanes.add(row, integer(i)), _vector_index(kernel, tile, column, j))
+        for i in range(rows)
         for j in range(tile.vectors)
     ]
     with kernel.width(tile.width):
         start = [
             kernel.lanes.operand(memory.read_buffer(kernel, accumulator, place)) for place in places
         ]
-        limit = constant(depth, "i32")
+        limit = constant(product.depth, "i32")
         with kernel.writer.loop(limit, tile.unroll, start, may_skip=False) as loop:
             totals = list(loop.carried)
+            inner = kernel.lanes.atom(loop.counter, "i32", tile.unroll, natural=True)
             for step in range(tile.unroll):
-                inner = kernel.lanes.add(
-                    kernel.lanes.atom(loop.counter, "i32", tile.unroll, natural=True), integer(step)
-                )
-                totals = _outer_product(kernel, tile, a, b, row, column, inner, totals, kind)
-                _prefetch(kernel, tile, b, row, column, inner, depth)
+                place = kernel.lanes.add(inner, integer(step))
+                totals = _outer_product(kernel, product, rows, (row, place, column), totals)
+            _prefetch(kernel, product, (row, inner, column))
             loop.next_values = totals
-        for place, total in zip(places, loop.results, strict=True):
-            memory.write(
-                kernel,
-                memory.buffer_pointer(kernel, accumulator, place),
-                total,
-                accumulator.element,
-                None,
-            )
+        for index, total in zip(places, loop.results, strict=True):
+            pointer = memory.buffer_pointer(kernel, accumulator, index)
+            memory.write(kernel, pointer, total, accumulator.element, None)
 
 
-def _prefetch(
-    kernel: Kernel, tile: Tile, b: Side, row: Int, column: Int, inner: Int, depth: int
-) -> None:
-    """Asks for a part of what stands `depth` rows further down B: the next block of a packed weight.
-
-    Each block of rows of the tile asks for another cache line of a row of B, so that a block that
-    is used `blocks` times is asked for once in all. Past the end of B it is a hint about memory
-    that nobody reads.
-    """
-    if b.value is None:
-        return
-    lanes = kernel.lanes
-    ahead = lanes.add(inner, integer(depth))
-    line = lanes.divide(row, integer(tile.rows), remainder=False)
-    offset = lanes.multiply(lanes.divide(line, integer(tile.vectors), remainder=True), integer(tile.width))
-    load = b.value.owner
-    assert load is not None
-    with kernel.width(1):
-        place = kernel.at(load.operands[0], (ahead, lanes.add(column, offset)))
-        address = kernel.lanes.operand(place)
-        kernel.writer.effect(f"call void @llvm.prefetch.p0({address}, i32 0, i32 2, i32 1)")
+def _vector_index(kernel: Kernel, tile: Tile, column: Int, vector: int) -> Int:
+    """The columns of one vector of a tile, a lane each."""
+    lane = Linear((), 1) if tile.width > 1 else Linear()
+    return Int("i32", kernel.lanes.add(column, integer(vector * tile.width)).base, lane)
 
 
 def _outer_product(
-    kernel: Kernel, tile: Tile, a: Side, b: Side, row: Int, column: Int, inner: Int,
-    totals: list[Operand], kind: str,
-) -> list[Operand]:  # fmt: skip
-    lanes = kernel.lanes
-    lane = Linear((), 1) if tile.width > 1 else Linear()
+    kernel: Kernel, product: Product, rows: int, place: tuple[Int, Int, Int], totals: list[Operand]
+) -> list[Operand]:
+    """One step of the inner dimension: a column of A by a row of B; `place` is (row, k, column)."""
+    lanes, tile = kernel.lanes, product.tile
+    row, inner, column = place
     right = [
-        b.at(kernel, (inner, Int("i32", lanes.add(column, integer(j * tile.width)).base, lane)))
+        product.b.at(kernel, (inner, _vector_index(kernel, tile, column, j)))
         for j in range(tile.vectors)
     ]
     made: list[Operand] = []
-    for i in range(tile.rows):
-        left = lanes.splat(a.at(kernel, (lanes.add(row, integer(i)), inner)))
+    for i in range(rows):
+        left = lanes.splat(product.a.at(kernel, (lanes.add(row, integer(i)), inner)))
         for j in range(tile.vectors):
             total = totals[i * tile.vectors + j]
-            if ACCUMULATE[kind][0] == "fma":
-                suffix = f"v{tile.width}{kind}" if tile.width > 1 else kind
-                made.append(
-                    kernel.writer.call(
-                        f"llvm.fma.{suffix}", total.type, [left, lanes.splat(right[j]), total]
-                    )
-                )
+            if ACCUMULATE[product.kind][0] == "fma":
+                suffix = f"v{tile.width}{product.kind}" if tile.width > 1 else product.kind
+                factors = [left, lanes.splat(right[j]), total]
+                made.append(kernel.writer.call(f"llvm.fma.{suffix}", total.type, factors))
             else:
                 made.append(lanes.binary("add", lanes.binary("mul", left, right[j]), total))
     return made
+
+
+def _prefetch(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> None:
+    """Asks for some of the cache lines that follow this block of B: the next one of a weight.
+
+    The requests of all tiles of rows together run once through as many bytes as the block has, at
+    the pace at which the processor works, so that memory is asked evenly. Past the end of B they
+    are hints about memory that nobody reads.
+    """
+    load = product.b.value.owner if product.b.value is not None else None
+    tile, (rows, columns) = product.tile, product.accumulator.shape
+    if load is None or columns != product.strip_columns:
+        return
+    lanes = kernel.lanes
+    row, inner, column = place
+    tiles_of_rows = -(-rows // tile.rows)
+    requests = -(-tile.vectors * tile.unroll // tiles_of_rows)  # in a turn of the inner loop
+    with kernel.width(1):
+        following = kernel.at(load.operands[0], (integer(product.depth), column))
+        if not isinstance(following, Pointer):
+            return
+        which = lanes.divide(row, integer(tile.rows), remainder=False)
+        turn = lanes.divide(inner, integer(tile.unroll), remainder=False)
+        first = lanes.add(lanes.multiply(which, integer(product.depth // tile.unroll)), turn)
+        for request in range(requests):
+            line = lanes.add(lanes.multiply(first, integer(requests)), integer(request))
+            offset = lanes.extend(lanes.multiply(line, integer(tile.width)), "i64")
+            moved = following._replace(offset=lanes.add(following.offset, offset))
+            address = kernel.lanes.operand(moved)
+            kernel.writer.effect(f"call void @llvm.prefetch.p0({address}, i32 0, i32 2, i32 1)")
 
 
 # --------------------------------------------------------------------- operands
@@ -198,36 +217,28 @@ def _side(kernel: Kernel, value: Value, kind: str, *, is_left: bool) -> Side:
 
 
 def _is_direct(kernel: Kernel, value: Value, *, is_left: bool) -> bool:
-    """An unmasked load whose address is linear in the inner dimension, and contiguous in B's rows."""
+    """An unmasked load whose address is linear in the inner dimension; B's rows are contiguous."""
     load = value.owner
     if load is None or load.name != "tt.load" or len(load.operands) > 1 or value in kernel.pending:
         return False
     pointer = load.operands[0]
     with kernel.width(1), kernel.writer.probe() as depth:
-        mark = kernel.lanes.atom(Operand("%inner", "i32", depth), "i32", natural=True)
+        inner = Operand("%inner", "i32", depth)
+        mark = kernel.lanes.atom(inner, "i32", natural=True)
         found = kernel.at(pointer, (integer(0), mark) if is_left else (mark, integer(0)))
         if not isinstance(found, Pointer) or found.base.depth == depth:
             return False
         varying = [atom for atom, _ in found.offset.base.terms if atom.operand.depth == depth]
-        if len(varying) > 1 or (
-            varying and not _is_extension(kernel, varying[0].operand, "%inner")
-        ):
+        if len(varying) > 1 or any(atom.origin != inner for atom in varying):
             return False
     if is_left:
         return True
     columns = (value.type.shape or ())[1]
     width = min(kernel.isa.lanes, columns)
     with kernel.width(width), kernel.writer.probe() as depth:
-        column = Int("i32", kernel.lanes.atom(Operand("%column", "i32", depth), "i32", width, natural=True).base,
-                     Linear((), 1) if width > 1 else Linear())  # fmt: skip
+        mark = kernel.lanes.atom(Operand("%column", "i32", depth), "i32", width, natural=True)
+        column = Int("i32", mark.base, Linear((), 1) if width > 1 else Linear())
         return width == 1 or memory.is_contiguous(kernel.at(pointer, (integer(0), column)))
-
-
-def _is_extension(kernel: Kernel, operand: Operand, name: str) -> bool:
-    if operand.text == name:
-        return True
-    text = f"sext i32 {name} to i64"
-    return any(scope.known.get(text) == operand for scope in kernel.writer.scopes)
 
 
 def _widened(kernel: Kernel, value: Value, wide: str) -> Buffer:

@@ -31,9 +31,8 @@ def _integer(name: str, linear: Callable[[Lanes, Int, Int], Lane | None] | None 
             folded = _fold_bool(name, lanes.operand(a), lanes.operand(b))
             if folded is not None:
                 return folded
-        made = lanes.binary(
-            name, *matched(lanes, operands), can_fault=name.endswith(("div", "rem"))
-        )
+        x, y = matched(lanes, operands)
+        made = lanes.binary(name, x, y, can_fault=name.endswith(("div", "rem")))
         return typed(lanes, made, kind)
 
     return rule

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from aotc.aot.targets.cpu.writer import Operand, Writer, constant
@@ -34,6 +34,13 @@ class Atom(NamedTuple):
     """The value is a multiple of this."""
     natural: bool = False
     """The value is known to be ≥ 0."""
+    source: Operand | None = None
+    """What the operand is the sign extension of, if it is one."""
+
+    @property
+    def origin(self) -> Operand:
+        """The operand before any sign extension."""
+        return self.source or self.operand
 
 
 class Linear(NamedTuple):
@@ -58,6 +65,10 @@ class Linear(NamedTuple):
     @property
     def is_vector(self) -> bool:
         return any(a.operand.type.startswith("<") for a, _ in self.terms)
+
+    def coefficient(self, operand: Operand) -> int:
+        """What `operand`, or its sign extension, is multiplied by; 0 where it does not occur."""
+        return sum(c for atom, c in self.terms if atom.origin == operand)
 
     def plus(self, other: Linear, sign: int = 1) -> Linear:
         sums: dict[Atom, int] = dict(self.terms)
@@ -165,11 +176,9 @@ class Lanes:
         if is_literal(operand):
             return Operand(self.literal([operand.text] * self.width, operand.type), kind)
         first = self.writer.emit(f"insertelement {kind} poison, {operand}, i32 0", kind, [operand])
-        made = self.writer.emit(
-            f"shufflevector {kind} {first.text}, {kind} poison, <{self.width} x i32> zeroinitializer",
-            kind,
-            [first],
-        )
+        picks = f"<{self.width} x i32> zeroinitializer"
+        text = f"shufflevector {kind} {first.text}, {kind} poison, {picks}"
+        made = self.writer.emit(text, kind, [first])
         self.writer.splats[made.text] = operand
         return made
 
@@ -323,11 +332,12 @@ class Lanes:
         if name == "zext" and not (a.base.natural and a.stride.natural):
             return self.atom(self.cast("zext", self.operand(a), kind), kind, natural=True)
 
+        def resized(atom: Atom) -> Atom:
+            source = atom.origin if name == "sext" else None
+            return atom._replace(operand=self.cast(name, atom.operand, kind), source=source)
+
         def each(linear: Linear) -> Linear:
-            terms = [
-                (t._replace(operand=self.cast(name, t.operand, kind)), c) for t, c in linear.terms
-            ]
-            return Linear(tuple(terms), linear.constant)
+            return Linear(tuple((resized(t), c) for t, c in linear.terms), linear.constant)
 
         return Int(kind, each(a.base), each(a.stride))
 
@@ -381,12 +391,3 @@ def wrap(value: int, kind: str) -> int:
     bits = int(kind[1:])
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) and bits > 1 else value
-
-
-IDENTITIES: Mapping[str, float | int] = {
-    "arith.addf": 0.0, "arith.addi": 0, "arith.mulf": 1.0, "arith.muli": 1,
-    "arith.maxnumf": -math.inf, "arith.maximumf": -math.inf,
-    "arith.minnumf": math.inf, "arith.minimumf": math.inf,
-    "arith.ori": 0, "arith.xori": 0, "arith.andi": -1, "arith.maxui": 0, "arith.minui": -1,
-}  # fmt: skip
-"""Value that a one-operation reduction may start from; signed integer bounds depend on the width."""

@@ -16,7 +16,7 @@ from aotc.aot.targets.cpu import atomics, control, dot, math, memory, reduce, si
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import Kernel, literal
 from aotc.aot.targets.cpu.isa import Isa
-from aotc.aot.targets.cpu.lanes import LLVM_TYPES, Pointer, integer
+from aotc.aot.targets.cpu.lanes import LLVM_TYPES, Int, Pointer, integer
 from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value, parse
 from aotc.aot.targets.cpu.writer import Operand
 
@@ -118,7 +118,7 @@ class Lowering:
                 message=f"operation `{operation.name}` is not supported by the cpu target"
             )
 
-    def _number_of_programs(self, axis: int) -> object:
+    def _number_of_programs(self, axis: int) -> Int:
         writer = self.kernel.writer
         place = writer.emit(f"getelementptr i32, ptr %grid, i64 {axis}", "ptr")
         count = writer.emit(f"load i32, {place}", "i32", [place])

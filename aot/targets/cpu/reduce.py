@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 from aotc.aot.targets.cpu import memory, sinks, tiles
 from aotc.aot.targets.cpu.evaluate import Index, Kernel, literal
 from aotc.aot.targets.cpu.lanes import (
-    IDENTITIES,
     LLVM_TYPES,
     Int,
     Lane,
+    Linear,
     float_constant,
     integer,
     is_vector,
@@ -19,6 +20,14 @@ from aotc.aot.targets.cpu.lanes import (
 from aotc.aot.targets.cpu.operands import typed
 from aotc.aot.targets.cpu.ttir import Block, Operation
 from aotc.aot.targets.cpu.writer import Operand, constant
+
+IDENTITIES: Mapping[str, float | int] = {
+    "arith.addf": 0.0, "arith.addi": 0, "arith.mulf": 1.0, "arith.muli": 1,
+    "arith.maxnumf": -math.inf, "arith.maximumf": -math.inf,
+    "arith.minnumf": math.inf, "arith.minimumf": math.inf,
+    "arith.ori": 0, "arith.xori": 0, "arith.andi": -1, "arith.maxui": 0, "arith.minui": -1,
+}  # fmt: skip
+"""Value that a reduction by one operation may start from; `identity` adds the signed bounds."""
 
 
 def identity(block: Block, kind: str) -> Lane | None:
@@ -134,9 +143,9 @@ def _reduce_lanes(kernel: Kernel, operation: Operation, axis: int, shape: tuple[
     filling.finish([cut.bound for cut in inner])
 
 
-def _rows(kernel: Kernel, outer: tuple[int, ...], axis: int, row: object) -> None:
+def _rows(kernel: Kernel, outer: tuple[int, ...], axis: int, row: Callable[[Index], None]) -> None:
     with kernel.width(1):
-        tiles.run(kernel, outer, row, lane_dim=axis)  # type: ignore[arg-type]
+        tiles.run(kernel, outer, row, lane_dim=axis)
 
 
 def _row_total(
@@ -194,8 +203,8 @@ def _row_total(
     return _across(kernel, operation, total)
 
 
-def _lane_stride(width: int) -> object:
-    return integer(1 if width > 1 else 0).base
+def _lane_stride(width: int) -> Linear:
+    return Linear((), 1 if width > 1 else 0)
 
 
 def _lanes_of(kernel: Kernel, operation: Operation, operands: Sequence[Operand]) -> list[Lane]:

@@ -22,11 +22,16 @@ class Conjunct(NamedTuple):
     """Views between the mask and the comparison, outermost first."""
     bound: Bound
 
-    def index(self, kernel: Kernel, index: Index) -> Index:
-        """Index at which the comparison is evaluated for an element of the tile."""
-        for view in self.path:
-            _, index = VIEWS[view.name](kernel, view, view.results[0], index)
-        return index
+    def fact(self, kernel: Kernel, index: Index) -> tuple[Value, Index]:
+        """The comparison, and the index at which it is evaluated for an element of the tile."""
+        return self.comparison, _through(kernel, self.path, index)
+
+
+def _through(kernel: Kernel, path: Sequence[Operation], index: Index) -> Index:
+    """The index behind a chain of views, outermost first."""
+    for view in path:
+        _, index = VIEWS[view.name](kernel, view, view.results[0], index)
+    return index
 
 
 def conjuncts(kernel: Kernel, mask: Value, shape: Sequence[int]) -> list[Conjunct]:
@@ -63,9 +68,8 @@ def _bound(
         small, large = large, small
 
     def difference(index: Index) -> Int | None:
-        for view in path:
-            _, index = VIEWS[view.name](kernel, view, view.results[0], index)
-        left, right = kernel.at(small, index), kernel.at(large, index)
+        place = _through(kernel, path, index)
+        left, right = kernel.at(small, place), kernel.at(large, place)
         if not (isinstance(left, Int) and isinstance(right, Int)):
             return None
         return kernel.lanes.add(right, left, -1)
@@ -104,9 +108,8 @@ def lane_dimension(kernel: Kernel, value: Value) -> int:
         index = tuple(kernel.lanes.atom(m, "i32", natural=True) for m in marks)
         votes = [0] * len(shape)
         for found in _pointers(kernel, value, index, set()):
-            coefficients = {a.operand.text: c for a, c in _unextended(kernel, found.offset).terms}
             for d in candidates:
-                votes[d] += coefficients.get(marks[d].text) == 1
+                votes[d] += found.offset.base.coefficient(marks[d]) == 1
     return max(reversed(candidates), key=lambda d: votes[d])
 
 
@@ -131,26 +134,6 @@ def _pointers(
         for operand in made.operands:
             pointers += _pointers(kernel, operand, index, seen)
     return pointers
-
-
-def _unextended(kernel: Kernel, offset: Int) -> Linear:
-    """The linear form of an offset with each sign extension traced back to its i32."""
-    sources = {
-        made.text: text.split()[2]
-        for scope in kernel.writer.scopes
-        for text, made in scope.known.items()
-        if text.startswith("sext i32 ") and text.endswith(" to i64")
-    }
-    terms = tuple(
-        (
-            a._replace(
-                operand=a.operand._replace(text=sources.get(a.operand.text, a.operand.text))
-            ),
-            c,
-        )
-        for a, c in offset.base.terms
-    )
-    return Linear(terms, offset.base.constant)
 
 
 def run(
@@ -252,7 +235,8 @@ def limit(kernel: Kernel, cuts: Sequence[Conjunct], size: int) -> tuple[Operand,
 def with_facts(
     kernel: Kernel, cuts: Sequence[Conjunct], index: Index, body: Callable[[Index], None]
 ) -> None:
-    facts = {(cut.comparison, cut.index(kernel, index)) for cut in cuts}
+    """Calls `body` with an index at which the comparisons in `cuts` are known to hold."""
+    facts = {cut.fact(kernel, index) for cut in cuts}
     kept = kernel.facts
     kernel.facts = kept | facts
     body(index)

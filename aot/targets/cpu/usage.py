@@ -23,8 +23,8 @@ WRITES = frozenset({"tt.store", "tt.atomic_rmw", "tt.atomic_cas"})
 
 _COSTS = {
     "arith.constant": 0, "tt.make_range": 0, "tt.splat": 0, "tt.load": 2, "tt.gather": 6,
-    "arith.divf": 4, "tt.precise_divf": 4, "math.sqrt": 4, "math.rsqrt": 8, "tt.extern_elementwise": 12,
-    "arith.divsi": 6, "arith.remsi": 6, "arith.remf": 20,
+    "arith.divf": 4, "tt.precise_divf": 4, "math.sqrt": 4, "math.rsqrt": 8,
+    "tt.extern_elementwise": 12, "arith.divsi": 6, "arith.remsi": 6, "arith.remf": 20,
     **{f"math.{name}": 12 for name in ("exp", "exp2", "log", "log2", "sin", "cos", "erf", "tanh")},
 }  # fmt: skip
 """Instructions an element, roughly; 1 for what is not listed."""
