@@ -1,5 +1,5 @@
 """Load and run bundles: `runtime.load("bundle/")` gives a `Program`, `runtime.check` the reasons
-why it would not. The standard library is all it needs; nothing is read or written at import.
+why it would not. It needs the standard library and msgpack; nothing is written at import.
 """
 
 

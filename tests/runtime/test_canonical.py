@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aotc.runtime.canonical import Limits, decode, encode
-from aotc.runtime.errors import BundleError
+from aotc.runtime.errors import BundleError, BundleLimit, BundleMalformed, BundleTruncated
 
 LIMITS = Limits(file_bytes=1 << 20, values=10_000, depth=16, text_bytes=1 << 16)
 TREES = st.recursive(
@@ -83,3 +83,51 @@ def test_numbers_beyond_64_bits():
     for number in (1 << 64, -(1 << 63) - 1):
         with pytest.raises(ValueError, match="64 bits"):
             encode(number)
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ([None] * 20, "number of values"),
+        ([[None] * 9, [None] * 9], "number of values"),
+        ({str(index): None for index in range(10)}, "number of values"),
+        ([[[[[]]]]], "nesting"),
+        ({"a": [{"a": [{}]}]}, "nesting"),
+        ("aé" * 7, "length in bytes"),
+        (b"a" * 21, "length in bytes"),
+        (["a" * 20] * 10, "size in bytes"),
+    ],
+)
+def test_limits_are_named(value, what):
+    limits = Limits(file_bytes=200, values=20, depth=4, text_bytes=20)
+    with pytest.raises(BundleLimit) as caught:
+        decode(encode(value), limits, "x")
+    assert caught.value.what == what
+
+
+def test_what_just_fits():
+    limits = Limits(file_bytes=200, values=20, depth=4, text_bytes=20)
+    for value in ([None] * 19, [[[[]]]], "é" * 10, b"a" * 20):
+        assert decode(encode(value), limits, "x") == value
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"", BundleTruncated),
+        (b"\x92\x01", BundleTruncated),
+        (b"\xdd\x00", BundleTruncated),
+        (b"\xa3ab", BundleTruncated),
+        (b"\x81\xa1a", BundleTruncated),
+        (b"\x01\x01", BundleMalformed),
+        (b"\xc1", BundleMalformed),
+        (b"\x91\xcb\x00\x00\x00\x00\x00\x00\x00\x00", BundleMalformed),
+        (b"\xc7\x00\x05", BundleMalformed),
+        (b"\xd6\xff\x00\x00\x00\x00", BundleMalformed),
+        (b"\x82\xa1a\x01\xa1a\x01", BundleMalformed),
+        (b"\x91\xcc\x05", BundleMalformed),
+    ],
+)
+def test_refusals_have_their_type(data, kind):
+    with pytest.raises(kind):
+        decode(data, LIMITS, "x")

@@ -1,4 +1,4 @@
-"""What `import runtime` costs and means: the standard library only, one module under two names."""
+"""What `import runtime` brings: the standard library and msgpack; one module under two names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgpack
 import pytest
 
 import aotc.runtime
@@ -14,8 +15,9 @@ import aotc.runtime
 FOLDER = Path(aotc.runtime.__file__).resolve().parent
 HEAVY = {
     "torch", "triton", "numpy", "dataclasses", "typing", "pathlib", "json", "logging", "re",
-    "subprocess", "inspect", "pickle", "asyncio", "socket", "tempfile", "msgpack", "threading",
+    "subprocess", "inspect", "pickle", "asyncio", "socket", "tempfile", "threading",
 }  # fmt: skip
+MSGPACK = Path(msgpack.__file__).resolve().parent
 LIST_MODULES = "import sys; print(*sys.modules, sep='\\n')"
 
 
@@ -31,8 +33,8 @@ def modules_after(code: str, *options: str, env: dict[str, str] | None = None) -
     return set(ran.stdout.split())
 
 
-def test_import_brings_the_standard_library_only():
-    added = modules_after("import aotc.runtime") - modules_after("")
+def test_import_brings_the_standard_library_and_msgpack_only():
+    added = modules_after("import aotc.runtime") - modules_after("import msgpack")
     ours = {name for name in added if name.split(".")[0] == "aotc"}
     assert not added & HEAVY
     assert {name.split(".")[0] for name in added - ours} <= set(sys.stdlib_module_names)
@@ -48,6 +50,7 @@ def test_import_reads_no_setting_and_writes_nothing(tmp_path):
     code = (
         "import sys, os\n"
         "seen = []\n"
+        "import msgpack  # it reads a setting of its own\n"
         "sys.addaudithook(lambda event, args: seen.append((event, args))"
         " if event == 'open' and args[1] not in ('r', 'rb', None) else None)\n"
         "os.environ = None\n"
@@ -71,8 +74,9 @@ def run_in(folder: Path, code: str, *options: str) -> str:
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A bare checkout: the folder `runtime` and nothing installed (`-S` leaves site out)."""
+    """A bare checkout: the folder `runtime`, msgpack, nothing else (`-S` leaves site out)."""
     (tmp_path / "runtime").symlink_to(FOLDER)
+    (tmp_path / "msgpack").symlink_to(MSGPACK)
     return tmp_path
 
 
