@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
+from aotc.aot.errors import InternalError
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Bound, Index, Symbol
@@ -33,12 +34,9 @@ _COMBINED = {
 }
 
 
-class EmissionError(Exception):
-    """A node that no rule writes; a fault of the scheduler, never of the model."""
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        super().__init__(f"`{node!r}` has no place in this kernel")
+def _misplaced(node: Node) -> InternalError:
+    """A node that no rule writes: a fault of the scheduler, never of the model."""
+    return InternalError(stage="lower", detail=f"`{node!r}` has no place in its kernel")
 
 
 @dataclass(slots=True)
@@ -115,7 +113,7 @@ class Emitter:
             return _WRITERS[node.kind](self, node, index, guard)
         value = self.stops(node, index)
         if value is None:
-            raise EmissionError(node)
+            raise _misplaced(node)
         return value
 
     def _load(self, node: Node, index: Position, guard: Guard, other: str = "") -> Value:
@@ -216,7 +214,7 @@ class Emitter:
                 value = self._choose(need.conditions, value, chosen)
             chosen = value
         if chosen is None:
-            raise EmissionError(node)
+            raise _misplaced(node)
         return chosen
 
     def _write_lookup(self, node: Node, index: Position, guard: Guard) -> Value:
@@ -247,7 +245,7 @@ class Emitter:
                 text = _COMBINED[node.op].format(total.text, value.text)
                 total = self.body.bind(_bare(text), total.symbols | value.symbols)
         if total is None:
-            raise EmissionError(node)
+            raise _misplaced(node)
         return total
 
 

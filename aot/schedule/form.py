@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from aotc.aot.errors import InternalError, UnsupportedError
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.schedule import domain as loops
 from aotc.aot.schedule.cost import group_bytes, group_operations
@@ -15,23 +16,51 @@ from aotc.aot.schedule.stage import staged
 from aotc.aot.schedule.trace import LEAVES, STORED, Boundary, Demand, Tracer
 from aotc.aot.schedule.traits import TargetTraits
 
+LARGEST_NUMEL = 2**31 - 1
 
-class ScheduleError(Exception):
-    """The kernels of a graph have no order; a fault of the scheduler, never of the model."""
 
-    def __init__(self, waiting: tuple[str, ...]) -> None:
-        self.waiting = waiting
-        super().__init__(f"{len(waiting)} kernels wait for each other: {', '.join(waiting)}")
+class EmptyTensorUnsupported(UnsupportedError):
+    """The model computes a tensor of no elements."""
+
+    code = "empty-tensor"
+    template = "the model computes {tensor}, which has no elements{source}"
+    hint = "leave empty tensors out of the model"
+
+
+class TensorTooLarge(UnsupportedError):
+    """Kernels address elements with 32 bits."""
+
+    code = "tensor-too-large"
+    template = "the model holds {tensor} with {numel} elements, expected at most 2147483647{source}"
+    hint = "split the tensor, or give the model smaller inputs"
 
 
 def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
-    """Graph of legal nodes → groups of nodes, one a kernel, in the order of execution."""
+    """Graph of legal nodes → groups of nodes, one a kernel, in the order of execution.
+
+    Raises `EmptyTensorUnsupported`, `TensorTooLarge`, and `InternalError` where the kernels have no order.
+    """
     graph, copies = staged(_with_copies(graph))
+    _refuse_sizes(graph)
     stored = _stored(graph)
     found = kernels(graph, copies.union(stored), traits)
     roots = {node for kernel in found for node in kernel.roots}
     groups = [_group(kernel, roots, traits) for kernel in found]
     return Schedule(graph, _ordered(groups), stored)
+
+
+def _refuse_sizes(graph: Graph) -> None:
+    """Only views and inputs may be empty: parts of a concat that add nothing to it."""
+    for node in graph.nodes():
+        source = f", at {node.source}" if node.source else ""
+        if node.type.numel > LARGEST_NUMEL:
+            named = f"`{node.op}` of {node.type}"
+            raise TensorTooLarge(tensor=named, numel=node.type.numel, source=source)
+        is_computed = node in graph.outputs or node.kind not in ("input", "constant", "view")
+        if is_computed and 0 in (node.type.numel, *(item.type.numel for item in node.inputs[:1])):
+            if node.kind == "concat" and node.type.numel:
+                continue
+            raise EmptyTensorUnsupported(tensor=f"`{node.op}` of {node.type}", source=source)
 
 
 def _with_copies(graph: Graph) -> Graph:
@@ -149,7 +178,8 @@ def _ordered(groups: list[Group]) -> tuple[Group, ...]:
             (group for group in waiting if all(_is_there(node, done) for node in group.reads)), None
         )
         if ready is None:
-            raise ScheduleError(tuple(group.label for group in waiting))
+            labels = ", ".join(group.label for group in waiting)
+            raise InternalError(stage="schedule", detail=f"kernels wait for each other: {labels}")
         waiting.remove(ready)
         found.append(ready)
         done.update(root.node for root in ready.roots)

@@ -10,6 +10,7 @@ from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import Constant, Graph, Node, make
 from aotc.aot.ir.text import parse_graph
 from aotc.aot.schedule import CPU, Schedule, schedule
+from aotc.aot.schedule.form import EmptyTensorUnsupported
 
 GRAPHS = sorted((Path(__file__).parent / "graphs").glob("*.txt"))
 
@@ -118,3 +119,14 @@ def test_an_input_as_output_is_copied():
     roots = [root.node for group in plan.groups for root in group.roots]
     assert len(set(plan.stored)) == 2
     assert set(plan.stored) == set(roots)
+
+
+def test_an_empty_tensor_is_refused_by_name():
+    with pytest.raises(EmptyTensorUnsupported) as caught:
+        schedule(graph_of(b.reduce("sum", operand("x", 3, 0), [1])), CPU)
+    assert "`sum` of f32[3, 1]" in str(caught.value)
+
+
+def test_an_empty_part_of_a_concat_is_not():
+    joined = b.concat([operand("x", 0, 4), operand("y", 2, 4)], 0)
+    assert kinds(schedule(graph_of(joined), CPU)) == ["pointwise"]
