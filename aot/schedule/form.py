@@ -38,7 +38,8 @@ class TensorTooLarge(UnsupportedError):
 def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
     """Graph of legal nodes → groups of nodes, one a kernel, in the order of execution.
 
-    Raises `EmptyTensorUnsupported`, `TensorTooLarge`, and `InternalError` where the kernels have no order.
+    Raises `EmptyTensorUnsupported`, `TensorTooLarge`, and `InternalError` where kernels have no
+    order.
     """
     graph, copies = staged(_with_copies(graph))
     _refuse_sizes(graph)
