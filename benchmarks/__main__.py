@@ -11,7 +11,8 @@ from benchmarks import host_cost, machine, matmul, models, report
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = (
-    "mlp_block", "mlp_block_silu_rms", "mlp_block_bf16", "transformer_encoder", "bert", "small_cnn", "black_scholes",
+    "mlp_block", "mlp_block_silu_rms", "mlp_block_bf16",
+    "transformer_encoder", "bert", "small_cnn", "black_scholes",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import datetime
 import importlib.metadata
 import os
 import platform
+from pathlib import Path
 
 
 def facts() -> dict[str, str]:
@@ -26,13 +27,15 @@ def facts() -> dict[str, str]:
 
 
 def _processor() -> str:
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-        for line in file:
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+    for line in _cpu_lines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
     return platform.machine()
 
 
 def _is_virtual() -> bool:
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-        return "hypervisor" in file.read()
+    return any("hypervisor" in line for line in _cpu_lines())
+
+
+def _cpu_lines() -> list[str]:
+    return Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()

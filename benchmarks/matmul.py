@@ -62,7 +62,8 @@ def _peak_text(lanes: int) -> str:
         "  %i = phi i32 [ 0, %entry ], [ %n, %loop ]", *phis, *steps, "  %n = add i32 %i, 1",
         f"  %more = icmp slt i32 %n, {TURNS}", "  br i1 %more, label %loop, label %done", "done:",
         *stores, "  ret void", "}",
-        'attributes #0 = { nounwind noinline "min-legal-vector-width"="512" "prefer-vector-width"="512" }',
+        'attributes #0 = { nounwind noinline "min-legal-vector-width"="512"',
+        '  "prefer-vector-width"="512" }',
         "",
     ])  # fmt: skip
 

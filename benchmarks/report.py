@@ -52,10 +52,11 @@ def _starts(models: Sequence[ModelFigures]) -> str:
             kind: statistics.median(times) for kind, times in model.first_result_seconds.items()
         }
         ours, theirs = medians["aotc"], medians.get("aoti")
+        sizes_bytes = [model.artifact_bytes.get(kind) for kind in ("aotc", "aoti")]
         rows.append([
             model.name, f"{ours:.3f}", f"{theirs:.2f}" if theirs else "–",
             f"{theirs / ours:.1f}×" if theirs else "–",
-            *(f"{model.artifact_bytes[c] / 1e6:.1f}" if c in model.artifact_bytes else "–" for c in ("aotc", "aoti")),
+            *("–" if size is None else f"{size / 1e6:.1f}" for size in sizes_bytes),
         ])  # fmt: skip
     heads = ["model", "aotc s", "AOTInductor s", "ratio", "bundle MB", "package MB"]
     return table(heads, rows)
@@ -75,7 +76,10 @@ def _builds(models: Sequence[ModelFigures]) -> str:
 
 def _matmuls(figures: Sequence[MatmulFigures]) -> str:
     rows = [
-        [f"{f.size}³", f"{f.aotc:.0f}", f"{f.torch:.0f}", f"{f.peak:.0f}", f"{f.aotc / f.peak:.0%}", f"{f.torch / f.peak:.0%}"]
+        [
+            f"{f.size}³", f"{f.aotc:.0f}", f"{f.torch:.0f}", f"{f.peak:.0f}",
+            f"{f.aotc / f.peak:.0%}", f"{f.torch / f.peak:.0%}",
+        ]
         for f in figures
     ]  # fmt: skip
     return table(
@@ -96,8 +100,9 @@ def render(
     )
     return "\n\n".join([
         "# Benchmarks",
-        "Written by `scripts/bench`; run it to measure your own machine. Every table comes from one run, "
-        "in which each contender has a process of its own and they take turns; medians unless said otherwise.",
+        "Written by `scripts/bench`; run it to measure your own machine. Every table comes from "
+        "one run, in which each contender has a process of its own and they take turns; medians "
+        "unless said otherwise.",
         table(["what", "value"], [[k, v] for k, v in facts.items()]),
         "## Forward",
         "One call on the example's inputs, no gradients, all cores.",
@@ -110,10 +115,12 @@ def render(
         "Whole process, cold caches, no tuning.",
         _builds(models),
         "## f32 matmul with packed weights",
-        "`Linear(n, n)` on n rows; best turn of each. The peak is a loop of fused multiply-adds in registers.",
+        "`Linear(n, n)` on n rows; best turn of each. The peak is a loop of fused multiply-adds in "
+        "registers.",
         _matmuls(matmuls),
         "## Host cost",
-        "A model that adds one to eight numbers: what a call costs when there is nothing to compute.",
+        "A model that adds one to eight numbers: what a call costs when there is nothing to "
+        "compute.",
         table(["call", "µs"], [[way, f"{us:.2f}"] for way, us in host.items()]),
         "## Forward, percentiles",
         _percentiles(models),

@@ -17,7 +17,7 @@ from aotc.kernels import driver
 from aotc.runtime.drivers.cpu import ISA_FEATURES, features
 
 sys.path.insert(0, str(Path(__file__).parent))
-import tutorial_kernels  # noqa: E402 — the module also runs as a script
+import tutorial_kernels
 
 TOLERANCES = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.int32: 0}
 """Largest difference allowed, as a part of the expected values' scale."""

@@ -1,6 +1,7 @@
 """Triton kernels as people write them, each with a call and a torch reference.
 
-`CASES` is a table: name → function that runs the kernel on CPU tensors and returns (found, expected).
+`CASES` is a table: name → function that runs the kernel on CPU tensors; it returns (found,
+expected).
 Run as a script under TRITON_INTERPRET=1, it writes what Triton's interpreter gives for each case.
 """
 
@@ -18,7 +19,7 @@ from triton.language.extra import libdevice
 Case = Callable[[], tuple[torch.Tensor, torch.Tensor]]
 CASES: dict[str, Case] = {}
 NOT_INTERPRETED = {"device_functions", "atomic_histogram", "casts", "matmul_bfloat"}
-"""Cases that Triton's interpreter cannot run: libdevice, bfloat16 (wrong or refused there), atomics."""
+"""Cases that Triton's interpreter gets wrong or refuses: libdevice, bfloat16, atomics."""
 
 
 def case(function: Case) -> Case:
@@ -118,7 +119,7 @@ def matmul_kernel(
     a_ptrs = a_ptr + (offs_am[:, None] * stride_am + offs_k[None, :] * stride_ak)
     b_ptrs = b_ptr + (offs_k[:, None] * stride_bk + offs_bn[None, :] * stride_bn)
     accumulator = tl.zeros((BLOCK_SIZE_M, BLOCK_SIZE_N), dtype=tl.float32)
-    for k in range(0, tl.cdiv(K, BLOCK_SIZE_K)):
+    for k in range(tl.cdiv(K, BLOCK_SIZE_K)):
         a = tl.load(a_ptrs, mask=offs_k[None, :] < K - k * BLOCK_SIZE_K, other=0.0)
         b = tl.load(b_ptrs, mask=offs_k[:, None] < K - k * BLOCK_SIZE_K, other=0.0)
         accumulator = tl.dot(a, b, accumulator, input_precision="ieee")
@@ -141,7 +142,7 @@ def _matmul(
     c = torch.full((m, n), torch.nan, dtype=a.dtype)
     grid = (triton.cdiv(m, 32) * triton.cdiv(n, 64),)
     matmul_kernel[grid](
-        a, b, c, m, n, k, a.stride(0), a.stride(1), b.stride(0), b.stride(1), c.stride(0), c.stride(1),
+        a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride(),
         BLOCK_SIZE_M=32, BLOCK_SIZE_N=64, BLOCK_SIZE_K=32, GROUP_SIZE_M=8, ACTIVATION=activation,
     )  # fmt: skip
     expected = a.double() @ b.double()

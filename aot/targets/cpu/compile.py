@@ -77,7 +77,7 @@ def compile_ttir(ttir: str, isa: str, *, no_alias: bool, symbol: str | None = No
 
 @functools.cache
 def fingerprint() -> str:
-    """Digest of everything that decides what a kernel compiles to: this code and Triton's version."""
+    """Digest of what decides a kernel's machine code: this code and Triton's version."""
     from importlib.metadata import version
 
     digest = hashlib.sha256(version("triton").encode())

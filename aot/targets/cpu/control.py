@@ -1,12 +1,13 @@
 """Structured control flow: loops with carried scalars and tensors, branches.
 
 A carried tensor of pointers or indices that moves by one amount everywhere is kept as its start and
-a running scalar. Any other carried tensor stands in memory: in one buffer where the loop's body only
-updates it element by element, else in two that change places every iteration.
+a running scalar. Any other carried tensor stands in memory: in one buffer where the loop's body
+only updates it element by element, else in two that change places every iteration.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -66,10 +67,13 @@ class CarriedShift(Carried):
         )
 
     def following(self, kernel: Kernel, value: Value) -> list[Operand]:
-        assert value.owner is not None
         index = tuple(integer(0) for _ in value.type.shape or ())
         step = kernel.at(_step(self.argument, value), index)
-        assert isinstance(step, Int)
+        if not isinstance(step, Int):
+            raise CompileError(
+                message="a loop-carried tensor that moves by other than i32 or i64 is not supported"
+                " by the cpu target"
+            )
         offset = kernel.shifted[self.argument].offset
         return [
             kernel.lanes.operand(kernel.lanes.add(offset, kernel.lanes.extend(step, offset.kind)))
@@ -228,13 +232,15 @@ def for_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
 
 
 def _counter(kernel: Kernel, counter: Operand, lower: Lane, step: Lane) -> Int:
-    """A loop counter is a multiple of what its start and its step are both multiples of."""
-    assert isinstance(lower, Int) and isinstance(step, Int)
-    both = kernel.lanes.add(lower, step)
+    """A loop counter is a multiple of what its constant start and step are both multiples of."""
+    if not (isinstance(lower, Int) and isinstance(step, Int)):
+        raise CompileError(
+            message="a `for` loop that does not count in i32 or i64 is not supported by the cpu"
+            " target"
+        )
     multiple = 1
     if lower.constant is not None and step.constant is not None:
-        multiple = Int(both.kind, integer(lower.constant).base.plus(
-            kernel.lanes.atom(counter, "i32", abs(step.constant)).base)).base.multiple  # fmt: skip
+        multiple = math.gcd(lower.constant, step.constant)
     natural = lower.base.natural and step.base.natural
     return kernel.lanes.atom(counter, counter.type, max(1, multiple), natural=natural)
 

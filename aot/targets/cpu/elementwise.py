@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import floats, integers
 from aotc.aot.targets.cpu.lanes import LLVM_TYPES, Int, Lane, Lanes, Pointer, integer, is_vector
 from aotc.aot.targets.cpu.operands import (
@@ -91,7 +92,12 @@ def _integer_to_pointer(lanes: Lanes, operation: Operation, operands: Sequence[L
 
 def _add_pointer(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
     pointer, offset = operands
-    assert isinstance(offset, Int)
+    if not isinstance(offset, Int):
+        kind = operation.operands[1].type.element
+        raise CompileError(
+            message=f"pointer offsets of type `{kind}` are not supported by the cpu target,"
+            " expected i32 or i64"
+        )
     if isinstance(pointer, Pointer):
         moved = lanes.add(pointer.offset, lanes.extend(offset, "i64"))
         return pointer._replace(offset=moved)

@@ -25,7 +25,7 @@ from aotc.aot.targets.cpu.lanes import (
     integer,
 )
 from aotc.aot.targets.cpu.operands import compare, select, typed
-from aotc.aot.targets.cpu.ttir import Block, Dense, Operation, Value
+from aotc.aot.targets.cpu.ttir import Attribute, Block, Dense, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, Writer, constant
 
 Index: TypeAlias = tuple[Int, ...]
@@ -126,7 +126,8 @@ class Kernel:
         key = (value, index, self.lanes.width)
         for scope in self.writer.scopes:
             if key in scope.memory:
-                return scope.memory[key]  # type: ignore[return-value]
+                known: Lane = scope.memory[key]
+                return known
         found = self._compute(value, index)
         home = min(depth_of(found), self.writer.depth)
         self.writer.scopes[home].memory[key] = found
@@ -135,7 +136,7 @@ class Kernel:
     def _compute(self, value: Value, index: Index) -> Lane:
         if value in self.pending:
             return self.pending[value].compute(value, index)
-        if value in self.buffers and self._covers(self.buffers[value], index):
+        if value in self.buffers and self._covers(self.buffers[value]):
             return memory.read_buffer(self, self.buffers[value], index)
         if value in self.shifted:
             source, offset = self.shifted[value]
@@ -144,7 +145,11 @@ class Kernel:
                 return moved._replace(
                     offset=self.lanes.add(moved.offset, self.lanes.extend(offset, "i64"))
                 )
-            assert isinstance(moved, Int)
+            if not isinstance(moved, Int):
+                raise CompileError(
+                    message="a loop-carried tensor of computed addresses is not supported by the"
+                    " cpu target"
+                )
             return self.lanes.add(moved, offset)
         return self.define(value, index)
 
@@ -166,7 +171,7 @@ class Kernel:
             message=f"operation `{operation.name}` is not supported by the cpu target"
         )
 
-    def _covers(self, buffer: Buffer, index: Index) -> bool:
+    def _covers(self, buffer: Buffer) -> bool:
         """Everything of the buffer was computed, or all that the current loops ask for."""
         return all(bound in self.active_bounds for bound in buffer.bounds)
 
@@ -222,7 +227,7 @@ def depth_of(lane: Lane) -> int:
     return max((atom.operand.depth for linear in linears for atom, _ in linear.terms), default=0)
 
 
-def literal(attribute: object, value: Value) -> Lane:
+def literal(attribute: Attribute, value: Value) -> Lane:
     """A constant of the type of `value`; a splat for tensors."""
     kind = value.type.element
     number = attribute.values[0] if isinstance(attribute, Dense) else attribute
@@ -361,7 +366,11 @@ def _concatenate(kernel: Kernel, operation: Operation, value: Value, index: Inde
 def _gather(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Lane:
     source, places = operation.operands
     place = kernel.at(places, index)
-    assert isinstance(place, Int)
+    if not isinstance(place, Int):
+        raise CompileError(
+            message=f"gather by indices of type `{places.type.element}` is not supported by the"
+            " cpu target, expected i32 or i64"
+        )
     axis = operation.integer("axis")
     return kernel.at(source, (*index[:axis], place, *index[axis + 1 :]))
 

@@ -13,10 +13,8 @@ class Isa:
     """Name in targets and bundles; also LLVM's name of the processor."""
     lanes: int
     """f32 elements in a vector register."""
-    registers: int
-    """Vector registers; a dot's tile of accumulators must leave room for its operands."""
     tile_rows: int
-    """Rows of the accumulator tile of a dot."""
+    """Rows of the accumulator tile of a dot, which must leave registers for its operands."""
     tile_vectors: int
     """Vectors in a row of the accumulator tile of a dot."""
 
@@ -24,8 +22,8 @@ class Isa:
 ISAS = {
     row.name: row
     for row in (
-        Isa("x86-64-v3", lanes=8, registers=16, tile_rows=6, tile_vectors=2),
-        Isa("x86-64-v4", lanes=16, registers=32, tile_rows=6, tile_vectors=4),
+        Isa("x86-64-v3", lanes=8, tile_rows=6, tile_vectors=2),
+        Isa("x86-64-v4", lanes=16, tile_rows=6, tile_vectors=4),
     )
 }
 

@@ -20,6 +20,9 @@ from aotc.aot.targets.cpu.lanes import LLVM_TYPES, Int, Pointer, integer
 from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value, parse
 from aotc.aot.targets.cpu.writer import Operand
 
+_ATTRIBUTES = 'nounwind noinline "min-legal-vector-width"="512" "prefer-vector-width"="512"'
+"""Without the widths, LLVM splits vectors of 512 bits."""
+
 
 class Lowered(NamedTuple):
     llvm_ir: str
@@ -193,7 +196,7 @@ class Lowering:
             *unpack,
             f"  call void @kernel({', '.join([*given, passed])})", "  ret void", "}",
             *(math.functions(lanes, names) for lanes, names in sorted(called.items())),
-            'attributes #0 = { nounwind noinline "min-legal-vector-width"="512" "prefer-vector-width"="512" }',
+            f"attributes #0 = {{ {_ATTRIBUTES} }}",
             "",
         ])  # fmt: skip
 

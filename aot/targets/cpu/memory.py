@@ -55,7 +55,7 @@ def read(
     other: Operand | None,
     floor: int,
 ) -> Operand:
-    """Elements behind `pointer`; lanes that `mask` leaves out give `other` (anything without it)."""
+    """Elements behind `pointer`; lanes that `mask` leaves out give `other` (or anything)."""
     lanes, writer = kernel.lanes, kernel.writer
     kind = LLVM_TYPES[element]
     if mask is not None and mask.text == "true":
@@ -130,7 +130,6 @@ def write(
             address = select(lanes, mask, address, kernel.bin())
         writer.effect(f"store {value}, {address}, align {align}")
         return
-    vector = lanes.vector_type(kind)
     value = lanes.splat(value)
     if is_contiguous(pointer) and mask is None:
         writer.effect(f"store {value}, {address}, align {align}")
@@ -144,7 +143,8 @@ def write(
         return
     address = lanes.splat(address)
     writer.effect(
-        f"call void @llvm.masked.scatter.{name}.v{lanes.width}p0({value}, {address}, i32 {align}, {test})"
+        f"call void @llvm.masked.scatter.{name}.v{lanes.width}p0"
+        f"({value}, {address}, i32 {align}, {test})"
     )
 
 

@@ -2,7 +2,8 @@
 
 The generic form has one syntax for every operation,
 
-    %3:2 = "tt.reduce"(%1, %2#1)[^bb1] <{axis = 1 : i32}> ({ ^bb0(%a: f32): ... }) {x = 1} : (T, T) -> (T, T)
+    %3:2 = "tt.reduce"(%1, %2#1)[^bb1] <{axis = 1 : i32}> ({ ^bb0(%a: f32): ... }) {x = 1}
+        : (T, T) -> (T, T)
 
 so that a small recursive-descent parser reads all of Triton's dialects.
 """
@@ -169,9 +170,8 @@ class _Parser:
         self.skip_space()
         found = _NAME.match(self.text, self.position)
         if found is None:
-            raise CompileError(
-                message=f"triton ir has `{self.text[self.position : self.position + 40]}`, expected a name"
-            )
+            near = self.text[self.position : self.position + 40]
+            raise CompileError(message=f"triton ir has `{near}`, expected a name")
         self.position = found.end()
         return found[0]
 

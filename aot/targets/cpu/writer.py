@@ -7,10 +7,10 @@ every element comes out with its loop invariants hoisted, without an analysis af
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 
 class Operand(NamedTuple):
@@ -39,7 +39,7 @@ class Scope:
     """The scope may run zero times, so nothing that can fault is hoisted out of it."""
     lines: list[str] = field(default_factory=list)
     known: dict[str, Operand] = field(default_factory=dict)
-    memory: dict[object, object] = field(default_factory=dict)
+    memory: dict[Hashable, Any] = field(default_factory=dict)
     """Evaluated elements of lazy tensors, by (value, index)."""
 
 
@@ -166,15 +166,14 @@ class Writer:
                 f"loop carries {len(carried)} values, its body gave {len(following)}"
             )
         increment = str(step) if isinstance(step, int) else step.text
-        entry = parent.label
-        lines = [f"  br label %{name}.head", f"{name}.head:"]
-        lines.append(
-            f"  {opened.counter.text} = phi {kind} [ {lower.text}, %{entry} ], [ %{name}.next, %{body.label} ]"
-        )
+        advanced = Operand(f"%{name}.next", kind)
+        lines = [
+            f"  br label %{name}.head",
+            f"{name}.head:",
+            _phi(opened.counter, lower, parent.label, advanced, body.label),
+        ]
         for phi, start, after in zip(opened.carried, carried, following, strict=True):
-            lines.append(
-                f"  {phi.text} = phi {phi.type} [ {start.text}, %{entry} ], [ {after.text}, %{body.label} ]"
-            )
+            lines.append(_phi(phi, start, parent.label, after, body.label))
         lines.append(f"  %{name}.go = icmp slt {kind} {opened.counter.text}, {upper.text}")
         lines.append(f"  br i1 %{name}.go, label %{name}.body, label %{name}.end")
         lines.append(f"{name}.body:")
@@ -235,9 +234,7 @@ class Writer:
         self.scopes.pop()
         parent.lines += [f"  br label %{name}.head", f"{name}.head:"]
         for phi, first, following in zip(phis, start, after, strict=True):
-            parent.lines.append(
-                f"  {phi.text} = phi {phi.type} [ {first.text}, %{parent.label} ], [ {following.text}, %{body.label} ]"
-            )
+            parent.lines.append(_phi(phi, first, parent.label, following, body.label))
         parent.lines += [*body.lines, f"  br label %{name}.head", f"{name}.end:"]
         parent.label = f"{name}.end"
 
@@ -256,3 +253,9 @@ class Writer:
             for scope, (lines, known, memory) in zip(self.scopes, kept, strict=True):
                 del scope.lines[lines:]
                 scope.known, scope.memory = known, memory
+
+
+def _phi(phi: Operand, start: Operand, entry: str, following: Operand, body: str) -> str:
+    """A loop's phi node: `start` from the block `entry`, `following` from the block `body`."""
+    values = f"[ {start.text}, %{entry} ], [ {following.text}, %{body} ]"
+    return f"  {phi.text} = phi {phi.type} {values}"
