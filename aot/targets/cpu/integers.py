@@ -119,7 +119,15 @@ def _multiply_high(lanes: Lanes, operation: Operation, operands: Sequence[Lane])
     return typed(lanes, lanes.cast("trunc", high, LLVM_TYPES[kind]), kind)
 
 
+def _absolute(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    value = lanes.operand(operands[0])
+    flag = constant("false", "i1")  # the smallest integer stays as it is
+    made = lanes.writer.call(f"llvm.abs.{intrinsic_suffix(value)}", value.type, [value, flag])
+    return typed(lanes, made, result_kind(operation))
+
+
 RULES: dict[str, Rule] = {
+    "math.absi": _absolute,
     "arith.addi": _integer("add", lambda lanes, a, b: lanes.add(a, b)),
     "arith.subi": _integer("sub", lambda lanes, a, b: lanes.add(a, b, -1)),
     "arith.muli": _integer("mul", lambda lanes, a, b: lanes.multiply(a, b)),

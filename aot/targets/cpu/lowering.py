@@ -39,6 +39,13 @@ def _control(
     return lambda lowering, operation: function(lowering.kernel, operation, lowering.block)
 
 
+def _store(lowering: Lowering, operation: Operation) -> None:
+    """Stores that share their loops are written at the last of them."""
+    run = lowering.runs[operation]
+    if operation is run[-1]:
+        sinks.store(lowering.kernel, run)
+
+
 def _ignore(lowering: Lowering, operation: Operation) -> None:
     """Hints and synchronization, which mean nothing to a program that runs on one thread."""
 
@@ -49,7 +56,8 @@ class Lowering:
     def __init__(self, function: Function, isa: Isa, *, no_alias: bool) -> None:
         self.function = function
         self.kernel = Kernel(isa, no_alias)
-        self.keep = usage.plan(function, no_alias=no_alias)
+        self.runs = usage.store_runs(function, no_alias=no_alias)
+        self.keep = usage.plan(function, self.runs, no_alias=no_alias)
 
     def run(self) -> Lowered:
         for place, argument in enumerate(self.function.arguments):
@@ -210,7 +218,7 @@ def _refuse(lowering: Lowering, operation: Operation) -> None:
 
 
 SINKS: dict[str, Callable[[Lowering, Operation], None]] = {
-    "tt.store": _call(sinks.store),
+    "tt.store": _store,
     "tt.reduce": _call(reduce.reduce),
     "tt.scan": _call(reduce.scan),
     "tt.atomic_rmw": _call(atomics.atomic),

@@ -78,24 +78,26 @@ def force(kernel: Kernel, value: Value) -> None:
 # ------------------------------------------------------------------------ store
 
 
-def store(kernel: Kernel, operation: Operation) -> None:
-    """`tt.store(pointer, value, mask?)`: the loops end where the mask does."""
-    pointer, value = operation.operands[:2]
-    mask = operation.operands[2] if len(operation.operands) > 2 else None
-    shape = pointer.type.shape or ()
-    element = pointer.type.pointee
+def store(kernel: Kernel, run: Sequence[Operation]) -> None:
+    """`tt.store(pointer, value, mask?)`, one or several in one loop that ends where the mask does."""
+    first = run[0]
+    mask = first.operands[2] if len(first.operands) > 2 else None
+    shape = first.operands[0].type.shape or ()
     cuts = tiles.conjuncts(kernel, mask, shape) if mask is not None and shape else []
     filling = Filling(kernel, shape)
 
     def body(index: Index) -> None:
         filling.enter(index)
         test = kernel.lanes.operand(kernel.at(mask, index)) if mask is not None else None
-        address = kernel.at(pointer, index)
-        found = kernel.lanes.operand(kernel.at(value, index))
-        if element == "i1":
-            found = kernel.lanes.cast("zext", found, "i8")
-        memory.write(kernel, address, found, memory.stored_element(element), test)
+        for operation in run:
+            pointer, value = operation.operands[:2]
+            element = pointer.type.pointee
+            address = kernel.at(pointer, index)
+            found = kernel.lanes.operand(kernel.at(value, index))
+            if element == "i1":
+                found = kernel.lanes.cast("zext", found, "i8")
+            memory.write(kernel, address, found, memory.stored_element(element), test)
 
-    lane = tiles.lane_dimension(kernel, pointer) if shape else None
+    lane = tiles.lane_dimension(kernel, first.operands[0]) if shape else None
     tiles.run(kernel, shape, body, lane_dim=lane, cuts=cuts)
     filling.finish([cut.bound for cut in cuts])

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
+from typing import TypeAlias
 
 from aotc.aot.targets.cpu.evaluate import VIEWS
 from aotc.aot.targets.cpu.ttir import Function, Operation, Value
+
+Runs: TypeAlias = dict[Operation, list[Operation]]
 
 
 class Keep(Enum):
@@ -35,11 +38,15 @@ REPEATS = 8
 """Turns that a loop of unknown length is taken to make."""
 
 
-def plan(function: Function, *, no_alias: bool) -> dict[Value, Keep]:
-    """Decides for every tensor; tensors that are not in the answer are evaluated on demand."""
+def plan(function: Function, runs: Runs, *, no_alias: bool) -> dict[Value, Keep]:
+    """Decides for every tensor; tensors that are not in the answer are evaluated on demand.
+
+    Within one sink an element is evaluated once, however often the expression names it; `runs` are
+    the stores that share their loops.
+    """
     kept: dict[Value, Keep] = {}
     costs: dict[Value, float] = {}
-    weights = _weights(function)
+    weights = _weights(function, runs)
     writes = [op for op in function.walk() if op.name in WRITES]
     for operation in function.walk():
         for value in operation.results:
@@ -72,25 +79,34 @@ def _cost(operation: Operation, costs: dict[Value, float]) -> float:
     return own + sum(costs.get(x, 0) for x in operands)
 
 
-def _weights(function: Function) -> dict[Value, float]:
+def _weights(function: Function, runs: Runs) -> dict[Value, float]:
     """How often an element of each tensor is evaluated, were none of them kept."""
-    known: dict[Value, float] = {}
+    turns: dict[Value, dict[object, float]] = {}  # by sink, the most on any way to it
     for operation in reversed(list(function.walk())):  # uses before definitions
         for value in operation.results:
-            known[value] = min(1e6, sum(_weight_of_use(value, use, known) for use in value.uses))
-    return known
+            found = turns[value] = {}
+            for use in value.uses:
+                for sink, count in _turns_of_use(value, use, turns, runs).items():
+                    found[sink] = max(found.get(sink, 0), min(1e6, count))
+    return {value: sum(found.values()) for value, found in turns.items()}
 
 
-def _weight_of_use(value: Value, use: Operation, known: dict[Value, float]) -> float:
-    repeats = REPEATS if _is_deeper(value, use) else 1
+def _turns_of_use(
+    value: Value, use: Operation, turns: dict[Value, dict[object, float]], runs: Runs
+) -> dict[object, float]:
+    repeats: float = REPEATS if _is_deeper(value, use) else 1
     if use.name in SINKS or use.regions or not use.results:
-        return repeats
-    weight = max(known.get(result, 0) for result in use.results)
+        sink: object = runs[use][0] if use in runs else (use, use.operands.index(value))
+        return {sink: repeats}
     shape, result = value.type.shape, use.results[0].type.shape
     if use.name == "tt.broadcast" and shape and result and shape[-1] > 1:
         for before, after in zip(shape, result, strict=True):
-            weight *= min(REPEATS, after // before)
-    return weight * repeats
+            repeats *= min(REPEATS, after // before)
+    found: dict[object, float] = {}
+    for made in use.results:
+        for sink, count in turns.get(made, {}).items():
+            found[sink] = max(found.get(sink, 0), count * repeats)
+    return found
 
 
 def _is_deeper(value: Value, use: Operation) -> bool:
@@ -131,6 +147,49 @@ def _is_repacked(value: Value) -> bool:
         return False
     simple = made.name == "tt.load" and len(made.operands) == 1 and value.type.element == "f32"
     return not simple and any(use.name == "tt.dot" and _is_deeper(value, use) for use in value.uses)
+
+
+# ------------------------------------------------------------------------ runs
+
+
+def store_runs(function: Function, *, no_alias: bool) -> Runs:
+    """Stores over the same elements that may share one loop: each store → its run, in order.
+
+    Between them only lazy tensors are defined; they write different memory, and nothing reads that
+    memory before the last of them.
+    """
+    runs: Runs = {}
+    blocks = [function.blocks] + [r for op in function.walk() for r in op.regions]
+    for block in (b for region in blocks for b in region):
+        current: list[Operation] = []
+        for operation in block.operations:
+            if operation.name == "tt.store" and no_alias and _joins(current, operation):
+                current.append(operation)
+            elif operation.name == "tt.store":
+                current = [operation]
+            elif not _passes(current, operation):
+                current = []
+            for member in current:
+                runs[member] = current
+    return runs
+
+
+def _joins(current: list[Operation], store: Operation) -> bool:
+    if not current or not store.operands[0].type.is_tensor:
+        return False
+    roots = {_root(op.operands[0]) for op in current}
+    first = current[0]
+    same_mask = store.operands[2:] == first.operands[2:]
+    same_shape = store.operands[0].type.shape == first.operands[0].type.shape
+    return same_mask and same_shape and _root(store.operands[0]) not in roots
+
+
+def _passes(current: list[Operation], operation: Operation) -> bool:
+    """`operation` may stand between the stores of a run."""
+    if operation.name in SINKS or operation.regions or not operation.results:
+        return False
+    roots = {_root(op.operands[0]) for op in current}
+    return operation.name != "tt.load" or _root(operation.operands[0]) not in roots
 
 
 # ------------------------------------------------------------------- conflicts
