@@ -159,5 +159,5 @@ def test_attributes_of_the_wrong_type_are_named() -> None:
 
 
 def test_a_text_that_is_no_module_is_refused() -> None:
-    with pytest.raises(CompileError, match='expected `"builtin.module"`'):
+    with pytest.raises(CompileError, match=r'expected `"builtin.module"`'):
         parse("module { }")
