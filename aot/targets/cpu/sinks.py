@@ -79,7 +79,7 @@ def force(kernel: Kernel, value: Value) -> None:
 
 
 def store(kernel: Kernel, run: Sequence[Operation]) -> None:
-    """`tt.store(pointer, value, mask?)`, one or several in one loop that ends where the mask does."""
+    """`tt.store(pointer, value, mask?)`, one or several in a loop that ends where the mask does."""
     first = run[0]
     mask = first.operands[2] if len(first.operands) > 2 else None
     shape = first.operands[0].type.shape or ()
