@@ -10,6 +10,7 @@ import click
 from benchmarks import host_cost, machine, matmul, models, report
 
 ROOT = Path(__file__).resolve().parent.parent
+BEGIN, END = "<!-- scripts/bench writes from here -->", "<!-- to here -->"
 EXAMPLES = (
     "mlp_block", "mlp_block_silu_rms", "mlp_block_bf16",
     "transformer_encoder", "bert", "small_cnn", "black_scholes",
@@ -31,9 +32,20 @@ def main(rounds: int, only: tuple[str, ...], out: Path) -> None:
     print("matmul …", file=sys.stderr, flush=True)
     products = matmul.measure(rounds)
     print("host cost …", file=sys.stderr, flush=True)
-    page = report.render(machine.facts(), found, products, host_cost.measure(rounds))
+    figures = (machine.facts(), found, products, host_cost.measure(rounds))
+    page = report.render(*figures)
     out.write_text(page, encoding="utf-8")
+    if not only:
+        _into_readme(report.summary(*figures))
     print(page)
+
+
+def _into_readme(summary: str) -> None:
+    """Replaces what stands between the README's two marks."""
+    readme = ROOT / "README.md"
+    before, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    readme.write_text(f"{before}{BEGIN}\n{summary}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -88,6 +88,52 @@ def _matmuls(figures: Sequence[MatmulFigures]) -> str:
     )
 
 
+def summary(
+    facts: Mapping[str, str],
+    models: Sequence[ModelFigures],
+    matmuls: Sequence[MatmulFigures],
+    host: Mapping[str, float],
+) -> str:
+    """What the README shows: forward, start and build of every model in one table."""
+    rows, forwards, starts, builds = [], [], [], []
+    for model in models:
+        forward = {kind: statistics.median(times) for kind, times in model.forward_seconds.items()}
+        best = min(forward[peer] for peer in PEERS if peer in forward)
+        first = {kind: statistics.median(t) for kind, t in model.first_result_seconds.items()}
+        build = model.build_seconds
+        forwards.append(best / forward["aotc"])
+        cells = [
+            model.name,
+            f"{forward['aotc'] * 1e3:.2f}",
+            f"{best * 1e3:.2f}",
+            f"{forwards[-1]:.2f}×",
+        ]
+        if "aoti" in first:
+            starts.append(first["aoti"] / first["aotc"])
+            builds.append(build["aoti"] / build["aotc"])
+            cells += [
+                f"{first['aotc']:.2f}",
+                f"{starts[-1]:.0f}×",
+                f"{build['aotc']:.1f}",
+                f"{builds[-1]:.1f}×",
+            ]
+        rows.append([*cells, *["–"] * (8 - len(cells))])
+    means = [f"**{geometric_mean(x):.2f}×**" if x else "–" for x in (forwards, starts, builds)]
+    rows.append(["geometric mean", "", "", means[0], "", means[1], "", means[2]])
+    heads = [
+        "model", "forward ms", "best of eager, compile, AOTI", "faster", "start → result s",
+        "sooner than AOTI", "build s", "sooner than AOTI",
+    ]  # fmt: skip
+    products = ", ".join(f"{f.aotc / f.peak:.0%} at {f.size}³" for f in matmuls)
+    calls = ", ".join(f"{way} {us:.1f} µs" for way, us in host.items())
+    return "\n\n".join([
+        f"{facts['date']}, {facts['processor']}, {facts['cores']} cores, {facts['versions']}:",
+        table(heads, rows),
+        f"f32 matmul with packed weights, share of the measured FMA peak: {products}. "
+        f"A call with nothing to compute: {calls}.",
+    ])  # fmt: skip
+
+
 def render(
     facts: Mapping[str, str],
     models: Sequence[ModelFigures],
