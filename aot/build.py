@@ -13,7 +13,6 @@ from aotc.aot import contents, rehearsal
 from aotc.aot.capture.capture import Captured, capture
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.errors import GoldenMismatch, UnknownTarget
-from aotc.aot.golden import OutputCheck
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.text import print_graph
 from aotc.aot.lower import KernelSpec, lower
@@ -31,6 +30,7 @@ from aotc.aot.tune.compiling import Counts, executor_code, warm_up
 from aotc.aot.tune.record import Line, Place, parse_record, print_record
 from aotc.cache import Store
 from aotc.cache.collect import collect, note_misses
+from aotc.runtime.comparison import Comparison
 from aotc.runtime.drivers.cpu import ISA_FEATURES, best_isa, features
 from aotc.runtime.plan import LaunchPlan
 
@@ -66,15 +66,14 @@ class BuildReport:
     measured: int
     bundle_bytes: int
     arena_bytes: int
-    checks: tuple[OutputCheck, ...]
+    checks: tuple[Comparison, ...]
     stages: tuple[StageTime, ...]
     seconds: float
 
     def record(self) -> dict[str, Any]:
         """The report as plain data, for `--json`."""
         rows = asdict(self)
-        for row, check in zip(rows["checks"], self.checks, strict=True):
-            row["ok"] = check.is_ok
+        rows["checks"] = [check.as_map() for check in self.checks]
         return rows
 
 
@@ -277,7 +276,7 @@ def _plan(
     return planned, library
 
 
-def _rehearse(compiled: Compiled, chosen: Chosen, options: BuildOptions) -> tuple[OutputCheck, ...]:
+def _rehearse(compiled: Compiled, chosen: Chosen, options: BuildOptions) -> tuple[Comparison, ...]:
     """Run the code on the golden input, where this machine can; raises GoldenMismatch."""
     if not ISA_FEATURES[chosen.isa] <= features():
         return ()

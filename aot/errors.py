@@ -250,14 +250,6 @@ class OpsUnsupported(UnsupportedError):
     hint = "write it with other ops, or add a row to the import table (CONTRIBUTING.md)"
 
 
-class GoldenMissing(UserError):
-    """The bundle holds no golden numbers, since its extras were deleted."""
-
-    code = "golden-missing"
-    template = "`{path}` holds no golden numbers"
-    hint = "give inputs with `--input NAME=@FILE.npy`, or copy the bundle with all its files"
-
-
 class SpecMissing(UserError):
     """A comparison with torch was asked for without the model to compare with."""
 

@@ -10,14 +10,16 @@ import ast
 import math
 import random
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aotc.aot.errors import InputFileError
+from aotc.runtime import Program
+from aotc.runtime.comparison import elements, relative_difference
 from aotc.runtime.dtypes import DTYPES
 from aotc.runtime.manifest import TensorSpec
-from aotc.runtime.verify import elements, relative_difference
 
 MAGIC = b"\x93NUMPY"
 HEADER_LIMIT_BYTES = 1 << 16
@@ -42,6 +44,25 @@ class HostArray:
     def values(self) -> tuple[float, ...]:
         """Its elements as Python numbers, in row-major order."""
         return tuple(elements(self.dtype, self.data))
+
+
+def host_arrays(specs: Sequence[TensorSpec], data: Mapping[str, bytes]) -> dict[str, HostArray]:
+    """Bytes by name as arrays of the types that the specs give, in their order."""
+    return {spec.name: HostArray(spec.dtype, spec.shape, data[spec.name]) for spec in specs}
+
+
+def buffers(specs: Sequence[TensorSpec], data: Mapping[str, bytes]) -> dict[str, memoryview]:
+    """The same as the runtime takes them."""
+    return {name: array.buffer() for name, array in host_arrays(specs, data).items()}
+
+
+def outputs_of(program: Program, inputs: Mapping[str, memoryview]) -> dict[str, bytes]:
+    """Call the program on arrays by name; the bytes of its outputs by name."""
+    results: Any = program(**inputs)
+    if len(program.outputs) == 1:
+        results = (results,)
+    pairs = zip(program.outputs, results, strict=True)
+    return {spec.name: bytes(result) for spec, result in pairs}
 
 
 def pack_values(spec: TensorSpec, values: list[float]) -> HostArray:

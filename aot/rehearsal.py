@@ -11,11 +11,10 @@ from contextlib import closing
 import numpy
 
 from aotc.aot.capture.capture import Captured
-from aotc.aot.contents import tolerances
-from aotc.aot.golden import OutputCheck, compare
-from aotc.aot.host_array import HostArray
+from aotc.aot.contents import signature, tolerances
 from aotc.aot.ir.graph import Constant
 from aotc.aot.ir.storage import Array
+from aotc.runtime.comparison import Comparison, compare
 from aotc.runtime.drivers.cpu import Executable
 from aotc.runtime.plan import LaunchPlan
 from aotc.runtime.weights import ALIGNMENT_BYTES
@@ -23,7 +22,7 @@ from aotc.runtime.weights import ALIGNMENT_BYTES
 
 def rehearse(
     captured: Captured, constants: Mapping[str, Constant], plan: LaunchPlan, library: bytes
-) -> tuple[OutputCheck, ...]:
+) -> tuple[Comparison, ...]:
     """One check for each output of the model, against the exported module's golden output."""
     graph = captured.graph
     weights = {name: aligned(constant.array) for name, constant in constants.items()}
@@ -35,11 +34,13 @@ def rehearse(
         for place, array in enumerate((*inputs, *outputs)):
             session.addresses[place] = array.ctypes.data
         session.run()
-    dtypes = [node.type.dtype for node in graph.outputs]
-    found = _host(graph.output_names, dtypes, outputs)
-    expected = _host(graph.output_names, dtypes, captured.golden_outputs)
-    limits = dict(zip(graph.output_names, tolerances(graph), strict=True))
-    return compare(found, expected, limits)
+    rows = zip(
+        signature(graph)[1], outputs, captured.golden_outputs, tolerances(graph), strict=True
+    )
+    return tuple(
+        compare(spec, found.tobytes(), expected.tobytes(), limit)
+        for spec, found, expected, limit in rows
+    )
 
 
 def aligned(array: Array) -> Array:
@@ -49,8 +50,3 @@ def aligned(array: Array) -> Array:
     copy = block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
-
-
-def _host(names: tuple[str, ...], dtypes: list[str], arrays: object) -> dict[str, HostArray]:
-    rows = zip(names, dtypes, arrays, strict=True)  # type: ignore[call-overload]
-    return {name: HostArray(dtype, array.shape, array.tobytes()) for name, dtype, array in rows}

@@ -153,6 +153,15 @@ class IdentityMismatch(BundleError):
     hint = "this is another build; pin its identity on purpose, or fetch the expected one"
 
 
+class GoldenMissing(BundleError):
+    """The bundle holds no golden numbers, since its extras were deleted."""
+
+    code = "golden-missing"
+    exit_code = 2  # the user has inputs to give instead
+    template = "`{path}` holds no golden numbers"
+    hint = "give inputs with `--input NAME=@FILE.npy`, or copy the bundle with all its files"
+
+
 class GoldenDiffers(BundleError):
     """The bundle does not give the numbers on this machine that its golden file holds."""
 

@@ -2,7 +2,7 @@
 
 Three layers, each a list of findings: integrity (every digest, extras included), compatibility
 (what `check` says) and golden (the stored input is run and compared with the stored output). Works
-without numpy; a million elements take about a second.
+without numpy.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import hashlib
 import os
 
 from .check import check, read_manifest
+from .comparison import compare
 from .directory import Directory
-from .dtypes import DTYPES
-from .errors import AotcError, BundleAltered, BundleFileMissing, BundleMalformed
+from .errors import AotcError, BundleAltered, BundleFileMissing, GoldenMissing
+from .extras import read_extras, read_golden
 from .loading import load
-from .manifest import EXTRAS_NAME, GOLDEN_NAME, LIMITS, Extras
+from .manifest import EXTRAS_NAME, GOLDEN_NAME
 from .record import Record
-from .weights import read_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
-    from .manifest import FileEntry, Manifest, TensorSpec, WeightsEntry
-    from .weights import Tensor
+    from .extras import Golden
+    from .manifest import FileEntry, TensorSpec, WeightsEntry
 
 LAYERS = ("integrity", "compatibility", "golden")
 READ_STEP_BYTES = 4 << 20
@@ -116,8 +116,7 @@ def _integrity(path: str) -> list[Finding]:
 
 def _extras_findings(directory: Directory) -> list[Finding]:
     try:
-        data = directory.read_head(EXTRAS_NAME, LIMITS.file_bytes + 4096)
-        extras = Extras.from_bytes(data, directory.where(EXTRAS_NAME))
+        extras = read_extras(directory)
     except BundleFileMissing:
         return [Finding("integrity", EXTRAS_NAME, "absent", "the bundle has no extras")]
     except AotcError as error:
@@ -184,98 +183,20 @@ def _digests(directory: Directory, name: str, nbytes: int, chunk_bytes: int) -> 
 
 def _golden(path: str, device: str | None, threads: int | None) -> list[Finding]:
     try:
-        with Directory(path) as directory:
-            manifest, _ = read_manifest(directory)
-            try:
-                data = directory.read_head(GOLDEN_NAME, 1 << 32)
-            except BundleFileMissing:
-                return [Finding("golden", GOLDEN_NAME, "absent", "the bundle has no golden file")]
-            where = directory.where(GOLDEN_NAME)
-            tensors = read_header(data, where)
-            _check_golden(manifest, tensors, where)
+        golden = read_golden(path)
         with load(path, device, threads=threads, verify="code") as program:
-            arrays = [_slice(data, tensors[f"input.{spec.name}"]) for spec in manifest.inputs]
-            results = program(*arrays)
+            results = program(*golden.inputs.values())
             results = results if isinstance(results, tuple) else (results,)
-            return [
-                _output_finding(spec, bytes(result), data, tensors)
-                for spec, result in zip(manifest.outputs, results, strict=True)
-            ]
+            pairs = zip(program.outputs, results, strict=True)
+            return [_output_finding(spec, bytes(result), golden) for spec, result in pairs]
+    except GoldenMissing:
+        return [Finding("golden", GOLDEN_NAME, "absent", "the bundle has no golden file")]
     except AotcError as error:
         return [_failure("golden", GOLDEN_NAME, error)]
 
 
-def _check_golden(manifest: Manifest, tensors: dict[str, Tensor], path: str) -> None:
-    expected = {
-        f"{role}.{spec.name}": (spec.dtype, spec.shape)
-        for role, specs in (("input", manifest.inputs), ("output", manifest.outputs))
-        for spec in specs
-    }
-    for spec in manifest.outputs:
-        expected[f"tolerance.{spec.name}"] = ("f64", ())
-    for name, (dtype, shape) in expected.items():
-        tensor = tensors.get(name)
-        if tensor is None or (tensor.dtype, tensor.shape) != (dtype, shape):
-            found = "missing" if tensor is None else f"{tensor.dtype}{list(tensor.shape)}"
-            raise BundleMalformed(
-                path=path, field=name, found=found, expected=f"{dtype}{list(shape)}"
-            )
-
-
-def _slice(data: bytes, tensor: Tensor) -> bytes:
-    return data[tensor.offset : tensor.offset + tensor.nbytes]
-
-
-def _output_finding(
-    spec: TensorSpec, result: bytes, data: bytes, tensors: dict[str, Tensor]
-) -> Finding:
-    import struct
-
-    golden = _slice(data, tensors[f"output.{spec.name}"])
-    tolerance = struct.unpack("<d", _slice(data, tensors[f"tolerance.{spec.name}"]))[0]
-    difference = relative_difference(spec.dtype, result, golden)
-    fits = difference <= tolerance  # a NaN difference does not fit
-    detail = f"differs by {difference:.3g} of its scale, tolerance {tolerance:.3g}"
-    code = "" if fits else "golden-differs"
-    status = "ok" if fits else "failed"
-    return Finding("golden", spec.name, status, detail, code, difference, tolerance)
-
-
-def relative_difference(dtype: str, found: bytes, expected: bytes) -> float:
-    """Largest absolute difference by the largest finite absolute value expected.
-
-    NaN against NaN and equal infinities differ by 0; a NaN or infinity against anything else by
-    infinity. Where everything expected is 0, the difference is absolute.
-    """
-    if found == expected:
-        return 0.0
-    if len(found) != len(expected):
-        return float("inf")
-    scale = largest = 0.0
-    for left, right in zip(elements(dtype, found), elements(dtype, expected), strict=True):
-        if left == right or (left != left and right != right):
-            difference = 0.0
-        else:
-            difference = abs(left - right)
-            if not difference < float("inf"):  # NaN or infinite
-                return float("inf")
-        largest = max(largest, difference)
-        if abs(right) < float("inf"):
-            scale = max(scale, abs(right))
-    return largest / scale if scale else largest
-
-
-def elements(dtype: str, data: bytes) -> Iterator[Any]:
-    """The numbers of contiguous little-endian bytes; bf16 by widening its bits to f32."""
-    import struct
-
-    row = DTYPES[dtype]
-    letter, size = row.buffer, row.itemsize_bytes
-    for begin in range(0, len(data), READ_STEP_BYTES):
-        part = data[begin : begin + READ_STEP_BYTES]
-        if dtype == "bf16":
-            wide = bytearray(2 * len(part))
-            wide[2::4], wide[3::4] = part[0::2], part[1::2]
-            part, letter, size = bytes(wide), "f", 4
-        for (number,) in struct.iter_unpack(f"<{letter}", part[: len(part) // size * size]):
-            yield number
+def _output_finding(spec: TensorSpec, found: bytes, golden: Golden) -> Finding:
+    row = compare(spec, found, golden.outputs[spec.name], golden.tolerances[spec.name])
+    detail = f"differs by {row.difference:.3g} of its scale, tolerance {row.tolerance:.3g}"
+    status, code = ("ok", "") if row.is_ok else ("failed", "golden-differs")
+    return Finding("golden", spec.name, status, detail, code, row.difference, row.tolerance)

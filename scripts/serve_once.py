@@ -25,20 +25,24 @@ def main(path: Path) -> int:
     loaded_s = time.perf_counter()
     print(f"   {program}")
 
-    from aotc.aot.golden import compare, read_golden, run, tolerances_of
+    from aotc.aot.host_array import buffers, outputs_of
+    from aotc.runtime.comparison import compare
+    from aotc.runtime.extras import read_golden
 
     golden = read_golden(path)
-    inputs = {spec.name: golden[f"input.{spec.name}"] for spec in program.inputs}
-    expected = {spec.name: golden[f"output.{spec.name}"] for spec in program.outputs}
+    inputs = buffers(program.inputs, golden.inputs)
     first_s = time.perf_counter()
-    results = run(program, inputs)
+    results = outputs_of(program, inputs)
     ran_s = time.perf_counter()
     assert "torch" not in sys.modules
     assert "triton" not in sys.modules
     print(f"   import runtime  {(IMPORTED_S - STARTED_S) * 1e3:8.1f} ms")
     print(f"   load the bundle {(loaded_s - began_s) * 1e3:8.1f} ms")
     print(f"   first call      {(ran_s - first_s) * 1e3:8.1f} ms")
-    checks = compare(results, expected, tolerances_of(golden))
+    checks = [
+        compare(spec, results[spec.name], golden.outputs[spec.name], golden.tolerances[spec.name])
+        for spec in program.outputs
+    ]
     for check in checks:
         word = "ok" if check.is_ok else "WRONG"
         limit = f"at most {check.tolerance:.0e} is right"

@@ -23,7 +23,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kernels.templates": set(),
     "aot": set(),
     "aot.host_array": WORDS,
-    "aot.golden": {*WORDS, "aot.host_array"},
     "aot.contents": {
         *STAGE_FREE,
         "aot.capture",
@@ -32,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.tune",
         "aot.pack",
     },
-    "aot.rehearsal": {*STAGE_FREE, "aot.capture", "aot.contents", "aot.golden", "aot.host_array"},
+    "aot.rehearsal": {*STAGE_FREE, "aot.capture", "aot.contents"},
     "aot.errors": {"runtime"},
     "aot.stages": WORDS,
     "aot.ir": {*WORDS, "kernels.templates"},

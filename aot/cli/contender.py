@@ -131,10 +131,10 @@ def is_tensor(value: Any) -> bool:
 
 
 def _on_buffers(program: Any, place: Path) -> Call:
-    from aotc.aot.golden import read_golden
+    from aotc.aot.host_array import buffers
+    from aotc.runtime.extras import read_golden
 
-    golden = read_golden(place)
-    arrays = [golden[f"input.{row.name}"].buffer() for row in program.inputs]
+    arrays = list(buffers(program.inputs, read_golden(place).inputs).values())
     outputs = program(*arrays)
     return lambda: program(*arrays, out=outputs)
 

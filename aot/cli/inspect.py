@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
-from aotc.aot.golden import read_extras
 from aotc.runtime.check import mismatches, read_manifest
 from aotc.runtime.directory import Directory
+from aotc.runtime.extras import read_extra
 from aotc.runtime.manifest import LIMITS, Manifest, TensorSpec, identity_of
 from aotc.runtime.plan import LaunchPlan
 
@@ -112,7 +112,8 @@ def _target(manifest: Manifest, name: str, plan: LaunchPlan) -> dict[str, Any]:
 
 def _provenance(bundle: Path) -> dict[str, Any]:
     """The build's facts; empty where the extras were deleted."""
-    data = read_extras(bundle).get(PROVENANCE)
+    with Directory(str(bundle)) as directory:
+        data = read_extra(directory, PROVENANCE)
     if data is None or len(data) > LIMITS.file_bytes:
         return {}
     parsed = json.loads(data)

@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING
 import click
 
 from aotc.aot.cli.printing import print_json, time_text
-from aotc.aot.errors import GoldenMissing, InputArgumentError
-from aotc.aot.golden import compare, read_golden, run, tolerances_of
-from aotc.aot.host_array import HostArray, draw, read_npy, write_npy
+from aotc.aot.errors import InputArgumentError
+from aotc.aot.host_array import (
+    HostArray,
+    difference,
+    draw,
+    host_arrays,
+    outputs_of,
+    read_npy,
+    write_npy,
+)
 from aotc.runtime import load
-from aotc.runtime.errors import InputMissing
+from aotc.runtime.comparison import Comparison
+from aotc.runtime.errors import GoldenMissing, InputMissing
+from aotc.runtime.extras import Golden, read_golden
 
 if TYPE_CHECKING:
-    from aotc.aot.golden import OutputCheck
     from aotc.runtime import Program, TensorSpec
 
 SHOWN_VALUES = 6
@@ -49,18 +57,19 @@ def command(
         loaded_s = time.perf_counter()
         golden = _golden(bundle)
         files = _assignments("--input", inputs, program.inputs)
-        arrays = input_arrays(program, golden, files, seed)
+        arrays = input_arrays(program, golden.inputs, files, seed)
         targets = _assignments("--output", outputs, program.outputs)
         references = _assignments("--expect", expected, program.outputs)
         started_s = time.perf_counter()
-        results = run(program, arrays)
+        found = outputs_of(program, {name: array.buffer() for name, array in arrays.items()})
         ended_s = time.perf_counter()
+        results = host_arrays(program.outputs, found)
     for name, path in targets.items():
         write_npy(path, results[name])
-    limits = {**dict.fromkeys(references, DEFAULT_TOLERANCE), **tolerances_of(golden)}
-    if tolerance is not None:
-        limits = dict.fromkeys(references, tolerance)
-    checks = compare(results, {name: read_npy(path) for name, path in references.items()}, limits)
+    checks = []
+    for name, path in references.items():
+        limit = golden.tolerances.get(name, DEFAULT_TOLERANCE) if tolerance is None else tolerance
+        checks.append(Comparison(name, difference(results[name], read_npy(path)), limit))
     if as_json:
         print_json("aotc.run/1", _record(results, checks, loaded_s - began_s, ended_s - started_s))
     else:
@@ -71,15 +80,16 @@ def command(
 
 
 def input_arrays(
-    program: Program, golden: dict[str, HostArray], files: dict[str, Path], seed: int | None
+    program: Program, golden: dict[str, bytes], files: dict[str, Path], seed: int | None
 ) -> dict[str, HostArray]:
     """Every input: from its file, else drawn with the seed, else the golden one.
 
     Raises InputMissing when there is no golden input and no seed.
     """
     arrays = {}
+    examples = host_arrays(program.inputs, golden) if golden else {}
     for spec in program.inputs:
-        example = golden.get(f"input.{spec.name}")
+        example = examples.get(spec.name)
         if spec.name in files:
             arrays[spec.name] = read_npy(files[spec.name])
         elif seed is not None:
@@ -91,11 +101,11 @@ def input_arrays(
     return arrays
 
 
-def _golden(bundle: Path) -> dict[str, HostArray]:
+def _golden(bundle: Path) -> Golden:
     try:
         return read_golden(bundle)
     except GoldenMissing:
-        return {}
+        return Golden({}, {}, {})
 
 
 def _assignments(option: str, texts: Sequence[str], specs: Sequence[TensorSpec]) -> dict[str, Path]:
@@ -112,7 +122,7 @@ def _assignments(option: str, texts: Sequence[str], specs: Sequence[TensorSpec])
     return found
 
 
-def _print(results: dict[str, HostArray], checks: Sequence[OutputCheck]) -> None:
+def _print(results: dict[str, HostArray], checks: Sequence[Comparison]) -> None:
     for name, array in results.items():
         values = array.values()
         shown = ", ".join(f"{value:.6g}" for value in values[:SHOWN_VALUES])
@@ -127,24 +137,14 @@ def _print(results: dict[str, HostArray], checks: Sequence[OutputCheck]) -> None
 
 
 def _record(
-    results: dict[str, HostArray], checks: Sequence[OutputCheck], load_s: float, call_s: float
+    results: dict[str, HostArray], checks: Sequence[Comparison], load_s: float, call_s: float
 ) -> dict[str, object]:
     return {
         "outputs": [
             {"name": name, "dtype": array.dtype, "shape": list(array.shape)}
             for name, array in results.items()
         ],
-        "checks": [check_record(check) for check in checks],
+        "checks": [check.as_map() for check in checks],
         "load_seconds": load_s,
         "call_seconds": call_s,
-    }
-
-
-def check_record(check: OutputCheck) -> dict[str, object]:
-    """A comparison as plain data."""
-    return {
-        "name": check.name,
-        "difference": check.difference,
-        "tolerance": check.tolerance,
-        "ok": check.is_ok,
     }

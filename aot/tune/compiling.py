@@ -17,6 +17,7 @@ from aotc.aot.targets.cpu.compile import KernelBinary, compile_kernel
 from aotc.aot.targets.cpu.executor import executor_object
 from aotc.aot.targets.workers import Outcome, Request, Workers
 from aotc.cache import Entry, Key, Store
+from aotc.runtime.drivers import executor_abi
 
 Report = Callable[[int, int, str], None]  # done, total, name of the last
 Files = dict[str, bytes]
@@ -69,11 +70,13 @@ def triton_version() -> str:
 
 @functools.cache
 def compiler_digest() -> str:
-    """SHA-256 over the sources of the targets: a changed code generator misses the cache."""
+    """SHA-256 over the sources of the targets and of the ABI that the executor is generated from:
+    a changed code generator misses the cache."""
     digest = hashlib.sha256()
-    for path in sorted(TARGETS_FOLDER.rglob("*.py")):
-        name = path.relative_to(TARGETS_FOLDER).as_posix()
-        digest.update(name.encode() + b"\0" + path.read_bytes())
+    sources = {path.relative_to(TARGETS_FOLDER): path for path in TARGETS_FOLDER.rglob("*.py")}
+    sources[Path("executor_abi.py")] = Path(executor_abi.__file__)
+    for name, path in sorted(sources.items()):
+        digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 

@@ -163,7 +163,7 @@ def test_verify_finds_an_altered_byte_in_any_file(aotc, bundle, tmp_path):
 
 
 def test_verify_finds_wrong_numbers(aotc, bundle, monkeypatch):
-    monkeypatch.setattr("aotc.runtime.verify.relative_difference", lambda *arrays: 0.5)
+    monkeypatch.setattr("aotc.runtime.comparison.relative_difference", lambda *arrays: 0.5)
     code, out, _ = aotc("verify", bundle, "--golden")
     assert code == 1
     assert "FAILED, output_0, differs by 0.5 of its scale" in out

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import struct
+import sys
 
 import pytest
 import small_bundle
 
 from aotc.aot.pack import Golden, TensorData, pack
 from aotc.runtime import check
+from aotc.runtime.comparison import elements, relative_difference
 from aotc.runtime.dtypes import DTYPES
-from aotc.runtime.verify import elements, relative_difference, verify
+from aotc.runtime.errors import GoldenMissing
+from aotc.runtime.extras import read_golden
+from aotc.runtime.verify import verify
 
 
 def statuses(findings) -> dict[str, str]:
@@ -49,10 +53,21 @@ def test_golden_numbers_that_differ(tmp_path):
 def test_golden_file_that_does_not_fit(bundle):
     other = small_bundle.contents(shape=(3, 2))
     pack(other, bundle.parent / "other")
-    golden = bundle / "golden.safetensors"
-    golden.write_bytes((bundle.parent / "other" / "golden.safetensors").read_bytes())
-    findings = verify(bundle, layers=("golden",))
-    assert [each.code for each in findings] == ["bundle-malformed"]
+    for name, code in (
+        ("golden.safetensors", "bundle-altered"),
+        ("extras.msgpack", "bundle-malformed"),
+    ):
+        (bundle / name).write_bytes((bundle.parent / "other" / name).read_bytes())
+        findings = verify(bundle, layers=("golden",))
+        assert [each.code for each in findings] == [code]
+
+
+def test_golden_numbers_that_were_deleted(bundle):
+    for name in ("golden.safetensors", "extras.msgpack"):
+        (bundle / name).unlink()
+        assert [each.status for each in verify(bundle, layers=("golden",))] == ["absent"]
+        with pytest.raises(GoldenMissing):
+            read_golden(bundle)
 
 
 def test_golden_waits_for_integrity(bundle):
@@ -89,6 +104,19 @@ NAN, INF = float("nan"), float("inf")
 )
 def test_relative_difference(found, expected, difference):
     assert relative_difference("f32", pack_floats(*found), pack_floats(*expected)) == difference
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numpy_only_makes_it_faster(dtype, monkeypatch):
+    numpy = pytest.importorskip("numpy")
+    bits = numpy.random.default_rng(5).integers(0, 256, (2, 4096), "u1")
+    finite = bits & (1 if dtype == "bool" else 0x3F)
+    pairs = [(found.tobytes(), expected.tobytes()) for found, expected in (finite, bits)]
+    if dtype == "bool":
+        pairs.pop()
+    fast = [relative_difference(dtype, *pair) for pair in pairs]
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert fast == [relative_difference(dtype, *pair) for pair in pairs]
 
 
 def test_differences_of_other_types():

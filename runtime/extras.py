@@ -1,0 +1,100 @@
+"""What lies beside a bundle's identity: the list of the extras, and the golden numbers in them."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from .check import read_manifest
+from .directory import Directory
+from .errors import BundleFileMissing, BundleMalformed, GoldenMissing
+from .manifest import EXTRAS_NAME, GOLDEN_NAME, LIMITS, Extras
+from .record import Record
+from .weights import read_header
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .manifest import Manifest
+    from .weights import Tensor
+
+
+class Golden(Record):
+    """An example and the exported model's answer: contiguous arrays as bytes, by name.
+
+    tolerances: the largest difference allowed of each output, relative to its scale.
+    """
+
+    __slots__ = ("inputs", "outputs", "tolerances")
+    inputs: dict[str, bytes]
+    outputs: dict[str, bytes]
+    tolerances: dict[str, float]
+
+    def __init__(
+        self, inputs: dict[str, bytes], outputs: dict[str, bytes], tolerances: dict[str, float]
+    ) -> None:
+        self._set(inputs=inputs, outputs=outputs, tolerances=tolerances)
+
+
+def read_extras(directory: Directory) -> Extras:
+    """Name, size and digest of every extra; raises `BundleFileMissing` and other `BundleError`s."""
+    data = directory.read_head(EXTRAS_NAME, LIMITS.file_bytes + 4096)
+    return Extras.from_bytes(data, directory.where(EXTRAS_NAME))
+
+
+def read_extra(directory: Directory, name: str) -> bytes | None:
+    """One extra, checked against its digest; None when it, or the list of them, was deleted.
+
+    Raises `BundleError`s.
+    """
+    try:
+        for entry in read_extras(directory).files:
+            if entry.name == name:
+                return directory.read(entry)
+    except BundleFileMissing:
+        pass
+    return None
+
+
+def read_golden(path: str | os.PathLike[str]) -> Golden:
+    """The golden numbers of the bundle at `path`, of the types that its manifest lists.
+
+    Raises `GoldenMissing` when they were deleted or never written, and `BundleError`s.
+    """
+    with Directory(os.fspath(path)) as directory:
+        manifest, _ = read_manifest(directory)
+        data = read_extra(directory, GOLDEN_NAME)
+        if data is None:
+            raise GoldenMissing(path=directory.path)
+        where = directory.where(GOLDEN_NAME)
+    tensors = read_header(data, where)
+    _check(manifest, tensors, where)
+
+    def part(name: str) -> bytes:
+        tensor = tensors[name]
+        return data[tensor.offset : tensor.offset + tensor.nbytes]
+
+    return Golden(
+        {spec.name: part(f"input.{spec.name}") for spec in manifest.inputs},
+        {spec.name: part(f"output.{spec.name}") for spec in manifest.outputs},
+        {
+            spec.name: struct.unpack("<d", part(f"tolerance.{spec.name}"))[0]
+            for spec in manifest.outputs
+        },
+    )
+
+
+def _check(manifest: Manifest, tensors: dict[str, Tensor], path: str) -> None:
+    expected = {
+        f"{role}.{spec.name}": (spec.dtype, spec.shape)
+        for role, specs in (("input", manifest.inputs), ("output", manifest.outputs))
+        for spec in specs
+    }
+    for spec in manifest.outputs:
+        expected[f"tolerance.{spec.name}"] = ("f64", ())
+    for name, (dtype, shape) in expected.items():
+        tensor = tensors.get(name)
+        if tensor is None or (tensor.dtype, tensor.shape) != (dtype, shape):
+            found = "missing" if tensor is None else f"{tensor.dtype}{list(tensor.shape)}"
+            raise BundleMalformed(
+                path=path, field=name, found=found, expected=f"{dtype}{list(shape)}"
+            )
