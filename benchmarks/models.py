@@ -30,7 +30,7 @@ _FIRST_RESULT = {
     "aotc": """
 from aotc import runtime
 program = runtime.load({place!r})
-sizes = {{"f32": (4, "f"), "i64": (8, "q"), "bool": (1, "B"), "bf16": (2, "H"), "i32": (4, "i")}}
+sizes = {{"f32": (4, "f"), "i64": (8, "q"), "bool": (1, "?"), "bf16": (2, "H"), "i32": (4, "i")}}
 inputs = []
 for each in program.inputs:
     count = 1
