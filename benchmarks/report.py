@@ -142,7 +142,7 @@ def render(
 ) -> str:
     """The page; written by `scripts/bench`, never by hand."""
     skipped = sorted(
-        {f"- {NAMES[n]}, {m.name}: {why}" for m in models for n, why in m.skipped.items()}
+        {f"- {NAMES.get(n, n)}, {m.name}: {why}" for m in models for n, why in m.skipped.items()}
     )
     return "\n\n".join([
         "# Benchmarks",
