@@ -10,6 +10,7 @@ called "cpu" would make torch believe that it has Triton there.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +25,8 @@ from triton.backends.nvidia.compiler import CUDABackend
 from triton.runtime import driver as active_driver
 
 from aotc.aot.targets import toolchain
-from aotc.aot.targets.cpu import compile as cpu_compile
-from aotc.aot.targets.cpu.executor import executor_object
+from aotc.aot.targets.cpu.compile import compile_library, fingerprint
+from aotc.aot.targets.workers import Request, Workers
 from aotc.runtime.drivers.cpu import best_isa, features
 from aotc.runtime.drivers.launch import Launcher
 from aotc.runtime.drivers.library import Library
@@ -63,23 +64,35 @@ class CpuBackend(CUDABackend):  # type: ignore[misc]
         stages["so"] = self._library
 
     def _library(self, module: Any, metadata: dict[str, Any]) -> bytes:
-        text = toolchain.generic_form(module, metadata["name"])
-        made = cpu_compile.compile_ttir(text, _isa(), no_alias=False)
-        metadata.update(
-            shared=0, symbol=made.symbol, scratch_bytes=made.scratch_bytes, global_scratch_size=0
+        request = Request(
+            metadata["name"],
+            f"{compile_library.__module__}:{compile_library.__name__}",
+            (toolchain.generic_form(module, metadata["name"]), _isa(), False),
         )
-        return toolchain.link({"executor": executor_object().data, made.symbol: made.object})
+        (outcome,) = _workers().map([request])
+        library, symbol, scratch_bytes = outcome.unwrap()
+        metadata.update(shared=0, symbol=symbol, scratch_bytes=scratch_bytes, global_scratch_size=0)
+        found: bytes = library
+        return found
 
     def pack_metadata(self, metadata: Any) -> tuple[int, ...]:
         return (metadata.num_warps, metadata.num_ctas, metadata.shared)
 
     def hash(self) -> str:
-        return f"{cpu_compile.fingerprint()}-{_isa()}"
+        return f"{fingerprint()}-{_isa()}"
 
 
 def _optimize(module: Any, metadata: dict[str, Any]) -> Any:
     metadata["name"] = module.get_entry_func_name()
     return toolchain.optimize_ttir(module)
+
+
+@functools.cache
+def _workers() -> Workers:
+    """One process that generates code, since LLVM ends the process that gives it bad IR."""
+    workers = Workers(1)
+    atexit.register(workers.close)
+    return workers
 
 
 @functools.cache

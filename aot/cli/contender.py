@@ -155,6 +155,7 @@ def _compile(spec: str, place: Path) -> Call:
 def _aoti(spec: str, place: Path) -> Call:
     import torch
 
+    load_model(spec)  # whose types the package's outputs may be made of
     arguments, keywords = torch.load(place / INPUTS, weights_only=True)
     runner = torch._inductor.aoti_load_package(str(place / PACKAGE))
     return _without_gradients(lambda: runner(*arguments, **keywords))

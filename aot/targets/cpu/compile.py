@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aotc.aot.targets import toolchain
+from aotc.aot.targets.cpu.executor import executor_object
 from aotc.aot.targets.cpu.isa import isa as find_isa
 from aotc.aot.targets.cpu.lowering import lower
 
@@ -73,6 +74,21 @@ def compile_ttir(ttir: str, isa: str, *, no_alias: bool, symbol: str | None = No
     return KernelBinary(
         symbol, made.data, lowered.scratch_bytes, ttir, lowered.llvm_ir, made.assembly
     )
+
+
+def compile_library(ttir: str, isa: str, no_alias: bool) -> tuple[bytes, str, int]:
+    """A library that holds one kernel and the executor: (bytes, symbol, scratch bytes).
+
+    Of plain values, so that it can be asked of a worker process.
+    """
+    made = compile_ttir(ttir, isa, no_alias=no_alias)
+    library = toolchain.link({"executor": _executor(), made.symbol: made.object})
+    return library, made.symbol, made.scratch_bytes
+
+
+@functools.cache
+def _executor() -> bytes:
+    return executor_object().data
 
 
 @functools.cache
