@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import traceback
 import warnings
@@ -51,14 +52,16 @@ def capture(spec: Spec) -> Captured:
 @contextmanager
 def _quiet_settings() -> Iterator[None]:
     """TransformerEncoder's fast path off, since it changes padded rows; no torch chatter."""
-    fast_path = torch.backends.mha.get_fastpath_enabled()
+    fast_path, level = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
     torch.backends.mha.set_fastpath_enabled(False)
+    logging.disable(logging.ERROR)  # what torch logs there, our errors say
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
+        logging.disable(level)
 
 
 def _export(spec: Spec) -> ExportedProgram:

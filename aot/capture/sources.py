@@ -15,6 +15,7 @@ from torch.fx.proxy import TracerBase
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _TORCH_ROOT = str(Path(torch.__file__).parent)
+_FOREIGN_ROOTS = (_TORCH_ROOT, str(Path(__file__).parent))  # not the user's: torch and this stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,9 @@ def source_of(node: torch.fx.Node) -> Source | None:
 
 
 def innermost(trace: str) -> Source | None:
-    """The innermost frame of a printed traceback that is not torch's, else the innermost."""
+    """The innermost frame of a printed traceback that is the user's, else the innermost."""
     frames = [Source(path, int(line), name) for path, line, name in _FRAME.findall(trace)]
-    outside = [frame for frame in frames if not frame.path.startswith(_TORCH_ROOT)]
+    outside = [frame for frame in frames if not frame.path.startswith(_FOREIGN_ROOTS)]
     candidates = outside or frames
     return candidates[-1] if candidates else None
 
