@@ -50,3 +50,14 @@ def measure(rounds: int) -> dict[str, float]:
                 call()
             times[way].append((time.perf_counter() - start) / CALLS * 1e6)
     return {way: statistics.median(found) for way, found in times.items()}
+
+
+def import_ms() -> float:
+    """Milliseconds that `import runtime` takes in a fresh process: the best of ten."""
+    program = (
+        "import time; start = time.perf_counter(); import aotc.runtime; "
+        "print((time.perf_counter() - start) * 1e3)"
+    )
+    command = [sys.executable, "-c", program]
+    found = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(10)]
+    return min(float(done.stdout) for done in found)

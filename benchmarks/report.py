@@ -108,16 +108,15 @@ def summary(
             f"{best * 1e3:.2f}",
             f"{forwards[-1]:.2f}×",
         ]
+        cells.append(f"{first['aotc']:.2f}")
         if "aoti" in first:
             starts.append(first["aoti"] / first["aotc"])
+        cells.append(f"{starts[-1]:.0f}×" if "aoti" in first else "–")
+        cells.append(f"{build['aotc']:.1f}")
+        if "aoti" in build:
             builds.append(build["aoti"] / build["aotc"])
-            cells += [
-                f"{first['aotc']:.2f}",
-                f"{starts[-1]:.0f}×",
-                f"{build['aotc']:.1f}",
-                f"{builds[-1]:.1f}×",
-            ]
-        rows.append([*cells, *["–"] * (8 - len(cells))])
+        cells.append(f"{builds[-1]:.1f}×" if "aoti" in build else "–")
+        rows.append(cells)
     means = [f"**{geometric_mean(x):.2f}×**" if x else "–" for x in (forwards, starts, builds)]
     rows.append(["geometric mean", "", "", means[0], "", means[1], "", means[2]])
     heads = [
@@ -139,6 +138,7 @@ def render(
     models: Sequence[ModelFigures],
     matmuls: Sequence[MatmulFigures],
     host: Mapping[str, float],
+    import_ms: float,
 ) -> str:
     """The page; written by `scripts/bench`, never by hand."""
     skipped = sorted(
@@ -168,6 +168,7 @@ def render(
         "A model that adds one to eight numbers: what a call costs when there is nothing to "
         "compute.",
         table(["call", "µs"], [[way, f"{us:.2f}"] for way, us in host.items()]),
+        f"`import runtime` takes {import_ms:.1f} ms in a fresh process (best of ten).",
         "## Forward, percentiles",
         _percentiles(models),
         *(["Not measured:\n\n" + "\n".join(skipped)] if skipped else []),
