@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .library import Library
 
-SPIN_TICKS = 150_000  # some 50 µs at 3 GHz
+SPIN_TICKS = 1_500_000  # some 0.5 ms at 3 GHz: waking a halted virtual processor can take longer
 CGROUP_ROOT = "/sys/fs/cgroup"
 CGROUP_1_QUOTA = "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"
 
