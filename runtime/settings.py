@@ -76,14 +76,6 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting("AOTC_CACHE_DIR", "path", None, "folder of the artifact cache"),
         Setting("AOTC_DUMP", "path", None, "folder for the text of each stage"),
-        Setting("AOTC_LOG", "choice", "off", "log on stderr", ("off", "info", "debug")),
-        Setting(
-            "AOTC_VERIFY",
-            "choice",
-            "0",
-            "check the graph: never, after each stage, after each rule",
-            ("0", "1", "2"),
-        ),
         Setting("AOTC_SKIP", "names", (), "stages, rule sets or rules to skip, for bisecting"),
         Setting(
             "AOTC_TUNE",

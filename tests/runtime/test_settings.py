@@ -28,7 +28,7 @@ def test_order_of_precedence(monkeypatch):
         ("AOTC_THREADS", "-1"),
         ("AOTC_THREADS", "1025"),
         ("AOTC_THREADS", "1.5"),
-        ("AOTC_LOG", "loud"),
+        ("AOTC_LOAD_VERIFY", "loud"),
         ("AOTC_FROZEN", "perhaps"),
         ("AOTC_TUNE", "Full"),
     ],
