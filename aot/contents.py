@@ -103,7 +103,7 @@ def sources(specs: Sequence[KernelSpec]) -> dict[str, bytes]:
     """Triton source and spec of each distinct kernel, so that it can be tuned elsewhere."""
     files: dict[str, bytes] = {}
     for stem, spec in _stems(specs).items():
-        files[f"sources/{stem}.py"] = spec.source.encode()
+        files |= {f"sources/{name}": text for name, text in _form_files(stem, spec).items()}
         files |= json_file(f"sources/{stem}.json", _spec_record(spec))
     return files
 
@@ -116,7 +116,7 @@ def debug(
     for stem, spec in _stems(specs).items():
         binary = tuning.kernels[spec.digest].binary
         files |= {
-            f"debug/kernels/{stem}.py": spec.source.encode(),
+            **{f"debug/kernels/{name}": text for name, text in _form_files(stem, spec).items()},
             f"debug/kernels/{stem}.ttir": binary.ttir.encode(),
             f"debug/kernels/{stem}.ll": binary.llvm_ir.encode(),
             f"debug/kernels/{stem}.s": binary.assembly.encode(),
@@ -129,9 +129,8 @@ def specs_text(specs: Sequence[KernelSpec]) -> str:
     parts = []
     for stem, spec in _stems(specs).items():
         rows = "".join(f"# candidate {row}\n" for row in spec.candidates)
-        parts.append(
-            f"# {stem}: {spec.bytes} bytes, {spec.operations} operations\n{rows}{spec.source}"
-        )
+        texts = "\n".join(form.source for form in spec.forms)
+        parts.append(f"# {stem}: {spec.bytes} bytes, {spec.operations} operations\n{rows}{texts}")
     return "\n".join(parts)
 
 
@@ -162,14 +161,30 @@ def _stems(specs: Sequence[KernelSpec]) -> dict[str, KernelSpec]:
     return found
 
 
+def _form_files(stem: str, spec: KernelSpec) -> dict[str, bytes]:
+    """File name → source of each form; the form without a name has the stem's."""
+    return {
+        f"{stem}.{form.name}.py" if form.name else f"{stem}.py": form.source.encode()
+        for form in spec.forms
+    }
+
+
 def _spec_record(spec: KernelSpec) -> dict[str, Any]:
     return {
         "name": spec.name,
         "digest": spec.digest,
-        "function": spec.function,
+        "forms": [[form.name, form.function] for form in spec.forms],
         "params": [[param.name, param.type] for param in spec.params],
         "candidates": [
-            {"config": dict(row.config), "grid": list(row.grid)} for row in spec.candidates
+            {
+                "form": row.form,
+                "config": dict(row.config),
+                "grid": list(row.grid),
+                "scratch": [
+                    [each.name, each.type, each.nbytes, each.is_zeroed] for each in row.scratch
+                ],
+            }
+            for row in spec.candidates
         ],
         "bytes": spec.bytes,
         "operations": spec.operations,

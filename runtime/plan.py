@@ -2,10 +2,13 @@
 
 Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
 
-    plan     = {"abi": 1, "arena_bytes", "buffers": [buffer], "kernels": [kernel],
-                "launches": [launch], "scratch_bytes"}
+    plan     = {"abi": 2, "arena_bytes", "buffers": [buffer], "kernels": [kernel],
+                "launches": [launch], "scratch_bytes", "zeroed_bytes"}
     buffer   = {"name", "nbytes", "offset"}       part of the arena; parts share bytes over time
-    kernel   = {"name", "symbol"}                 name: for people; symbol: in the shared object
+    kernel   = {"image", "name", "symbol"}        name: for people; symbol: in the library or image
+    image    = nil                                on the CPU, where the library is one shared object
+             | {"nbytes", "offset", "scratch_bytes", "shared_bytes", "threads"}
+                                                  a cubin inside the library, and how to launch it
     launch   = {"args": [argument], "grid": [x, y, z], "kernel": index}
     argument = [space, value]
     space    = "arena"   value: byte offset, inside one of `buffers`
@@ -14,7 +17,9 @@ Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
              | "output"  value: index of a program output
              | "int"     value: signed 64-bit number, passed as it is
 
-Version history: abi 1, the first.
+The first `zeroed_bytes` of the arena are zero when a session opens; every launch leaves them so.
+
+Version history: abi 1, the first; abi 2, images of kernels and zeroed bytes.
 
 The compiler builds `LaunchPlan` objects and the runtime reads them: one schema for both. Every
 index and offset is checked in `validate` before a number reaches native code.
@@ -25,17 +30,18 @@ from __future__ import annotations
 from .canonical import Limits, decode, encode
 from .errors import BundleMalformed
 from .record import Record
-from .schema import Fields, Integer, List, Schema, Symbol, Text
+from .schema import Fields, Integer, List, Optional, Schema, Symbol, Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from typing import Any
 
-PLAN_ABI = 1
+PLAN_ABI = 2
 ALIGNMENT_BYTES = 64
 ARENA_LIMIT_BYTES = 1 << 40
 SCRATCH_LIMIT_BYTES = 1 << 30
+IMAGE_LIMIT_BYTES = 1 << 28
 PROGRAMS_LIMIT = (1 << 31) - 1  # programs of one launch, x · y · z
 LIMITS = Limits(file_bytes=16 << 20, values=1 << 19, depth=16, text_bytes=4096)
 
@@ -55,15 +61,46 @@ class Buffer(Record):
         self._set(name=name, offset=offset, nbytes=nbytes)
 
 
-class Kernel(Record):
-    """A function of the target's library."""
+class Image(Record):
+    """A cubin inside the library: where it lies and what a launch of its kernel takes.
 
-    __slots__ = ("name", "symbol")
+    threads: of one program; shared_bytes: dynamic shared memory of one program; scratch_bytes:
+    global memory that each program needs for itself.
+    """
+
+    __slots__ = ("nbytes", "offset", "scratch_bytes", "shared_bytes", "threads")
+    offset: int
+    nbytes: int
+    threads: int
+    shared_bytes: int
+    scratch_bytes: int
+
+    def __init__(
+        self, offset: int, nbytes: int, threads: int, shared_bytes: int, scratch_bytes: int
+    ) -> None:
+        self._set(
+            offset=offset,
+            nbytes=nbytes,
+            threads=threads,
+            shared_bytes=shared_bytes,
+            scratch_bytes=scratch_bytes,
+        )
+
+    def to_map(self) -> dict[str, int]:
+        """The image as plain values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class Kernel(Record):
+    """A function of the target's library; `image` on devices that load each kernel by itself."""
+
+    __slots__ = ("image", "name", "symbol")
     symbol: str
     name: str
+    image: Image | None
 
-    def __init__(self, symbol: str, name: str) -> None:
-        self._set(symbol=symbol, name=name)
+    def __init__(self, symbol: str, name: str, image: Image | None = None) -> None:
+        self._set(symbol=symbol, name=name, image=image)
 
 
 class Launch(Record):
@@ -82,16 +119,26 @@ class LaunchPlan(Record):
     """All launches of one call, in order, for one target.
 
     arena_bytes: size of the block that holds every intermediate tensor; scratch_bytes: size of the
-    block that each thread lends to the kernel it runs.
+    block that each thread lends to the kernel it runs; zeroed_bytes: the arena's first bytes, zero
+    when a session opens and left zero by every launch.
     """
 
-    __slots__ = ("abi", "arena_bytes", "buffers", "kernels", "launches", "scratch_bytes")
+    __slots__ = (
+        "abi",
+        "arena_bytes",
+        "buffers",
+        "kernels",
+        "launches",
+        "scratch_bytes",
+        "zeroed_bytes",
+    )
     abi: int
     arena_bytes: int
     scratch_bytes: int
     buffers: tuple[Buffer, ...]
     kernels: tuple[Kernel, ...]
     launches: tuple[Launch, ...]
+    zeroed_bytes: int
 
     def __init__(
         self,
@@ -101,6 +148,7 @@ class LaunchPlan(Record):
         buffers: tuple[Buffer, ...],
         kernels: tuple[Kernel, ...],
         launches: tuple[Launch, ...],
+        zeroed_bytes: int = 0,
     ) -> None:
         self._set(
             abi=abi,
@@ -109,6 +157,7 @@ class LaunchPlan(Record):
             buffers=tuple(buffers),
             kernels=tuple(kernels),
             launches=tuple(launches),
+            zeroed_bytes=zeroed_bytes,
         )
 
     def to_map(self) -> dict[str, Any]:
@@ -117,11 +166,19 @@ class LaunchPlan(Record):
             "abi": self.abi,
             "arena_bytes": self.arena_bytes,
             "scratch_bytes": self.scratch_bytes,
+            "zeroed_bytes": self.zeroed_bytes,
             "buffers": [
                 {"name": each.name, "offset": each.offset, "nbytes": each.nbytes}
                 for each in self.buffers
             ],
-            "kernels": [{"symbol": each.symbol, "name": each.name} for each in self.kernels],
+            "kernels": [
+                {
+                    "symbol": each.symbol,
+                    "name": each.name,
+                    "image": None if each.image is None else each.image.to_map(),
+                }
+                for each in self.kernels
+            ],
             "launches": [
                 {
                     "kernel": each.kernel,
@@ -148,11 +205,15 @@ class LaunchPlan(Record):
             tree["arena_bytes"],
             tree["scratch_bytes"],
             tuple(Buffer(row["name"], row["offset"], row["nbytes"]) for row in tree["buffers"]),
-            tuple(Kernel(row["symbol"], row["name"]) for row in tree["kernels"]),
+            tuple(
+                Kernel(row["symbol"], row["name"], row["image"] and Image(**row["image"]))
+                for row in tree["kernels"]
+            ),
             tuple(
                 Launch(row["kernel"], tuple(row["grid"]), tuple(map(tuple, row["args"])))
                 for row in tree["launches"]
             ),
+            tree["zeroed_bytes"],
         )
 
     def validate(self, inputs: int, outputs: int, weights: Collection[str], path: str) -> None:
@@ -197,11 +258,21 @@ VALUES: dict[str, Schema] = {
     "output": Integer(0, 4095),
     "int": Integer(-(1 << 63), (1 << 63) - 1),
 }
+IMAGE_SCHEMA = Fields(
+    {
+        "offset": Integer(0, ARENA_LIMIT_BYTES),
+        "nbytes": Integer(1, IMAGE_LIMIT_BYTES),
+        "threads": Integer(1, 1024),
+        "shared_bytes": Integer(0, 1 << 20),
+        "scratch_bytes": Integer(0, 1 << 20),
+    }
+)
 PLAN_SCHEMA = Fields(
     {
         "abi": Integer(PLAN_ABI, PLAN_ABI),
         "arena_bytes": Integer(0, ARENA_LIMIT_BYTES),
         "scratch_bytes": Integer(0, SCRATCH_LIMIT_BYTES),
+        "zeroed_bytes": Integer(0, ARENA_LIMIT_BYTES),
         "buffers": List(
             Fields(
                 {
@@ -212,7 +283,10 @@ PLAN_SCHEMA = Fields(
             ),
             limit=1 << 16,
         ),
-        "kernels": List(Fields({"symbol": Symbol(), "name": Text(256)}), limit=1 << 16),
+        "kernels": List(
+            Fields({"symbol": Symbol(), "name": Text(256), "image": Optional(IMAGE_SCHEMA)}),
+            limit=1 << 16,
+        ),
         "launches": List(
             Fields(
                 {

@@ -11,7 +11,7 @@ from aotc.aot.ir.index import Symbol
 from aotc.aot.lower.body import INDENT, Body
 from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import pointer
-from aotc.aot.lower.spec import Candidate, KernelSpec, Param
+from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.schedule.group import Group, Root
 
 PROGRAM_SYMBOLS = frozenset({"z", "panel", "tap"})  # numbers, not blocks
@@ -109,8 +109,7 @@ def kernel(
     """The spec of a kernel whose body is `lines`."""
     return KernelSpec(
         name=function_name(group),
-        source=assemble(group, constexprs, lines),
-        function=function_name(group),
+        forms=(Form("", assemble(group, constexprs, lines), function_name(group)),),
         params=parameters(group),
         candidates=tuple(candidates),
         bytes=group.bytes,

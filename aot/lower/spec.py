@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg")  # configs that are no constexprs
+
 
 @dataclass(frozen=True, slots=True)
 class Param:
@@ -15,36 +17,82 @@ class Param:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """One choice of the constexpr parameters and the grid that belongs to it."""
+class Scratch:
+    """Memory that a candidate needs beside its parameters: one more pointer, after them.
 
-    config: tuple[tuple[str, int], ...]
-    grid: tuple[int, int, int]
+    `is_zeroed`: it is zero at the first launch, and every launch leaves it zero.
+    """
 
-    def __str__(self) -> str:
-        words = " ".join(f"{name}={value}" for name, value in self.config)
-        return f"{words} grid {'×'.join(map(str, self.grid))}"
+    name: str
+    type: str
+    nbytes: int
+    is_zeroed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class KernelSpec:
-    """What the tuner and a target need of a kernel.
+class Candidate:
+    """One choice of the constexpr parameters and the grid that belongs to it.
 
-    `source` is a file of its own: imports and the `@triton.jit` function called `function`. Its
-    parameters are `params` (reads in the order of the group, then stores), then the names of the
-    configs as constexprs. Candidate 0 is the model's pick.
+    `config` also holds the launch options of a GPU (LAUNCH_OPTIONS); `form` names one of the
+    spec's sources.
+    """
+
+    config: tuple[tuple[str, int], ...]
+    grid: tuple[int, int, int]
+    form: str = ""
+    scratch: tuple[Scratch, ...] = ()
+
+    @property
+    def constexprs(self) -> tuple[tuple[str, int], ...]:
+        """The part of the config that the source takes as parameters."""
+        return tuple(row for row in self.config if row[0] not in LAUNCH_OPTIONS)
+
+    @property
+    def options(self) -> dict[str, int]:
+        """The part of the config that the launch takes."""
+        return {name: value for name, value in self.config if name in LAUNCH_OPTIONS}
+
+    def __str__(self) -> str:
+        words = " ".join(f"{name}={value}" for name, value in self.config)
+        form = f"{self.form} " if self.form else ""
+        return f"{form}{words} grid {'×'.join(map(str, self.grid))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to write a kernel: imports and the `@triton.jit` function called `function`.
+
+    Its parameters are those of the spec (reads in the order of the group, then stores), then the
+    candidate's scratch, then the names of its constexprs.
     """
 
     name: str
     source: str
     function: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSpec:
+    """What the tuner and a target need of a kernel. Candidate 0 is the model's pick."""
+
+    name: str
+    forms: tuple[Form, ...]
     params: tuple[Param, ...]
     candidates: tuple[Candidate, ...]
     bytes: int
     operations: int
 
+    def form(self, candidate: Candidate) -> Form:
+        """The source that a candidate configures."""
+        return next(form for form in self.forms if form.name == candidate.form)
+
+    def params_of(self, candidate: Candidate) -> tuple[Param, ...]:
+        """The run-time parameters of a candidate, its scratch included."""
+        return (*self.params, *(Param(row.name, row.type) for row in candidate.scratch))
+
     @property
     def digest(self) -> str:
-        """sha256 of what decides the machine code: source and parameters, not the name."""
-        rows = [self.source, self.function, *(f"{row.name}:{row.type}" for row in self.params)]
+        """sha256 of what decides the machine code: sources and parameters, not the name."""
+        rows = [text for form in self.forms for text in (form.name, form.source, form.function)]
+        rows += [f"{row.name}:{row.type}" for row in self.params]
         return hashlib.sha256("\0".join(rows).encode()).hexdigest()

@@ -6,18 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.aot.ir.graph import Node
+from aotc.aot.lower.spec import Scratch
 from aotc.aot.plan.arena import Lifetime, place
 from aotc.aot.schedule.group import Schedule
-from aotc.runtime.plan import PLAN_ABI, Argument, Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.plan import PLAN_ABI, Argument, Buffer, Image, Kernel, Launch, LaunchPlan
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenKernel:
-    """What a group became: the symbol in the library, a name for people, the grid in programs."""
+    """What a group became: the symbol in the library, a name for people, the grid in programs.
+
+    `image`: where the kernel lies by itself, on a GPU. `scratch`: memory beside its parameters.
+    """
 
     symbol: str
     name: str
     grid: tuple[int, int, int]
+    image: Image | None = None
+    scratch: tuple[Scratch, ...] = ()
 
 
 def plan(schedule: Schedule, chosen: Sequence[ChosenKernel], scratch_bytes: int) -> LaunchPlan:
@@ -47,7 +53,7 @@ def plan(schedule: Schedule, chosen: Sequence[ChosenKernel], scratch_bytes: int)
         arena_bytes=arena_bytes,
         scratch_bytes=scratch_bytes,
         buffers=tuple(Buffer(row.name, offset, row.nbytes) for row, offset in rows),
-        kernels=tuple(Kernel(kernel.symbol, kernel.name) for kernel in kernels.values()),
+        kernels=tuple(Kernel(row.symbol, row.name, row.image) for row in kernels.values()),
         launches=tuple(launches),
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aotc.aot.lower.spec import Candidate, KernelSpec
+from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.compile import KernelBinary, compile_kernel
 from aotc.aot.targets.cpu.executor import executor_object
@@ -33,11 +33,16 @@ class Task:
     isa: str
 
     @property
+    def form(self) -> Form:
+        """The source to compile."""
+        return self.spec.form(self.candidate)
+
+    @property
     def plain(self) -> tuple[Any, ...]:
         """The arguments of `compile_kernel`, as plain values."""
-        params = tuple((param.name, param.type) for param in self.spec.params)
-        spec = self.spec
-        return (spec.source, spec.function, params, self.candidate.config, self.isa)
+        params = tuple((param.name, param.type) for param in self.spec.params_of(self.candidate))
+        form = self.form
+        return (form.source, form.function, params, self.candidate.constexprs, self.isa)
 
     @property
     def key(self) -> Key:
@@ -46,10 +51,12 @@ class Task:
             "binaries",
             compiler=compiler_digest(),
             config=" ".join(f"{name}={value}" for name, value in self.candidate.config),
-            function=self.spec.function,
+            function=self.form.function,
             isa=self.isa,
-            params=" ".join(f"{param.name}:{param.type}" for param in self.spec.params),
-            source=hashlib.sha256(self.spec.source.encode()).hexdigest(),
+            params=" ".join(
+                f"{row.name}:{row.type}" for row in self.spec.params_of(self.candidate)
+            ),
+            source=hashlib.sha256(self.form.source.encode()).hexdigest(),
             triton=triton_version(),
         )
 

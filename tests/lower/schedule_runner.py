@@ -87,10 +87,10 @@ def _launch(
     chosen = spec.candidates[min(candidate, len(spec.candidates) - 1)]
     nodes = [*group.reads, *(root.node for root in group.roots)]
     return {
-        "source": spec.source,
-        "function": spec.function,
+        "source": spec.form(chosen).source,
+        "function": spec.form(chosen).function,
         "grid": chosen.grid,
-        "config": dict(chosen.config),
+        "config": dict(chosen.constexprs),
         "args": [names[node] for node in nodes],
     }
 

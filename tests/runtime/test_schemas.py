@@ -32,15 +32,15 @@ def test_records_are_immutable_values():
     kernel = Kernel("k", "softmax")
     assert kernel == Kernel("k", "softmax")
     assert len({kernel, Kernel("k", "softmax"), Kernel("k", "other")}) == 2
-    assert repr(kernel) == "Kernel(name='softmax', symbol='k')"
+    assert repr(kernel) == "Kernel(image=None, name='softmax', symbol='k')"
     with pytest.raises(AttributeError):
         kernel.name = "x"
 
 
 def test_the_writer_refuses_what_the_reader_would():
     for plan in (
-        LaunchPlan(1, 64, 0, (Buffer("b", 0, 65),), (), ()),
-        LaunchPlan(1, 64, 0, (), (Kernel("k", "k"),), (Launch(0, (0, 1, 1), ()),)),
+        LaunchPlan(2, 64, 0, (Buffer("b", 0, 65),), (), ()),
+        LaunchPlan(2, 64, 0, (), (Kernel("k", "k"),), (Launch(0, (0, 1, 1), ()),)),
         LaunchPlan(9, 64, 0, (), (), ()),
     ):
         with pytest.raises(BundleMalformed):
