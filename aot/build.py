@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,10 @@ from aotc.aot.stages import Clock, Progress, Quiet, StageTime, write_texts
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.isa import ISAS, isa
 from aotc.aot.targets.workers import Workers
-from aotc.aot.tune.choose import Job, Mode, Policy, Tuning, tune, with_lines
+from aotc.aot.tune.choose import Policy, Tuning, tune, with_lines
 from aotc.aot.tune.compiling import Counts, executor_code, warm_up
+from aotc.aot.tune.job import Job, Mode, Operand
+from aotc.aot.tune.measure import CpuMeasurer
 from aotc.aot.tune.record import Line, Place, parse_record, print_record
 from aotc.cache import Store
 from aotc.cache.collect import collect, note_misses
@@ -228,22 +231,31 @@ def _tune(
         frozen=options.frozen,
         record=_read_record(options.record),
     )
-    jobs = [
-        Job(
-            spec,
-            tuple(node.type.nbytes for node in (*group.reads, *(r.node for r in group.roots))),
-        )
-        for spec, group in zip(specs, scheduled.groups, strict=True)
-    ]
+    jobs = _jobs(scheduled, specs)
     with clock.stage("tune"):
-        tuning = tune(jobs, policy, workers, store, counts, clock.progress.advance)
         executor = executor_code(workers, store)
+        arguments = (workers, store, counts, clock.progress.advance)
+        tuning = tune(jobs, policy, *arguments, CpuMeasurer(executor))
         clock.dump("tune", print_record({line.place: line for line in tuning.lines}))
         clock.detail = f"{counts.compiled} compiled, {counts.cache_hits} from the cache"
         if options.record is not None and tuning.measured:
             merged = with_lines(policy.record, tuning.lines)
             options.record.write_text(print_record(merged))
     return tuning, executor
+
+
+def _jobs(scheduled: Schedule, specs: tuple[KernelSpec, ...]) -> list[Job]:
+    """Each distinct kernel with the memory of its parameters."""
+    counts = Counter(spec.digest for spec in specs)
+    jobs = []
+    for spec, group in zip(specs, scheduled.groups, strict=True):
+        reads = (
+            Operand(node.type.nbytes, "weight" if node.op == "constant" else "read")
+            for node in group.reads
+        )
+        stored = (Operand(root.node.type.nbytes, "stored") for root in group.roots)
+        jobs.append(Job(spec, (*reads, *stored), counts[spec.digest]))
+    return jobs
 
 
 def _read_record(path: Path | None) -> dict[Place, Line]:

@@ -133,6 +133,14 @@ class TuningRecordMiss(TuneError):
     hint = "run once without `--frozen` and with `--tune quick --record FILE`"
 
 
+class TuningDeviceMissing(TuneError):
+    """Kernels were to be measured where no device of their target is."""
+
+    code = "tuning-device-missing"
+    template = "no device here runs target `{target}`: {count} kernels cannot be measured"
+    hint = "build with `--tune off`, then run `aotc tune BUNDLE` on the target machine"
+
+
 class TuningRecordInvalid(TuneError):
     """A line of a tuning record does not parse."""
 

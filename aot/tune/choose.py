@@ -2,15 +2,19 @@
 
 Three ways, in this order: a line of a tuning record, measuring on this machine, the model's pick
 (candidate 0). Without a record and with `off` the result depends on the input alone.
+
+Every measured kernel's line goes into the cache at once, so that a build that is interrupted or
+runs out of its budget goes on where it stopped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Literal
 
-from aotc.aot.errors import TuningRecordMiss
+from aotc.aot.errors import TuningDeviceMissing, TuningRecordMiss
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.targets.cpu.compile import KernelBinary
 from aotc.aot.targets.workers import Workers
@@ -18,37 +22,29 @@ from aotc.aot.tune.compiling import (
     Counts,
     Report,
     Task,
-    compile_all,
+    compile_each,
     compiler_digest,
-    executor_code,
     triton_version,
 )
-from aotc.aot.tune.measure import measure
-from aotc.aot.tune.record import Config, Line, Place, Record, merge, parse_record
+from aotc.aot.tune.job import Job, Measurer, Mode, Option, limit
+from aotc.aot.tune.record import Choice, Line, Place, Record, merge, parse_record
 from aotc.cache import Key, Store
+from aotc.runtime.errors import AotcError
 
-Mode = Literal["off", "quick", "full"]
-CANDIDATE_LIMITS: Mapping[Mode, int | None] = {"off": 1, "quick": 4, "full": None}
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A kernel and the sizes in bytes of its pointer parameters, in their order."""
-
-    spec: KernelSpec
-    sizes_bytes: tuple[int, ...]
+UNTUNED_CANDIDATES = 8  # how far the first that compiles is looked for without measuring
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """How candidates are chosen."""
 
-    target: str  # `cpu-x86-64-v4`
+    target: str  # `cpu-x86-64-v4`, `cuda-sm_90`
     isa: str
-    device: str  # `amd-epyc-9b14-x2`
+    device: str  # `amd-epyc-9b14-x2`, `nvidia-h200`
     mode: Mode = "off"
     frozen: bool = False  # every kernel with a choice must be in the record
     record: Record = field(default_factory=dict)
+    budget_seconds: float | None = None  # no new kernel is measured after this long
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +62,17 @@ class Tuning:
     kernels: Mapping[str, Tuned]
     lines: tuple[Line, ...]
     measured: int  # kernels measured in this build
+    skipped: int = 0  # kernels left to the model's pick when the budget was spent
+
+
+@dataclass(frozen=True, slots=True)
+class Machinery:
+    """What compiles: worker processes, the artifact cache, the build's counts and progress."""
+
+    workers: Workers
+    store: Store
+    counts: Counts
+    report: Report
 
 
 def tune(
@@ -75,48 +82,52 @@ def tune(
     store: Store,
     counts: Counts,
     report: Report,
+    measurer: Measurer | None = None,
 ) -> Tuning:
-    """Choose and compile every distinct kernel.
+    """Choose and compile every distinct kernel; `measurer` is needed where one is to be measured.
 
-    Raises TuningRecordMiss when frozen and a kernel has no line, CompileError when one does not
-    compile.
+    Raises TuningRecordMiss when frozen and a kernel has no line, TuningDeviceMissing without a
+    measurer, CompileError when a kernel does not compile.
     """
+    machinery = Machinery(workers, store, counts, report)
     distinct = {job.spec.digest: job for job in jobs}
     known = {digest: line for digest in distinct if (line := _line(digest, policy, store))}
     if policy.frozen:
         _refuse_misses(distinct, known)
-    choices = {
-        digest: _choices(job.spec, known.get(digest), policy) for digest, job in distinct.items()
+    chosen = {digest: _chosen(job.spec, known.get(digest)) for digest, job in distinct.items()}
+    is_open = {
+        digest: candidate is None and _is_measured(distinct[digest].spec, policy)
+        for digest, candidate in chosen.items()
     }
-    tasks = {
-        digest: [Task(distinct[digest].spec, choice, policy.isa) for choice in row]
-        for digest, row in choices.items()
-    }
-    compiled = compile_all(
-        [task for row in tasks.values() for task in row], workers, store, counts, report
-    )
+    if any(is_open.values()) and measurer is None:
+        raise TuningDeviceMissing(target=policy.target, count=sum(is_open.values()))
+    made: dict[str, Line] = {}
     kernels: dict[str, Tuned] = {}
-    lines = list(known.values())
-    open_digests = [digest for digest, row in tasks.items() if len(row) > 1]
-    for place, digest in enumerate(open_digests):
-        report(place, len(open_digests), f"measuring {distinct[digest].spec.name}")
-        options = [(task.candidate, compiled[task]) for task in tasks[digest]]
-        times_us = measure(options, distinct[digest].sizes_bytes, executor_code(workers, store))
-        line = _fastest(digest, options, times_us, policy)
-        kernels[digest] = Tuned(*_of_config(options, line.config))
-        lines.append(line)
-        store.put(_key(digest, policy), {"line.txt": str(line).encode()})
-    for digest, row in tasks.items():
-        if digest not in kernels:
-            kernels[digest] = Tuned(row[0].candidate, compiled[row[0]])
-    return Tuning(kernels, tuple(sorted(lines, key=lambda line: line.place)), len(open_digests))
+    if measurer is not None:
+        to_measure = [job for digest, job in distinct.items() if is_open[digest]]
+        kernels, made = _measure_all(to_measure, policy, machinery, measurer)
+    rest = {digest: job.spec for digest, job in distinct.items() if digest not in kernels}
+    kernels |= _without_measuring(rest, chosen, policy, machinery)
+    lines = sorted({**known, **made}.values(), key=lambda line: line.place)
+    return Tuning(kernels, tuple(lines), len(made), sum(is_open.values()) - len(made))
+
+
+def _chosen(spec: KernelSpec, line: Line | None) -> Candidate | None:
+    """The candidate of the record's line; None where it names none any more."""
+    if line is None:
+        return None
+    return next((each for each in spec.candidates if Choice.of(each) == line.choice), None)
+
+
+def _is_measured(spec: KernelSpec, policy: Policy) -> bool:
+    return len(spec.candidates) > 1 and policy.mode != "off" and not policy.frozen
 
 
 def _line(digest: str, policy: Policy, store: Store) -> Line | None:
     """The record's line for a kernel: the given record first, then, when measuring, the cache's.
 
     A line for this very device goes first, then the first by name of another one: a build machine
-    without the serving machine's CPU uses what was measured there.
+    without the serving machine's processor uses what was measured there.
     """
     own = policy.record.get((digest, policy.target, policy.device))
     if own is not None:
@@ -157,20 +168,135 @@ def _refuse_misses(distinct: Mapping[str, Job], known: Mapping[str, Line]) -> No
         raise TuningRecordMiss(count=len(missing), kernels=", ".join(missing[:8]))
 
 
-def _choices(spec: KernelSpec, line: Line | None, policy: Policy) -> tuple[Candidate, ...]:
-    """The candidates to compile. A line whose config is no candidate any more is not used."""
-    if line is not None:
-        chosen = [candidate for candidate in spec.candidates if candidate.config == line.config]
-        if chosen:
-            return (chosen[0],)
-    return spec.candidates[: CANDIDATE_LIMITS[policy.mode]]
+def _without_measuring(
+    specs: Mapping[str, KernelSpec],
+    chosen: Mapping[str, Candidate | None],
+    policy: Policy,
+    machinery: Machinery,
+) -> dict[str, Tuned]:
+    """The record's choice or the model's pick of each kernel, compiled.
+
+    A pick that does not compile, for want of registers or shared memory, gives way to the next.
+    """
+    tasks = {
+        digest: Task(spec, chosen[digest] or spec.candidates[0], policy.isa)
+        for digest, spec in specs.items()
+    }
+    arguments = (machinery.workers, machinery.store, machinery.counts, machinery.report)
+    outcomes = compile_each(list(tasks.values()), *arguments)
+    kernels: dict[str, Tuned] = {}
+    for digest, task in tasks.items():
+        outcome = outcomes[task]
+        others = task.spec.candidates[1:UNTUNED_CANDIDATES]
+        if isinstance(outcome, AotcError) and (chosen[digest] or not others):
+            raise outcome
+        if isinstance(outcome, AotcError):
+            spares = [Task(task.spec, each, policy.isa) for each in others]
+            found = compile_each(spares, *arguments)
+            task = next((t for t in spares if not isinstance(found[t], AotcError)), None) or task
+            outcomes |= found
+        kernels[digest] = Tuned(task.candidate, _binary(outcomes[task]))
+    return kernels
+
+
+def _binary(outcome: KernelBinary | AotcError) -> KernelBinary:
+    if isinstance(outcome, AotcError):
+        raise outcome
+    return outcome
+
+
+def _measure_all(
+    jobs: Sequence[Job], policy: Policy, machinery: Machinery, measurer: Measurer
+) -> tuple[dict[str, Tuned], dict[str, Line]]:
+    """Measure the kernels, those with the most work first, until the budget is spent."""
+    started_s = time.monotonic()
+    order = sorted(jobs, key=lambda job: -job.weight)
+    kernels: dict[str, Tuned] = {}
+    lines: dict[str, Line] = {}
+    machinery.report(0, len(order), "compiling candidates")
+    for place, (job, options) in enumerate(
+        _compiled_ahead(order, policy, machinery, measurer.is_apart)
+    ):
+        digest, name = job.spec.digest, job.spec.name
+
+        def tell(text: str, place: int = place, name: str = name) -> None:
+            machinery.report(place, len(order), f"{name}: {text}")
+
+        if len(options) > 1:
+            times_us = measurer.measure(job, options, tell)
+            lines[digest] = line = _fastest(digest, options, times_us, policy)
+            machinery.store.put(_key(digest, policy), {"line.txt": str(line).encode()})
+            options = [option for option in options if Choice.of(option.candidate) == line.choice]
+        kernels[digest] = Tuned(options[0].candidate, options[0].binary)
+        spent_s = time.monotonic() - started_s
+        if policy.budget_seconds is not None and spent_s >= policy.budget_seconds:
+            break
+    return kernels, lines
+
+
+def _compiled_ahead(
+    jobs: Sequence[Job], policy: Policy, machinery: Machinery, is_apart: bool
+) -> Iterator[tuple[Job, list[Option]]]:
+    """Each job with those of its candidates that compile, in order.
+
+    `is_apart`: compiling does not disturb measuring, so that it goes on meanwhile.
+    """
+    with ThreadPoolExecutor(1, "aotc-compile") as compiler:
+        batches = [
+            (batch, compiler.submit(_compile_batch, batch, policy, machinery))
+            for batch in _batches(jobs, policy, machinery.workers.count)
+        ]
+        if not is_apart:
+            wait(made for _, made in batches)
+        try:
+            for batch, made in batches:
+                yield from zip(batch, made.result(), strict=True)
+        finally:
+            compiler.shutdown(cancel_futures=True)
+
+
+def _batches(jobs: Sequence[Job], policy: Policy, workers: int) -> list[list[Job]]:
+    """Consecutive jobs whose candidates keep all workers busy for a while."""
+    batches: list[list[Job]] = []
+    count = 0
+    for job in jobs:
+        if not batches or count >= 2 * workers:
+            batches.append([])
+            count = 0
+        batches[-1].append(job)
+        count += len(job.spec.candidates[: limit(policy.target, policy.mode)])
+    return batches
+
+
+def _compile_batch(jobs: Sequence[Job], policy: Policy, machinery: Machinery) -> list[list[Option]]:
+    """For each job those of its candidates that compile; raises the error when none does."""
+    count = limit(policy.target, policy.mode)
+    rows = [
+        [Task(job.spec, each, policy.isa) for each in job.spec.candidates[:count]] for job in jobs
+    ]
+    found = compile_each(
+        [task for row in rows for task in row],
+        machinery.workers,
+        machinery.store,
+        machinery.counts,
+        lambda done, total, name: None,  # the measuring has the progress line
+    )
+    return [_options(row, found) for row in rows]
+
+
+def _options(tasks: Sequence[Task], found: Mapping[Task, KernelBinary | AotcError]) -> list[Option]:
+    options = [
+        Option(task.candidate, outcome)
+        for task in tasks
+        if not isinstance(outcome := found[task], AotcError)
+    ]
+    if not options:
+        _binary(found[tasks[0]])  # raises
+    return options
 
 
 def _fastest(
-    digest: str,
-    options: Sequence[tuple[Candidate, KernelBinary]],
-    times_us: Sequence[float],
-    policy: Policy,
+    digest: str, options: Sequence[Option], times_us: Sequence[float], policy: Policy
 ) -> Line:
     order = sorted(range(len(options)), key=lambda index: times_us[index])
     best, second = order[0], order[1]
@@ -178,17 +304,11 @@ def _fastest(
         digest,
         policy.target,
         policy.device,
-        options[best][0].config,
+        Choice.of(options[best].candidate),
         round(times_us[best], 2),
-        options[second][0].config,
+        Choice.of(options[second].candidate),
         round(times_us[second], 2),
     )
-
-
-def _of_config(
-    options: Sequence[tuple[Candidate, KernelBinary]], config: Config
-) -> tuple[Candidate, KernelBinary]:
-    return next(option for option in options if option[0].config == config)
 
 
 def with_lines(record: Record, lines: Sequence[Line]) -> dict[Place, Line]:

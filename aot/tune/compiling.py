@@ -18,6 +18,7 @@ from aotc.aot.targets.cpu.executor import executor_object
 from aotc.aot.targets.workers import Outcome, Request, Workers
 from aotc.cache import Entry, Key, Store
 from aotc.runtime.drivers import executor_abi
+from aotc.runtime.errors import AotcError
 
 Report = Callable[[int, int, str], None]  # done, total, name of the last
 Files = dict[str, bytes]
@@ -90,13 +91,25 @@ def compiler_digest() -> str:
 def compile_all(
     tasks: Sequence[Task], workers: Workers, store: Store, counts: Counts, report: Report
 ) -> dict[Task, KernelBinary]:
-    """The machine code of every task; raises the error of the first that fails.
+    """The machine code of every task; raises the error of the first that fails."""
+    made: dict[Task, KernelBinary] = {}
+    for task, outcome in compile_each(tasks, workers, store, counts, report).items():
+        if isinstance(outcome, AotcError):
+            raise outcome
+        made[task] = outcome
+    return made
+
+
+def compile_each(
+    tasks: Sequence[Task], workers: Workers, store: Store, counts: Counts, report: Report
+) -> dict[Task, KernelBinary | AotcError]:
+    """The machine code of every task, or why there is none.
 
     Hits come from the store without a lock. A worker compiles a miss while it holds the key's
     lock, so that of several builds at once one compiles each kernel.
     """
     distinct = list(dict.fromkeys(tasks))
-    made: dict[Task, KernelBinary] = {}
+    made: dict[Task, KernelBinary | AotcError] = {}
     for task in distinct:
         entry = store.get(task.key)
         if entry is not None:
@@ -113,7 +126,10 @@ def compile_all(
         report(ended, len(distinct), outcome.request.name)
 
     for task, outcome in zip(missing, workers.map(requests, tell), strict=True):
-        files, was_compiled = outcome.unwrap()
+        if outcome.error is not None:
+            made[task] = outcome.error
+            continue
+        files, was_compiled = outcome.value
         made[task] = unpack(files)
         counts.compiled += was_compiled
         counts.cache_hits += not was_compiled

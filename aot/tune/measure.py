@@ -1,4 +1,4 @@
-"""Measures candidates of one kernel on this machine, through the runtime's own driver and pool."""
+"""Measures candidates of one kernel on the processor, through the runtime's own driver and pool."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.compile import KernelBinary
+from aotc.aot.tune.job import Job, Option, Tell
 from aotc.runtime.drivers.cpu import Executable
 from aotc.runtime.plan import ALIGNMENT_BYTES, PLAN_ABI, Buffer, Kernel, Launch, LaunchPlan
 
@@ -18,26 +19,35 @@ SAMPLE_S = 0.0005  # one sample is long enough for the clock
 BUDGET_S = 2.0  # for one kernel; rounds end early when it is used up
 
 
-def measure(
-    choices: Sequence[tuple[Candidate, KernelBinary]], sizes_bytes: Sequence[int], executor: bytes
-) -> list[float]:
-    """Median microseconds of each choice: rounds over all choices in turn.
+class CpuMeasurer:
+    """This machine's processor, as the runtime uses it."""
 
-    `sizes_bytes` are those of the pointer parameters in order. Their contents are zeros, which are
-    valid indices and ordinary numbers. Raises DriverFault where the code cannot be loaded.
-    """
-    objects = {binary.symbol: binary.object for _, binary in choices}
-    library = toolchain.link({"executor": executor, **objects})
-    with ExitStack() as stack:
-        runs = []
-        for candidate, binary in choices:
-            plan = _plan(candidate, binary, sizes_bytes)
-            executable = Executable(library, plan, {}, 0, 0)
-            stack.enter_context(closing(executable))
-            session = executable.session()
-            stack.enter_context(closing(session))
-            runs.append(session.run)
-        return [seconds * 1e6 for seconds in interleaved(runs)]
+    is_apart = False
+
+    def __init__(self, executor: bytes) -> None:
+        """`executor` is the object of the CPU executor."""
+        self._executor = executor
+
+    def measure(self, job: Job, options: Sequence[Option], tell: Tell) -> list[float]:
+        """Median microseconds of each option: rounds over all options in turn.
+
+        The parameters' contents are zeros, which are valid indices and ordinary numbers. Raises
+        DriverFault where the code cannot be loaded.
+        """
+        tell(f"{len(options)} candidates in turn")
+        objects = {option.binary.symbol: option.binary.object for option in options}
+        library = toolchain.link({"executor": self._executor, **objects})
+        sizes_bytes = [operand.nbytes for operand in job.operands]
+        with ExitStack() as stack:
+            runs = []
+            for option in options:
+                plan = _plan(option.candidate, option.binary, sizes_bytes)
+                executable = Executable(library, plan, {}, 0, 0)
+                stack.enter_context(closing(executable))
+                session = executable.session()
+                stack.enter_context(closing(session))
+                runs.append(session.run)
+            return [seconds * 1e6 for seconds in interleaved(runs)]
 
 
 def interleaved(runs: Sequence[Callable[[], None]], rounds: int = ROUNDS) -> list[float]:

@@ -3,8 +3,8 @@
 Grammar:
 
     record  = "# aotc tuning record 1" newline { line newline }
-    line    = spec-digest " " target " " device " " config " " time " " runner-up " " time
-    config  = "-" | name "=" number { "," name "=" number }
+    line    = spec-digest " " target " " device " " choice " " time " " runner-up " " time
+    choice  = "-" | [ "form=" word "," ] name "=" number { "," name "=" number }
     time    = microseconds with two decimals, or "-" where there is no runner-up
 
 Lines are sorted by spec digest, target and device; of two lines for the same three the faster one
@@ -18,13 +18,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from aotc.aot.errors import TuningRecordInvalid
+from aotc.aot.lower.spec import Candidate
 
 HEAD = "# aotc tuning record 1"
+FORM = "form="
 
 Config = tuple[tuple[str, int], ...]
 Place = tuple[str, str, str]  # spec digest, target, device
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What tells a candidate from the others of its spec: its form and its config."""
+
+    config: Config
+    form: str = ""
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Self:
+        """The choice that is this candidate."""
+        return cls(candidate.config, candidate.form)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read what `str` wrote; raises ValueError."""
+        form = ""
+        if text.startswith(FORM):
+            form, _, text = text.removeprefix(FORM).partition(",")
+            if not form:
+                raise ValueError(f"form in `{FORM},{text}` has no name")
+        pairs = [] if text in ("", "-") else [_parse_pair(pair) for pair in text.split(",")]
+        return cls(tuple(pairs), form)
+
+    def __str__(self) -> str:
+        """`XBLOCK=4,YBLOCK=64`, `form=split_k,BLOCK_K=64`; `-` for a kernel without choices."""
+        words = [f"{FORM}{self.form}"] if self.form else []
+        return ",".join([*words, *(f"{name}={value}" for name, value in self.config)]) or "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +64,11 @@ class Line:
     """The measured choice for one kernel on one kind of machine."""
 
     spec_digest: str
-    target: str  # `cpu-x86-64-v4`
-    device: str  # `amd-epyc-9b14-x2`
-    config: Config
+    target: str  # `cuda-sm_90`
+    device: str  # `nvidia-h200`
+    choice: Choice
     time_us: float
-    runner_up: Config | None = None
+    runner_up: Choice | None = None
     runner_up_us: float | None = None
 
     @property
@@ -45,18 +77,12 @@ class Line:
         return (self.spec_digest, self.target, self.device)
 
     def __str__(self) -> str:
-        second = "-" if self.runner_up is None else config_text(self.runner_up)
+        second = "-" if self.runner_up is None else str(self.runner_up)
         second_us = "-" if self.runner_up_us is None else f"{self.runner_up_us:.2f}"
-        config = config_text(self.config)
-        return " ".join([*self.place, config, f"{self.time_us:.2f}", second, second_us])
+        return " ".join([*self.place, str(self.choice), f"{self.time_us:.2f}", second, second_us])
 
 
 Record = Mapping[Place, Line]
-
-
-def config_text(config: Config) -> str:
-    """`XBLOCK=4,YBLOCK=64`; `-` for a kernel without choices."""
-    return ",".join(f"{name}={value}" for name, value in config) or "-"
 
 
 def merge(*records: Iterable[Line]) -> dict[Place, Line]:
@@ -92,28 +118,23 @@ def _parse_line(text: str, path: str, number: int) -> Line:
     if len(cells) != 7:
         detail = f"found {len(cells)} columns, expected 7"
         raise TuningRecordInvalid(path=path, line=number, detail=detail)
-    digest, target, device, config, time_us, second, second_us = cells
+    digest, target, device, choice, time_us, second, second_us = cells
     try:
         return Line(
             digest,
             target,
             device,
-            _parse_config(config),
+            Choice.parse(choice),
             float(time_us),
-            None if second_us == "-" else _parse_config(second),
+            None if second_us == "-" else Choice.parse(second),
             None if second_us == "-" else float(second_us),
         )
     except ValueError as error:
         raise TuningRecordInvalid(path=path, line=number, detail=str(error)) from None
 
 
-def _parse_config(text: str) -> Config:
-    if text == "-":
-        return ()
-    pairs = []
-    for pair in text.split(","):
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise ValueError(f"config `{text}` is not of the form NAME=NUMBER,…")
-        pairs.append((name, int(value)))
-    return tuple(pairs)
+def _parse_pair(pair: str) -> tuple[str, int]:
+    name, equals, value = pair.partition("=")
+    if not equals or not name:
+        raise ValueError(f"choice `{pair}` is not of the form NAME=NUMBER")
+    return name, int(value)

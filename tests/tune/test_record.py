@@ -3,10 +3,11 @@
 import pytest
 
 from aotc.aot.errors import TuningRecordInvalid
-from aotc.aot.tune.record import HEAD, Line, merge, parse_record, print_record
+from aotc.aot.tune.record import HEAD, Choice, Line, merge, parse_record, print_record
 
-LINE = Line("a" * 64, "cpu-x86-64-v4", "epyc-x2", (("XBLOCK", 8),), 12.5, (("XBLOCK", 4),), 13.0)
-ALONE = Line("b" * 64, "cpu-x86-64-v3", "epyc-x2", (), 1.25)
+EIGHT, FOUR = Choice((("XBLOCK", 8),)), Choice((("XBLOCK", 4),), "split_k")
+LINE = Line("a" * 64, "cpu-x86-64-v4", "epyc-x2", EIGHT, 12.5, FOUR, 13.0)
+ALONE = Line("b" * 64, "cpu-x86-64-v3", "epyc-x2", Choice(()), 1.25)
 
 
 def record_of(*lines):
@@ -23,7 +24,7 @@ def test_lines_are_sorted_whatever_their_order():
 
 
 def test_of_two_lines_for_one_place_the_faster_wins():
-    faster = Line(*LINE.place, (("XBLOCK", 16),), 9.0)
+    faster = Line(*LINE.place, Choice((("XBLOCK", 16),)), 9.0)
     assert merge([LINE], [faster])[LINE.place] == faster
     assert merge([faster], [LINE])[LINE.place] == faster
 
@@ -42,6 +43,7 @@ def test_the_union_of_two_files_is_a_record():
         (f"{HEAD}\nfew columns\n", 2, "2 columns"),
         (f"{HEAD}\n{str(LINE).replace('XBLOCK=8', 'XBLOCK')}\n", 2, "NAME=NUMBER"),
         (f"{HEAD}\n\n{str(LINE).replace('12.50', 'fast')}\n", 3, "fast"),
+        (f"{HEAD}\n{str(LINE).replace('form=split_k', 'form=')}\n", 2, "has no name"),
     ],
 )
 def test_bad_records_are_refused_with_their_line(text, line, message):
@@ -50,3 +52,17 @@ def test_bad_records_are_refused_with_their_line(text, line, message):
     assert raised.value.line == line
     assert message in str(raised.value)
     assert raised.value.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [
+        (Choice(()), "-"),
+        (Choice((), "gemv"), "form=gemv"),
+        (FOUR, "form=split_k,XBLOCK=4"),
+        (Choice((("BLOCK_M", 64), ("num_warps", 8))), "BLOCK_M=64,num_warps=8"),
+    ],
+)
+def test_a_choice_is_its_form_and_config(choice, text):
+    assert str(choice) == text
+    assert Choice.parse(text) == choice

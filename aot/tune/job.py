@@ -1,0 +1,68 @@
+"""What is tuned and who measures: the nouns of the stage `tune`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from aotc.aot.lower.spec import Candidate, KernelSpec
+
+Mode = Literal["off", "quick", "full"]
+Tell = Callable[[str], None]  # what is being tried, and the best so far
+
+# Family of the target → how many candidates, best first by the model, a mode measures. A GPU's
+# kernels have more knobs, and its measuring costs microseconds where a CPU's costs milliseconds.
+CANDIDATE_LIMITS: Mapping[str, Mapping[Mode, int]] = {
+    "cpu": {"off": 1, "quick": 4, "full": 1000},
+    "cuda": {"off": 1, "quick": 12, "full": 96},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """The memory behind one parameter of a kernel.
+
+    `role`: a weight comes from device memory at every call; what the kernel before has written is
+    still in the cache if it fits; stored ones are the results.
+    """
+
+    nbytes: int
+    role: Literal["weight", "read", "stored"] = "read"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A kernel, the memory of its parameters in their order, and how often a call launches it."""
+
+    spec: KernelSpec
+    operands: tuple[Operand, ...]
+    launches: int = 1
+
+    @property
+    def weight(self) -> float:
+        """A figure that grows with the kernel's share of a call: bytes plus operations."""
+        return self.launches * (self.spec.bytes + self.spec.operations / 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A candidate that compiled."""
+
+    candidate: Candidate
+    binary: Any  # of the target's own kind
+
+
+class Measurer(Protocol):
+    """A device that kernels of one target are measured on."""
+
+    is_apart: bool  # compiling on this machine's processor does not disturb it
+
+    def measure(self, job: Job, options: Sequence[Option], tell: Tell) -> list[float]:
+        """Median microseconds of each option; infinity for one that is too wasteful to run, fails
+        or gives other numbers than the model's pick."""
+
+
+def limit(target: str, mode: Mode) -> int:
+    """How many candidates of a kernel this mode looks at."""
+    return CANDIDATE_LIMITS[target.partition("-")[0]][mode]
