@@ -41,14 +41,16 @@ def function_name(group: Group) -> str:
     return f"{group.label}_{sizes}"
 
 
-def assemble(group: Group, constexprs: Sequence[str], lines: Sequence[str]) -> str:
-    """The complete file of a kernel whose body is `lines`."""
+def assemble(
+    group: Group, constexprs: Sequence[str], lines: Sequence[str], scratch: Sequence[str] = ()
+) -> str:
+    """The complete file of a kernel whose body is `lines`; `scratch` names further pointers."""
     text = "\n".join(lines)
     title = textwrap.fill(f'"""{group}."""', 96, subsequent_indent=INDENT)
     imports = ["import triton", "import triton.language as tl"]
     if "libdevice." in text:
         imports.append("from triton.language.extra import libdevice")
-    arguments = [param.name for param in parameters(group)]
+    arguments = [*(param.name for param in parameters(group)), *scratch]
     arguments += [f"{name}: tl.constexpr" for name in constexprs]
     signature = f"def {function_name(group)}({', '.join(arguments)}):"
     if len(signature) > 96:

@@ -29,15 +29,12 @@ def fill(
     )
     lines: list[str] = []
     source = text.splitlines()
+    waiting = list(before_loop)
     for statement in function.body:
         if isinstance(statement, ast.For):
-            lines += before_loop
-            lines += _replaced([statement], source, constants, 0)[:1]
-            for inner in statement.body:
-                filled = _filled(inner, source, holes, constants)
-                lines += [textwrap.indent(line, "    ") for line in filled]
-        else:
-            lines += _filled(statement, source, holes, constants)
+            lines += waiting
+            waiting = []
+        lines += _filled(statement, source, holes, constants)
     return _without_unread(lines)
 
 
@@ -47,6 +44,13 @@ def _filled(
     holes: Mapping[str, Sequence[str]],
     constants: Mapping[str, str],
 ) -> list[str]:
+    if isinstance(statement, ast.For | ast.If):
+        lines = _replaced([statement], source, constants, 0)[:1]
+        for inner in statement.body:
+            lines += [
+                textwrap.indent(line, "    ") for line in _filled(inner, source, holes, constants)
+            ]
+        return lines
     value = getattr(statement, "value", None)
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in holes:
         return list(holes[value.func.id])
