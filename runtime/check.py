@@ -9,7 +9,7 @@ from .drivers import DRIVERS
 from .drivers import load as load_driver
 from .errors import AotcError, BundleFileMissing, DeviceUnknown, NotABundle
 from .manifest import FEATURES, LIMITS, MANIFEST_NAME, Manifest
-from .plan import PLAN_ABI
+from .plan import PLAN_ABI, PLAN_ABIS
 from .record import Record
 
 TYPE_CHECKING = False
@@ -115,7 +115,7 @@ def _target_mismatches(target: Target) -> list[Mismatch]:
         found = f"`{target.device}`"
         return [Mismatch("device-unsupported", target.name, "device", found, known, hint)]
     rows = []
-    if target.abi != PLAN_ABI:
+    if target.abi not in PLAN_ABIS:
         newer = target.abi > PLAN_ABI
         hint = "upgrade aotc on this machine" if newer else "rebuild with this version of aotc"
         row = ("abi", str(target.abi), str(PLAN_ABI), hint)

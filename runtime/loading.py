@@ -61,7 +61,7 @@ def load(
             if digests is not None:
                 digests.finish()
         plan = LaunchPlan.from_msgpack(plan_bytes, directory.where(target.plan))
-        addresses = _addresses(directory, manifest, plan, target, weights)
+        addresses = _addresses(directory, manifest, plan, target, len(library), weights)
     driver = load_driver(target.device)
     counts = (len(manifest.inputs), len(manifest.outputs))
     where = directory.where(target.library)
@@ -114,6 +114,7 @@ def _addresses(
     manifest: Manifest,
     plan: LaunchPlan,
     target: Target,
+    library_bytes: int,
     weights: MappedFile | None,
 ) -> dict[str, int]:
     """Addresses of all tensors of the weights, after the plan was checked against them."""
@@ -130,6 +131,7 @@ def _addresses(
                     expected=f"a multiple of {ALIGNMENT_BYTES}",
                 )
     counts = (len(manifest.inputs), len(manifest.outputs))
-    plan.validate(*counts, tensors.keys(), directory.where(target.plan))
+    where = directory.where(target.plan)
+    plan.validate(*counts, tensors.keys(), where, target.device, library_bytes)
     base = weights.address if weights is not None else 0
     return {name: base + tensor.offset for name, tensor in tensors.items()}

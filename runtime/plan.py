@@ -19,33 +19,28 @@ Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
 
 The first `zeroed_bytes` of the arena are zero when a session opens; every launch leaves them so.
 
-Version history: abi 1, the first; abi 2, images of kernels and zeroed bytes.
+Version history: abi 1, the first; abi 2, images of kernels and zeroed bytes. A plan of abi 1 is
+read as one of abi 2 without images, on whose arena nothing is zeroed.
 
 The compiler builds `LaunchPlan` objects and the runtime reads them: one schema for both. Every
-index and offset is checked in `validate` before a number reaches native code.
+index and offset is checked before a number reaches native code, by the rules of `plan_rules.py`.
 """
 
 from __future__ import annotations
 
 from .canonical import Limits, decode, encode
-from .errors import BundleMalformed
+from .plan_rules import ALIGNMENT_BYTES as ALIGNMENT_BYTES
+from .plan_rules import PLAN_ABI as PLAN_ABI
+from .plan_rules import PLAN_ABIS as PLAN_ABIS
+from .plan_rules import check_plan, check_use, upgraded
 from .record import Record
-from .schema import Fields, Integer, List, Optional, Schema, Symbol, Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
     from typing import Any
 
-PLAN_ABI = 2
-ALIGNMENT_BYTES = 64
-ARENA_LIMIT_BYTES = 1 << 40
-SCRATCH_LIMIT_BYTES = 1 << 30
-IMAGE_LIMIT_BYTES = 1 << 28
-PROGRAMS_LIMIT = (1 << 31) - 1  # programs of one launch, x · y · z
 LIMITS = Limits(file_bytes=16 << 20, values=1 << 19, depth=16, text_bytes=4096)
-
-SPACES = ("arena", "weight", "input", "output", "int")
 Argument = tuple[str, "int | str"]  # (space, value)
 
 
@@ -192,14 +187,14 @@ class LaunchPlan(Record):
     def to_msgpack(self) -> bytes:
         """The canonical bytes; raises `BundleMalformed` where the plan breaks its own schema."""
         tree = self.to_map()
-        _check(tree, "plan")
+        check_plan(tree, "plan")
         return encode(tree)
 
     @classmethod
     def from_msgpack(cls, data: bytes, path: str = "plan.msgpack") -> LaunchPlan:
         """Read and check everything that needs no other file; raises `BundleError`s."""
-        tree = decode(data, LIMITS, path)
-        _check(tree, path)
+        tree = upgraded(decode(data, LIMITS, path))
+        check_plan(tree, path)
         return cls(
             tree["abi"],
             tree["arena_bytes"],
@@ -216,119 +211,18 @@ class LaunchPlan(Record):
             tree["zeroed_bytes"],
         )
 
-    def validate(self, inputs: int, outputs: int, weights: Collection[str], path: str) -> None:
-        """Check every argument against the number of inputs and outputs and the weights' names.
+    def validate(
+        self,
+        inputs: int,
+        outputs: int,
+        weights: Collection[str],
+        path: str,
+        device: str,
+        library_bytes: int,
+    ) -> None:
+        """Check what depends on the rest of the bundle.
 
-        Raises `BundleMalformed`.
+        inputs, outputs: how many the program has; weights: names of the tensors; device: the
+        target's device family; library_bytes: size of its library. Raises `BundleMalformed`.
         """
-        for index, launch in enumerate(self.launches):
-            for position, (space, value) in enumerate(launch.args):
-                expected = ""
-                if space == "input" and not (type(value) is int and value < inputs):
-                    expected = f"an input from 0 to {inputs - 1}"
-                elif space == "output" and not (type(value) is int and value < outputs):
-                    expected = f"an output from 0 to {outputs - 1}"
-                elif space == "weight" and value not in weights:
-                    expected = "the name of a tensor in the weights"
-                if expected:
-                    field = f"launches[{index}].args[{position}]"
-                    raise BundleMalformed(
-                        path=path, field=field, found=f"{space} {value!r}", expected=expected
-                    )
-
-
-class _ArgumentSchema(Schema):
-    """`[space, value]`, the value's type by its space."""
-
-    __slots__ = ()
-    expected = "[space, value] with a space of " + ", ".join(SPACES)
-
-    def check(self, value: Any, field: str, path: str) -> None:
-        if type(value) is not list or len(value) != 2:
-            self.refuse(value, field, path)
-        if type(value[0]) is not str or value[0] not in VALUES:
-            self.refuse(value[0], f"{field}[0]", path)
-        VALUES[value[0]].check(value[1], f"{field}[1]", path)
-
-
-VALUES: dict[str, Schema] = {
-    "arena": Integer(0, ARENA_LIMIT_BYTES),
-    "weight": Text(256),
-    "input": Integer(0, 4095),
-    "output": Integer(0, 4095),
-    "int": Integer(-(1 << 63), (1 << 63) - 1),
-}
-IMAGE_SCHEMA = Fields(
-    {
-        "offset": Integer(0, ARENA_LIMIT_BYTES),
-        "nbytes": Integer(1, IMAGE_LIMIT_BYTES),
-        "threads": Integer(1, 1024),
-        "shared_bytes": Integer(0, 1 << 20),
-        "scratch_bytes": Integer(0, 1 << 20),
-    }
-)
-PLAN_SCHEMA = Fields(
-    {
-        "abi": Integer(PLAN_ABI, PLAN_ABI),
-        "arena_bytes": Integer(0, ARENA_LIMIT_BYTES),
-        "scratch_bytes": Integer(0, SCRATCH_LIMIT_BYTES),
-        "zeroed_bytes": Integer(0, ARENA_LIMIT_BYTES),
-        "buffers": List(
-            Fields(
-                {
-                    "name": Text(256),
-                    "offset": Integer(0, ARENA_LIMIT_BYTES),
-                    "nbytes": Integer(0, ARENA_LIMIT_BYTES),
-                }
-            ),
-            limit=1 << 16,
-        ),
-        "kernels": List(
-            Fields({"symbol": Symbol(), "name": Text(256), "image": Optional(IMAGE_SCHEMA)}),
-            limit=1 << 16,
-        ),
-        "launches": List(
-            Fields(
-                {
-                    "kernel": Integer(0, (1 << 16) - 1),
-                    "grid": List(Integer(1, PROGRAMS_LIMIT), limit=3, least=3),
-                    "args": List(_ArgumentSchema(), limit=256),
-                }
-            ),
-            limit=1 << 16,
-        ),
-    }
-)
-
-
-def _check(tree: Any, path: str) -> None:
-    """Schema first, then the relations between fields that lie in the plan itself."""
-    PLAN_SCHEMA.check(tree, "", path)
-    for field, found, expected in _broken_relations(tree):
-        raise BundleMalformed(path=path, field=field, found=found, expected=expected)
-
-
-def _broken_relations(tree: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Field, found and expected of every relation that does not hold."""
-    arena_bytes, buffers = tree["arena_bytes"], tree["buffers"]
-    for index, row in enumerate(buffers):
-        if row["offset"] % ALIGNMENT_BYTES or row["offset"] + row["nbytes"] > arena_bytes:
-            found = f"{row['nbytes']} bytes at {row['offset']}"
-            expected = f"a multiple of {ALIGNMENT_BYTES} that ends within {arena_bytes} bytes"
-            yield f"buffers[{index}]", found, expected
-    starts = {row["offset"] for row in buffers}
-    for index, row in enumerate(tree["launches"]):
-        field = f"launches[{index}]"
-        if row["kernel"] >= len(tree["kernels"]):
-            yield f"{field}.kernel", row["kernel"], f"less than {len(tree['kernels'])}"
-        x, y, z = row["grid"]
-        if x * y * z > PROGRAMS_LIMIT:
-            yield f"{field}.grid", f"{x * y * z} programs", f"at most {PROGRAMS_LIMIT}"
-        for position, (space, value) in enumerate(row["args"]):
-            if space == "arena" and value not in starts and not _inside(value, buffers):
-                where = f"{field}.args[{position}]"
-                yield where, f"arena offset {value}", "an offset inside a buffer"
-
-
-def _inside(offset: int, buffers: list[dict[str, Any]]) -> bool:
-    return any(row["offset"] <= offset < row["offset"] + row["nbytes"] for row in buffers)
+        check_use(self, (inputs, outputs), weights, path, device, library_bytes)

@@ -51,6 +51,21 @@ class Integer(Schema):
             self.refuse(value, field, path)
 
 
+class Multiple(Schema):
+    """A whole multiple of `step`, from `step` to `high`."""
+
+    __slots__ = ("high", "step")
+
+    def __init__(self, step: int, high: int) -> None:
+        self.step = step
+        self.high = high
+        self.expected = f"a multiple of {step} from {step} to {high}"
+
+    def check(self, value: Any, field: str, path: str) -> None:
+        if type(value) is not int or not self.step <= value <= self.high or value % self.step:
+            self.refuse(value, field, path)
+
+
 class Choice(Schema):
     """One of a fixed set of texts."""
 

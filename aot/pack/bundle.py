@@ -50,7 +50,8 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
     check_free(path, force)
     for target in contents.targets:
         counts = (len(contents.inputs), len(contents.outputs))
-        target.plan.validate(*counts, contents.weights.keys(), target.name)
+        names, library_bytes = contents.weights.keys(), len(target.library)
+        target.plan.validate(*counts, names, target.name, target.device, library_bytes)
     with Staging(path) as staging:
         writer = _Writer(staging)
         targets = tuple(writer.target(target) for target in contents.targets)

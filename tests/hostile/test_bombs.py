@@ -195,8 +195,16 @@ def launch(grid=(1, 1, 1), kernel=0, args=(("int", 0),)) -> dict:
     return {"launches": [row]}
 
 
+IMAGE = {"offset": 0, "nbytes": 64, "threads": 128, "shared_bytes": 0, "scratch_bytes": 0}
+
+
+def kernel_with(**changes) -> dict:
+    return {"kernels": [{"symbol": "k", "name": "k", "image": {**IMAGE, **changes}}]}
+
+
 PLANS = {
-    "abi": {"abi": 2},
+    "abi": {"abi": 3},
+    "abi 1 with fields of abi 2": {"abi": 1},
     "arena too large": {"arena_bytes": 1 << 50},
     "buffer past the end": {"buffers": [{"name": "b", "offset": 0, "nbytes": 65}]},
     "buffer offset past the end": {"buffers": [{"name": "b", "offset": 1 << 39, "nbytes": 1}]},
@@ -213,8 +221,17 @@ PLANS = {
     "unknown space": launch(args=(("address", 140000),)),
     "half an argument": launch(args=(("int",),)),
     "65-bit number": launch(args=(("int", 1 << 63),)),
-    "symbol of the C library": {"kernels": [{"symbol": "../system", "name": "k"}]},
-    "empty symbol": {"kernels": [{"symbol": "", "name": "k"}]},
+    "symbol of the C library": {"kernels": [{"symbol": "../system", "name": "k", "image": None}]},
+    "empty symbol": {"kernels": [{"symbol": "", "name": "k", "image": None}]},
+    "zeroed past the arena": {"zeroed_bytes": 65},
+    "image without code": kernel_with(nbytes=0),
+    "image before the library": kernel_with(offset=-1),
+    "no threads": kernel_with(threads=0),
+    "half a warp": kernel_with(threads=48),
+    "too many threads": kernel_with(threads=1056),
+    "too much shared memory": kernel_with(shared_bytes=(227 << 10) + 1),
+    "scratch without bound": kernel_with(scratch_bytes=1 << 40),
+    "image as text": {"kernels": [{"symbol": "k", "name": "k", "image": "cubin"}]},
 }
 
 
@@ -228,8 +245,43 @@ def test_plan_fields(name):
 def test_plan_arguments_outside_the_signature(args):
     plan = LaunchPlan.from_msgpack(encode(plan_tree(**launch(args=(args,)))))
     with pytest.raises(BundleError) as caught:
-        plan.validate(1, 2, {"layer.weight"}, "plan.msgpack")
+        plan.validate(1, 2, {"layer.weight"}, "plan.msgpack", "null", 0)
     assert caught.value.field == "launches[0].args[0]"
+
+
+def use(tree: dict, device: str = "cuda", library_bytes: int = 64) -> None:
+    plan = LaunchPlan.from_msgpack(encode(plan_tree(**tree)))
+    plan.validate(1, 2, {"layer.weight"}, "plan.msgpack", device, library_bytes)
+
+
+def test_images_are_for_devices_and_inside_the_library():
+    use(kernel_with(), library_bytes=64)
+    use({}, device="null")
+    for tree, device, field in (
+        (kernel_with(), "null", "kernels[0].image"),
+        ({}, "cuda", "kernels[0].image"),
+        (kernel_with(offset=1), "cuda", "kernels[0].image"),
+        (kernel_with(nbytes=65), "cuda", "kernels[0].image"),
+        ({**kernel_with(), **launch(grid=(1, 65536, 1))}, "cuda", "launches[0].grid"),
+        ({**kernel_with(), **launch(grid=(1, 1, 65536))}, "cuda", "launches[0].grid"),
+        (
+            {**kernel_with(scratch_bytes=1 << 20), **launch(grid=(1 << 21, 1, 1))},
+            "cuda",
+            "launches[0].grid",
+        ),
+    ):
+        with pytest.raises(BundleError) as caught:
+            use(tree, device)
+        assert caught.value.field == field
+    use(launch(grid=(1, 65536, 1)), device="null")
+
+
+def test_plans_of_abi_1_are_read_as_abi_2():
+    old = plan_tree(abi=1)
+    del old["zeroed_bytes"]
+    for kernel in old["kernels"]:
+        del kernel["image"]
+    assert LaunchPlan.from_msgpack(encode(old)) == small_bundle.copy_plan(24, 24)
 
 
 def weights_file(header: bytes, data: bytes = b"") -> bytes:

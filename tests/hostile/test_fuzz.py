@@ -69,7 +69,7 @@ def test_plans(data):
     tree = changed(PLAN, data)
     try:
         plan = LaunchPlan.from_msgpack(encode(tree))
-        plan.validate(1, 2, {"layer.weight"}, "plan")
+        plan.validate(1, 2, {"layer.weight"}, "plan", "null", 0)
     except BundleError:
         return
     assert plan.to_map() == tree

@@ -1,0 +1,205 @@
+"""What a launch plan must hold to: schema, relations inside it, and relations to its bundle."""
+
+from __future__ import annotations
+
+from .errors import BundleMalformed
+from .schema import Fields, Integer, List, Multiple, Optional, Schema, Symbol, Text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from typing import Any
+
+    from .plan import Kernel, LaunchPlan
+
+    Broken = Iterator[tuple[str, object, str]]  # field, found, expected
+
+PLAN_ABI = 2
+PLAN_ABIS = (1, 2)  # those that `upgraded` and the drivers understand
+ALIGNMENT_BYTES = 64
+ARENA_LIMIT_BYTES = 1 << 40
+SCRATCH_LIMIT_BYTES = 1 << 30
+PROGRAMS_LIMIT = (1 << 31) - 1  # programs of one launch, x · y · z
+
+# Devices whose library is a row of images. Limits of every such device; one that has less shared
+# memory than a kernel needs says so when it is loaded.
+IMAGE_DEVICES = ("cuda",)
+IMAGE_LIMIT_BYTES = 1 << 28
+WARP_THREADS = 32
+BLOCK_THREADS_LIMIT = 1024
+SHARED_LIMIT_BYTES = 227 << 10
+GRID_LIMITS = (PROGRAMS_LIMIT, 65535, 65535)
+
+SPACES = ("arena", "weight", "input", "output", "int")
+
+
+class _ArgumentSchema(Schema):
+    """`[space, value]`, the value's type by its space."""
+
+    __slots__ = ()
+    expected = "[space, value] with a space of " + ", ".join(SPACES)
+
+    def check(self, value: Any, field: str, path: str) -> None:
+        if type(value) is not list or len(value) != 2:
+            self.refuse(value, field, path)
+        if type(value[0]) is not str or value[0] not in VALUES:
+            self.refuse(value[0], f"{field}[0]", path)
+        VALUES[value[0]].check(value[1], f"{field}[1]", path)
+
+
+VALUES: dict[str, Schema] = {
+    "arena": Integer(0, ARENA_LIMIT_BYTES),
+    "weight": Text(256),
+    "input": Integer(0, 4095),
+    "output": Integer(0, 4095),
+    "int": Integer(-(1 << 63), (1 << 63) - 1),
+}
+IMAGE_SCHEMA = Fields(
+    {
+        "offset": Integer(0, ARENA_LIMIT_BYTES),
+        "nbytes": Integer(1, IMAGE_LIMIT_BYTES),
+        "threads": Multiple(WARP_THREADS, BLOCK_THREADS_LIMIT),
+        "shared_bytes": Integer(0, SHARED_LIMIT_BYTES),
+        "scratch_bytes": Integer(0, 1 << 20),
+    }
+)
+PLAN_SCHEMA = Fields(
+    {
+        "abi": Integer(PLAN_ABI, PLAN_ABI),
+        "arena_bytes": Integer(0, ARENA_LIMIT_BYTES),
+        "scratch_bytes": Integer(0, SCRATCH_LIMIT_BYTES),
+        "zeroed_bytes": Integer(0, ARENA_LIMIT_BYTES),
+        "buffers": List(
+            Fields(
+                {
+                    "name": Text(256),
+                    "offset": Integer(0, ARENA_LIMIT_BYTES),
+                    "nbytes": Integer(0, ARENA_LIMIT_BYTES),
+                }
+            ),
+            limit=1 << 16,
+        ),
+        "kernels": List(
+            Fields({"symbol": Symbol(), "name": Text(256), "image": Optional(IMAGE_SCHEMA)}),
+            limit=1 << 16,
+        ),
+        "launches": List(
+            Fields(
+                {
+                    "kernel": Integer(0, (1 << 16) - 1),
+                    "grid": List(Integer(1, PROGRAMS_LIMIT), limit=3, least=3),
+                    "args": List(_ArgumentSchema(), limit=256),
+                }
+            ),
+            limit=1 << 16,
+        ),
+    }
+)
+
+
+def upgraded(tree: Any) -> Any:
+    """The tree of an older abi as that of PLAN_ABI; what is no plan of one is left as it is."""
+    if type(tree) is not dict or tree.get("abi") != 1 or "zeroed_bytes" in tree:
+        return tree
+    kernels = tree.get("kernels")
+    if type(kernels) is not list or any(type(row) is not dict or "image" in row for row in kernels):
+        return tree
+    kernels = [{**row, "image": None} for row in kernels]
+    return {**tree, "abi": PLAN_ABI, "kernels": kernels, "zeroed_bytes": 0}
+
+
+def check_plan(tree: Any, path: str) -> None:
+    """Schema first, then the relations between fields that lie in the plan itself."""
+    PLAN_SCHEMA.check(tree, "", path)
+    _refuse(_broken_relations(tree), path)
+
+
+def check_use(
+    plan: LaunchPlan,
+    counts: tuple[int, int],
+    weights: Collection[str],
+    path: str,
+    device: str,
+    library_bytes: int,
+) -> None:
+    """Check a plan against its bundle: signature, weights, the library's size; `counts` are those
+    of inputs and outputs. Raises `BundleMalformed`."""
+    _refuse(_broken_arguments(plan, counts, weights), path)
+    _refuse(_broken_images(plan, device, library_bytes), path)
+
+
+def _refuse(broken: Broken, path: str) -> None:
+    for field, found, expected in broken:
+        raise BundleMalformed(path=path, field=field, found=found, expected=expected)
+
+
+def _broken_relations(tree: dict[str, Any]) -> Broken:
+    """Every relation inside the plan that does not hold."""
+    arena_bytes, buffers = tree["arena_bytes"], tree["buffers"]
+    if tree["zeroed_bytes"] > arena_bytes:
+        yield "zeroed_bytes", tree["zeroed_bytes"], f"at most the arena's {arena_bytes} bytes"
+    for index, row in enumerate(buffers):
+        if row["offset"] % ALIGNMENT_BYTES or row["offset"] + row["nbytes"] > arena_bytes:
+            found = f"{row['nbytes']} bytes at {row['offset']}"
+            expected = f"a multiple of {ALIGNMENT_BYTES} that ends within {arena_bytes} bytes"
+            yield f"buffers[{index}]", found, expected
+    starts = {row["offset"] for row in buffers}
+    for index, row in enumerate(tree["launches"]):
+        field = f"launches[{index}]"
+        if row["kernel"] >= len(tree["kernels"]):
+            yield f"{field}.kernel", row["kernel"], f"less than {len(tree['kernels'])}"
+        x, y, z = row["grid"]
+        if x * y * z > PROGRAMS_LIMIT:
+            yield f"{field}.grid", f"{x * y * z} programs", f"at most {PROGRAMS_LIMIT}"
+        for position, (space, value) in enumerate(row["args"]):
+            if space == "arena" and value not in starts and not _inside(value, buffers):
+                where = f"{field}.args[{position}]"
+                yield where, f"arena offset {value}", "an offset inside a buffer"
+
+
+def _inside(offset: int, buffers: list[dict[str, Any]]) -> bool:
+    return any(row["offset"] <= offset < row["offset"] + row["nbytes"] for row in buffers)
+
+
+def _broken_arguments(
+    plan: LaunchPlan, counts: tuple[int, int], weights: Collection[str]
+) -> Broken:
+    """Arguments outside the signature or the weights."""
+    limits = {"input": counts[0], "output": counts[1]}
+    for index, launch in enumerate(plan.launches):
+        for position, (space, value) in enumerate(launch.args):
+            expected = ""
+            if space in limits and not (type(value) is int and value < limits[space]):
+                expected = f"an {space} from 0 to {limits[space] - 1}"
+            elif space == "weight" and value not in weights:
+                expected = "the name of a tensor in the weights"
+            if expected:
+                yield f"launches[{index}].args[{position}]", f"{space} {value!r}", expected
+
+
+def _broken_images(plan: LaunchPlan, device: str, library_bytes: int) -> Broken:
+    """Images that are missing, too many or outside the library, and grids that no device takes."""
+    for index, kernel in enumerate(plan.kernels):
+        field, image = f"kernels[{index}].image", kernel.image
+        if device not in IMAGE_DEVICES:
+            if image is not None:
+                yield field, "there", f"nil for device `{device}`"
+        elif image is None:
+            yield field, "nil", f"an image for device `{device}`"
+        elif image.offset + image.nbytes > library_bytes:
+            found = f"{image.nbytes} bytes at {image.offset}"
+            yield field, found, f"an end within the library's {library_bytes} bytes"
+    if device in IMAGE_DEVICES:
+        for index, launch in enumerate(plan.launches):
+            kernel = plan.kernels[launch.kernel]
+            yield from _broken_launch(f"launches[{index}].grid", launch.grid, kernel)
+
+
+def _broken_launch(field: str, grid: tuple[int, int, int], kernel: Kernel) -> Broken:
+    for axis, extent, limit in zip("xyz", grid, GRID_LIMITS, strict=True):
+        if extent > limit:
+            yield field, f"{extent} programs along {axis}", f"at most {limit}"
+    scratch_bytes = kernel.image.scratch_bytes if kernel.image is not None else 0
+    total_bytes = scratch_bytes * grid[0] * grid[1] * grid[2]
+    if total_bytes > ARENA_LIMIT_BYTES:
+        yield field, f"{total_bytes} bytes of scratch", f"at most {ARENA_LIMIT_BYTES}"
