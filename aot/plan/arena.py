@@ -22,28 +22,31 @@ class Lifetime:
         return self.first <= other.last and other.first <= self.last
 
 
-def aligned(size_bytes: int) -> int:
+def aligned(size_bytes: int, alignment_bytes: int = ALIGNMENT_BYTES) -> int:
     """The next multiple of the alignment; an empty buffer still has an address of its own."""
-    return -(-max(1, size_bytes) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    return -(-max(1, size_bytes) // alignment_bytes) * alignment_bytes
 
 
-def place(lifetimes: Sequence[Lifetime]) -> tuple[list[int], int]:
+def place(
+    lifetimes: Sequence[Lifetime], alignment_bytes: int = ALIGNMENT_BYTES
+) -> tuple[list[int], int]:
     """(offset of each buffer in bytes, size of the arena in bytes).
 
     Largest first, each into the smallest gap that holds it between the buffers it lives with.
     """
     order = sorted(range(len(lifetimes)), key=lambda at: (-lifetimes[at].nbytes, at))
+    sizes = [aligned(row.nbytes, alignment_bytes) for row in lifetimes]
     offsets = [0] * len(lifetimes)
     placed: list[int] = []
     for at in order:
         taken = sorted(
-            (offsets[other], offsets[other] + aligned(lifetimes[other].nbytes))
+            (offsets[other], offsets[other] + sizes[other])
             for other in placed
             if lifetimes[at].meets(lifetimes[other])
         )
-        offsets[at] = _best_gap(taken, aligned(lifetimes[at].nbytes))
+        offsets[at] = _best_gap(taken, sizes[at])
         placed.append(at)
-    ends = [offsets[at] + aligned(row.nbytes) for at, row in enumerate(lifetimes)]
+    ends = [offset + size for offset, size in zip(offsets, sizes, strict=True)]
     return offsets, max(ends, default=0)
 
 

@@ -1,15 +1,27 @@
-"""The plan stage: Schedule and the chosen kernels → LaunchPlan."""
+"""The plan stage: wiring and the chosen kernels → LaunchPlan."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aotc.aot.ir.graph import Node
 from aotc.aot.lower.spec import Scratch
-from aotc.aot.plan.arena import Lifetime, place
+from aotc.aot.plan.arena import Lifetime, aligned, place
+from aotc.aot.plan.wiring import Operand, Wiring, wire
 from aotc.aot.schedule.group import Schedule
-from aotc.runtime.plan import PLAN_ABI, Argument, Buffer, Image, Kernel, Launch, LaunchPlan
+from aotc.runtime.plan import (
+    ALIGNMENT_BYTES,
+    PLAN_ABI,
+    Argument,
+    Buffer,
+    Image,
+    Kernel,
+    Launch,
+    LaunchPlan,
+)
+
+GPU_ALIGNMENT_BYTES = 256  # of buffers: what descriptors, vector loads and sectors ask for
+ZEROED = "zeroed scratch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,56 +44,85 @@ def plan(schedule: Schedule, chosen: Sequence[ChosenKernel], scratch_bytes: int)
     Inputs and outputs are the caller's memory, constants are weights by name, all other roots are
     parts of the arena. No kernel's store overlaps with what it reads.
     """
-    places = _places(schedule)
-    lifetimes = _lifetimes(schedule, places)
-    offsets, arena_bytes = place(list(lifetimes.values()))
-    for node, offset in zip(lifetimes, offsets, strict=True):
-        places[node] = ("arena", offset)
-    rows = zip(lifetimes.values(), offsets, strict=True)
+    return plan_wired(wire(schedule), chosen, scratch_bytes)
+
+
+def plan_wired(wiring: Wiring, chosen: Sequence[ChosenKernel], scratch_bytes: int) -> LaunchPlan:
+    """The same of a schedule's wiring."""
+    arena = _lay_out(wiring, chosen)
     kernels = {kernel.symbol: kernel for kernel in chosen}
     numbers = {symbol: number for number, symbol in enumerate(kernels)}
     launches = [
         Launch(
             numbers[kernel.symbol],
             kernel.grid,
-            tuple(places[node] for node in (*group.reads, *(root.node for root in group.roots))),
+            (*(arena.argument(operand) for operand in launch.operands), *scratch),
         )
-        for group, kernel in zip(schedule.groups, chosen, strict=True)
+        for launch, kernel, scratch in zip(wiring.launches, chosen, arena.scratch, strict=True)
     ]
     return LaunchPlan(
         abi=PLAN_ABI,
-        arena_bytes=arena_bytes,
+        arena_bytes=arena.nbytes,
         scratch_bytes=scratch_bytes,
-        buffers=tuple(Buffer(row.name, offset, row.nbytes) for row, offset in rows),
+        buffers=arena.buffers,
         kernels=tuple(Kernel(row.symbol, row.name, row.image) for row in kernels.values()),
         launches=tuple(launches),
+        zeroed_bytes=arena.zeroed_bytes,
     )
 
 
-def _places(schedule: Schedule) -> dict[Node, Argument]:
-    """Addresses outside the arena: inputs, outputs and weights."""
-    graph = schedule.graph
-    places: dict[Node, Argument] = {
-        node: ("input", number) for number, node in enumerate(graph.inputs)
-    }
-    places |= {node: ("output", number) for number, node in enumerate(schedule.stored)}
-    for group in schedule.groups:
-        for node in group.reads:
-            if node.op == "constant":
-                places[node] = ("weight", node.attr("name"))
-    return places
+@dataclass(frozen=True, slots=True)
+class _Arena:
+    """Where everything lies: the wiring's buffers come first in `buffers`, in their order."""
+
+    buffers: tuple[Buffer, ...]
+    scratch: tuple[tuple[Argument, ...], ...]  # of each launch
+    nbytes: int
+    zeroed_bytes: int
+
+    def argument(self, operand: Operand) -> Argument:
+        if operand.space == "buffer":
+            return ("arena", self.buffers[int(operand.value)].offset)
+        return (operand.space, operand.value)
 
 
-def _lifetimes(schedule: Schedule, places: dict[Node, Argument]) -> dict[Node, Lifetime]:
-    """For each root in the arena the launches that need it."""
-    found: dict[Node, Lifetime] = {}
-    for number, group in enumerate(schedule.groups):
-        for node in group.reads:
-            if node in found:
-                known = found[node]
-                found[node] = Lifetime(known.name, known.nbytes, known.first, number)
-        for place_in_group, root in enumerate(group.roots):
-            if root.node not in places:
-                name = f"{number}.{place_in_group} {group.label}"
-                found[root.node] = Lifetime(name, root.node.type.nbytes, number, number)
-    return found
+def _lay_out(wiring: Wiring, chosen: Sequence[ChosenKernel]) -> _Arena:
+    """Scratch lies in the arena for the length of its launch. The zeroed scratch of all launches
+    shares the arena's first bytes, since each leaves it zero."""
+    is_gpu = any(kernel.image is not None for kernel in chosen)
+    step = GPU_ALIGNMENT_BYTES if is_gpu else ALIGNMENT_BYTES
+    zeroed_bytes = max((_zeroed_bytes(kernel, step) for kernel in chosen), default=0)
+    rows = list(wiring.buffers)
+    for number, kernel in enumerate(chosen):
+        for each in kernel.scratch:
+            if not each.is_zeroed:
+                rows.append(Lifetime(f"{number} scratch {each.name}", each.nbytes, number, number))
+    offsets, arena_bytes = place(rows, step)
+    buffers = [
+        Buffer(row.name, zeroed_bytes + offset, row.nbytes)
+        for row, offset in zip(rows, offsets, strict=True)
+    ]
+    plain = iter(buffers[len(wiring.buffers) :])
+    scratch = tuple(_scratch_arguments(kernel, plain, step) for kernel in chosen)
+    if zeroed_bytes:
+        buffers.append(Buffer(ZEROED, 0, zeroed_bytes))
+    return _Arena(tuple(buffers), scratch, zeroed_bytes + arena_bytes, zeroed_bytes)
+
+
+def _zeroed_bytes(kernel: ChosenKernel, step: int) -> int:
+    return sum(aligned(each.nbytes, step) for each in kernel.scratch if each.is_zeroed)
+
+
+def _scratch_arguments(
+    kernel: ChosenKernel, plain: Iterator[Buffer], step: int
+) -> tuple[Argument, ...]:
+    """The addresses of a launch's scratch; `plain` are the next buffers that are not zeroed."""
+    arguments: list[Argument] = []
+    zeroed_end = 0
+    for each in kernel.scratch:
+        if each.is_zeroed:
+            arguments.append(("arena", zeroed_end))
+            zeroed_end += aligned(each.nbytes, step)
+        else:
+            arguments.append(("arena", next(plain).offset))
+    return tuple(arguments)

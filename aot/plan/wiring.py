@@ -1,0 +1,72 @@
+"""Wiring: which memory each launch reads and writes, before anything has an address.
+
+It is what the plan stage needs of a schedule. A bundle keeps it in its sources, so that the plan
+can be made anew around other kernels where neither the model nor its graph is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from aotc.aot.ir.graph import Node
+from aotc.aot.plan.arena import Lifetime
+from aotc.aot.schedule.group import Schedule
+
+SPACES = ("buffer", "weight", "input", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """The memory behind one argument of a launch.
+
+    `value` is the number of a buffer, input or output, or the name of a weight; `nbytes` the size
+    of the tensor.
+    """
+
+    space: str
+    value: int | str
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchWiring:
+    """The arguments of one launch in the order of its kernel's parameters; the last are stored."""
+
+    operands: tuple[Operand, ...]
+    stored: int  # how many
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """All launches of a call in order, and the buffers between them with their lifetimes."""
+
+    buffers: tuple[Lifetime, ...]
+    launches: tuple[LaunchWiring, ...]
+
+
+def wire(schedule: Schedule) -> Wiring:
+    """Inputs and outputs are the caller's memory, constants are weights by name, all other roots
+    are buffers."""
+    places: dict[Node, tuple[str, int | str]] = {
+        node: ("input", number) for number, node in enumerate(schedule.graph.inputs)
+    }
+    places |= {node: ("output", number) for number, node in enumerate(schedule.stored)}
+    for group in schedule.groups:
+        for node in group.reads:
+            if node.op == "constant":
+                places[node] = ("weight", str(node.attr("name")))
+    buffers: list[Lifetime] = []
+    launches = []
+    for number, group in enumerate(schedule.groups):
+        for place_in_group, root in enumerate(group.roots):
+            if root.node not in places:
+                name = f"{number}.{place_in_group} {group.label}"
+                places[root.node] = ("buffer", len(buffers))
+                buffers.append(Lifetime(name, root.node.type.nbytes, number, number))
+        nodes = (*group.reads, *(root.node for root in group.roots))
+        operands = tuple(Operand(*places[node], node.type.nbytes) for node in nodes)
+        launches.append(LaunchWiring(operands, len(group.roots)))
+        for space, value in (places[node] for node in group.reads):
+            if space == "buffer" and isinstance(value, int):
+                buffers[value] = replace(buffers[value], last=number)
+    return Wiring(tuple(buffers), tuple(launches))
