@@ -1,0 +1,1 @@
+"""Benchmarks on a CUDA device: kernels and models against torch."""

@@ -1,0 +1,45 @@
+"""What all forms of attention share: the place of a program, its keys, one step over a block.
+
+These functions go into every filled source as they stand.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def place(HEADS: tl.constexpr, TILES: tl.constexpr, GROUP: tl.constexpr, CAUSAL: tl.constexpr):
+    """Head and row tile of a program: GROUP heads side by side, long causal rows first."""
+    program = tl.program_id(0)
+    first = program // (TILES * GROUP) * GROUP
+    width = tl.minimum(GROUP, HEADS - first)
+    within = program - first * TILES
+    tile = within // width
+    if CAUSAL:
+        tile = TILES - 1 - tile
+    return first + within % width, tile
+
+
+@triton.jit
+def key_range(
+    first, S: tl.constexpr, OFFSET: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """Keys before `full` are visible to all rows from `first` on, none from `end` on to any."""
+    full = S // BN * BN
+    end = S
+    if CAUSAL:
+        full = tl.minimum(full, tl.maximum(first + OFFSET + 1, 0) // BN * BN)
+        end = tl.minimum(end, first + BM + OFFSET)
+    return full, end
+
+
+@triton.jit
+def attend(scores, v, peak, total, acc, SCALE: tl.constexpr, PRECISION: tl.constexpr):
+    """One block of keys: rescale what is there by the new row maximum, add the block's share."""
+    higher = tl.maximum(peak, tl.max(scores, 1) * SCALE)
+    weights = tl.exp2(scores * SCALE - higher[:, None])
+    shrink = tl.exp2(peak - higher)
+    total = total * shrink + tl.sum(weights, 1)
+    acc = tl.dot(weights.to(v.dtype), v, acc * shrink[:, None], input_precision=PRECISION)
+    return higher, total, acc

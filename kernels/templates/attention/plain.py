@@ -1,0 +1,93 @@
+"""Attention forward, one tile of query rows a program: softmax(q·kᵀ·scale + mask)·v, online.
+
+Holes: `load_q`, `load_k`, `load_v` (operands), `load_mask` (an additive or boolean operand, or
+nothing), `hide` (what rows may not see of the last blocks) and `store`. As it stands q is a
+contiguous [Z, T, D], k [Z / RATIO, S, D] and v [Z / RATIO, S, DV]. SCALE holds log2(e): scores are
+exponents of two. Blocks of keys that all rows of the tile see come first, without a mask.
+"""
+
+import triton
+import triton.language as tl
+
+from aotc.kernels.templates.attention.blocks import attend, key_range, place
+
+
+@triton.jit
+def load_q(in0, z, x, d, T, D):
+    return tl.load(in0 + (z * T + x) * D + d, mask=(x < T) & (d < D), other=0.0)
+
+
+@triton.jit
+def load_k(in1, z, s, d, S, D):
+    return tl.load(in1 + (z * S + s) * D + d, mask=(s < S) & (d < D), other=0.0)
+
+
+@triton.jit
+def load_v(in2, z, s, y, S, DV):
+    return tl.load(in2 + (z * S + s) * DV + y, mask=(s < S) & (y < DV), other=0.0)
+
+
+@triton.jit
+def load_mask(scores):
+    return scores
+
+
+@triton.jit
+def hide(scores, x, s, S: tl.constexpr, OFFSET, CAUSAL: tl.constexpr, BN: tl.constexpr):
+    if S % BN != 0:
+        scores = tl.where(s < S, scores, float("-inf"))
+    if CAUSAL:
+        scores = tl.where(s <= x + OFFSET, scores, float("-inf"))
+    return scores
+
+
+@triton.jit
+def store(out0, result, z, x, y, T, DV):
+    tl.store(out0 + (z * T + x) * DV + y, result, mask=(x < T) & (y < DV))
+
+
+@triton.jit
+def attention(
+    in0,
+    in1,
+    in2,
+    out0,
+    HEADS: tl.constexpr,
+    RATIO: tl.constexpr,
+    T: tl.constexpr,
+    S: tl.constexpr,
+    D: tl.constexpr,
+    DV: tl.constexpr,
+    BD: tl.constexpr,
+    BV: tl.constexpr,
+    SCALE: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    OFFSET: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    z, tile = place(HEADS, tl.cdiv(T, BM), GROUP, CAUSAL)
+    x = tile * BM + tl.arange(0, BM)[:, None]
+    y = tl.arange(0, BV)[None, :]
+    q = load_q(in0, z, x, tl.arange(0, BD)[None, :], T, D)
+    peak = tl.full((BM,), -3.0e38, tl.float32)
+    total = tl.zeros((BM,), tl.float32)
+    acc = tl.zeros((BM, BV), tl.float32)
+    full, end = key_range(tile * BM, S, OFFSET, BM, BN, CAUSAL)
+    for start in range(0, full, BN):
+        k = load_k(in1, z // RATIO, start + tl.arange(0, BN)[:, None], tl.arange(0, BD), S, D)
+        scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+        scores = load_mask(scores)
+        v = load_v(in2, z // RATIO, start + tl.arange(0, BN)[:, None], y, S, DV)
+        peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
+    for start in range(full, end, BN):
+        k = load_k(in1, z // RATIO, start + tl.arange(0, BN)[:, None], tl.arange(0, BD), S, D)
+        scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
+        scores = load_mask(scores)
+        scores = hide(scores, x, start + tl.arange(0, BN)[None, :], S, OFFSET, CAUSAL, BN)
+        v = load_v(in2, z // RATIO, start + tl.arange(0, BN)[:, None], y, S, DV)
+        peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
+    result = acc / total[:, None]
+    store(out0, result, z, x, y, T, DV)
