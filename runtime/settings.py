@@ -74,6 +74,13 @@ SETTINGS: dict[str, Setting] = {
             "what `load` digests: everything, or all but the weights",
             ("full", "code"),
         ),
+        Setting(
+            "AOTC_SEPARATE_BUFFERS",
+            "flag",
+            False,
+            "one allocation for each buffer and weight on a device, so that a memory checker sees "
+            "overruns",
+        ),
         Setting("AOTC_CACHE_DIR", "path", None, "folder of the artifact cache"),
         Setting("AOTC_DUMP", "path", None, "folder for the text of each stage"),
         Setting("AOTC_SKIP", "names", (), "stages, rule sets or rules to skip, for bisecting"),

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
 
-DRIVERS = ("cpu", "null")
+DRIVERS = ("cpu", "cuda", "null")
 
 
 def load(device: str) -> ModuleType:
@@ -30,6 +30,10 @@ def load(device: str) -> ModuleType:
         from . import cpu
 
         return cpu
+    if device == "cuda":
+        from . import cuda
+
+        return cuda
     from . import null
 
     return null

@@ -1,0 +1,179 @@
+"""The CUDA driver: a plan, the cubins of its kernels and the weights become graphs on a device."""
+
+from __future__ import annotations
+
+import ctypes
+
+from ..errors import DriverFault
+from ..settings import read
+from . import libcuda
+from .cuda_device import ATTRIBUTES, Device, device_count
+from .cuda_session import CudaSession
+from .cuda_upload import Upload
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..plan import Image, LaunchPlan
+    from .cuda_handles import Function
+    from .cuda_session import Arena
+
+# Code for a device of major version 8 runs on later ones of that version. From 9 on, code is built
+# for one device exactly (sm_90a …), since only so may it use all of its instructions.
+MINORS_OF_8 = (0, 6, 7, 9)
+
+
+def features(device: int = 0) -> frozenset[str]:
+    """The architectures whose code this device runs, for example {"sm_90"}; empty without one."""
+    try:
+        cuda = libcuda.library()
+        major, minor = capability(cuda, device)
+    except (libcuda.LibraryAbsent, DriverFault):
+        return frozenset()
+    if major == 8:
+        return frozenset(f"sm_8{each}" for each in MINORS_OF_8 if each <= minor)
+    return frozenset((f"sm_{major}{minor}",))
+
+
+def why_absent(device: int = 0) -> str:
+    """What was found where `features` is empty; empty where the device can be used."""
+    try:
+        cuda = libcuda.library()
+        count = device_count(cuda)
+        if not 0 <= device < count:
+            return f"the NVIDIA driver shows {count} devices to this process"
+        capability(cuda, device)
+    except (libcuda.LibraryAbsent, DriverFault) as error:
+        return str(error)
+    return ""
+
+
+def capability(cuda: libcuda.Library, device: int) -> tuple[int, int]:
+    """Compute capability, read without making a context; raises `CudaError`."""
+    rows = ATTRIBUTES["capability_major"], ATTRIBUTES["capability_minor"]
+    major, minor = (cuda.number("cuDeviceGetAttribute", row, device) for row in rows)
+    return major, minor
+
+
+def describe() -> list[tuple[int, str, str, int]]:
+    """(ordinal, name, architecture, bytes of memory) of every device; makes no context.
+
+    Empty without a driver.
+    """
+    rows = []
+    try:
+        cuda = libcuda.library()
+        for ordinal in range(device_count(cuda)):
+            name, total = ctypes.create_string_buffer(256), ctypes.c_size_t()
+            cuda.call("cuDeviceGetName", name, len(name), ordinal)
+            cuda.call("cuDeviceTotalMem_v2", ctypes.byref(total), ordinal)
+            major, minor = capability(cuda, ordinal)
+            text = name.value.decode("utf-8", "replace")
+            rows.append((ordinal, text, f"sm_{major}{minor}", total.value))
+    except (libcuda.LibraryAbsent, DriverFault):
+        pass
+    return rows
+
+
+class Executable:
+    """The loaded code and weights of one target on one device; shared by sessions and threads.
+
+    gpu: the `Device`; device: its ordinal; sizes: bytes of each input, then of each output;
+    weights: device address of each tensor; functions: one a kernel of the plan; scratch_bytes: what
+    the hungriest launch needs for all its programs; threads: 1, since the host only launches.
+    """
+
+    __slots__ = ("_library", "device", "functions", "gpu", "has_separate_buffers", "inputs",
+                 "outputs", "plan", "scratch_bytes", "sizes", "threads", "weights")  # fmt: skip
+
+    def __init__(
+        self,
+        library: bytes | memoryview,
+        plan: LaunchPlan,
+        weights: Mapping[str, tuple[int, int]],
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        device: int = 0,
+    ) -> None:
+        """Upload the weights that the plan uses and load its kernels, both at once.
+
+        library: the images, one after the other; `weights`: (host address, bytes) by name, read
+        until this returns; `inputs` and `outputs`: bytes of each. Raises `DeviceAbsent`,
+        `DeviceMemoryFull`, `ImageRefused` and `CudaError`, with nothing left behind.
+        """
+        self._library = memoryview(library)
+        self.plan = plan
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.sizes = self.inputs + self.outputs
+        self.device = device
+        self.threads = 1
+        self.has_separate_buffers: bool = read("AOTC_SEPARATE_BUFFERS").value
+        self.scratch_bytes = max(
+            (self._scratch_of(launch.kernel, launch.grid) for launch in plan.launches), default=0
+        )
+        self.gpu = Device(device)
+        try:
+            upload = Upload(self.gpu, used_weights(plan, weights), self.has_separate_buffers)
+            try:
+                self.functions = [self._load(number) for number in range(len(plan.kernels))]
+            finally:
+                upload.finish()
+            self.weights = upload.addresses
+        except BaseException:
+            self.gpu.close()
+            raise
+
+    def _scratch_of(self, kernel: int, grid: tuple[int, int, int]) -> int:
+        return grid[0] * grid[1] * grid[2] * self.image(kernel).scratch_bytes
+
+    def image(self, kernel: int) -> Image:
+        """The image of a kernel; raises `DriverFault` where the plan has none."""
+        image = self.plan.kernels[kernel].image
+        if image is None:
+            name = self.plan.kernels[kernel].name
+            raise DriverFault(driver="cuda", detail=f"kernel `{name}` has no image for a device")
+        return image
+
+    def _load(self, number: int) -> Function:
+        """The function of a kernel, from its part of the library."""
+        kernel, image = self.plan.kernels[number], self.image(number)
+        code = self._library[image.offset : image.offset + image.nbytes]
+        if len(code) != image.nbytes or not image.nbytes:
+            detail = f"the image of kernel `{kernel.name}` lies outside the library"
+            raise DriverFault(driver="cuda", detail=detail)
+        module = self.gpu.load(code)
+        return self.gpu.function(module, kernel.symbol, image.shared_bytes)
+
+    def session(self) -> CudaSession:
+        """A session with memory of its own; raises `DeviceMemoryFull`."""
+        return CudaSession(self)
+
+    def address_index(self, space: str, value: int | str) -> int | None:
+        """The index into a session's addresses of an argument that changes from call to call."""
+        if space == "input":
+            return int(value)
+        return len(self.inputs) + int(value) if space == "output" else None
+
+    def fixed_value(self, space: str, value: int | str, arena: Arena) -> int:
+        """An argument that stays; 0 for the address of an input or output."""
+        if space == "weight":
+            return self.weights[str(value)]
+        if space == "arena":
+            return arena.address(int(value))
+        return int(value) if space == "int" else 0
+
+    def close(self) -> None:
+        """Give code, weights and the context back, and sessions that are still open; idempotent."""
+        self.gpu.close()
+
+
+def used_weights(
+    plan: LaunchPlan, weights: Mapping[str, tuple[int, int]]
+) -> dict[str, tuple[int, int]]:
+    """The tensors that some launch reads; a bundle holds those of all its targets."""
+    names = {
+        str(value) for launch in plan.launches for space, value in launch.args if space == "weight"
+    }
+    return {name: weights[name] for name in names}

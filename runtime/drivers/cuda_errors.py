@@ -1,0 +1,132 @@
+"""Errors of the CUDA driver: CUDA's own name, number and description in one class each.
+
+A *sticky* error ends the CUDA context: every later call of the process on that device gives it
+again, and only a new process helps. It is raised as `DeviceLost`.
+"""
+
+from __future__ import annotations
+
+from ..errors import DriverFault, IncompatibleError, InputError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+CUDA_SUCCESS = 0
+OUT_OF_MEMORY = 2
+# No code for this device, an image of another format, or PTX that this driver cannot read.
+IMAGE_REFUSALS = frozenset((200, 209, 218, 221, 222, 223, 300))
+STICKY = frozenset(
+    (
+        4,  # DEINITIALIZED
+        46,  # DEVICE_UNAVAILABLE
+        214,  # ECC_UNCORRECTABLE
+        220,  # NVLINK_UNCORRECTABLE
+        226,  # CONTAINED
+        700,  # ILLEGAL_ADDRESS
+        702,  # LAUNCH_TIMEOUT
+        709,  # CONTEXT_IS_DESTROYED
+        710,  # ASSERT
+        714,  # HARDWARE_STACK_ERROR
+        715,  # ILLEGAL_INSTRUCTION
+        716,  # MISALIGNED_ADDRESS
+        717,  # INVALID_ADDRESS_SPACE
+        718,  # INVALID_PC
+        719,  # LAUNCH_FAILED
+        721,  # TENSOR_MEMORY_LEAK
+        810,  # MPS_CLIENT_TERMINATED
+        911,  # EXTERNAL_DEVICE
+        999,  # UNKNOWN
+    )
+)
+
+
+class CudaError(DriverFault):
+    """A CUDA call failed; the device can still be used. `number` is the CUresult."""
+
+    code = "cuda"
+    template = "{function} failed with {name} ({number}): {description}"
+
+
+class DeviceLost(CudaError):
+    """A sticky error: this process cannot use the device any more."""
+
+    code = "device-lost"
+    template = "the CUDA device is lost: {function} gave {name} ({number}): {description}"
+    hint = "start the process anew; `compute-sanitizer` names a kernel that is at fault"
+
+
+class DeviceMemoryFull(CudaError):
+    """Device memory does not suffice; sizes in bytes. Nothing changed; it may be tried again."""
+
+    code = "device-memory-full"
+    template = (
+        "no device memory for {purpose}: needed are {needed} bytes, device {ordinal} has {free} "
+        "of {total} bytes free"
+    )
+    hint = "close programs and sessions that are not in use, or other processes on the device"
+
+
+class PinnedMemoryFull(CudaError):
+    """The system refused pinned host memory; sizes in bytes."""
+
+    code = "pinned-memory-full"
+    template = "no pinned host memory for {purpose}: needed are {needed} bytes ({name}, {number})"
+    hint = "free host memory, or raise the container's limit of locked memory"
+
+
+class ImageRefused(CudaError, IncompatibleError):
+    """The driver refuses a kernel's image: built for another device, or damaged."""
+
+    code = "image-refused"
+    exit_code = 5
+    template = (
+        "device {ordinal} ({device}, sm_{capability}) refuses the kernels: "
+        "{name} ({number}): {description}"
+    )
+    hint = "rebuild with `--target cuda:sm_{capability}`, or update the NVIDIA driver"
+
+
+class DeviceForked(DriverFault):
+    """CUDA does not survive a fork: the child may not use what its parent loaded."""
+
+    code = "device-forked"
+    template = "this process was forked from one that uses CUDA, and CUDA does not survive a fork"
+    hint = "load bundles in the child only, or start workers with the `spawn` method"
+
+
+class StreamForeign(InputError):
+    """A stream that does not belong to the device's primary context."""
+
+    code = "stream-foreign"
+    template = "stream {found} {detail}, expected a stream of device {ordinal}'s primary context"
+    hint = "make the stream on the device that the program was loaded on"
+
+
+class AddressMissing(InputError):
+    """A run without the address of an input or output."""
+
+    code = "address-missing"
+    template = "address {index} of the session is 0, expected device memory of {nbytes} bytes"
+
+
+class DeviceAbsent(IncompatibleError):
+    """There is no such CUDA device here."""
+
+    code = "device-absent"
+    template = "CUDA device {ordinal} cannot be used: {detail}"
+    hint = "`aotc doctor` shows the devices and the driver of this machine"
+
+
+class DeviceClosed(InputError):
+    """A device, graph or session was closed before the call."""
+
+    code = "device-closed"
+    template = "the {what} was closed"
+
+
+def cuda_error(function: str, number: int, name: str, description: str) -> CudaError:
+    """The error of a CUresult other than success, where nothing more is known."""
+    fields: dict[str, Any] = {"function": function, "number": number, "name": name}
+    kind = DeviceLost if number in STICKY else CudaError
+    return kind(driver="cuda", description=description, **fields)

@@ -1,0 +1,111 @@
+"""A chain of launches as a CUDA graph: built node by node, launched with one call.
+
+Each node waits for the one before it. A launch of the graph waits for its own last launch too, on
+whatever stream that was, so that two launches never share memory at the same time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from .libcuda import KernelNode, MemsetNode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .cuda_device import Device
+    from .cuda_handles import Arguments, Event, Function
+
+
+class LaunchGraph:
+    """Launches in the order in which they were added.
+
+    kernel, fill, record: add a node; kernel returns its number for `patch`. instantiate: after the
+    last node, once. execution: the CUgraphExec, 0 before. Arguments are read when a node is added
+    or patched, never later.
+    """
+
+    __slots__ = ("_device", "_handle", "_last", "_nodes", "execution")
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        with device.current():
+            self._handle = device.handle("cuGraphCreate", 0)
+        device.own("cuGraphDestroy", self._handle)
+        self._last: Any = None  # the node that the next one waits for
+        self._nodes: list[tuple[ctypes.c_void_p, KernelNode, Arguments]] = []
+        self.execution = 0
+
+    def __len__(self) -> int:
+        """How many launches it holds."""
+        return len(self._nodes)
+
+    def kernel(
+        self, function: Function, grid: tuple[int, int, int], threads: int, arguments: Arguments
+    ) -> int:
+        """Add a launch of programs of `threads` threads each; returns its number."""
+        shared_bytes, context = function.shared_bytes, self._device.context
+        row = KernelNode(
+            function.handle, *grid, threads, 1, 1, shared_bytes, arguments.address, None, None,
+            context,
+        )  # fmt: skip
+        node = self._add("cuGraphAddKernelNode_v2", ctypes.byref(row))
+        self._nodes.append((node, row, arguments))
+        return len(self._nodes) - 1
+
+    def fill(self, address: int, value: int, nbytes: int) -> None:
+        """Add a node that sets every byte of device memory to `value`."""
+        row = MemsetNode(address, 0, value, 1, nbytes, 1)
+        self._add("cuGraphAddMemsetNode", ctypes.byref(row), self._device.context)
+
+    def record(self, event: Event) -> None:
+        """Add a node that records an event."""
+        self._add("cuGraphAddEventRecordNode", event.handle)
+
+    def _add(self, name: str, *arguments: Any) -> ctypes.c_void_p:
+        node = ctypes.c_void_p()
+        before = ctypes.byref(self._last) if self._last is not None else None
+        count = 0 if self._last is None else 1
+        with self._device.current():
+            self._device.call(name, ctypes.byref(node), self._handle, before, count, *arguments)
+        self._last = node
+        return node
+
+    def instantiate(self) -> None:
+        """Make it ready to launch."""
+        device = self._device
+        with device.current():
+            self.execution = device.handle(
+                "cuGraphInstantiateWithFlags", self._handle, 0, purpose="a graph of launches"
+            )
+        device.own("cuGraphExecDestroy", self.execution)
+
+    def patch(self, number: int) -> None:
+        """Have later launches of the graph use what the node's arguments hold now."""
+        node, row, _ = self._nodes[number]
+        with self._device.current():
+            self._device.call(
+                "cuGraphExecKernelNodeSetParams_v2", self.execution, node, ctypes.byref(row)
+            )
+
+    def patch_call(self, number: int) -> tuple[Any, Any]:
+        """The ready-made arguments (node, pointer to its row) of what `patch` calls."""
+        node, row, _ = self._nodes[number]
+        return node, ctypes.byref(row)
+
+    def upload(self, stream: int = 0) -> None:
+        """Bring it to the device now, so that the first launch takes no longer than others."""
+        with self._device.current():
+            self._device.call("cuGraphUpload", self.execution, stream)
+
+    def launch(self, stream: int = 0) -> None:
+        """Run all nodes in the order of the stream; asynchronous."""
+        with self._device.current():
+            self._device.call("cuGraphLaunch", self.execution, stream)
+
+    def close(self) -> None:
+        """Give it back; a launch that still runs finishes first."""
+        if self.execution:
+            self._device.destroy("cuGraphExecDestroy", self.execution)
+        self._device.destroy("cuGraphDestroy", self._handle)

@@ -1,0 +1,158 @@
+"""What a `Device` makes: modules, functions, streams, events, pinned memory, launch arguments."""
+
+from __future__ import annotations
+
+import ctypes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from .cuda_device import Device
+
+FUNCTION_ATTRIBUTES = {  # CUfunction_attribute
+    "threads_limit": 0,
+    "static_shared_bytes": 1,
+    "local_bytes": 3,
+    "registers": 4,
+}
+DYNAMIC_SHARED_LIMIT = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+SHARED_WITHOUT_ASKING_BYTES = 48 << 10
+PREFER_SHARED = 1  # CU_FUNC_CACHE_PREFER_SHARED
+
+
+class Arguments:
+    """The parameters of a launch: 8-byte slots, and the array of pointers that CUDA takes.
+
+    slots: ctypes c_int64 array, which may be written between launches; a parameter of four bytes
+    takes the low half. address: of the array of pointers.
+    """
+
+    __slots__ = ("_pointers", "address", "slots")
+
+    def __init__(self, values: Sequence[int]) -> None:
+        """Pointers and whole numbers, in the order of the kernel's signature."""
+        count = len(values)
+        self.slots = (ctypes.c_int64 * max(count, 1))(*values)
+        base = ctypes.addressof(self.slots)
+        self._pointers = (ctypes.c_void_p * max(count, 1))(*(base + 8 * at for at in range(count)))
+        self.address = ctypes.addressof(self._pointers)
+
+
+class _Owned:
+    """A handle that its device destroys."""
+
+    __slots__ = ("_device", "handle")
+    how = ""
+
+    def __init__(self, device: Device, handle: int) -> None:
+        self._device = device
+        self.handle = handle
+
+    def close(self) -> None:
+        """Give it back; idempotent."""
+        self._device.destroy(self.how, self.handle)
+
+
+class Module(_Owned):
+    """Loaded code; its functions may not be used after `close`."""
+
+    __slots__ = ("_image",)
+    how = "cuModuleUnload"
+
+    def __init__(self, device: Device, handle: int, image: Any) -> None:
+        super().__init__(device, handle)
+        self._image = image  # the driver may read it when a function is first used
+
+
+class Stream(_Owned):
+    """A stream of the device."""
+
+    __slots__ = ()
+    how = "cuStreamDestroy_v2"
+
+    def synchronize(self) -> None:
+        """Wait for its work; raises what went wrong in it."""
+        with self._device.current():
+            self._device.call("cuStreamSynchronize", self.handle)
+
+    def wait(self, event: Event) -> None:
+        """Work that is added from now on waits for the event."""
+        with self._device.current():
+            self._device.call("cuStreamWaitEvent", self.handle, event.handle, 0)
+
+
+class Event(_Owned):
+    """A point in the order of a stream."""
+
+    __slots__ = ()
+    how = "cuEventDestroy_v2"
+
+    def record(self, stream: int = 0) -> None:
+        """Mark the present end of a stream (a CUstream handle)."""
+        with self._device.current():
+            self._device.call("cuEventRecord", self.handle, stream)
+
+    def synchronize(self) -> None:
+        """Wait until it was reached."""
+        with self._device.current():
+            self._device.call("cuEventSynchronize", self.handle)
+
+
+class Pinned(_Owned):
+    """Page-locked host memory; address is a host address."""
+
+    __slots__ = ("nbytes",)
+    how = "cuMemFreeHost"
+
+    def __init__(self, device: Device, handle: int, nbytes: int) -> None:
+        super().__init__(device, handle)
+        self.nbytes = nbytes
+
+    @property
+    def address(self) -> int:
+        """Host address of its first byte."""
+        return self.handle
+
+
+class Function:
+    """A kernel; shared_bytes: the dynamic shared memory of one of its programs."""
+
+    __slots__ = ("_device", "handle", "shared_bytes", "symbol")
+
+    def __init__(self, device: Device, handle: int, symbol: str, shared_bytes: int) -> None:
+        self._device = device
+        self.handle = handle
+        self.symbol = symbol
+        self.shared_bytes = shared_bytes
+
+    def allow_shared(self) -> None:
+        """Ask for dynamic shared memory beyond what every kernel has."""
+        if self.shared_bytes > SHARED_WITHOUT_ASKING_BYTES:
+            device, handle = self._device, self.handle
+            device.call("cuFuncSetCacheConfig", handle, PREFER_SHARED)
+            device.call("cuFuncSetAttribute", handle, DYNAMIC_SHARED_LIMIT, self.shared_bytes)
+
+    def attribute(self, name: str) -> int:
+        """A row of `FUNCTION_ATTRIBUTES`."""
+        with self._device.current():
+            return self._device.number("cuFuncGetAttribute", FUNCTION_ATTRIBUTES[name], self.handle)
+
+    @property
+    def registers(self) -> int:
+        """Registers of one thread."""
+        return self.attribute("registers")
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory of one thread: spilled registers and arrays."""
+        return self.attribute("local_bytes")
+
+    def resident_programs(self, threads: int) -> int:
+        """How many programs of this many threads one multiprocessor holds at once."""
+        with self._device.current():
+            return self._device.number(
+                "cuOccupancyMaxActiveBlocksPerMultiprocessor", self.handle, threads,
+                self.shared_bytes,
+            )  # fmt: skip

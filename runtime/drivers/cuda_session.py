@@ -1,0 +1,288 @@
+"""One caller's memory on the device and its graph of launches.
+
+A session has an arena of its own and a graph that is built for it once. A call compares the
+addresses of inputs and outputs with those of its last call, patches the nodes whose pointers
+changed, and launches the graph.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from .cuda_errors import AddressMissing, CudaError, DeviceClosed, StreamForeign
+from .cuda_graph import LaunchGraph
+from .cuda_handles import Arguments
+from .cuda_staging import Staging
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .cuda import Executable
+    from .cuda_device import Device
+
+ALIGNMENT_BYTES = 256
+LEGACY_STREAM = 0
+SPECIAL_STREAMS = (0, 1, 2)  # handles that name the default streams of whatever context is current
+
+
+class CudaSession:
+    """The memory of one call at a time: arena, scratch, graph, staging of host buffers.
+
+    addresses: ctypes c_int64 array, device addresses of all inputs, then of all outputs, which the
+    caller fills. run(stream=0): one call on them, asynchronous, in the order of a stream (a
+    CUstream handle of this device's primary context; 0 is the legacy default stream). The memory
+    that they name must stay until the stream has passed the call. Calls of one session must not
+    overlap on the host; on the device they follow each other, also from stream to stream.
+    """
+
+    __slots__ = ("_arena", "_executable", "_patches", "addresses", "graph", "last_stream", "run",
+                 "staging")  # fmt: skip
+
+    def __init__(self, executable: Executable) -> None:
+        """Allocate and build; raises `DeviceMemoryFull`, with nothing left behind."""
+        device = executable.gpu
+        self._executable = executable
+        self.addresses = (ctypes.c_int64 * len(executable.sizes))()
+        self.last_stream = LEGACY_STREAM
+        self.staging = Staging(device, executable.sizes)
+        self._arena = Arena(executable)
+        self.graph: LaunchGraph | None = None
+        try:
+            self._arena.clear(self.staging)
+            self.graph = LaunchGraph(device)
+            self._patches = self._add_launches(self.graph)
+            self.graph.instantiate()
+            self.run: Callable[..., None] = _caller(self, device, self.graph)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _add_launches(self, graph: LaunchGraph) -> list[list[tuple[Any, int, int]]]:
+        """One node a launch; where each input and output is: (slots, which slot, node)."""
+        executable, arena = self._executable, self._arena
+        patches: list[list[tuple[Any, int, int]]] = [[] for _ in executable.sizes]
+        for launch in executable.plan.launches:
+            image = executable.image(launch.kernel)
+            values, variables = [], []
+            for space, value in launch.args:
+                number = executable.address_index(space, value)
+                if number is not None:
+                    variables.append((number, len(values)))
+                values.append(executable.fixed_value(space, value, arena))
+            arguments = Arguments([*values, arena.scratch, 0])  # Triton's own two: no profile
+            function = executable.functions[launch.kernel]
+            node = graph.kernel(function, launch.grid, image.threads, arguments)
+            for number, slot in variables:
+                patches[number].append((arguments.slots, slot, node))
+        return patches
+
+    @property
+    def nbytes(self) -> int:
+        """Device memory of this session: arena, scratch and copies of host buffers."""
+        return self._arena.nbytes + self.staging.nbytes
+
+    @property
+    def stream(self) -> int:
+        """The session's own stream (its CUstream handle), on which host buffers are copied."""
+        return self.staging.stream
+
+    def stage(self, index: int) -> int:
+        """Have `addresses[index]` name device memory of the session's own; its address."""
+        self.addresses[index] = address = self.staging.part(index)
+        return address
+
+    def copy_in(self, index: int, host_address: int) -> None:
+        """Copy a host buffer to `stage(index)`; the buffer may change as soon as this returns.
+
+        A run on whatever stream comes after the copy; on `stream` it need not be told to wait.
+        """
+        self.stage(index)
+        self._follow_last_run()
+        self.staging.copy_in(index, host_address)
+
+    def copy_out(self, index: int, host_address: int) -> None:
+        """Copy `stage(index)` to a host buffer after the last run; `synchronize` completes it."""
+        self._follow_last_run()
+        self.staging.copy_out(index, host_address)
+
+    def _follow_last_run(self) -> None:
+        if self.last_stream != self.staging.stream:
+            self.staging.wait_for(self.last_stream)
+
+    def synchronize(self) -> None:
+        """Wait for the last run and the copies; raises what went wrong in them."""
+        device = self._executable.gpu
+        with device.current():
+            device.call("cuStreamSynchronize", self.last_stream)
+        self.staging.synchronize()
+
+    def close(self) -> None:
+        """Give the memory back; idempotent. A call that still runs on the device ends first."""
+        device = self._executable.gpu
+        if self.graph is not None and device.lost is None:
+            try:
+                self.synchronize()
+            except CudaError:  # what is lost is lost: its memory is given back all the same
+                pass
+        self._abandon()
+
+    def _abandon(self) -> None:
+        if self.graph is not None:
+            self.graph.close()
+            self.graph.execution = 0
+        self.staging.close()
+        self._arena.close()
+
+
+def _caller(session: CudaSession, device: Device, graph: LaunchGraph) -> Callable[..., None]:
+    """The function that runs a session; a closure over ready-made arguments, for its speed."""
+    get_current, launch = device.functions["cuCtxGetCurrent"], device.functions["cuGraphLaunch"]
+    addresses, staging, context = session.addresses, session.staging, device.context
+    view = memoryview(addresses).cast("B")
+    patch = _patcher(session, device, graph)
+    execution, pointer = ctypes.c_void_p(graph.execution), ctypes.c_void_p(0)
+    found = ctypes.c_void_p()
+    to_found = ctypes.byref(found)
+    known, last_stream = b"", -1
+
+    def run(stream: int = LEGACY_STREAM) -> None:
+        nonlocal known, last_stream
+        if device.lost is not None or not graph.execution:
+            refuse(device)
+        if get_current(to_found) or found.value != context:
+            with device.current():
+                return run(stream)
+        if view != known:
+            known = b""
+            patch()
+            known = bytes(view)
+        if stream != last_stream:
+            check_stream(device, stream)
+            pointer.value = session.last_stream = last_stream = stream
+        if staging.has_copies:
+            staging.hold_up(stream)
+        result = launch(execution, pointer)
+        if result:
+            device.fail("cuGraphLaunch", result)
+
+    return run
+
+
+def refuse(device: Device) -> None:
+    """Raise why a session cannot run: its device is lost, or it was closed."""
+    if device.lost is not None:
+        device.refuse()
+    raise DeviceClosed(what="session")
+
+
+def check_stream(device: Device, stream: int) -> None:
+    """Raise `StreamForeign` for a stream of another context."""
+    if stream in SPECIAL_STREAMS:
+        return
+    if not device.owns_stream(stream):
+        raise StreamForeign(
+            found=hex(stream), detail="belongs to another context", ordinal=device.ordinal
+        )
+
+
+def _patcher(session: CudaSession, device: Device, graph: LaunchGraph) -> Callable[[], None]:
+    """A function that brings the session's addresses into the nodes that use them."""
+    set_node = device.functions["cuGraphExecKernelNodeSetParams_v2"]
+    addresses, sizes, patches = session.addresses, session._executable.sizes, session._patches
+    execution = ctypes.c_void_p(graph.execution)
+    calls = [graph.patch_call(number) for number in range(len(graph))]
+    known = [-1] * len(sizes)  # what the nodes hold; −1 where that is not certain
+
+    def patch() -> None:
+        nodes: dict[int, None] = {}
+        changed = []
+        for index, address in enumerate(addresses):
+            if address != known[index]:
+                if not address and sizes[index]:
+                    raise AddressMissing(index=index, nbytes=sizes[index])
+                changed.append(index)
+        for index in changed:
+            known[index] = -1
+            for slots, slot, node in patches[index]:
+                slots[slot] = addresses[index]
+                nodes[node] = None
+        for node in nodes:
+            result = set_node(execution, *calls[node])
+            if result:
+                device.fail("cuGraphExecKernelNodeSetParams_v2", result)
+        for index in changed:
+            known[index] = addresses[index]
+
+    return patch
+
+
+class Arena:
+    """A session's intermediate tensors and the scratch that kernels share, one block.
+
+    In the debug mode `AOTC_SEPARATE_BUFFERS` every buffer is an allocation of its own, so that a
+    memory checker sees an overrun. Buffers with one offset at different times share one.
+    """
+
+    __slots__ = ("_base", "_device", "_owned", "_parts", "_zeroed_bytes", "nbytes", "scratch")
+
+    def __init__(self, executable: Executable) -> None:
+        plan = executable.plan
+        self._device = executable.gpu
+        self._owned: list[int] = []
+        self._parts: dict[int, int] = {}  # offset → address, in the debug mode
+        self._base = self.scratch = self.nbytes = 0
+        self._zeroed_bytes = plan.zeroed_bytes
+        try:
+            if executable.has_separate_buffers:
+                self._allocate_parts(executable)
+                return
+            arena_bytes = -(-plan.arena_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+            if arena_bytes + executable.scratch_bytes:
+                self._base = self._allocate(arena_bytes + executable.scratch_bytes)
+            if executable.scratch_bytes:
+                self.scratch = self._base + arena_bytes
+        except BaseException:
+            self.close()
+            raise
+
+    def _allocate(self, nbytes: int, purpose: str = "a session's arena") -> int:
+        address = self._device.allocate(nbytes, purpose)
+        self._owned.append(address)
+        self.nbytes += nbytes
+        return address
+
+    def _allocate_parts(self, executable: Executable) -> None:
+        sizes: dict[int, int] = {}
+        for buffer in executable.plan.buffers:
+            sizes[buffer.offset] = max(sizes.get(buffer.offset, 0), buffer.nbytes)
+        for offset, nbytes in sorted(sizes.items()):
+            self._parts[offset] = self._allocate(nbytes, "a buffer of its own")
+        if executable.scratch_bytes:
+            self.scratch = self._allocate(executable.scratch_bytes, "scratch of its own")
+
+    def address(self, offset: int) -> int:
+        """Device address of an offset in the arena."""
+        if not self._parts:
+            return self._base + offset
+        start = max(each for each in self._parts if each <= offset)
+        return self._parts[start] + offset - start
+
+    def clear(self, staging: Staging) -> None:
+        """Zero the first bytes, as the plan asks for, and wait."""
+        if not self._zeroed_bytes:
+            return
+        parts = self._parts or {0: self._base}
+        starts = [*sorted(parts), self._zeroed_bytes]
+        for start, end in zip(starts, starts[1:], strict=False):
+            if start < self._zeroed_bytes:
+                nbytes = min(end, self._zeroed_bytes) - start
+                self._device.fill(parts[start], 0, nbytes, staging.stream)
+        staging.synchronize()
+
+    def close(self) -> None:
+        """Give the memory back; idempotent."""
+        for address in self._owned:
+            self._device.free(address)
+        self._owned.clear()

@@ -1,0 +1,122 @@
+"""Host buffers of a session: pinned memory, device memory and the stream that copies between them.
+
+Nothing is allocated before the first host buffer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .cuda_device import Device
+    from .cuda_handles import Event, Pinned, Stream
+
+
+class Staging:
+    """Copies of host buffers, by index of the session's addresses.
+
+    sizes: bytes of each. has_copies: whether a copy to the device was added that no run on another
+    stream has waited for. Everything here runs on one stream of its own, made when it is used.
+    """
+
+    __slots__ = ("_device", "_event", "_flying", "_parts", "_pending", "_sizes", "_stream",
+                 "has_copies")  # fmt: skip
+
+    def __init__(self, device: Device, sizes: tuple[int, ...]) -> None:
+        self._device = device
+        self._sizes = sizes
+        self._parts: dict[int, tuple[int, Pinned]] = {}  # index → device address, host memory
+        self._flying: set[int] = set()  # indices whose pinned memory a copy may still use
+        self._pending: list[tuple[int, int]] = []  # copies out: index, host address
+        self._stream: Stream | None = None
+        self._event: Event | None = None
+        self.has_copies = False
+
+    @property
+    def stream(self) -> int:
+        """The CUstream handle."""
+        if self._stream is None:
+            self._stream = self._device.stream()
+        return self._stream.handle
+
+    @property
+    def nbytes(self) -> int:
+        """Device memory in use."""
+        return sum(self._sizes[index] for index in self._parts)
+
+    def part(self, index: int) -> int:
+        """Device memory for this index; its address."""
+        if index not in self._parts:
+            nbytes = self._sizes[index]
+            pinned = self._device.pinned(nbytes, "a host buffer")
+            try:
+                address = self._device.allocate(nbytes, "the copy of a host buffer")
+            except BaseException:
+                pinned.close()
+                raise
+            self._parts[index] = (address, pinned)
+        return self._parts[index][0]
+
+    def copy_in(self, index: int, host_address: int) -> None:
+        """Copy a host buffer to its part; the buffer may change as soon as this returns."""
+        address = self.part(index)
+        pinned, nbytes = self._parts[index][1], self._sizes[index]
+        if index in self._flying:
+            self._settle()
+        ctypes.memmove(pinned.address, host_address, nbytes)
+        self._flying.add(index)
+        self._device.copy_to_device(address, pinned.address, nbytes, self.stream)
+        self.has_copies = True
+
+    def copy_out(self, index: int, host_address: int) -> None:
+        """Copy a part to a host buffer, which `synchronize` completes."""
+        address = self.part(index)
+        pinned, nbytes = self._parts[index][1], self._sizes[index]
+        if index in self._flying:
+            self._settle()
+        self._flying.add(index)
+        self._device.copy_to_host(pinned.address, address, nbytes, self.stream)
+        self._pending.append((index, host_address))
+
+    def wait_for(self, stream: int) -> None:
+        """What is added here from now on waits for what the stream holds."""
+        self._order(stream, self.stream)
+
+    def hold_up(self, stream: int) -> None:
+        """What is added to the stream from now on waits for the copies."""
+        if stream != self.stream:
+            self._order(self.stream, stream)
+        self.has_copies = False
+
+    def _order(self, first: int, then: int) -> None:
+        if self._event is None:
+            self._event = self._device.event(is_timed=False)
+        self._event.record(first)
+        with self._device.current():
+            self._device.call("cuStreamWaitEvent", then, self._event.handle, 0)
+
+    def synchronize(self) -> None:
+        """Wait for the copies and complete those to host buffers."""
+        pending, self._pending = self._pending, []
+        self._settle()
+        for index, host_address in pending:
+            ctypes.memmove(host_address, self._parts[index][1].address, self._sizes[index])
+
+    def _settle(self) -> None:
+        if self._stream is not None:
+            self._stream.synchronize()
+        self._flying.clear()
+        self.has_copies = False
+
+    def close(self) -> None:
+        """Give everything back; idempotent."""
+        if self._stream is not None:
+            self._stream.close()
+        if self._event is not None:
+            self._event.close()
+        for address, pinned in self._parts.values():
+            pinned.close()
+            self._device.free(address)
+        self._parts.clear()
+        self._stream = self._event = None

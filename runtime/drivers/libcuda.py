@@ -1,0 +1,225 @@
+"""libcuda.so.1 by ctypes: one table of the functions that aotc calls, with fixed argument types.
+
+`FUNCTIONS` maps the exported symbol, version suffix included, to its argument types; every one
+returns a CUresult. A test compares the table with NVIDIA's own bindings. Nothing is loaded before
+`library()`; a machine without the driver gets `LibraryAbsent`, which says what was found.
+
+`Library.call` turns a result other than 0 into a typed error. Hot paths take the plain functions
+from `Library.functions` and look at the result themselves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from .cuda_errors import CUDA_SUCCESS, cuda_error
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+LIBRARY_NAME = "libcuda.so.1"
+OLDEST_DRIVER = 12000  # CUDA 12.0: the first with the graph functions of this table
+
+_int, _uint, _size = ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
+_address = ctypes.c_uint64  # CUdeviceptr
+_handle = ctypes.c_void_p  # CUcontext, CUstream, CUevent, CUmodule, CUfunction, CUgraph…
+_pointer = ctypes.c_void_p  # host memory of any type, and `void **`
+_to_int = ctypes.POINTER(ctypes.c_int)
+_to_size = ctypes.POINTER(ctypes.c_size_t)
+_to_float = ctypes.POINTER(ctypes.c_float)
+_to_address = ctypes.POINTER(ctypes.c_uint64)
+_to_handle = ctypes.POINTER(ctypes.c_void_p)
+_to_text = ctypes.POINTER(ctypes.c_char_p)
+
+
+class KernelNode(ctypes.Structure):
+    """CUDA_KERNEL_NODE_PARAMS of version 2: one launch as a node of a graph."""
+
+    _fields_ = (
+        ("function", ctypes.c_void_p),
+        ("grid_x", ctypes.c_uint),
+        ("grid_y", ctypes.c_uint),
+        ("grid_z", ctypes.c_uint),
+        ("threads_x", ctypes.c_uint),
+        ("threads_y", ctypes.c_uint),
+        ("threads_z", ctypes.c_uint),
+        ("shared_bytes", ctypes.c_uint),
+        ("arguments", ctypes.c_void_p),  # void **: one pointer a parameter
+        ("extra", ctypes.c_void_p),
+        ("kernel", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+    )
+
+
+class MemsetNode(ctypes.Structure):
+    """CUDA_MEMSET_NODE_PARAMS: fill memory as a node of a graph; width in elements."""
+
+    _fields_ = (
+        ("address", ctypes.c_uint64),
+        ("pitch_bytes", ctypes.c_size_t),
+        ("value", ctypes.c_uint),
+        ("element_bytes", ctypes.c_uint),
+        ("width", ctypes.c_size_t),
+        ("height", ctypes.c_size_t),
+    )
+
+
+_to_kernel_node = ctypes.POINTER(KernelNode)
+_to_memset_node = ctypes.POINTER(MemsetNode)
+_graph_node = (_to_handle, _handle, _to_handle, _size)  # node out, graph, dependencies, their count
+
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "cuGetErrorName": (_int, _to_text),
+    "cuGetErrorString": (_int, _to_text),
+    "cuInit": (_uint,),
+    "cuDriverGetVersion": (_to_int,),
+    "cuDeviceGetCount": (_to_int,),
+    "cuDeviceGet": (_to_int, _int),
+    "cuDeviceGetName": (ctypes.c_char_p, _int, _int),
+    "cuDeviceTotalMem_v2": (_to_size, _int),
+    "cuDeviceGetAttribute": (_to_int, _int, _int),
+    "cuDevicePrimaryCtxRetain": (_to_handle, _int),
+    "cuDevicePrimaryCtxRelease_v2": (_int,),
+    "cuCtxGetCurrent": (_to_handle,),
+    "cuCtxSetCurrent": (_handle,),
+    "cuCtxPushCurrent_v2": (_handle,),
+    "cuCtxPopCurrent_v2": (_to_handle,),
+    "cuCtxSynchronize": (),
+    "cuModuleLoadData": (_to_handle, _pointer),
+    "cuModuleUnload": (_handle,),
+    "cuModuleGetFunction": (_to_handle, _handle, ctypes.c_char_p),
+    "cuFuncGetAttribute": (_to_int, _int, _handle),
+    "cuFuncSetAttribute": (_handle, _int, _int),
+    "cuFuncSetCacheConfig": (_handle, _int),
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_to_int, _handle, _int, _size),
+    "cuLaunchKernel": (_handle, *[_uint] * 7, _handle, _pointer, _pointer),
+    "cuMemAlloc_v2": (_to_address, _size),
+    "cuMemFree_v2": (_address,),
+    "cuMemGetInfo_v2": (_to_size, _to_size),
+    "cuMemHostAlloc": (_to_handle, _size, _uint),
+    "cuMemFreeHost": (_pointer,),
+    "cuMemcpyHtoD_v2": (_address, _pointer, _size),
+    "cuMemcpyDtoH_v2": (_pointer, _address, _size),
+    "cuMemcpyHtoDAsync_v2": (_address, _pointer, _size, _handle),
+    "cuMemcpyDtoHAsync_v2": (_pointer, _address, _size, _handle),
+    "cuMemcpyDtoDAsync_v2": (_address, _address, _size, _handle),
+    "cuMemsetD8Async": (_address, ctypes.c_ubyte, _size, _handle),
+    "cuPointerGetAttribute": (_pointer, _int, _address),
+    "cuStreamCreate": (_to_handle, _uint),
+    "cuStreamDestroy_v2": (_handle,),
+    "cuStreamSynchronize": (_handle,),
+    "cuStreamWaitEvent": (_handle, _handle, _uint),
+    "cuStreamGetCtx": (_handle, _to_handle),
+    "cuEventCreate": (_to_handle, _uint),
+    "cuEventDestroy_v2": (_handle,),
+    "cuEventRecord": (_handle, _handle),
+    "cuEventSynchronize": (_handle,),
+    "cuEventElapsedTime": (_to_float, _handle, _handle),
+    "cuGraphCreate": (_to_handle, _uint),
+    "cuGraphDestroy": (_handle,),
+    "cuGraphAddKernelNode_v2": (*_graph_node, _to_kernel_node),
+    "cuGraphAddMemsetNode": (*_graph_node, _to_memset_node, _handle),
+    "cuGraphAddEventRecordNode": (*_graph_node, _handle),
+    "cuGraphInstantiateWithFlags": (_to_handle, _handle, ctypes.c_ulonglong),
+    "cuGraphExecDestroy": (_handle,),
+    "cuGraphExecKernelNodeSetParams_v2": (_handle, _handle, _to_kernel_node),
+    "cuGraphUpload": (_handle, _handle),
+    "cuGraphLaunch": (_handle, _handle),
+}
+
+
+class LibraryAbsent(Exception):
+    """No usable driver: `str()` is what was found, in the words of a message."""
+
+
+class Library:
+    """The driver's functions, typed; `call` raises for a result other than success."""
+
+    __slots__ = ("functions",)
+
+    def __init__(self, handle: Any) -> None:
+        """Look every function of the table up; raises `LibraryAbsent` for a missing one."""
+        self.functions: dict[str, Callable[..., int]] = {}
+        for name, arguments in FUNCTIONS.items():
+            try:
+                function = getattr(handle, name)
+            except AttributeError:
+                detail = f"the NVIDIA driver's {LIBRARY_NAME} has no `{name}`: it is too old"
+                raise LibraryAbsent(detail) from None
+            function.argtypes, function.restype = arguments, ctypes.c_int
+            self.functions[name] = function
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function; raises the `CudaError` of its result."""
+        result = self.functions[name](*arguments)
+        if result != CUDA_SUCCESS:
+            raise self.error(name, result)
+
+    def error(self, name: str, result: int) -> Exception:
+        """The typed error of a result, in CUDA's own words."""
+        return cuda_error(name, result, *self.describe(result))
+
+    def describe(self, result: int) -> tuple[str, str]:
+        """CUDA's name of a result and its description."""
+        words = []
+        for function in ("cuGetErrorName", "cuGetErrorString"):
+            text = ctypes.c_char_p()
+            self.functions[function](result, ctypes.byref(text))
+            words.append((text.value or b"unknown").decode("ascii", "replace"))
+        return words[0], words[1]
+
+    def number(self, name: str, *arguments: Any) -> int:
+        """The int that a function writes through its first argument."""
+        found = ctypes.c_int()
+        self.call(name, ctypes.byref(found), *arguments)
+        return found.value
+
+    def handle(self, name: str, *arguments: Any) -> int:
+        """The handle or host pointer that a function writes through its first argument."""
+        found = ctypes.c_void_p()
+        self.call(name, ctypes.byref(found), *arguments)
+        return found.value or 0
+
+
+_process: dict[str, Library] = {}
+
+
+def library() -> Library:
+    """The initialised driver of this process; raises `LibraryAbsent` where there is none.
+
+    A failure is not remembered: a driver that comes up later is found.
+    """
+    found = _process.get("library")
+    if found is None:
+        found = _process.setdefault("library", _initialised(Library(open_library())))
+    return found
+
+
+def open_library() -> Any:
+    """The handle of libcuda; raises `LibraryAbsent`."""
+    try:
+        return ctypes.CDLL(LIBRARY_NAME)
+    except OSError as error:
+        raise LibraryAbsent(f"no NVIDIA driver: {error}") from None
+
+
+def _initialised(found: Library) -> Library:
+    result = found.functions["cuInit"](0)
+    if result != CUDA_SUCCESS:
+        name, description = found.describe(result)
+        raise LibraryAbsent(f"the NVIDIA driver does not start: {name} ({result}): {description}")
+    version = ctypes.c_int()
+    result = found.functions["cuDriverGetVersion"](ctypes.byref(version))
+    if result != CUDA_SUCCESS or version.value < OLDEST_DRIVER:
+        raise LibraryAbsent(
+            f"the NVIDIA driver is for CUDA {version_text(version.value)}, "
+            f"expected {version_text(OLDEST_DRIVER)} or later"
+        )
+    return found
+
+
+def version_text(version: int) -> str:
+    """12080 → `12.8`."""
+    return f"{version // 1000}.{version % 1000 // 10}"
