@@ -27,7 +27,8 @@ if not _is_second_name():
     )
     from .loading import load
     from .manifest import TensorSpec
-    from .program import Bound, Program, Session
+    from .program import Bound, Program
+    from .session import Session
 
     __all__ = [
         "AotcError",

@@ -32,6 +32,14 @@ class PyBuffer(ctypes.Structure):
 _get_buffer = ctypes.pythonapi.PyObject_GetBuffer
 _get_buffer.argtypes = (ctypes.py_object, ctypes.POINTER(PyBuffer), ctypes.c_int)
 _get_buffer.restype = ctypes.c_int
+_to_contiguous = ctypes.pythonapi.PyBuffer_ToContiguous
+_to_contiguous.argtypes = (
+    ctypes.c_void_p,
+    ctypes.POINTER(PyBuffer),
+    ctypes.c_ssize_t,
+    ctypes.c_char,
+)
+_to_contiguous.restype = ctypes.c_int
 _release = ctypes.pythonapi.PyBuffer_Release
 _release.argtypes = (ctypes.POINTER(PyBuffer),)
 _release.restype = None
@@ -56,3 +64,19 @@ def writable_address(value: Any, _anchor: Any = ctypes.c_char.from_buffer) -> in
     Raises `TypeError` or `ValueError` for what is read-only, has gaps or is empty.
     """
     return ctypes.addressof(_anchor(value))
+
+
+def copy_strided(
+    to: int, source: int, itemsize: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
+    """Copy a strided array into contiguous memory by CPython's own code; strides in bytes."""
+    rank = len(shape)
+    extents, steps = (ctypes.c_ssize_t * rank)(*shape), (ctypes.c_ssize_t * rank)(*strides)
+    nbytes = itemsize
+    for extent in shape:
+        nbytes *= extent
+    view = PyBuffer(
+        buf=source, len=nbytes, itemsize=itemsize, readonly=1, ndim=rank, shape=extents,
+        strides=steps,
+    )  # fmt: skip
+    _to_contiguous(to, view, nbytes, b"C")

@@ -18,23 +18,31 @@ if TYPE_CHECKING:
 class Port:
     """One input or output of a program, with what the kinds derive from its spec once.
 
-    `copy(address, itemsize, shape, strides)` returns an object with `.address` that holds the
-    elements contiguously; the driver gives it.
+    index: its place among the addresses of a call, inputs first. `copy(address, itemsize, shape,
+    strides)` returns an object with `.address` that holds the elements contiguously. ordinal: the
+    number of the device that the program runs on, None in host memory.
     """
 
     __slots__ = (
         "copy",
+        "device_template",
         "dtype",
+        "index",
         "name",
         "nbytes",
         "numpy_dtype",
+        "ordinal",
         "role",
         "shape",
         "torch_dtype",
         "torch_template",
     )
 
-    def __init__(self, spec: TensorSpec, role: str, copy: Copy) -> None:
+    def __init__(
+        self, spec: TensorSpec, role: str, index: int, copy: Copy, ordinal: int | None = None
+    ) -> None:
+        self.index = index
+        self.ordinal = ordinal
         self.name = spec.name
         self.role = role
         self.dtype = spec.dtype
@@ -44,6 +52,7 @@ class Port:
         self.torch_dtype: Any = None
         self.numpy_dtype: Any = None
         self.torch_template: Any = None
+        self.device_template: Any = None
 
     def check(self, dtype: str, shape: tuple[int, ...]) -> None:
         """Raise `InputDtype`, `InputRank` or `InputShape` unless both fit."""

@@ -22,7 +22,7 @@ from aotc.runtime.errors import (
     ProgramClosed,
     SettingInvalid,
 )
-from aotc.runtime.program import merge_dims
+from aotc.runtime.strided import merge_dims
 
 ONES = array.array("f", [1.0] * 6)
 

@@ -1,0 +1,212 @@
+"""Sessions and bound calls of programs in host memory: addresses in, one native call, done."""
+
+from __future__ import annotations
+
+import _thread
+import sys
+
+from .dlpack import Borrowed
+from .errors import (
+    InputCount,
+    InputMissing,
+    InputNotContiguous,
+    InputUnknown,
+    OutputCount,
+    OutputUnusable,
+    ProgramClosed,
+)
+from .exchange import BUFFER, KINDS, kind_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Self
+
+    from .exchange import Kind
+    from .manifest import TensorSpec
+    from .port import Port
+    from .program import Loaded, Program
+
+
+class Session:
+    """One caller's arena and addresses; for one thread at a time. Called like the program."""
+
+    __slots__ = (
+        "_addresses",
+        "_inputs",
+        "_last",
+        "_loaded",
+        "_native",
+        "_outputs",
+        "_program",
+        "_run",
+    )
+
+    def __init__(self, program: Program) -> None:
+        loaded = program._open()
+        self._loaded: Loaded | None = loaded
+        self._program = program
+        self._native = loaded.executable.session()
+        self._addresses = self._native.addresses
+        self._run: Callable[..., Any] = self._native.run
+        self._inputs = program._input_ports
+        self._outputs = program._output_ports
+        self._last: list[int] = []  # what the driver's addresses hold
+
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+        """Run once; see `Program`."""
+        if self._program._loaded is None or self._loaded is None:
+            raise ProgramClosed()
+        hold: list[Any] = []  # copies of arrays that are not contiguous, alive during the call
+        result = self._fill(arrays, named, out, hold)
+        self._run()
+        return result
+
+    def bind(self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any) -> Bound:
+        """This session with fixed memory; `Program.bind` gives it to nobody else."""
+        hold: list[Any] = []
+        outputs = self._fill(arrays, named, out, hold)
+        if not all(isinstance(each, Borrowed) for each in hold):  # a copy would go stale
+            raise InputNotContiguous()
+        return Bound(self, self._run, outputs, (arrays, named, hold))
+
+    def _fill(
+        self, arrays: Sequence[Any], named: Mapping[str, Any], out: Any, hold: list[Any]
+    ) -> Any:
+        """Write the addresses of all arrays; returns the outputs."""
+        ports = self._inputs
+        if named or len(arrays) != len(ports):
+            arrays = arrange(self._program.inputs, arrays, named)
+        addresses: list[int] = []
+        first: Kind | None = None
+        for value in arrays:
+            port = ports[len(addresses)]
+            kind = KINDS.get(type(value)) or kind_of(port, value)
+            addresses.append(kind.address(port, value, hold))
+            if first is None:
+                first = kind
+        if out is None:
+            result = self._make(first or BUFFER, addresses)
+        else:
+            result = out
+            self._place(out, addresses)
+        if addresses != self._last:  # a caller that keeps its arrays pays for this once
+            if out is not None:  # fresh outputs meet nothing
+                refuse_overlap(ports, self._outputs, addresses)
+            self._addresses[:] = addresses
+            self._last = addresses
+        return result
+
+    def _make(self, kind: Kind, addresses: list[int]) -> Any:
+        """Fresh outputs of a kind: one array, or a tuple; appends their addresses."""
+        values = []
+        for port in self._outputs:
+            value, address = kind.make(port)
+            values.append(value)
+            addresses.append(address)
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def _place(self, out: Any, addresses: list[int]) -> None:
+        """Append the addresses of the caller's outputs."""
+        ports = self._outputs
+        values = out if type(out) is tuple or type(out) is list else (out,)
+        if len(values) != len(ports):
+            raise OutputCount(found=len(values), expected=len(ports))
+        for index, value in enumerate(values):
+            port = ports[index]
+            kind = KINDS.get(type(value)) or kind_of(port, value)
+            addresses.append(kind.place(port, value))
+
+    def close(self) -> None:
+        """Free the arena; may be called again."""
+        if self._loaded is not None:
+            self._native.close()
+            self._loaded = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing() and getattr(self, "_native", None) is not None:
+            self.close()
+
+
+class Bound:
+    """A call with fixed memory: `bound()` runs it and returns `bound.outputs`.
+
+    It keeps its arrays alive. Two threads that call it at once take turns.
+    """
+
+    __slots__ = ("_keep", "_lock", "_program", "_run", "_session", "outputs")
+
+    def __init__(self, session: Session, run: Callable[..., Any], outputs: Any, keep: Any) -> None:
+        """Made by `Program.bind` only."""
+        self.outputs: Any = outputs
+        self._keep = keep
+        self._program = session._program
+        self._session = session
+        self._run = run
+        self._lock = _thread.allocate_lock()
+
+    def __call__(self) -> Any:
+        """Run on the bound memory."""
+        if self._program._loaded is None:
+            raise ProgramClosed()
+        with self._lock:
+            self._run()
+        return self.outputs
+
+
+def arrange(
+    specs: tuple[TensorSpec, ...], arrays: Sequence[Any], named: Mapping[str, Any]
+) -> list[Any]:
+    """Positional and named arguments in the order of `specs`.
+
+    Raises `InputCount`, `InputUnknown` or `InputMissing`.
+    """
+    names = [spec.name for spec in specs]
+    listing = ", ".join(f"`{name}`" for name in names) or "none"
+    if len(arrays) > len(names):
+        raise InputCount(found=len(arrays), expected=len(names), names=listing)
+    rest = names[len(arrays) :]
+    for name in named:
+        if name not in rest:
+            detail = "was given by position too" if name in names else "is not known"
+            raise InputUnknown(name=name, detail=detail, names=listing)
+    for spec in specs[len(arrays) :]:
+        if spec.name not in named:
+            raise InputMissing(name=spec.name, expected=str(spec))
+    return [*arrays, *(named[name] for name in rest)]
+
+
+def refuse_overlap(
+    inputs: tuple[Port, ...], outputs: tuple[Port, ...], addresses: Sequence[int]
+) -> None:
+    """Raise `OutputUnusable` where an output shares memory with another array.
+
+    Kernels read inputs after they began to write outputs, so the two must not meet.
+    """
+    ports = inputs + outputs
+    spans = sorted(
+        (start, start + port.nbytes, port.index)
+        for start, port in zip(addresses, ports, strict=True)
+        if port.nbytes
+    )
+    furthest = furthest_output = (0, 0)  # the end reached so far, and the index of whose it is
+    for start, end, index in spans:
+        is_output = index >= len(inputs)
+        reached, other = furthest if is_output else furthest_output
+        if start < reached:
+            early, late = ports[min(index, other)], ports[max(index, other)]
+            raise OutputUnusable(
+                role="output",
+                name=late.name,
+                found=f"in the memory of {early.role} `{early.name}`",
+                expected="memory of its own",
+            )
+        furthest = max(furthest, (end, index))
+        if is_output:
+            furthest_output = max(furthest_output, (end, index))
