@@ -237,3 +237,27 @@ def convolution(types: Types, attrs: AttrMap) -> TensorType:
         positions.append((dim + 2 * padding - dilation * (size - 1) - 1) // stride + 1)
         require(positions[-1] >= 1, f"kernel exceeds the extent {dim}")
     return TensorType(dtype, (data.shape[0], weight.shape[0], *positions))
+
+
+def attention(types: Types, attrs: AttrMap) -> TensorType:
+    """q `[B, Hq, T, D]`, k `[B, H, S, D]`, v `[B, H, S, E]`, mask or none → `[B, Hq, T, E]`.
+
+    H divides Hq: query heads share key heads in order. The mask is bool (what is seen) or float
+    (what is added to the scores), of rank 4, its dims those of the scores or 1.
+    """
+    require(3 <= len(types) <= 4, f"{len(types)} operands, expected q, k, v and perhaps a mask")
+    query, key, value = types[:3]
+    dtype = _same_dtype(types[:3])
+    require(query.kind == "float", f"`{dtype}` is not float")
+    require(all(item.rank == 4 for item in types), "ranks are not 4")
+    batch, heads, rows, size = query.shape
+    require(key.shape[0] == value.shape[0] == batch, "batches differ")
+    require(key.shape[1:3] == value.shape[1:3], f"keys {key.shape} and values {value.shape} differ")
+    require(key.shape[3] == size, f"head sizes are {size} and {key.shape[3]}")
+    require(heads % max(1, key.shape[1]) == 0, f"{key.shape[1]} key heads for {heads}")
+    if len(types) == 4:
+        scores = (batch, heads, rows, key.shape[2])
+        fits = all(dim in (1, full) for dim, full in zip(types[3].shape, scores, strict=True))
+        require(fits, f"mask {types[3].shape} does not fit {scores}")
+        require(types[3].kind in ("bool", "float"), f"mask is `{types[3].dtype}`")
+    return TensorType(dtype, (batch, heads, rows, value.shape[3]))

@@ -197,6 +197,16 @@ _CONTRACTIONS: tuple[OpDef, ...] = (
         infer.convolution,
         ("stride", "padding", "dilation", "groups"),
     ),
+    # softmax(q·kᵀ·scale + mask)·v; with `causal`, row t sees keys up to t + offset; a row that sees
+    # none is zeros if `is_safe`, else not a number.
+    OpDef(
+        "attention",
+        "attention",
+        None,
+        infer.attention,
+        ("scale", "causal", "offset", "is_safe"),
+        relative_tolerance=1e-5,
+    ),
 )
 
 OPS: dict[str, OpDef] = {

@@ -162,6 +162,36 @@ def convolution(
     return numpy.concatenate(parts, axis=1)
 
 
+def attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    scale: float,
+    causal: bool,
+    offset: int,
+    is_safe: bool,
+) -> Array:
+    """softmax(q·kᵀ·scale + mask)·v over `[B, H, T, D]`, fewer key heads repeated."""
+    repeats = query.shape[1] // key.shape[1]
+    key, value = (numpy.repeat(item, repeats, axis=1) for item in (key, value))
+    scores = (matmul(query, key.swapaxes(-1, -2)) * scale).astype(query.dtype)
+    if mask is not None:
+        scores = numpy.where(mask, scores, -numpy.inf) if mask.dtype == bool else scores + mask
+    if causal:
+        row, column = (iota(scores.shape, axis) for axis in (2, 3))
+        scores = numpy.where(column <= row + offset, scores, -numpy.inf)
+    peak = numpy.max(_wide(scores), axis=-1, keepdims=True, initial=-numpy.inf)
+    if is_safe:
+        peak = numpy.maximum(peak, -3e38)
+    weights = numpy.exp(_wide(scores) - peak)
+    total = numpy.sum(weights, axis=-1, keepdims=True)
+    if is_safe:
+        total = numpy.where(total == 0, 1, total)
+    return matmul(weights / total, value)
+
+
 REFERENCE: Mapping[str, Reference] = {
     "scalar": scalar,
     "iota": iota,
@@ -239,4 +269,5 @@ REFERENCE: Mapping[str, Reference] = {
     "matmul": matmul,
     "matmul_packed": matmul_packed,
     "convolution": convolution,
+    "attention": attention,
 }
