@@ -7,7 +7,7 @@ import ctypes
 from ..errors import DriverFault
 from ..settings import read
 from . import libcuda
-from .cuda_device import ATTRIBUTES, Device, device_count
+from .cuda_device import ATTRIBUTES, Device
 from .cuda_session import CudaSession
 from .cuda_upload import Upload
 
@@ -40,7 +40,7 @@ def why_absent(device: int = 0) -> str:
     """What was found where `features` is empty; empty where the device can be used."""
     try:
         cuda = libcuda.library()
-        count = device_count(cuda)
+        count = libcuda.device_count(cuda)
         if not 0 <= device < count:
             return f"the NVIDIA driver shows {count} devices to this process"
         capability(cuda, device)
@@ -64,7 +64,7 @@ def describe() -> list[tuple[int, str, str, int]]:
     rows = []
     try:
         cuda = libcuda.library()
-        for ordinal in range(device_count(cuda)):
+        for ordinal in range(libcuda.device_count(cuda)):
             name, total = ctypes.create_string_buffer(256), ctypes.c_size_t()
             cuda.call("cuDeviceGetName", name, len(name), ordinal)
             cuda.call("cuDeviceTotalMem_v2", ctypes.byref(total), ordinal)

@@ -7,10 +7,10 @@ its context current for their own time; another context that the calling thread 
 from __future__ import annotations
 
 import ctypes
-import os
 
 from ..buffers import buffer_address
 from . import libcuda
+from .cuda_context import Current, forget, leave, remember
 from .cuda_errors import (
     CUDA_SUCCESS,
     IMAGE_REFUSALS,
@@ -74,12 +74,12 @@ class Device:
         self.context = 0
         self._closed = False
         self._owned: dict[tuple[str, int], int] = {}  # (how to destroy, handle) → bytes or 0
-        count = device_count(self._cuda)
+        count = libcuda.device_count(self._cuda)
         if not 0 <= ordinal < count:
             detail = f"the driver shows {count} devices"
             raise DeviceAbsent(ordinal=ordinal, detail=detail)
         self.context = self.handle("cuDevicePrimaryCtxRetain", ordinal, purpose="a CUDA context")
-        _remember(self)
+        remember(self)
 
     # Calls and errors.
 
@@ -346,60 +346,11 @@ class Device:
             except CudaError as error:
                 first = first or error
         self._closed = True
-        _devices.pop(id(self), None)
+        forget(self)
         if not isinstance(self.lost, DeviceForked):
+            leave(self)
             result = self.functions["cuDevicePrimaryCtxRelease_v2"](self.ordinal)
             if result != CUDA_SUCCESS and self.lost is None and first is None:
                 self.fail("cuDevicePrimaryCtxRelease_v2", result)
         if first is not None and not isinstance(first, DeviceLost):
             raise first
-
-
-class Current:
-    """Makes a device's context current in this thread, and what was current before again."""
-
-    __slots__ = ("_device", "_is_closing", "_is_pushed")
-
-    def __init__(self, device: Device, is_closing: bool = False) -> None:
-        self._device = device
-        self._is_closing = is_closing
-        self._is_pushed = False
-
-    def __enter__(self) -> None:
-        device = self._device
-        found = ctypes.c_void_p()
-        result = device.functions["cuCtxGetCurrent"](ctypes.byref(found))
-        if result == CUDA_SUCCESS and found.value == device.context:
-            return
-        if self._is_closing:  # a lost context may refuse even this, and is closed all the same
-            result = device.functions["cuCtxPushCurrent_v2"](device.context)
-            self._is_pushed = result == CUDA_SUCCESS
-            return
-        device.call("cuCtxPushCurrent_v2", device.context)
-        self._is_pushed = True
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_pushed:
-            popped = ctypes.c_void_p()
-            self._device.functions["cuCtxPopCurrent_v2"](ctypes.byref(popped))
-
-
-_devices: dict[int, Device] = {}
-
-
-def device_count(cuda: libcuda.Library) -> int:
-    """How many devices the driver shows to this process; 0 where it says that there is none."""
-    count = ctypes.c_int()
-    result = cuda.functions["cuDeviceGetCount"](ctypes.byref(count))
-    return count.value if result == CUDA_SUCCESS else 0
-
-
-def _remember(device: Device) -> None:
-    if not _devices:
-        os.register_at_fork(after_in_child=_after_fork)
-    _devices[id(device)] = device
-
-
-def _after_fork() -> None:
-    for device in list(_devices.values()):
-        device.lost = DeviceForked()

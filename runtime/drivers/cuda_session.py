@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 
+from .cuda_context import adopt
 from .cuda_errors import AddressMissing, CudaError, DeviceClosed, StreamForeign
 from .cuda_graph import LaunchGraph
 from .cuda_handles import Arguments
@@ -122,11 +123,14 @@ class CudaSession:
         """Give the memory back; idempotent. A call that still runs on the device ends first."""
         device = self._executable.gpu
         if self.graph is not None and device.lost is None:
-            try:
-                self.synchronize()
-            except CudaError:  # what is lost is lost: its memory is given back all the same
-                pass
+            self._settle()
         self._abandon()
+
+    def _settle(self) -> None:
+        try:
+            self.synchronize()
+        except CudaError:  # what is lost is lost: its memory is given back all the same
+            return
 
     def _abandon(self) -> None:
         if self.graph is not None:
@@ -151,9 +155,10 @@ def _caller(session: CudaSession, device: Device, graph: LaunchGraph) -> Callabl
         nonlocal known, last_stream
         if device.lost is not None or not graph.execution:
             refuse(device)
-        if get_current(to_found) or found.value != context:
+        if (get_current(to_found) or found.value != context) and not adopt(device):
             with device.current():
-                return run(stream)
+                run(stream)
+            return
         if view != known:
             known = b""
             patch()
@@ -275,9 +280,9 @@ class Arena:
             return
         parts = self._parts or {0: self._base}
         starts = [*sorted(parts), self._zeroed_bytes]
-        for start, end in zip(starts, starts[1:], strict=False):
-            if start < self._zeroed_bytes:
-                nbytes = min(end, self._zeroed_bytes) - start
+        for at, start in enumerate(starts[:-1]):
+            nbytes = min(starts[at + 1], self._zeroed_bytes) - start
+            if nbytes > 0:
                 self._device.fill(parts[start], 0, nbytes, staging.stream)
         staging.synchronize()
 

@@ -220,6 +220,13 @@ def _initialised(found: Library) -> Library:
     return found
 
 
+def device_count(cuda: Library) -> int:
+    """How many devices the driver shows to this process; 0 where it says that there is none."""
+    count = ctypes.c_int()
+    result = cuda.functions["cuDeviceGetCount"](ctypes.byref(count))
+    return count.value if result == CUDA_SUCCESS else 0
+
+
 def version_text(version: int) -> str:
     """12080 → `12.8`."""
     return f"{version // 1000}.{version % 1000 // 10}"
