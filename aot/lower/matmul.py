@@ -12,20 +12,21 @@ from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import computed, spelled
+from aotc.aot.lower.matmul_gpu import lower_matmul_gpu
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.template import fill
 from aotc.aot.lower.tiles import matmul_candidates, power_above
+from aotc.aot.lower.walk import Walk, walk_of
 from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_demands
 from aotc.aot.schedule.group import Group, Root
 from aotc.aot.schedule.trace import Demand
 from aotc.aot.schedule.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES
 
-SMALLEST_BLOCK = 16  # BK below which the loop costs more than the multiplications
-
-
 def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     """The matmul of the group with everything that was fused into it."""
+    if traits.device == "cuda":
+        return lower_matmul_gpu(group, traits)
     anchor = group.anchor
     assert anchor is not None
     is_packed = anchor.kind == "matmul_packed"
@@ -46,41 +47,6 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
         writer.before_loop,
     )
     return source.kernel(group, ("BM", "BN", "BK"), lines, candidates)
-
-
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """How the loop walks k: straight through, or run by run, one for each tap of a window.
-
-    Each run takes `block` steps of the loop: its own length, or the next power of two if no power
-    of two that is worth a block divides it.
-    """
-
-    depth: int
-    run: int
-    block: int
-
-    @property
-    def is_split(self) -> bool:
-        """Whether there are several runs."""
-        return self.run < self.depth
-
-    @property
-    def taps(self) -> int:
-        """Number of runs."""
-        return self.depth // self.run
-
-    @property
-    def is_padded(self) -> bool:
-        """Whether a run takes more steps than it has elements."""
-        return self.block != self.run
-
-
-def walk_of(depth: int, run: int) -> Walk:
-    """The walk over `depth` elements in contiguous runs; a run of 0 is none worth a split."""
-    if run in (0, depth):
-        return Walk(depth, depth, depth)
-    return Walk(depth, run, run if (run & -run) >= SMALLEST_BLOCK else power_above(run))
 
 
 @dataclass(slots=True)

@@ -74,7 +74,7 @@ def _without_unread(lines: list[str]) -> list[str]:
         kept = [
             line
             for line in lines
-            if not (match := re.match(r"(\w+) = ", line))
+            if not (match := re.match(r" *(\w+) = ", line))
             or len(re.findall(rf"\b{match[1]}\b", text)) > 1
         ]
         if len(kept) == len(lines):

@@ -23,11 +23,24 @@ class Template:
 
 _HOLES = ("load_a", "load_b", "store")
 _CONSTANTS = ("M", "N", "K", "ACCUMULATOR")
+_GPU_HOLES = ("describe", *_HOLES)
+_GPU_CONSTANTS = (*_CONSTANTS, "PRECISION")
+_WINDOW_CONSTANTS = ("M", "N", "TAPS", "RUN", "ACCUMULATOR", "PRECISION")
 
 TEMPLATES: dict[str, Template] = {
     row.name: row
     for row in (
         Template("matmul", "matmul.py", "matmul", _HOLES, _CONSTANTS),
         Template("matmul_packed", "matmul_packed.py", "matmul_packed", _HOLES, _CONSTANTS),
+        Template("plain", "matmul_plain.py", "matmul_plain", _GPU_HOLES, _GPU_CONSTANTS),
+        Template("split", "matmul_split.py", "matmul_split", _GPU_HOLES, _GPU_CONSTANTS),
+        Template(
+            "persistent", "matmul_persistent.py", "matmul_persistent", _GPU_HOLES, _GPU_CONSTANTS
+        ),
+        Template("gemv", "gemv.py", "gemv", _HOLES, _CONSTANTS),
+        Template("convolution", "convolution.py", "convolution", _HOLES, _WINDOW_CONSTANTS),
+        Template(
+            "convolution_split", "convolution.py", "convolution_split", _HOLES, _WINDOW_CONSTANTS
+        ),
     )
 }

@@ -1,0 +1,405 @@
+"""Matmul groups on a GPU → several filled templates, each with its own candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from aotc.aot.errors import InternalError
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.types import DTYPES
+from aotc.aot.lower import source
+from aotc.aot.lower.body import Body, Value
+from aotc.aot.lower.emit import Emitter
+from aotc.aot.lower.literal import computed, spelled
+from aotc.aot.lower.matmul_space import Choice, Problem, choices
+from aotc.aot.lower.spec import Candidate, Form, KernelSpec
+from aotc.aot.lower.template import fill
+from aotc.aot.lower.walk import Walk, walk_of
+from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_demands
+from aotc.aot.schedule.group import Group, Root
+from aotc.aot.schedule.trace import Demand, demands
+from aotc.aot.schedule.traits import TargetTraits
+from aotc.kernels.templates.registry import TEMPLATES
+
+DESCRIPTOR_BYTES = 16  # what addresses and strides of a tensor descriptor must be multiples of
+
+
+def lower_matmul_gpu(group: Group, traits: TargetTraits) -> KernelSpec:
+    """The matmul of the group with everything that was fused into it, in every form that fits."""
+    product = product_of(group)
+    forms: dict[str, Form] = {}
+    candidates: list[Candidate] = []
+    for choice in choices(_problem(product, traits), traits):
+        if choice.source_name not in forms:
+            forms[choice.source_name] = _form(product, choice, traits)
+        candidates.append(choice.candidate())
+    return KernelSpec(
+        name=source.function_name(group),
+        forms=tuple(forms.values()),
+        params=source.parameters(group),
+        candidates=tuple(candidates),
+        bytes=group.bytes,
+        operations=group.operations,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A matrix [outer, k]: what it demands at its symbols, and its strides if it is plain memory.
+
+    `strides` are those of (batch, outer, k) in elements of the stored node `memory`, which begins
+    at `start`; None where loads compute something, or gather.
+    """
+
+    need: Demand
+    outer: Symbol
+    memory: Node | None = None
+    strides: tuple[int, int, int] | None = None
+    start: int = 0
+
+    @property
+    def is_along_depth(self) -> bool:
+        """Whether k is the contiguous axis."""
+        return self.strides is None or self.strides[2] == 1
+
+    def has_descriptor(self, itemsize_bytes: int) -> bool:
+        """Whether tensor descriptors can address it."""
+        if self.strides is None:
+            return False
+        batch, outer, inner = self.strides
+        long = outer if inner == 1 else inner
+        parts = (batch, long, self.start)
+        return 1 in (outer, inner) and not any(
+            part * itemsize_bytes % DESCRIPTOR_BYTES for part in parts
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One matmul as a kernel sees it: [rows, k] · [k, columns], possibly the transposed one.
+
+    `pair`: where neighbouring columns of the matmul meet in one element of the result, the symbol
+    that counts such pairs; the roots are indexed by it, and `columns` counts those of the matmul.
+    """
+
+    group: Group
+    anchor: Node
+    walk: Walk
+    batch: Symbol
+    rows: Symbol
+    columns: Symbol
+    left: Operand
+    right: Operand
+    roots: tuple[Root, ...]
+    pair: Symbol | None
+    is_swapped: bool = False
+
+    @property
+    def itemsize_bytes(self) -> int:
+        """Bytes of an element of the operands."""
+        return DTYPES[self.anchor.dtype].itemsize_bytes
+
+    def swapped(self) -> Product:
+        """The transposed product: B's columns as rows. Names x and y change places too."""
+        rows, columns = Symbol("x", self.columns.extent), Symbol("y", self.rows.extent)
+        values = {self.rows: ix.of(columns), self.columns: ix.of(rows)}
+
+        def renamed(operand: Operand, outer: Symbol) -> Operand:
+            index = tuple(part.substitute(values) for part in operand.need.index)
+            return replace(operand, need=Demand(operand.need.node, index), outer=outer)
+
+        return replace(
+            self,
+            rows=rows,
+            columns=columns,
+            left=renamed(self.right, rows),
+            right=renamed(self.left, columns),
+            roots=_renamed(self.roots, values),
+            is_swapped=True,
+        )
+
+
+def product_of(group: Group) -> Product:
+    """The matmul of a group and its operands."""
+    anchor, domain = group.anchor, group.domain
+    assert anchor is not None and domain.reduced is not None
+    reads = frozenset(group.reads)
+    columns = Symbol(domain.lanes.name, anchor.shape[-1])
+    inner = replace(domain, lanes=columns)
+    run = contiguous_run(anchor, inner, lambda node: node in reads)
+    left, right = operand_demands(anchor, inner, batch_index(anchor, inner))
+    walk = walk_of(domain.reduced.extent, run)
+    pair, roots = None, group.roots
+    if domain.lanes.extent != columns.extent:
+        pair = Symbol("pair", domain.lanes.extent)
+        roots = _renamed(roots, {domain.lanes: ix.of(pair)})
+    symbols = (domain.outer, domain.reduced)
+    return Product(
+        group=group,
+        anchor=anchor,
+        walk=walk,
+        batch=domain.outer,
+        rows=domain.rows,
+        columns=columns,
+        left=_operand(left, domain.rows, symbols, reads),
+        right=_operand(right, columns, symbols, reads),
+        roots=roots,
+        pair=pair,
+    )
+
+
+def _renamed(roots: tuple[Root, ...], values: Mapping[Symbol, Index]) -> tuple[Root, ...]:
+    return tuple(
+        Root(root.node, tuple(part.substitute(values) for part in root.index)) for root in roots
+    )
+
+
+def _operand(
+    need: Demand, outer: Symbol, symbols: tuple[Symbol, Symbol], reads: frozenset[Node]
+) -> Operand:
+    behind = need
+    while behind.node not in reads:
+        if behind.node.kind != "view":
+            return Operand(need, outer)
+        (behind,) = demands(behind.node, behind.index)
+    offset = ix.linear(behind.index, behind.node.shape)
+    batch, depth = symbols
+    strides = tuple(offset.stride(symbol) for symbol in (batch, outer, depth))
+    if any(stride is None or stride < 0 for stride in strides):
+        return Operand(need, outer)
+    if set(offset.symbols()) - {batch, outer, depth}:
+        return Operand(need, outer)
+    return Operand(need, outer, behind.node, strides, offset.constant)  # type: ignore[arg-type]
+
+
+def _problem(product: Product, traits: TargetTraits) -> Problem:
+    size = product.itemsize_bytes
+    walk = product.walk
+    return Problem(
+        batch=product.batch.extent,
+        rows=product.rows.extent,
+        columns=product.columns.extent,
+        depth=walk.taps * walk.block,
+        dtype=product.anchor.dtype,
+        run=walk.block if walk.is_split else 0,
+        is_left_along_depth=product.left.is_along_depth,
+        is_right_along_depth=product.right.is_along_depth,
+        has_descriptors=product.left.has_descriptor(size) and product.right.has_descriptor(size),
+        is_paired=product.pair is not None,
+        is_plain=product.left.strides is not None and product.right.strides is not None,
+        result_bytes=sum(root.node.type.nbytes for root in product.roots),
+        precision=traits.dot_precision,
+        operand_bytes=sum(node.type.nbytes for node in product.group.reads),
+    )
+
+
+def _form(product: Product, choice: Choice, traits: TargetTraits) -> Form:
+    """The source of one choice: its template, filled."""
+    oriented = product.swapped() if choice.style.is_swapped else product
+    writer = _Writer(oriented, choice)
+    template = TEMPLATES[choice.style.template]
+    precision = traits.dot_precision if product.anchor.dtype == "f32" else "ieee"
+    lines = fill(
+        template,
+        {
+            "describe": writer.describe,
+            "load_a": writer.load_a,
+            "load_b": writer.load_b,
+            "store": writer.store,
+        },
+        {
+            "M": str(oriented.rows.extent),
+            "N": str(oriented.columns.extent),
+            "K": str(product.walk.taps * product.walk.block),
+            "ACCUMULATOR": spelled(computed(product.anchor.dtype)),
+            "PRECISION": f'"{precision}"',
+        },
+        writer.before_loop,
+    )
+    text = source.assemble(product.group, choice.constexpr_names, lines, choice.scratch_names)
+    return Form(choice.source_name, text, source.function_name(product.group))
+
+
+class _Writer:
+    """Writes the parts of one form that fill its template."""
+
+    def __init__(self, product: Product, choice: Choice) -> None:
+        self.product, self.choice, self.walk = product, choice, product.walk
+        self.buffers = source.buffer_names(product.group)
+        self.describe: list[str] = []
+        self.is_flat = choice.style.template == "gemv"
+        if choice.style.has_descriptors:
+            self.load_a = self._described("a", product.left, "xs", "BM")
+            self.load_b = self._described("b", product.right, "ys", "BN")
+            self.before_loop: list[str] = []
+        else:
+            self._write_loop()
+        self.store = self._epilogue()
+
+    def _described(self, name: str, operand: Operand, first: str, block: str) -> list[str]:
+        """A tensor descriptor of the operand, and the load of a tile by it."""
+        assert operand.memory is not None and operand.strides is not None
+        batch, outer, inner = operand.strides
+        base = self.buffers[operand.memory] + (f" + {operand.start}" if operand.start else "")
+        base += f" + z * {batch}" if batch else ""
+        extents, long = (operand.outer.extent, self.walk.depth), outer if inner == 1 else inner
+        sizes, blocks, at = list(extents), [block, "BK"], [first, "start"]
+        if inner != 1:
+            sizes, blocks, at = sizes[::-1], blocks[::-1], at[::-1]
+        shape, block_shape = ", ".join(map(str, sizes)), ", ".join(blocks)
+        self.describe.append(
+            f"{name}_rows = tl.make_tensor_descriptor("
+            f"{base}, [{shape}], [{long}, 1], [{block_shape}])"
+        )
+        is_transposed = (inner == 1) == (name == "b")
+        return [f"{name} = {name}_rows.load([{', '.join(at)}])" + (".T" if is_transposed else "")]
+
+    def _write_loop(self) -> None:
+        """Prologue lines of pointer loads; what does not vary with k goes before the loop."""
+        self.body, self.masks = Body(), dict[Symbol, str]()
+        self.emitter = Emitter(self.body, self.buffers, self.masks, self._stop)
+        sides = [
+            self._side("a", self.product.left, "m"),
+            self._side("b", self.product.right, "n"),
+        ]
+        inside = frozenset({side.inner for side in sides} | {Symbol("tap", self.walk.taps)})
+        self.body.open_loop(inside)
+        self._write_side(sides[0], "a")
+        count = len(self.body.loop or ())
+        self._write_side(sides[1], "b")
+        lines = self.body.close_loop()
+        self.load_a, self.load_b = lines[:count], lines[count:]
+        self.before_loop = self.body.lines
+
+    def _depth(self, inner: Symbol) -> Index:
+        """Position k of an element `inner` of the current run, or of all elements."""
+        if inner.extent == self.walk.depth:
+            return ix.of(inner)
+        return ix.of(Symbol("tap", self.walk.taps)) * self.walk.run + ix.of(inner)
+
+    def _side(self, name: str, operand: Operand, letter: str) -> _Side:
+        """The operand in terms of its own k; beyond its last row it reads that row again."""
+        walk, depth = self.walk, self.product.group.domain.reduced
+        assert depth is not None
+        is_in_run = walk.is_split and (name == "a" or walk.is_padded)
+        inner = Symbol(f"{'c' if is_in_run else 'k'}{name}", walk.run if is_in_run else walk.depth)
+        outer, values = operand.outer, {depth: self._depth(inner)}
+        if letter in self.choice.overhangs and outer.extent > 1:
+            if operand.is_along_depth:
+                outer = Symbol(f"{outer.name}{name}", outer.extent)
+                self.body.write(f"{outer.name} = tl.minimum({operand.outer.name}, {outer.extent - 1})")
+                values[operand.outer] = ix.of(outer)
+            else:
+                source.write_mask(self.body, outer, self.masks)
+        index = tuple(part.substitute(values) for part in operand.need.index)
+        return _Side(Demand(operand.need.node, index), inner, outer)
+
+    def _write_side(self, side: _Side, name: str) -> None:
+        inside, walk = frozenset({side.inner}), self.walk
+        start = "start"
+        if side.inner.extent < walk.depth:
+            start = f"start % {walk.block}"
+            if name == "a":
+                self.body.write(f"tap = start // {walk.block}", inside)
+        dim = "[None, None, :]" if self.is_flat else "[None, :]" if name == "a" else "[:, None]"
+        self.body.write(f"{side.inner.name} = {start} + tl.arange(0, BK){dim}", inside)
+        needs_mask = walk.is_padded or "k" in self.choice.overhangs
+        if needs_mask:
+            source.write_mask(self.body, side.inner, self.masks)
+        value = self.emitter.filled(side.need, "0.0" if needs_mask else "")
+        text = value.text
+        is_filled = side.inner in value.symbols and self.emitter.is_filled(side.need, 0.0)
+        if needs_mask and not is_filled:
+            text = f"tl.where({self.masks[side.inner]}, {text}, 0.0)"
+        dtype = self.product.anchor.dtype
+        is_wide = computed(dtype) != dtype and not self._narrowed(value)
+        if is_wide and not self.is_flat:
+            text = f"{text}.to({spelled(dtype)})"
+        if not self.is_flat and not {side.inner, side.outer} <= value.symbols:
+            text = f"tl.broadcast_to({text}, {'BM, BK' if name == 'a' else 'BK, BN'})"
+        self._name(name, text, inside)
+
+    def _narrowed(self, value: Value) -> bool:
+        """Take back the conversion of a load that is the operand itself."""
+        loop, wide = self.body.loop, f".to({spelled('f32')})"
+        if not loop or not loop[-1].startswith(f"{value.text} = tl.load("):
+            return False
+        if loop[-1].endswith(wide):
+            loop[-1] = loop[-1].removesuffix(wide)
+        return True
+
+    def _name(self, name: str, text: str, inside: frozenset[Symbol]) -> None:
+        """Give the tile the template's name: the last line's own, if that line is the value."""
+        loop = self.body.loop
+        if loop and loop[-1].startswith(f"{text} = "):
+            loop[-1] = f"{name}{loop[-1].removeprefix(text)}"
+        else:
+            self.body.write(f"{name} = {text}", inside)
+
+    def _epilogue(self) -> list[str]:
+        """Lines that turn `acc` into the roots and store them."""
+        self.body, self.masks = Body(), dict[Symbol, str]()
+        self.emitter = Emitter(self.body, self.buffers, self.masks, self._stop)
+        self.tile = "acc"
+        for axis, (letter, symbol) in enumerate(self._tile_symbols()):
+            if letter not in self.choice.overhangs:
+                continue
+            if symbol.extent == 1:
+                # The result has no such axis: the tile's first row or column is all of it.
+                only = f"tl.where({symbol.name} == 0, {self.tile}, 0.0)"
+                self.tile = f"single{axis}"
+                self.body.write(f"{self.tile} = tl.sum({only}, axis={axis}, keep_dims=True)")
+            else:
+                source.write_mask(self.body, symbol, self.masks)
+        source.write_stores(self.emitter, self.product.roots)
+        return [*self._pair_lines(), *self.body.lines]
+
+    def _tile_symbols(self) -> tuple[tuple[str, Symbol], tuple[str, Symbol]]:
+        """Overhang letter and symbol of both axes of the stored tile."""
+        product = self.product
+        rows, columns = product.rows, product.columns
+        if product.pair is not None:
+            rows = product.pair if product.is_swapped else rows
+            columns = columns if product.is_swapped else product.pair
+        return ("m", rows), ("n", columns)
+
+    def _pair_lines(self) -> list[str]:
+        """Even and odd columns of the tile apart, where an element of the result needs both."""
+        if self.product.pair is None:
+            return []
+        if self.product.is_swapped:
+            return [
+                "pair = xs // 2 + tl.arange(0, BM // 2)[:, None]",
+                "halves = tl.permute(tl.reshape(acc, (BM // 2, 2, BN)), (0, 2, 1))",
+                "even, odd = tl.split(halves)",
+            ]
+        return [
+            "pair = ys // 2 + tl.arange(0, BN // 2)[None, :]",
+            "even, odd = tl.split(tl.reshape(acc, (BM, BN // 2, 2)))",
+        ]
+
+    def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
+        if node is not self.product.anchor:
+            return None
+        tile = [symbol for _, symbol in self._tile_symbols()]
+        symbols = frozenset(item for item in (self.product.batch, *tile) if item.extent > 1)
+        pair = self.product.pair
+        if pair is None:
+            return Value(self.tile, symbols)
+        for name, at in (("even", ix.of(pair) * 2), ("odd", ix.of(pair) * 2 + 1)):
+            if index[-1] == at:
+                return Value(name, symbols)
+        raise InternalError(stage="lower", detail=f"`{node!r}` is read at column {index[-1]}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One operand's demand, its symbol of k and its other one."""
+
+    need: Demand
+    inner: Symbol
+    outer: Symbol
+

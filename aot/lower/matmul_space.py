@@ -1,0 +1,387 @@
+"""The configs of a matmul on a GPU, as tables, and which of them are legal for a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+from aotc.aot.ir.types import DTYPES
+from aotc.aot.lower.roofline import Machine, machine_of, nanoseconds
+from aotc.aot.lower.spec import Candidate, Scratch
+from aotc.aot.lower.tiles import power_above, power_below
+from aotc.aot.schedule.traits import TargetTraits
+
+CANDIDATES = 40  # kept of a problem, the cheapest first
+FEW_ROWS = 8  # rows up to which products are added up without tensor cores
+SMALL_ROWS = 64  # rows up to which the other operand takes the rows of the tensor core
+PARTIAL_BYTES = 64 << 20  # of split tiles, at most
+ACCUMULATOR_REGISTERS = 128  # of a thread that an accumulator may take
+SHARED_RESERVE = 1024  # bytes of shared memory for barriers and alignment
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One matmul as the ranking sees it: sizes in elements, traffic in bytes."""
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+    dtype: str
+    run: int = 0  # elements that the loop over k may take at once; 0: all of them
+    is_left_along_depth: bool = True
+    is_right_along_depth: bool = True
+    has_descriptors: bool = False
+    is_plain: bool = True  # both operands are memory as it lies, nothing is computed in the loads
+    is_paired: bool = False
+    precision: str = "ieee"
+    operand_bytes: int = 0
+    result_bytes: int = 0
+
+    @property
+    def itemsize_bytes(self) -> int:
+        """Bytes of an element of the operands."""
+        return DTYPES[self.dtype].itemsize_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a form is written: its template, which operand gives the rows, how tiles are loaded."""
+
+    name: str
+    template: str
+    is_swapped: bool = False
+    has_descriptors: bool = False
+
+
+STYLES: dict[str, Style] = {
+    row.name: row
+    for row in (
+        Style("plain", "plain"),
+        Style("tensor", "plain", has_descriptors=True),
+        Style("persistent", "persistent", has_descriptors=True),
+        Style("split", "split"),
+        Style("split_tensor", "split", has_descriptors=True),
+        Style("swapped", "plain", is_swapped=True),
+        Style("swapped_split", "split", is_swapped=True),
+        Style("gemv", "gemv"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """BM, BN, BK, warps and stages of a program."""
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int
+    stages: int
+
+
+# 16-bit operands on tensor cores; depth and stages of wider ones are scaled by their bytes.
+TILES: tuple[Tile, ...] = tuple(
+    Tile(*row)
+    for row in (
+        (128, 256, 64, 8, 3),
+        (256, 128, 64, 8, 3),
+        (128, 128, 64, 8, 4),
+        (128, 128, 64, 4, 4),
+        (128, 128, 128, 8, 3),
+        (64, 256, 64, 4, 4),
+        (256, 64, 64, 8, 4),
+        (128, 64, 64, 4, 4),
+        (128, 64, 64, 4, 6),
+        (128, 64, 128, 4, 3),
+        (64, 128, 64, 4, 4),
+        (64, 128, 64, 4, 6),
+        (64, 128, 128, 4, 3),
+        (64, 64, 64, 4, 4),
+        (64, 64, 128, 4, 4),
+        (64, 64, 256, 4, 3),
+        (64, 32, 128, 4, 4),
+        (32, 64, 128, 4, 4),
+        (32, 32, 128, 4, 4),
+        (16, 64, 128, 4, 4),
+        (16, 128, 64, 4, 4),
+    )
+)
+# The weights are the rows here, the few rows of A the columns.
+SWAPPED_TILES: tuple[Tile, ...] = tuple(
+    Tile(rows, 0, depth, warps, stages)
+    for rows, depth, warps, stages in (
+        (64, 64, 4, 6),
+        (64, 128, 4, 4),
+        (64, 128, 4, 6),
+        (64, 256, 4, 3),
+        (64, 256, 4, 4),
+        (128, 64, 4, 6),
+        (128, 128, 4, 4),
+        (32, 256, 4, 4),
+        (16, 256, 2, 6),
+        (16, 512, 4, 4),
+    )
+)
+SPLITS = (2, 3, 4, 6, 8, 16)
+# Columns, depth, warps, stages of a program without tensor cores.
+GEMV_ALONG_DEPTH: tuple[tuple[int, int, int, int], ...] = (
+    (1, 512, 1, 1),
+    (1, 1024, 1, 1),
+    (1, 1024, 2, 1),
+    (1, 2048, 4, 1),
+    (2, 512, 1, 1),
+    (2, 512, 2, 1),
+    (2, 1024, 2, 1),
+    (2, 1024, 4, 1),
+    (2, 2048, 4, 1),
+    (4, 256, 1, 1),
+    (4, 512, 2, 1),
+    (4, 512, 4, 1),
+    (4, 1024, 4, 1),
+    (4, 1024, 4, 3),
+    (4, 2048, 8, 1),
+    (8, 256, 2, 1),
+    (8, 256, 4, 1),
+    (8, 512, 4, 1),
+    (8, 512, 4, 3),
+    (8, 1024, 8, 1),
+    (16, 256, 4, 1),
+    (16, 256, 4, 3),
+)
+GEMV_ALONG_COLUMNS: tuple[tuple[int, int, int, int], ...] = (
+    (32, 64, 4, 1),
+    (64, 32, 4, 1),
+    (64, 64, 4, 1),
+    (128, 32, 4, 1),
+    (128, 16, 4, 1),
+    (256, 16, 4, 1),
+    (64, 128, 8, 1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One legal config of one style for a problem."""
+
+    style: Style
+    problem: Problem
+    tile: Tile
+    group: int = 1
+    split: int = 1
+    programs: int = 0
+    flatten: int = 0
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Rows and columns of the product, as its style turns it."""
+        sizes = (self.problem.rows, self.problem.columns)
+        return sizes[::-1] if self.style.is_swapped else sizes
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of the result of one batch element."""
+        rows, columns = self.sizes
+        return ceil(rows / self.tile.rows) * ceil(columns / self.tile.columns)
+
+    @property
+    def overhangs(self) -> str:
+        """Letters of the axes on which tiles reach beyond the operands."""
+        rows, columns = self.sizes
+        rests = (
+            ("m", rows % self.tile.rows),
+            ("n", columns % self.tile.columns),
+            ("k", self.problem.depth % (self.tile.depth * self.split)),
+        )
+        return "".join(letter for letter, rest in rests if rest)
+
+    @property
+    def source_name(self) -> str:
+        """Name of the form: the style, and which masks it has."""
+        return "_".join(filter(None, (self.style.name, self.overhangs)))
+
+    @property
+    def constexpr_names(self) -> tuple[str, ...]:
+        """Constexprs of the template, in its order."""
+        extra = {
+            "plain": ("GROUP",),
+            "split": ("GROUP", "SPLIT"),
+            "persistent": ("GROUP", "PROGRAMS", "FLATTEN"),
+            "gemv": ("STAGES",),
+        }
+        return ("BM", "BN", "BK", *extra[self.style.template])
+
+    @property
+    def scratch_names(self) -> tuple[str, ...]:
+        """Pointer parameters after the operands and results."""
+        return ("partials", "counters") if self.style.template == "split" else ()
+
+    def candidate(self) -> Candidate:
+        """The candidate as the tuner takes it."""
+        tile, is_gemv = self.tile, self.style.template == "gemv"
+        values = {
+            "BM": tile.rows,
+            "BN": tile.columns,
+            "BK": tile.depth,
+            "GROUP": self.group,
+            "SPLIT": self.split,
+            "PROGRAMS": self.programs,
+            "FLATTEN": self.flatten,
+            "STAGES": tile.stages,
+        }
+        config = [(name, values[name]) for name in self.constexpr_names]
+        config += [("num_warps", tile.warps), ("num_stages", 1 if is_gemv else tile.stages)]
+        return Candidate(tuple(config), self.grid, self.source_name, self._scratch())
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Programs along the three axes."""
+        if self.style.template == "split":
+            return (self.tiles, self.split, self.problem.batch)
+        if self.style.template == "persistent":
+            return (self.programs, 1, 1)
+        return (self.tiles, self.problem.batch, 1)
+
+    @property
+    def partial_bytes(self) -> int:
+        """Bytes of all partial tiles."""
+        if self.style.template != "split":
+            return 0
+        wide = 8 if self.problem.dtype == "f64" else 4
+        area = self.tile.rows * self.tile.columns * wide
+        return self.problem.batch * self.tiles * self.split * area
+
+    def _scratch(self) -> tuple[Scratch, ...]:
+        if self.style.template != "split":
+            return ()
+        kind = "*fp64" if self.problem.dtype == "f64" else "*fp32"
+        counters = self.problem.batch * self.tiles * 4
+        return (
+            Scratch("partials", kind, self.partial_bytes),
+            Scratch("counters", "*i32", counters, is_zeroed=True),
+        )
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a program: its stages, or the staged result if that is larger."""
+        tile, size = self.tile, self.problem.itemsize_bytes
+        if self.style.template == "gemv":
+            return tile.columns * tile.depth * size * (tile.stages if tile.stages > 1 else 0)
+        stages = tile.stages * (tile.rows + tile.columns) * tile.depth * size
+        staged = tile.rows * tile.columns * size
+        if self.style.template == "persistent":
+            return stages + staged + SHARED_RESERVE
+        return max(stages, staged * 2) + SHARED_RESERVE
+
+
+def choices(
+    problem: Problem, traits: TargetTraits, limit: int | None = CANDIDATES
+) -> tuple[Choice, ...]:
+    """Legal choices, the cheapest first by the roofline model; `limit` of them."""
+    machine = machine_of(traits)
+    found = list(dict.fromkeys(_all(problem, machine)))
+    found.sort(key=lambda choice: nanoseconds(choice, machine))
+    return tuple(found[:limit])
+
+
+def _all(problem: Problem, machine: Machine) -> Iterator[Choice]:
+    for make in (_gemv, _swapped, _tiled):
+        for choice in make(problem, machine):
+            if _is_legal(choice, machine):
+                yield choice
+
+
+def _is_legal(choice: Choice, machine: Machine) -> bool:
+    tile, problem = choice.tile, choice.problem
+    if choice.shared_bytes > machine.shared_bytes or choice.partial_bytes > PARTIAL_BYTES:
+        return False
+    if tile.rows * tile.columns > ACCUMULATOR_REGISTERS * 32 * tile.warps:
+        return False
+    return not problem.run or problem.run % tile.depth == 0
+
+
+def _gemv(problem: Problem, machine: Machine) -> Iterator[Choice]:
+    if problem.rows > FEW_ROWS or problem.run:
+        return
+    along_depth = problem.is_right_along_depth
+    rows = power_above(problem.rows)
+    for columns, depth, warps, stages in GEMV_ALONG_DEPTH if along_depth else GEMV_ALONG_COLUMNS:
+        columns = max(columns, 2) if problem.is_paired else columns
+        depth = min(depth, power_above(problem.depth))
+        if rows * columns * depth > 96 * 32 * warps or columns > power_above(problem.columns):
+            continue
+        yield Choice(STYLES["gemv"], problem, Tile(rows, columns, depth, warps, stages))
+
+
+def _swapped(problem: Problem, machine: Machine) -> Iterator[Choice]:
+    if problem.rows > SMALL_ROWS or problem.run or not machine.has_tensor_copies:
+        return
+    columns = max(16, power_above(problem.rows))
+    for row in SWAPPED_TILES:
+        tile = _scaled(Tile(row.rows, columns, row.depth, row.warps, row.stages), problem)
+        choice = Choice(STYLES["swapped"], problem, tile)
+        yield choice
+        for split in _splits(choice, machine):
+            yield Choice(STYLES["swapped_split"], problem, tile, split=split)
+
+
+def _tiled(problem: Problem, machine: Machine) -> Iterator[Choice]:
+    for row in TILES:
+        tile = _scaled(row, problem)
+        if not _fits(tile, problem):
+            continue
+        plain = Choice(STYLES["plain"], problem, tile)
+        group = _group(plain, machine)
+        names = ("plain", "tensor") if _may_describe(problem, machine) else ("plain",)
+        for name in names:
+            yield Choice(STYLES[name], problem, tile, group)
+        if _may_describe(problem, machine) and problem.batch == 1:
+            programs = min(machine.multiprocessors, plain.tiles)
+            for flatten in (0, 1):
+                style = STYLES["persistent"]
+                yield Choice(style, problem, tile, group, 1, programs, flatten)
+        for split in _splits(plain, machine):
+            for name in names:
+                style = STYLES["split" if name == "plain" else "split_tensor"]
+                yield Choice(style, problem, tile, group, split)
+
+
+def _may_describe(problem: Problem, machine: Machine) -> bool:
+    return problem.has_descriptors and problem.is_plain and machine.has_tensor_copies
+
+
+def _scaled(tile: Tile, problem: Problem) -> Tile:
+    """The tile with as many bytes of depth for wider elements, no deeper than the problem."""
+    depth = max(16, tile.depth * 2 // problem.itemsize_bytes)
+    if problem.dtype in ("f32", "f64") and problem.precision == "ieee":
+        depth = 16
+    depth = min(depth, max(16, power_above(problem.run or problem.depth)))
+    if problem.run:
+        depth = min(depth, problem.run & -problem.run)
+    return Tile(tile.rows, tile.columns, depth, tile.warps, tile.stages)
+
+
+def _fits(tile: Tile, problem: Problem) -> bool:
+    """Whether the tile is not much larger than the problem."""
+    rows, columns = max(16, power_above(problem.rows)), max(16, power_above(problem.columns))
+    if tile.rows > rows * 2 or tile.columns > columns * 2:
+        return False
+    is_small = tile.rows < 64 or tile.columns < 64
+    return not is_small or tile.rows >= rows or tile.columns >= columns
+
+
+def _splits(choice: Choice, machine: Machine) -> list[int]:
+    """Parts of the depth worth trying: enough steps each, not many more programs than fit."""
+    tiles = choice.tiles * choice.problem.batch
+    steps = ceil(choice.problem.depth / choice.tile.depth)
+    most = min(steps // 3, 4 * machine.multiprocessors // max(1, tiles))
+    return [split for split in SPLITS if split <= most]
+
+
+def _group(choice: Choice, machine: Machine) -> int:
+    """Rows of tiles walked together, so that a wave of programs reads the fewest bytes."""
+    rows, _ = choice.sizes
+    wave = machine.multiprocessors
+    wanted = (wave * choice.tile.columns / choice.tile.rows) ** 0.5
+    return max(1, min(power_below(wanted), power_above(ceil(rows / choice.tile.rows))))

@@ -1,0 +1,44 @@
+"""How the loop of a matmul walks its inner dimension: straight through, or run by run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aotc.aot.lower.tiles import power_above
+
+SMALLEST_BLOCK = 16  # BK below which the loop costs more than the multiplications
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How the loop walks k: straight through, or run by run, one for each tap of a window.
+
+    Each run takes `block` steps of the loop: its own length, or the next power of two if no power
+    of two that is worth a block divides it.
+    """
+
+    depth: int
+    run: int
+    block: int
+
+    @property
+    def is_split(self) -> bool:
+        """Whether there are several runs."""
+        return self.run < self.depth
+
+    @property
+    def taps(self) -> int:
+        """Number of runs."""
+        return self.depth // self.run
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether a run takes more steps than it has elements."""
+        return self.block != self.run
+
+
+def walk_of(depth: int, run: int) -> Walk:
+    """The walk over `depth` elements in contiguous runs; a run of 0 is none worth a split."""
+    if run in (0, depth):
+        return Walk(depth, depth, depth)
+    return Walk(depth, run, run if (run & -run) >= SMALLEST_BLOCK else power_above(run))
