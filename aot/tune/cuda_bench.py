@@ -1,0 +1,283 @@
+"""Runs candidates of one kernel on a CUDA device: buffers, graphs of launches, times, results.
+
+As in a model, weights come from memory at every launch and what the kernel before has written
+still lies in the cache if it fits there: a graph holds many launches, and weights (and operands
+too large for the cache) have so many copies, taken in turns, that none is met again in time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any, Self
+
+from aotc.aot.tune.agreement import agree
+from aotc.aot.tune.halving import halve
+from aotc.aot.tune.patterns import pattern
+from aotc.runtime.drivers.cuda_handles import Arguments
+from aotc.runtime.errors import AotcError
+
+LAUNCHES = 20  # of one graph at least, unless a launch is long
+LAUNCHES_LIMIT = 128
+LONG_US = 100.0  # a launch that is expected to take longer needs fewer in a graph
+SAMPLE_MS = 1.0  # one sample replays the graph until it is this long
+REPLAYS_LIMIT = 50
+SETS_BYTES_LIMIT = 4 << 30
+SMALL_BYTES = 256 << 10  # weights that together are smaller are left in the cache
+CHECKED_BYTES = 3 << 20  # of each result: its beginning, middle and end
+UNWRITTEN = 0xFF  # every byte of a result before it is checked: a NaN
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A parameter of the kernel: Triton's type without its star, bytes, and role (see Operand)."""
+
+    kind: str
+    nbytes: int
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A compiled candidate: its cubin, and what a launch of it takes."""
+
+    symbol: str
+    code: bytes
+    grid: tuple[int, int, int]
+    threads: int
+    shared_bytes: int
+    scratch_bytes: int  # global memory of each program
+    scratch: tuple[tuple[int, bool], ...] = ()  # size in bytes of each scratch, and if it is zeroed
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Microseconds of a launch, infinite where `refused` says why it may not be used."""
+
+    time_us: float
+    refused: str = ""
+
+
+class Bench:
+    """One kernel's buffers on a device; a context manager that frees them."""
+
+    def __init__(self, device: Any, buffers: Sequence[Buffer], expected_us: float) -> None:
+        """Fill all buffers. `expected_us`: roughly what a launch takes, from the model."""
+        self._device = device
+        self._buffers = buffers
+        self._stack = ExitStack()
+        self.launches, self.sets = layout(buffers, device.attribute("l2_bytes"), expected_us)
+        try:
+            self._stream = self._stack.enter_context(closing(device.stream())).handle
+            self._events = [self._stack.enter_context(closing(device.event())) for _ in range(2)]
+            self._addresses = [
+                [self._allocate(buffer) for _ in range(count)]
+                for buffer, count in zip(buffers, self.sets, strict=True)
+            ]
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def measure(self, programs: Sequence[Program]) -> list[Outcome]:
+        """Time all programs by successive halving; the winner gives the first program's numbers.
+
+        A program that spills too much, does not load, fails or disagrees has an infinite time.
+        Raises DeviceLost where one breaks the device.
+        """
+        refused = [""] * len(programs)
+        with ExitStack() as stack:
+            loaded: list[_Loaded | None] = []
+            reference: list[bytes] | None = None
+            for index, program in enumerate(programs):
+                loaded.append(None)
+                try:
+                    candidate = stack.enter_context(_Loaded(self, program))
+                    results = self._results(candidate)
+                except AotcError as error:
+                    if self._device.lost is not None:
+                        raise
+                    refused[index] = str(error).partition("\n")[0]
+                    continue
+                reference = reference or results
+                if self._agrees(results, reference):
+                    loaded[index] = candidate
+                else:
+                    refused[index] = "gives other numbers"
+            samples = [self._sampler(candidate) for candidate in loaded]
+            times_us = halve(samples)
+        return [Outcome(*row) for row in zip(times_us, refused, strict=True)]
+
+    # Buffers.
+
+    def _allocate(self, buffer: Buffer) -> int:
+        address = self.memory(buffer.nbytes)
+        if buffer.role == "stored":
+            self._device.fill(address, 0, buffer.nbytes, self._stream)
+        else:
+            fill(self._device, address, buffer)
+        return address
+
+    def memory(self, nbytes: int) -> int:
+        """Device memory until the bench is closed."""
+        address: int = self._device.allocate(nbytes, "a buffer of a kernel that is measured")
+        self._stack.callback(self._device.free, address)
+        return address
+
+    def addresses(self, number: int) -> list[int]:
+        """Those of the parameters in the launch of this number."""
+        return [copies[number % len(copies)] for copies in self._addresses]
+
+    # Numbers.
+
+    def _results(self, candidate: _Loaded) -> list[bytes]:
+        """What one launch stores, where nothing was written before."""
+        stored = [place for place, row in enumerate(self._buffers) if row.role == "stored"]
+        addresses = self.addresses(0)
+        for place in stored:
+            self._device.fill(
+                addresses[place], UNWRITTEN, self._buffers[place].nbytes, self._stream
+            )
+        candidate.launch(self._stream)
+        self._device.synchronize()
+        return [self._read(addresses[place], self._buffers[place].nbytes) for place in stored]
+
+    def _read(self, address: int, nbytes: int) -> bytes:
+        """A buffer, or three parts of a large one."""
+        parts = [(0, nbytes)]
+        if nbytes > CHECKED_BYTES:
+            size = CHECKED_BYTES // 3 // 64 * 64
+            middle = (nbytes - size) // 2 // 64 * 64
+            parts = [(0, size), (middle, size), ((nbytes - size) // 64 * 64, size)]
+        found = bytearray()
+        for offset, size in parts:
+            host = ctypes.create_string_buffer(size)
+            self._device.copy_to_host(ctypes.addressof(host), address + offset, size)
+            found += host.raw
+        return bytes(found)
+
+    def _agrees(self, results: Sequence[bytes], reference: Sequence[bytes]) -> bool:
+        kinds = [row.kind for row in self._buffers if row.role == "stored"]
+        rows = zip(kinds, results, reference, strict=True)
+        return all(agree(kind, found, expected) for kind, found, expected in rows)
+
+    # Times.
+
+    def _sampler(self, candidate: _Loaded | None) -> Callable[[], float]:
+        if candidate is None:
+            return lambda: math.inf
+        graph = candidate.graph()
+        first_ms = self._replay(graph, 1)
+        first_ms = min(first_ms, self._replay(graph, 1))  # the first has met cold instructions
+        replays = max(1, min(REPLAYS_LIMIT, math.ceil(SAMPLE_MS / max(first_ms, 1e-3))))
+        return lambda: self._replay(graph, replays) / replays / self.launches * 1e3
+
+    def _replay(self, graph: Any, count: int) -> float:
+        """Milliseconds of so many launches of a graph."""
+        begin, end = self._events
+        begin.record(self._stream)
+        for _ in range(count):
+            graph.launch(self._stream)
+        end.record(self._stream)
+        elapsed_ms: float = self._device.elapsed_ms(begin, end)
+        return elapsed_ms
+
+
+class _Loaded:
+    """A program in the device's memory; a context manager that unloads it."""
+
+    def __init__(self, bench: Bench, program: Program) -> None:
+        self._bench = bench
+        self._device = bench._device
+        self._program = program
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            self._load()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _load(self) -> None:
+        device, program = self._device, self._program
+        module = self._stack.enter_context(closing(device.load(program.code)))
+        self._function = device.function(module, program.symbol, program.shared_bytes)
+        self._scratch = []
+        for nbytes, is_zeroed in program.scratch:
+            self._scratch.append(self._memory(nbytes))
+            if is_zeroed:
+                device.fill(self._scratch[-1], 0, nbytes)
+        own_bytes = math.prod(program.grid) * program.scratch_bytes
+        # Triton's own last two parameters: memory of each program, and of the profiler.
+        self._scratch += [self._memory(own_bytes) if own_bytes else 0, 0]
+        device.synchronize()
+
+    def _memory(self, nbytes: int) -> int:
+        address: int = self._device.allocate(nbytes, "scratch of a kernel that is measured")
+        self._stack.callback(self._device.free, address)
+        return address
+
+    def launch(self, stream: int) -> None:
+        """One launch on the first copies."""
+        arguments = Arguments([*self._bench.addresses(0), *self._scratch])
+        row = self._program
+        self._device.launch(self._function, row.grid, row.threads, arguments, stream)
+
+    def graph(self) -> Any:
+        """A graph of all launches, ready."""
+        graph = self._stack.enter_context(closing(self._device.graph()))
+        row = self._program
+        for number in range(self._bench.launches):
+            arguments = Arguments([*self._bench.addresses(number), *self._scratch])
+            graph.kernel(self._function, row.grid, row.threads, arguments)
+        graph.instantiate()
+        return graph
+
+
+def fill(device: Any, address: int, buffer: Buffer) -> None:
+    """Repeat the pattern of the buffer's type over device memory."""
+    data = pattern(buffer.kind)
+    host = ctypes.create_string_buffer(data, len(data))
+    for begin in range(0, buffer.nbytes, len(data)):
+        size = min(len(data), buffer.nbytes - begin)
+        device.copy_to_device(address + begin, ctypes.addressof(host), size)
+
+
+def layout(
+    buffers: Sequence[Buffer], cache_bytes: int, expected_us: float
+) -> tuple[int, list[int]]:
+    """(launches of a graph, copies of each buffer).
+
+    Weights rotate over twice the cache, so do all operands together where they exceed half of it.
+    """
+    weights_bytes = sum(row.nbytes for row in buffers if row.role == "weight")
+    others_bytes = sum(row.nbytes for row in buffers if row.role != "weight")
+    weight_copies = _copies(weights_bytes, cache_bytes) if weights_bytes > SMALL_BYTES else 1
+    other_copies = _copies(others_bytes, cache_bytes) if others_bytes > cache_bytes // 2 else 1
+    launches = max(4, min(LAUNCHES, math.ceil(LAUNCHES * LONG_US / max(expected_us, 1.0))))
+    if expected_us < LONG_US:
+        launches = max(launches, weight_copies, other_copies)
+    launches = min(launches, LAUNCHES_LIMIT)
+    copies = {True: min(weight_copies, launches), False: min(other_copies, launches)}
+    while copies[True] * weights_bytes + copies[False] * others_bytes > SETS_BYTES_LIMIT:
+        if max(copies.values()) == 1:
+            break
+        copies = {kind: max(1, count // 2) for kind, count in copies.items()}
+    return launches, [copies[row.role == "weight"] for row in buffers]
+
+
+def _copies(nbytes: int, cache_bytes: int) -> int:
+    return math.ceil(2 * cache_bytes / nbytes) + 1
