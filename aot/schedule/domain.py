@@ -166,16 +166,18 @@ def contiguous_run(anchor: Node, domain: Domain, boundary: Boundary) -> int:
     for need in tracer.accesses:
         offset = ix.linear(need.index, need.node.shape)
         if offset.stride(domain.reduced) is None:
-            runs |= _divisors(offset, domain.reduced)
+            runs |= breaks(offset, domain.reduced)
     if not runs:
         return depth
     shortest = min(runs)
     return shortest if shortest >= SMALLEST_RUN and depth % shortest == 0 else 0
 
 
-def _divisors(index: Index, symbol: Symbol) -> set[int]:
+def breaks(index: Index, symbol: Symbol) -> set[int]:
+    """Lengths of the runs of the symbol over which the index is linear in it."""
     found: set[int] = set()
     for atom, _ in index.terms:
         if isinstance(atom, Quotient | Remainder) and symbol in atom.dividend.symbols():
-            found |= {atom.divisor} | _divisors(atom.dividend, symbol)
+            # A quotient of a quotient breaks where the inner one does, or less often.
+            found |= breaks(atom.dividend, symbol) or {atom.divisor}
     return found

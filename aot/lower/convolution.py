@@ -1,0 +1,150 @@
+"""Writes convolution kernels for GPUs: the parts that fill templates/convolution.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.lower import source
+from aotc.aot.lower.body import Body, Value
+from aotc.aot.lower.convolution_tiles import PARTIALS, convolution_candidates
+from aotc.aot.lower.emit import Emitter
+from aotc.aot.lower.literal import computed, spelled
+from aotc.aot.lower.spec import Candidate, Form, KernelSpec
+from aotc.aot.lower.template import fill
+from aotc.aot.lower.windows import Border, Windows, windows_of
+from aotc.aot.schedule.group import Group
+from aotc.aot.schedule.traits import TargetTraits
+from aotc.kernels.templates.registry import TEMPLATES
+
+_TEMPLATES = {"": "convolution", "split_k": "convolution_split"}  # by form
+_BLOCKS = {"": ("BM", "BN", "BK"), "split_k": ("BM", "BN", "BK", "SPLIT")}
+
+
+def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
+    """The convolution of the group with its epilogue; None where its operands are no plain loads.
+
+    A pointwise convolution counts as one of a single tap.
+    """
+    windows = windows_of(group)
+    if windows is None:
+        return None
+    domain = group.domain
+    sizes = (domain.outer.extent, domain.rows.extent, domain.lanes.extent)
+    candidates = convolution_candidates(sizes, windows.taps, windows.run, group.bytes, traits)
+    writer = _Writer(group, windows, candidates)
+    constants = {
+        "M": str(domain.rows.extent),
+        "N": str(domain.lanes.extent),
+        "TAPS": str(windows.taps),
+        "RUN": str(windows.run),
+        "ACCUMULATOR": spelled(writer.accumulator),
+        "PRECISION": f'"{traits.dot_precision}"',
+    }
+    forms = []
+    for name in dict.fromkeys(candidate.form for candidate in candidates):
+        lines = fill(TEMPLATES[_TEMPLATES[name]], writer.holes, constants, writer.before_loop)
+        scratch = PARTIALS if name else ()
+        text = source.assemble(group, _BLOCKS[name], lines, scratch)
+        forms.append(Form(name, text, source.function_name(group)))
+    return KernelSpec(
+        name=source.function_name(group),
+        forms=tuple(forms),
+        params=source.parameters(group),
+        candidates=candidates,
+        bytes=group.bytes,
+        operations=group.operations,
+    )
+
+
+class _Writer:
+    """Writes the parts of one kernel: `before_loop` and what fills the `holes`."""
+
+    def __init__(self, group: Group, windows: Windows, candidates: tuple[Candidate, ...]) -> None:
+        self.group, self.windows = group, windows
+        assert group.anchor is not None
+        self.anchor = group.anchor
+        self.accumulator = computed(group.anchor.dtype)
+        self.names = source.buffer_names(group)
+        blocks = {name: source.blocks_of(candidates, name) for name in _BLOCKS[""]}
+        self.has_short_steps = any(windows.run % block for block in blocks["BK"])
+        self.before_loop: list[str] = []
+        masks: dict[Symbol, str] = {}
+        body = Body()
+        for symbol, block in ((group.domain.rows, "BM"), (group.domain.lanes, "BN")):
+            if source.overhangs(symbol, blocks[block]):
+                source.write_mask(body, symbol, masks)
+        self.has_column_mask = group.domain.lanes in masks
+        self.before_loop += body.lines
+        self.holes = {"load_a": self._load_a(), "load_b": self._load_b()}
+        self.holes["store"] = self._store(masks)
+
+    def _load_a(self) -> list[str]:
+        """Lines of a step; what a row needs goes before the loop."""
+        windows, rows = self.windows, self.group.domain.rows
+        inner = Symbol("xa", rows.extent)
+        self.before_loop.append(f"xa = tl.minimum(x, {rows.extent - 1})")
+        position = {rows: ix.of(inner)}
+        start = windows.rows.substitute(position)
+        self.before_loop.append(f"rows = {self.names[windows.data]} + ({start})")
+        tests = [
+            self._border(place, replace(border, index=border.index.substitute(position)))
+            for place, border in enumerate(windows.borders)
+        ]
+        conditions = [f"({' & '.join([*tests, '1'])} != 0)"] if tests else []
+        if self.has_short_steps:
+            conditions.append(f"(ca < {windows.run})")
+        offset = windows.steps + ix.of(Symbol("ca", windows.run))
+        load = f"a = tl.load(rows + ({offset}){_masked(conditions)})"
+        return ["ca = step % steps * BK + tl.arange(0, BK)[None, :]", load]
+
+    def _border(self, place: int, border: Border) -> str:
+        """Write the bits of a border, one for each digit of the tap; the text that shifts them."""
+        edge, bits = f"edge{place}", f"inside{place}"
+        self.before_loop.append(f"{edge} = {border.index}")
+        terms, always = [], 0
+        for digit in range(len(border.values)):
+            text = border.condition(digit, edge)
+            if text:
+                text = text if "&" in text else text[1:-1]
+                terms.append(f"(({text}).to(tl.int32) << {digit})")
+            else:
+                always |= 1 << digit
+        terms += [str(always)] if always else []
+        self.before_loop.append(f"{bits} = {' | '.join(terms)}")
+        return bits if border.digit == ix.ZERO else f"({bits} >> ({border.digit}))"
+
+    def _load_b(self) -> list[str]:
+        windows, lanes = self.windows, self.group.domain.lanes
+        conditions = [f"(cb < {windows.run})"] if self.has_short_steps else []
+        conditions += [f"{lanes.name}_mask"] if self.has_column_mask else []
+        channel = {Symbol("c", windows.run): ix.of(Symbol("cb", windows.run))}
+        offset = windows.columns.substitute(channel)
+        load = f"b = tl.load({self.names[windows.weights]} + {offset}{_masked(conditions)})"
+        return ["cb = step % steps * BK + tl.arange(0, BK)[:, None]", load]
+
+    def _store(self, masks: dict[Symbol, str]) -> list[str]:
+        """The epilogue; what does not vary with the rows is loaded before the loop."""
+        body = Body()
+        body.open_loop({self.group.domain.rows})
+        emitter = Emitter(body, self.names, masks, self._stop)
+        source.write_stores(emitter, self.group.roots)
+        lines = body.close_loop()
+        self.before_loop += body.lines
+        return lines
+
+    def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
+        if node is not self.anchor:
+            return None
+        domain = self.group.domain
+        return Value("acc", frozenset({domain.rows, domain.lanes, domain.outer}))
+
+
+def _masked(conditions: list[str]) -> str:
+    """The arguments of a load that fills with zeros what does not meet the conditions."""
+    text = " & ".join(conditions)
+    if len(conditions) == 1 and text.startswith("("):
+        text = text[1:-1]
+    return f", mask={text}, other=0.0" if text else ""
