@@ -8,6 +8,7 @@ from math import prod
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.types import DTYPES
+from aotc.aot.schedule.attention import attention_operations
 from aotc.aot.schedule.trace import STORED, reduced_extents
 from aotc.aot.schedule.traits import TargetTraits
 
@@ -16,6 +17,8 @@ def operations(node: Node) -> int:
     """Operations to compute the node once, its operands given."""
     if node.kind in ("matmul", "matmul_packed"):
         return 2 * node.type.numel * node.inputs[0].shape[-1]
+    if node.kind == "attention":
+        return attention_operations(node)
     if node.kind == "reduce":
         return int(OPS[node.op].cost * node.inputs[0].type.numel)
     return int(OPS[node.op].cost * node.type.numel)

@@ -7,6 +7,7 @@ from math import prod
 from aotc.aot.errors import InternalError, UnsupportedError
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.schedule import domain as loops
+from aotc.aot.schedule.attention import attention_contract, attention_domain
 from aotc.aot.schedule.cost import group_bytes, group_operations
 from aotc.aot.schedule.group import Domain, Group, Root, Schedule
 from aotc.aot.schedule.grow import row_symbols
@@ -132,6 +133,8 @@ def _domain(kernel: Kernel, is_boundary: Boundary, traits: TargetTraits) -> Doma
 
     if kernel.cluster is None:
         options = loops.pointwise_domains(kernel.roots[0].shape)
+    elif kernel.kind == "attention":
+        options = [attention_domain(kernel.cluster.anchor)]
     elif kernel.kind == "row":
         options = loops.row_domains(kernel.cluster.anchor)
     else:
@@ -161,6 +164,8 @@ def _traced(
     if kernel.kind == "row":
         assert domain.reduced is not None
         contract = loops.row_contract(loops.kept_index(domain), domain.reduced)
+    elif kernel.kind == "attention":
+        contract = attention_contract(domain)
     elif kernel.kind == "matmul":
         contract = loops.matmul_contract(domain)
     tracer = Tracer(is_boundary, contract)

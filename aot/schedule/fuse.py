@@ -35,6 +35,10 @@ FUSIONS: dict[tuple[str, str], Fusion] = {
         Fusion("matmul", "view", "same-elements", "the store writes in the order of the view"),
         Fusion("matmul", "reduce", "never", _WHOLE_ROWS),
         Fusion("matmul", "matmul", "never", "a program has a tile, the next one needs all columns"),
+        Fusion("attention", "pointwise", "same-elements", _ON_TILE),
+        Fusion("attention", "view", "same-elements", "the store writes in the order of the view"),
+        Fusion("pointwise", "attention", "never", "every tile of queries would compute it again"),
+        Fusion("unrolled", "attention", "never", "every tile of queries would compute it again"),
         Fusion("row", "pointwise", "same-elements", _ON_TILE),
         Fusion("row", "view", "same-elements", "the store writes in the order of the view"),
         Fusion("row", "reduce", "same-elements", "the rows are in registers already"),
@@ -48,6 +52,7 @@ FUSIONS: dict[tuple[str, str], Fusion] = {
         Fusion("view", "pointwise", "always", _MOVES),
         Fusion("view", "row", "always", _MOVES),
         Fusion("view", "matmul", "always", _MOVES),
+        Fusion("view", "attention", "always", _MOVES),
     )
 }
 

@@ -8,7 +8,7 @@ from typing import Literal
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.index import Index, Symbol
 
-GroupKind = Literal["pointwise", "row", "matmul"]
+GroupKind = Literal["pointwise", "row", "matmul", "attention"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class Domain:
 
     pointwise: rows x, lanes y. row: rows x, lanes r (reduced); where the kept dim is the contiguous
     one: outer z, rows r (reduced), lanes y. matmul: outer z (batch), rows x, lanes y, reduced k.
+    attention: outer z (heads), rows x (queries), lanes y (elements of a value), reduced s (keys).
     """
 
     outer: Symbol
@@ -53,7 +54,7 @@ class Group:
     kind: GroupKind
     label: str  # what it is like: `softmax`, `layer_norm`, `matmul`, or its main operations
     domain: Domain
-    anchor: Node | None  # the matmul of a matmul group, the first reduction of a row group
+    anchor: Node | None  # the matmul or attention of its group, the first reduction of a row group
     roots: tuple[Root, ...]
     nodes: tuple[Node, ...]  # all nodes computed here, inlined ones included, operands first
     reads: tuple[Node, ...]

@@ -13,6 +13,7 @@ from math import prod
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.schedule.attention import attention_index
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
 from aotc.aot.schedule.trace import (
@@ -26,6 +27,7 @@ from aotc.aot.schedule.trace import (
 )
 
 MATMULS = frozenset({"matmul", "matmul_packed"})
+CONTRACTIONS = MATMULS | {"attention"}  # each is the one of its kernel
 Position = tuple[Index, ...]
 
 
@@ -47,8 +49,7 @@ def clusters(graph: Graph) -> list[Cluster]:
     found: list[Cluster] = []
     owned: set[Node] = set()
     for node in graph.nodes():
-        is_anchor = node.kind in MATMULS or (node.kind == "reduce" and not is_unrolled(node))
-        if node in owned or not is_anchor:
+        if node in owned or not _is_stop(node):
             continue
         cluster = _grown(_start(node), graph, users, successor, owned)
         owned |= cluster.members
@@ -88,8 +89,12 @@ def _meet(
 
 def _start(anchor: Node) -> Cluster:
     kind: GroupKind = "matmul" if anchor.kind in MATMULS else "row"
+    if anchor.kind == "attention":
+        kind = "attention"
     cluster = Cluster(kind, anchor, anchor, {anchor})
-    if kind == "matmul":
+    if kind == "attention":
+        cluster.index[anchor] = attention_index(anchor)
+    elif kind == "matmul":
         cluster.index[anchor] = matmul_index(anchor, *matmul_symbols(anchor)[:3])
     else:
         kept, reduced = row_symbols(anchor)
@@ -239,11 +244,11 @@ def is_consistent(cluster: Cluster) -> bool:
 
 
 def _is_stop(node: Node) -> bool:
-    return node.kind in MATMULS or (node.kind == "reduce" and not is_unrolled(node))
+    return node.kind in CONTRACTIONS or (node.kind == "reduce" and not is_unrolled(node))
 
 
 def _expected_index(cluster: Cluster, node: Node) -> Position | None:
-    if node.kind in MATMULS:
+    if node.kind in CONTRACTIONS:
         return cluster.index[node] if node is cluster.anchor else None
     kept, reduced = row_symbols(cluster.anchor)
     if (prod(kept_extents(node)), prod(reduced_extents(node))) != (kept.extent, reduced.extent):

@@ -12,6 +12,9 @@ def label(kind: str, nodes: tuple[Node, ...]) -> str:
     work = [node.op for node in nodes if node.kind in ("pointwise", "reduce") and node.op != "cast"]
     if kind == "row":
         return _row_label(work)
+    if kind == "attention":
+        causal = any(node.kind == "attention" and node.attr("causal") for node in nodes)
+        return "causal_attention" if causal else "attention"
     if kind == "matmul":
         return "_".join([_matmul_name(nodes), *_after_matmul(nodes)[:LONGEST]])
     moved = [node.op for node in nodes if node.kind in ("pad", "concat", "take", "gather")]

@@ -204,6 +204,8 @@ def _mask(nodes: Iterable[Node], order: dict[Node, int]) -> int:
 def _evaluations(node: Node, position: int, count: int) -> int:
     """How often an operand is evaluated when the node is evaluated `count` times in a kernel."""
     operand = node.inputs[position]
+    if node.kind == "attention":
+        return operand.type.numel
     if node.kind in MATMULS:
         side = node.shape[-1] if position == 0 else node.shape[-2]
         return operand.type.numel * ceil(side / PACK_N)

@@ -169,7 +169,7 @@ class Tracer:
         self.visited[node, index] = None
 
     def _needs(self, node: Node, index: tuple[Index, ...]) -> list[Demand]:
-        if node.kind not in ("reduce", "matmul", "matmul_packed"):
+        if node.kind not in ("reduce", "matmul", "matmul_packed", "attention"):
             return demands(node, index)
         if is_unrolled(node):
             return [Demand(node.inputs[0], unrolled_index(node, index))]

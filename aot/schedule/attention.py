@@ -1,0 +1,99 @@
+"""Loops of an attention kernel, and what of q, k, v and the mask it reads at its symbols."""
+
+from __future__ import annotations
+
+from math import prod
+
+from aotc.aot.ir import access
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.schedule.group import Domain
+from aotc.aot.schedule.trace import Contract, Demand
+
+FEW_ROWS = 64  # query rows of one key head up to which one tile takes them all
+
+Position = tuple[Index, ...]
+
+
+def groups(anchor: Node) -> int:
+    """Query heads that share one key head."""
+    return anchor.inputs[0].shape[1] // max(1, anchor.inputs[1].shape[1])
+
+
+def has_few_rows(anchor: Node) -> bool:
+    """Whether one tile holds all query rows of a key head, as in decoding."""
+    return groups(anchor) * anchor.shape[2] <= FEW_ROWS
+
+
+def attention_domain(anchor: Node) -> Domain:
+    """Outer z over heads, rows x over queries, lanes y over elements of a value, s over keys.
+
+    With few rows z counts key heads, and x the queries of all heads that share one.
+    """
+    batch, heads, queries, elements = anchor.shape
+    rows = queries
+    if has_few_rows(anchor):
+        heads, rows = heads // groups(anchor), rows * groups(anchor)
+    keys = anchor.inputs[1].shape[2]
+    return Domain(
+        Symbol("z", batch * heads), Symbol("x", rows), Symbol("y", elements), Symbol("s", keys)
+    )
+
+
+def head_element(anchor: Node) -> Symbol:
+    """The symbol d along an element of q and k."""
+    return Symbol("d", anchor.inputs[0].shape[3])
+
+
+def query_position(anchor: Node, domain: Domain) -> tuple[Index, Index, Index, Index]:
+    """(batch, query head, query, key head) at the symbols."""
+    batch, heads, queries, _ = anchor.shape
+    shared = groups(anchor)
+    outer, rows = ix.of(domain.outer), ix.of(domain.rows)
+    if has_few_rows(anchor):
+        at, key_head = ix.unravel(outer, (batch, heads // shared))
+        member, query = ix.unravel(rows, (shared, queries))
+        return at, key_head * shared + member, query, key_head
+    at, head = ix.unravel(outer, (batch, heads))
+    return at, head, rows, head // shared
+
+
+def attention_index(anchor: Node) -> Position:
+    """Index of the result at the symbols of its domain."""
+    domain = attention_domain(anchor)
+    batch, head, query, _ = query_position(anchor, domain)
+    return batch, head, query, ix.of(domain.lanes)
+
+
+def attention_demands(anchor: Node, domain: Domain) -> tuple[Demand, ...]:
+    """Index of q, k, v and, where there is one, of the mask."""
+    assert domain.reduced is not None
+    batch, head, query, key_head = query_position(anchor, domain)
+    key, element = ix.of(domain.reduced), ix.of(head_element(anchor))
+    places: list[Position] = [
+        (batch, head, query, element),
+        (batch, key_head, key, element),
+        (batch, key_head, key, ix.of(domain.lanes)),
+    ]
+    if len(anchor.inputs) == 4:
+        full = (*anchor.shape[:3], anchor.inputs[1].shape[2])
+        scores = (batch, head, query, key)
+        places.append(access.through_broadcast(scores, full, anchor.inputs[3].shape))
+    return tuple(map(Demand, anchor.inputs, places))
+
+
+def attention_contract(domain: Domain) -> Contract:
+    """What the attention of a kernel reads."""
+
+    def contract(node: Node, index: Position) -> list[Demand]:
+        return list(attention_demands(node, domain))
+
+    return contract
+
+
+def attention_operations(anchor: Node) -> int:
+    """Multiplications and additions of both products; half of them where it is causal."""
+    query, key, value = (operand.shape for operand in anchor.inputs[:3])
+    whole = 2 * prod(query[:3]) * key[2] * (query[3] + value[3])
+    return whole // 2 if anchor.attr("causal") else whole
