@@ -24,6 +24,7 @@ from aotc.aot.schedule.trace import Demand
 from aotc.aot.schedule.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES
 
+
 def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     """The matmul of the group with everything that was fused into it."""
     if traits.device == "cuda":

@@ -14,7 +14,7 @@ from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import computed, spelled
-from aotc.aot.lower.matmul_space import Choice, Problem, choices
+from aotc.aot.lower.matmul_space import CANDIDATES, Choice, Problem, choices
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.lower.template import fill
 from aotc.aot.lower.walk import Walk, walk_of
@@ -27,12 +27,17 @@ from aotc.kernels.templates.registry import TEMPLATES
 DESCRIPTOR_BYTES = 16  # what addresses and strides of a tensor descriptor must be multiples of
 
 
-def lower_matmul_gpu(group: Group, traits: TargetTraits) -> KernelSpec:
-    """The matmul of the group with everything that was fused into it, in every form that fits."""
+def lower_matmul_gpu(
+    group: Group, traits: TargetTraits, limit: int | None = CANDIDATES
+) -> KernelSpec:
+    """The matmul of the group with everything that was fused into it, in every form that fits.
+
+    Of the legal candidates, the `limit` cheapest by the model.
+    """
     product = product_of(group)
     forms: dict[str, Form] = {}
     candidates: list[Candidate] = []
-    for choice in choices(_problem(product, traits), traits):
+    for choice in choices(_problem(product, traits), traits, limit):
         if choice.source_name not in forms:
             forms[choice.source_name] = _form(product, choice, traits)
         candidates.append(choice.candidate())
@@ -290,7 +295,9 @@ class _Writer:
         if letter in self.choice.overhangs and outer.extent > 1:
             if operand.is_along_depth:
                 outer = Symbol(f"{outer.name}{name}", outer.extent)
-                self.body.write(f"{outer.name} = tl.minimum({operand.outer.name}, {outer.extent - 1})")
+                self.body.write(
+                    f"{outer.name} = tl.minimum({operand.outer.name}, {outer.extent - 1})"
+                )
                 values[operand.outer] = ix.of(outer)
             else:
                 source.write_mask(self.body, outer, self.masks)
@@ -402,4 +409,3 @@ class _Side:
     need: Demand
     inner: Symbol
     outer: Symbol
-

@@ -309,7 +309,9 @@ def _gemv(problem: Problem, machine: Machine) -> Iterator[Choice]:
     for columns, depth, warps, stages in GEMV_ALONG_DEPTH if along_depth else GEMV_ALONG_COLUMNS:
         columns = max(columns, 2) if problem.is_paired else columns
         depth = min(depth, power_above(problem.depth))
-        if rows * columns * depth > 96 * 32 * warps or columns > power_above(problem.columns):
+        if rows * columns * depth > ACCUMULATOR_REGISTERS * 32 * warps or columns > power_above(
+            problem.columns
+        ):
             continue
         yield Choice(STYLES["gemv"], problem, Tile(rows, columns, depth, warps, stages))
 

@@ -1,0 +1,312 @@
+"""Times every form and config of matmul kernels on a GPU against cuBLAS.
+
+`python -m benchmarks.gpu.matmul few|middle|large [--seconds S] [--out FILE.csv] [--best N]` sweeps
+one set of shapes in bf16: compiles all legal configs in parallel, checks each against the reference,
+times them in CUDA graphs of many launches (operands out of the cache for few rows), and writes a
+row a config. The best are timed again in turns with cuBLAS, bare and with bias and GELU fused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import sys
+import time
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+
+import torch
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Constant, Graph, Node, make
+from aotc.aot.lower.matmul_gpu import lower_matmul_gpu
+from aotc.aot.lower.spec import Candidate, KernelSpec
+from aotc.aot.schedule import schedule
+from aotc.aot.schedule.traits import GPUS
+from benchmarks.gpu.launching import Compiled, Kernel, compile_source, graph_of_launches
+
+CAPABILITY = 90
+COLD_BYTES = 256 << 20  # of weights in rotation, several times the second-level cache
+SHAPES: dict[str, tuple[tuple[int, int, int], ...]] = {
+    "middle": (
+        (1024, 768, 3072),
+        (512, 2048, 8192),
+        (1024, 768, 768),
+        (512, 2048, 2048),
+        (1024, 3072, 768),
+        (512, 8192, 2048),
+        (1024, 2304, 768),
+    ),
+    "large": (
+        (4096, 4096, 4096),
+        (8192, 8192, 512),
+        (2048, 2048, 2048),
+        (8192, 8192, 8192),
+    ),
+    "few": tuple(
+        (rows, columns, depth)
+        for columns, depth in ((8192, 2048), (2048, 8192), (14336, 4096), (128256, 2048))
+        for rows in (1, 8, 16)
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A problem on the device: operands, in rotation if they must be cold, and the reference."""
+
+    shape: tuple[int, int, int]
+    left: torch.Tensor
+    weights: list[torch.Tensor]
+    bias: torch.Tensor
+    results: list[torch.Tensor]
+    reference: torch.Tensor
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether weights rotate."""
+        return len(self.weights) > 1
+
+
+def graph(shape: tuple[int, int, int], has_epilogue: bool) -> Graph:
+    """x[M, K] · w[N, K]ᵀ, perhaps with GELU(· + bias)."""
+    rows, columns, depth = shape
+    x = make("input", (), {"name": "x", "dtype": "bf16", "shape": (rows, depth)})
+    w = make("input", (), {"name": "w", "dtype": "bf16", "shape": (columns, depth)})
+    inputs, names = [x, w], ["x", "w"]
+    result: Node = make("matmul", (x, build.permute(w, (1, 0))), {})
+    if has_epilogue:
+        bias = make("input", (), {"name": "bias", "dtype": "bf16", "shape": (1, columns)})
+        result = build.unary("gelu", build.add(result, bias))
+        inputs, names = [*inputs, bias], [*names, "bias"]
+    constants: dict[str, Constant] = {}
+    return Graph(tuple(inputs), (result,), tuple(names), ("output",), constants)
+
+
+def spec_of(shape: tuple[int, int, int], has_epilogue: bool = False) -> KernelSpec:
+    """The kernel with all legal candidates, the model's pick first."""
+    plan = schedule(graph(shape, has_epilogue), GPUS[CAPABILITY])
+    return lower_matmul_gpu(plan.groups[0], GPUS[CAPABILITY], limit=None)
+
+
+def case_of(shape: tuple[int, int, int]) -> Case:
+    """Random operands on the device."""
+    rows, columns, depth = shape
+    generator = torch.Generator("cuda").manual_seed(1)
+
+    def normal(*sizes: int) -> torch.Tensor:
+        made = torch.randn(sizes, generator=generator, device="cuda", dtype=torch.float32)
+        return made.to(torch.bfloat16)
+
+    weight = normal(columns, depth)
+    nbytes = weight.numel() * 2
+    copies = -(-COLD_BYTES // nbytes) if rows <= 16 else 1
+    weights = [weight, *(weight.clone() for _ in range(copies - 1))]
+    left = normal(rows, depth)
+    reference = left.float() @ weight.float().T
+    results = [torch.empty((rows, columns), device="cuda", dtype=torch.bfloat16)]
+    return Case(shape, left, weights, normal(1, columns), results, reference)
+
+
+def launches(shape: tuple[int, int, int], copies: int) -> int:
+    """Launches of one graph: some 400 µs of work, and each copy of the weights as often."""
+    rows, columns, depth = shape
+    expected_us = max(6.0, 2 * rows * columns * depth / 600e6, columns * depth * 2 / 3.5e6)
+    count = max(2, min(24, int(400 / expected_us)))
+    return -(-count // copies) * copies
+
+
+def microseconds(replay: torch.cuda.CUDAGraph, count: int, rounds: int) -> float:
+    """Median time of one launch over rounds of replays."""
+    times = []
+    for _ in range(rounds):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        replay.replay()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1000 / count)
+    return statistics.median(times)
+
+
+class Runner:
+    """One kernel of a case, its scratch and its graph of launches."""
+
+    def __init__(
+        self, case: Case, spec: KernelSpec, chosen: Candidate, compiled: Compiled, epilogue: bool
+    ):
+        self.candidate, self.case = chosen, case
+        self.kernel = Kernel(compiled)
+        self.scratch = [
+            torch.zeros(row.nbytes, dtype=torch.uint8, device="cuda") for row in chosen.scratch
+        ]
+        self.count = launches(case.shape, len(case.weights))
+        extra = [case.bias] if epilogue else []
+        self.arguments = [
+            [case.left, weight, *extra, case.results[0], *self.scratch] for weight in case.weights
+        ]
+
+    def check(self, expected: torch.Tensor) -> float:
+        """Largest error of one launch, relative to the largest number."""
+        self.case.results[0].fill_(float("nan"))
+        self.kernel.launch(self.candidate.grid, self.arguments[0])
+        torch.cuda.synchronize()
+        difference = (self.case.results[0].float() - expected).abs().max()
+        return float(difference / expected.abs().max())
+
+    def capture(self) -> torch.cuda.CUDAGraph:
+        """The graph of its launches, once run."""
+        calls = [self.arguments[at % len(self.arguments)] for at in range(self.count)]
+        return graph_of_launches(
+            lambda: [self.kernel.launch(self.candidate.grid, call) for call in calls]
+        )
+
+
+def library_graph(case: Case, epilogue: bool) -> tuple[torch.cuda.CUDAGraph, int]:
+    """cuBLAS through torch on the same operands, and the launches in its graph."""
+    count = launches(case.shape, len(case.weights))
+    functional = torch.nn.functional
+    bias = case.bias[0]
+
+    def run() -> None:
+        for at in range(count):
+            weight = case.weights[at % len(case.weights)]
+            if epilogue:
+                functional.gelu(torch.addmm(bias, case.left, weight.T))
+            else:
+                torch.mm(case.left, weight.T, out=case.results[0])
+
+    run()
+    return graph_of_launches(run), count
+
+
+def interleaved(graphs: list[tuple[torch.cuda.CUDAGraph, int]], rounds: int) -> list[float]:
+    """Median microseconds of a launch of each graph, timed in turns."""
+    times: list[list[float]] = [[] for _ in graphs]
+    for _ in range(rounds):
+        for place, (replay, count) in enumerate(graphs):
+            times[place].append(microseconds(replay, count, 1))
+    return [statistics.median(found) for found in times]
+
+
+def sweep(shape, futures, rows, best_count, pool) -> None:
+    """Time all candidates of a shape; then the best ones in turns with cuBLAS."""
+    spec, pending = futures
+    case = case_of(shape)
+    library, count = library_graph(case, epilogue=False)
+    library_us = microseconds(library, count, 5)
+    timed: list[tuple[float, Candidate, Runner, torch.cuda.CUDAGraph]] = []
+    for rank, (chosen, future) in enumerate(zip(spec.candidates, pending, strict=True)):
+        row = row_of(shape, rank, chosen)
+        try:
+            runner = Runner(case, spec, chosen, future.result(), False)
+            row |= runner.kernel.resources
+            row["error"] = f"{runner.check(case.reference):.1e}"
+            captured = runner.capture()
+            row["us"] = round(microseconds(captured, runner.count, 2), 3)
+            if float(row["error"]) < 0.02:
+                timed.append((row["us"], chosen, runner, captured))
+        except Exception as problem:
+            row["error"] = f"{type(problem).__name__} {str(problem)[-120:]}".replace("\n", " ")
+        row["cublas_us"] = round(library_us, 3)
+        rows.append(row)
+    timed.sort(key=lambda item: item[0])
+    best = timed[:best_count]
+    again = interleaved([(library, count), *((item[3], item[2].count) for item in best)], 9)
+    print(f"{'×'.join(map(str, shape))}: {len(timed)}/{len(pending)} ran; cuBLAS {again[0]:.2f} µs")
+    for us, item in sorted(zip(again[1:], best, strict=True), key=lambda pair: pair[0]):
+        print(f"   {us:8.2f} µs  {again[0] / us:5.3f}  #{spec.candidates.index(item[1])} {item[1]}")
+    pick = next((item for item in timed if item[1] is spec.candidates[0]), None)
+    if pick:
+        print(f"   pick {pick[0]:.2f} µs, {best[0][0] / pick[0]:.3f} of the best: {pick[1]}")
+    fused(case, [item[1] for item in best[:3]], pool)
+
+
+def fused(case: Case, chosen: list[Candidate], pool: ProcessPoolExecutor) -> None:
+    """The best again with bias and GELU, against addmm and a kernel of its own for GELU."""
+    spec = spec_of(case.shape, has_epilogue=True)
+    expected = torch.nn.functional.gelu(case.reference + case.bias.float())
+    jobs = [compile_job(pool, spec, candidate) for candidate in chosen]
+    graphs = [library_graph(case, epilogue=True)]
+    for candidate, job in zip(chosen, jobs, strict=True):
+        runner = Runner(case, spec, candidate, job.result(), True)
+        error = runner.check(expected)
+        if error > 0.02:
+            print(f"   WRONG with an epilogue ({error:.1e}): {candidate}")
+        graphs.append((runner.capture(), runner.count))
+    found = interleaved(graphs, 7)
+    ours = min(found[1:])
+    print(
+        f"   GELU(· + bias): cuBLAS + GELU {found[0]:.2f} µs, ours {ours:.2f}: {found[0] / ours:.3f}"
+    )
+
+
+def row_of(shape: tuple[int, int, int], rank: int, chosen: Candidate) -> dict:
+    """The CSV row of a candidate, not yet timed."""
+    names = ("BM", "BN", "BK", "GROUP", "SPLIT", "FLATTEN", "STAGES", "num_warps", "num_stages")
+    config = dict(chosen.config)
+    sizes = dict(zip(("M", "N", "K"), shape, strict=True))
+    row = {**sizes, "rank": rank, "form": chosen.form}
+    return row | {name: config.get(name, "") for name in names} | {"us": ""}
+
+
+def compile_job(pool: ProcessPoolExecutor, spec: KernelSpec, chosen: Candidate) -> Future[Compiled]:
+    """Compile one candidate in the pool."""
+    form = spec.form(chosen)
+    params = tuple((param.name, param.type) for param in spec.params_of(chosen))
+    return pool.submit(
+        compile_source,
+        form.source,
+        form.function,
+        params,
+        chosen.constexprs,
+        chosen.options,
+        CAPABILITY,
+    )
+
+
+def main() -> None:
+    """Sweep one set of shapes."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sets", choices=SHAPES, nargs="+")
+    parser.add_argument("--seconds", type=float, default=80.0, help="stop after this long")
+    parser.add_argument("--out", default="", help="CSV file")
+    parser.add_argument("--best", type=int, default=6, help="configs timed again in turns")
+    parser.add_argument("--workers", type=int, default=16)
+    options = parser.parse_args()
+    start = time.monotonic()
+    rows: list[dict] = []
+    shapes = [shape for name in options.sets for shape in SHAPES[name]]
+    with ProcessPoolExecutor(options.workers) as pool:
+        jobs = {}
+        for shape in shapes:
+            spec = spec_of(shape)
+            jobs[shape] = spec, [compile_job(pool, spec, row) for row in spec.candidates]
+        for shape in shapes:
+            if time.monotonic() - start > options.seconds:
+                print(f"out of time before {shape}")
+                break
+            try:
+                sweep(shape, jobs[shape], rows, options.best, pool)
+            except Exception as problem:
+                print(f"{shape}: {problem!r}")
+            print(f"   at {time.monotonic() - start:.0f} s")
+            torch.cuda.empty_cache()
+            write(rows, options.out)
+        pool.shutdown(cancel_futures=True)
+
+
+def write(rows: list[dict], path: str) -> None:
+    """All rows so far as CSV."""
+    if not path or not rows:
+        return
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
