@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from aotc.aot.cli.program import run
 
 BLESS = "--bless"
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -126,3 +128,13 @@ def bundle(spec, cache, tmp_path_factory):
     arguments = ["build", spec, "-o", out, "--quiet", "--debug", "--cache-dir", cache]
     assert run([str(argument) for argument in arguments]) == 0
     return out
+
+
+@pytest.fixture
+def fake_cuda(monkeypatch):
+    """A double of the CUDA driver with one device of compute capability 9.0; see `fake_cuda.py`."""
+    from fake_cuda import FakeCuda, install
+
+    fake = install(monkeypatch, FakeCuda())
+    yield fake
+    fake.check()
