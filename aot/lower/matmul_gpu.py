@@ -130,7 +130,8 @@ class Product:
 def product_of(group: Group) -> Product:
     """The matmul of a group and its operands."""
     anchor, domain = group.anchor, group.domain
-    assert anchor is not None and domain.reduced is not None
+    assert anchor is not None
+    assert domain.reduced is not None
     reads = frozenset(group.reads)
     columns = Symbol(domain.lanes.name, anchor.shape[-1])
     inner = replace(domain, lanes=columns)
@@ -246,7 +247,8 @@ class _Writer:
 
     def _described(self, name: str, operand: Operand, first: str, block: str) -> list[str]:
         """A tensor descriptor of the operand, and the load of a tile by it."""
-        assert operand.memory is not None and operand.strides is not None
+        assert operand.memory is not None
+        assert operand.strides is not None
         batch, outer, inner = operand.strides
         base = self.buffers[operand.memory] + (f" + {operand.start}" if operand.start else "")
         base += f" + z * {batch}" if batch else ""

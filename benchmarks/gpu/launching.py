@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 REGISTERS, LOCAL_BYTES, SHARED_LIMIT = 4, 3, 8  # attributes of a function
 ALIGNMENT = 128  # of descriptors in global scratch
@@ -41,11 +42,11 @@ def compile_source(
     from triton.compiler import ASTSource
 
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
-    path = os.path.join(tempfile.gettempdir(), f"kernel_{digest}_{os.getpid()}.py")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(source)
+    path = Path(tempfile.gettempdir()) / f"kernel_{digest}_{os.getpid()}.py"
+    path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(f"kernel_{digest}", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     signature = dict(params) | {name: "constexpr" for name, _ in constexprs}

@@ -1,9 +1,9 @@
 """Times every form and config of matmul kernels on a GPU against cuBLAS.
 
 `python -m benchmarks.gpu.matmul few|middle|large [--seconds S] [--out FILE.csv] [--best N]` sweeps
-one set of shapes in bf16: compiles all legal configs in parallel, checks each against the reference,
-times them in CUDA graphs of many launches (operands out of the cache for few rows), and writes a
-row a config. The best are timed again in turns with cuBLAS, bare and with bias and GELU fused.
+one set of shapes in bf16: compiles all legal configs in parallel, checks each against the
+reference, times them in CUDA graphs of many launches (operands out of the cache for few rows), and
+writes a row a config. The best are timed again in turns with cuBLAS, bare and with bias and GELU.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import time
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -26,9 +27,11 @@ from aotc.aot.schedule import schedule
 from aotc.aot.schedule.traits import GPUS
 from benchmarks.gpu.launching import Compiled, Kernel, compile_source, graph_of_launches
 
+Shape = tuple[int, int, int]
 CAPABILITY = 90
 COLD_BYTES = 256 << 20  # of weights in rotation, several times the second-level cache
-SHAPES: dict[str, tuple[tuple[int, int, int], ...]] = {
+WORST_ERROR = 0.02  # of a result, relative to its largest number
+SHAPES: dict[str, tuple[Shape, ...]] = {
     "middle": (
         (1024, 768, 3072),
         (512, 2048, 8192),
@@ -56,7 +59,7 @@ SHAPES: dict[str, tuple[tuple[int, int, int], ...]] = {
 class Case:
     """A problem on the device: operands, in rotation if they must be cold, and the reference."""
 
-    shape: tuple[int, int, int]
+    shape: Shape
     left: torch.Tensor
     weights: list[torch.Tensor]
     bias: torch.Tensor
@@ -69,7 +72,7 @@ class Case:
         return len(self.weights) > 1
 
 
-def graph(shape: tuple[int, int, int], has_epilogue: bool) -> Graph:
+def graph(shape: Shape, has_epilogue: bool) -> Graph:
     """x[M, K] · w[N, K]ᵀ, perhaps with GELU(· + bias)."""
     rows, columns, depth = shape
     x = make("input", (), {"name": "x", "dtype": "bf16", "shape": (rows, depth)})
@@ -84,13 +87,13 @@ def graph(shape: tuple[int, int, int], has_epilogue: bool) -> Graph:
     return Graph(tuple(inputs), (result,), tuple(names), ("output",), constants)
 
 
-def spec_of(shape: tuple[int, int, int], has_epilogue: bool = False) -> KernelSpec:
+def spec_of(shape: Shape, has_epilogue: bool = False) -> KernelSpec:
     """The kernel with all legal candidates, the model's pick first."""
     plan = schedule(graph(shape, has_epilogue), GPUS[CAPABILITY])
     return lower_matmul_gpu(plan.groups[0], GPUS[CAPABILITY], limit=None)
 
 
-def case_of(shape: tuple[int, int, int]) -> Case:
+def case_of(shape: Shape) -> Case:
     """Random operands on the device."""
     rows, columns, depth = shape
     generator = torch.Generator("cuda").manual_seed(1)
@@ -109,7 +112,7 @@ def case_of(shape: tuple[int, int, int]) -> Case:
     return Case(shape, left, weights, normal(1, columns), results, reference)
 
 
-def launches(shape: tuple[int, int, int], copies: int) -> int:
+def launches(shape: Shape, copies: int) -> int:
     """Launches of one graph: some 400 µs of work, and each copy of the weights as often."""
     rows, columns, depth = shape
     expected_us = max(6.0, 2 * rows * columns * depth / 600e6, columns * depth * 2 / 3.5e6)
@@ -135,7 +138,7 @@ class Runner:
 
     def __init__(
         self, case: Case, spec: KernelSpec, chosen: Candidate, compiled: Compiled, epilogue: bool
-    ):
+    ) -> None:
         self.candidate, self.case = chosen, case
         self.kernel = Kernel(compiled)
         self.scratch = [
@@ -190,9 +193,15 @@ def interleaved(graphs: list[tuple[torch.cuda.CUDAGraph, int]], rounds: int) -> 
     return [statistics.median(found) for found in times]
 
 
-def sweep(shape, futures, rows, best_count, pool) -> None:
+def sweep(
+    shape: Shape,
+    jobs: tuple[KernelSpec, list[Future[Compiled]]],
+    rows: list[dict[str, object]],
+    best_count: int,
+    pool: ProcessPoolExecutor,
+) -> None:
     """Time all candidates of a shape; then the best ones in turns with cuBLAS."""
-    spec, pending = futures
+    spec, pending = jobs
     case = case_of(shape)
     library, count = library_graph(case, epilogue=False)
     library_us = microseconds(library, count, 5)
@@ -202,11 +211,13 @@ def sweep(shape, futures, rows, best_count, pool) -> None:
         try:
             runner = Runner(case, spec, chosen, future.result(), False)
             row |= runner.kernel.resources
-            row["error"] = f"{runner.check(case.reference):.1e}"
+            error = runner.check(case.reference)
+            row["error"] = f"{error:.1e}"
             captured = runner.capture()
-            row["us"] = round(microseconds(captured, runner.count, 2), 3)
-            if float(row["error"]) < 0.02:
-                timed.append((row["us"], chosen, runner, captured))
+            us = round(microseconds(captured, runner.count, 2), 3)
+            row["us"] = us
+            if error < WORST_ERROR:
+                timed.append((us, chosen, runner, captured))
         except Exception as problem:
             row["error"] = f"{type(problem).__name__} {str(problem)[-120:]}".replace("\n", " ")
         row["cublas_us"] = round(library_us, 3)
@@ -232,17 +243,15 @@ def fused(case: Case, chosen: list[Candidate], pool: ProcessPoolExecutor) -> Non
     for candidate, job in zip(chosen, jobs, strict=True):
         runner = Runner(case, spec, candidate, job.result(), True)
         error = runner.check(expected)
-        if error > 0.02:
+        if error > WORST_ERROR:
             print(f"   WRONG with an epilogue ({error:.1e}): {candidate}")
         graphs.append((runner.capture(), runner.count))
     found = interleaved(graphs, 7)
-    ours = min(found[1:])
-    print(
-        f"   GELU(· + bias): cuBLAS + GELU {found[0]:.2f} µs, ours {ours:.2f}: {found[0] / ours:.3f}"
-    )
+    theirs, ours = found[0], min(found[1:])
+    print(f"   GELU(· + bias): cuBLAS {theirs:.2f} µs, ours {ours:.2f}: {theirs / ours:.3f}")
 
 
-def row_of(shape: tuple[int, int, int], rank: int, chosen: Candidate) -> dict:
+def row_of(shape: Shape, rank: int, chosen: Candidate) -> dict[str, object]:
     """The CSV row of a candidate, not yet timed."""
     names = ("BM", "BN", "BK", "GROUP", "SPLIT", "FLATTEN", "STAGES", "num_warps", "num_stages")
     config = dict(chosen.config)
@@ -276,7 +285,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=16)
     options = parser.parse_args()
     start = time.monotonic()
-    rows: list[dict] = []
+    rows: list[dict[str, object]] = []
     shapes = [shape for name in options.sets for shape in SHAPES[name]]
     with ProcessPoolExecutor(options.workers) as pool:
         jobs = {}
@@ -297,12 +306,12 @@ def main() -> None:
         pool.shutdown(cancel_futures=True)
 
 
-def write(rows: list[dict], path: str) -> None:
+def write(rows: list[dict[str, object]], path: str) -> None:
     """All rows so far as CSV."""
     if not path or not rows:
         return
     names = list(dict.fromkeys(name for row in rows for name in row))
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    with Path(path).open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

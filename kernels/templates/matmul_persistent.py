@@ -1,8 +1,8 @@
 """Matrix product for many tiles: as many programs as multiprocessors, each walks over its tiles.
 
 Operands come by tensor descriptors, made once a program. Holes as in matmul_plain.py. As it stands
-it multiplies a contiguous [M, K] by [K, N], whose rows must begin at multiples of 16 bytes; the grid
-is (PROGRAMS, 1, 1).
+it multiplies a contiguous [M, K] by [K, N], whose rows must begin at multiples of 16 bytes; the
+grid is (PROGRAMS, 1, 1).
 """
 
 import triton
