@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -14,10 +16,12 @@ import numpy
 from aotc.aot.capture.capture import Captured
 from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.storage import Array
-from aotc.aot.lower import KernelSpec
+from aotc.aot.lower import Form, KernelSpec
 from aotc.aot.pack import Golden, TensorData
 from aotc.aot.schedule import Schedule
+from aotc.aot.targets.target import Target
 from aotc.aot.tune.choose import Tuning
+from aotc.aot.tune.record import Choice
 from aotc.runtime.manifest import TensorSpec
 from aotc.runtime.plan import LaunchPlan
 
@@ -26,6 +30,17 @@ from aotc.runtime.plan import LaunchPlan
 # orders of summation; integers must be equal.
 TOLERANCES: Mapping[str, float] = {"f64": 1e-4, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
 DISTRIBUTIONS = ("aotc", "torch", "triton", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What the sources and facts of one target are written from."""
+
+    target: Target
+    scheduled: Schedule
+    specs: tuple[KernelSpec, ...]  # one a group
+    tuning: Tuning
+    plan: LaunchPlan
 
 
 def signature(graph: Graph) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
@@ -76,14 +91,18 @@ def tolerances(graph: Graph) -> tuple[float, ...]:
     return tuple(widest if node.type.dtype in TOLERANCES else 0.0 for node in graph.outputs)
 
 
-def provenance(
-    name: str, target: str, scheduled: Schedule, specs: Sequence[KernelSpec]
-) -> dict[str, Any]:
+def provenance(name: str, parts: Sequence[Part]) -> dict[str, Any]:
     """Facts about the build for people: no paths, users or hosts."""
     return {
         "model": name,
-        "target": target,
         "versions": {"python": platform.python_version(), **_versions()},
+        "targets": {part.target.name: _target_facts(part) for part in parts},
+    }
+
+
+def _target_facts(part: Part) -> dict[str, Any]:
+    return {
+        "dot_precision": part.target.traits.dot_precision,
         "groups": [
             {
                 "name": spec.name,
@@ -94,33 +113,47 @@ def provenance(
                 "bytes": group.bytes,
                 "arithmetic": group.operations,
             }
-            for spec, group in zip(specs, scheduled.groups, strict=True)
+            for spec, group in zip(part.specs, part.scheduled.groups, strict=True)
         ],
+        "kernels": {
+            tuned.binary.symbol: {
+                "choice": str(Choice.of(tuned.candidate)),
+                "code_bytes": len(tuned.binary.code),
+                **tuned.binary.facts,
+            }
+            for tuned in part.tuning.kernels.values()
+        },
+        "tuning": [str(line) for line in part.tuning.lines],
     }
 
 
-def sources(specs: Sequence[KernelSpec]) -> dict[str, bytes]:
-    """Triton source and spec of each distinct kernel, so that it can be tuned elsewhere."""
+def sources(parts: Sequence[Part]) -> dict[str, bytes]:
+    """Triton source of each distinct kernel, and for each target its specs, to be tuned elsewhere.
+
+    A source is named by its content, so that targets share it where it is the same.
+    """
     files: dict[str, bytes] = {}
-    for stem, spec in _stems(specs).items():
-        files |= {f"sources/{name}": text for name, text in _form_files(stem, spec).items()}
-        files |= json_file(f"sources/{stem}.json", _spec_record(spec))
+    for part in parts:
+        kernels = []
+        for spec in {spec.digest: spec for spec in part.specs}.values():
+            texts = {_source_name(spec, form): form.source for form in spec.forms}
+            files |= {f"sources/{name}": text.encode() for name, text in texts.items()}
+            kernels.append(_spec_record(spec))
+        record = {"kernels": kernels, "launches": [spec.digest for spec in part.specs]}
+        files |= json_file(f"sources/{part.target.name}.json", record)
     return files
 
 
-def debug(
-    texts: Mapping[str, str], specs: Sequence[KernelSpec], tuning: Tuning
-) -> dict[str, bytes]:
+def debug(texts: Mapping[str, str], parts: Sequence[Part]) -> dict[str, bytes]:
     """The numbered text of each stage, and for each kernel its source down to assembly."""
     files = {f"debug/{name}": text.encode() for name, text in texts.items()}
-    for stem, spec in _stems(specs).items():
-        binary = tuning.kernels[spec.digest].binary
-        files |= {
-            **{f"debug/kernels/{name}": text for name, text in _form_files(stem, spec).items()},
-            f"debug/kernels/{stem}.ttir": binary.ttir.encode(),
-            f"debug/kernels/{stem}.ll": binary.llvm_ir.encode(),
-            f"debug/kernels/{stem}.s": binary.assembly.encode(),
-        }
+    for part in parts:
+        folder = "debug/kernels" if len(parts) == 1 else f"debug/kernels/{part.target.name}"
+        for stem, spec in _stems(part.specs).items():
+            tuned = part.tuning.kernels[spec.digest]
+            files[f"{folder}/{stem}.py"] = spec.form(tuned.candidate).source.encode()
+            for suffix, text in tuned.binary.texts.items():
+                files[f"{folder}/{stem}.{suffix}"] = text.encode()
     return files
 
 
@@ -161,19 +194,15 @@ def _stems(specs: Sequence[KernelSpec]) -> dict[str, KernelSpec]:
     return found
 
 
-def _form_files(stem: str, spec: KernelSpec) -> dict[str, bytes]:
-    """File name → source of each form; the form without a name has the stem's."""
-    return {
-        f"{stem}.{form.name}.py" if form.name else f"{stem}.py": form.source.encode()
-        for form in spec.forms
-    }
+def _source_name(spec: KernelSpec, form: Form) -> str:
+    return f"{spec.name}-{hashlib.sha256(form.source.encode()).hexdigest()[:12]}.py"
 
 
 def _spec_record(spec: KernelSpec) -> dict[str, Any]:
     return {
         "name": spec.name,
         "digest": spec.digest,
-        "forms": [[form.name, form.function] for form in spec.forms],
+        "forms": [[form.name, form.function, _source_name(spec, form)] for form in spec.forms],
         "params": [[param.name, param.type] for param in spec.params],
         "candidates": [
             {

@@ -82,6 +82,15 @@ class UnknownTarget(UserError):
     template = "target `{target}` is not known, expected one of: {known}"
 
 
+class DeviceAbsent(UserError):
+    """`--target` asks for the device present, and there is none; exit 7."""
+
+    code = "device-absent"
+    exit_code = 7
+    template = "no `{device}` device was found: {found}"
+    hint = "name the architecture, `--target {device}:sm_90`: no device is needed to compile for it"
+
+
 class UnknownCode(UserError):
     """`aotc explain` was asked for a code that no error has."""
 
@@ -123,6 +132,13 @@ class KernelFailed(CompileError):
     code = "kernel-failed"
     template = "kernel `{kernel}` did not compile: {detail}"
     hint = "its source is at {source}"
+
+
+class KernelTooLarge(CompileError):
+    """A kernel's configuration asks for more than a multiprocessor of its target has."""
+
+    code = "kernel-too-large"
+    template = "kernel `{kernel}` needs {found} {unit}, expected at most {expected}"
 
 
 class TuningRecordMiss(TuneError):

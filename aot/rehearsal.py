@@ -14,14 +14,24 @@ from aotc.aot.capture.capture import Captured
 from aotc.aot.contents import signature, tolerances
 from aotc.aot.ir.graph import Constant
 from aotc.aot.ir.storage import Array
+from aotc.aot.targets.target import Target
 from aotc.runtime.comparison import Comparison, compare
-from aotc.runtime.drivers.cpu import Executable
+from aotc.runtime.drivers.cpu import Executable, features
 from aotc.runtime.plan import LaunchPlan
 from aotc.runtime.weights import ALIGNMENT_BYTES
 
 
+def runs_here(target: Target) -> bool:
+    """Whether this machine can run a target's code."""
+    return target.device == "cpu" and set(target.needs) <= features()
+
+
 def rehearse(
-    captured: Captured, constants: Mapping[str, Constant], plan: LaunchPlan, library: bytes
+    captured: Captured,
+    constants: Mapping[str, Constant],
+    plan: LaunchPlan,
+    library: bytes,
+    target: Target,
 ) -> tuple[Comparison, ...]:
     """One check for each output of the model, against the exported module's golden output."""
     graph = captured.graph

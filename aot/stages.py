@@ -37,6 +37,7 @@ class StageTime:
     stage: str
     seconds: float
     detail: str  # what came out: `41 nodes`, `6 kernels, 2 compiled`
+    target: str = ""  # where a build has several and the stage runs for each
 
 
 class Progress(Protocol):
@@ -79,6 +80,10 @@ class Clock:
     rows: list[StageTime] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)  # dump name → text
     detail: str = ""
+    has_targets: bool = (
+        False  # whether there are several, so that rows and texts have to name theirs
+    )
+    target: str = ""  # the one at work; empty in stages that run once
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[Clock]:
@@ -98,13 +103,15 @@ class Clock:
                 path = str(error.filename or "a temporary file")
                 raise environment_fault("write", path, error) from error
             raise InternalError(stage=name, detail=_first_line(error)) from error
-        row = StageTime(name, time.perf_counter() - started_s, self.detail)
+        target = self.target if self.has_targets else ""
+        row = StageTime(name, time.perf_counter() - started_s, self.detail, target)
         self.rows.append(row)
         self.progress.end(row)
 
     def dump(self, stage: str, text: str) -> None:
-        """Keep a stage's text under its numbered name: `1-rewrite.txt`."""
-        self.texts[f"{STAGES.index(stage)}-{stage}.txt"] = text
+        """Keep a stage's text under its numbered name: `1-rewrite.txt`, `1-rewrite.cuda.txt`."""
+        target = f".{self.target}" if self.target and self.has_targets else ""
+        self.texts[f"{STAGES.index(stage)}-{stage}{target}.txt"] = text
 
 
 def write_texts(folder: Path, texts: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,18 @@ from aotc.runtime.check import mismatches, read_manifest
 from aotc.runtime.directory import Directory
 from aotc.runtime.extras import read_extra
 from aotc.runtime.manifest import LIMITS, Manifest, TensorSpec, identity_of
-from aotc.runtime.plan import LaunchPlan
+from aotc.runtime.plan import Kernel, LaunchPlan
 
 PROVENANCE = "provenance.json"
+# Columns of the kernels' table → fields of a kernel.
+CPU_COLUMNS = {"code bytes": "code_bytes", "choice": "choice"}
+GPU_COLUMNS = {
+    "threads": "threads",
+    "registers": "registers",
+    "spill bytes": "spill_bytes",
+    "shared bytes": "shared_bytes",
+    "choice": "choice",
+}
 
 
 @click.command("inspect")
@@ -33,15 +43,6 @@ def command(bundle: Path, with_kernels: bool, with_files: bool, as_json: bool) -
     _print_head(record)
     for target in record["targets"]:
         _print_target(target, with_kernels)
-    if record["groups"]:
-        click.echo("\nfusion groups")
-        print_table(
-            ("  kernel", "kind", "fused operations", "reads and writes"),
-            [
-                (f"  {row['name']}", row["kind"], row["operations"], bytes_text(row["bytes"]))
-                for row in record["groups"]
-            ],
-        )
     if with_files:
         click.echo("\nfiles")
         print_table(
@@ -69,9 +70,10 @@ def inspect_bundle(bundle: Path) -> dict[str, Any]:
         "weights_bytes": manifest.weights.nbytes if manifest.weights else 0,
         "features": list(manifest.features),
         "mismatches": [row.as_map() for row in mismatches(manifest)],
-        "targets": [_target(manifest, name, plan) for name, plan in plans.items()],
-        "groups": provenance.get("groups", []),
-        "provenance": {name: value for name, value in provenance.items() if name != "groups"},
+        "targets": [
+            _target(manifest, name, plan, _known(provenance, name)) for name, plan in plans.items()
+        ],
+        "provenance": {name: value for name, value in provenance.items() if name != "targets"},
         "files": [
             {"name": entry.name, "bytes": entry.nbytes, "sha256": entry.sha256.hex()}
             for entry in manifest.files
@@ -88,16 +90,27 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
     }
 
 
-def _target(manifest: Manifest, name: str, plan: LaunchPlan) -> dict[str, Any]:
+def _known(provenance: dict[str, Any], target: str) -> dict[str, Any]:
+    """What the build noted about a target: fusion groups and the figures of its kernels."""
+    targets = provenance.get("targets")
+    known = targets.get(target) if isinstance(targets, dict) else None
+    return known if isinstance(known, dict) else {}
+
+
+def _target(
+    manifest: Manifest, name: str, plan: LaunchPlan, known: dict[str, Any]
+) -> dict[str, Any]:
     row = next(target for target in manifest.targets if target.name == name)
+    figures = known.get("kernels", {})
     return {
         "name": name,
         "device": row.device,
         "needs": list(row.needs),
         "code_bytes": manifest.file(row.library).nbytes,
         "arena_bytes": plan.arena_bytes,
+        "zeroed_bytes": plan.zeroed_bytes,
         "scratch_bytes": plan.scratch_bytes,
-        "kernels": len(plan.kernels),
+        "kernels": [_kernel(kernel, figures.get(kernel.symbol, {})) for kernel in plan.kernels],
         "launches": [
             {
                 "kernel": plan.kernels[launch.kernel].name,
@@ -107,7 +120,16 @@ def _target(manifest: Manifest, name: str, plan: LaunchPlan) -> dict[str, Any]:
             }
             for launch in plan.launches
         ],
+        "groups": known.get("groups", []),
+        "tuning": known.get("tuning", []),
+        "dot_precision": known.get("dot_precision"),
     }
+
+
+def _kernel(kernel: Kernel, figures: dict[str, Any]) -> dict[str, Any]:
+    """A kernel by the plan, with what only the build has noted: registers, spills, the choice."""
+    image = {} if kernel.image is None else kernel.image.to_map()
+    return {**figures, "name": kernel.name, "symbol": kernel.symbol, **image}
 
 
 def _provenance(bundle: Path) -> dict[str, Any]:
@@ -134,24 +156,45 @@ def _print_head(record: dict[str, Any]) -> None:
 
 def _print_target(target: dict[str, Any], with_kernels: bool) -> None:
     click.echo(f"\ntarget   {target['name']}")
-    click.echo(f"code     {bytes_text(target['code_bytes'])}, {target['kernels']} kernels")
-    click.echo(
-        f"memory   {bytes_text(target['arena_bytes'])} arena, "
-        f"{bytes_text(target['scratch_bytes'])} scratch a thread"
-    )
-    launches = target["launches"]
-    click.echo(f"launches {len(launches)} a call")
+    click.echo(f"code     {bytes_text(target['code_bytes'])}, {len(target['kernels'])} kernels")
+    scratch = f", {bytes_text(target['scratch_bytes'])} scratch a thread"
+    is_gpu = target["device"] == "cuda"
+    click.echo(f"memory   {bytes_text(target['arena_bytes'])} arena{'' if is_gpu else scratch}")
+    click.echo(f"launches {len(target['launches'])} a call")
     if with_kernels:
         print_table(
             ("  launch", "kernel", "grid", "arguments"),
             [
                 (f"  {index}", row["kernel"], "×".join(map(str, row["grid"])), _arguments(row))
-                for index, row in enumerate(launches)
+                for index, row in enumerate(target["launches"])
             ],
         )
-        return
-    counts = Counter(row["kernel"] for row in launches)
-    print_table(("  kernel", "launches"), [(f"  {name}", count) for name, count in counts.items()])
+    _print_kernels(target, GPU_COLUMNS if is_gpu else CPU_COLUMNS)
+    if target["groups"]:
+        click.echo("\nfusion groups")
+        print_table(
+            ("  kernel", "kind", "fused operations", "reads and writes"),
+            [
+                (f"  {row['name']}", row["kind"], row["operations"], bytes_text(row["bytes"]))
+                for row in target["groups"]
+            ],
+        )
+
+
+def _print_kernels(target: dict[str, Any], columns: Mapping[str, str]) -> None:
+    """Figures of each kernel; `-` for what the bundle's extras would say, were they there."""
+    counts = Counter(row["symbol"] for row in target["launches"])
+    print_table(
+        ("  kernel", "launches", *columns),
+        [
+            (
+                f"  {row['name']}",
+                counts[row["symbol"]],
+                *(str(row.get(name, "-")) for name in columns.values()),
+            )
+            for row in target["kernels"]
+        ],
+    )
 
 
 def _arguments(launch: dict[str, Any]) -> str:

@@ -24,6 +24,9 @@ from aotc.runtime.manifest import (
     identity_of,
 )
 
+# Device family → file that holds a target's machine code.
+LIBRARY_NAMES = {"cpu": "kernels.so", "cuda": "kernels.cubins", "null": "kernels.so"}
+
 
 @dataclass(frozen=True, slots=True)
 class PackReport:
@@ -98,7 +101,7 @@ class _Writer:
     def target(self, target: TargetContents) -> Target:
         """Plan and library of one target; returns its row of the manifest."""
         folder = f"targets/{target.name}"
-        plan, library = f"{folder}/plan.msgpack", f"{folder}/kernels.so"
+        plan, library = f"{folder}/plan.msgpack", f"{folder}/{LIBRARY_NAMES[target.device]}"
         self.entries.append(self.write(plan, [target.plan.to_msgpack()]))
         self.entries.append(self.write(library, [target.library]))
         needs = tuple(sorted(target.needs))

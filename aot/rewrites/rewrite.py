@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import REWRITTEN_KINDS, check
 from aotc.aot.ir.rules import Rule, apply_rules
 from aotc.aot.rewrites import activations, algebra, fold, layout, norms, views, weights
 
+DEVICES = ("cpu", "cuda")
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One step: a table of rules run to its fixed point, or a function of the whole graph."""
+    """One step: a table of rules run to its fixed point, or a function of the whole graph.
+
+    A step that only one family of targets wants names it; the steps before the first such one are
+    run once for all targets of a bundle.
+    """
 
     name: str
     rules: tuple[Rule, ...] = ()
     function: Callable[[Graph], tuple[Graph, int]] | None = None
+    devices: tuple[str, ...] = DEVICES
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("layout", (*layout.RULES, *norms.RULES, *_CLEANING)),
     Stage("fold-layout", function=fold.fold),
     Stage("join", function=weights.join_matmuls),
-    Stage("pack", (*weights.PACKING, *views.RULES)),
+    Stage("pack", (*weights.PACKING, *views.RULES), devices=("cpu",)),
     Stage("fold-weights", function=fold.fold),
     Stage("tidy", (*layout.RULES, *_CLEANING)),
 )
@@ -73,25 +81,45 @@ TABLES: Mapping[str, tuple[Rule, ...]] = {
 
 
 def rewrite(
-    graph: Graph, pack: bool = True, skip: frozenset[str] = frozenset()
+    graph: Graph, pack: bool = True, skip: frozenset[str] = frozenset(), device: str = "cpu"
 ) -> tuple[Graph, RewriteLog]:
-    """`graph` with the same meaning, cheaper to run, and the log of what was done.
+    """`graph` with the same meaning, cheaper to run on `device`, and the log of what was done.
 
-    `pack` packs constant matmul operands. `skip` names steps and rules to leave out, for bisecting
-    (AOTC_SKIP). Raises `InternalError` when a step leaves an illegal graph.
+    `pack` packs constant matmul operands for the CPU. `skip` names steps and rules to leave out,
+    for bisecting (AOTC_SKIP). Raises `InternalError` when a step leaves an illegal graph.
     """
+    return rewrite_each(graph, (device,), pack, skip)[device]
+
+
+def rewrite_each(
+    graph: Graph, devices: Sequence[str], pack: bool = True, skip: frozenset[str] = frozenset()
+) -> dict[str, tuple[Graph, RewriteLog]]:
+    """As `rewrite`, for several device families: what they have in common is done once."""
     left_out = skip if pack else skip | {"pack"}
-    log = RewriteLog()
-    for stage in STAGES:
-        if stage.name in left_out:
-            continue
-        before = len(graph.nodes())
-        graph, counts = _run(stage, graph, left_out)
-        check(graph, f"rewrite/{stage.name}")
-        log.stages.append(StageLog(stage.name, before, len(graph.nodes()), counts))
+    stages = [stage for stage in STAGES if stage.name not in left_out]
+    wanted = set(devices)
+    shared = list(takewhile(lambda stage: wanted <= set(stage.devices), stages))
+    graph, common = _run_all(shared, graph, left_out)
     convolutions_stay = {"layout", *(rule.name for rule in layout.RULES)} & left_out
-    check(graph, "rewrite", frozenset() if convolutions_stay else REWRITTEN_KINDS)
-    return graph, log
+    found: dict[str, tuple[Graph, RewriteLog]] = {}
+    for device in devices:
+        own = [stage for stage in stages[len(shared) :] if device in stage.devices]
+        result, rows = _run_all(own, graph, left_out)
+        check(result, "rewrite", frozenset() if convolutions_stay else REWRITTEN_KINDS)
+        found[device] = result, RewriteLog([*common, *rows])
+    return found
+
+
+def _run_all(
+    stages: Sequence[Stage], graph: Graph, skip: frozenset[str]
+) -> tuple[Graph, list[StageLog]]:
+    rows = []
+    for stage in stages:
+        before = len(graph.nodes())
+        graph, counts = _run(stage, graph, skip)
+        check(graph, f"rewrite/{stage.name}")
+        rows.append(StageLog(stage.name, before, len(graph.nodes()), counts))
+    return graph, rows
 
 
 def _run(stage: Stage, graph: Graph, skip: frozenset[str]) -> tuple[Graph, dict[str, int]]:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 
 from aotc.aot.errors import TuningDeviceMissing, TuningRecordMiss
 from aotc.aot.lower.spec import Candidate, KernelSpec
-from aotc.aot.targets.cpu.compile import KernelBinary
+from aotc.aot.targets.binary import KernelBinary
+from aotc.aot.targets.target import Target
 from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.compiling import (
     Counts,
@@ -38,8 +39,7 @@ UNTUNED_CANDIDATES = 8  # how far the first that compiles is looked for without 
 class Policy:
     """How candidates are chosen."""
 
-    target: str  # `cpu-x86-64-v4`, `cuda-sm_90`
-    isa: str
+    target: Target
     device: str  # `amd-epyc-9b14-x2`, `nvidia-h200`
     mode: Mode = "off"
     frozen: bool = False  # every kernel with a choice must be in the record
@@ -100,7 +100,7 @@ def tune(
         for digest, candidate in chosen.items()
     }
     if any(is_open.values()) and measurer is None:
-        raise TuningDeviceMissing(target=policy.target, count=sum(is_open.values()))
+        raise TuningDeviceMissing(target=policy.target.name, count=sum(is_open.values()))
     made: dict[str, Line] = {}
     kernels: dict[str, Tuned] = {}
     if measurer is not None:
@@ -129,10 +129,11 @@ def _line(digest: str, policy: Policy, store: Store) -> Line | None:
     A line for this very device goes first, then the first by name of another one: a build machine
     without the serving machine's processor uses what was measured there.
     """
-    own = policy.record.get((digest, policy.target, policy.device))
+    own = policy.record.get((digest, policy.target.name, policy.device))
     if own is not None:
         return own
-    others = [line for place, line in policy.record.items() if place[:2] == (digest, policy.target)]
+    here = (digest, policy.target.name)
+    others = [line for place, line in policy.record.items() if place[:2] == here]
     if others:
         return min(others, key=lambda line: line.place)
     if policy.mode == "off" or policy.frozen:
@@ -149,11 +150,11 @@ def _key(digest: str, policy: Policy) -> Key:
     """A measured choice holds for the kernel, the machine, the space searched and the compiler."""
     return Key.of(
         "tuning",
-        compiler=compiler_digest(),
+        compiler=compiler_digest(policy.target.device),
         device=policy.device,
         mode=policy.mode,
         spec=digest,
-        target=policy.target,
+        target=policy.target.name,
         triton=triton_version(),
     )
 
@@ -179,7 +180,7 @@ def _without_measuring(
     A pick that does not compile, for want of registers or shared memory, gives way to the next.
     """
     tasks = {
-        digest: Task(spec, chosen[digest] or spec.candidates[0], policy.isa)
+        digest: Task(spec, chosen[digest] or spec.candidates[0], policy.target)
         for digest, spec in specs.items()
     }
     arguments = (machinery.workers, machinery.store, machinery.counts, machinery.report)
@@ -191,7 +192,7 @@ def _without_measuring(
         if isinstance(outcome, AotcError) and (chosen[digest] or not others):
             raise outcome
         if isinstance(outcome, AotcError):
-            spares = [Task(task.spec, each, policy.isa) for each in others]
+            spares = [Task(task.spec, each, policy.target) for each in others]
             found = compile_each(spares, *arguments)
             task = next((t for t in spares if not isinstance(found[t], AotcError)), None) or task
             outcomes |= found
@@ -264,15 +265,16 @@ def _batches(jobs: Sequence[Job], policy: Policy, workers: int) -> list[list[Job
             batches.append([])
             count = 0
         batches[-1].append(job)
-        count += len(job.spec.candidates[: limit(policy.target, policy.mode)])
+        count += len(job.spec.candidates[: limit(policy.target.device, policy.mode)])
     return batches
 
 
 def _compile_batch(jobs: Sequence[Job], policy: Policy, machinery: Machinery) -> list[list[Option]]:
     """For each job those of its candidates that compile; raises the error when none does."""
-    count = limit(policy.target, policy.mode)
+    count = limit(policy.target.device, policy.mode)
     rows = [
-        [Task(job.spec, each, policy.isa) for each in job.spec.candidates[:count]] for job in jobs
+        [Task(job.spec, each, policy.target) for each in job.spec.candidates[:count]]
+        for job in jobs
     ]
     found = compile_each(
         [task for row in rows for task in row],
@@ -302,7 +304,7 @@ def _fastest(
     best, second = order[0], order[1]
     return Line(
         digest,
-        policy.target,
+        policy.target.name,
         policy.device,
         Choice.of(options[best].candidate),
         round(times_us[best], 2),

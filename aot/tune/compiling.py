@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aotc.aot.errors import KernelTooLarge
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.targets import toolchain
-from aotc.aot.targets.cpu.compile import KernelBinary, compile_kernel
-from aotc.aot.targets.cpu.executor import executor_object
+from aotc.aot.targets.binary import KernelBinary
+from aotc.aot.targets.families import FAMILIES
+from aotc.aot.targets.target import Target
+from aotc.aot.targets.worker import resolve
 from aotc.aot.targets.workers import Outcome, Request, Workers
 from aotc.cache import Entry, Key, Store
 from aotc.runtime.drivers import executor_abi
@@ -27,11 +30,11 @@ TARGETS_FOLDER = Path(toolchain.__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One kernel to compile: a spec with one of its candidates, for one instruction set."""
+    """One kernel to compile: a spec with one of its candidates, for one target."""
 
     spec: KernelSpec
     candidate: Candidate
-    isa: str
+    target: Target
 
     @property
     def form(self) -> Form:
@@ -40,20 +43,20 @@ class Task:
 
     @property
     def plain(self) -> tuple[Any, ...]:
-        """The arguments of `compile_kernel`, as plain values."""
+        """The arguments of a family's compiler, as plain values."""
         params = tuple((param.name, param.type) for param in self.spec.params_of(self.candidate))
-        form = self.form
-        return (form.source, form.function, params, self.candidate.constexprs, self.isa)
+        form, config = self.form, self.candidate.config
+        return (form.source, form.function, params, config, self.target.architecture)
 
     @property
     def key(self) -> Key:
         """Every fact that the machine code depends on."""
         return Key.of(
             "binaries",
-            compiler=compiler_digest(),
+            architecture=self.target.architecture,
+            compiler=compiler_digest(self.target.device),
             config=" ".join(f"{name}={value}" for name, value in self.candidate.config),
             function=self.form.function,
-            isa=self.isa,
             params=" ".join(
                 f"{row.name}:{row.type}" for row in self.spec.params_of(self.candidate)
             ),
@@ -68,20 +71,23 @@ class Counts:
 
     compiled: int = 0
     cache_hits: int = 0
+    failed: int = 0  # candidates that did not compile
 
 
 @functools.cache
 def triton_version() -> str:
-    """Version of the installed Triton, which brings LLVM and the linker."""
+    """Version of the installed Triton, which brings LLVM, the linker and ptxas."""
     return importlib.metadata.version("triton")
 
 
 @functools.cache
-def compiler_digest() -> str:
-    """SHA-256 over the sources of the targets and of the ABI that the executor is generated from:
-    a changed code generator misses the cache."""
+def compiler_digest(device: str) -> str:
+    """SHA-256 over the sources that a family's code generation depends on, those of the ABI that
+    the executor is generated from among them: a changed code generator misses the cache."""
     digest = hashlib.sha256()
-    sources = {path.relative_to(TARGETS_FOLDER): path for path in TARGETS_FOLDER.rglob("*.py")}
+    own = TARGETS_FOLDER / device
+    paths = [*TARGETS_FOLDER.glob("*.py"), *own.rglob("*.py")]
+    sources = {path.relative_to(TARGETS_FOLDER): path for path in paths}
     sources[Path("executor_abi.py")] = Path(executor_abi.__file__)
     for name, path in sorted(sources.items()):
         digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
@@ -133,67 +139,80 @@ def compile_each(
         made[task] = unpack(files)
         counts.compiled += was_compiled
         counts.cache_hits += not was_compiled
+    counts.failed += sum(isinstance(found, AotcError) for found in made.values())
     return made
 
 
-def warm_up(workers: Workers, store: Store) -> None:
+def warm_up(device: str, workers: Workers, store: Store) -> None:
     """Start the workers and load the compiler in them, where it is certain that they will be used.
 
-    A cache without this compiler's executor has none of its kernels either. A build calls this in
+    A cache without this compiler's prelude has none of its kernels either. A build calls this in
     a thread while it captures the model, and waits for it before it uses the workers.
     """
-    if store.path(executor_key()).exists():
+    if store.path(prelude_key(device)).exists():
         return
-    executor = _executor_request(store)
-    rest = Request("warm-up", f"{__name__}:load_compiler", ())
-    workers.map([executor, *[rest] * (workers.count - 1)])
+    own = _prelude_request(store, device)
+    rest = Request("warm-up", f"{__name__}:load_compiler", (device,))
+    workers.map([own, *[rest] * (workers.count - 1)])
 
 
-def load_compiler() -> None:
-    """In a worker: compile something, so that everything it takes is in memory."""
-    executor_object()
+def load_compiler(device: str) -> None:
+    """In a worker: make the prelude, so that everything a compilation takes is in memory."""
+    resolve(FAMILIES[device].prelude)()
 
 
-def executor_code(workers: Workers, store: Store) -> bytes:
-    """The object of the CPU executor, from the cache or compiled in a worker."""
-    key = executor_key()
-    entry = store.get(key)
+def prelude(device: str, workers: Workers, store: Store) -> Files:
+    """What a family's libraries hold beside kernels, from the cache or made in a worker."""
+    entry = store.get(prelude_key(device))
     if entry is not None:
-        return entry.files["executor.o"]
-    (outcome,) = workers.map([_executor_request(store)])
-    code: bytes = outcome.unwrap()
-    return code
+        return dict(entry.files)
+    (outcome,) = workers.map([_prelude_request(store, device)])
+    files: Files = outcome.unwrap()
+    return files
 
 
-def _executor_request(store: Store) -> Request:
-    arguments = (str(store.root), executor_key().fields)
-    return Request("executor", f"{__name__}:make_executor", arguments)
+def _prelude_request(store: Store, device: str) -> Request:
+    arguments = (str(store.root), prelude_key(device).fields, device)
+    return Request(f"prelude of {device}", f"{__name__}:make_prelude", arguments)
 
 
-def executor_key() -> Key:
-    """The executor depends on the compiler alone."""
+def prelude_key(device: str) -> Key:
+    """The prelude depends on the compiler alone."""
     return Key.of(
-        "binaries", compiler=compiler_digest(), function="executor", triton=triton_version()
+        "binaries",
+        compiler=compiler_digest(device),
+        function=f"{device} prelude",
+        triton=triton_version(),
     )
 
 
 def _request(store: Store, task: Task) -> Request:
-    arguments = (str(store.root), task.key.fields, task.plain)
+    arguments = (str(store.root), task.key.fields, task.target.device, task.plain)
     return Request(task.spec.name, f"{__name__}:compile_or_get", arguments)
 
 
-def compile_or_get(root: str, fields: Any, plain: tuple[Any, ...]) -> tuple[Files, bool]:
+def compile_or_get(
+    root: str, fields: Any, device: str, plain: tuple[Any, ...]
+) -> tuple[Files, bool]:
     """In a worker: the files that another build has put meanwhile, else compiled and put.
 
     The second value tells whether this call compiled.
     """
-    return _get_or_make(root, fields, lambda: files_of(compile_kernel(*plain)))
+    return _get_or_make(root, fields, lambda: _compile(device, plain))
 
 
-def make_executor(root: str, fields: Any) -> bytes:
-    """In a worker: the executor's object, put into the cache."""
-    made, _ = _get_or_make(root, fields, lambda: {"executor.o": executor_object().data})
-    return made["executor.o"]
+def make_prelude(root: str, fields: Any, device: str) -> Files:
+    """In a worker: the family's prelude, put into the cache."""
+    make: Callable[[], Files] = resolve(FAMILIES[device].prelude)
+    return _get_or_make(root, fields, make)[0]
+
+
+def _compile(device: str, plain: tuple[Any, ...]) -> Files:
+    """The files of an entry. That a kernel is too large is known for good, and so is kept."""
+    try:
+        return files_of(resolve(FAMILIES[device].compiler)(*plain))
+    except KernelTooLarge as error:
+        return {"too-large.json": json.dumps(error.fields, sort_keys=True).encode()}
 
 
 def _get_or_make(root: str, fields: Any, make: Callable[[], Files]) -> tuple[Files, bool]:
@@ -208,25 +227,18 @@ def _get_or_make(root: str, fields: Any, make: Callable[[], Files]) -> tuple[Fil
 
 
 def files_of(binary: KernelBinary) -> Files:
-    """The files of a cache entry: the object, the texts it came through, and the small facts."""
-    facts = {"symbol": binary.symbol, "scratch_bytes": binary.scratch_bytes}
+    """The files of a cache entry: the code, its small facts, the texts it came through."""
+    facts = {"symbol": binary.symbol, **binary.facts}
     return {
         "facts.json": json.dumps(facts, sort_keys=True).encode(),
-        "kernel.o": binary.object,
-        "kernel.s": binary.assembly.encode(),
-        "kernel.ll": binary.llvm_ir.encode(),
-        "kernel.ttir": binary.ttir.encode(),
+        "kernel.code": binary.code,
+        "kernel.texts": binary.packed_texts,
     }
 
 
-def unpack(files: Mapping[str, bytes]) -> KernelBinary:
-    """The files of a cache entry as the kernel that they hold."""
+def unpack(files: Mapping[str, bytes]) -> KernelBinary | KernelTooLarge:
+    """The files of a cache entry as the kernel that they hold, or why there is none."""
+    if "too-large.json" in files:
+        return KernelTooLarge(**json.loads(files["too-large.json"]))
     facts = json.loads(files["facts.json"])
-    return KernelBinary(
-        symbol=facts["symbol"],
-        object=files["kernel.o"],
-        scratch_bytes=facts["scratch_bytes"],
-        ttir=files["kernel.ttir"].decode(),
-        llvm_ir=files["kernel.ll"].decode(),
-        assembly=files["kernel.s"].decode(),
-    )
+    return KernelBinary(code=files["kernel.code"], packed_texts=files["kernel.texts"], **facts)

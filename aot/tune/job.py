@@ -63,6 +63,6 @@ class Measurer(Protocol):
         or gives other numbers than the model's pick."""
 
 
-def limit(target: str, mode: Mode) -> int:
-    """How many candidates of a kernel this mode looks at."""
-    return CANDIDATE_LIMITS[target.partition("-")[0]][mode]
+def limit(device: str, mode: Mode) -> int:
+    """How many candidates of a kernel this mode looks at on a device family."""
+    return CANDIDATE_LIMITS[device][mode]

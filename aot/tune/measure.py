@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.targets import toolchain
-from aotc.aot.targets.cpu.compile import KernelBinary
+from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.tune.job import Job, Option, Tell
 from aotc.runtime.drivers.cpu import Executable
 from aotc.runtime.plan import ALIGNMENT_BYTES, PLAN_ABI, Buffer, Kernel, Launch, LaunchPlan
@@ -35,7 +35,7 @@ class CpuMeasurer:
         DriverFault where the code cannot be loaded.
         """
         tell(f"{len(options)} candidates in turn")
-        objects = {option.binary.symbol: option.binary.object for option in options}
+        objects = {option.binary.symbol: option.binary.code for option in options}
         library = toolchain.link({"executor": self._executor, **objects})
         sizes_bytes = [operand.nbytes for operand in job.operands]
         with ExitStack() as stack:

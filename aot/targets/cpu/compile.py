@@ -6,25 +6,13 @@ import functools
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from aotc.aot.lower.spec import LAUNCH_OPTIONS
 from aotc.aot.targets import toolchain
+from aotc.aot.targets.binary import KernelBinary, pack_texts
 from aotc.aot.targets.cpu.executor import executor_object
 from aotc.aot.targets.cpu.isa import isa as find_isa
 from aotc.aot.targets.cpu.lowering import lower
-
-
-class KernelBinary(NamedTuple):
-    """Machine code of one kernel, with the texts it came through."""
-
-    symbol: str
-    object: bytes
-    """Relocatable ELF object that exports `symbol` (KERNEL ABI 1)."""
-    scratch_bytes: int
-    """Memory that every thread running the kernel has to lend it."""
-    ttir: str
-    llvm_ir: str
-    assembly: str
 
 
 def kernel_symbol(
@@ -57,6 +45,7 @@ def compile_kernel(
     Raises CompileError (or ToolchainError) with the reason.
     """
     kernel = toolchain.load_kernel(source, function)
+    config = tuple(row for row in config if row[0] not in LAUNCH_OPTIONS)
     types = [*params, *((name, "constexpr") for name, _ in config)]
     order = {name: place for place, name in enumerate(kernel.arg_names)}
     ttir = toolchain.ttir_text(kernel, sorted(types, key=lambda x: order[x[0]]), dict(config))
@@ -71,9 +60,8 @@ def compile_ttir(ttir: str, isa: str, *, no_alias: bool, symbol: str | None = No
     symbol = symbol or "k" + hashlib.sha256(f"{isa} {no_alias} {ttir}".encode()).hexdigest()[:16]
     lowered = lower(ttir, row, no_alias=no_alias)
     made = toolchain.compile_object(lowered.llvm_ir, symbol, row.name)
-    return KernelBinary(
-        symbol, made.data, lowered.scratch_bytes, ttir, lowered.llvm_ir, made.assembly
-    )
+    texts = {"ttir": ttir, "ll": lowered.llvm_ir, "s": made.assembly}
+    return KernelBinary(symbol, made.data, lowered.scratch_bytes, packed_texts=pack_texts(texts))
 
 
 def compile_library(ttir: str, isa: str, no_alias: bool) -> tuple[bytes, str, int]:
@@ -82,7 +70,7 @@ def compile_library(ttir: str, isa: str, no_alias: bool) -> tuple[bytes, str, in
     Of plain values, so that it can be asked of a worker process.
     """
     made = compile_ttir(ttir, isa, no_alias=no_alias)
-    library = toolchain.link({"executor": _executor(), made.symbol: made.object})
+    library = toolchain.link({"executor": _executor(), made.symbol: made.code})
     return library, made.symbol, made.scratch_bytes
 
 

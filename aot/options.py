@@ -1,0 +1,25 @@
+"""BuildOptions: everything about a build that is not its input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from aotc.aot.tune.job import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """The defaults are the command line's."""
+
+    cache_folder: Path
+    device: str = "any"  # this kind of machine, as tuning records name it
+    tune: Mode = "off"
+    record: Path | None = None  # tuning record, read and, after measuring, written
+    frozen: bool = False
+    force: bool = False
+    debug: bool = False
+    dump: Path | None = None  # folder that gets every stage's text, also of a build that fails
+    jobs: int | None = None
+    allow_mismatch: bool = False
+    skip: frozenset[str] = frozenset()  # rewrite steps and rules to leave out

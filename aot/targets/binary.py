@@ -1,0 +1,49 @@
+"""KernelBinary: the machine code of one kernel, of any family, with what is known about it."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FACTS = ("scratch_bytes", "threads", "shared_bytes", "registers", "spill_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelBinary:
+    """Machine code of one kernel, with the texts that it came through.
+
+    On the CPU `code` is a relocatable ELF object that exports `symbol` (KERNEL ABI 1) and
+    `scratch_bytes` what each thread lends the kernel. On CUDA `code` is a cubin with the one entry
+    `symbol`, `scratch_bytes` the global memory that each program needs for itself, `threads` and
+    `shared_bytes` (dynamic) those of one program, `registers` and `spill_bytes` those of one
+    thread.
+    """
+
+    symbol: str
+    code: bytes
+    scratch_bytes: int = 0
+    threads: int = 0
+    shared_bytes: int = 0
+    registers: int = 0
+    spill_bytes: int = 0
+    packed_texts: bytes = b""  # see `pack_texts`: hundreds of candidates keep theirs in the cache
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """File suffix (`ttir`, `ttgir`, `ll`, `ptx`, `s`) → text; empty where none were kept."""
+        if not self.packed_texts:
+            return {}
+        texts: Mapping[str, str] = json.loads(zlib.decompress(self.packed_texts))
+        return texts
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """The figures of the code by their names."""
+        return {name: getattr(self, name) for name in FACTS}
+
+
+def pack_texts(texts: Mapping[str, str]) -> bytes:
+    """Texts by file suffix, compressed: a tenth of their size."""
+    return zlib.compress(json.dumps(texts, sort_keys=True).encode())

@@ -1,0 +1,27 @@
+"""The CPU family's targets: one for each row of `isa.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from aotc.aot.schedule.traits import CPU
+from aotc.aot.targets.cpu.isa import ISAS
+from aotc.aot.targets.target import Target
+from aotc.runtime.drivers.cpu import ISA_FEATURES, best_isa, features
+
+
+def find(text: str) -> Target | None:
+    """`cpu` is the best instruction set that this machine has; `cpu-x86-64-v3` names one."""
+    name = text.replace("cpu:", "cpu-", 1).removeprefix("cpu-")
+    if name in ("cpu", "native"):
+        name = best_isa(features()) or text
+    if name not in ISAS:
+        return None
+    traits = replace(CPU, lanes=ISAS[name].lanes)
+    return Target(f"cpu-{name}", "cpu", name, tuple(sorted(ISA_FEATURES[name])), traits)
+
+
+def known() -> Sequence[str]:
+    """Every spelling of a CPU target."""
+    return ["cpu", *(f"cpu-{name}" for name in ISAS)]

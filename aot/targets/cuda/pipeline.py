@@ -1,0 +1,195 @@
+"""Triton's own CUDA pipeline, stage by stage: the CUDA half of what touches Triton's internals.
+
+Triton 3.6 to 3.9 are covered. Nothing is written but temporary files: the stages are called one by
+one, without Triton's compiler, whose cache is in the user's home. Line information is off, so that
+a cubin depends on its source and not on folders. Callers run this in a worker process, whose
+environment has none of Triton's own variables (see `workers.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import io
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aotc.aot.targets.toolchain import ToolchainError
+
+POINTER_ALIGNMENT_BYTES = 16  # tt.divisibility of every pointer
+TRAILING_PARAMS = 2  # Triton's own: global scratch and profile scratch
+ASSEMBLERS = ("ptxas", "ptxas-blackwell")  # which one serves what is Triton's business
+TEXTS = {"ttir": "ttir", "ttgir": "ttgir", "llir": "ll", "ptx": "ptx"}  # stage → file suffix
+
+
+@dataclass(frozen=True, slots=True)
+class Cubin:
+    """One entry's machine code and what its launch takes; memory of one program, in bytes."""
+
+    symbol: str
+    code: bytes
+    threads: int  # with warps that the compiler added
+    shared_bytes: int  # dynamic
+    scratch_bytes: int  # global memory
+    tensor_memory_columns: int
+    registers: int  # of one thread
+    spill_bytes: int  # of one thread, stores and loads
+    texts: Mapping[str, str]  # file suffix → text
+
+
+def compile_cubin(
+    function: Any,
+    params: Sequence[tuple[str, str]],
+    constants: Mapping[str, Any],
+    capability: int,
+    options: Mapping[str, int],
+    symbol: str,
+) -> Cubin:
+    """Compile a `@triton.jit` function; needs no GPU.
+
+    `params` are (name, Triton type) of the run-time arguments; `constants` the constexprs;
+    `options` num_warps, num_stages and maxnreg where they are not Triton's defaults. f32 dots that
+    do not name a precision are computed in f32. The entry is called `symbol`.
+
+    Raises ToolchainError with Triton's or ptxas's message.
+    """
+    log = io.StringIO()
+    metadata: dict[str, Any] = {}
+    made: dict[str, Any] = {}
+    try:
+        with _quiet_knobs(), contextlib.redirect_stdout(log):
+            module, stages, defaults = _front_end(function, params, constants, capability, options)
+            metadata |= defaults
+            for name, stage in stages.items():
+                module = stage(module, metadata)
+                if name == "ptx":
+                    module = re.sub(rf"\b{re.escape(metadata['name'])}\b", symbol, module)
+                made[name] = module if isinstance(module, bytes) else str(module)
+    except Exception as error:
+        raise ToolchainError(
+            step="compiling", name=function.__name__, reason=_reason(error)
+        ) from error
+    pointers = _entry_params(made["ptx"])
+    if pointers != len(params) + TRAILING_PARAMS:
+        reason = f"its entry takes {pointers} parameters, not {len(params)} + {TRAILING_PARAMS}"
+        raise ToolchainError(step="compiling", name=function.__name__, reason=reason)
+    return Cubin(
+        symbol=symbol,
+        code=made["cubin"],
+        threads=_threads(made["ptx"]) or 32 * metadata["num_warps"],
+        shared_bytes=metadata["shared"],
+        scratch_bytes=metadata.get("global_scratch_size") or 0,
+        tensor_memory_columns=metadata.get("tmem_size") or 0,
+        registers=sum(map(int, re.findall(r"Used (\d+) registers", log.getvalue()))),
+        spill_bytes=sum(map(int, re.findall(r"(\d+) bytes spill", log.getvalue()))),
+        texts={suffix: made[stage] for stage, suffix in TEXTS.items()},
+    )
+
+
+def _front_end(
+    function: Any,
+    params: Sequence[tuple[str, str]],
+    constants: Mapping[str, Any],
+    capability: int,
+    options: Mapping[str, int],
+) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """(module of the first stage, stages by name, the metadata that they start from)."""
+    from triton._C.libtriton import ir
+    from triton.backends.compiler import GPUTarget, Language
+    from triton.compiler import ASTSource, make_backend
+
+    target = GPUTarget("cuda", capability, 32)
+    backend = make_backend(target)
+    parsed = backend.parse_options(
+        {"enable_fp_fusion": True, "default_dot_input_precision": "ieee", **options}
+    )
+    types = {**dict(params), **dict.fromkeys(constants, "constexpr")}
+    order = [name for name in function.arg_names if name in types]
+    aligned = [["tt.divisibility", POINTER_ALIGNMENT_BYTES]]
+    source = ASTSource(
+        function,
+        {name: types[name] for name in order},
+        dict(constants),
+        {(place,): aligned for place, name in enumerate(order) if types[name].startswith("*")},
+    )
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    code_generation = backend.get_codegen_implementation(parsed)
+    module = source.make_ir(target, parsed, code_generation, backend.get_module_map(), context)
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, parsed, Language.TRITON)
+    return module, stages, dict(parsed.__dict__)
+
+
+@contextlib.contextmanager
+def _quiet_knobs() -> Iterator[None]:
+    """Line information off; the assembler's report, with registers and spills, on stdout."""
+    from triton import knobs
+
+    with knobs.compilation.scope(), knobs.nvidia.scope():
+        knobs.compilation.disable_line_info = True
+        knobs.nvidia.dump_ptxas_log = True
+        yield
+
+
+def _threads(ptx: str) -> int:
+    """Threads of one program as the entry requires them; 0 where it says nothing."""
+    match = re.search(r"^\.reqntid (\d+)(?:, *(\d+))?(?:, *(\d+))?", ptx, re.MULTILINE)
+    if match is None:
+        return 0
+    extents = [int(extent) for extent in match.groups(default="1")]
+    return extents[0] * extents[1] * extents[2]
+
+
+def _entry_params(ptx: str) -> int:
+    _, _, rest = ptx.partition(".visible .entry ")
+    return rest.partition(")")[0].count(".param ")
+
+
+def _reason(error: Exception) -> str:
+    """What the assembler says, else Triton's own message."""
+    text = str(error) or repr(error)
+    lines = [line for line in text.splitlines() if re.match(r"ptxas\S* +(error|fatal)", line)]
+    return "; ".join(lines[:4]) if lines else text
+
+
+def load() -> None:
+    """Import what a compilation takes; some seconds on a cold machine."""
+    import triton.compiler
+    import triton.language  # noqa: F401
+
+
+@functools.cache
+def assembler_architectures() -> frozenset[str]:
+    """Names such as `sm_90` that some assembler of the Triton wheel knows; empty without Triton."""
+    texts = [_ask(path, "--help") for path in _assemblers()]
+    return frozenset(name for text in texts for name in re.findall(r"'(sm_\d+)a?'", text))
+
+
+def assembler_versions() -> dict[str, str]:
+    """Assembler → its version; empty without Triton."""
+    found = {path.name: re.search(r"V([\d.]+)", _ask(path, "--version")) for path in _assemblers()}
+    return {name: match[1] for name, match in found.items() if match}
+
+
+def _assemblers() -> list[Path]:
+    """The wheel's assemblers, found without importing Triton."""
+    spec = importlib.util.find_spec("triton")
+    if spec is None or spec.origin is None:
+        return []
+    folder = Path(spec.origin).parent / "backends" / "nvidia" / "bin"
+    return [folder / name for name in ASSEMBLERS if (folder / name).is_file()]
+
+
+def _ask(path: Path, option: str) -> str:
+    try:
+        result = subprocess.run([path, option], capture_output=True, text=True, check=False)
+    except OSError:  # a wheel of another system
+        return ""
+    return result.stdout
