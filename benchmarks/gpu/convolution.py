@@ -1,0 +1,467 @@
+"""Every convolution of ResNet-50 at batch 8 in bf16: our kernels over their configs, and cuDNN.
+
+`python -m benchmarks.gpu.convolution [--seconds S] [--all] [NAME …]`: for each layer the fastest
+configs, cuDNN's convolution alone and with its epilogue in torch, and the limit set by bytes and
+operations; at the end the sums, each layer as often as the network has it. Kernels are generated
+as a build would and compiled in parallel. A time is that of one launch in a CUDA graph of many,
+each with weights from a buffer of its own: the median of several replays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import re
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+import numpy
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Constant, Graph, Node, make
+from aotc.aot.ir.types import TensorType
+from aotc.aot.lower.convolution import lower_convolution
+from aotc.aot.lower.matmul_gpu import lower_matmul_gpu
+from aotc.aot.lower.spec import Candidate, KernelSpec
+from aotc.aot.schedule import schedule
+from aotc.aot.schedule.traits import GPUS
+
+BATCH = 8
+LAUNCHES = 20  # of one graph
+REPLAYS = 7
+SHARED_LIMIT = 48 * 1024  # beyond which a kernel must ask
+BYTES_PER_US, OPERATIONS_PER_US = 4.3e6, 790e6
+MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One convolution with bias and what follows it; `count` times in the network."""
+
+    name: str
+    count: int
+    inputs: int
+    side: int
+    size: int
+    outputs: int
+    stride: int = 1
+    has_residual: bool = False
+    has_relu: bool = True
+
+    @property
+    def out_side(self) -> int:
+        """Positions along each axis of the result."""
+        return self.side // self.stride
+
+    @property
+    def rows(self) -> int:
+        """Rows of the product."""
+        return BATCH * self.out_side**2
+
+    @property
+    def limit_us(self) -> float:
+        """Time that the bytes or the operations need at the least."""
+        elements = BATCH * self.side**2 * self.inputs // (self.stride**2 if self.size == 1 else 1)
+        elements += self.rows * self.outputs * (2 if self.has_residual else 1)
+        elements += self.size**2 * self.inputs * self.outputs
+        work = 2 * self.rows * self.outputs * self.inputs * self.size**2
+        return max(2 * elements / BYTES_PER_US, work / OPERATIONS_PER_US)
+
+
+LAYERS: tuple[Layer, ...] = (
+    Layer("2.middle", 3, 128, 28, 3, 128),
+    Layer("3.middle", 5, 256, 14, 3, 256),
+    Layer("4.middle", 2, 512, 7, 3, 512),
+    Layer("1.middle", 3, 64, 56, 3, 64),
+    Layer("3.expand", 6, 256, 14, 1, 1024, has_residual=True),
+    Layer("3.reduce", 5, 1024, 14, 1, 256),
+    Layer("2.expand", 4, 128, 28, 1, 512, has_residual=True),
+    Layer("2.reduce", 3, 512, 28, 1, 128),
+    Layer("1.expand", 3, 64, 56, 1, 256, has_residual=True),
+    Layer("1.reduce", 2, 256, 56, 1, 64),
+    Layer("4.expand", 3, 512, 7, 1, 2048, has_residual=True),
+    Layer("4.reduce", 2, 2048, 7, 1, 512),
+    Layer("2.first.middle", 1, 128, 56, 3, 128, 2),
+    Layer("3.first.middle", 1, 256, 28, 3, 256, 2),
+    Layer("4.first.middle", 1, 512, 14, 3, 512, 2),
+    Layer("2.around", 1, 256, 56, 1, 512, 2, has_relu=False),
+    Layer("3.around", 1, 512, 28, 1, 1024, 2, has_relu=False),
+    Layer("4.around", 1, 1024, 14, 1, 2048, 2, has_relu=False),
+    Layer("stem", 1, 3, 224, 7, 64, 2),
+    Layer("1.around", 1, 64, 56, 1, 256, has_relu=False),
+    Layer("1.first.reduce", 1, 64, 56, 1, 64),
+    Layer("2.first.reduce", 1, 256, 56, 1, 128),
+    Layer("3.first.reduce", 1, 512, 28, 1, 256),
+    Layer("4.first.reduce", 1, 1024, 14, 1, 512),
+)
+STEM_WIDTH, STEM_CHANNELS = 232, 4  # the padded input: rows of 8 pixels of 4 channels are a tap
+
+
+def _constant(name: str, dtype: str, *shape: int) -> Node:
+    return build.constant(name, TensorType(dtype, shape))
+
+
+def _windows(layer: Layer, data: Node) -> Node:
+    """The rows of A."""
+    if layer.size == 1 and layer.stride == 1:
+        return build.reshape(data, (layer.rows, layer.inputs))
+    margin = layer.size // 2
+    sizes = (layer.size, layer.size)
+    if layer.name == "stem":
+        sizes = (layer.size, 8)
+    else:
+        margins = (0, margin, margin, 0)
+        data = build.pad(data, margins, margins, 0.0)
+    attrs = {
+        "axes": (1, 2),
+        "sizes": sizes,
+        "strides": (layer.stride, layer.stride),
+        "dilations": (1, 1),
+    }
+    windows = make("window", (data,), attrs)
+    for axis in (1, 2):
+        windows = build.slice_axis(windows, axis, 0, layer.out_side)
+    inner = sizes[0] * sizes[1] * data.shape[3]
+    return build.reshape(build.permute(windows, (0, 1, 2, 4, 5, 3)), (layer.rows, inner))
+
+
+def graph_of(layer: Layer) -> Graph:
+    """The layer as the rewrites leave it: input, then residual; weights [K, Co] and f32 bias."""
+    shape: tuple[int, ...] = (BATCH, layer.side, layer.side, layer.inputs)
+    if layer.name == "stem":
+        shape = (BATCH, layer.side + 6, STEM_WIDTH, STEM_CHANNELS)
+    data = make("input", (), {"name": "data", "dtype": "bf16", "shape": shape})
+    rows = _windows(layer, data)
+    weight = _constant("weight", "bf16", rows.shape[1], layer.outputs)
+    product = build.cast(make("matmul", (rows, weight)), "f32")
+    result = build.cast(build.add(product, _constant("bias", "f32", 1, layer.outputs)), "bf16")
+    inputs = [data]
+    if layer.has_residual:
+        shape = (layer.rows, layer.outputs)
+        inputs.append(make("input", (), {"name": "residual", "dtype": "bf16", "shape": shape}))
+        result = build.add(result, inputs[1])
+    if layer.has_relu:
+        result = build.unary("relu", result)
+    types = {"weight": weight.type, "bias": TensorType("f32", (1, layer.outputs))}
+    dummies = {"bf16": "uint16", "f32": "float32"}  # the values come at run time
+    constants = {
+        name: Constant(name, kind, numpy.zeros(kind.shape, dummies[kind.dtype]))
+        for name, kind in types.items()
+    }
+    return Graph(tuple(inputs), (result,), ("data", "residual")[: len(inputs)], ("out",), constants)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A compiled kernel and what its launch needs."""
+
+    image: bytes
+    symbol: str
+    threads: int
+    shared_bytes: int
+    scratch_bytes: int
+
+
+@dataclass(slots=True)
+class Trial:
+    """One config of one spec."""
+
+    spec: KernelSpec
+    candidate: Candidate
+    names: tuple[str, ...]  # graph names of the pointer parameters
+    label: str
+    binary: Future[Binary] | None = None
+    time_us: float = float("inf")
+    error: str = ""
+
+
+def compile_one(source: str, function: str, params: list[tuple[str, str]], config: Any) -> Binary:
+    """In a worker process: Triton source → cubin for sm_90."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from aotc.aot.targets.toolchain import load_kernel
+
+    constexprs, options = config
+    signature = dict(params) | dict.fromkeys(constexprs, "constexpr")
+    attrs = {(at,): [["tt.divisibility", 16]] for at in range(len(params))}
+    kernel = load_kernel(source, function)
+    asked = ASTSource(kernel, signature, constexprs=constexprs, attrs=attrs)
+    found = triton.compile(asked, target=GPUTarget("cuda", 90, 32), options=options)
+    threads = re.search(r"\.reqntid (\d+)", found.asm["ptx"])
+    return Binary(
+        found.asm["cubin"],
+        found.metadata.name,
+        int(threads[1]) if threads else options["num_warps"] * 32,
+        found.metadata.shared,
+        getattr(found.metadata, "global_scratch_size", 0) or 0,
+    )
+
+
+class Device:
+    """Buffers of torch, kernels by the driver's own calls on torch's current stream."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self.torch = torch
+        torch.cuda.init()
+        torch.zeros(1, device="cuda")
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        self.keep: list[Any] = []
+
+    def call(self, name: str, *arguments: Any) -> None:
+        result = getattr(self.driver, name)(*arguments)
+        if result:
+            raise RuntimeError(f"{name}: {result}")
+
+    def function(self, binary: Binary) -> ctypes.c_void_p:
+        module, found = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuModuleLoadData", ctypes.byref(module), binary.image)
+        self.call("cuModuleGetFunction", ctypes.byref(found), module, binary.symbol.encode())
+        if binary.shared_bytes > SHARED_LIMIT:
+            limit = ctypes.c_int(binary.shared_bytes)
+            self.call("cuFuncSetAttribute", found, MAX_DYNAMIC_SHARED, limit)
+        return found
+
+    def launch(self, function: Any, binary: Binary, grid: Any, addresses: list[int]) -> None:
+        values = [ctypes.c_uint64(address) for address in addresses]
+        array = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
+        stream = ctypes.c_void_p(self.torch.cuda.current_stream().cuda_stream)
+        block = (binary.threads, 1, 1, binary.shared_bytes)
+        sizes = [ctypes.c_uint(value) for value in (*grid, *block)]
+        self.call("cuLaunchKernel", function, *sizes, stream, array, None)
+
+    def time_us(self, body: Callable[[int], None]) -> float:
+        """Median time of one call of the body among LAUNCHES in a graph."""
+        torch = self.torch
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for number in range(LAUNCHES):
+                body(number)
+        graph.replay()
+        found = []
+        for _ in range(REPLAYS):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            found.append(begin.elapsed_time(end) * 1000 / LAUNCHES)
+        return statistics.median(found)
+
+
+class Case:
+    """The buffers of one layer and its result by torch in f32."""
+
+    def __init__(self, layer: Layer, device: Device) -> None:
+        torch = device.torch
+        self.layer, self.device = layer, device
+        torch.manual_seed(0)
+        bf16 = {"device": "cuda", "dtype": torch.bfloat16}
+        self.data = torch.randn(BATCH, layer.side, layer.side, layer.inputs, **bf16)
+        fan = layer.inputs * layer.size**2
+        shape = (layer.size, layer.size, layer.inputs, layer.outputs)
+        self.weights = [torch.randn(*shape, **bf16) * (2 / fan) ** 0.5 for _ in range(LAUNCHES)]
+        self.bias = torch.randn(layer.outputs, device="cuda")
+        self.residual = torch.randn(layer.rows, layer.outputs, **bf16)
+        self.out = torch.empty(layer.rows, layer.outputs, **bf16)
+        self.image = self.data.permute(0, 3, 1, 2)
+        self.filters = [
+            weight.permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
+            for weight in self.weights
+        ]
+        self.own_data, self.own_weights = self.data, self.weights
+        if layer.name == "stem":
+            pads = (0, STEM_CHANNELS - 3, 3, STEM_WIDTH - layer.side - 3, 3, 3)
+            self.own_data = torch.nn.functional.pad(self.data, pads)
+            self.own_weights = [
+                torch.nn.functional.pad(weight, (0, 0, 0, 1, 0, 1)).contiguous()
+                for weight in self.weights
+            ]
+        self.expected = self._finished(self._convolved(torch.float32)).float()
+
+    def _convolved(self, dtype: Any) -> Any:
+        torch, layer = self.device.torch, self.layer
+        torch.backends.cudnn.allow_tf32 = False
+        image, filters = self.image.to(dtype), self.filters[0].to(dtype)
+        conv = torch.nn.functional.conv2d
+        result = conv(image, filters, None, layer.stride, layer.size // 2)
+        return result.permute(0, 2, 3, 1).reshape(layer.rows, layer.outputs)
+
+    def _finished(self, rows: Any) -> Any:
+        result = rows + self.bias
+        if self.layer.has_residual:
+            result = result + self.residual
+        return result.relu() if self.layer.has_relu else result
+
+    def peers_us(self) -> tuple[float, float]:
+        """cuDNN's convolution alone, and with bias, residual and ReLU as torch's eager kernels."""
+        torch, layer = self.device.torch, self.layer
+        bias = self.bias.to(torch.bfloat16)
+        residual = self.residual.view(BATCH, layer.out_side, layer.out_side, layer.outputs)
+        residual = residual.permute(0, 3, 1, 2)
+        conv = torch.nn.functional.conv2d
+
+        def alone(number: int) -> None:
+            conv(self.image, self.filters[number], None, layer.stride, layer.size // 2)
+
+        def whole(number: int) -> None:
+            out = conv(self.image, self.filters[number], bias, layer.stride, layer.size // 2)
+            if layer.has_residual:
+                out += residual
+            if layer.has_relu:
+                out.relu_()
+
+        for body in (alone, whole):
+            body(0)
+        return self.device.time_us(alone), self.device.time_us(whole)
+
+    def run(self, trial: Trial) -> None:
+        """Check the trial's numbers, then time it."""
+        torch, device = self.device.torch, self.device
+        assert trial.binary is not None
+        binary = trial.binary.result()
+        function = device.function(binary)
+        grid = trial.candidate.grid
+        scratch = [
+            torch.zeros(row.nbytes, dtype=torch.uint8, device="cuda")
+            for row in trial.candidate.scratch
+        ]
+        programs = grid[0] * grid[1] * grid[2]
+        own = torch.empty(
+            max(256, binary.scratch_bytes * programs), dtype=torch.uint8, device="cuda"
+        )
+        tensors = {
+            "data": self.own_data,
+            "bias": self.bias,
+            "residual": self.residual,
+            "out": self.out,
+        }
+        extra = [*(row.data_ptr() for row in scratch), own.data_ptr(), 0]
+
+        def body(number: int) -> None:
+            at = {**tensors, "weight": self.own_weights[number]}
+            addresses = [at[name].data_ptr() for name in trial.names]
+            device.launch(function, binary, grid, [*addresses, *extra])
+
+        self.out.fill_(float("nan"))
+        body(0)
+        body(0)
+        torch.cuda.synchronize()
+        error = (self.out.float() - self.expected).abs().max() / self.expected.abs().max()
+        if not error.item() < 1e-2:
+            trial.error = f"wrong by {error.item():.3g}"
+            return
+        trial.time_us = device.time_us(body)
+
+
+def trials_of(layer: Layer, wants_all: bool) -> list[Trial]:
+    """Configs to try, those of the matmul kernels too where the layer is a plain product."""
+    traits = GPUS[90]
+    planned = schedule(graph_of(layer), traits)
+    (group,) = planned.groups
+    names = tuple(
+        str(node.attr("name")) if node.op in ("input", "constant") else "out"
+        for node in (*group.reads, *(root.node for root in group.roots))
+    )
+    found = []
+    spec = lower_convolution(group, traits)
+    if spec is not None:
+        chosen = [c for c in spec.candidates if wants_all or _is_interesting(c)]
+        found += [Trial(spec, candidate, names, "windows") for candidate in chosen]
+    if layer.size == 1 and layer.stride == 1:
+        other = lower_matmul_gpu(group, traits)
+        chosen = list(other.candidates if wants_all else other.candidates[:12])
+        found += [Trial(other, candidate, names, "matmul") for candidate in chosen]
+    return found
+
+
+def _is_interesting(candidate: Candidate) -> bool:
+    """Leaves out what differs little from a neighbour."""
+    config = dict(candidate.config)
+    return config["num_stages"] == 4 or (config["BM"], config["BN"]) in ((64, 64), (128, 64))
+
+
+def _submit(pool: ProcessPoolExecutor, trial: Trial) -> None:
+    form = trial.spec.form(trial.candidate)
+    params = [(row.name, row.type) for row in trial.spec.params_of(trial.candidate)]
+    config = (dict(trial.candidate.constexprs), trial.candidate.options)
+    trial.binary = pool.submit(compile_one, form.source, form.function, params, config)
+
+
+def _report(layer: Layer, trials: list[Trial], peers: tuple[float, float], shown: int) -> None:
+    good = sorted((t for t in trials if t.time_us < float("inf")), key=lambda t: t.time_us)
+    alone, whole = peers
+    print(
+        f"\n{layer.name} ×{layer.count}: {layer.rows}×{layer.outputs}×"
+        f"{layer.inputs * layer.size**2}  limit {layer.limit_us:.2f}  cuDNN {alone:.2f}, "
+        f"with epilogue {whole:.2f}  first candidate {_first(trials):.2f}"
+    )
+    for trial in good[:shown]:
+        print(f"  {trial.time_us:6.2f} us  {trial.label:8} {trial.candidate}")
+    for trial in [t for t in trials if t.error][:2]:
+        print(f"  {trial.label} {trial.candidate}: {trial.error[:200]}")
+
+
+def _first(trials: list[Trial]) -> float:
+    return next((trial.time_us for trial in trials), float("nan"))
+
+
+def main() -> None:
+    """Runs the sweep until it is done or the seconds are over."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seconds", type=float, default=85.0)
+    parser.add_argument("--shown", type=int, default=6)
+    parser.add_argument("--all", action="store_true", help="all candidates, not a shortlist")
+    asked = parser.parse_args()
+    deadline = time.monotonic() + asked.seconds
+    layers = [layer for layer in LAYERS if not asked.names or layer.name in asked.names]
+    workers = max(1, (os.cpu_count() or 2) - 1)
+    sums = [0.0, 0.0, 0.0, 0.0]
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        planned = {layer: trials_of(layer, asked.all) for layer in layers}
+        for trials in planned.values():
+            for trial in trials:
+                _submit(pool, trial)
+        device = Device()
+        device.torch.backends.cudnn.benchmark = True
+        for layer, trials in planned.items():
+            if time.monotonic() > deadline:
+                print("out of time before", layer.name)
+                break
+            _measure(layer, trials, device, deadline)
+            peers = Case(layer, device).peers_us()
+            _report(layer, trials, peers, asked.shown)
+            best = min((trial.time_us for trial in trials), default=float("nan"))
+            row = (best, *peers, layer.limit_us)
+            sums = [total + layer.count * value for total, value in zip(sums, row, strict=True)]
+        pool.shutdown(wait=False, cancel_futures=True)
+    print(
+        f"\nsums of {len(layers)} layers by count, us: ours {sums[0]:.1f}  cuDNN {sums[1]:.1f}  "
+        f"cuDNN with eager epilogue {sums[2]:.1f}  limit {sums[3]:.1f}"
+    )
+
+
+def _measure(layer: Layer, trials: list[Trial], device: Device, deadline: float) -> None:
+    case = Case(layer, device)
+    for trial in trials:
+        if time.monotonic() > deadline:
+            return
+        try:
+            case.run(trial)
+        except Exception as error:  # one bad config must not lose the others
+            trial.error = f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    main()
