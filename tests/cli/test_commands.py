@@ -219,7 +219,7 @@ def test_cache_commands_list_explain_and_clear(aotc, build, tmp_path, monkeypatc
     misses = json.loads(aotc(*use, "explain", "--json")[1])["misses"]
     assert misses
     for miss in misses:
-        assert "isa" in {row["field"] for row in miss["differing"]}
+        assert "architecture" in {row["field"] for row in miss["differing"]}
     assert "entries deleted" in aotc(*use, "clear")[1]
     assert json.loads(aotc(*use, "size", "--json")[1])["entries"] == 0
 
