@@ -9,7 +9,8 @@ from __future__ import annotations
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.match import any_node, both_orders, call
-from aotc.aot.ir.rules import Context, Rule
+from aotc.aot.ir.rules import Context, Rule, rule_for
+from aotc.aot.ir.types import DTYPES
 
 x, w, s, t = any_node("x"), any_node("w"), any_node("s"), any_node("t")
 CONTRACTIONS = frozenset({"convolution", "matmul"})
@@ -19,7 +20,20 @@ _convolution = call(
     groups="groups",
 )  # fmt: skip
 _matmul = call("matmul", x, w, name="product")
-_sum = any_node("biased", lambda node: node.op == "add" and node.inputs[0].op in CONTRACTIONS)
+_sum = any_node("biased", lambda node: node.op == "add" and _contraction(node.inputs[0]) is not None)
+
+
+def _contraction(node: Node) -> Node | None:
+    """The convolution or matmul that `node` is, as it stands or widened."""
+    if node.op == "cast" and _is_widening(node):
+        node = node.inputs[0]
+    return node if node.op in CONTRACTIONS else None
+
+
+def _is_widening(cast: Node) -> bool:
+    rows = DTYPES[cast.inputs[0].dtype], DTYPES[cast.dtype]
+    is_float = all(row.kind == "float" for row in rows)
+    return is_float and rows[0].itemsize_bytes < rows[1].itemsize_bytes
 
 
 def _is_column(scale: Node, channels: int, axis: int, rank: int) -> bool:
@@ -45,20 +59,51 @@ def _scale_filters(x: Node, w: Node, s: Node, product: Node) -> Node:
     scale = s
     if s.type.rank:
         scale = build.reshape(s, (s.type.numel, *[1] * (w.type.rank - 1)))
-    return make("convolution", (x, make("mul", (w, scale))), product.attrs)
+    return _widened(product, x, make("mul", (w, scale)))
 
 
-def _scale_columns(x: Node, w: Node, s: Node) -> Node:
+def _scale_columns(x: Node, w: Node, s: Node, product: Node) -> Node:
     scale = s
     if s.type.rank:
         scale = build.reshape(s, (*[1] * (w.type.rank - 1), s.shape[-1]))
-    return make("matmul", (x, make("mul", (w, scale))))
+    return _widened(product, x, make("mul", (w, scale)))
+
+
+def _scale_widened(root: Node, context: Context) -> Node | None:
+    """wide(conv(x, w)) · s → wide(conv(x, w · s)), the filters scaled wide and rounded once"""
+    for wide, scale in (root.inputs, root.inputs[::-1]):
+        product = _contraction(wide)
+        if product is None or product is wide or not context.is_used_once(wide):
+            continue
+        x, w = product.inputs
+        if _folds(x, w, scale, product, context):
+            filters = build.cast(w, wide.dtype)
+            scaler = _scale_filters if product.op == "convolution" else _scale_columns
+            scaled = scaler(x, filters, scale, product)
+            narrow = build.cast(scaled.inputs[1], w.dtype)
+            return build.cast(make(product.op, (x, narrow), product.attrs), wide.dtype)
+    return None
+
+
+def _distribute_widened(root: Node, context: Context) -> Node | None:
+    """wide(conv + b) · s → wide(conv) · s + wide(b) · s for constants"""
+    for wide, scale in (root.inputs, root.inputs[::-1]):
+        if wide.op != "cast" or not _is_widening(wide) or not context.is_used_once(wide):
+            continue
+        biased = wide.inputs[0]
+        if biased.op != "add" or biased.inputs[0].op not in CONTRACTIONS:
+            continue
+        if _distributes(biased, scale, context):
+            product, bias = (build.cast(item, wide.dtype) for item in biased.inputs)
+            return make("add", (make("mul", (product, scale)), make("mul", (bias, scale))))
+    return None
 
 
 def _distributes(biased: Node, s: Node, context: Context) -> bool:
-    product, bias = biased.inputs
+    product, bias = _contraction(biased.inputs[0]), biased.inputs[1]
     return (
-        context.is_constant(bias)
+        product is not None
+        and context.is_constant(bias)
         and context.is_constant(s)
         and context.is_used_once(biased)
         and not context.is_constant(product)

@@ -9,7 +9,17 @@ from itertools import takewhile
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import REWRITTEN_KINDS, check
 from aotc.aot.ir.rules import Rule, apply_rules
-from aotc.aot.rewrites import activations, algebra, fold, layout, norms, views, weights
+from aotc.aot.rewrites import (
+    activations,
+    algebra,
+    attention,
+    attention_masks,
+    fold,
+    layout,
+    norms,
+    views,
+    weights,
+)
 
 DEVICES = ("cpu", "cuda")
 
@@ -63,6 +73,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("layout", (*layout.RULES, *norms.RULES, *_CLEANING)),
     Stage("fold-layout", function=fold.fold),
     Stage("join", function=weights.join_matmuls),
+    Stage("attention", (*attention.RULES, *_CLEANING), devices=("cuda",)),
+    Stage("attention-masks", function=attention_masks.known_masks, devices=("cuda",)),
     Stage("pack", (*weights.PACKING, *views.RULES), devices=("cpu",)),
     Stage("fold-weights", function=fold.fold),
     Stage("tidy", (*layout.RULES, *_CLEANING)),
@@ -76,6 +88,7 @@ TABLES: Mapping[str, tuple[Rule, ...]] = {
     "norms": norms.RULES,
     "views": views.RULES,
     "layout": layout.RULES,
+    "attention": attention.RULES,
     "weights": weights.PACKING,
 }
 

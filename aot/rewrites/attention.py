@@ -1,0 +1,348 @@
+"""Attention: softmax(q·kᵀ·scale + mask)·v recognised in its spellings, for targets with a kernel.
+
+Scores may be scaled before or after the product, masked by adding or choosing, and computed wide;
+key heads may be repeated in memory. What a mask is made of is looked at by `attention_masks.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import prod
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.match import any_node, both_orders, call, either, match
+from aotc.aot.ir.rules import Context, Rule, rule_for
+
+HIDDEN = -1e30  # a score at most this is meant to hide a key
+LARGEST_SIZE = 256  # elements of a head
+DTYPES = ("f16", "bf16", "f32")
+
+
+@dataclass(frozen=True, slots=True)
+class _Mask:
+    """One mask: `node` broadcasts to the scores' dims `shape` where it is applied."""
+
+    node: Node
+    shape: tuple[int, ...]
+    is_seen: bool = False  # a bool, true where the key is seen; else a number that is added
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """Scores behind a softmax: q·k times `scale`, then the masks; `shapes` are all met, inside out.
+
+    `k` is transposed: [.., D, S].
+    """
+
+    query: Node
+    key: Node
+    scale: float = 1.0
+    masks: tuple[_Mask, ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+
+x, peak, total = any_node("x"), any_node("peak"), any_node("total")
+_exponential = call("exp", x - peak, name="exponential")
+_SOFTMAX = either(
+    both_orders(_exponential * call("reciprocal", total)),
+    _exponential / total,
+)
+
+
+def _plain(node: Node) -> Node:
+    """Without casts between floats."""
+    while node.op == "cast" and node.type.kind == node.inputs[0].type.kind == "float":
+        node = node.inputs[0]
+    return node
+
+
+def _clamped(node: Node) -> tuple[Node, float | None]:
+    """maximum(x, c) → (x, c); else (x, None)."""
+    node = _plain(node)
+    if node.op == "maximum" and node.inputs[1].op == "scalar":
+        return _plain(node.inputs[0]), node.inputs[1].attr("value")
+    return node, None
+
+
+def _softmax(weights: Node) -> tuple[Node, bool] | None:
+    """(scores, whether a row that sees nothing gives zeros) of a softmax over the last axis."""
+    found = match(_SOFTMAX, weights)
+    if found is None:
+        return None
+    scores, exponential = found["x"], found["exponential"]
+    largest, lowest = _clamped(found["peak"])
+    summed, least = _clamped(found["total"])
+    axes = (scores.type.rank - 1,)
+    is_row = (largest.op, summed.op) == ("max", "sum")
+    if not is_row or not largest.attr("axes") == summed.attr("axes") == axes:
+        return None
+    if _plain(summed.inputs[0]) is not exponential or _plain(largest.inputs[0]) is not _plain(
+        scores
+    ):
+        return None
+    if (lowest is not None and lowest > HIDDEN) or (least is not None and least > 1e-20):
+        return None
+    return scores, lowest is not None and least is not None
+
+
+def _scores(node: Node) -> _Scores | None:
+    """What the scores `node` are made of, or None where they are no product with masks."""
+    found = _product(node) if node.op == "matmul" else _derived(node)
+    if found is None:
+        return None
+    return replace(found, shapes=(*found.shapes, node.shape))
+
+
+def _product(node: Node) -> _Scores:
+    query, query_scale = _unscaled(node.inputs[0])
+    key, key_scale = _unscaled(node.inputs[1])
+    return _Scores(query, key, query_scale * key_scale)
+
+
+def _unscaled(operand: Node) -> tuple[Node, float]:
+    """x · c, also behind a transposition → (x, c)."""
+    if operand.op == "permute":
+        data, scale = _unscaled(operand.inputs[0])
+        return build.permute(data, operand.attr("dims")), scale
+    factor = _literal_factor(operand)
+    return (operand, 1.0) if factor is None else (operand.inputs[0], factor)
+
+
+def _literal_factor(node: Node) -> float | None:
+    """c of x · c, 1/c of x / c."""
+    if node.op not in ("mul", "div") or node.inputs[1].op != "scalar":
+        return None
+    value = float(node.inputs[1].attr("value"))
+    factor = value if node.op == "mul" else 1 / value if value else math.nan
+    return factor if math.isfinite(factor) and factor > 0 else None
+
+
+def _derived(node: Node) -> _Scores | None:
+    if node.op == "cast" and node.type.kind == "float":
+        return _scores(node.inputs[0])
+    if node.op == "reshape" and node.shape[-2:] == node.inputs[0].shape[-2:]:
+        return _scores(node.inputs[0])
+    factor = _literal_factor(node)
+    if factor is not None:
+        inner = _scores(node.inputs[0])
+        # What is added before the scaling would be scaled too.
+        if inner is None or any(not mask.is_seen for mask in inner.masks):
+            return None
+        return replace(inner, scale=inner.scale * factor)
+    if node.op == "add":
+        return _biased(node)
+    return _chosen(node) if node.op == "where" else None
+
+
+def _biased(node: Node) -> _Scores | None:
+    """scores + mask, in either order."""
+    for scores, mask in (node.inputs, node.inputs[::-1]):
+        if scores.shape != node.shape:
+            continue
+        inner = _scores(scores)
+        if inner is not None:
+            return replace(inner, masks=(*inner.masks, _as_seen(_Mask(mask, node.shape))))
+    return None
+
+
+def _as_seen(mask: _Mask) -> _Mask:
+    """where(b, 0, -inf) that is added → b; likewise with the branches exchanged."""
+    node = _plain(mask.node)
+    if node.op != "where" or any(branch.op != "scalar" for branch in node.inputs[1:]):
+        return mask
+    condition, (seen, hidden) = node.inputs[0], (item.attr("value") for item in node.inputs[1:])
+    if (seen, hidden) == (0, -math.inf):
+        return _Mask(condition, mask.shape, is_seen=True)
+    if (seen, hidden) == (-math.inf, 0):
+        return _Mask(build.unary("logical_not", condition), mask.shape, is_seen=True)
+    return mask
+
+
+def _chosen(node: Node) -> _Scores | None:
+    """where(seen, scores, c) or where(hidden, c, scores) for c = -inf, or as good as."""
+    condition, first, second = node.inputs
+    if first.op == "scalar":
+        condition, first, second = build.unary("logical_not", condition), second, first
+    if second.op != "scalar" or second.attr("value") > HIDDEN or first.shape != node.shape:
+        return None
+    inner = _scores(first)
+    if inner is None:
+        return None
+    mask = _Mask(condition, node.shape, is_seen=True)
+    if second.attr("value") != -math.inf:
+        # A row that sees nothing then weighs all keys alike: so does one that adds c everywhere.
+        added = make("where", (condition, build.scalar(0.0, "f32"), build.scalar(HIDDEN, "f32")))
+        mask = _Mask(added, node.shape)
+    return replace(inner, masks=(*inner.masks, mask))
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """Batch and query heads of the result, and into how many of them one key head may go."""
+
+    batch: int
+    heads: int
+
+
+def _heads(shapes: tuple[tuple[int, ...], ...]) -> _Heads:
+    """From the dims of the scores: those of rank 4 say it plainly."""
+    four = [shape for shape in shapes if len(shape) == 4]
+    shape = four[0] if four else shapes[-1]
+    lead = shape[:-2]
+    if len(lead) > 2:  # [.., key heads, query heads of each]
+        return _Heads(prod(lead[:-2]), lead[-2] * lead[-1])
+    return _Heads(prod(lead[:-1]), prod(lead[-1:]))
+
+
+def _in_heads(operand: Node, batch: tuple[int, ...], heads: _Heads) -> Node:
+    """[batch.., R, C], batch dims broadcast, as [B, H, R, C]."""
+    tail = operand.shape[-2:]
+    full = build.expand(operand, (*batch, *tail))
+    return build.reshape(full, (heads.batch, heads.heads, *tail))
+
+
+def _mask_in_heads(mask: _Mask, heads: _Heads) -> Node:
+    """A mask as rank 4; dims that repeat stay 1 where ranks allow it."""
+    lead, rank = mask.shape[:-2], len(mask.shape)
+    node = build.align(mask.node, rank)
+    tail = node.shape[-2:]
+    if lead == (heads.batch, heads.heads):
+        return node
+    if set(node.shape[:-2]) <= {1}:
+        return build.reshape(node, (1, 1, *tail))
+    return build.reshape(build.expand(node, (*lead, *tail)), (heads.batch, heads.heads, *tail))
+
+
+def _joined_masks(masks: list[tuple[Node, bool]]) -> Node | None:
+    """All masks in one: bools by and, numbers by sum; where there are both, hidden is -inf."""
+    seen = [node for node, is_seen in masks if is_seen]
+    added = [node for node, is_seen in masks if not is_seen]
+    both = reduce(lambda left, right: make("logical_and", (left, right)), seen) if seen else None
+    if not added:
+        return both
+    if len(added) > 1 or both is not None:
+        added = [build.cast(node, "f32") for node in added]
+    bias = reduce(build.add, added)
+    if both is None:
+        return bias
+    return make("where", (both, bias, build.scalar(-math.inf, "f32")))
+
+
+def _recognise(root: Node, context: Context) -> Node | None:
+    """matmul(softmax(scores), v) → attention(q, k, v, mask), unless the weights are wanted too."""
+    weights, value = root.inputs
+    if root.dtype not in DTYPES:
+        return None
+    for outer in _views_of_rows(weights):
+        found = _softmax(outer) if context.is_used_once(outer) else None
+        scores = _scores(found[0]) if found is not None else None
+        if found is not None and scores is not None:
+            return _attention(root, scores, value, found[1])
+    return None
+
+
+def _views_of_rows(weights: Node) -> Iterator[Node]:
+    """The weights without casts and reshapes that leave rows whole, one by one."""
+    while True:
+        yield weights
+        is_cast = weights.op == "cast" and weights.type.kind == "float"
+        is_view = weights.op == "reshape" and weights.inputs[0].shape[-2:] == weights.shape[-2:]
+        if not (is_cast or is_view):
+            return
+        weights = weights.inputs[0]
+
+
+def _attention(root: Node, scores: _Scores, value: Node, is_safe: bool) -> Node | None:
+    query, key = scores.query, build.transpose(scores.key)
+    size = max(query.shape[-1], value.shape[-1])
+    if not 0 < size <= LARGEST_SIZE or 0 in (root.type.numel, key.type.numel):
+        return None
+    if any(item.dtype != root.dtype for item in (query, key, value)):
+        return None
+    heads = _heads((*scores.shapes, root.inputs[0].shape))
+    batch = scores.shapes[0][:-2]
+    operands = [
+        _in_heads(query, batch, heads),
+        _in_heads(key, batch, heads),
+        _in_heads(value, root.shape[:-2], heads),
+    ]
+    masks = [(_mask_in_heads(mask, heads), mask.is_seen) for mask in scores.masks]
+    mask = _joined_masks(masks) if masks else None
+    if mask is not None:
+        operands.append(mask)
+    attrs = {"scale": scores.scale, "causal": False, "offset": 0, "is_safe": is_safe}
+    return build.reshape(make("attention", tuple(operands), attrs), root.shape)
+
+
+def _repeated(node: Node, axis: int) -> tuple[Node, int] | None:
+    """(x, n) where `node` is x with each element along `axis` n times in a row, n > 1."""
+    if node.op == "permute":
+        dim = node.attr("dims")[axis]
+        inner = _repeated(node.inputs[0], dim)
+        return inner and (build.permute(inner[0], node.attr("dims")), inner[1])
+    if node.op == "expand" and node.inputs[0].shape[axis] == 1 < node.shape[axis]:
+        shape = tuple(1 if at == axis else dim for at, dim in enumerate(node.shape))
+        return build.expand(node.inputs[0], shape), node.shape[axis]
+    if node.op == "reshape":
+        return _repeated_reshape(node, axis)
+    return None
+
+
+def _repeated_reshape(node: Node, axis: int) -> tuple[Node, int] | None:
+    source = node.inputs[0]
+    before, upto = prod(node.shape[:axis]), prod(node.shape[: axis + 1])
+    last = next(
+        (at for at in range(source.type.rank) if prod(source.shape[: at + 1]) == upto), None
+    )
+    if last is None or not any(prod(source.shape[:at]) == before for at in range(last + 1)):
+        return None
+    inner = _repeated(source, last)
+    if inner is None or prod(source.shape[:last]) < before:
+        return None
+    shape = tuple(dim // inner[1] if at == axis else dim for at, dim in enumerate(node.shape))
+    return build.reshape(inner[0], shape), inner[1]
+
+
+def _share_heads(root: Node) -> Node | None:
+    """attention(q, repeated k, repeated v) → attention(q, k, v), heads shared"""
+    query, key, value, *mask = root.inputs
+    keys, values = _repeated(key, 1), _repeated(value, 1)
+    if keys is None or values is None or keys[1] != values[1]:
+        return None
+    return make("attention", (query, keys[0], values[0], *mask), root.attrs)
+
+
+def _narrow_mask(root: Node) -> Node | None:
+    """attention(q, k, v, expand(m)) → attention(q, k, v, m)"""
+    if len(root.inputs) < 4 or root.inputs[3].op != "expand":
+        return None
+    return make("attention", (*root.inputs[:3], root.inputs[3].inputs[0]), root.attrs)
+
+
+def _scale_query(root: Node) -> Node | None:
+    """attention(q · c, k, v) → attention(q, k, v) scaled by c; so for k"""
+    query, key, *rest = root.inputs
+    attrs = dict(root.attrs)
+    for place, operand in enumerate((query, key)):
+        data, factor = _unscaled(operand)
+        if factor != 1.0 and data.shape == operand.shape:
+            attrs["scale"] *= factor
+            operands = (data, key) if place == 0 else (query, data)
+            return make("attention", (*operands, *rest), attrs)
+    return None
+
+
+RULES: tuple[Rule, ...] = (
+    # matmul(softmax(q·kᵀ·scale + mask), v) → attention(q, k, v, mask)
+    rule_for(("matmul",), "attention", _recognise, is_exact=False),
+    # attention(q, repeat(k), repeat(v)) → attention(q, k, v), heads shared
+    rule_for(("attention",), "attention-heads", _share_heads),
+    # attention(q, k, v, expand(m)) → attention(q, k, v, m)
+    rule_for(("attention",), "attention-mask-expand", _narrow_mask),
+    # attention(q · c, k, v) → attention(q, k, v), the scale times c
+    rule_for(("attention",), "attention-scale", _scale_query, is_exact=False),
+)

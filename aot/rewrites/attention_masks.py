@@ -1,0 +1,115 @@
+"""Masks of attention whose values are known: causal ones become an attribute, empty ones go.
+
+Whatever the spelling, the values decide: a mask that depends on constants and counts only is
+computed, and compared with `key ≤ query + offset`. Of masks joined by `and` each is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy
+
+from aotc.aot.ir.graph import Constant, Graph, Node, make
+from aotc.aot.ir.interpret import evaluate_all
+from aotc.aot.ir.rules import Context
+from aotc.aot.ir.storage import Array, widen
+from aotc.aot.rewrites.attention import HIDDEN
+
+LARGEST_MASK = 1 << 26  # elements of a mask that are worth computing at build time
+
+
+def known_masks(graph: Graph) -> tuple[Graph, int]:
+    """`graph` with known masks taken out of its attentions, and how many were."""
+    reader = _Reader(graph.constants)
+    new: dict[Node, Node] = {}
+    for node in graph.nodes():
+        operands = tuple(new[operand] for operand in node.inputs)
+        current = node if operands == node.inputs else make(node.op, operands, node.attrs)
+        if current.op == "attention" and len(current.inputs) == 4:
+            current = reader.without_known(current)
+        new[node] = current
+    outputs = tuple(new[node] for node in graph.outputs)
+    return graph.with_outputs(outputs), reader.count
+
+
+class _Reader:
+    """Computes masks, each once, and rebuilds the attentions that they belong to."""
+
+    def __init__(self, constants: Mapping[str, Constant]) -> None:
+        self.constants = constants
+        self.context = Context()
+        self.known: dict[Node, Array | None] = {}
+        self.count = 0
+
+    def without_known(self, node: Node) -> Node:
+        """The attention without the parts of its mask that an attribute says, or that hide none."""
+        attrs = dict(node.attrs)
+        kept: list[Node] = []
+        for part in _parts(node.inputs[3]):
+            offset = self._offset(part, node)
+            if offset is None:
+                kept.append(part)
+                continue
+            self.count += 1
+            if offset < node.inputs[1].shape[2] - 1:
+                limits = [offset, *([attrs["offset"]] if attrs["causal"] else [])]
+                attrs |= {"causal": True, "offset": min(limits)}
+        if len(kept) == len(_parts(node.inputs[3])):
+            return node
+        mask: tuple[Node, ...] = tuple(kept[:1])
+        for part in kept[1:]:
+            mask = (make("logical_and", (*mask, part)),)
+        return make("attention", (*node.inputs[:3], *mask), attrs, node.source)
+
+    def _offset(self, part: Node, node: Node) -> int | None:
+        """The offset of a causal mask, at least the last key's place where all is seen."""
+        seen = self._seen(part)
+        if seen is None:
+            return None
+        rows, keys = node.shape[2], node.inputs[1].shape[2]
+        if seen.all():
+            return keys - 1
+        table = seen.reshape(-1, *seen.shape[2:])
+        first = numpy.broadcast_to(table[0], (table[0].shape[0], keys))
+        if (table != table[:1]).any() or table.shape[1] not in (1, rows) or rows == 1:
+            return _single_row(first, rows) if not (table != table[:1]).any() else None
+        offset = int(first[0].sum()) - 1
+        row, column = numpy.arange(rows)[:, None], numpy.arange(keys)[None, :]
+        return offset if numpy.array_equal(first, column <= row + offset) else None
+
+    def _seen(self, part: Node) -> Array | None:
+        """Values of a known mask as booleans; None where it is unknown or adds other numbers."""
+        if part not in self.known:
+            self.known[part] = self._values(part)
+        return self.known[part]
+
+    def _values(self, part: Node) -> Array | None:
+        if not self.context.is_constant(part) or part.type.numel > LARGEST_MASK:
+            return None
+        (stored,) = evaluate_all((part,), {}, self.constants)
+        values = widen(stored, part.dtype)
+        if part.dtype == "bool":
+            return values
+        seen = values == 0
+        hidden = values == -math.inf
+        if (hidden | seen).all():
+            return numpy.asarray(seen)
+        # A finite number hides a key only beside one that is seen.
+        is_hiding = bool((seen | (values <= HIDDEN)).all() and seen.any(axis=-1).all())
+        return numpy.asarray(seen) if is_hiding else None
+
+
+def _single_row(first: Array, rows: int) -> int | None:
+    """Offset where one query sees a run of keys from the first one on."""
+    count = int(first[0].sum())
+    is_run = rows == 1 and bool(first[0][:count].all())
+    return count - 1 if is_run else None
+
+
+def _parts(mask: Node) -> list[Node]:
+    """Masks that are joined by `and`."""
+    if mask.op != "logical_and":
+        return [mask]
+    return [part for operand in mask.inputs for part in _parts(operand)]
