@@ -23,6 +23,7 @@ from .cuda_errors import (
     DeviceMemoryFull,
     ImageRefused,
     PinnedMemoryFull,
+    StreamForeign,
 )
 from .cuda_handles import Event, Function, Module, Pinned, Stream
 
@@ -48,6 +49,7 @@ ATTRIBUTES = {  # CUdevice_attribute
     "multiprocessor_registers": 82,
     "shared_bytes": 97,  # of one program, after it asked for more than 48 KiB
 }
+SPECIAL_STREAMS = (0, 1, 2)  # the default streams of whatever context is current
 PINNED_PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE
 
 
@@ -146,10 +148,20 @@ class Device:
         """`with device.current():` the context is current in this thread."""
         return Current(self)
 
-    def owns_stream(self, stream: int) -> bool:
-        """Whether the driver knows the stream as one of this context."""
+    def check_stream(self, stream: int) -> None:
+        """Raise `StreamForeign` unless the driver knows the stream as one of this context."""
+        if stream in SPECIAL_STREAMS:
+            return
+        found, detail = ctypes.c_void_p(), "belongs to another context"
         with self.current():
-            return self.handle("cuStreamGetCtx", stream) == self.context
+            try:
+                self.call("cuStreamGetCtx", stream, ctypes.byref(found))
+            except DeviceLost:
+                raise
+            except CudaError as error:
+                detail = f"is not known to the driver ({error.name})"
+        if found.value != self.context:
+            raise StreamForeign(found=hex(stream), detail=detail, ordinal=self.ordinal)
 
     def synchronize(self) -> None:
         """Wait for all work of the context; raises what went wrong in it."""
@@ -339,7 +351,7 @@ class Device:
         """
         if self._closed:
             return
-        first: AotcError | None = None
+        first = self._finish_work()
         for how, handle in reversed(list(self._owned)):
             try:
                 self.destroy(how, handle)
@@ -354,3 +366,12 @@ class Device:
                 self.fail("cuDevicePrimaryCtxRelease_v2", result)
         if first is not None and not isinstance(first, DeviceLost):
             raise first
+
+    def _finish_work(self) -> AotcError | None:
+        """Wait for everything, so that nothing is freed under a running kernel."""
+        if self.lost is None:
+            try:
+                self.synchronize()
+            except CudaError as error:
+                return error
+        return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 
 from .cuda_context import adopt
-from .cuda_errors import AddressMissing, CudaError, DeviceClosed, StreamForeign
+from .cuda_errors import AddressMissing, CudaError, DeviceClosed
 from .cuda_graph import LaunchGraph
 from .cuda_handles import Arguments
 from .cuda_staging import Staging
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 ALIGNMENT_BYTES = 256
 LEGACY_STREAM = 0
-SPECIAL_STREAMS = (0, 1, 2)  # handles that name the default streams of whatever context is current
 
 
 class CudaSession:
@@ -129,7 +128,7 @@ class CudaSession:
     def _settle(self) -> None:
         try:
             self.synchronize()
-        except CudaError:  # what is lost is lost: its memory is given back all the same
+        except (CudaError, DeviceClosed):  # what is lost is lost: its memory goes all the same
             return
 
     def _abandon(self) -> None:
@@ -164,7 +163,7 @@ def _caller(session: CudaSession, device: Device, graph: LaunchGraph) -> Callabl
             patch()
             known = bytes(view)
         if stream != last_stream:
-            check_stream(device, stream)
+            device.check_stream(stream)
             pointer.value = session.last_stream = last_stream = stream
         if staging.has_copies:
             staging.hold_up(stream)
@@ -180,16 +179,6 @@ def refuse(device: Device) -> None:
     if device.lost is not None:
         device.refuse()
     raise DeviceClosed(what="session")
-
-
-def check_stream(device: Device, stream: int) -> None:
-    """Raise `StreamForeign` for a stream of another context."""
-    if stream in SPECIAL_STREAMS:
-        return
-    if not device.owns_stream(stream):
-        raise StreamForeign(
-            found=hex(stream), detail="belongs to another context", ordinal=device.ordinal
-        )
 
 
 def _patcher(session: CudaSession, device: Device, graph: LaunchGraph) -> Callable[[], None]:
@@ -236,7 +225,7 @@ class Arena:
         plan = executable.plan
         self._device = executable.gpu
         self._owned: list[int] = []
-        self._parts: dict[int, int] = {}  # offset → address, in the debug mode
+        self._parts: dict[int, tuple[int, int]] = {}  # in the debug mode: offset → address, bytes
         self._base = self.scratch = self.nbytes = 0
         self._zeroed_bytes = plan.zeroed_bytes
         try:
@@ -263,7 +252,7 @@ class Arena:
         for buffer in executable.plan.buffers:
             sizes[buffer.offset] = max(sizes.get(buffer.offset, 0), buffer.nbytes)
         for offset, nbytes in sorted(sizes.items()):
-            self._parts[offset] = self._allocate(nbytes, "a buffer of its own")
+            self._parts[offset] = self._allocate(nbytes, "a buffer of its own"), nbytes
         if executable.scratch_bytes:
             self.scratch = self._allocate(executable.scratch_bytes, "scratch of its own")
 
@@ -272,18 +261,16 @@ class Arena:
         if not self._parts:
             return self._base + offset
         start = max(each for each in self._parts if each <= offset)
-        return self._parts[start] + offset - start
+        return self._parts[start][0] + offset - start
 
     def clear(self, staging: Staging) -> None:
         """Zero the first bytes, as the plan asks for, and wait."""
         if not self._zeroed_bytes:
             return
-        parts = self._parts or {0: self._base}
-        starts = [*sorted(parts), self._zeroed_bytes]
-        for at, start in enumerate(starts[:-1]):
-            nbytes = min(starts[at + 1], self._zeroed_bytes) - start
-            if nbytes > 0:
-                self._device.fill(parts[start], 0, nbytes, staging.stream)
+        parts = self._parts or {0: (self._base, self._zeroed_bytes)}
+        for offset, (address, nbytes) in parts.items():
+            if offset < self._zeroed_bytes and nbytes:
+                self._device.fill(address, 0, nbytes, staging.stream)
         staging.synchronize()
 
     def close(self) -> None:

@@ -1,0 +1,327 @@
+"""Sessions: what runs, with which pointers, in which order, and what is patched."""
+
+import os
+import threading
+
+import pytest
+from fake_cuda import FakeCuda, install
+from fake_program import COUNT, Host, small_plan
+
+from aotc.runtime.drivers.cuda import Executable
+from aotc.runtime.drivers.cuda_errors import (
+    AddressMissing,
+    DeviceClosed,
+    DeviceForked,
+    DeviceMemoryFull,
+    StreamForeign,
+)
+
+PATCH = "cuGraphExecKernelNodeSetParams_v2"
+
+
+def place(executable, data):
+    """Device memory that holds these bytes."""
+    host = Host(data)
+    address = executable.gpu.allocate(len(data))
+    executable.gpu.copy_to_device(address, host.address, host.nbytes)
+    return address
+
+
+def fetch(executable, address, nbytes=COUNT):
+    host = Host(bytes(nbytes))
+    executable.gpu.synchronize()
+    executable.gpu.copy_to_host(host.address, address, nbytes)
+    return host.bytes
+
+
+@pytest.fixture
+def session(program):
+    executable = program()
+    yield executable.session()
+    executable.close()
+
+
+def test_a_call(program, fake_cuda):
+    executable = program()
+    session = executable.session()
+    x, y = place(executable, bytes(range(COUNT))), place(executable, bytes(COUNT))
+    session.addresses[:] = [x, y]
+    session.run()
+    assert fetch(executable, y) == bytes(range(30, 30 + COUNT))
+    first, second, third = fake_cuda.launches
+    assert first.grid == (4, 2, 1)
+    assert first.threads == 128
+    assert first.values[0] == second.values[2] == second.values[0] + 256
+    assert third.values[:2] == (y, first.values[0] + 256)
+    assert first.values[3:] == (0, 0)
+    executable.close()
+    assert fake_cuda.live() == {}
+
+
+def test_only_nodes_whose_pointers_changed_are_patched(program, fake_cuda):
+    executable = program()
+    session = executable.session()
+    arrays = [place(executable, bytes([fill] * COUNT)) for fill in (1, 2, 0, 0)]
+    session.addresses[:] = [arrays[0], arrays[2]]
+    session.run()
+    assert fake_cuda.calls[PATCH] == 2
+    session.run()
+    assert fake_cuda.calls[PATCH] == 2
+    session.addresses[0] = arrays[1]
+    session.run()
+    assert fake_cuda.calls[PATCH] == 3
+    assert fetch(executable, arrays[2]) == bytes([32] * COUNT)
+    session.addresses[1] = arrays[3]
+    session.run()
+    assert fake_cuda.calls[PATCH] == 4
+    assert fetch(executable, arrays[3]) == bytes([32] * COUNT)
+    assert [row.values[1] for row in fake_cuda.launches[::3]] == [
+        arrays[0],
+        arrays[0],
+        arrays[1],
+        arrays[1],
+    ]
+    executable.close()
+
+
+def test_a_replayed_call_makes_two_calls_of_the_driver(program, fake_cuda):
+    executable = program()
+    session = executable.session()
+    session.addresses[:] = [place(executable, bytes(COUNT)) for _ in range(2)]
+    session.run()
+    before = len(fake_cuda.trace)
+    session.run()
+    assert fake_cuda.trace[before:] == ["cuCtxGetCurrent", "cuGraphLaunch"]
+    executable.close()
+
+
+def test_a_failed_patch_is_made_again(program, fake_cuda):
+    executable = program()
+    session = executable.session()
+    x, z, y = (place(executable, bytes([fill] * COUNT)) for fill in (1, 2, 0))
+    session.addresses[:] = [x, y]
+    session.run()
+    session.addresses[0] = z
+    fake_cuda.fail(PATCH, 1)
+    with pytest.raises(Exception, match="CUDA_ERROR_INVALID_VALUE"):
+        session.run()
+    session.run()
+    assert fetch(executable, y) == bytes([32] * COUNT)
+    executable.close()
+
+
+def test_an_address_that_was_not_given_is_refused(session):
+    session.addresses[1] = 4096
+    with pytest.raises(AddressMissing, match="address 0 of the session"):
+        session.run()
+
+
+def test_a_closed_session_refuses(session):
+    session.close()
+    session.close()
+    with pytest.raises(DeviceClosed, match="the session was closed"):
+        session.run()
+
+
+def test_host_buffers(program, fake_cuda):
+    executable = program()
+    session = executable.session()
+    given, back = Host(bytes(range(COUNT))), Host(bytes(COUNT))
+    for stream in (session.stream, 0):
+        session.copy_in(0, given.address)
+        session.stage(1)
+        session.run(stream)
+        session.copy_out(1, back.address)
+        session.synchronize()
+        assert back.bytes == bytes(range(30, 30 + COUNT))
+        back.buffer.raw = bytes(COUNT)
+    assert session.nbytes == 1024 + 2 * COUNT
+    session.close()
+    executable.close()
+    assert fake_cuda.live() == {}
+
+
+def test_a_host_buffer_may_change_at_once(program):
+    executable = program()
+    session = executable.session()
+    given, back = Host(bytes([1] * COUNT)), Host(bytes(COUNT))
+    session.copy_in(0, given.address)
+    given.buffer.raw = bytes([2] * COUNT)
+    session.stage(1)
+    session.run(session.stream)
+    session.copy_in(0, given.address)
+    session.copy_out(1, back.address)
+    session.synchronize()
+    assert back.bytes == bytes([31] * COUNT)
+    executable.close()
+
+
+def test_a_session_follows_its_last_run_to_another_stream(program, fake_cuda):
+    executable = program()
+    session = executable.session()
+    x, y = place(executable, bytes(COUNT)), place(executable, bytes(COUNT))
+    session.addresses[:] = [x, y]
+    first, second = executable.gpu.stream(), executable.gpu.stream()
+    session.run(first.handle)
+    session.run(second.handle)
+    second.synchronize()
+    assert len(fake_cuda.launches) == 6
+    executable.close()
+
+
+def test_a_stream_of_another_context_is_refused(monkeypatch, weights):
+    fake = install(monkeypatch, FakeCuda(devices=2))
+    image, plan = small_plan()
+    here = Executable(image, plan, weights, (COUNT,), (COUNT,), 0)
+    there = Executable(image, plan, weights, (COUNT,), (COUNT,), 1)
+    stream = there.gpu.stream()
+    session = here.session()
+    session.addresses[:] = [place(here, bytes(COUNT)) for _ in range(2)]
+    with pytest.raises(StreamForeign, match="expected a stream of device 0"):
+        session.run(stream.handle)
+    here.close()
+    there.close()
+    assert fake.live() == {}
+    fake.check()
+
+
+def test_the_context_of_the_caller_comes_back(monkeypatch, weights):
+    fake = install(monkeypatch, FakeCuda(devices=2))
+    image, plan = small_plan()
+    here = Executable(image, plan, weights, (COUNT,), (COUNT,), 1)
+    assert fake._stack() == [0]
+    session = here.session()
+    session.addresses[:] = [place(here, bytes(COUNT)) for _ in range(2)]
+    session.run()
+    assert fake._stack() == [0]  # a thread without a context means device 0
+    other = fake.devices[0]
+    other.retained += 1
+    fake._stack()[-1] = other.context
+    session.run()
+    assert fake._stack() == [other.context]
+    here.close()
+    assert fake._stack() == [other.context]
+    fake.check()
+
+
+def test_no_context_is_left_in_a_thread_after_the_last_close(program, fake_cuda):
+    executable = program()
+    session = executable.session()
+    session.addresses[:] = [place(executable, bytes(COUNT)) for _ in range(2)]
+    session.run()
+    assert fake_cuda._stack() == [fake_cuda.devices[0].context]
+    executable.close()
+    assert fake_cuda._stack() == [0]
+
+
+def test_scratch_of_the_hungriest_launch(program, fake_cuda):
+    executable = program(scratch_bytes=384)
+    assert executable.scratch_bytes == 8 * 384
+    session = executable.session()
+    assert session.nbytes == 1024 + 8 * 384
+    session.addresses[:] = [place(executable, bytes(COUNT)) for _ in range(2)]
+    session.run()
+    executable.gpu.synchronize()
+    assert {row.values[3] - row.values[0] for row in fake_cuda.launches[1:2]} == {1024}
+    assert len({row.values[3] for row in fake_cuda.launches}) == 1
+    executable.close()
+
+
+def test_shared_memory_is_asked_for(program, fake_cuda):
+    executable = program(shared_bytes=100 << 10)
+    assert fake_cuda.calls["cuFuncSetAttribute"] == 2
+    session = executable.session()
+    session.addresses[:] = [place(executable, bytes(COUNT)) for _ in range(2)]
+    session.run()
+    executable.gpu.synchronize()
+    assert fake_cuda.launches[0].shared_bytes == 100 << 10
+    executable.close()
+
+
+def test_no_room_for_an_arena(monkeypatch, weights):
+    fake = install(monkeypatch, FakeCuda(total_bytes=1200))
+    image, plan = small_plan()
+    executable = Executable(image, plan, weights, (COUNT,), (COUNT,))
+    first = executable.session()
+    with pytest.raises(DeviceMemoryFull) as caught:
+        executable.session()
+    error = caught.value
+    assert (error.needed, error.free, error.total) == (1024, 1200 - 1024 - 80, 1200)
+    assert str(error).startswith("no device memory for a session's arena: needed are 1024 bytes")
+    first.close()
+    executable.session()
+    executable.close()
+    assert fake.live() == {}
+
+
+def test_separate_buffers(program, fake_cuda, monkeypatch):
+    monkeypatch.setenv("AOTC_SEPARATE_BUFFERS", "1")
+    executable = program(scratch_bytes=128)
+    assert fake_cuda.live()["memory"] == 2
+    session = executable.session()
+    assert fake_cuda.live()["memory"] == 2 + 3 + 1
+    x, y = place(executable, bytes(range(COUNT))), place(executable, bytes(COUNT))
+    session.addresses[:] = [x, y]
+    session.run()
+    assert fetch(executable, y) == bytes(range(30, 30 + COUNT))
+    assert session.nbytes == 3 * COUNT + 8 * 128
+    session.close()
+    executable.close()
+    assert fake_cuda.live() == {}
+
+
+def test_threads_with_sessions_of_their_own(program, fake_cuda):
+    executable = program()
+    wrong = []
+
+    def work(fill):
+        session = executable.session()
+        stream = executable.gpu.stream()
+        x, y = place(executable, bytes([fill] * COUNT)), place(executable, bytes(COUNT))
+        session.addresses[:] = [x, y]
+        for _ in range(5):
+            session.run(stream.handle)
+        stream.synchronize()
+        if fetch(executable, y) != bytes([fill + 30] * COUNT):
+            wrong.append(fill)
+        session.close()
+
+    threads = [threading.Thread(target=work, args=(fill,)) for fill in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    executable.close()
+    assert fake_cuda.live() == {}
+
+
+def test_a_forked_child_is_told(program):
+    executable = program()
+    session = executable.session()
+    session.addresses[:] = [place(executable, bytes(COUNT)) for _ in range(2)]
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            session.run()
+        except DeviceForked as error:
+            os.write(write, error.code.encode())
+        try:
+            executable.close()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 100) == b"device-forked"
+    session.run()
+    executable.close()
+
+
+def test_closing_the_executable_closes_its_sessions(program, fake_cuda):
+    executable = program()
+    session = executable.session()
+    executable.close()
+    assert fake_cuda.live() == {}
+    with pytest.raises(DeviceClosed):
+        session.run()
+    session.close()
