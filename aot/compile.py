@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from aotc.aot import contents
 from aotc.aot.ir.graph import Graph
 from aotc.aot.lower import KernelSpec, lower
 from aotc.aot.options import BuildOptions
-from aotc.aot.plan import ChosenKernel, plan
+from aotc.aot.plan import ChosenKernel, Wiring, plan_wired, wire
 from aotc.aot.schedule import Schedule, schedule
 from aotc.aot.stages import Clock
 from aotc.aot.targets.families import FAMILIES
@@ -18,8 +20,8 @@ from aotc.aot.targets.target import Target
 from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.choose import Policy, Tuning, tune, with_lines
 from aotc.aot.tune.compiling import Counts, Files, prelude
-from aotc.aot.tune.job import Job, Measurer, Operand
-from aotc.aot.tune.measure import CpuMeasurer
+from aotc.aot.tune.job import Job, Operand
+from aotc.aot.tune.measurers import device_here, measurer_for
 from aotc.aot.tune.record import Line, Place, parse_record, print_record
 from aotc.cache import Store
 from aotc.runtime.plan import LaunchPlan
@@ -32,6 +34,7 @@ class Compiled:
     target: Target
     scheduled: Schedule
     specs: tuple[KernelSpec, ...]  # one a group
+    wiring: Wiring
     tuning: Tuning
     plan: LaunchPlan
     library: bytes
@@ -52,9 +55,25 @@ def compile_for(
     """The stages from schedule to plan, in order."""
     scheduled = _schedule(graph, target, clock)
     specs = _lower(scheduled, target, clock)
-    tuning, beside = _tune(scheduled, specs, target, options, machinery, clock)
-    planned, library = _plan(scheduled, specs, tuning, beside, target, clock)
-    return Compiled(target, scheduled, specs, tuning, planned, library)
+    wiring = wire(scheduled)
+    tuning, planned, library = tune_and_plan(target, specs, wiring, options, machinery, clock)
+    return Compiled(target, scheduled, specs, wiring, tuning, planned, library)
+
+
+def tune_and_plan(
+    target: Target,
+    specs: tuple[KernelSpec, ...],
+    wiring: Wiring,
+    options: BuildOptions,
+    machinery: Machinery,
+    clock: Clock,
+) -> tuple[Tuning, LaunchPlan, bytes]:
+    """The stages tune and plan: the choices, the launch plan and the library of the kernels.
+
+    `specs` has one kernel a launch of the wiring. Needs neither the model nor its graph.
+    """
+    tuning, beside = _tune(specs, wiring, target, options, machinery, clock)
+    return (tuning, *_plan(specs, wiring, tuning, beside, target, clock))
 
 
 def _schedule(graph: Graph, target: Target, clock: Clock) -> Schedule:
@@ -74,8 +93,8 @@ def _lower(scheduled: Schedule, target: Target, clock: Clock) -> tuple[KernelSpe
 
 
 def _tune(
-    scheduled: Schedule,
     specs: tuple[KernelSpec, ...],
+    wiring: Wiring,
     target: Target,
     options: BuildOptions,
     machinery: Machinery,
@@ -85,43 +104,54 @@ def _tune(
     workers, store, counts = machinery.workers, machinery.store, machinery.counts
     policy = Policy(
         target=target,
-        device=options.device,
+        device=device_here(target) or options.device,
         mode=options.tune,
         frozen=options.frozen,
         record=_read_record(options.record),
+        budget_seconds=options.tune_budget_seconds,
     )
     compiled, hits = counts.compiled, counts.cache_hits
-    with clock.stage("tune"):
+    with clock.stage("tune"), ExitStack() as stack:
         beside = prelude(target.device, workers, store)
+        measurer = None
+        if options.tune != "off" and not options.frozen:
+            measurer = measurer_for(target, beside)
+        if measurer is not None:
+            stack.callback(measurer.close)
         arguments = (workers, store, counts, clock.progress.advance)
-        tuning = tune(_jobs(scheduled, specs), policy, *arguments, _measurer(target, beside))
+        tuning = tune(_jobs(specs, wiring), policy, *arguments, measurer)
         clock.dump("tune", print_record({line.place: line for line in tuning.lines}))
         clock.detail = (
             f"{counts.compiled - compiled} compiled, {counts.cache_hits - hits} from the cache"
         )
+        if tuning.measured or tuning.skipped:
+            clock.detail += f", {tuning.measured} measured, {tuning.skipped} left for the budget"
         if options.record is not None and tuning.measured:
             merged = with_lines(policy.record, tuning.lines)
             options.record.write_text(print_record(merged))
     return tuning, beside
 
 
-def _measurer(target: Target, beside: Files) -> Measurer | None:
-    """Who measures kernels of this target here; None where nobody can."""
-    return CpuMeasurer(beside["executor.o"]) if target.device == "cpu" else None
-
-
-def _jobs(scheduled: Schedule, specs: tuple[KernelSpec, ...]) -> list[Job]:
+def _jobs(specs: tuple[KernelSpec, ...], wiring: Wiring) -> list[Job]:
     """Each distinct kernel with the memory of its parameters."""
     counts = Counter(spec.digest for spec in specs)
-    jobs = []
-    for spec, group in zip(specs, scheduled.groups, strict=True):
-        reads = (
-            Operand(node.type.nbytes, "weight" if node.op == "constant" else "read")
-            for node in group.reads
+    jobs: dict[str, Job] = {}
+    for spec, launch in zip(specs, wiring.launches, strict=True):
+        if spec.digest in jobs:
+            continue
+        first_stored = len(launch.operands) - launch.stored
+        operands = tuple(
+            Operand(row.nbytes, _role(row.space, place >= first_stored))
+            for place, row in enumerate(launch.operands)
         )
-        stored = (Operand(root.node.type.nbytes, "stored") for root in group.roots)
-        jobs.append(Job(spec, (*reads, *stored), counts[spec.digest]))
-    return jobs
+        jobs[spec.digest] = Job(spec, operands, counts[spec.digest])
+    return list(jobs.values())
+
+
+def _role(space: str, is_stored: bool) -> Literal["weight", "read", "stored"]:
+    if is_stored:
+        return "stored"
+    return "weight" if space == "weight" else "read"
 
 
 def _read_record(path: Path | None) -> dict[Place, Line]:
@@ -132,8 +162,8 @@ def _read_record(path: Path | None) -> dict[Place, Line]:
 
 
 def _plan(
-    scheduled: Schedule,
     specs: tuple[KernelSpec, ...],
+    wiring: Wiring,
     tuning: Tuning,
     beside: Files,
     target: Target,
@@ -156,7 +186,7 @@ def _plan(
         ]
         # On a GPU each image names its own.
         lent = [0 if library.images else kernel.binary.scratch_bytes for kernel in kernels]
-        planned = plan(scheduled, rows, max(lent, default=0))
+        planned = plan_wired(wiring, rows, max(lent, default=0))
         clock.dump("plan", contents.plan_text(planned))
         clock.detail = f"{len(planned.launches)} launches, {planned.arena_bytes} bytes of arena"
     return planned, library.data

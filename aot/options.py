@@ -13,8 +13,9 @@ class BuildOptions:
     """The defaults are the command line's."""
 
     cache_folder: Path
-    device: str = "any"  # this kind of machine, as tuning records name it
+    device: str = "any"  # this machine, as tuning records name it; devices have their own names
     tune: Mode = "off"
+    tune_budget_seconds: float | None = None  # no kernel is measured after this long
     record: Path | None = None  # tuning record, read and, after measuring, written
     frozen: bool = False
     force: bool = False

@@ -36,6 +36,7 @@ NEEDED = ("torch", "triton", "numpy")
 )
 @click.option("--force", is_flag=True, help="Replace a bundle that stands at the output path.")
 @click.option("--tune", type=click.Choice(["off", "quick", "full"]), help="[AOTC_TUNE]")
+@click.option("--tune-budget", type=float, metavar="SECONDS", help="Measure no longer than this.")
 @click.option("--record", type=click.Path(path_type=Path), help="Tuning record, read and written.")
 @click.option("--frozen", is_flag=True, help="Measure nothing: fail on a miss of the record.")
 @click.option("--allow-mismatch", is_flag=True, help="Keep a bundle whose numbers differ.")
@@ -94,6 +95,7 @@ def _options(flags: dict[str, Any]) -> BuildOptions:
         cache_folder=cache_folder(flags["cache_dir"]),
         device=device_name(),
         tune=setting("AOTC_TUNE", flags["tune"]),
+        tune_budget_seconds=flags["tune_budget"],
         record=flags["record"],
         frozen=setting("AOTC_FROZEN", "1" if flags["frozen"] else None),
         force=flags["force"],

@@ -27,6 +27,7 @@ from aotc.aot.tune.compiling import (
     compiler_digest,
     triton_version,
 )
+from aotc.aot.tune.halving import fastest
 from aotc.aot.tune.job import Job, Measurer, Mode, Option, limit
 from aotc.aot.tune.record import Choice, Line, Place, Record, merge, parse_record
 from aotc.cache import Key, Store
@@ -223,8 +224,8 @@ def _measure_all(
         def tell(text: str, place: int = place, name: str = name) -> None:
             machinery.report(place, len(order), f"{name}: {text}")
 
-        if len(options) > 1:
-            times_us = measurer.measure(job, options, tell)
+        times_us = measurer.measure(job, options, tell) if len(options) > 1 else [float("inf")]
+        if min(times_us) < float("inf"):
             lines[digest] = line = _fastest(digest, options, times_us, policy)
             machinery.store.put(_key(digest, policy), {"line.txt": str(line).encode()})
             options = [option for option in options if Choice.of(option.candidate) == line.choice]
@@ -300,17 +301,22 @@ def _options(tasks: Sequence[Task], found: Mapping[Task, KernelBinary | AotcErro
 def _fastest(
     digest: str, options: Sequence[Option], times_us: Sequence[float], policy: Policy
 ) -> Line:
-    order = sorted(range(len(options)), key=lambda index: times_us[index])
-    best, second = order[0], order[1]
+    best, second = fastest(times_us)[:2]
     return Line(
         digest,
         policy.target.name,
         policy.device,
         Choice.of(options[best].candidate),
         round(times_us[best], 2),
-        Choice.of(options[second].candidate),
-        round(times_us[second], 2),
+        *_runner_up(options[second].candidate, times_us[second]),
     )
+
+
+def _runner_up(candidate: Candidate, time_us: float) -> tuple[Choice | None, float | None]:
+    """The second best as the line has it; nothing where all others were refused."""
+    if time_us == float("inf"):
+        return None, None
+    return Choice.of(candidate), round(time_us, 2)
 
 
 def with_lines(record: Record, lines: Sequence[Line]) -> dict[Place, Line]:

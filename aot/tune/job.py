@@ -62,6 +62,9 @@ class Measurer(Protocol):
         """Median microseconds of each option; infinity for one that is too wasteful to run, fails
         or gives other numbers than the model's pick."""
 
+    def close(self) -> None:
+        """Give the device back."""
+
 
 def limit(device: str, mode: Mode) -> int:
     """How many candidates of a kernel this mode looks at on a device family."""

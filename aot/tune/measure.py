@@ -49,6 +49,9 @@ class CpuMeasurer:
                 runs.append(session.run)
             return [seconds * 1e6 for seconds in interleaved(runs)]
 
+    def close(self) -> None:
+        """Nothing is held between measurements."""
+
 
 def interleaved(runs: Sequence[Callable[[], None]], rounds: int = ROUNDS) -> list[float]:
     """Median seconds of each function, sampled in turns so that drift strikes all alike."""
