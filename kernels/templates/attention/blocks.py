@@ -43,3 +43,32 @@ def attend(scores, v, peak, total, acc, SCALE: tl.constexpr, PRECISION: tl.const
     total = total * shrink + tl.sum(weights, 1)
     acc = tl.dot(weights.to(v.dtype), v, acc * shrink[:, None], input_precision=PRECISION)
     return higher, total, acc
+
+
+@triton.jit
+def join(
+    partial, sums, z, SPLITS: tl.constexpr, ROWS: tl.constexpr, BV: tl.constexpr,
+    BR: tl.constexpr, BS: tl.constexpr,
+):  # fmt: skip
+    """Softmax over the splits of one head: [BR, BV] rows from [SPLITS, ROWS, BV] partial ones."""
+    r = tl.arange(0, BR)
+    peak = tl.full((BR,), -3.0e38, tl.float32)
+    total = tl.zeros((BR,), tl.float32)
+    acc = tl.zeros((BR, BV), tl.float32)
+    for first in range(0, SPLITS, BS):
+        i = first + tl.arange(0, BS)
+        at = (z * SPLITS + i[:, None]) * ROWS + r[None, :]
+        is_there = (i < SPLITS)[:, None] & (r < ROWS)[None, :]
+        peaks = tl.load(sums + at * 2, mask=is_there, other=-3.0e38, cache_modifier=".cg")
+        totals = tl.load(sums + at * 2 + 1, mask=is_there, other=0.0, cache_modifier=".cg")
+        elements = at[:, :, None] * BV + tl.arange(0, BV)[None, None, :]
+        block = tl.load(
+            partial + elements, mask=is_there[:, :, None], other=0.0, cache_modifier=".cg"
+        )
+        higher = tl.maximum(peak, tl.max(peaks, 0))
+        weights = tl.exp2(peaks - higher[None, :])
+        shrink = tl.exp2(peak - higher)
+        total = total * shrink + tl.sum(totals * weights, 0)
+        acc = acc * shrink[:, None] + tl.sum(block * weights[:, :, None], 0)
+        peak = higher
+    return acc / total[:, None]

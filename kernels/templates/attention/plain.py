@@ -1,9 +1,9 @@
 """Attention forward, one tile of query rows a program: softmax(q·kᵀ·scale + mask)·v, online.
 
-Holes: `load_q`, `load_k`, `load_v` (operands), `load_mask` (an additive or boolean operand, or
-nothing), `hide` (what rows may not see of the last blocks) and `store`. As it stands q is a
-contiguous [Z, T, D], k [Z / RATIO, S, D] and v [Z / RATIO, S, DV]. SCALE holds log2(e): scores are
-exponents of two. Blocks of keys that all rows of the tile see come first, without a mask.
+Holes: `load_q`, `load_k`, `load_v` (operands), `load_mask` (a mask that is an operand), in the last
+blocks of keys `last_k`, `last_v`, `last_mask` and `hide` (what rows may not see of them), and
+`store`. As it stands q is a contiguous [Z, T, D], k [Z / RATIO, S, D] and v [Z / RATIO, S, DV].
+SCALE holds log2(e): scores are exponents of two. Blocks that all rows of the tile see come first.
 """
 
 import triton
@@ -13,22 +13,41 @@ from aotc.kernels.templates.attention.blocks import attend, key_range, place
 
 
 @triton.jit
-def load_q(in0, z, x, d, T, D):
+def load_q(in0, z, x, d, T: tl.constexpr, D: tl.constexpr):
     return tl.load(in0 + (z * T + x) * D + d, mask=(x < T) & (d < D), other=0.0)
 
 
 @triton.jit
-def load_k(in1, z, s, d, S, D):
+def load_k(in1, z, s, d, S: tl.constexpr, D: tl.constexpr, BD: tl.constexpr):
+    if D == BD:
+        return tl.load(in1 + (z * S + s) * D + d)
+    return tl.load(in1 + (z * S + s) * D + d, mask=d < D, other=0.0)
+
+
+@triton.jit
+def load_v(in2, z, s, y, S: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr):
+    if DV == BV:
+        return tl.load(in2 + (z * S + s) * DV + y)
+    return tl.load(in2 + (z * S + s) * DV + y, mask=y < DV, other=0.0)
+
+
+@triton.jit
+def last_k(in1, z, s, d, S: tl.constexpr, D: tl.constexpr):
     return tl.load(in1 + (z * S + s) * D + d, mask=(s < S) & (d < D), other=0.0)
 
 
 @triton.jit
-def load_v(in2, z, s, y, S, DV):
+def last_v(in2, z, s, y, S: tl.constexpr, DV: tl.constexpr):
     return tl.load(in2 + (z * S + s) * DV + y, mask=(s < S) & (y < DV), other=0.0)
 
 
 @triton.jit
 def load_mask(scores):
+    return scores
+
+
+@triton.jit
+def last_mask(scores):
     return scores
 
 
@@ -77,17 +96,19 @@ def attention(
     acc = tl.zeros((BM, BV), tl.float32)
     full, end = key_range(tile * BM, S, OFFSET, BM, BN, CAUSAL)
     for start in range(0, full, BN):
-        k = load_k(in1, z // RATIO, start + tl.arange(0, BN)[:, None], tl.arange(0, BD), S, D)
+        s = start + tl.arange(0, BN)
+        k = load_k(in1, z // RATIO, s[:, None], tl.arange(0, BD)[None, :], S, D, BD)
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
         scores = load_mask(scores)
-        v = load_v(in2, z // RATIO, start + tl.arange(0, BN)[:, None], y, S, DV)
+        v = load_v(in2, z // RATIO, s[:, None], y, S, DV, BV)
         peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
     for start in range(full, end, BN):
-        k = load_k(in1, z // RATIO, start + tl.arange(0, BN)[:, None], tl.arange(0, BD), S, D)
+        s = start + tl.arange(0, BN)
+        k = last_k(in1, z // RATIO, s[:, None], tl.arange(0, BD)[None, :], S, D)
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
-        scores = load_mask(scores)
-        scores = hide(scores, x, start + tl.arange(0, BN)[None, :], S, OFFSET, CAUSAL, BN)
-        v = load_v(in2, z // RATIO, start + tl.arange(0, BN)[:, None], y, S, DV)
+        scores = last_mask(scores)
+        scores = hide(scores, x, s[None, :], S, OFFSET, CAUSAL, BN)
+        v = last_v(in2, z // RATIO, s[:, None], y, S, DV)
         peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
     result = acc / total[:, None]
     store(out0, result, z, x, y, T, DV)

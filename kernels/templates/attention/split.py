@@ -2,49 +2,22 @@
 
 The rows of a tile are all query heads of one key head and all their positions, padded to BM. Each
 program leaves its rows' maximum, sum and product in scratch memory; the last one to arrive at a
-head joins them and sets the counter back to zero. Holes as in plain.py, rows counted over
-(head, position). As it stands q is [Z, ROWS, D], k [Z, S, D], v [Z, S, DV], contiguous.
+head joins them and sets the counter back to zero. Holes as in the last blocks of plain.py, rows
+counted over (head, position). As it stands q is [Z, ROWS, D], k [Z, S, D], v [Z, S, DV], contiguous.
 """
 
 import triton
 import triton.language as tl
 
-from aotc.kernels.templates.attention.blocks import attend
-from aotc.kernels.templates.attention.plain import load_k, load_mask, load_q, load_v, store
+from aotc.kernels.templates.attention.blocks import attend, join
+from aotc.kernels.templates.attention.plain import last_k, last_mask, last_v, load_q, store
 
 
 @triton.jit
-def hide(scores, x, s, S):
+def hide(scores, x, s, S: tl.constexpr, BN: tl.constexpr):
+    if S % BN == 0:
+        return scores
     return tl.where(s < S, scores, float("-inf"))
-
-
-@triton.jit
-def join(
-    partial, sums, z, SPLITS: tl.constexpr, ROWS: tl.constexpr, BV: tl.constexpr,
-    BR: tl.constexpr, BS: tl.constexpr,
-):  # fmt: skip
-    """Softmax over the splits of one head: [BR, BV] rows from [SPLITS, ROWS, BV] partial ones."""
-    r = tl.arange(0, BR)
-    peak = tl.full((BR,), -3.0e38, tl.float32)
-    total = tl.zeros((BR,), tl.float32)
-    acc = tl.zeros((BR, BV), tl.float32)
-    for first in range(0, SPLITS, BS):
-        i = first + tl.arange(0, BS)
-        at = (z * SPLITS + i[:, None]) * ROWS + r[None, :]
-        is_there = (i < SPLITS)[:, None] & (r < ROWS)[None, :]
-        peaks = tl.load(sums + at * 2, mask=is_there, other=-3.0e38, cache_modifier=".cg")
-        totals = tl.load(sums + at * 2 + 1, mask=is_there, other=0.0, cache_modifier=".cg")
-        elements = at[:, :, None] * BV + tl.arange(0, BV)[None, None, :]
-        block = tl.load(
-            partial + elements, mask=is_there[:, :, None], other=0.0, cache_modifier=".cg"
-        )
-        higher = tl.maximum(peak, tl.max(peaks, 0))
-        weights = tl.exp2(peaks - higher[None, :])
-        shrink = tl.exp2(peak - higher)
-        total = total * shrink + tl.sum(totals * weights, 0)
-        acc = acc * shrink[:, None] + tl.sum(block * weights[:, :, None], 0)
-        peak = higher
-    return acc / total[:, None]
 
 
 @triton.jit
@@ -80,11 +53,12 @@ def attention_split(
     acc = tl.zeros((BM, BV), tl.float32)
     share = tl.cdiv(tl.cdiv(S, BN), SPLITS) * BN
     for start in range(split * share, tl.minimum(split * share + share, S), BN):
-        k = load_k(in1, z, start + tl.arange(0, BN)[:, None], tl.arange(0, BD), S, D)
+        s = start + tl.arange(0, BN)
+        k = last_k(in1, z, s[:, None], tl.arange(0, BD)[None, :], S, D)
         scores = tl.dot(q, tl.trans(k), input_precision=PRECISION)
-        scores = load_mask(scores)
-        scores = hide(scores, x, start + tl.arange(0, BN)[None, :], S)
-        v = load_v(in2, z, start + tl.arange(0, BN)[:, None], y, S, DV)
+        scores = last_mask(scores)
+        scores = hide(scores, x, s[None, :], S, BN)
+        v = last_v(in2, z, s[:, None], y, S, DV)
         peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
     row = tl.arange(0, BM)
     at = (z * SPLITS + split) * ROWS + row
