@@ -24,6 +24,7 @@ from aotc.aot.schedule.trace import Demand, demands
 from aotc.aot.schedule.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES
 
+ROW_MULTIPLE = 16  # elements
 DESCRIPTOR_BYTES = 16  # what addresses and strides of a tensor descriptor must be multiples of
 
 
@@ -178,7 +179,10 @@ def _operand(
         return Operand(need, outer)
     if set(offset.symbols()) - {batch, outer, depth}:
         return Operand(need, outer)
-    return Operand(need, outer, behind.node, strides, offset.constant)  # type: ignore[arg-type]
+    of_batch, of_outer, of_depth = (stride or 0 for stride in strides)
+    if outer.extent == 1 and of_depth == 1:
+        of_outer = -(-depth.extent // ROW_MULTIPLE) * ROW_MULTIPLE  # never used, but legal
+    return Operand(need, outer, behind.node, (of_batch, of_outer, of_depth), offset.constant)
 
 
 def _problem(product: Product, traits: TargetTraits) -> Problem:
@@ -352,19 +356,19 @@ class _Writer:
         """Lines that turn `acc` into the roots and store them."""
         self.body, self.masks = Body(), dict[Symbol, str]()
         self.emitter = Emitter(self.body, self.buffers, self.masks, self._stop)
-        self.tile = "acc"
+        self.tile, shape = "acc", ["BM", "BN"]
         for axis, (letter, symbol) in enumerate(self._tile_symbols()):
-            if letter not in self.choice.overhangs:
-                continue
-            if symbol.extent == 1:
+            if letter in self.choice.overhangs and symbol.extent == 1:
                 # The result has no such axis: the tile's first row or column is all of it.
                 only = f"tl.where({symbol.name} == 0, {self.tile}, 0.0)"
-                self.tile = f"single{axis}"
+                self.tile, shape[axis] = f"single{axis}", "1"
                 self.body.write(f"{self.tile} = tl.sum({only}, axis={axis}, keep_dims=True)")
-            else:
+        self.body.lines += self._pair_lines(*shape)
+        for letter, symbol in self._tile_symbols():
+            if letter in self.choice.overhangs and symbol.extent > 1:
                 source.write_mask(self.body, symbol, self.masks)
         source.write_stores(self.emitter, self.product.roots)
-        return [*self._pair_lines(), *self.body.lines]
+        return self.body.lines
 
     def _tile_symbols(self) -> tuple[tuple[str, Symbol], tuple[str, Symbol]]:
         """Overhang letter and symbol of both axes of the stored tile."""
@@ -375,19 +379,19 @@ class _Writer:
             columns = columns if product.is_swapped else product.pair
         return ("m", rows), ("n", columns)
 
-    def _pair_lines(self) -> list[str]:
+    def _pair_lines(self, rows: str, columns: str) -> list[str]:
         """Even and odd columns of the tile apart, where an element of the result needs both."""
         if self.product.pair is None:
             return []
         if self.product.is_swapped:
             return [
                 "pair = xs // 2 + tl.arange(0, BM // 2)[:, None]",
-                "halves = tl.permute(tl.reshape(acc, (BM // 2, 2, BN)), (0, 2, 1))",
-                "even, odd = tl.split(halves)",
+                f"pairs = tl.reshape({self.tile}, ({rows} // 2, 2, {columns}))",
+                "even, odd = tl.split(tl.permute(pairs, (0, 2, 1)))",
             ]
         return [
             "pair = ys // 2 + tl.arange(0, BN // 2)[None, :]",
-            "even, odd = tl.split(tl.reshape(acc, (BM, BN // 2, 2)))",
+            f"even, odd = tl.split(tl.reshape({self.tile}, ({rows}, {columns} // 2, 2)))",
         ]
 
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:

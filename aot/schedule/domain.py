@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from math import prod
 
 from aotc.aot.ir import access
@@ -10,7 +11,7 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Quotient, Remainder, Symbol
 from aotc.aot.schedule.group import Domain
-from aotc.aot.schedule.grow import matmul_symbols, row_symbols
+from aotc.aot.schedule.grow import column_symbol, matmul_symbols, row_symbols
 from aotc.aot.schedule.trace import (
     Boundary,
     Contract,
@@ -70,9 +71,9 @@ def row_domains(anchor: Node) -> list[Domain]:
     return found
 
 
-def matmul_domain(anchor: Node) -> Domain:
-    """Batch z, rows x, columns y and the inner k of a matmul."""
-    return Domain(*matmul_symbols(anchor))
+def matmul_domain(anchor: Node, is_paired: bool = False) -> Domain:
+    """Batch z, rows x, columns y (or pairs of them) and the inner k of a matmul."""
+    return replace(Domain(*matmul_symbols(anchor)), lanes=column_symbol(anchor, is_paired))
 
 
 def cheapest(
@@ -133,9 +134,10 @@ def matmul_contract(domain: Domain) -> Contract:
 
 
 def operand_demands(node: Node, domain: Domain, batch: tuple[Index, ...]) -> tuple[Demand, Demand]:
-    """Index of both operands of a matmul at the domain's symbols."""
+    """Index of both operands of a matmul at the domain's symbols, every column of its own."""
     assert domain.reduced is not None
-    rows, columns, inner = ix.of(domain.rows), ix.of(domain.lanes), ix.of(domain.reduced)
+    rows, inner = ix.of(domain.rows), ix.of(domain.reduced)
+    columns = ix.of(Symbol(domain.lanes.name, node.shape[-1]))
     left, right = node.inputs
     if node.kind == "matmul_packed":
         width = right.shape[2]

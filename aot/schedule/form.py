@@ -138,7 +138,7 @@ def _domain(kernel: Kernel, is_boundary: Boundary, traits: TargetTraits) -> Doma
     elif kernel.kind == "row":
         options = loops.row_domains(kernel.cluster.anchor)
     else:
-        options = [loops.matmul_domain(kernel.cluster.anchor)]
+        options = [loops.matmul_domain(kernel.cluster.anchor, kernel.cluster.is_paired)]
     return loops.cheapest(options, trace, stores, traits)
 
 

@@ -7,7 +7,7 @@ nothing outside needs a value in between, and no cycle between kernels can arise
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from aotc.aot.ir import index as ix
@@ -40,9 +40,11 @@ class Cluster:
     tip: Node
     members: set[Node]
     index: dict[Node, Position] = field(default_factory=dict)
+    may_pair: bool = False  # the target's matmul kernels can bring neighbouring columns together
+    is_paired: bool = False  # they do: the columns are counted by pairs from there on
 
 
-def clusters(graph: Graph) -> list[Cluster]:
+def clusters(graph: Graph, may_pair: bool = False) -> list[Cluster]:
     """One cluster for each matmul and each group of reductions over the same rows."""
     users = graph.users()
     successor = post_dominators(graph, users)
@@ -51,7 +53,8 @@ def clusters(graph: Graph) -> list[Cluster]:
     for node in graph.nodes():
         if node in owned or not _is_stop(node):
             continue
-        cluster = _grown(_start(node), graph, users, successor, owned)
+        start = replace(_start(node), may_pair=may_pair)
+        cluster = _grown(start, graph, users, successor, owned)
         owned |= cluster.members
         found.append(cluster)
     return found
@@ -142,13 +145,8 @@ def _grown(
         allowed = all(_may_join(cluster.kind, node) for node in between)
         if not allowed or owned & set(between):
             break
-        bigger = Cluster(
-            cluster.kind,
-            cluster.anchor,
-            target,
-            cluster.members | set(between),
-            dict(cluster.index),
-        )
+        members = cluster.members | set(between)
+        bigger = replace(cluster, tip=target, members=members, index=dict(cluster.index))
         if not (_place(bigger, between) and is_consistent(bigger)):
             break
         cluster = bigger
@@ -163,7 +161,7 @@ def _trimmed(cluster: Cluster, graph: Graph, users: Mapping[Node, tuple[Node, ..
     for_matmul = all(user.kind in MATMULS for user in users[cluster.tip])
     if cluster.kind != "matmul" or cluster.tip in graph.outputs or for_matmul:
         return cluster
-    columns = matmul_symbols(cluster.anchor)[2]
+    columns = column_symbol(cluster.anchor, cluster.is_paired)
     while cluster.tip.kind == "view" and cluster.tip.inputs[0] in cluster.members:
         offset = ix.linear(cluster.index[cluster.tip], cluster.tip.shape)
         if offset.stride(columns) == 1:
@@ -211,7 +209,7 @@ def _forward_index(cluster: Cluster, node: Node) -> Position | None:
             return None
         return tuple(ix.ZERO if axis in axes else part for axis, part in enumerate(full))
     if node.kind == "view" and node.inputs[0] in known:
-        moved = inverse(node, known[node.inputs[0]])
+        moved = _paired_index(cluster, node) or inverse(node, known[node.inputs[0]])
         if moved is not None:
             return moved
     for operand in node.inputs:
@@ -221,6 +219,25 @@ def _forward_index(cluster: Cluster, node: Node) -> Position | None:
         if other.shape == node.shape:
             return index
     return None
+
+
+def _paired_index(cluster: Cluster, node: Node) -> Position | None:
+    """Index of the even or odd columns of a matmul's result, counted by pairs; None if no such."""
+    if not (cluster.may_pair and cluster.kind == "matmul" and node.op == "slice"):
+        return None
+    (source,), axis = node.inputs, node.type.rank - 1
+    full, columns = cluster.index[source], column_symbol(cluster.anchor, False)
+    is_half = (node.attr("axis"), node.attr("step")) == (axis, 2) and node.attr("start") < 2
+    if not is_half or columns.extent != 2 * node.shape[-1] or full[-1] != ix.of(columns):
+        return None
+    cluster.is_paired = True
+    return (*full[:-1], ix.of(column_symbol(cluster.anchor, True)))
+
+
+def column_symbol(anchor: Node, is_paired: bool) -> Symbol:
+    """The symbol that counts a matmul's columns, or pairs of them."""
+    columns = matmul_symbols(anchor)[2]
+    return Symbol(columns.name, columns.extent // 2) if is_paired else columns
 
 
 def is_consistent(cluster: Cluster) -> bool:
@@ -235,12 +252,22 @@ def is_consistent(cluster: Cluster) -> bool:
 
     tracer = Tracer(lambda node: node not in cluster.members, contract)
     tracer.visit(cluster.tip, cluster.index[cluster.tip])
+    if cluster.is_paired:
+        return _is_pair(cluster, tracer)
     met = {node: index for node, index in tracer.visited if _is_stop(node)}
     count = sum(_is_stop(node) for node, _ in tracer.visited)
     wanted = {node for node in cluster.members if _is_stop(node)}
     if set(met) != wanted or count != len(wanted):
         return False
     return all(_expected_index(cluster, node) == index for node, index in met.items())
+
+
+def _is_pair(cluster: Cluster, tracer: Tracer) -> bool:
+    """Whether the tip needs the matmul at both columns of a pair and nowhere else."""
+    anchor, pair = cluster.anchor, ix.of(column_symbol(cluster.anchor, True))
+    base = cluster.index[anchor][:-1]
+    met = {(node, index) for node, index in tracer.visited if _is_stop(node)}
+    return met == {(anchor, (*base, pair * 2 + odd)) for odd in (0, 1)}
 
 
 def _is_stop(node: Node) -> bool:

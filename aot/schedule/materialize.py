@@ -56,7 +56,9 @@ class _Materializer:
         self.nodes = graph.nodes()
         self.order = {node: number for number, node in enumerate(self.nodes)}
         self.ancestors = _ancestors(self.nodes, self.order)
-        self.kernels = [Kernel([cluster.tip], cluster) for cluster in clusters(graph)]
+        self.kernels = [
+            Kernel([cluster.tip], cluster) for cluster in clusters(graph, traits.device == "cuda")
+        ]
         self.owner = {
             node: kernel
             for kernel in self.kernels
