@@ -20,7 +20,9 @@ _convolution = call(
     groups="groups",
 )  # fmt: skip
 _matmul = call("matmul", x, w, name="product")
-_sum = any_node("biased", lambda node: node.op == "add" and _contraction(node.inputs[0]) is not None)
+_sum = any_node(
+    "biased", lambda node: node.op == "add" and _contraction(node.inputs[0]) is not None
+)
 
 
 def _contraction(node: Node) -> Node | None:
@@ -55,18 +57,17 @@ def _folds(x: Node, w: Node, s: Node, product: Node, context: Context) -> bool:
     )
 
 
-def _scale_filters(x: Node, w: Node, s: Node, product: Node) -> Node:
-    scale = s
-    if s.type.rank:
-        scale = build.reshape(s, (s.type.numel, *[1] * (w.type.rank - 1)))
-    return _widened(product, x, make("mul", (w, scale)))
+def _scaled(w: Node, s: Node, product: Node) -> Node:
+    """The weights of a contraction times a scale for each of its columns."""
+    if s.type.rank and product.op == "convolution":
+        s = build.reshape(s, (s.type.numel, *[1] * (w.type.rank - 1)))
+    elif s.type.rank:
+        s = build.reshape(s, (*[1] * (w.type.rank - 1), s.shape[-1]))
+    return make("mul", (w, s))
 
 
-def _scale_columns(x: Node, w: Node, s: Node, product: Node) -> Node:
-    scale = s
-    if s.type.rank:
-        scale = build.reshape(s, (*[1] * (w.type.rank - 1), s.shape[-1]))
-    return _widened(product, x, make("mul", (w, scale)))
+def _scale(x: Node, w: Node, s: Node, product: Node) -> Node:
+    return make(product.op, (x, _scaled(w, s, product)), product.attrs)
 
 
 def _scale_widened(root: Node, context: Context) -> Node | None:
@@ -77,11 +78,8 @@ def _scale_widened(root: Node, context: Context) -> Node | None:
             continue
         x, w = product.inputs
         if _folds(x, w, scale, product, context):
-            filters = build.cast(w, wide.dtype)
-            scaler = _scale_filters if product.op == "convolution" else _scale_columns
-            scaled = scaler(x, filters, scale, product)
-            narrow = build.cast(scaled.inputs[1], w.dtype)
-            return build.cast(make(product.op, (x, narrow), product.attrs), wide.dtype)
+            weights = build.cast(_scaled(build.cast(w, wide.dtype), scale, product), w.dtype)
+            return build.cast(make(product.op, (x, weights), product.attrs), wide.dtype)
     return None
 
 
@@ -142,11 +140,13 @@ def _normalize(exponential: Node, axes: tuple[int, ...]) -> Node:
 
 RULES: tuple[Rule, ...] = (
     # conv(x, w) · s → conv(x, w · s) for a constant scale a channel
-    Rule(
-        "convolution-scale", both_orders(_convolution * s), _scale_filters, _folds, is_exact=False
-    ),
+    Rule("convolution-scale", both_orders(_convolution * s), _scale, _folds, is_exact=False),
     # (x · w) · s → x · (w · s) for a constant scale a column
-    Rule("matmul-scale", both_orders(_matmul * s), _scale_columns, _folds, is_exact=False),
+    Rule("matmul-scale", both_orders(_matmul * s), _scale, _folds, is_exact=False),
+    # wide(conv(x, w)) · s → wide(conv(x, narrow(wide(w) · s)))
+    rule_for(("mul",), "widened-scale", _scale_widened, is_exact=False),
+    # wide(conv + b) · s → wide(conv) · s + wide(b) · s for constants
+    rule_for(("mul",), "widened-scale-distribute", _distribute_widened, is_exact=False),
     # (conv + b) · s → conv · s + b · s for constants
     Rule("scale-distribute", _sum * s, _distribute, _distributes, is_exact=False),
     # (conv + b) + t → conv + (b + t) for constants
