@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from aotc.aot import contents, rehearsal
@@ -138,10 +138,18 @@ def _compile(
         compiled = []
         for target in targets:
             clock.target = target.name
+            precise = _with_precision(target, captured.dot_precision)
             graph = graphs[target.device]
-            compiled.append(compile_for(target, graph, options, machinery, clock))
+            compiled.append(compile_for(precise, graph, options, machinery, clock))
         clock.target = ""
     return captured, compiled
+
+
+def _with_precision(target: Target, precision: str) -> Target:
+    """A GPU's dots of f32 have the precision that torch would use; a CPU has only one."""
+    if target.device != "cuda":
+        return target
+    return replace(target, traits=replace(target.traits, dot_precision=precision))
 
 
 def _warm_up(devices: Sequence[str], workers: Workers, store: Store) -> None:
@@ -225,6 +233,7 @@ def _contents(
         for part in parts
         for name, tensor in contents.weights(part.scheduled.graph.constants, part.plan).items()
     }
+    precisions = [part.target.traits.dot_precision for part in parts]
     return BundleContents(
         inputs=inputs,
         outputs=outputs,
@@ -235,6 +244,6 @@ def _contents(
             for each in compiled
         ),
         weights=weights,
-        golden=contents.golden(captured, inputs, outputs),
+        golden=contents.golden(captured, inputs, outputs, precisions),
         extras=extras,
     )

@@ -29,6 +29,7 @@ from aotc.runtime.plan import LaunchPlan
 # scale. Those of the narrow floats allow for a whole model's roundings, which differ between two
 # orders of summation; integers must be equal.
 TOLERANCES: Mapping[str, float] = {"f64": 1e-4, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
+TF32_TOLERANCE = 1e-2  # of f32, where products are rounded as f16's are
 DISTRIBUTIONS = ("aotc", "torch", "triton", "numpy")
 
 
@@ -69,9 +70,15 @@ def tensor(dtype: str, array: Array) -> TensorData:
 
 
 def golden(
-    captured: Captured, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    captured: Captured,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    precisions: Sequence[str],
 ) -> Golden:
-    """The example and the exported model's answer, with the tolerances of this model."""
+    """The example and the exported model's answer, with the tolerances of this model.
+
+    `precisions` are those of the targets' dots of f32.
+    """
     return Golden(
         tuple(
             tensor(spec.dtype, array)
@@ -81,13 +88,14 @@ def golden(
             tensor(spec.dtype, array)
             for spec, array in zip(outputs, captured.golden_outputs, strict=True)
         ),
-        tolerances(captured.graph),
+        tolerances(captured.graph, "tf32" if "tf32" in precisions else "ieee"),
     )
 
 
-def tolerances(graph: Graph) -> tuple[float, ...]:
+def tolerances(graph: Graph, dot_precision: str) -> tuple[float, ...]:
     """For each output: that of the narrowest float in the model; 0 for whole numbers."""
-    widest = max(TOLERANCES.get(node.type.dtype, 0.0) for node in graph.nodes())
+    limits = {**TOLERANCES, "f32": TF32_TOLERANCE} if dot_precision == "tf32" else TOLERANCES
+    widest = max(limits.get(node.type.dtype, 0.0) for node in graph.nodes())
     return tuple(widest if node.type.dtype in TOLERANCES else 0.0 for node in graph.outputs)
 
 

@@ -45,7 +45,11 @@ def rehearse(
             session.addresses[place] = array.ctypes.data
         session.run()
     rows = zip(
-        signature(graph)[1], outputs, captured.golden_outputs, tolerances(graph), strict=True
+        signature(graph)[1],
+        outputs,
+        captured.golden_outputs,
+        tolerances(graph, target.traits.dot_precision),
+        strict=True,
     )
     return tuple(
         compare(spec, found.tobytes(), expected.tobytes(), limit)

@@ -153,6 +153,11 @@ def cache_dir(flag: str | None = None, project: Mapping[str, Any] | None = None)
     return Reading("AOTC_CACHE_DIR", os.path.join(home, ".cache", "aotc"), "default")
 
 
+def environment_without(prefix: str) -> dict[str, str]:
+    """This process's variables for a child, less those of another tool that would change it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(prefix)}
+
+
 def parse(setting: Setting, given: Any, origin: str) -> Any:
     """`given` (text, or a TOML value) as the setting's type; raises `SettingInvalid`."""
     try:

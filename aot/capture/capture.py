@@ -33,6 +33,7 @@ class Captured:
     graph: Graph  # its input and output names and types are the signature
     golden_inputs: tuple[Array, ...]  # the example inputs, in the order of the graph's inputs
     golden_outputs: tuple[Array, ...]  # of the exported module, in the order of its outputs
+    dot_precision: str = "ieee"  # of f32 operands on a GPU, by torch's own switch: or "tf32"
 
 
 def capture(spec: Spec) -> Captured:
@@ -46,7 +47,9 @@ def capture(spec: Spec) -> Captured:
         graph = import_program(_decompose(program))
         golden_inputs, golden_outputs = _golden(spec, program)
     check(graph, "capture")
-    return Captured(spec.name, graph, golden_inputs, golden_outputs)
+    is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
+    precision = "tf32" if is_tf32 else "ieee"
+    return Captured(spec.name, graph, golden_inputs, golden_outputs, precision)
 
 
 @contextmanager

@@ -35,7 +35,8 @@ class Lines:
     def end(self, row: StageTime) -> None:
         """The stage's row."""
         self._over.set()
-        self._say(f"{row.stage:<9}{time_text(row.seconds):>9}  {row.detail}".rstrip())
+        target = f"{row.target}: " if row.target else ""
+        self._say(f"{row.stage:<9}{time_text(row.seconds):>9}  {target}{row.detail}".rstrip())
 
     def stop(self) -> None:
         """End the ticking, whether or not the stage ended well."""

@@ -26,6 +26,7 @@ from aotc.aot.errors import KernelFailed
 from aotc.aot.targets.toolchain import BODY_FILE
 from aotc.aot.targets.worker import BOOT, read_message, resolve, write_message
 from aotc.runtime.errors import AotcError
+from aotc.runtime.settings import environment_without
 
 TIMEOUT_SECONDS = 300.0
 STDERR_TAIL_BYTES = 2000
@@ -147,6 +148,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
+            env=_environment(self.folder),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -220,6 +222,14 @@ class _Worker:
         self.replies.close()
         self._errors.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """What the user sets for Triton is for the user's own kernels; ours depend on the build alone.
+
+    Triton's folder is the worker's own, so that nothing is written in the user's home.
+    """
+    return {**environment_without("TRITON_"), "TRITON_HOME": str(folder)}
 
 
 def _keep(folder: Path, name: str, suffix: str, data: bytes) -> str:
