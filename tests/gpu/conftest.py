@@ -1,0 +1,31 @@
+"""Tests on a real device: marked `gpu`, left out where there is none; `scripts/check-gpu` runs
+them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from aotc.runtime.drivers import cuda
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+
+def pytest_collection_modifyitems(items):
+    reason = cuda.why_absent()
+    for item in items:
+        if HERE in Path(str(item.path)).parents:
+            item.add_marker(pytest.mark.gpu)
+            if reason:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def device():
+    """Device 0, closed after the test."""
+    from aotc.runtime.drivers.cuda_device import Device
+
+    device = Device()
+    yield device
+    device.close()
