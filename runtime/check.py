@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from .manifest import Target
 
 
+UPGRADE = "upgrade aotc on this machine: `pip install --upgrade aotc`"
+ONE_HOST = "the host has no number: use the name alone"
+NO_DEVICE = (
+    "`aotc doctor` shows what this machine has; a container needs its devices (`--gpus all`), and "
+    "a bundle for machines without one a target `cpu` too"
+)
+
+
 class Mismatch(Record):
     """One reason why a bundle does not run here; target is empty where it concerns all of them."""
 
@@ -74,52 +82,65 @@ def read_manifest(directory: Directory) -> tuple[Manifest, bytes]:
 
 def mismatches(manifest: Manifest, device: str | None = None) -> list[Mismatch]:
     """Every reason why nothing in the manifest runs here; empty when a target does."""
+    known = "a feature that this runtime knows"
     found = [
-        Mismatch(
-            "feature-unknown",
-            "",
-            "feature",
-            f"`{name}`",
-            "a feature that this runtime knows",
-            "upgrade aotc on this machine: `pip install --upgrade aotc`",
-        )
+        Mismatch("feature-unknown", "", "feature", f"`{name}`", known, UPGRADE)
         for name in manifest.features
         if name not in FEATURES
     ]
-    reasons = [_target_mismatches(each) for each in _of_device(manifest, device)]
+    targets, ordinal = _of_device(manifest, device)
+    reasons = [_target_mismatches(each, ordinal) for each in targets]
     if all(reasons):
         found += [each for rows in reasons for each in rows]
     return found
 
 
-def pick_target(manifest: Manifest, device: str | None = None) -> Target | None:
-    """The first target that runs here, or None; targets are listed best first."""
-    for target in _of_device(manifest, device):
-        if not _target_mismatches(target):
-            return target
+def pick_target(manifest: Manifest, device: str | None = None) -> tuple[Target, int] | None:
+    """The first target that runs here and the number of its device, or None; targets are listed
+    best first."""
+    targets, ordinal = _of_device(manifest, device)
+    for target in targets:
+        if not _target_mismatches(target, ordinal):
+            return target, ordinal
     return None
 
 
-def _of_device(manifest: Manifest, device: str | None) -> list[Target]:
-    targets = [each for each in manifest.targets if device in (None, each.device)]
-    if not targets:
+def _of_device(manifest: Manifest, device: str | None) -> tuple[list[Target], int]:
+    """The targets of `cpu`, `cuda` or `cuda:1`, all of them for None, and the device's number.
+
+    Raises `DeviceUnknown`.
+    """
+    family, colon, number = (device or "").partition(":")
+    targets = [each for each in manifest.targets if device is None or family == each.device]
+    is_number = number.isascii() and number.isdigit() and len(number) < 5
+    if not targets or (colon and not is_number):
         known = ", ".join(sorted({each.device for each in manifest.targets}))
         raise DeviceUnknown(found=device, expected=known)
-    return targets
+    return targets, int(number or 0)
 
 
-def _target_mismatches(target: Target) -> list[Mismatch]:
+def _target_mismatches(target: Target, ordinal: int) -> list[Mismatch]:
+    """Each reason why a target does not run on a device of this machine."""
     if target.device not in DRIVERS:
-        hint = "upgrade aotc on this machine: `pip install --upgrade aotc`"
         known = "one of " + ", ".join(f"`{name}`" for name in DRIVERS)
         found = f"`{target.device}`"
-        return [Mismatch("device-unsupported", target.name, "device", found, known, hint)]
+        return [Mismatch("device-unsupported", target.name, "device", found, known, UPGRADE)]
     rows = []
     if target.abi not in PLAN_ABIS:
         newer = target.abi > PLAN_ABI
-        hint = "upgrade aotc on this machine" if newer else "rebuild with this version of aotc"
+        hint = UPGRADE if newer else "rebuild with this version of aotc"
         row = ("abi", str(target.abi), str(PLAN_ABI), hint)
         rows.append(Mismatch("abi", target.name, *row))
+    reasons = _cuda_reasons if target.device == "cuda" else _host_reasons
+    return rows + reasons(target, ordinal)
+
+
+def _host_reasons(target: Target, ordinal: int) -> list[Mismatch]:
+    """What a target in host memory lacks: instruction sets of the CPU."""
+    rows = []
+    if ordinal:
+        found, expected = f"`{target.device}:{ordinal}`", f"`{target.device}`"
+        rows.append(Mismatch("device-absent", target.name, "device", found, expected, ONE_HOST))
     missing = sorted(set(target.needs) - load_driver(target.device).features())
     if missing:
         rows.append(
@@ -133,6 +154,24 @@ def _target_mismatches(target: Target) -> list[Mismatch]:
             )
         )
     return rows
+
+
+def _cuda_reasons(target: Target, ordinal: int) -> list[Mismatch]:
+    """What a target of CUDA lacks: the driver, the device, its architecture."""
+    from .drivers.libcuda import OLDEST_DRIVER, version_text
+
+    driver = load_driver("cuda")
+    absent = driver.why_absent(ordinal)
+    if absent:
+        expected = f"device {ordinal} and a driver for CUDA {version_text(OLDEST_DRIVER)} or later"
+        return [Mismatch("device-absent", target.name, "CUDA device", absent, expected, NO_DEVICE)]
+    found = sorted(driver.features(ordinal))
+    if set(target.needs) <= set(found):
+        return []
+    runs, needed = (", ".join(f"`{name}`" for name in names) for names in (found, target.needs))
+    hint = f"rebuild with `aotc build --target cuda:{found[-1]}`, or with several targets"
+    found_text = f"{runs} (device {ordinal})"
+    return [Mismatch("architecture", target.name, "architecture", found_text, needed, hint)]
 
 
 def _file_mismatches(directory: Directory, manifest: Manifest) -> list[Mismatch]:

@@ -18,7 +18,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 CPU_DEVICE = 1
-DEVICES = {1: "cpu", 2: "cuda", 3: "cuda_host", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm"}
+CUDA_DEVICE = 2
+CUDA_HOST_DEVICE = 3  # pinned host memory
+CUDA_MANAGED_DEVICE = 13
+HOST_DEVICES = (CPU_DEVICE, CUDA_HOST_DEVICE)
+DEVICES = {
+    1: "cpu",
+    2: "cuda",
+    3: "cuda_host",
+    4: "opencl",
+    7: "vulkan",
+    8: "metal",
+    10: "rocm",
+    13: "cuda_managed",
+}
 VERSION = (1, 1)
 FLAG_READ_ONLY = 1
 ALIGNMENT_BYTES = 64
@@ -96,11 +109,11 @@ FREE_ADDRESS = ctypes.cast(_libc.free, ctypes.c_void_p).value
 
 
 def _free_unused(capsule: int) -> None:
-    """Free the block of a capsule that nobody consumed."""
-    if _is_valid_raw(capsule, NAME_VERSIONED):
-        _libc.free(_pointer_raw(capsule, NAME_VERSIONED))
-    elif _is_valid_raw(capsule, NAME):
-        _libc.free(_pointer_raw(capsule, NAME))
+    """Have the deleter of a capsule that nobody consumed free its block."""
+    for name, kind in ((NAME_VERSIONED, DLManagedTensorVersioned), (NAME, DLManagedTensor)):
+        if _is_valid_raw(capsule, name):
+            block = _pointer_raw(capsule, name)
+            DELETER(kind.from_address(block).deleter)(block)
 
 
 _destroy = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_free_unused)
@@ -176,11 +189,9 @@ class Array:
         nbytes = row.itemsize_bytes
         for extent in shape:
             nbytes *= extent
-        header_bytes = ctypes.sizeof(DLManagedTensorVersioned) + 16 * len(shape)
-        data_offset = _round_up(header_bytes)
-        self._block = _libc.aligned_alloc(ALIGNMENT_BYTES, data_offset + _round_up(nbytes))
-        if not self._block:
-            raise MemoryError(f"{nbytes} bytes for an output")
+        data_offset = _round_up(header_bytes(shape))
+        self._block = None
+        self._block = allocate_block(data_offset + nbytes)
         self.dtype = dtype
         self.shape = shape
         self.address = self._block + data_offset
@@ -203,31 +214,9 @@ class Array:
         if copy or (dl_device is not None and dl_device[0] != CPU_DEVICE):
             raise BufferError("the array is handed over as it is, on the CPU")
         versioned = max_version is not None and max_version[0] >= 1
-        kind: Any = DLManagedTensorVersioned if versioned else DLManagedTensor
-        managed = kind.from_address(self._block)
-        managed.context = None
-        managed.deleter = FREE_ADDRESS
-        if versioned:
-            managed.major, managed.minor = VERSION
-            managed.flags = 0
-        self._describe(managed.tensor, self._block + ctypes.sizeof(DLManagedTensorVersioned))
+        describe(self._block, versioned, self.dtype, self.shape, self.address, (CPU_DEVICE, 0))
         block, self._block = self._block, None
-        return _new(block, NAME_VERSIONED if versioned else NAME, _destroy)
-
-    def _describe(self, tensor: Any, extents_address: int) -> None:
-        rank = len(self.shape)
-        row = DTYPES[self.dtype]
-        numbers = (ctypes.c_int64 * (2 * rank)).from_address(extents_address)
-        numbers[:] = [*self.shape, *contiguous_strides(self.shape, 1)]
-        tensor.data = self.address
-        tensor.device_type, tensor.device_id = CPU_DEVICE, 0
-        tensor.ndim = rank
-        tensor.code, tensor.bits = row.dlpack
-        tensor.lanes = 1
-        tensor.shape = ctypes.cast(extents_address, ctypes.POINTER(ctypes.c_int64))
-        strides_address = extents_address + 8 * rank
-        tensor.strides = ctypes.cast(strides_address, ctypes.POINTER(ctypes.c_int64))
-        tensor.byte_offset = 0
+        return export_capsule(block, versioned)
 
     def __del__(self) -> None:
         if self._block:
@@ -235,12 +224,70 @@ class Array:
             self._block = None
 
 
-def borrow(value: Any) -> Borrowed:
-    """The array behind `value.__dlpack__`; raises what the producer raises, often BufferError."""
+def describe(
+    block: int,
+    versioned: bool,
+    dtype: str,
+    shape: tuple[int, ...],
+    address: int,
+    device: tuple[int, int],
+) -> Any:
+    """Write a managed tensor with its shape into a block of `header_bytes`; freed by `free`."""
+    kind: Any = DLManagedTensorVersioned if versioned else DLManagedTensor
+    managed = kind.from_address(block)
+    managed.context = None
+    managed.deleter = FREE_ADDRESS
+    if versioned:
+        managed.major, managed.minor = VERSION
+        managed.flags = 0
+    tensor, row, rank = managed.tensor, DTYPES[dtype], len(shape)
+    extents_address = block + ctypes.sizeof(DLManagedTensorVersioned)
+    numbers = (ctypes.c_int64 * (2 * rank)).from_address(extents_address)
+    numbers[:] = [*shape, *contiguous_strides(shape, 1)]
+    tensor.data = address
+    tensor.device_type, tensor.device_id = device
+    tensor.ndim = rank
+    tensor.code, tensor.bits = row.dlpack
+    tensor.lanes = 1
+    tensor.shape = ctypes.cast(extents_address, ctypes.POINTER(ctypes.c_int64))
+    tensor.strides = ctypes.cast(extents_address + 8 * rank, ctypes.POINTER(ctypes.c_int64))
+    tensor.byte_offset = 0
+    return managed
+
+
+def header_bytes(shape: tuple[int, ...]) -> int:
+    """Size of a managed tensor of either version with shape and strides behind it."""
+    return ctypes.sizeof(DLManagedTensorVersioned) + 16 * len(shape)
+
+
+def allocate_block(nbytes: int) -> int:
+    """Memory from the C library, aligned to 64 bytes; raises `MemoryError`."""
+    block = _libc.aligned_alloc(ALIGNMENT_BYTES, _round_up(nbytes))
+    if not block:
+        raise MemoryError(f"{nbytes} bytes for an output")
+    return block  # type: ignore[no-any-return]
+
+
+def free_block(block: int) -> None:
+    """Give a block of `allocate_block` back."""
+    _libc.free(block)
+
+
+def export_capsule(block: int, versioned: bool) -> Any:
+    """The capsule of a managed tensor; one that nobody consumes calls the tensor's deleter."""
+    return _new(block, NAME_VERSIONED if versioned else NAME, _destroy)
+
+
+def borrow(value: Any, stream: int | None = None) -> Borrowed:
+    """The array behind `value.__dlpack__`; raises what the producer raises, often BufferError.
+
+    stream: the one on which the array will be read, for producers on a device.
+    """
+    named = {} if stream is None else {"stream": stream}
     try:
-        return Borrowed(value.__dlpack__(max_version=VERSION))
+        return Borrowed(value.__dlpack__(max_version=VERSION, **named))
     except TypeError:  # a producer of DLPack 0.x knows no `max_version`
-        return Borrowed(value.__dlpack__())
+        return Borrowed(value.__dlpack__(**named))
 
 
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 
 from .buffers import buffer_address, writable_address
-from .dlpack import CPU_DEVICE, DEVICES, Array, Borrowed, borrow, is_contiguous
+from .dlpack import DEVICES, HOST_DEVICES, Array, Borrowed, borrow, is_contiguous
 from .dtypes import DTYPES
 from .errors import InputDevice, InputGradient, InputUnreadable
 
@@ -66,6 +66,12 @@ class TorchKind:
         return value.data_ptr()  # type: ignore[no-any-return]
 
     def _check(self, port: Port, value: Any, torch: Any) -> None:
+        if value.device.type != "cpu":
+            raise InputDevice(role=port.role, name=port.name, found=value.device, expected="cpu")
+        self.check_type(port, value, torch)
+
+    def check_type(self, port: Port, value: Any, torch: Any) -> None:
+        """Raise unless `value` is a dense tensor of the port's dtype and shape, on any device."""
         if port.torch_dtype is None:
             port.torch_dtype = getattr(torch, TORCH_DTYPES[port.dtype])
         if value.layout is not torch.strided:
@@ -73,8 +79,6 @@ class TorchKind:
             raise InputUnreadable(
                 role=port.role, name=port.name, found=found, expected="a dense tensor"
             )
-        if value.device.type != "cpu":
-            raise InputDevice(role=port.role, name=port.name, found=value.device, expected="cpu")
         found_dtype = str(value.dtype).removeprefix("torch.")
         port.check(BY_TORCH.get(found_dtype, found_dtype), tuple(value.shape))
 
@@ -97,19 +101,19 @@ class TorchKind:
 
     def make(self, port: Port) -> tuple[Any, int]:
         if port.torch_template is None:
-            port.torch_template = self._template(port)
+            port.torch_template = self.template(port, "cpu")
         # A third of the cost of `torch.empty` with its keyword arguments.
         value = sys.modules["torch"].empty_like(port.torch_template)
         return value, value.data_ptr()
 
-    def _template(self, port: Port) -> Any:
+    def template(self, port: Port, device: str) -> Any:
         """A tensor of the output's type that owns one element: broadcast to its shape."""
         torch = sys.modules["torch"]
         dtype = getattr(torch, TORCH_DTYPES[port.dtype])
-        one = torch.empty((), dtype=dtype, device="cpu")
+        one = torch.empty((), dtype=dtype, device=device)
         template = one.expand(port.shape)
         if not torch.empty_like(template).is_contiguous():
-            template = torch.empty(port.shape, dtype=dtype, device="cpu")
+            template = torch.empty(port.shape, dtype=dtype, device=device)
         return template
 
 
@@ -167,10 +171,10 @@ class NumpyKind:
 class CapsuleKind:
     """Anything else with `__dlpack__`; outputs by the `from_dlpack` of the argument's library."""
 
-    __slots__ = ("_module",)
+    __slots__ = ("module",)
 
     def __init__(self, module: str) -> None:
-        self._module = module
+        self.module = module
 
     def address(self, port: Port, value: Any, hold: list[Any]) -> int:
         lent = self._borrow(port, value)
@@ -185,7 +189,7 @@ class CapsuleKind:
     def _borrow(self, port: Port, value: Any) -> Borrowed:
         try:
             device = int(value.__dlpack_device__()[0])
-            lent = borrow(value) if device == CPU_DEVICE else None
+            lent = borrow(value) if device in HOST_DEVICES else None
         except Exception as error:  # what a producer raises is its own choice
             raise InputUnreadable(
                 role=port.role,
@@ -210,7 +214,7 @@ class CapsuleKind:
     def make(self, port: Port) -> tuple[Any, int]:
         array = Array(port.dtype, port.shape)
         address = array.address
-        adopt = getattr(sys.modules.get(self._module), "from_dlpack", None)
+        adopt = getattr(sys.modules.get(self.module), "from_dlpack", None)
         return (array if adopt is None else adopt(array)), address
 
 

@@ -7,9 +7,16 @@ import os
 from .check import mismatches, pick_target, read_manifest
 from .directory import Directory
 from .drivers import load as load_driver
-from .errors import BundleIncompatible, BundleMalformed, IdentityMismatch, SettingInvalid
+from .errors import (
+    BundleAltered,
+    BundleIncompatible,
+    BundleMalformed,
+    IdentityMismatch,
+    SettingInvalid,
+)
 from .manifest import identity_of
 from .plan import LaunchPlan
+from .plan_rules import IMAGE_DEVICES
 from .program import Loaded, Program
 from .settings import SETTINGS, parse, read
 from .weights import ALIGNMENT_BYTES, Digests, MappedFile, hash_threads, read_header
@@ -19,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .manifest import Manifest, Target, WeightsEntry
-    from .weights import Tensor
 
 
 def load(
@@ -28,18 +34,21 @@ def load(
     digest: str | None = None,
     threads: int | None = None,
     verify: str | None = None,
+    stream: Any = None,
 ) -> Program:
     """Load the bundle at `path` and return a `Program`.
 
-    device: a device family of the bundle, or None for the first target that runs here.
+    device: `cpu`, `cuda` or `cuda:1`, or None for the first target of the bundle that runs here.
     digest: the identity that the bundle must have, `sha256:` and 64 hex digits or the digits.
-    threads: threads that share one call's work; None reads `AOTC_THREADS`, 0 takes what affinity
-    and cgroup limits allow.
+    threads: host threads that share one call's work; None reads `AOTC_THREADS`, 0 takes what
+    affinity and cgroup limits allow.
     verify: `full` digests manifest, plan, code and weights before they are used; `code` leaves
     the weights out, for files too large to read at every start. None reads `AOTC_LOAD_VERIFY`.
+    stream: on a device, the stream of all calls that name no other: torch's or cupy's object, or a
+    CUstream handle. None takes the one that is current at each call.
 
     Raises `BundleError` (damage, exit 6), `IncompatibleError` (not for this machine, 5),
-    `EnvironmentFault` (7) and `SettingInvalid` (2).
+    `EnvironmentFault` (7; among them `DeviceMemoryFull`) and `SettingInvalid` (2).
     """
     thread_count = _setting("AOTC_THREADS", threads)
     extent = _setting("AOTC_LOAD_VERIFY", verify)
@@ -48,25 +57,37 @@ def load(
         identity = identity_of(data)
         if digest is not None:
             _check_digest(directory.path, identity, digest)
-        target = _fitting_target(directory, manifest, device)
+        target, ordinal = _fitting_target(directory, manifest, device)
+        if stream is not None and target.device not in IMAGE_DEVICES:
+            expected = f"None, since target `{target.name}` has no streams"
+            raise SettingInvalid(name="stream", found=stream, origin="argument", expected=expected)
         weights = _map_weights(directory, manifest.weights)
-        digests = None
-        if weights is not None and manifest.weights is not None and extent == "full":
-            where = directory.where(manifest.weights.name)
-            digests = Digests(weights.view, manifest.weights, where, hash_threads())
+        digests = _start_digests(directory, manifest, weights) if extent == "full" else None
+        loaded = None
         try:
             plan_bytes = directory.read(manifest.file(target.plan))
             library = directory.read(manifest.file(target.library))
+            plan = LaunchPlan.from_msgpack(plan_bytes, directory.where(target.plan))
+            spans = _spans(directory, manifest, weights)
+            counts = (len(manifest.inputs), len(manifest.outputs))
+            where = directory.where(target.plan)
+            plan.validate(*counts, spans.keys(), where, target.device, len(library))
+            # The code is digested by now. Weights whose digests still run may be uploaded, but
+            # nothing runs on them before `_finish`.
+            if target.device in IMAGE_DEVICES:
+                loaded = _on_device(manifest, plan, library, spans, target, ordinal)
+            else:
+                options = (thread_count, directory.where(target.library))
+                loaded = _on_host(manifest, plan, library, spans, target, options, weights)
         finally:
             if digests is not None:
-                digests.finish()
-        plan = LaunchPlan.from_msgpack(plan_bytes, directory.where(target.plan))
-        addresses = _addresses(directory, manifest, plan, target, len(library), weights)
-    driver = load_driver(target.device)
-    counts = (len(manifest.inputs), len(manifest.outputs))
-    where = directory.where(target.library)
-    executable = driver.Executable(library, plan, addresses, *counts, thread_count, where)
-    return Program(manifest, target, identity, plan, Loaded(executable, weights))
+                _finish(digests, loaded)
+    row = (manifest, target, identity, plan, loaded)
+    if target.device in IMAGE_DEVICES:
+        from .device_program import DeviceProgram
+
+        return DeviceProgram(*row, stream)
+    return Program(*row)
 
 
 def _setting(name: str, argument: Any) -> Any:
@@ -86,17 +107,19 @@ def _check_digest(path: str, identity: str, digest: str) -> None:
         raise IdentityMismatch(path=path, found=identity, expected=expected)
 
 
-def _fitting_target(directory: Directory, manifest: Manifest, device: str | None) -> Target:
+def _fitting_target(
+    directory: Directory, manifest: Manifest, device: str | None
+) -> tuple[Target, int]:
     found = mismatches(manifest, device)
-    target = pick_target(manifest, device)
-    if found or target is None:
+    picked = pick_target(manifest, device)
+    if found or picked is None:
         raise BundleIncompatible(
             path=directory.path,
             summary="; ".join(str(each) for each in found),
             advice=found[0].hint,
             mismatches=found,
         )
-    return target
+    return picked
 
 
 def _map_weights(directory: Directory, entry: WeightsEntry | None) -> MappedFile | None:
@@ -109,29 +132,76 @@ def _map_weights(directory: Directory, entry: WeightsEntry | None) -> MappedFile
         os.close(descriptor)
 
 
-def _addresses(
-    directory: Directory,
+def _start_digests(
+    directory: Directory, manifest: Manifest, weights: MappedFile | None
+) -> Digests | None:
+    """Threads that check the weights' digests from now on."""
+    entry = manifest.weights
+    if weights is None or entry is None:
+        return None
+    return Digests(weights.view, entry, directory.where(entry.name), hash_threads())
+
+
+def _finish(digests: Digests, loaded: Loaded | None) -> None:
+    """Wait for the digests; code whose weights were altered is unloaded at once."""
+    try:
+        digests.finish()
+    except BundleAltered:
+        if loaded is not None:
+            loaded.executable.close()
+        raise
+
+
+def _spans(
+    directory: Directory, manifest: Manifest, weights: MappedFile | None
+) -> dict[str, tuple[int, int]]:
+    """Address and size in bytes of each tensor of the mapped weights.
+
+    Raises `BundleMalformed` for one that is not aligned.
+    """
+    if weights is None or manifest.weights is None:
+        return {}
+    where = directory.where(manifest.weights.name)
+    tensors = read_header(weights.view, where)
+    for tensor in tensors.values():
+        if tensor.offset % ALIGNMENT_BYTES:
+            raise BundleMalformed(
+                path=where,
+                field=f"{tensor.name}.data_offsets",
+                found=f"byte {tensor.offset} of the file",
+                expected=f"a multiple of {ALIGNMENT_BYTES}",
+            )
+    base = weights.address
+    return {name: (base + each.offset, each.nbytes) for name, each in tensors.items()}
+
+
+def _on_host(
     manifest: Manifest,
     plan: LaunchPlan,
+    library: bytes,
+    spans: dict[str, tuple[int, int]],
     target: Target,
-    library_bytes: int,
+    options: tuple[int, str],  # threads, the library's path
     weights: MappedFile | None,
-) -> dict[str, int]:
-    """Addresses of all tensors of the weights, after the plan was checked against them."""
-    tensors: dict[str, Tensor] = {}
-    if weights is not None and manifest.weights is not None:
-        where = directory.where(manifest.weights.name)
-        tensors = read_header(weights.view, where)
-        for tensor in tensors.values():
-            if tensor.offset % ALIGNMENT_BYTES:
-                raise BundleMalformed(
-                    path=where,
-                    field=f"{tensor.name}.data_offsets",
-                    found=f"byte {tensor.offset} of the file",
-                    expected=f"a multiple of {ALIGNMENT_BYTES}",
-                )
+) -> Loaded:
+    """Code in this process, which reads the weights where they are mapped."""
+    addresses = {name: address for name, (address, _) in spans.items()}
     counts = (len(manifest.inputs), len(manifest.outputs))
-    where = directory.where(target.plan)
-    plan.validate(*counts, tensors.keys(), where, target.device, library_bytes)
-    base = weights.address if weights is not None else 0
-    return {name: base + tensor.offset for name, tensor in tensors.items()}
+    driver = load_driver(target.device)
+    executable = driver.Executable(library, plan, addresses, *counts, *options)
+    return Loaded(executable, weights)
+
+
+def _on_device(
+    manifest: Manifest,
+    plan: LaunchPlan,
+    library: bytes,
+    spans: dict[str, tuple[int, int]],
+    target: Target,
+    ordinal: int,
+) -> Loaded:
+    """Code and weights in the memory of a device; the mapped file is needed no longer."""
+    inputs = tuple(spec.nbytes for spec in manifest.inputs)
+    outputs = tuple(spec.nbytes for spec in manifest.outputs)
+    driver = load_driver(target.device)
+    return Loaded(driver.Executable(library, plan, spans, inputs, outputs, ordinal), None)

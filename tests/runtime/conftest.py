@@ -24,3 +24,12 @@ def native(tmp_path_factory):
     import native_bundle
 
     return native_bundle.write(tmp_path_factory.mktemp("native") / "bundle")
+
+
+@pytest.fixture
+def cuda(fake_cuda):
+    """The fake CUDA driver, which knows the kernel of `device_bundle`."""
+    import device_bundle
+
+    fake_cuda.kernels["copy"] = device_bundle.copy
+    return fake_cuda

@@ -1,0 +1,294 @@
+"""Sessions of programs on a device: asynchronous, in the order of a stream.
+
+A call writes the device addresses of inputs and outputs, launches the program's graph on the
+stream and returns. Host arrays among the inputs are copied in on the way; where outputs are host
+arrays, the call waits for them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from .device_exchange import (
+    DEVICE_KINDS,
+    STAGED_BUFFER,
+    STAGED_TORCH,
+    TORCH_ON_DEVICE,
+    device_kind_of,
+)
+from .dlpack import Borrowed
+from .errors import InputNotContiguous, OutputCount, ProgramClosed
+from .session import Bound, Session, arrange, refuse_overlap
+from .streams import LEGACY, current, handle_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from .device_array import DeviceMemory
+    from .device_exchange import DeviceKind
+    from .device_program import DeviceProgram
+    from .port import Port
+
+# Loans are kept until a session waits for its work, which it does beyond these limits.
+LENT_BYTES_LIMIT = 64 << 20
+LOANS_LIMIT = 256
+
+
+class DeviceSession(Session):
+    """One caller's arena and graph; for one host thread at a time. Called like the program.
+
+    What kinds of arrays use of it: `stream`, the CUstream handle of the call; `has_own_stream`,
+    whether the caller named it; `hold`, copies that must live until the launch; `loans`, arrays of
+    other libraries that must live until the work is done; `memory`, for outputs.
+    """
+
+    __slots__ = (
+        "_chosen",
+        "_copies_in",
+        "_copies_out",
+        "_finish",
+        "_is_plain",
+        "_lent_bytes",
+        "_ordinal",
+        "_own_stream",
+        "has_own_stream",
+        "hold",
+        "loans",
+        "memory",
+    )
+
+    def __init__(self, program: DeviceProgram, stream: int | None) -> None:
+        """stream: the CUstream handle of every call that names no other."""
+        super().__init__(program)
+        self.memory: DeviceMemory = program.memory
+        self._ordinal = program.ordinal
+        self._own_stream = stream
+        self._chosen: int | None = None
+        self.has_own_stream = False
+        self._finish: Callable[[Any], Any] | None = None
+        self.hold: list[Any] = []
+        self.loans: list[Any] = []
+        self._lent_bytes = 0
+        self._copies_in: list[tuple[int, int]] = []  # (index, host address)
+        self._copies_out: list[tuple[int, int]] = []
+        self._is_plain = True  # none of the lists above holds anything
+
+    def __call__(self, *arrays: Any, out: Any = None, stream: Any = None, **named: Any) -> Any:
+        """Run once; see `Program`. stream: a stream object or handle to run on."""
+        if self._program._loaded is None or self._loaded is None:
+            raise ProgramClosed()
+        self._begin(stream)
+        result = self._fill(arrays, named, out, self.hold)
+        self._run(self._launch_stream())
+        return result if self._is_plain else self._complete(arrays, named, result)
+
+    def bind(
+        self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any, stream: Any = None
+    ) -> Bound:
+        """This session with fixed memory; `Program.bind` gives it to nobody else."""
+        self._begin(stream)
+        outputs = self._fill(arrays, named, out, self.hold)
+        if not all(isinstance(each, Borrowed) for each in self.hold):  # a copy would go stale
+            raise InputNotContiguous()
+        if self._finish is not None:
+            outputs = _each(self._finish, outputs)
+        if self.has_own_stream:
+            self._record(arrays, named, outputs)
+        return Bound(self, self._replay(), outputs, (arrays, named, tuple(self.hold), outputs))
+
+    # What the kinds of arrays ask for.
+
+    @property
+    def stream(self) -> int:
+        """The CUstream handle of this call."""
+        if self._chosen is None:
+            self._chosen = LEGACY
+        return self._chosen
+
+    def torch_stream(self) -> Any:
+        """A context in which torch works on the stream of this call."""
+        cuda = sys.modules["torch"].cuda
+        return cuda.stream(self._torch_stream() if self.has_own_stream else None)
+
+    def follow(self, stream: int) -> None:
+        """The call waits for what `stream` holds now."""
+        self.memory.order(self.stream, stream)
+
+    def lend(self, array: Any, nbytes: int) -> None:
+        """Keep another library's array until the work that reads or writes it is done."""
+        self._is_plain = False
+        self.loans.append(array)
+        self._lent_bytes += nbytes
+
+    def keep(self, copy: Any) -> None:
+        """Keep a copy until the launch: its memory is freed in the order of the stream."""
+        self._is_plain = False
+        self.hold.append(copy)
+
+    def finish_with(self, finish: Callable[[Any], Any] | None) -> None:
+        """Have each output go through `finish` after the launch."""
+        if finish is not None:
+            self._is_plain = False
+            self._finish = finish
+
+    def stage_in(self, port: Port, host_address: int) -> int:
+        """Copy host memory to the session's own; its device address."""
+        self._is_plain = False
+        if port.nbytes:
+            self._native.copy_in(port.index, host_address)
+            self._copies_in.append((port.index, host_address))
+        return self._staged(port)
+
+    def stage_out(self, port: Port, host_address: int) -> int:
+        """Have the session's own memory copied to the host after the run; its device address."""
+        self._is_plain = False
+        if port.nbytes:
+            self._copies_out.append((port.index, host_address))
+        return self._staged(port)
+
+    def _staged(self, port: Port) -> int:
+        address: int = self._native.stage(port.index)
+        if self._last and self._last[port.index] != address:
+            self._last = []  # the driver's addresses are others now, also if this call fails
+        return address
+
+    # A call from its beginning to its end.
+
+    def _begin(self, stream: Any) -> None:
+        if not self._is_plain:
+            self._forget()
+        if stream is not None:
+            self._chosen = handle_of(stream, self._ordinal)
+            self.has_own_stream = True
+        elif self._own_stream is not None:
+            self._chosen = self._own_stream
+            self.has_own_stream = True
+        else:
+            self._chosen = current(self._ordinal)
+            self.has_own_stream = False
+        if self.has_own_stream:
+            self._is_plain = False
+
+    def _forget(self) -> None:
+        """Let go of what the last call kept."""
+        self.hold.clear()
+        self._copies_in.clear()
+        self._copies_out.clear()
+        self._finish = None
+        if self._lent_bytes > LENT_BYTES_LIMIT or len(self.loans) > LOANS_LIMIT:
+            self._native.synchronize()
+            self.loans.clear()
+            self._lent_bytes = 0
+        self._is_plain = not self.loans
+
+    def _launch_stream(self) -> int:
+        """The stream of this call: where only host arrays take part, the session's own."""
+        if self._chosen is None:
+            has_copies = self._copies_in or self._copies_out
+            self._chosen = self._native.stream if has_copies else LEGACY
+        return self._chosen
+
+    def _complete(self, arrays: Sequence[Any], named: Mapping[str, Any], result: Any) -> Any:
+        if self._copies_out:
+            for index, host_address in self._copies_out:
+                self._native.copy_out(index, host_address)
+            self._native.synchronize()
+        if self._finish is not None:
+            result = _each(self._finish, result)
+        if self.has_own_stream:
+            self._record(arrays, named, result)
+        self.hold.clear()
+        return result
+
+    def _replay(self) -> Callable[[], None]:
+        """What a bound call runs."""
+        run, ordinal, native = self._run, self._ordinal, self._native
+        fixed = self._chosen if self.has_own_stream else None
+        copies_in, copies_out = tuple(self._copies_in), tuple(self._copies_out)
+
+        def replay() -> None:
+            run((current(ordinal) or LEGACY) if fixed is None else fixed)
+
+        if not copies_in and not copies_out:
+            return replay
+
+        def replay_copied() -> None:
+            for index, host_address in copies_in:
+                native.copy_in(index, host_address)
+            replay()
+            for index, host_address in copies_out:
+                native.copy_out(index, host_address)
+            native.synchronize()
+
+        return replay_copied
+
+    def _fill(
+        self, arrays: Sequence[Any], named: Mapping[str, Any], out: Any, hold: list[Any]
+    ) -> Any:
+        """Write the addresses of all arrays; returns the outputs."""
+        ports = self._inputs
+        if named or len(arrays) != len(ports):
+            arrays = arrange(self._program.inputs, arrays, named)
+        addresses: list[int] = []
+        for value in arrays:
+            port = ports[len(addresses)]
+            kind = DEVICE_KINDS.get(type(value)) or device_kind_of(port, value)
+            addresses.append(kind.address(port, value, self))
+        if out is None:
+            answer: DeviceKind = STAGED_BUFFER
+            if arrays:
+                answer = DEVICE_KINDS[type(arrays[0])].answer(arrays[0])
+            result = self._make_on_device(answer, addresses)
+        else:
+            result = out
+            self._place(out, addresses)
+        if addresses != self._last:  # a caller that keeps its arrays pays for this once
+            if out is not None:  # fresh outputs meet nothing
+                refuse_overlap(ports, self._outputs, addresses)
+            self._addresses[:] = addresses
+            self._last = addresses
+        return result
+
+    def _make_on_device(self, kind: DeviceKind, addresses: list[int]) -> Any:
+        values = []
+        for port in self._outputs:
+            value, address = kind.make(port, self)
+            values.append(value)
+            addresses.append(address)
+        self.finish_with(kind.finish)
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def _place(self, out: Any, addresses: list[int]) -> None:
+        ports = self._outputs
+        values = out if type(out) is tuple or type(out) is list else (out,)
+        if len(values) != len(ports):
+            raise OutputCount(found=len(values), expected=len(ports))
+        for index, value in enumerate(values):
+            port = ports[index]
+            kind = DEVICE_KINDS.get(type(value)) or device_kind_of(port, value)
+            addresses.append(kind.place(port, value, self))
+
+    # torch's allocator, when the work is on a stream that torch does not know of.
+
+    def _torch_stream(self) -> Any:
+        device = f"cuda:{self._ordinal}"
+        return sys.modules["torch"].cuda.ExternalStream(self.stream, device=device)
+
+    def _record(self, arrays: Sequence[Any], named: Mapping[str, Any], result: Any) -> None:
+        """Tell torch's allocator that this call's stream uses its tensors."""
+        values = result if type(result) is tuple or type(result) is list else (result,)
+        for value in (*arrays, *named.values(), *self.hold, *values):
+            kind = DEVICE_KINDS.get(type(value))
+            if kind is TORCH_ON_DEVICE and kind.answer(value) is not STAGED_TORCH:
+                value.record_stream(self._torch_stream())
+
+    def close(self) -> None:
+        """Free the arena once its work is done; may be called again."""
+        super().close()
+        self.loans.clear()
+
+
+def _each(finish: Callable[[Any], Any], result: Any) -> Any:
+    return tuple(map(finish, result)) if type(result) is tuple else finish(result)

@@ -1,0 +1,148 @@
+"""A bundle for the fake CUDA driver, and arrays on its device as other libraries would lend them.
+
+The program is that of `small_bundle`: output `y` is a copy of input `x`, by way of the arena, and
+output `w` is a copy of the weight.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from pathlib import Path
+
+import small_bundle
+from fake_cubin import text_image
+
+from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
+from aotc.runtime.dlpack import DELETER, allocate_block, describe, export_capsule, free_block
+from aotc.runtime.drivers.cuda_device import Device
+from aotc.runtime.manifest import TensorSpec
+from aotc.runtime.plan import PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPlan
+
+SHAPE = (4, 6)
+WEIGHT = struct.pack("<6f", 1, 2, 3, 4, 5, 6)
+PARAMETERS = 5  # to, from, nbytes, and Triton's own two
+
+
+def copy(memory, grid, values):
+    """The kernel: `nbytes` bytes from one address to another."""
+    to, source, nbytes = values[:3]
+    if nbytes:
+        memory(to, nbytes)[:] = memory(source, nbytes)
+
+
+def device_plan(nbytes: int, image: bytes) -> LaunchPlan:
+    """x → arena → y, weight → w."""
+    grid, row = (1, 1, 1), Image(0, len(image), 32, 0, 0)
+    return LaunchPlan(
+        abi=PLAN_ABI,
+        arena_bytes=-(-max(nbytes, 1) // 64) * 64,
+        scratch_bytes=0,
+        buffers=(Buffer("copy of x", 0, nbytes),),
+        kernels=(Kernel("copy", "copy", row),),
+        launches=(
+            Launch(0, grid, (("arena", 0), ("input", 0), ("int", nbytes))),
+            Launch(0, grid, (("output", 0), ("arena", 0), ("int", nbytes))),
+            Launch(0, grid, (("output", 1), ("weight", "layer.weight"), ("int", 24))),
+        ),
+    )
+
+
+def target(capability: int = 90, nbytes: int = 96) -> TargetContents:
+    """Code for one architecture."""
+    image = text_image({"copy": PARAMETERS}, capability)
+    name = f"sm_{capability}"
+    return TargetContents(f"cuda-{name}", "cuda", (name,), device_plan(nbytes, image), image)
+
+
+def host_target(nbytes: int = 96) -> TargetContents:
+    """The same program for the null driver."""
+    return TargetContents("null", "null", (), small_bundle.copy_plan(nbytes, 24), b"no code")
+
+
+def contents(
+    dtype: str = "f32", shape: tuple[int, ...] = SHAPE, targets: tuple = ()
+) -> BundleContents:
+    """Contents for sm_90, or for the targets given."""
+    spec = TensorSpec("x", dtype, shape)
+    weight = TensorData("f32", (6,), WEIGHT)
+    zeros = TensorData(dtype, shape, bytes(spec.nbytes))
+    return BundleContents(
+        inputs=(spec,),
+        outputs=(TensorSpec("y", dtype, shape), TensorSpec("w", "f32", (6,))),
+        targets=targets or (target(nbytes=spec.nbytes),),
+        weights={"layer.bias": TensorData("u8", (3,), b"abc"), "layer.weight": weight},
+        golden=Golden((zeros,), (zeros, weight), (0.0, 1e-4)),
+    )
+
+
+def write(path: Path, **named) -> Path:
+    """Pack it at `path`."""
+    pack(contents(**named), path)
+    return path
+
+
+class DeviceBlock:
+    """Memory of the fake device, filled with bytes; freed with the object."""
+
+    def __init__(self, data: bytes, ordinal: int = 0, offset: int = 0) -> None:
+        self.device = Device(ordinal)
+        self.base = self.device.allocate(len(data) + offset)
+        self.address = self.base + offset
+        self.nbytes = len(data)
+        ctypes.memmove(self.address, data, len(data))
+
+    def read(self) -> bytes:
+        """What the memory holds now; the caller synchronizes first."""
+        return ctypes.string_at(self.address, self.nbytes)
+
+    def __del__(self) -> None:
+        self.device.close()
+
+
+class Lender:
+    """An array of a library that knows nothing but DLPack; keeps the streams it was asked for."""
+
+    def __init__(
+        self, block: DeviceBlock, dtype: str = "f32", shape: tuple[int, ...] = SHAPE, **changes
+    ) -> None:
+        self.block = block
+        self.dtype = dtype
+        self.shape = shape
+        self.device = changes.get("device", (2, block.device.ordinal))
+        self.strides = changes.get("strides")
+        self.flags = changes.get("flags", 0)
+        self.streams: list[object] = []
+        self.lent = 0
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device
+
+    def __dlpack__(self, *, stream=None, max_version=None):
+        self.streams.append(stream)
+        self.lent += 1
+        block = allocate_block(256)
+        managed = describe(block, True, self.dtype, self.shape, self.block.address, self.device)
+        managed.flags = self.flags
+        if self.strides is not None:
+            for axis, stride in enumerate(self.strides):
+                managed.tensor.strides[axis] = stride
+
+        def give_back(address: int) -> None:
+            self.lent -= 1
+            free_block(address)
+
+        self._deleter = DELETER(give_back)
+        managed.deleter = ctypes.cast(self._deleter, ctypes.c_void_p).value
+        return export_capsule(block, True)
+
+
+class Interface:
+    """An array that has `__cuda_array_interface__` only."""
+
+    def __init__(
+        self, block: DeviceBlock, typestr: str = "<f4", shape: tuple[int, ...] = SHAPE, **changes
+    ) -> None:
+        self.block = block
+        row = {"typestr": typestr, "shape": shape, "data": (block.address, False), "version": 3}
+        self.__cuda_array_interface__ = {**row, **changes}
