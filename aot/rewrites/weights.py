@@ -49,8 +49,10 @@ def join_matmuls(graph: Graph) -> tuple[Graph, int]:
     for members in groups.values():
         if len(members) < 2:
             continue
-        count += len(members) - 1
         biases = [_bias_user(member, users, context) for member in members]
+        if _keep_apart(members, biases, users):
+            continue
+        count += len(members) - 1
         with made_for(members[0].source):
             replaced.update(_join(members, biases))
     return graph.with_outputs(_replace(graph.outputs, replaced)), count
@@ -64,6 +66,17 @@ def _bias_user(member: Node, users: dict[Node, tuple[Node, ...]], context: Conte
     bias = readers[0].inputs[1]
     is_row = context.is_constant(bias) and bias.shape in ((), (1, member.shape[1]))
     return readers[0] if is_row else None
+
+
+def _keep_apart(
+    members: Sequence[Node], biased: Sequence[Node | None], users: dict[Node, tuple[Node, ...]]
+) -> bool:
+    """Whether arithmetic of its own follows on a matmul: on a part of a joined one's columns it
+    could not run on the tile in registers. Parts of equal width may go on together (gate and up).
+    """
+    widths = {member.shape[1] for member in members}
+    ends = [sum_ or member for member, sum_ in zip(members, biased, strict=True)]
+    return len(widths) > 1 and any(user.kind == "pointwise" for end in ends for user in users[end])
 
 
 def _join(members: Sequence[Node], biased: Sequence[Node | None]) -> dict[Node, Node]:
