@@ -95,7 +95,7 @@ def build(
         captured, compiled = _compile(spec, wanted, options, (store, counts), clock)
         checks = [_rehearse(captured, each, options) for each in compiled]
         with clock.stage("pack"):
-            packed = pack(_contents(captured, compiled, options, clock), out, options.force)
+            packed = pack(_contents(captured, compiled, checks, options, clock), out, options.force)
             clock.detail = f"{len(packed.files)} files, identity {packed.identity[:12]}"
     finally:
         if options.dump is not None:
@@ -214,7 +214,11 @@ def _target_report(compiled: Compiled, checks: tuple[Comparison, ...]) -> Target
 
 
 def _contents(
-    captured: Captured, compiled: Sequence[Compiled], options: BuildOptions, clock: Clock
+    captured: Captured,
+    compiled: Sequence[Compiled],
+    checks: Sequence[tuple[Comparison, ...]],
+    options: BuildOptions,
+    clock: Clock,
 ) -> BundleContents:
     inputs, outputs = contents.signature(captured.graph)
     parts = [
@@ -224,7 +228,15 @@ def _contents(
     seconds: dict[str, float] = {}
     for row in clock.rows:
         seconds[row.stage] = round(seconds.get(row.stage, 0.0) + row.seconds, 3)
-    facts = {**contents.provenance(captured.name, parts), "seconds": seconds}
+    rehearsed = {
+        each.target.name: [check.as_map() for check in rows] or "not rehearsed"
+        for each, rows in zip(compiled, checks, strict=True)
+    }
+    facts = {
+        **contents.provenance(captured.name, parts),
+        "rehearsed": rehearsed,
+        "seconds": seconds,
+    }
     extras = {**contents.sources(parts), **contents.json_file("provenance.json", facts)}
     if options.debug:
         extras |= contents.debug(clock.texts, parts)

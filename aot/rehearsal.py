@@ -1,11 +1,12 @@
 """Rehearsal: the finished code runs on the golden input in this process, before it is written.
 
-So a bundle with wrong numbers never replaces a good one.
+So a bundle with wrong numbers never replaces a good one. A target that this machine cannot run is
+not rehearsed, which the report and `provenance.json` say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 import numpy
@@ -15,15 +16,15 @@ from aotc.aot.contents import signature, tolerances
 from aotc.aot.ir.graph import Constant
 from aotc.aot.ir.storage import Array
 from aotc.aot.targets.target import Target
+from aotc.runtime import drivers
 from aotc.runtime.comparison import Comparison, compare
-from aotc.runtime.drivers.cpu import Executable, features
 from aotc.runtime.plan import LaunchPlan
 from aotc.runtime.weights import ALIGNMENT_BYTES
 
 
 def runs_here(target: Target) -> bool:
     """Whether this machine can run a target's code."""
-    return target.device == "cpu" and set(target.needs) <= features()
+    return set(target.needs) <= drivers.load(target.device).features()
 
 
 def rehearse(
@@ -34,27 +35,61 @@ def rehearse(
     target: Target,
 ) -> tuple[Comparison, ...]:
     """One check for each output of the model, against the exported module's golden output."""
-    graph = captured.graph
     weights = {name: aligned(constant.array) for name, constant in constants.items()}
-    addresses = {name: array.ctypes.data for name, array in weights.items()}
     inputs = [aligned(array) for array in captured.golden_inputs]
     outputs = [aligned(numpy.zeros_like(array)) for array in captured.golden_outputs]
-    executable = Executable(library, plan, addresses, len(inputs), len(outputs))
-    with closing(executable), closing(executable.session()) as session:
-        for place, array in enumerate((*inputs, *outputs)):
-            session.addresses[place] = array.ctypes.data
-        session.run()
+    run = _run_on_device if target.device == "cuda" else _run_on_host
+    run(library, plan, weights, inputs, outputs)
     rows = zip(
-        signature(graph)[1],
+        signature(captured.graph)[1],
         outputs,
         captured.golden_outputs,
-        tolerances(graph, target.traits.dot_precision),
+        tolerances(captured.graph, target.traits.dot_precision),
         strict=True,
     )
     return tuple(
         compare(spec, found.tobytes(), expected.tobytes(), limit)
         for spec, found, expected, limit in rows
     )
+
+
+def _run_on_host(
+    library: bytes,
+    plan: LaunchPlan,
+    weights: Mapping[str, Array],
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+) -> None:
+    """Run on arrays in place."""
+    addresses = {name: array.ctypes.data for name, array in weights.items()}
+    driver = drivers.load("cpu")
+    executable = driver.Executable(library, plan, addresses, len(inputs), len(outputs))
+    with closing(executable), closing(executable.session()) as session:
+        for place, array in enumerate((*inputs, *outputs)):
+            session.addresses[place] = array.ctypes.data
+        session.run()
+
+
+def _run_on_device(
+    library: bytes,
+    plan: LaunchPlan,
+    weights: Mapping[str, Array],
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+) -> None:
+    """Run on copies in the device's memory."""
+    spans = {name: (array.ctypes.data, array.nbytes) for name, array in weights.items()}
+    sizes = [tuple(array.nbytes for array in arrays) for arrays in (inputs, outputs)]
+    executable = drivers.load("cuda").Executable(library, plan, spans, *sizes)
+    with closing(executable), closing(executable.session()) as session:
+        for place, array in enumerate(inputs):
+            session.copy_in(place, array.ctypes.data)
+        for place in range(len(inputs), len(inputs) + len(outputs)):
+            session.stage(place)
+        session.run(session.stream)
+        for place, array in enumerate(outputs, len(inputs)):
+            session.copy_out(place, array.ctypes.data)
+        session.synchronize()
 
 
 def aligned(array: Array) -> Array:

@@ -122,7 +122,7 @@ def _print_target(target: TargetReport) -> None:
         f"{bytes_text(target.code_bytes)} code, {bytes_text(target.arena_bytes)} arena"
     )
     if not target.checks:
-        click.echo("golden   not compared: this machine does not run the target")
+        click.echo("golden   not rehearsed: this machine does not run the target")
     for check in target.checks:
         word = "ok" if check.is_ok else "DIFFERS"
         click.echo(f"golden   {word}, {check.name} is {check.difference:.1e} of its scale away")
