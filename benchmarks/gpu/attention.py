@@ -132,16 +132,16 @@ def arguments(shape: Shape, config: Config) -> tuple[str, str, dict[str, str], d
         types |= {"partial": "*fp32", "sums": "*fp32", "arrived": "*i32"}
         values = {
             "ROWS": shape.ratio, "S": shape.keys, "D": size, "DV": size, "BD": size, "BV": size,
-            "SCALE": scale, "PRECISION": "ieee", "BM": config.rows, "BN": config.keys,
-            "SPLITS": config.splits, "BR": 1 << (shape.ratio - 1).bit_length(),
+            "SCALE": scale, "PRECISION": "ieee", "SAFE": False, "BM": config.rows,
+            "BN": config.keys, "SPLITS": config.splits, "BR": 1 << (shape.ratio - 1).bit_length(),
             "BS": min(32, 1 << (config.splits - 1).bit_length()),
         }  # fmt: skip
         return "split", "attention_split", types, values
     values = {
         "HEADS": shape.batch * shape.heads, "RATIO": shape.ratio, "T": shape.queries,
         "S": shape.keys, "D": size, "DV": size, "BD": size, "BV": size, "SCALE": scale,
-        "CAUSAL": shape.is_causal, "OFFSET": 0, "PRECISION": "ieee", "BM": config.rows,
-        "BN": config.keys, "GROUP": config.group,
+        "CAUSAL": shape.is_causal, "OFFSET": 0, "PRECISION": "ieee", "SAFE": False,
+        "BM": config.rows, "BN": config.keys, "GROUP": config.group,
     }  # fmt: skip
     name = "attention" if config.form == "plain" else f"attention_{config.form}"
     return config.form, name, types, values

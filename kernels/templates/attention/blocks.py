@@ -46,11 +46,19 @@ def attend(scores, v, peak, total, acc, SCALE: tl.constexpr, PRECISION: tl.const
 
 
 @triton.jit
+def finish(acc, total, SAFE: tl.constexpr):
+    """The product divided by the sum; a row that saw nothing is zeros if SAFE, else no number."""
+    if SAFE:
+        total = tl.where(total == 0.0, 1.0, total)
+    return acc * (1.0 / total)[:, None]
+
+
+@triton.jit
 def join(
     partial, sums, z, SPLITS: tl.constexpr, ROWS: tl.constexpr, BV: tl.constexpr,
     BR: tl.constexpr, BS: tl.constexpr,
 ):  # fmt: skip
-    """Softmax over the splits of one head: [BR, BV] rows from [SPLITS, ROWS, BV] partial ones."""
+    """Product and sum of one head, [BR, BV] and [BR], from those of its splits."""
     r = tl.arange(0, BR)
     peak = tl.full((BR,), -3.0e38, tl.float32)
     total = tl.zeros((BR,), tl.float32)
@@ -71,4 +79,4 @@ def join(
         total = total * shrink + tl.sum(totals * weights, 0)
         acc = acc * shrink[:, None] + tl.sum(block * weights[:, :, None], 0)
         peak = higher
-    return acc / total[:, None]
+    return acc, total

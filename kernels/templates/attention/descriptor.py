@@ -8,7 +8,7 @@ Same mathematics as plain.py, whose helpers it takes over; no masks as operands.
 import triton
 import triton.language as tl
 
-from aotc.kernels.templates.attention.blocks import attend, key_range, place
+from aotc.kernels.templates.attention.blocks import attend, finish, key_range, place
 from aotc.kernels.templates.attention.plain import hide, store
 
 
@@ -45,6 +45,7 @@ def attention_descriptor(
     CAUSAL: tl.constexpr,
     OFFSET: tl.constexpr,
     PRECISION: tl.constexpr,
+    SAFE: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
     GROUP: tl.constexpr,
@@ -69,5 +70,5 @@ def attention_descriptor(
         scores = hide(scores, x, start + tl.arange(0, BN)[None, :], S, OFFSET, CAUSAL, BN)
         v = values.load([start, 0])
         peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
-    result = acc / total[:, None]
+    result = finish(acc, total, SAFE)
     store(out0, result, z, x, y, T, DV)

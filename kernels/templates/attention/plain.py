@@ -9,7 +9,7 @@ SCALE holds log2(e): scores are exponents of two. Blocks that all rows of the ti
 import triton
 import triton.language as tl
 
-from aotc.kernels.templates.attention.blocks import attend, key_range, place
+from aotc.kernels.templates.attention.blocks import attend, finish, key_range, place
 
 
 @triton.jit
@@ -83,6 +83,7 @@ def attention(
     CAUSAL: tl.constexpr,
     OFFSET: tl.constexpr,
     PRECISION: tl.constexpr,
+    SAFE: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
     GROUP: tl.constexpr,
@@ -110,5 +111,5 @@ def attention(
         scores = hide(scores, x, s[None, :], S, OFFSET, CAUSAL, BN)
         v = last_v(in2, z // RATIO, s[:, None], y, S, DV)
         peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
-    result = acc / total[:, None]
+    result = finish(acc, total, SAFE)
     store(out0, result, z, x, y, T, DV)

@@ -7,7 +7,7 @@ done for every block of keys.
 import triton
 import triton.language as tl
 
-from aotc.kernels.templates.attention.blocks import attend, key_range, place
+from aotc.kernels.templates.attention.blocks import attend, finish, key_range, place
 from aotc.kernels.templates.attention.descriptor import describe_k, describe_q, describe_v
 from aotc.kernels.templates.attention.plain import hide, store
 
@@ -30,6 +30,7 @@ def attention_specialized(
     CAUSAL: tl.constexpr,
     OFFSET: tl.constexpr,
     PRECISION: tl.constexpr,
+    SAFE: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
     GROUP: tl.constexpr,
@@ -50,5 +51,5 @@ def attention_specialized(
         scores = hide(scores, x, start + tl.arange(0, BN)[None, :], S, OFFSET, CAUSAL, BN)
         v = values.load([start, 0])
         peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
-    result = acc / total[:, None]
+    result = finish(acc, total, SAFE)
     store(out0, result, z, x, y, T, DV)

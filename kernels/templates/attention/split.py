@@ -3,13 +3,14 @@
 The rows of a tile are all query heads of one key head and all their positions, padded to BM. Each
 program leaves its rows' maximum, sum and product in scratch memory; the last one to arrive at a
 head joins them and sets the counter back to zero. Holes as in the last blocks of plain.py, rows
-counted over (head, position). As it stands q is [Z, ROWS, D], k [Z, S, D], v [Z, S, DV], contiguous.
+counted over (head, position). As it stands q is a contiguous [Z, ROWS, D], k [Z, S, D] and v
+[Z, S, DV].
 """
 
 import triton
 import triton.language as tl
 
-from aotc.kernels.templates.attention.blocks import attend, join
+from aotc.kernels.templates.attention.blocks import attend, finish, join
 from aotc.kernels.templates.attention.plain import last_k, last_mask, last_v, load_q, store
 
 
@@ -37,6 +38,7 @@ def attention_split(
     BV: tl.constexpr,
     SCALE: tl.constexpr,
     PRECISION: tl.constexpr,
+    SAFE: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
     SPLITS: tl.constexpr,
@@ -67,6 +69,7 @@ def attention_split(
     tl.store(partial + at[:, None] * BV + y, acc, mask=x < ROWS)
     tl.debug_barrier()
     if tl.atomic_add(arrived + z, 1, sem="acq_rel") == SPLITS - 1:
-        result = join(partial, sums, z, SPLITS, ROWS, BV, BR, BS)
+        acc, total = join(partial, sums, z, SPLITS, ROWS, BV, BR, BS)
+        result = finish(acc, total, SAFE)
         store(out0, result, z, tl.arange(0, BR)[:, None], y, ROWS, DV)
         tl.store(arrived + z, 0)
