@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aotc.aot.lower.attention import lower_attention
+from aotc.aot.lower.gpu_row_forms import lower_row_gpu
 from aotc.aot.lower.matmul import lower_matmul
 from aotc.aot.lower.pointwise import lower_pointwise
 from aotc.aot.lower.row import lower_row
@@ -11,10 +13,16 @@ from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.schedule.group import Group, Schedule
 from aotc.aot.schedule.traits import TargetTraits
 
+
+def _lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
+    return (lower_row_gpu if traits.device == "cuda" else lower_row)(group, traits)
+
+
 LOWERED: dict[str, Callable[[Group, TargetTraits], KernelSpec]] = {
     "pointwise": lower_pointwise,
-    "row": lower_row,
+    "row": _lower_row,
     "matmul": lower_matmul,
+    "attention": lower_attention,
 }
 
 

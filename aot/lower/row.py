@@ -24,7 +24,10 @@ from aotc.aot.schedule.traits import TargetTraits
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """How one reduction is spelled; `{0}` is a tile or an accumulator, `{1}` the next chunk's."""
+    """How one reduction is spelled; `{0}` is a tile or an accumulator, `{1}` the next chunk's.
+
+    `{along}` stands for the axis of the tile and whether it stays.
+    """
 
     reduce: str
     combine: str
@@ -35,16 +38,14 @@ class Reduction:
 
 
 _MOST, _LEAST = (
-    "tl.max({0}, axis={axis}, keep_dims=True)",
-    "tl.min({0}, axis={axis}, keep_dims=True)",
+    "tl.max({0}, {along})",
+    "tl.min({0}, {along})",
 )
 _AS_INTEGER = "{0}.to(tl.int32)"
 
 REDUCTIONS: dict[str, Reduction] = {
-    "sum": Reduction("tl.sum({0}, axis={axis}, keep_dims=True)", "{0} + {1}", lambda dtype: 0),
-    "prod": Reduction(
-        "tl.reduce({0}, {axis}, multiply, keep_dims=True)", "{0} * {1}", lambda dtype: 1
-    ),
+    "sum": Reduction("tl.sum({0}, {along})", "{0} + {1}", lambda dtype: 0),
+    "prod": Reduction("tl.reduce({0}, combine_fn=multiply, {along})", "{0} * {1}", lambda dtype: 1),
     "max": Reduction(_MOST, "tl.maximum({0}, {1})", lambda dtype: extreme(dtype, False)),
     "min": Reduction(_LEAST, "tl.minimum({0}, {1})", lambda dtype: extreme(dtype, True)),
     "any": Reduction(
@@ -55,7 +56,7 @@ REDUCTIONS: dict[str, Reduction] = {
     ),
 }
 # Position of the extreme value: the op that finds the value, and the comparison that improves it.
-_SEARCHES = {"argmax": ("max", ">"), "argmin": ("min", "<")}
+SEARCHES = {"argmax": ("max", ">"), "argmin": ("min", "<")}
 
 
 def lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
@@ -71,11 +72,24 @@ def lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
     else:
         candidates = column_candidates(domain.outer.extent, reduced, domain.lanes.extent)
         names = ("YBLOCK", "RBLOCK")
-    writer = _RowWriter(group, candidates)
+    writer = RowWriter(group, candidates)
     return source.kernel(group, names, writer.lines(), candidates)
 
 
-class _RowWriter:
+def levels_of(group: Group) -> list[list[Node]]:
+    """Reductions of a row group by the number of reductions that each one waits for."""
+    depth: dict[Node, int] = {}
+    levels: dict[int, list[Node]] = {}
+    for node in group.nodes:
+        below = max((depth.get(operand, 0) for operand in node.inputs), default=0)
+        is_stop = node.kind == "reduce" and not is_unrolled(node)
+        depth[node] = below + is_stop
+        if is_stop:
+            levels.setdefault(depth[node], []).append(node)
+    return [levels[level] for level in sorted(levels)]
+
+
+class RowWriter:
     """Writes the body of one row kernel."""
 
     def __init__(self, group: Group, candidates: tuple[Candidate, ...]) -> None:
@@ -95,7 +109,7 @@ class _RowWriter:
     def lines(self) -> list[str]:
         """The body: one tile with the whole rows, or a loop over chunks for each pass."""
         if self.is_chunked:
-            for level in self._levels():
+            for level in levels_of(self.group):
                 self._write_pass(partial(self._accumulate_all, level))
             self._write_pass(partial(self._store, True))
         else:
@@ -136,31 +150,19 @@ class _RowWriter:
             if varies == varying:
                 source.write_store(self.emitter, root, place)
 
-    def _levels(self) -> list[list[Node]]:
-        """Reductions by the number of reductions that each one waits for."""
-        depth: dict[Node, int] = {}
-        levels: dict[int, list[Node]] = {}
-        for node in self.group.nodes:
-            below = max((depth.get(operand, 0) for operand in node.inputs), default=0)
-            is_stop = node.kind == "reduce" and not is_unrolled(node)
-            depth[node] = below + is_stop
-            if is_stop:
-                levels.setdefault(depth[node], []).append(node)
-        return [levels[level] for level in sorted(levels)]
-
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
         """A reduction inside one tile."""
         if node.kind != "reduce" or self.is_chunked:
             return None
         tile = self._operand(node)
-        if node.op in _SEARCHES:
+        if node.op in SEARCHES:
             text = f"tl.{node.op}({tile.text}, axis={self.axis}, keep_dims=True).to(tl.int64)"
             return self._bind(text, tile)
         row = REDUCTIONS[node.op]
         return self._bind(row.finish.format(self._reduced_text(row, tile)), tile)
 
     def _reduced_text(self, row: Reduction, tile: Value) -> str:
-        return row.reduce.format(tile.text, axis=self.axis)
+        return row.reduce.format(tile.text, along=f"axis={self.axis}, keep_dims=True")
 
     def _bind(self, text: str, tile: Value) -> Value:
         return self.body.bind(text, tile.symbols - {self.reduced})
@@ -170,7 +172,7 @@ class _RowWriter:
         operand = node.inputs[0]
         index = reduction_index(node, self.kept, ix.of(self.reduced))
         value = self.emitter.value(operand, index)
-        row = REDUCTIONS[_SEARCHES.get(node.op, (node.op,))[0]]
+        row = REDUCTIONS[SEARCHES.get(node.op, (node.op,))[0]]
         dtype = row.accumulator or operand.dtype
         symbols = value.symbols | {self.reduced}
         text = row.prepare.format(value.text)
@@ -192,7 +194,7 @@ class _RowWriter:
 
     def _accumulate(self, node: Node) -> None:
         """One reduction over chunks: an accumulator before the loop, combined in each chunk."""
-        if node.op in _SEARCHES:
+        if node.op in SEARCHES:
             self._accumulate_search(node)
             return
         row = REDUCTIONS[node.op]
@@ -205,7 +207,7 @@ class _RowWriter:
         self._remember(node, row.finish.format(total), tile)
 
     def _accumulate_search(self, node: Node) -> None:
-        value_op, better = _SEARCHES[node.op]
+        value_op, better = SEARCHES[node.op]
         row, dtype = REDUCTIONS[value_op], node.inputs[0].dtype
         best = self._accumulator(row.identity(dtype), dtype)
         place = self._accumulator(0, "i64")

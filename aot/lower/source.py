@@ -42,9 +42,16 @@ def function_name(group: Group) -> str:
 
 
 def assemble(
-    group: Group, constexprs: Sequence[str], lines: Sequence[str], scratch: Sequence[str] = ()
+    group: Group,
+    constexprs: Sequence[str],
+    lines: Sequence[str],
+    scratch: Sequence[str] = (),
+    functions: str = "",
 ) -> str:
-    """The complete file of a kernel whose body is `lines`; `scratch` names further pointers."""
+    """The complete file of a kernel whose body is `lines`.
+
+    `scratch` names further pointers; `functions` stand before the kernel, which calls them.
+    """
     text = "\n".join(lines)
     title = textwrap.fill(f'"""{group}."""', 96, subsequent_indent=INDENT)
     imports = ["import triton", "import triton.language as tl"]
@@ -58,7 +65,9 @@ def assemble(
         signature = "\n".join(
             [f"def {function_name(group)}(", textwrap.indent(inner, INDENT), "):"]
         )
-    extra = _MULTIPLY if ", multiply," in text else ""
+    extra = _MULTIPLY if "combine_fn=multiply" in text else ""
+    if functions:
+        extra = f"{extra}\n\n{functions}\n\n"
     head = "\n".join([title, "", *imports, extra, "", "@triton.jit", signature])
     return f"{head}\n{textwrap.indent(text, INDENT)}\n"
 

@@ -1,0 +1,149 @@
+"""Row groups on a GPU: rows held in registers, streamed in chunks, or shared by several programs.
+
+Every form reads a row once from memory where the machine can: a held row stays in the registers of
+its program; a streamed one is reduced lane by lane in one pass, and read again out of the cache if
+elements of it are stored; a shared one is held in pieces by programs that wait for each other's
+partial values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from aotc.aot.ir import index as ix
+from aotc.aot.lower import source
+from aotc.aot.lower.body import INDENT, Value
+from aotc.aot.lower.gpu_row_tiles import RowTiles
+from aotc.aot.lower.literal import spelled
+from aotc.aot.lower.row import RowWriter
+from aotc.aot.lower.spec import Candidate, Scratch
+from aotc.aot.lower.statistics import Partial, Statistic, Tile
+from aotc.aot.schedule.group import Group
+from aotc.aot.schedule.trace import reduction_index
+
+Levels = list[list[Statistic]]
+
+
+class HeldWriter(RowWriter):
+    """Whole rows in one tile, several rows a program where they are short."""
+
+    program = "tl.program_id(0)"  # number of a program among those that have rows of their own
+    start = "0"
+
+    def __init__(self, group: Group, tiles: RowTiles, levels: Levels) -> None:
+        self.statistics = levels
+        super().__init__(group, tiles.candidates)
+
+    def scratch_types(self) -> list[tuple[str, str]]:
+        """Name and element type of each scratch pointer."""
+        return []
+
+    def scratch(self, candidate: Candidate) -> tuple[Scratch, ...]:
+        """The scratch memory of a candidate."""
+        return ()
+
+    def _write_kept(self, candidates: tuple[Candidate, ...]) -> None:
+        """Row blocks, or lane blocks and the outer rows, on one grid axis."""
+        symbol, outer = self.kept_symbol, self.domain.outer
+        block, dim = ("XBLOCK", "[:, None]") if self.is_lanes else ("YBLOCK", "[None, :]")
+        program = self.program
+        if not self.is_lanes and outer.extent > 1:
+            blocks = f"tl.cdiv({symbol.extent}, {block})"
+            self.body.write(f"z = {program} // {blocks}")
+            program = f"{program} % {blocks}"
+        if symbol.extent > 1:
+            self.body.write(f"{symbol.name} = {program} * {block} + tl.arange(0, {block}){dim}")
+            if source.overhangs(symbol, source.blocks_of(candidates, block)):
+                source.write_mask(self.body, symbol, self.masks)
+
+    def _named(self, expression: str) -> str:
+        """Name a value of whole rows."""
+        return self.body.bind(expression, self._kept_symbols()).text
+
+    def _kept_symbols(self) -> frozenset[ix.Symbol]:
+        found = {self.kept_symbol, self.domain.outer}
+        return frozenset(symbol for symbol in found if symbol.extent > 1)
+
+    def _know(self, level: Sequence[Statistic], partials: Sequence[Sequence[str]]) -> None:
+        """Tell the emitter the values of the reductions, from the joined partial values."""
+        for statistic, names in zip(level, partials, strict=True):
+            values = statistic.values(names, self.reduced.extent)
+            for node, text in zip(statistic.nodes, values, strict=True):
+                index = reduction_index(node, self.kept, ix.of(self.reduced))
+                axes = node.attr("axes")
+                row = tuple(ix.ZERO if at in axes else part for at, part in enumerate(index))
+                name = text if text.isidentifier() else self._named(text)
+                self.emitter.known[node, row, ()] = Value(name, self._kept_symbols())
+
+    def _tile(self, text: str, is_masked: bool, count: str = "", step: str = "") -> Tile:
+        mask = self.masks[self.reduced] if is_masked and self.has_overhang else ""
+        return Tile(text, mask, "r", count, step, f"axis={self.axis}, keep_dims=True")
+
+
+class StreamedWriter(HeldWriter):
+    """Rows read chunk by chunk; each pass keeps one set of partial values for each lane."""
+
+    first, stride = "0", "RBLOCK"
+
+    def lines(self) -> list[str]:
+        """A loop for each pass, and one that stores what varies along the rows."""
+        self.is_chunked = True
+        stores_elements = any(
+            self.reduced in part.symbols() for root in self.group.roots for part in root.index
+        )
+        self.emitter.policy = {self.reduced: "evict_last"} if stores_elements else {}
+        for level in self.statistics:
+            self._know(level, self._joined(level, self._stream(level)))
+        self.emitter.policy = {self.reduced: "evict_first"} if stores_elements else {}
+        self._loop(lambda: self._store(True))
+        self._store(False)
+        return self.body.lines
+
+    def _loop(self, write: Callable[[], object]) -> None:
+        self.body.open_loop({self.reduced})
+        self._write_reduced("start + ")
+        write()
+        inner = self.body.close_loop()
+        self.emitter.forget(frozenset({self.reduced}))
+        if len(inner) > 1 + self.has_overhang:
+            steps = f"{self.first}, {self.reduced.extent}, {self.stride}"
+            self.body.write(f"for start in range({steps}):")
+            self.body.lines += [INDENT + line for line in inner]
+
+    def _stream(self, level: Sequence[Statistic]) -> list[list[str]]:
+        """One pass: names of the partial values of each lane, for each statistic."""
+        lanes = [[self._lane(partial) for partial in row.partials()] for row in level]
+        has_steps = any(len(row.nodes) > 1 for row in level)
+        if has_steps:
+            self.body.write("step = 0.0")
+
+        def write() -> None:
+            inside = frozenset({self.reduced})
+            if has_steps:
+                self.body.write("step += 1.0", inside)
+            for statistic, names in zip(level, lanes, strict=True):
+                operand = self._operand(statistic.nodes[0])
+                tile = self._tile(operand.text, True, step="(1.0 / step)")
+
+                def bind(text: str) -> str:
+                    return self.body.bind(text, inside).text
+
+                texts = statistic.update(names, tile, bind)
+                fresh = texts if len(texts) == 1 else [bind(text) for text in texts]
+                for name, text in zip(names, fresh, strict=True):
+                    self.body.write(f"{name} = {text}", inside)
+
+        self._loop(write)
+        return lanes
+
+    def _lane(self, partial: Partial) -> str:
+        shape = "(XBLOCK, RBLOCK)" if self.is_lanes else "(RBLOCK, YBLOCK)"
+        text = f"tl.full({shape}, {partial.identity}, {spelled(partial.dtype)})"
+        return self.body.bind(text, (), "lane").text
+
+    def _joined(
+        self, level: Sequence[Statistic], lanes: Sequence[Sequence[str]]
+    ) -> list[list[str]]:
+        """Partial values of whole rows, from those of lanes or programs."""
+        tile = self._tile("", False)
+        return [row.join(names, tile, self._named) for row, names in zip(level, lanes, strict=True)]

@@ -1,0 +1,63 @@
+"""Row groups → all forms of their kernel that fit a GPU."""
+
+from __future__ import annotations
+
+from aotc.aot.lower import source
+from aotc.aot.lower.gpu_row import HeldWriter, StreamedWriter
+from aotc.aot.lower.gpu_row_parts import PartedWriter, SharedWriter
+from aotc.aot.lower.gpu_row_tiles import RowShape, row_tiles
+from aotc.aot.lower.row import levels_of
+from aotc.aot.lower.spec import Candidate, Form, KernelSpec
+from aotc.aot.lower.statistics import statistics
+from aotc.aot.schedule.group import Group
+from aotc.aot.schedule.traits import TargetTraits
+
+_WRITERS: dict[str, type[HeldWriter]] = {
+    "": HeldWriter,
+    "streamed": StreamedWriter,
+    "parts": PartedWriter,
+    "shared": SharedWriter,
+}
+
+
+def lower_row_gpu(group: Group, traits: TargetTraits) -> KernelSpec:
+    """All forms of a row kernel that fit the group; the first candidate is the model's pick."""
+    levels = statistics(levels_of(group))
+    forms: list[Form] = []
+    candidates: list[Candidate] = []
+    for tiles in row_tiles(row_shape(group, len(levels)), traits):
+        writer = _WRITERS[tiles.form](group, tiles, levels)
+        lines, scratch = writer.lines(), [name for name, _ in writer.scratch_types()]
+        text = source.assemble(group, tiles.constexprs, lines, scratch)
+        forms.append(Form(tiles.form, text, source.function_name(group)))
+        candidates += [
+            Candidate(row.config, row.grid, tiles.form, writer.scratch(row))
+            for row in tiles.candidates
+        ]
+    return KernelSpec(
+        name=source.function_name(group),
+        forms=tuple(forms),
+        params=source.parameters(group),
+        candidates=tuple(candidates),
+        bytes=group.bytes,
+        operations=group.operations,
+    )
+
+
+def row_shape(group: Group, levels: int) -> RowShape:
+    """What decides the form and the tiles of a row kernel."""
+    domain = group.domain
+    assert domain.reduced is not None
+    is_lanes = domain.is_reduced_in_lanes
+    varies = any(domain.reduced in part.symbols() for root in group.roots for part in root.index)
+    kept = domain.rows.extent if is_lanes else domain.lanes.extent
+    elements = max(1, domain.outer.extent * kept * domain.reduced.extent)
+    return RowShape(
+        outer=1 if is_lanes else domain.outer.extent,
+        kept=kept,
+        reduced=domain.reduced.extent,
+        element_bytes=group.bytes / elements,
+        levels=levels,
+        is_lanes=is_lanes,
+        stores_elements=varies,
+    )

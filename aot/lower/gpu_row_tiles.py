@@ -1,0 +1,229 @@
+"""Forms and block sizes of row kernels on a GPU, as tables: the model's pick first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from aotc.aot.lower.gpu_tiles import WARP
+from aotc.aot.lower.spec import Candidate
+from aotc.aot.lower.tiles import power_above, power_below
+from aotc.aot.schedule.traits import TargetTraits
+
+LARGEST_HELD = 1 << 15  # elements of a row in the registers of one program
+LARGEST_TILE = 1 << 14  # elements of a tile of several rows or columns
+FEWEST_STREAMED = 1 << 12  # elements of a row worth reading in chunks
+COLUMN_BYTES = 128  # side by side in the tile of a column reduction, four sectors of memory
+SMALLEST_PIECE = 1 << 12  # elements of a row that are worth a program of their own
+MOST_WARPS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """What form and tiles of a row kernel depend on.
+
+    `kept` rows or lanes (columns if not `is_lanes`) in each of `outer` blocks; `levels` passes over
+    a row; `stores_elements`: something is stored for each element, not only for each row.
+    """
+
+    outer: int
+    kept: int
+    reduced: int
+    element_bytes: float
+    levels: int
+    is_lanes: bool
+    stores_elements: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows in all."""
+        return self.outer * self.kept
+
+
+@dataclass(frozen=True, slots=True)
+class RowTiles:
+    """One form of a row kernel with its candidates."""
+
+    form: str
+    constexprs: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Rows up to `reduced` padded elements: rows a program and warps."""
+
+    reduced: int
+    picks: tuple[tuple[int, int], ...]
+
+
+# Measured on an H200; a thread holds 8 to 64 elements.
+_HELD = (
+    Held(64, ((16, 2), (32, 4), (8, 1))),
+    Held(128, ((8, 1), (16, 4), (16, 2))),
+    Held(256, ((4, 1), (8, 4), (4, 2))),
+    Held(512, ((2, 1), (4, 2), (8, 4))),
+    Held(1024, ((1, 1), (2, 2), (1, 2), (4, 4))),
+    Held(2048, ((1, 2), (1, 4), (2, 4), (1, 1))),
+    Held(4096, ((1, 4), (1, 8), (2, 8))),
+    Held(8192, ((1, 8), (1, 4), (1, 16))),
+    Held(16384, ((1, 16), (1, 8), (1, 32))),
+    Held(32768, ((1, 32), (1, 16))),
+)
+# Elements of a chunk and warps of a streamed row.
+_STREAMED = ((4096, 8), (8192, 16), (2048, 4))
+# Elements of a piece and warps of a shared row.
+_SHARED = ((8192, 8), (16384, 16), (8192, 16), (4096, 4), (32768, 32))
+
+
+def row_tiles(shape: RowShape, traits: TargetTraits) -> list[RowTiles]:
+    """Every form that fits the shape, the one that the model picks first."""
+    if shape.is_lanes:
+        return _ordered(
+            [
+                (_is_held_best(shape), _held(shape)),
+                (True, _shared(shape, traits)),
+                (_is_parted_best(shape, traits), _parted_rows(shape, traits)),
+                (True, _streamed(shape)),
+            ]
+        )
+    return _ordered(
+        [
+            (_is_parted_best(shape, traits), _parted_columns(shape, traits)),
+            (True, _held_columns(shape)),
+            (True, _streamed_columns(shape)),
+        ]
+    )
+
+
+def _ordered(rows: Sequence[tuple[bool, RowTiles]]) -> list[RowTiles]:
+    """Forms with candidates, preferred ones first."""
+    found = [row for row in rows if row[1].candidates]
+    return [tiles for _, tiles in sorted(found, key=lambda row: not row[0])]
+
+
+def _is_held_best(shape: RowShape) -> bool:
+    return shape.reduced <= (LARGEST_HELD // 2 if shape.stores_elements else 8192)
+
+
+def _is_parted_best(shape: RowShape, traits: TargetTraits) -> bool:
+    blocks = shape.rows if shape.is_lanes else shape.outer * ceil(shape.kept / 64)
+    return blocks < traits.multiprocessors * 2
+
+
+def _distinct(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    return tuple(dict.fromkeys(found))
+
+
+def _held(shape: RowShape) -> RowTiles:
+    block = power_above(shape.reduced)
+    picks = next((row.picks for row in _HELD if block <= row.reduced), ())
+    found = []
+    for rows, warps in picks:
+        rows = min(rows, power_above(shape.kept))
+        # Few short rows are spread over more programs.
+        config = (("XBLOCK", rows), ("RBLOCK", block), ("num_warps", warps))
+        found.append(Candidate(config, (ceil(shape.kept / rows), 1, 1)))
+    return RowTiles("", ("XBLOCK", "RBLOCK"), _distinct(found))
+
+
+def _streamed(shape: RowShape) -> RowTiles:
+    found = []
+    if shape.reduced > FEWEST_STREAMED:
+        for block, warps in _STREAMED:
+            config = (("XBLOCK", 1), ("RBLOCK", block), ("num_warps", warps))
+            found.append(Candidate(config, (shape.kept, 1, 1)))
+    return RowTiles("streamed", ("XBLOCK", "RBLOCK"), _distinct(found))
+
+
+def _shared(shape: RowShape, traits: TargetTraits) -> RowTiles:
+    """Programs of a row wait for each other: all of them must fit on the device at once."""
+    found = []
+    if shape.stores_elements and shape.reduced > SMALLEST_PIECE * 2:
+        for block, warps in _SHARED:
+            parts = ceil(shape.reduced / block)
+            if 1 < parts <= traits.multiprocessors // 2:
+                config = (
+                    ("XBLOCK", 1), ("RBLOCK", block), ("PARTS", parts),
+                    ("QBLOCK", power_above(parts)), ("num_warps", warps),
+                )  # fmt: skip
+                found.append(Candidate(config, (shape.kept * parts, 1, 1)))
+    return RowTiles("shared", ("XBLOCK", "RBLOCK", "PARTS", "QBLOCK"), _distinct(found))
+
+
+def _parted_rows(shape: RowShape, traits: TargetTraits) -> RowTiles:
+    """Few rows, values of whole rows only: several programs read a row, the last one joins."""
+    found = []
+    if not shape.stores_elements and shape.levels == 1 and shape.reduced > SMALLEST_PIECE:
+        for block, warps in _STREAMED:
+            parts = _parts(shape.kept, ceil(shape.reduced / block), traits)
+            if parts > 1:
+                config = (
+                    ("XBLOCK", 1), ("RBLOCK", block), ("PARTS", parts),
+                    ("QBLOCK", power_above(parts)), ("num_warps", warps),
+                )  # fmt: skip
+                found.append(Candidate(config, (shape.kept * parts, 1, 1)))
+    return RowTiles("parts", ("XBLOCK", "RBLOCK", "PARTS", "QBLOCK"), _distinct(found))
+
+
+def _parts(blocks: int, chunks: int, traits: TargetTraits) -> int:
+    """Programs for each block of rows so that the device is full, a power of two."""
+    wanted = power_below(max(1, 4 * traits.multiprocessors // blocks))
+    return min(wanted, power_below(chunks))
+
+
+def _column_block(shape: RowShape) -> int:
+    """Columns of a tile."""
+    element = 2 if shape.element_bytes < 4 else 4
+    return min(power_above(shape.kept), max(32, COLUMN_BYTES // element))
+
+
+def _warps(elements: int, each: int) -> int:
+    """Warps so that a thread has about `each` elements."""
+    return max(1, min(8, elements // (WARP * each)))
+
+
+def _column_candidates(
+    shape: RowShape, width: int, block: int, parts: int, each: int = 16
+) -> Candidate:
+    blocks = ceil(shape.kept / width) * shape.outer
+    config: list[tuple[str, int]] = [("YBLOCK", width), ("RBLOCK", block)]
+    if parts > 1:
+        config += [("PARTS", parts), ("QBLOCK", power_above(parts))]
+    config.append(("num_warps", _warps(width * block, each)))
+    return Candidate(tuple(config), (blocks * parts, 1, 1))
+
+
+def _held_columns(shape: RowShape) -> RowTiles:
+    block, found = power_above(shape.reduced), []
+    for width in (_column_block(shape), _column_block(shape) // 2, _column_block(shape) * 2):
+        width = min(max(1, width), power_above(shape.kept))
+        if width * block <= LARGEST_TILE:
+            found.append(_column_candidates(shape, width, block, 1))
+    return RowTiles("", ("YBLOCK", "RBLOCK"), _distinct(found))
+
+
+def _streamed_columns(shape: RowShape) -> RowTiles:
+    found = []
+    if shape.reduced > 128:
+        width = _column_block(shape)
+        for elements in (4096, 2048, 8192):
+            block = max(8, elements // width)
+            found.append(_column_candidates(shape, width, block, 1))
+    return RowTiles("streamed", ("YBLOCK", "RBLOCK"), _distinct(found))
+
+
+def _parted_columns(shape: RowShape, traits: TargetTraits) -> RowTiles:
+    found = []
+    if not shape.stores_elements and shape.levels == 1 and shape.reduced > 128:
+        width = _column_block(shape)
+        for elements in (4096, 2048, 8192):
+            block = max(8, elements // width)
+            blocks = ceil(shape.kept / width) * shape.outer
+            # The joining program reads a tile of all partial values.
+            most = min(ceil(shape.reduced / block), LARGEST_TILE // width)
+            parts = _parts(blocks, most, traits)
+            if parts > 1:
+                found.append(_column_candidates(shape, width, block, parts))
+    return RowTiles("parts", ("YBLOCK", "RBLOCK", "PARTS", "QBLOCK"), _distinct(found))

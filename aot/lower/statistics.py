@@ -1,0 +1,266 @@
+"""What a row kernel learns of a row in one pass, as partial values that can be joined.
+
+A statistic turns a tile into partial values, takes a further tile into them lane by lane, and joins
+the partial values of many lanes or of many programs. Two of them replace two passes by one: the
+maximum with the sum of exponentials, and the mean with the sum of squared distances from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aotc.aot.ir.graph import Node
+from aotc.aot.lower.literal import computed, extreme, literal
+from aotc.aot.lower.row import REDUCTIONS, SEARCHES, Reduction
+
+Bind = Callable[[str], str]  # names an expression
+LOWEST = -3.4028234663852886e38  # below every finite f32: its distance to an infinity is no NaN
+_FARTHEST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """One partial value: its element type and its value before the first element, as text."""
+
+    dtype: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Elements of a row in a kernel: their name, mask, positions, and how many there are."""
+
+    text: str
+    mask: str  # empty: all of them are elements
+    positions: str
+    count: str  # of the valid ones, as f32
+    step: str  # one over the number of tiles so far, this one included
+    along: str  # axis of the lanes: `axis=1, keep_dims=True`, or `axis=0` for one number
+
+    def sum(self, text: str) -> str:
+        """Sum over the lanes."""
+        return f"tl.sum({text}, {self.along})"
+
+    def max(self, text: str) -> str:
+        """Largest over the lanes."""
+        return f"tl.max({text}, {self.along})"
+
+    def min(self, text: str) -> str:
+        """Smallest over the lanes."""
+        return f"tl.min({text}, {self.along})"
+
+    def kept(self, text: str, otherwise: str) -> str:
+        """The text where the mask holds."""
+        return f"tl.where({self.mask}, {text}, {otherwise})" if self.mask else text
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """One reduction by itself."""
+
+    node: Node
+    row: Reduction
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return (self.node,)
+
+    def partials(self) -> tuple[Partial, ...]:
+        dtype = self.row.accumulator or self.node.inputs[0].dtype
+        text = literal(self.row.identity(dtype), "f32" if dtype == "f64" else dtype)
+        return (Partial(computed(dtype), text),)
+
+    def of_tile(self, tile: Tile, bind: Bind) -> list[str]:
+        return self.join([tile.text], tile, bind)
+
+    def update(self, known: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
+        return [self.row.combine.format(known[0], tile.text)]
+
+    def join(self, lanes: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
+        return [bind(self.row.reduce.format(lanes[0], along=tile.along))]
+
+    def values(self, known: Sequence[str], extent: int) -> list[str]:
+        return [self.row.finish.format(known[0])]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The position of an extreme value: the first one, if there are several."""
+
+    node: Node
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return (self.node,)
+
+    def partials(self) -> tuple[Partial, ...]:
+        dtype = self.node.inputs[0].dtype
+        worst = extreme(dtype, self.node.op == "argmin")
+        text = literal(worst, "f32" if dtype == "f64" else dtype)
+        return (Partial(computed(dtype), text), Partial("i32", str(_FARTHEST)))
+
+    def of_tile(self, tile: Tile, bind: Bind) -> list[str]:
+        return self.join([tile.text, tile.positions], tile, bind)
+
+    def update(self, known: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
+        sign = SEARCHES[self.node.op][1]
+        better = bind(f"({tile.text} {sign} {known[0]}) | ({known[1]} == {_FARTHEST})")
+        return [
+            f"tl.where({better}, {tile.text}, {known[0]})",
+            f"tl.where({better}, {tile.positions}, {known[1]})",
+        ]
+
+    def join(self, lanes: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
+        best = bind(tile.max(lanes[0]) if self.node.op == "argmax" else tile.min(lanes[0]))
+        return [best, bind(tile.min(f"tl.where({lanes[0]} == {best}, {lanes[1]}, {_FARTHEST})"))]
+
+    def values(self, known: Sequence[str], extent: int) -> list[str]:
+        return [f"tl.minimum({known[1]}, {extent - 1}).to(tl.int64)"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exponentials:
+    """The maximum and the sum of e^(x - maximum): softmax and log-softmax."""
+
+    largest: Node
+    total: Node
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return (self.largest, self.total)
+
+    def partials(self) -> tuple[Partial, ...]:
+        return (Partial("f32", repr(LOWEST)), Partial("f32", "0.0"))
+
+    def of_tile(self, tile: Tile, bind: Bind) -> list[str]:
+        largest = bind(f"tl.maximum({tile.max(tile.text)}, {LOWEST!r})")
+        return [largest, bind(tile.sum(f"tl.exp({tile.text} - {largest})"))]
+
+    def update(self, known: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
+        """One exponential for each element: of the distance, whichever of the two is larger."""
+        largest, total = known
+        apart = bind(f"{tile.text} - {largest}")
+        power = bind(f"tl.exp(-tl.abs({apart}))")
+        return [
+            f"tl.maximum({largest}, {tile.text})",
+            f"tl.where({apart} > 0, {total} * {power} + 1.0, {total} + {power})",
+        ]
+
+    def join(self, lanes: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
+        largest = bind(tile.max(lanes[0]))
+        return [largest, bind(tile.sum(f"{lanes[1]} * tl.exp({lanes[0]} - {largest})"))]
+
+    def values(self, known: Sequence[str], extent: int) -> list[str]:
+        return [f'tl.where({known[1]} == 0, float("-inf"), {known[0]})', known[1]]
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The sum and the sum of squared distances from the mean, after Welford: LayerNorm."""
+
+    total: Node
+    squares: Node
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return (self.total, self.squares)
+
+    def partials(self) -> tuple[Partial, ...]:
+        return tuple(Partial("f32", "0.0") for _ in range(3))  # count, mean, squares
+
+    def of_tile(self, tile: Tile, bind: Bind) -> list[str]:
+        count = bind(tile.count)
+        mean = bind(f"{tile.sum(tile.text)} / {count}")
+        apart = bind(tile.kept(f"{tile.text} - {mean}", "0.0"))
+        return [count, mean, bind(tile.sum(f"{apart} * {apart}"))]
+
+    def update(self, known: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
+        count, mean, squares = known
+        apart = bind(tile.kept(f"{tile.text} - {mean}", "0.0"))
+        moved = bind(f"{mean} + {apart} * {tile.step}")
+        more = f"{apart} * ({tile.text} - {moved})"
+        one = f"{tile.mask}.to(tl.float32)" if tile.mask else "1.0"
+        return [f"{count} + {one}", moved, f"{squares} + {tile.kept(more, '0.0')}"]
+
+    def join(self, lanes: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
+        count = bind(tile.sum(lanes[0]))
+        mean = bind(f"{tile.sum(f'{lanes[1]} * {lanes[0]}')} / {count}")
+        apart = bind(f"{lanes[1]} - {mean}")
+        squares = bind(tile.sum(f"{lanes[2]} + {lanes[0]} * {apart} * {apart}"))
+        return [count, mean, squares]
+
+    def values(self, known: Sequence[str], extent: int) -> list[str]:
+        return [f"{known[1]} * {float(extent)!r}", known[2]]
+
+
+Statistic = Plain | Search | Exponentials | Moments
+
+
+def statistics(levels: Sequence[Sequence[Node]]) -> list[list[Statistic]]:
+    """The reductions of a row kernel by passes, pairs that need one pass only as one statistic.
+
+    `levels` lists the reductions that wait for no other, then those that wait for these, and so on.
+    """
+    found: list[list[Statistic]] = []
+    taken: set[Node] = set()
+    for depth, nodes in enumerate(levels):
+        level: list[Statistic] = []
+        for node in nodes:
+            if node in taken:
+                continue
+            later = levels[depth + 1] if depth + 1 < len(levels) else ()
+            pair = next((pair for other in later if (pair := _pair(node, other))), None)
+            level.append(pair or _single(node))
+            taken.update(level[-1].nodes)
+        if level:
+            found.append(level)
+    return found
+
+
+def _single(node: Node) -> Statistic:
+    return Search(node) if node.op in SEARCHES else Plain(node, REDUCTIONS[node.op])
+
+
+def _pair(first: Node, second: Node) -> Statistic | None:
+    """The statistic that gives both reductions, if the second is made of the first."""
+    same_axes = first.attr("axes") == second.attr("axes")
+    if second.op != "sum" or not same_axes or computed(second.inputs[0].dtype) != "f32":
+        return None
+    inner = uncast(second.inputs[0])
+    if first.op == "max" and inner.op == "exp" and _apart(inner.inputs[0], first, first):
+        return Exponentials(first, second)
+    is_square = inner.op == "mul" and inner.inputs[0] is inner.inputs[1]
+    if first.op == "sum" and is_square:
+        mean = _mean_of(inner.inputs[0], first)
+        if mean is not None and _apart(inner.inputs[0], first, mean):
+            return Moments(first, second)
+    return None
+
+
+def _apart(node: Node, reduction: Node, center: Node) -> bool:
+    """Whether the node is the reduction's operand minus `center`."""
+    found = uncast(node)
+    if found.op != "sub":
+        return False
+    data, middle = found.inputs
+    same = uncast(data) is uncast(reduction.inputs[0])
+    return same and uncast(middle) is center and computed(reduction.inputs[0].dtype) == "f32"
+
+
+def _mean_of(node: Node, total: Node) -> Node | None:
+    """The mean that `node` is measured from, if it is that of the sum's elements."""
+    found = uncast(node)
+    mean = uncast(found.inputs[1]) if found.op == "sub" else found
+    if mean.op != "mul" or uncast(mean.inputs[0]) is not total or mean.inputs[1].op != "scalar":
+        return None
+    count = total.inputs[0].type.numel // total.type.numel
+    share = float(mean.inputs[1].attr("value")) * count
+    return mean if abs(share - 1.0) < 1e-3 else None
+
+
+def uncast(node: Node) -> Node:
+    """The node behind casts between floats, which cost nothing inside a kernel."""
+    while node.op == "cast" and node.type.kind == "float" and node.inputs[0].type.kind == "float":
+        node = node.inputs[0]
+    return node
