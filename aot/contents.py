@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from aotc.aot.capture.capture import Captured
 from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.storage import Array
-from aotc.aot.lower import Form, KernelSpec
+from aotc.aot.lower import KernelSpec
 from aotc.aot.pack import Golden, TensorData
+from aotc.aot.plan import wire
 from aotc.aot.schedule import Schedule
+from aotc.aot.sources import Sources, print_sources
 from aotc.aot.targets.target import Target
 from aotc.aot.tune.choose import Tuning
 from aotc.aot.tune.record import Choice
 from aotc.runtime.manifest import TensorSpec
 from aotc.runtime.plan import LaunchPlan
+
+if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
+    from aotc.aot.capture.capture import Captured
 
 # Element type → how far an output may be from the exported model's, relative to the output's
 # scale. Those of the narrow floats allow for a whole model's roundings, which differ between two
@@ -136,20 +139,15 @@ def _target_facts(part: Part) -> dict[str, Any]:
 
 
 def sources(parts: Sequence[Part]) -> dict[str, bytes]:
-    """Triton source of each distinct kernel, and for each target its specs, to be tuned elsewhere.
-
-    A source is named by its content, so that targets share it where it is the same.
-    """
-    files: dict[str, bytes] = {}
-    for part in parts:
-        kernels = []
-        for spec in {spec.digest: spec for spec in part.specs}.values():
-            texts = {_source_name(spec, form): form.source for form in spec.forms}
-            files |= {f"sources/{name}": text.encode() for name, text in texts.items()}
-            kernels.append(_spec_record(spec))
-        record = {"kernels": kernels, "launches": [spec.digest for spec in part.specs]}
-        files |= json_file(f"sources/{part.target.name}.json", record)
-    return files
+    """Triton source and spec of each distinct kernel and the wiring, to be tuned elsewhere."""
+    return print_sources(
+        [
+            Sources(
+                part.target.name, part.target.traits.dot_precision, part.specs, wire(part.scheduled)
+            )
+            for part in parts
+        ]
+    )
 
 
 def debug(texts: Mapping[str, str], parts: Sequence[Part]) -> dict[str, bytes]:
@@ -200,32 +198,6 @@ def _stems(specs: Sequence[KernelSpec]) -> dict[str, KernelSpec]:
             seen.add(spec.digest)
             found[f"{place:03d}-{spec.name}"] = spec
     return found
-
-
-def _source_name(spec: KernelSpec, form: Form) -> str:
-    return f"{spec.name}-{hashlib.sha256(form.source.encode()).hexdigest()[:12]}.py"
-
-
-def _spec_record(spec: KernelSpec) -> dict[str, Any]:
-    return {
-        "name": spec.name,
-        "digest": spec.digest,
-        "forms": [[form.name, form.function, _source_name(spec, form)] for form in spec.forms],
-        "params": [[param.name, param.type] for param in spec.params],
-        "candidates": [
-            {
-                "form": row.form,
-                "config": dict(row.config),
-                "grid": list(row.grid),
-                "scratch": [
-                    [each.name, each.type, each.nbytes, each.is_zeroed] for each in row.scratch
-                ],
-            }
-            for row in spec.candidates
-        ],
-        "bytes": spec.bytes,
-        "operations": spec.operations,
-    }
 
 
 def _versions() -> dict[str, str]:

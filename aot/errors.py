@@ -157,6 +157,22 @@ class TuningDeviceMissing(TuneError):
     hint = "build with `--tune off`, then run `aotc tune BUNDLE` on the target machine"
 
 
+class SourcesMissing(TuneError):
+    """A bundle was to be tuned, and the sources of its kernels were deleted."""
+
+    code = "sources-missing"
+    template = "bundle `{path}` has no sources of target `{target}`"
+    hint = "tune while building, `aotc build --tune quick`, or keep the bundle's `sources/`"
+
+
+class SourcesInvalid(TuneError):
+    """A file below a bundle's `sources/` cannot be used."""
+
+    code = "sources-invalid"
+    template = "cannot use `{path}`: {detail}"
+    hint = "rebuild the bundle with this version of aotc"
+
+
 class TuningRecordInvalid(TuneError):
     """A line of a tuning record does not parse."""
 

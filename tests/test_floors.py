@@ -30,8 +30,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.lower",
         "aot.targets",
         "aot.tune",
+        "aot.plan",
         "aot.pack",
+        "aot.sources",
     },
+    "aot.sources": {*WORDS, "aot.lower", "aot.plan"},
     "aot.options": {"aot.tune"},
     "aot.compile": {
         *STAGE_FREE,
