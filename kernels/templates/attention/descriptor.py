@@ -62,11 +62,11 @@ def attention_descriptor(
     acc = tl.zeros((BM, BV), tl.float32)
     full, end = key_range(tile * BM, S, OFFSET, BM, BN, CAUSAL)
     for start in range(0, full, BN):
-        scores = tl.dot(q, keys.load([start, 0]).T, input_precision=PRECISION)
+        scores = tl.dot(q, tl.trans(keys.load([start, 0])), input_precision=PRECISION)
         v = values.load([start, 0])
         peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
     for start in range(full, end, BN):
-        scores = tl.dot(q, keys.load([start, 0]).T, input_precision=PRECISION)
+        scores = tl.dot(q, tl.trans(keys.load([start, 0])), input_precision=PRECISION)
         scores = hide(scores, x, start + tl.arange(0, BN)[None, :], S, OFFSET, CAUSAL, BN)
         v = values.load([start, 0])
         peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)

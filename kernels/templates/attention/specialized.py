@@ -47,7 +47,7 @@ def attention_specialized(
     acc = tl.zeros((BM, BV), tl.float32)
     _, end = key_range(tile * BM, S, OFFSET, BM, BN, CAUSAL)
     for start in tl.range(0, end, BN, warp_specialize=True):
-        scores = tl.dot(q, keys.load([start, 0]).T, input_precision=PRECISION)
+        scores = tl.dot(q, tl.trans(keys.load([start, 0])), input_precision=PRECISION)
         scores = hide(scores, x, start + tl.arange(0, BN)[None, :], S, OFFSET, CAUSAL, BN)
         v = values.load([start, 0])
         peak, total, acc = attend(scores, v, peak, total, acc, SCALE, PRECISION)
