@@ -21,27 +21,14 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 
-from fake_functions import INVALID_HANDLE, INVALID_VALUE, Fault, Functions, Stream
+from fake_functions import GUARD, GUARD_BYTES, INVALID_HANDLE, INVALID_VALUE, Block, Fault, Stream
+from fake_graphs import GraphFunctions
 
 from aotc.runtime.drivers import libcuda
 from aotc.runtime.drivers.cuda_errors import STICKY
 
 INVALID_CONTEXT, ILLEGAL_ADDRESS = 201, 700
-GUARD_BYTES = 256
 FRESH_BYTE = 0xA5  # what memory holds before anybody wrote it
-
-
-@dataclass
-class Block:
-    """Memory with a guard behind it; address and size in bytes."""
-
-    address: int
-    nbytes: int
-    keep: object
-    is_pinned: bool = False
-
-    def guard_is_whole(self):
-        return ctypes.string_at(self.address + self.nbytes, GUARD_BYTES) == b"\xee" * GUARD_BYTES
 
 
 @dataclass
@@ -54,7 +41,7 @@ class FakeDevice:
     sticky: int = 0
 
 
-class FakeCuda(Functions):
+class FakeCuda(GraphFunctions):
     """See the module. total_bytes: memory of each device; driver_version: 13000 is CUDA 13.0."""
 
     def __init__(self, capability=(9, 0), devices=1, total_bytes=1 << 30, driver_version=13000):
@@ -72,7 +59,7 @@ class FakeCuda(Functions):
         self.modules, self.functions, self.limits = {}, {}, {}
         self.streams, self.events = {}, {}
         self.graphs, self.executions = {}, {}
-        self._faults = {}
+        self.faults = {}
         self._numbers = itertools.count(0x1000, 16)
         self._lock = threading.RLock()
         self._threads = {}
@@ -102,7 +89,7 @@ class FakeCuda(Functions):
                 with self._lock:
                     self.calls[name] += 1
                     self.trace.append(name)
-                    number = self._faults.pop((name, self.calls[name]), 0)
+                    number = self.faults.pop((name, self.calls[name]), 0)
                     if number:
                         if number in STICKY:
                             self._poison(number)
@@ -118,12 +105,17 @@ class FakeCuda(Functions):
 
     def fail(self, name, number, nth=1):
         """Have the nth call of a function from now on give a result and do nothing."""
-        self._faults[name, self.calls[name] + nth] = number
+        self.faults[name, self.calls[name] + nth] = number
 
     def _poison(self, number):
+        """End every context in use: its work is gone, its things can still be given back."""
         for device in self.devices:
             if device.retained and not device.sticky:
                 device.sticky = number
+        for stream in [*self._legacy, *self.streams.values()]:
+            stream.work.clear()
+        for block in self.blocks.values():
+            block.copies = 0
 
     # What tests look at.
 
@@ -182,7 +174,7 @@ class FakeCuda(Functions):
         room = (ctypes.c_ubyte * (nbytes + GUARD_BYTES + 256))()
         address = -(-ctypes.addressof(room) // 256) * 256
         ctypes.memset(address, FRESH_BYTE, nbytes)
-        ctypes.memset(address + nbytes, 0xEE, GUARD_BYTES)
+        ctypes.memmove(address + nbytes, GUARD, GUARD_BYTES)
         self.blocks[address] = Block(address, nbytes, room, is_pinned)
         return address
 
@@ -190,8 +182,8 @@ class FakeCuda(Functions):
         block = self.blocks.get(address)
         if block is None or block.is_pinned != is_pinned:
             raise Fault(INVALID_VALUE)
-        if is_pinned and any(each.work for each in [*self._legacy, *self.streams.values()]):
-            self.hazards.append(f"pinned memory at {address:#x} freed while work is pending")
+        if block.copies:
+            self.hazards.append(f"pinned memory at {address:#x} freed under a copy")
         self.settle()
         if not block.guard_is_whole():
             self.hazards.append(f"written past the end of {block.nbytes} bytes")

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from fake_cubin import read_image
 
 from aotc.runtime.drivers.cuda_device import ATTRIBUTES
-from aotc.runtime.drivers.libcuda import KernelNode, MemsetNode
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, INVALID_IMAGE = 1, 2, 101, 200
 NO_BINARY, INVALID_HANDLE, NOT_FOUND = 209, 400, 500
@@ -27,6 +26,8 @@ NAMES = {
     719: "CUDA_ERROR_LAUNCH_FAILED",
     999: "CUDA_ERROR_UNKNOWN",
 }
+GUARD_BYTES = 256
+GUARD = b"\xee" * GUARD_BYTES
 SHARED_LIMIT_BYTES = 227 << 10
 SHARED_WITHOUT_ASKING_BYTES = 48 << 10
 
@@ -37,6 +38,21 @@ class Fault(Exception):
     def __init__(self, number):
         super().__init__(number)
         self.number = number
+
+
+@dataclass
+class Block:
+    """Memory with a guard behind it; address and size in bytes."""
+
+    address: int
+    nbytes: int
+    keep: object
+    is_pinned: bool = False
+    copies: int = 0  # that were put off
+
+    def guard_is_whole(self):
+        """Whether nobody wrote past its end."""
+        return ctypes.string_at(self.address + self.nbytes, GUARD_BYTES) == GUARD
 
 
 @dataclass
@@ -310,10 +326,17 @@ class Functions:
         self._add(self._stream(stream), lambda: ctypes.memmove(to, source, nbytes))
 
     def _later_copy(self, to, source, nbytes, stream, pinned):
-        block = self._block(pinned, nbytes)
+        block, target = self._block(pinned, nbytes), self._stream(stream)
         if block is None or not block.is_pinned:
             self.hazards.append("an asynchronous copy of memory that is not pinned")
-        self._add(self._stream(stream), lambda: ctypes.memmove(to, source, nbytes) and None)
+            block = Block(0, 0, None)
+
+        def work():
+            block.copies -= 1
+            ctypes.memmove(to, source, nbytes)
+
+        block.copies += 1
+        self._add(target, work)
 
     def _cuMemsetD8Async(self, address, value, nbytes, stream):
         self._device_range(address, nbytes)
@@ -374,83 +397,3 @@ class Functions:
         if find(self.events, begin).stream is None or find(self.events, end).stream is None:
             raise Fault(INVALID_HANDLE)
         put(to, 0.5, ctypes.c_float)
-
-    # Graphs.
-
-    def _cuGraphCreate(self, to, flags):
-        self._context()
-        handle = next(self._numbers)
-        self.graphs[handle] = {}
-        put(to, handle)
-
-    def _cuGraphDestroy(self, handle):
-        find(self.graphs, handle)
-        del self.graphs[handle]
-
-    def _add_node(self, to, graph, before, count, work):
-        nodes = find(self.graphs, graph)
-        expected = list(nodes)[-1:]  # the chain: each waits for the one before it
-        found = [ctypes.c_uint64.from_address(before + 8 * at).value for at in range(count)]
-        if found != expected:
-            self.hazards.append(f"a node waits for {found}, the last one is {expected}")
-        handle = next(self._numbers)
-        nodes[handle] = work
-        put(to, handle)
-
-    def _kernel_node(self, address):
-        row = KernelNode.from_address(address)
-        grid, block = (row.grid_x, row.grid_y, row.grid_z), (
-            row.threads_x, row.threads_y, row.threads_z
-        )  # fmt: skip
-        if self._device_of(row.context) is None:
-            raise Fault(201)
-        return self._launch(row.function, grid, block, row.shared_bytes, row.arguments, -1)
-
-    def _cuGraphAddKernelNode_v2(self, to, graph, before, count, row):
-        self._context()
-        self._add_node(to, graph, before, count, self._kernel_node(row))
-
-    def _cuGraphAddMemsetNode(self, to, graph, before, count, row, context):
-        row = MemsetNode.from_address(row)
-        address, value, nbytes = row.address, row.value, row.width
-        self._device_range(address, nbytes)
-        work = lambda: ctypes.memset(address, value, nbytes)  # noqa: E731
-        self._add_node(to, graph, before, count, work)
-
-    def _cuGraphAddEventRecordNode(self, to, graph, before, count, event):
-        event = find(self.events, event)
-
-        def work():
-            event.stream, event.position = self._legacy[0], 0
-
-        self._add_node(to, graph, before, count, work)
-
-    def _cuGraphInstantiateWithFlags(self, to, graph, flags):
-        self._context()
-        handle = next(self._numbers)
-        self.executions[handle] = Execution(dict(find(self.graphs, graph)))
-        put(to, handle)
-
-    def _cuGraphExecDestroy(self, handle):
-        execution = find(self.executions, handle)
-        if execution.last.stream is not None:
-            self._finish(execution.last.stream, execution.last.position)
-        del self.executions[handle]
-
-    def _cuGraphExecKernelNodeSetParams_v2(self, handle, node, row):
-        nodes = find(self.executions, handle).nodes
-        find(nodes, node)
-        nodes[node] = self._kernel_node(row)
-
-    def _cuGraphUpload(self, handle, stream):
-        find(self.executions, handle)
-        self._stream(stream)
-
-    def _cuGraphLaunch(self, handle, stream):
-        execution, stream = find(self.executions, handle), self._stream(stream)
-        last = execution.last
-        if last.stream is not None and last.stream is not stream:
-            self._add(stream, self._after(last.stream, last.position))
-        for work in list(execution.nodes.values()):
-            self._add(stream, work)
-        execution.last = Event(stream, stream.added)

@@ -25,6 +25,8 @@ class Current:
 
     def __enter__(self) -> None:
         device = self._device
+        if not self._is_closing and not device.is_usable:
+            device.refuse()
         found = ctypes.c_void_p()
         result = device.functions["cuCtxGetCurrent"](ctypes.byref(found))
         if result == CUDA_SUCCESS and found.value == device.context:

@@ -367,6 +367,11 @@ class Device:
         if first is not None and not isinstance(first, DeviceLost):
             raise first
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is neither lost nor closed."""
+        return self.lost is None and not self._closed
+
     def _finish_work(self) -> AotcError | None:
         """Wait for everything, so that nothing is freed under a running kernel."""
         if self.lost is None:

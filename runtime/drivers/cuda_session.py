@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 
 from .cuda_context import adopt
-from .cuda_errors import AddressMissing, CudaError, DeviceClosed
+from .cuda_errors import AddressMissing, DeviceClosed, DeviceLost
 from .cuda_graph import LaunchGraph
 from .cuda_handles import Arguments
 from .cuda_staging import Staging
@@ -37,8 +37,8 @@ class CudaSession:
     overlap on the host; on the device they follow each other, also from stream to stream.
     """
 
-    __slots__ = ("_arena", "_executable", "_patches", "addresses", "graph", "last_stream", "run",
-                 "staging")  # fmt: skip
+    __slots__ = ("_arena", "_executable", "_patches", "addresses", "graph", "is_closed",
+                 "last_stream", "run", "staging")  # fmt: skip
 
     def __init__(self, executable: Executable) -> None:
         """Allocate and build; raises `DeviceMemoryFull`, with nothing left behind."""
@@ -46,6 +46,7 @@ class CudaSession:
         self._executable = executable
         self.addresses = (ctypes.c_int64 * len(executable.sizes))()
         self.last_stream = LEGACY_STREAM
+        self.is_closed = False
         self.staging = Staging(device, executable.sizes)
         self._arena = Arena(executable)
         self.graph: LaunchGraph | None = None
@@ -119,22 +120,24 @@ class CudaSession:
         self.staging.synchronize()
 
     def close(self) -> None:
-        """Give the memory back; idempotent. A call that still runs on the device ends first."""
-        device = self._executable.gpu
-        if self.graph is not None and device.lost is None:
-            self._settle()
-        self._abandon()
+        """Give the memory back; idempotent. A call that still runs on the device ends first.
 
-    def _settle(self) -> None:
-        try:
-            self.synchronize()
-        except (CudaError, DeviceClosed):  # what is lost is lost: its memory goes all the same
+        Raises `CudaError` where that wait fails: the memory then goes with the executable.
+        """
+        if self.is_closed:
             return
+        self.is_closed = True
+        device = self._executable.gpu
+        try:
+            if device.is_usable:
+                device.synchronize()  # the stream of the last call may be gone by now
+        except DeviceLost:  # then nothing runs any more
+            pass
+        self._abandon()
 
     def _abandon(self) -> None:
         if self.graph is not None:
             self.graph.close()
-            self.graph.execution = 0
         self.staging.close()
         self._arena.close()
 
@@ -152,7 +155,7 @@ def _caller(session: CudaSession, device: Device, graph: LaunchGraph) -> Callabl
 
     def run(stream: int = LEGACY_STREAM) -> None:
         nonlocal known, last_stream
-        if device.lost is not None or not graph.execution:
+        if device.lost is not None or session.is_closed:
             refuse(device)
         if (get_current(to_found) or found.value != context) and not adopt(device):
             with device.current():

@@ -175,9 +175,10 @@ class _Ring:
         self._half = (self._half + 1) % RING_CHUNKS
 
     def close(self) -> None:
-        """Wait for the last copies, then give everything back."""
-        try:
-            self.stream.synchronize()
-        finally:
-            for owned in (self._pinned, *self._events, self.stream):
-                owned.close()
+        """Wait for the last copies, then give everything back.
+
+        Where the wait fails the device keeps it until its own end: a copy may still use it.
+        """
+        self.stream.synchronize()
+        for owned in (self._pinned, *self._events, self.stream):
+            owned.close()

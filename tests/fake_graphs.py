@@ -1,0 +1,89 @@
+"""What the graph functions of the fake driver do; see `fake_functions.py`."""
+
+import ctypes
+
+from fake_functions import Event, Execution, Fault, Functions, find, put
+
+from aotc.runtime.drivers.libcuda import KernelNode, MemsetNode
+
+
+class GraphFunctions(Functions):
+    """All functions, those of graphs among them."""
+
+    def _cuGraphCreate(self, to, flags):
+        self._context()
+        handle = next(self._numbers)
+        self.graphs[handle] = {}
+        put(to, handle)
+
+    def _cuGraphDestroy(self, handle):
+        find(self.graphs, handle)
+        del self.graphs[handle]
+
+    def _add_node(self, to, graph, before, count, work):
+        nodes = find(self.graphs, graph)
+        expected = list(nodes)[-1:]  # the chain: each waits for the one before it
+        found = [ctypes.c_uint64.from_address(before + 8 * at).value for at in range(count)]
+        if found != expected:
+            self.hazards.append(f"a node waits for {found}, the last one is {expected}")
+        handle = next(self._numbers)
+        nodes[handle] = work
+        put(to, handle)
+
+    def _kernel_node(self, address):
+        row = KernelNode.from_address(address)
+        grid, block = (row.grid_x, row.grid_y, row.grid_z), (
+            row.threads_x, row.threads_y, row.threads_z
+        )  # fmt: skip
+        if self._device_of(row.context) is None:
+            raise Fault(201)
+        return self._launch(row.function, grid, block, row.shared_bytes, row.arguments, -1)
+
+    def _cuGraphAddKernelNode_v2(self, to, graph, before, count, row):
+        self._context()
+        self._add_node(to, graph, before, count, self._kernel_node(row))
+
+    def _cuGraphAddMemsetNode(self, to, graph, before, count, row, context):
+        row = MemsetNode.from_address(row)
+        address, value, nbytes = row.address, row.value, row.width
+        self._device_range(address, nbytes)
+        work = lambda: ctypes.memset(address, value, nbytes)  # noqa: E731
+        self._add_node(to, graph, before, count, work)
+
+    def _cuGraphAddEventRecordNode(self, to, graph, before, count, event):
+        event = find(self.events, event)
+
+        def work():
+            event.stream, event.position = self._legacy[0], 0
+
+        self._add_node(to, graph, before, count, work)
+
+    def _cuGraphInstantiateWithFlags(self, to, graph, flags):
+        self._context()
+        handle = next(self._numbers)
+        self.executions[handle] = Execution(dict(find(self.graphs, graph)))
+        put(to, handle)
+
+    def _cuGraphExecDestroy(self, handle):
+        execution = find(self.executions, handle)
+        if execution.last.stream is not None:
+            self._finish(execution.last.stream, execution.last.position)
+        del self.executions[handle]
+
+    def _cuGraphExecKernelNodeSetParams_v2(self, handle, node, row):
+        nodes = find(self.executions, handle).nodes
+        find(nodes, node)
+        nodes[node] = self._kernel_node(row)
+
+    def _cuGraphUpload(self, handle, stream):
+        find(self.executions, handle)
+        self._stream(stream)
+
+    def _cuGraphLaunch(self, handle, stream):
+        execution, stream = find(self.executions, handle), self._stream(stream)
+        last = execution.last
+        if last.stream is not None and last.stream is not stream:
+            self._add(stream, self._after(last.stream, last.position))
+        for work in list(execution.nodes.values()):
+            self._add(stream, work)
+        execution.last = Event(stream, stream.added)
