@@ -20,7 +20,7 @@ _TILES = (
     (256, 64, 8),
     (256, 128, 8),
 )
-_SPLITS = (1, 2, 3, 4, 6, 8)
+_SPLITS = (1, 2, 3, 4)
 LARGEST_STEP, SMALLEST_STEP = 64, 16
 
 
@@ -47,22 +47,30 @@ def convolution_candidates(
 ) -> tuple[Candidate, ...]:
     """Configs for a (batch, M, N) result; grid is (M tiles, N tiles, batch · SPLIT)."""
     batch, rows, columns = sizes
-    block = inner_block(run)
-    steps = taps * ceil(run / block)
     found = []
     for rows_block, columns_block, warps in _fitting(rows, columns):
         tiles = ceil(rows / rows_block) * ceil(columns / columns_block) * batch
-        for split in _SPLITS:
-            if split > 1 and (steps // split < 4 or tiles * split > 4 * traits.multiprocessors):
+        for block, stages in _steps(run):
+            steps = taps * ceil(run / block)
+            shared = stages * block * (rows_block + columns_block) * 2
+            if shared > traits.shared_bytes or stages > max(3, steps):
                 continue
-            for stages in (3, 4):
-                shared = stages * block * (rows_block + columns_block) * 2
-                if shared > traits.shared_bytes:
+            for split in _SPLITS:
+                if split > 1 and (steps // split < 4 or tiles * split > 2 * traits.multiprocessors):
                     continue
-                found.append(
-                    _candidate(sizes, (rows_block, columns_block, block), split, warps, stages)
-                )
+                blocks = (rows_block, columns_block, block)
+                found.append(_candidate(sizes, blocks, split, warps, stages))
     return tuple(found)
+
+
+def _steps(run: int) -> list[tuple[int, int]]:
+    """BK and the stages of the pipeline."""
+    block = inner_block(run)
+    if block < LARGEST_STEP:
+        return [(block, 3), (block, 5)]
+    return [(block, 3), (block, 4), (block, 6), (block, 8)] + (
+        [(2 * block, 3), (2 * block, 4)] if run % (2 * block) == 0 else []
+    )
 
 
 def _candidate(

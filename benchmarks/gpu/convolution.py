@@ -17,7 +17,7 @@ import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
@@ -37,6 +37,7 @@ LAUNCHES = 20  # of one graph
 REPLAYS = 7
 SHARED_LIMIT = 48 * 1024  # beyond which a kernel must ask
 BYTES_PER_US, OPERATIONS_PER_US = 4.3e6, 790e6
+STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -100,7 +101,7 @@ LAYERS: tuple[Layer, ...] = (
     Layer("3.first.reduce", 1, 512, 28, 1, 256),
     Layer("4.first.reduce", 1, 1024, 14, 1, 512),
 )
-STEM_WIDTH, STEM_CHANNELS = 232, 4  # the padded input: rows of 8 pixels of 4 channels are a tap
+STEM_WIDTH, STEM_CHANNELS = 230, 4  # the padded input
 
 
 def _constant(name: str, dtype: str, *shape: int) -> Node:
@@ -113,9 +114,7 @@ def _windows(layer: Layer, data: Node) -> Node:
         return build.reshape(data, (layer.rows, layer.inputs))
     margin = layer.size // 2
     sizes = (layer.size, layer.size)
-    if layer.name == "stem":
-        sizes = (layer.size, 8)
-    else:
+    if layer.name != "stem":
         margins = (0, margin, margin, 0)
         data = build.pad(data, margins, margins, 0.0)
     attrs = {
@@ -132,14 +131,14 @@ def _windows(layer: Layer, data: Node) -> Node:
 
 
 def graph_of(layer: Layer) -> Graph:
-    """The layer as the rewrites leave it: input, then residual; weights [K, Co] and f32 bias."""
+    """The layer as the rewrites leave it: input, then residual; weights [Co, K] and f32 bias."""
     shape: tuple[int, ...] = (BATCH, layer.side, layer.side, layer.inputs)
     if layer.name == "stem":
         shape = (BATCH, layer.side + 6, STEM_WIDTH, STEM_CHANNELS)
     data = make("input", (), {"name": "data", "dtype": "bf16", "shape": shape})
     rows = _windows(layer, data)
-    weight = _constant("weight", "bf16", rows.shape[1], layer.outputs)
-    product = build.cast(make("matmul", (rows, weight)), "f32")
+    weight = _constant("weight", "bf16", layer.outputs, rows.shape[1])
+    product = build.cast(make("matmul", (rows, build.transpose(weight))), "f32")
     result = build.cast(build.add(product, _constant("bias", "f32", 1, layer.outputs)), "bf16")
     inputs = [data]
     if layer.has_residual:
@@ -176,6 +175,7 @@ class Trial:
     candidate: Candidate
     names: tuple[str, ...]  # graph names of the pointer parameters
     label: str
+    is_overlapping: bool = False  # launched by programmatic dependent launch
     binary: Future[Binary] | None = None
     time_us: float = float("inf")
     error: str = ""
@@ -205,6 +205,23 @@ def compile_one(source: str, function: str, params: list[tuple[str, str]], confi
     )
 
 
+class Attribute(ctypes.Structure):
+    """CUlaunchAttribute."""
+
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int * 16))
+
+
+class LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint) for name in ("gx", "gy", "gz", "bx", "by", "bz", "shared")),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
 class Device:
     """Buffers of torch, kernels by the driver's own calls on torch's current stream."""
 
@@ -231,13 +248,16 @@ class Device:
             self.call("cuFuncSetAttribute", found, MAX_DYNAMIC_SHARED, limit)
         return found
 
-    def launch(self, function: Any, binary: Binary, grid: Any, addresses: list[int]) -> None:
+    def launch(
+        self, function: Any, binary: Binary, grid: Any, addresses: list[int], overlaps: bool
+    ) -> None:
         values = [ctypes.c_uint64(address) for address in addresses]
         array = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
         stream = ctypes.c_void_p(self.torch.cuda.current_stream().cuda_stream)
-        block = (binary.threads, 1, 1, binary.shared_bytes)
-        sizes = [ctypes.c_uint(value) for value in (*grid, *block)]
-        self.call("cuLaunchKernel", function, *sizes, stream, array, None)
+        attribute = Attribute(STREAM_SERIALIZATION, 0, (ctypes.c_int * 16)(1))
+        sizes = (*grid, binary.threads, 1, 1, binary.shared_bytes)
+        config = LaunchConfig(*sizes, stream, ctypes.pointer(attribute), int(overlaps))
+        self.call("cuLaunchKernelEx", ctypes.byref(config), function, array, None)
 
     def time_us(self, body: Callable[[int], None]) -> float:
         """Median time of one call of the body among LAUNCHES in a graph."""
@@ -279,14 +299,15 @@ class Case:
             weight.permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
             for weight in self.weights
         ]
-        self.own_data, self.own_weights = self.data, self.weights
+        self.own_data, own_weights = self.data, self.weights
         if layer.name == "stem":
             pads = (0, STEM_CHANNELS - 3, 3, STEM_WIDTH - layer.side - 3, 3, 3)
             self.own_data = torch.nn.functional.pad(self.data, pads)
-            self.own_weights = [
-                torch.nn.functional.pad(weight, (0, 0, 0, 1, 0, 1)).contiguous()
-                for weight in self.weights
-            ]
+            pads = (0, 0, 0, STEM_CHANNELS - 3)
+            own_weights = [torch.nn.functional.pad(weight, pads) for weight in self.weights]
+        self.own_weights = [
+            weight.reshape(-1, layer.outputs).T.contiguous() for weight in own_weights
+        ]
         self.expected = self._finished(self._convolved(torch.float32)).float()
 
     def _convolved(self, dtype: Any) -> Any:
@@ -351,7 +372,7 @@ class Case:
         def body(number: int) -> None:
             at = {**tensors, "weight": self.own_weights[number]}
             addresses = [at[name].data_ptr() for name in trial.names]
-            device.launch(function, binary, grid, [*addresses, *extra])
+            device.launch(function, binary, grid, [*addresses, *extra], trial.is_overlapping)
 
         self.out.fill_(float("nan"))
         body(0)
@@ -364,7 +385,7 @@ class Case:
         trial.time_us = device.time_us(body)
 
 
-def trials_of(layer: Layer, wants_all: bool) -> list[Trial]:
+def trials_of(layer: Layer, wants_all: bool, overlap: bool = False) -> list[Trial]:
     """Configs to try, those of the matmul kernels too where the layer is a plain product."""
     traits = GPUS[90]
     planned = schedule(graph_of(layer), traits)
@@ -376,26 +397,37 @@ def trials_of(layer: Layer, wants_all: bool) -> list[Trial]:
     found = []
     spec = lower_convolution(group, traits)
     if spec is not None:
-        chosen = [c for c in spec.candidates if wants_all or _is_interesting(c)]
-        found += [Trial(spec, candidate, names, "windows") for candidate in chosen]
+        found += [Trial(spec, candidate, names, "windows") for candidate in spec.candidates]
     if layer.size == 1 and layer.stride == 1:
         other = lower_matmul_gpu(group, traits)
-        chosen = list(other.candidates if wants_all else other.candidates[:12])
+        chosen = list(other.candidates if wants_all else other.candidates[:8])
         found += [Trial(other, candidate, names, "matmul") for candidate in chosen]
+    if overlap:
+        chosen = [trial for trial in found if _is_interesting(trial.candidate)]
+        found += [replace(trial, label=f"{trial.label}+", is_overlapping=True) for trial in chosen]
     return found
 
 
 def _is_interesting(candidate: Candidate) -> bool:
-    """Leaves out what differs little from a neighbour."""
+    """Leaves out what differs little from another."""
     config = dict(candidate.config)
-    return config["num_stages"] == 4 or (config["BM"], config["BN"]) in ((64, 64), (128, 64))
+    return (config["BK"], config["num_stages"]) in ((64, 4), (32, 3), (128, 4))
+
+
+def _overlapping(source: str) -> str:
+    """The source with programmatic dependent launch: all before the loop runs ahead of time."""
+    wait = "    gdc_launch_dependents()\n    gdc_wait()\n    for "
+    text = source.replace("\n    for ", f"\n{wait}", 1)
+    names = "from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait"
+    return text.replace("import triton\n", f"import triton\n{names}\n", 1)
 
 
 def _submit(pool: ProcessPoolExecutor, trial: Trial) -> None:
     form = trial.spec.form(trial.candidate)
     params = [(row.name, row.type) for row in trial.spec.params_of(trial.candidate)]
     config = (dict(trial.candidate.constexprs), trial.candidate.options)
-    trial.binary = pool.submit(compile_one, form.source, form.function, params, config)
+    text = _overlapping(form.source) if trial.is_overlapping else form.source
+    trial.binary = pool.submit(compile_one, text, form.function, params, config)
 
 
 def _report(layer: Layer, trials: list[Trial], peers: tuple[float, float], shown: int) -> None:
@@ -422,14 +454,15 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--seconds", type=float, default=85.0)
     parser.add_argument("--shown", type=int, default=6)
-    parser.add_argument("--all", action="store_true", help="all candidates, not a shortlist")
+    parser.add_argument("--overlap", action="store_true", help="programmatic dependent launch too")
+    parser.add_argument("--all", action="store_true", help="all candidates of the matmul kernels too")
     asked = parser.parse_args()
     deadline = time.monotonic() + asked.seconds
     layers = [layer for layer in LAYERS if not asked.names or layer.name in asked.names]
     workers = max(1, (os.cpu_count() or 2) - 1)
     sums = [0.0, 0.0, 0.0, 0.0]
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        planned = {layer: trials_of(layer, asked.all) for layer in layers}
+        planned = {layer: trials_of(layer, asked.all, asked.overlap) for layer in layers}
         for trials in planned.values():
             for trial in trials:
                 _submit(pool, trial)
