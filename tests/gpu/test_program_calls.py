@@ -349,8 +349,7 @@ def test_too_little_memory_is_said_when_a_session_opens(path, torch):
         try:
             opened = []
             with pytest.raises(DeviceMemoryFull, match="free"):
-                for _ in range(4096):
-                    opened.append(program.session())
+                opened.extend(program.session() for _ in range(4096))
         finally:
             opened.clear()
             del ballast

@@ -128,13 +128,21 @@ class Lender:
             for axis, stride in enumerate(self.strides):
                 managed.tensor.strides[axis] = stride
 
-        def give_back(address: int) -> None:
-            self.lent -= 1
-            free_block(address)
-
-        self._deleter = DELETER(give_back)
-        managed.deleter = ctypes.cast(self._deleter, ctypes.c_void_p).value
+        managed.deleter = GIVE_BACK_ADDRESS
+        _lenders[block] = self
         return export_capsule(block, True)
+
+
+_lenders: dict[int, Lender] = {}
+
+
+def _give_back(block: int) -> None:
+    _lenders.pop(block).lent -= 1
+    free_block(block)
+
+
+GIVE_BACK = DELETER(_give_back)
+GIVE_BACK_ADDRESS = ctypes.cast(GIVE_BACK, ctypes.c_void_p).value
 
 
 class Interface:

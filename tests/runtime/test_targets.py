@@ -1,0 +1,150 @@
+"""Which target of a bundle runs here, and what is said when none does; over a fake CUDA driver."""
+
+from __future__ import annotations
+
+import device_bundle
+import pytest
+from device_bundle import host_target, target
+from fake_cuda import FakeCuda, install
+
+from aotc.runtime import check, load
+from aotc.runtime.drivers import libcuda
+from aotc.runtime.drivers.cuda_errors import DeviceMemoryFull
+from aotc.runtime.errors import BundleIncompatible, DeviceUnknown, SettingInvalid
+
+BOTH = (target(90), host_target())
+
+
+def bundle(tmp_path, *targets):
+    return device_bundle.write(tmp_path / "bundle", targets=targets)
+
+
+@pytest.fixture
+def no_driver(monkeypatch):
+    """A machine without libcuda, as this one may or may not be."""
+
+    def absent():
+        raise libcuda.LibraryAbsent(
+            "no NVIDIA driver: libcuda.so.1: cannot open shared object file"
+        )
+
+    monkeypatch.setattr(libcuda, "open_library", absent)
+    monkeypatch.setattr(libcuda, "_process", {})
+
+
+def test_the_first_fitting_target_in_the_order_of_the_manifest(tmp_path, cuda):
+    path = bundle(tmp_path, target(100), target(90), host_target())
+    with load(path) as program:
+        assert (program.target, program.device, program.ordinal) == ("cuda-sm_90", "cuda:0", 0)
+    other = device_bundle.write(tmp_path / "other", targets=(host_target(), target(90)))
+    with load(other) as program:
+        assert (program.target, program.device) == ("null", "null")
+    with load(other, device="cuda") as program:
+        assert program.target == "cuda-sm_90"
+    with load(path, device="null") as program:
+        assert program.target == "null"
+
+
+def test_without_a_driver_the_host_is_taken(tmp_path, no_driver):
+    path = bundle(tmp_path, *BOTH)
+    with load(path) as program:
+        assert program.target == "null"
+    assert check(path) == []
+    rows = check(path, "cuda")
+    assert [(row.code, row.target) for row in rows] == [("device-absent", "cuda-sm_90")]
+    assert rows[0].found.startswith("no NVIDIA driver")
+    with pytest.raises(BundleIncompatible, match="no NVIDIA driver") as caught:
+        load(path, device="cuda")
+    assert caught.value.exit_code == 5
+    assert "aotc doctor" in caught.value.hint_text
+
+
+@pytest.mark.parametrize(
+    ("fake", "text"),
+    [
+        (FakeCuda(driver_version=11040), "for CUDA 11.4, expected 12.0 or later"),
+        (FakeCuda(devices=0), "shows 0 devices"),
+    ],
+    ids=["old driver", "no device"],
+)
+def test_drivers_that_do_not_serve(tmp_path, monkeypatch, fake, text):
+    install(monkeypatch, fake)
+    with pytest.raises(BundleIncompatible, match=text) as caught:
+        load(bundle(tmp_path, target(90)))
+    assert [row.code for row in caught.value.mismatches] == ["device-absent"]
+    assert "CUDA 12.0 or later" in caught.value.mismatches[0].expected
+
+
+def test_a_driver_that_does_not_start(tmp_path, monkeypatch):
+    fake = install(monkeypatch, FakeCuda())
+    fake.fail("cuInit", 100)
+    with pytest.raises(BundleIncompatible, match="CUDA_ERROR_NO_DEVICE"):
+        load(bundle(tmp_path, target(90)))
+
+
+def test_wrong_architecture(tmp_path, cuda):
+    path = bundle(tmp_path, target(80), target(100))
+    rows = check(path)
+    assert [(row.code, row.target, row.expected) for row in rows] == [
+        ("architecture", "cuda-sm_80", "`sm_80`"),
+        ("architecture", "cuda-sm_100", "`sm_100`"),
+    ]
+    assert all("`sm_90`" in row.found for row in rows)
+    with pytest.raises(BundleIncompatible, match="sm_90") as caught:
+        load(path)
+    assert "--target cuda:sm_90" in caught.value.hint_text
+
+
+def test_code_for_8_0_runs_on_8_9(tmp_path, monkeypatch):
+    fake = install(monkeypatch, FakeCuda(capability=(8, 9)))
+    fake.kernels["copy"] = device_bundle.copy
+    path = bundle(tmp_path, target(90), target(80))
+    with load(path) as program:
+        assert program.target == "cuda-sm_80"
+        assert bytes(program(bytes(range(96)))[0]) == bytes(range(96))
+    fake.check()
+
+
+def test_the_number_of_a_device(tmp_path, monkeypatch):
+    fake = install(monkeypatch, FakeCuda(devices=2))
+    fake.kernels["copy"] = device_bundle.copy
+    path = bundle(tmp_path, *BOTH)
+    with load(path, device="cuda:1") as program:
+        assert (program.device, program.ordinal) == ("cuda:1", 1)
+        assert [each.retained for each in fake.devices] == [0, 1]
+    with pytest.raises(BundleIncompatible, match="shows 2 devices"):
+        load(path, device="cuda:2")
+    with pytest.raises(BundleIncompatible, match="`null:1`"):
+        load(path, device="null:1")
+    for wrong in ("", "cuda:", "cuda:x", "cuda:-1", "cuda:1:2", "gpu", "cpu", "cuda:99999"):
+        with pytest.raises(DeviceUnknown, match="expected one of: cuda, null"):
+            load(path, device=wrong)
+
+
+def test_memory_that_does_not_suffice_is_said_at_load(tmp_path, monkeypatch):
+    path = bundle(tmp_path, target(90))
+    fake = install(monkeypatch, FakeCuda(total_bytes=64))
+    with pytest.raises(DeviceMemoryFull, match=r"needed are \d+ bytes.*free") as caught:
+        load(path)
+    assert caught.value.exit_code == 7
+    assert fake.live() == {}
+    fake.check()
+
+
+def test_streams_are_for_devices(tmp_path, no_driver):
+    with pytest.raises(SettingInvalid, match="stream"):
+        load(bundle(tmp_path, *BOTH), stream=0)
+
+
+def test_altered_weights_leave_nothing_on_the_device(tmp_path, cuda):
+    path = bundle(tmp_path, target(90))
+    weights = path / "weights.safetensors"
+    weights.chmod(0o644)
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(Exception, match="was altered") as caught:
+        load(path)
+    assert caught.value.code == "bundle-altered"
+    assert cuda.live() == {}
+    assert not cuda.launches
