@@ -55,7 +55,10 @@ def permute(data: Node, dims: Sequence[int]) -> Node:
 def transpose(data: Node) -> Node:
     """The last two dims exchanged."""
     rank = data.type.rank
-    return permute(data, (*range(rank - 2), rank - 1, rank - 2))
+    dims = (*range(rank - 2), rank - 1, rank - 2)
+    if data.op == "permute" and data.attr("dims") == dims:
+        return data.inputs[0]
+    return permute(data, dims)
 
 
 def expand(data: Node, shape: Sequence[int]) -> Node:

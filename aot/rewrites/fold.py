@@ -20,19 +20,29 @@ from aotc.aot.ir.text import print_graph
 
 COUNTED_LIMIT = 1 << 20  # elements of an expression without constants that are worth a look
 SMALL_BYTES = 4096  # results up to this size are folded whatever they are made of
+PADDED_GROWTH = 3  # of padded constants
 
 
 def fold(graph: Graph) -> tuple[Graph, int]:
     """`graph` with its constant parts evaluated, and how many expressions that replaced."""
-    folder = _Folder(graph.constants)
+    return _fold(graph, keeps_transposes=False)
+
+
+def fold_all_but_transposes(graph: Graph) -> tuple[Graph, int]:
+    """As `fold`, but a matmul's right operand stays the transpose of a constant where it is one."""
+    return _fold(graph, keeps_transposes=True)
+
+
+def _fold(graph: Graph, keeps_transposes: bool) -> tuple[Graph, int]:
+    folder = _Folder(graph.constants, keeps_transposes)
     outputs = folder.rewrite(graph.outputs)
     pool = {**graph.constants, **folder.made}
     return graph.with_outputs(outputs, pool), folder.count
 
 
 class _Folder:
-    def __init__(self, constants: Mapping[str, Constant]) -> None:
-        self.constants = constants
+    def __init__(self, constants: Mapping[str, Constant], keeps_transposes: bool) -> None:
+        self.constants, self.keeps_transposes = constants, keeps_transposes
         self.made: dict[str, Constant] = {}
         self.count = 0
         self.context = Context()
@@ -40,9 +50,11 @@ class _Folder:
     def rewrite(self, outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         """`outputs` with their constant operands replaced, largest expressions first."""
         new: dict[Node, Node] = {}
-        for node in _needed(outputs, self):
+        order = _needed(outputs, self)
+        kept = {node.inputs[1] for node in order if node.op == "matmul" and self.keeps_transposes}
+        for node in order:
             if self.context.is_constant(node):
-                new[node] = self._folded(node)
+                new[node] = self._transposed(node) if node in kept else self._folded(node)
                 continue
             operands = tuple(new[operand] for operand in node.inputs)
             if node.op == "matmul_packed":
@@ -56,6 +68,12 @@ class _Folder:
     def value(self, node: Node) -> Array:
         """Value of a constant expression."""
         return evaluate_all((node,), {}, {**self.constants, **self.made})[0]
+
+    def _transposed(self, node: Node) -> Node:
+        """The constant; a transposed one as a view, so that its rows stay along the matmul's k."""
+        rows = build.transpose(node)
+        is_view = node.op == "permute" and rows is node.inputs[0]
+        return build.transpose(self._folded(rows)) if is_view else self._folded(node)
 
     def _packed(self, node: Node) -> Node:
         """Panels are stored as the kernels read them, even where padding makes them larger."""
@@ -78,11 +96,15 @@ class _Folder:
         return replacement
 
     def _replacement(self, node: Node) -> Node | None:
-        leaves = {leaf for leaf in walk((node,)) if not leaf.inputs}
+        expression = list(walk((node,)))
+        leaves = {leaf for leaf in expression if not leaf.inputs}
         constants = [leaf for leaf in leaves if leaf.op == "constant"]
         if not constants and node.type.numel > COUNTED_LIMIT:
             return None
-        if constants and node.type.nbytes > SMALL_BYTES + sum(c.type.nbytes for c in constants):
+        # Zeros beside weights are there to be read: a kernel that made them would lose by it.
+        growth = PADDED_GROWTH if any(item.op == "pad" for item in expression) else 1
+        limit_bytes = SMALL_BYTES + growth * sum(item.type.nbytes for item in constants)
+        if constants and node.type.nbytes > limit_bytes:
             return None
         if _is_repetition(node):
             return node if node.inputs[0].op == "scalar" else None

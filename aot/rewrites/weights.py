@@ -10,6 +10,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.rules import Context, Rule, rule_for
+from aotc.aot.rewrites.replace import replace_nodes
 
 
 def _pack(root: Node, context: Context) -> Node | None:
@@ -55,7 +56,7 @@ def join_matmuls(graph: Graph) -> tuple[Graph, int]:
         count += len(members) - 1
         with made_for(members[0].source):
             replaced.update(_join(members, biases))
-    return graph.with_outputs(_replace(graph.outputs, replaced)), count
+    return graph.with_outputs(replace_nodes(graph.outputs, replaced)), count
 
 
 def _bias_user(member: Node, users: dict[Node, tuple[Node, ...]], context: Context) -> Node | None:
@@ -81,41 +82,17 @@ def _keep_apart(
 
 def _join(members: Sequence[Node], biased: Sequence[Node | None]) -> dict[Node, Node]:
     left = members[0].inputs[0]
-    joined = make("matmul", (left, build.concat([m.inputs[1] for m in members], 1)))
+    # Weights are mostly transposed as they come: their rows joined, then transposed once.
+    rows = build.concat([build.transpose(member.inputs[1]) for member in members], 0)
+    joined = make("matmul", (left, build.transpose(rows)))
     sums = [node for node in biased if node is not None]
     ends: Sequence[Node] = members
     if len(sums) == len(members) and max(Counter(sums).values()) == 1:
-        rows = [build.expand(node.inputs[1], (1, node.shape[1])) for node in sums]
-        joined = make("add", (joined, build.concat(rows, 1)))
+        biases = [build.expand(node.inputs[1], (1, node.shape[1])) for node in sums]
+        joined = make("add", (joined, build.concat(biases, 1)))
         ends = sums
     starts = [sum(m.shape[1] for m in members[:number]) for number in range(len(members))]
     return {
         end: build.slice_axis(joined, 1, start, start + end.shape[1])
         for end, start in zip(ends, starts, strict=True)
     }
-
-
-def _replace(outputs: tuple[Node, ...], replaced: dict[Node, Node]) -> tuple[Node, ...]:
-    """`outputs` with the keys of `replaced` exchanged for their values."""
-    new: dict[Node, Node] = {}
-    for root in outputs:
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            if node in new:
-                stack.pop()
-                continue
-            target = replaced.get(node)
-            needed = (target,) if target is not None else node.inputs
-            waiting = [operand for operand in needed if operand not in new]
-            if waiting:
-                stack.extend(waiting)
-                continue
-            stack.pop()
-            operands = tuple(new[operand] for operand in needed)
-            if target is not None:
-                new[node] = operands[0]
-            else:
-                same = operands == node.inputs
-                new[node] = node if same else make(node.op, operands, node.attrs, node.source)
-    return tuple(new[root] for root in outputs)
