@@ -37,15 +37,14 @@ class CudaSession:
     overlap on the host; on the device they follow each other, also from stream to stream.
     """
 
-    __slots__ = ("_arena", "_executable", "_patches", "addresses", "graph", "is_closed",
-                 "last_stream", "run", "staging")  # fmt: skip
+    __slots__ = ("_arena", "_executable", "_patches", "addresses", "graph", "is_closed", "run",
+                 "staging")  # fmt: skip
 
     def __init__(self, executable: Executable) -> None:
         """Allocate and build; raises `DeviceMemoryFull`, with nothing left behind."""
         device = executable.gpu
         self._executable = executable
         self.addresses = (ctypes.c_int64 * len(executable.sizes))()
-        self.last_stream = LEGACY_STREAM
         self.is_closed = False
         self.staging = Staging(device, executable.sizes)
         self._arena = Arena(executable)
@@ -100,24 +99,22 @@ class CudaSession:
         A run on whatever stream comes after the copy; on `stream` it need not be told to wait.
         """
         self.stage(index)
-        self._follow_last_run()
         self.staging.copy_in(index, host_address)
 
     def copy_out(self, index: int, host_address: int) -> None:
         """Copy `stage(index)` to a host buffer after the last run; `synchronize` completes it."""
-        self._follow_last_run()
         self.staging.copy_out(index, host_address)
 
-    def _follow_last_run(self) -> None:
-        if self.last_stream != self.staging.stream:
-            self.staging.wait_for(self.last_stream)
-
     def synchronize(self) -> None:
-        """Wait for the last run and the copies; raises what went wrong in them."""
-        device = self._executable.gpu
-        with device.current():
-            device.call("cuStreamSynchronize", self.last_stream)
-        self.staging.synchronize()
+        """Wait for the last run and the copies; raises what went wrong in them.
+
+        Where no host buffer was ever used this waits for all work of the device, since the stream
+        of the last run may be gone by now.
+        """
+        if self.staging.is_used:
+            self.staging.synchronize()
+        else:
+            self._executable.gpu.synchronize()
 
     def close(self) -> None:
         """Give the memory back; idempotent. A call that still runs on the device ends first.
@@ -167,12 +164,14 @@ def _caller(session: CudaSession, device: Device, graph: LaunchGraph) -> Callabl
             known = bytes(view)
         if stream != last_stream:
             device.check_stream(stream)
-            pointer.value = session.last_stream = last_stream = stream
-        if staging.has_copies:
-            staging.hold_up(stream)
+            pointer.value = last_stream = stream
+        if staging.is_used:
+            staging.before_run(stream)
         result = launch(execution, pointer)
         if result:
             device.fail("cuGraphLaunch", result)
+        if staging.is_used:
+            staging.after_run(stream)
 
     return run
 

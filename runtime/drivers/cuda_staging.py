@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 class Staging:
     """Copies of host buffers, by index of the session's addresses.
 
-    sizes: bytes of each. has_copies: whether a copy to the device was added that no run on another
-    stream has waited for. Everything here runs on one stream of its own, made when it is used.
+    sizes: bytes of each. is_used: whether there is any part; a run is then to be told of with
+    `before_run` and `after_run`. Everything here runs on one stream of its own, made when needed.
     """
 
-    __slots__ = ("_device", "_event", "_flying", "_parts", "_pending", "_sizes", "_stream",
-                 "has_copies")  # fmt: skip
+    __slots__ = ("_copies", "_device", "_flying", "_parts", "_pending", "_run", "_sizes", "_stream",
+                 "is_used")  # fmt: skip
 
     def __init__(self, device: Device, sizes: tuple[int, ...]) -> None:
         self._device = device
@@ -30,8 +30,9 @@ class Staging:
         self._flying: set[int] = set()  # indices whose pinned memory a copy may still use
         self._pending: list[tuple[int, int]] = []  # copies out: index, host address
         self._stream: Stream | None = None
-        self._event: Event | None = None
-        self.has_copies = False
+        self._copies: Event | None = None  # after the last copy to the device
+        self._run: Event | None = None  # after the last run on another stream
+        self.is_used = False
 
     @property
     def stream(self) -> int:
@@ -56,6 +57,7 @@ class Staging:
                 pinned.close()
                 raise
             self._parts[index] = (address, pinned)
+            self.is_used = True
         return self._parts[index][0]
 
     def copy_in(self, index: int, host_address: int) -> None:
@@ -67,7 +69,8 @@ class Staging:
         ctypes.memmove(pinned.address, host_address, nbytes)
         self._flying.add(index)
         self._device.copy_to_device(address, pinned.address, nbytes, self.stream)
-        self.has_copies = True
+        if self._copies is None:
+            self._copies = self._device.event(is_timed=False)
 
     def copy_out(self, index: int, host_address: int) -> None:
         """Copy a part to a host buffer, which `synchronize` completes."""
@@ -79,22 +82,27 @@ class Staging:
         self._device.copy_to_host(pinned.address, address, nbytes, self.stream)
         self._pending.append((index, host_address))
 
-    def wait_for(self, stream: int) -> None:
-        """What is added here from now on waits for what the stream holds."""
-        self._order(stream, self.stream)
-
-    def hold_up(self, stream: int) -> None:
+    def before_run(self, stream: int) -> None:
         """What is added to the stream from now on waits for the copies."""
-        if stream != self.stream:
-            self._order(self.stream, stream)
-        self.has_copies = False
+        if self._copies is not None and stream != self.stream:
+            self._copies.record(self.stream)
+            self._wait(stream, self._copies)
 
-    def _order(self, first: int, then: int) -> None:
-        if self._event is None:
-            self._event = self._device.event(is_timed=False)
-        self._event.record(first)
+    def after_run(self, stream: int) -> None:
+        """What is added here from now on waits for what the stream holds, a run of the session.
+
+        An event keeps the place: the stream may be destroyed before anybody asks.
+        """
+        if stream == self.stream:
+            return
+        if self._run is None:
+            self._run = self._device.event(is_timed=False)
+        self._run.record(stream)
+        self._wait(self.stream, self._run)
+
+    def _wait(self, stream: int, event: Event) -> None:
         with self._device.current():
-            self._device.call("cuStreamWaitEvent", then, self._event.handle, 0)
+            self._device.call("cuStreamWaitEvent", stream, event.handle, 0)
 
     def synchronize(self) -> None:
         """Wait for the copies and complete those to host buffers."""
@@ -107,16 +115,17 @@ class Staging:
         if self._stream is not None:
             self._stream.synchronize()
         self._flying.clear()
-        self.has_copies = False
 
     def close(self) -> None:
         """Give everything back; idempotent."""
         if self._stream is not None:
             self._stream.close()
-        if self._event is not None:
-            self._event.close()
+        for event in (self._copies, self._run):
+            if event is not None:
+                event.close()
         for address, pinned in self._parts.values():
             pinned.close()
             self._device.free(address)
         self._parts.clear()
-        self._stream = self._event = None
+        self.is_used = False
+        self._stream = self._copies = self._run = None

@@ -246,7 +246,8 @@ def test_no_room_for_an_arena(monkeypatch, weights):
     with pytest.raises(DeviceMemoryFull) as caught:
         executable.session()
     error = caught.value
-    assert (error.needed, error.free, error.total) == (1024, 1200 - 1024 - 80, 1200)
+    assert (error.needed, error.total) == (1024, 1200)
+    assert error.free == 1200 - fake.used_bytes < 1024
     assert str(error).startswith("no device memory for a session's arena: needed are 1024 bytes")
     first.close()
     executable.session()
