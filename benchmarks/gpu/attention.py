@@ -88,15 +88,16 @@ class Config:
 LARGE = tuple(
     Config(form, *row)
     for form, rows in (
-        ("plain", ((128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 4, 3), (64, 64, 4, 3))),
-        (
-            "descriptor",
-            ((128, 128, 8, 2), (128, 128, 8, 3), (128, 64, 8, 3), (128, 64, 8, 4), (64, 64, 4, 3)),
-        ),
-        ("specialized", ((128, 128, 4, 2), (128, 64, 4, 2), (128, 64, 4, 3), (128, 64, 4, 4))),
+        ("overlapped", ((128, 128, 4, 2), (128, 64, 4, 3), (128, 64, 4, 2), (128, 128, 4, 3))),
+        ("plain", ((128, 64, 8, 3), (64, 64, 4, 3), (64, 64, 4, 2))),
+        ("descriptor", ((128, 64, 8, 4), (64, 64, 4, 3), (64, 64, 4, 2), (64, 32, 4, 4))),
     )
     for row in rows
-) + (Config("descriptor", 128, 128, 8, 2, 8), Config("descriptor", 128, 128, 8, 2, 16))
+) + (
+    Config("overlapped", 128, 128, 4, 2, 8),
+    Config("descriptor", 64, 64, 4, 3, 4),
+    Config("descriptor", 64, 64, 4, 3, 16),
+)
 SMALL = tuple(
     Config(form, *row)
     for form in ("plain", "descriptor")
@@ -143,6 +144,10 @@ def arguments(shape: Shape, config: Config) -> tuple[str, str, dict[str, str], d
         "CAUSAL": shape.is_causal, "OFFSET": 0, "PRECISION": "ieee", "SAFE": False,
         "BM": config.rows, "BN": config.keys, "GROUP": config.group,
     }  # fmt: skip
+    if config.form == "overlapped":
+        values |= {"STAGES": config.stages}
+        for name in ("PRECISION", "BM"):
+            del values[name]
     name = "attention" if config.form == "plain" else f"attention_{config.form}"
     return config.form, name, types, values
 
@@ -154,6 +159,7 @@ def compiled(shape: Shape, config: Config) -> Any:
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource
 
     module, function, types, values = arguments(shape, config)
     kernel = getattr(
@@ -161,8 +167,11 @@ def compiled(shape: Shape, config: Config) -> Any:
     )
     signature = {**types, **dict.fromkeys(values, "constexpr")}
     aligned = {(place,): [["tt.divisibility", 16]] for place in range(len(types))}
-    source = ASTSource(kernel, signature, constexprs=values, attrs=aligned)
-    options = {"num_warps": config.warps, "num_stages": config.stages}
+    is_gluon = config.form == "overlapped"
+    source = (GluonASTSource if is_gluon else ASTSource)(kernel, signature, values, aligned)
+    options = {"num_warps": config.warps}
+    if not is_gluon:
+        options["num_stages"] = config.stages
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
 
 
