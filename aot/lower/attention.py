@@ -69,9 +69,6 @@ FORMS: dict[str, _Form] = {
             "descriptor", "attention_descriptor", _DESCRIPTIONS, _TILED, ("BM", "BN", "GROUP")
         ),
         _form_row(
-            "specialized", "attention_specialized", _DESCRIPTIONS, _TILED, ("BM", "BN", "GROUP")
-        ),
-        _form_row(
             "split",
             "attention_split",
             _LOADS,

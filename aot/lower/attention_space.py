@@ -33,36 +33,40 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One row of the space. `rate` is its share of the tensor units' peak on large problems."""
+    """One row of the space, with rates as measured on an H200 with many programs.
+
+    `rates` are shares of the tensor units' peak with heads of at most 64 elements and of more;
+    `lone` is the part of the rate that one program reaches that has a multiprocessor for itself.
+    """
 
     form: str
     rows: int
     keys: int
     warps: int
     stages: int
-    rate: float
+    rates: tuple[float, float]
+    lone: float
 
 
 TILED: tuple[Config, ...] = (
-    Config("descriptor", 128, 128, 8, 2, 0.62),
-    Config("descriptor", 128, 64, 8, 3, 0.58),
-    Config("specialized", 128, 128, 4, 2, 0.60),
-    Config("plain", 128, 128, 8, 2, 0.57),
-    Config("plain", 128, 64, 8, 3, 0.55),
-    Config("plain", 128, 64, 4, 3, 0.50),
-    Config("plain", 64, 128, 4, 2, 0.47),
-    Config("descriptor", 64, 64, 4, 3, 0.46),
-    Config("plain", 64, 64, 4, 3, 0.45),
-    Config("plain", 64, 64, 4, 2, 0.44),
-    Config("plain", 64, 32, 4, 3, 0.38),
-    Config("plain", 32, 64, 4, 2, 0.30),
-    Config("plain", 32, 32, 4, 2, 0.25),
-    Config("plain", 16, 64, 4, 2, 0.16),
-    Config("plain", 16, 32, 4, 2, 0.14),
+    Config("descriptor", 64, 64, 4, 3, (0.44, 0.52), 0.5),
+    Config("descriptor", 128, 64, 8, 4, (0.44, 0.44), 0.7),
+    Config("plain", 64, 64, 4, 3, (0.44, 0.47), 0.5),
+    Config("plain", 64, 64, 4, 2, (0.43, 0.45), 0.5),
+    Config("plain", 128, 64, 8, 3, (0.43, 0.46), 0.7),
+    Config("plain", 128, 64, 8, 2, (0.42, 0.42), 0.7),
+    Config("plain", 64, 128, 4, 1, (0.40, 0.30), 0.5),
+    Config("plain", 64, 32, 4, 3, (0.38, 0.40), 0.5),
+    Config("plain", 32, 64, 2, 2, (0.28, 0.25), 0.4),
+    Config("plain", 32, 32, 4, 2, (0.20, 0.20), 0.4),
+    Config("plain", 16, 64, 4, 2, (0.14, 0.14), 0.4),
+    Config("plain", 16, 32, 4, 2, (0.12, 0.12), 0.4),
 )
+PEAK_RATE = 7490.0  # operations a nanosecond of one multiprocessor
+FIXED_NS = {"plain": 2000.0, "descriptor": 4400.0}  # of a program, beside its blocks of keys
 # Few rows are a matter of bytes in flight: keys a block, warps, stages.
-STREAMED: tuple[tuple[int, int, int], ...] = ((64, 4, 3), (64, 2, 3), (128, 4, 3), (32, 2, 4))
-LEAST_KEYS = 128  # of one split
+STREAMED: tuple[tuple[int, int, int], ...] = ((128, 4, 3), (64, 2, 3), (32, 1, 4))
+BLOCKS_WANTED = 4  # of one split, so that its loads overlap
 
 
 def candidates(problem: Problem, traits: TargetTraits) -> tuple[Candidate, ...]:
@@ -79,8 +83,6 @@ def candidates(problem: Problem, traits: TargetTraits) -> tuple[Candidate, ...]:
 def _is_legal(row: Config, problem: Problem, traits: TargetTraits) -> bool:
     if row.form != "plain" and not (problem.has_descriptors and _has_tensor_copies(traits)):
         return False
-    if row.form == "specialized" and traits.name != "cuda-sm_90":
-        return False
     if row.rows > max(SMALLEST_ROWS, power_above(problem.rows)):
         return False
     width = problem.key_block + problem.value_block
@@ -88,8 +90,10 @@ def _is_legal(row: Config, problem: Problem, traits: TargetTraits) -> bool:
     held = row.rows * (row.keys + problem.value_block) / (32 * row.warps)
     if problem.itemsize_bytes == 4:
         held *= 2  # operands of f32 pass through registers
-    is_held = row.form == "specialized" or held <= LARGEST_ACCUMULATOR
-    return is_held and staged * problem.itemsize_bytes + RESERVED_BYTES <= traits.shared_bytes
+    return (
+        held <= LARGEST_ACCUMULATOR
+        and staged * problem.itemsize_bytes + RESERVED_BYTES <= traits.shared_bytes
+    )
 
 
 def _has_tensor_copies(traits: TargetTraits) -> bool:
@@ -98,14 +102,16 @@ def _has_tensor_copies(traits: TargetTraits) -> bool:
 
 
 def _price(row: Config, problem: Problem, traits: TargetTraits) -> float:
-    """Time of the last program to end, in units of one block of keys at full rate."""
-    tiles = ceil(problem.rows / row.rows)
+    """Nanoseconds until the last program ends, as if all saw all keys."""
+    width = problem.key_block + problem.value_block
     keys = ceil(problem.keys / row.keys) * row.keys
-    work = row.rows * keys / row.rate
-    # Programs of a multiprocessor share its tensor units.
-    waves = tiles * problem.heads / max(1, traits.multiprocessors)
-    share = max(waves, 1.0) if waves > 4 else ceil(waves)
-    return work * share
+    rate = row.rates[max(problem.key_block, problem.value_block) > 64] * PEAK_RATE
+    work_ns = 2 * row.rows * keys * width / rate
+    tiles = ceil(problem.rows / row.rows) * problem.heads
+    share = tiles / max(1, traits.multiprocessors)
+    # Programs of a multiprocessor share its tensor units; the last wave is not full.
+    together = max(1 / row.lone, ceil(share)) if share < 4 else share
+    return FIXED_NS[row.form] + work_ns * together
 
 
 def _tiled(row: Config, problem: Problem) -> Candidate:
@@ -121,19 +127,25 @@ def _tiled(row: Config, problem: Problem) -> Candidate:
 
 
 def _streamed(problem: Problem, traits: TargetTraits) -> list[Candidate]:
-    """Splits that fill the machine once or twice, then none."""
+    """Splits that fill the machine twice or once, blocks as long as leaves each some; then none."""
     rows = max(SMALLEST_ROWS, power_above(problem.rows))
     found = []
-    most = max(1, problem.keys // LEAST_KEYS)
-    for share in (1, 2):
-        wanted = max(1, share * traits.multiprocessors // problem.heads)
-        splits = min(most, power_below(wanted))
-        if splits > 1:
-            found += [_split(rows, splits, row, problem) for row in STREAMED]
+    for share in (2, 1, 4):
+        wanted = power_below(max(1, share * traits.multiprocessors / problem.heads))
+        for row in sorted(STREAMED, key=lambda row: _distance(row[0], wanted, problem)):
+            splits = min(wanted, power_below(ceil(problem.keys / row[0])))
+            if splits > 1:
+                found.append(_split(rows, splits, row, problem))
     for keys, warps, stages in STREAMED[:2]:
-        config = Config("plain", rows, keys, warps, stages, 1.0)
+        config = Config("plain", rows, keys, max(4, warps), stages, (1.0, 1.0), 1.0)
         found.append(_tiled(config, problem))
     return found
+
+
+def _distance(block: int, splits: int, problem: Problem) -> float:
+    """How far the length of a split is from the wanted number of blocks, as a factor."""
+    blocks = problem.keys / splits / block / BLOCKS_WANTED
+    return max(blocks, 1 / blocks)
 
 
 def _split(rows: int, splits: int, row: tuple[int, int, int], problem: Problem) -> Candidate:

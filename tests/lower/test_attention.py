@@ -26,7 +26,7 @@ from schedule_runner import Job
 pytestmark = pytest.mark.triton
 TRAITS = GPUS[90]
 TOLERANCES = {"f32": 2e-5, "bf16": 2e-2, "f16": 3e-3}
-FORMS = ("plain", "descriptor", "specialized", "split")
+FORMS = ("plain", "descriptor", "split")
 
 
 @dataclass(frozen=True)
