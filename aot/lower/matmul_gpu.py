@@ -14,8 +14,8 @@ from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import computed, spelled
-from aotc.aot.lower.matmul_space import CANDIDATES, Choice, Problem, choices
-from aotc.aot.lower.spec import Candidate, Form, KernelSpec
+from aotc.aot.lower.matmul_space import CANDIDATES, MAP_NAMES, Choice, Problem, choices
+from aotc.aot.lower.spec import Candidate, Form, KernelSpec, TensorMap
 from aotc.aot.lower.template import fill
 from aotc.aot.lower.walk import Walk, walk_of
 from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_demands
@@ -41,7 +41,7 @@ def lower_matmul_gpu(
     for choice in choices(_problem(product, traits), traits, limit):
         if choice.source_name not in forms:
             forms[choice.source_name] = _form(product, choice, traits)
-        candidates.append(choice.candidate())
+        candidates.append(replace(choice.candidate(), maps=_maps(product, choice)))
     return KernelSpec(
         name=source.function_name(group),
         forms=tuple(forms.values()),
@@ -81,6 +81,23 @@ class Operand:
         return 1 in (outer, inner) and not any(
             part * itemsize_bytes % DESCRIPTOR_BYTES for part in parts
         )
+
+    def view(self, width: str, depth: int) -> View:
+        """The operand as a descriptor has it; `width` is the text of its block along `outer`."""
+        assert self.strides is not None
+        _, outer, inner = self.strides
+        if inner == 1:
+            return View((self.outer.extent, depth), (outer, 1), (width, "BK"))
+        return View((depth, self.outer.extent), (inner, 1), ("BK", width))
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Shape and strides in elements, and texts of the block, of a descriptor's matrix."""
+
+    shape: tuple[int, int]
+    strides: tuple[int, int]
+    block: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +223,24 @@ def _problem(product: Product, traits: TargetTraits) -> Problem:
     )
 
 
+def _maps(product: Product, choice: Choice) -> tuple[TensorMap, ...]:
+    """The descriptors that a launch of the choice makes."""
+    if not choice.style.has_maps:
+        return ()
+    oriented = product.swapped() if choice.style.is_swapped else product
+    sides = ((oriented.left, choice.tile.rows), (oriented.right, choice.tile.columns))
+    places = {node: place for place, node in enumerate(product.group.reads)}
+    found = []
+    for name, (operand, width) in zip(MAP_NAMES, sides, strict=True):
+        assert operand.memory is not None
+        view = operand.view(str(width), product.walk.depth)
+        block = tuple(width if text != "BK" else choice.tile.depth for text in view.block)
+        kind = DTYPES[product.anchor.dtype].triton
+        place = places[operand.memory]
+        found.append(TensorMap(name, place, kind, operand.start, view.shape, view.strides, block))
+    return tuple(found)
+
+
 def _form(product: Product, choice: Choice, traits: TargetTraits) -> Form:
     """The source of one choice: its template, filled."""
     oriented = product.swapped() if choice.style.is_swapped else product
@@ -250,23 +285,20 @@ class _Writer:
         self.store = self._epilogue()
 
     def _described(self, name: str, operand: Operand, first: str, block: str) -> list[str]:
-        """A tensor descriptor of the operand, and the load of a tile by it."""
+        """A tensor descriptor of the operand, if the launch makes none; the load of a tile."""
         assert operand.memory is not None
         assert operand.strides is not None
-        batch, outer, inner = operand.strides
-        base = self.buffers[operand.memory] + (f" + {operand.start}" if operand.start else "")
-        base += f" + z * {batch}" if batch else ""
-        extents, long = (operand.outer.extent, self.walk.depth), outer if inner == 1 else inner
-        sizes, blocks, at = list(extents), [block, "BK"], [first, "start"]
-        if inner != 1:
-            sizes, blocks, at = sizes[::-1], blocks[::-1], at[::-1]
-        shape, block_shape = ", ".join(map(str, sizes)), ", ".join(blocks)
-        self.describe.append(
-            f"{name}_rows = tl.make_tensor_descriptor("
-            f"{base}, [{shape}], [{long}, 1], [{block_shape}])"
-        )
-        is_transposed = (inner == 1) == (name == "b")
-        return [f"{name} = {name}_rows.load([{', '.join(at)}])" + (".T" if is_transposed else "")]
+        view = operand.view(block, self.walk.depth)
+        if not self.choice.style.has_maps:
+            base = self.buffers[operand.memory] + (f" + {operand.start}" if operand.start else "")
+            base += f" + z * {operand.strides[0]}" if operand.strides[0] else ""
+            rows = (list(view.shape), list(view.strides), ", ".join(view.block))
+            made = f"tl.make_tensor_descriptor({base}, {rows[0]}, {rows[1]}, [{rows[2]}])"
+            self.describe.append(f"{name}_rows = {made}")
+        is_along_depth = operand.strides[2] == 1
+        at = f"{first}, start" if is_along_depth else f"start, {first}"
+        turn = ".T" if is_along_depth == (name == "b") else ""
+        return [f"{name} = {name}_rows.load([{at}]){turn}"]
 
     def _write_loop(self) -> None:
         """Prologue lines of pointer loads; what does not vary with k goes before the loop."""

@@ -15,6 +15,7 @@ from aotc.aot.schedule.traits import TargetTraits
 CANDIDATES = 40  # kept of a problem, the cheapest first
 FEW_ROWS = 8  # rows up to which products are added up without tensor cores
 SMALL_ROWS = 64  # rows up to which the other operand takes the rows of the tensor core
+MAP_NAMES = ("a_rows", "b_rows")
 PARTIAL_BYTES = 64 << 20  # of split tiles, at most
 ACCUMULATOR_REGISTERS = 128  # of a thread that an accumulator may take
 SHARED_RESERVE = 1024  # bytes of shared memory for barriers and alignment
@@ -53,6 +54,7 @@ class Style:
     template: str
     is_swapped: bool = False
     has_descriptors: bool = False
+    has_maps: bool = False  # descriptors that the launch makes, not the kernel
 
 
 STYLES: dict[str, Style] = {
@@ -61,7 +63,11 @@ STYLES: dict[str, Style] = {
         Style("plain", "plain"),
         Style("tensor", "plain", has_descriptors=True),
         Style("persistent", "persistent", has_descriptors=True),
+        Style("mapped", "plain", has_descriptors=True, has_maps=True),
+        Style("mapped_persistent", "persistent", has_descriptors=True, has_maps=True),
         Style("split", "split"),
+        Style("split_mapped", "split", has_descriptors=True, has_maps=True),
+        Style("swapped_mapped", "plain", is_swapped=True, has_descriptors=True, has_maps=True),
         Style("split_tensor", "split", has_descriptors=True),
         Style("swapped", "plain", is_swapped=True),
         Style("swapped_split", "split", is_swapped=True),
@@ -87,18 +93,27 @@ TILES: tuple[Tile, ...] = tuple(
     for row in (
         (128, 256, 64, 8, 3),
         (256, 128, 64, 8, 3),
+        (128, 256, 64, 8, 4),
         (128, 128, 64, 8, 4),
-        (128, 128, 64, 4, 4),
+        (128, 128, 64, 8, 6),
+        (128, 128, 64, 4, 3),
+        (128, 128, 64, 4, 5),
         (128, 128, 128, 8, 3),
-        (64, 256, 64, 4, 4),
+        (64, 256, 64, 4, 3),
+        (64, 256, 64, 4, 5),
         (256, 64, 64, 8, 4),
         (128, 64, 64, 4, 4),
         (128, 64, 64, 4, 6),
+        (128, 64, 64, 4, 8),
         (128, 64, 128, 4, 3),
         (64, 128, 64, 4, 4),
+        (64, 128, 64, 4, 3),
         (64, 128, 64, 4, 6),
+        (64, 128, 64, 4, 8),
+        (64, 128, 128, 4, 4),
         (64, 128, 128, 4, 3),
         (64, 64, 64, 4, 4),
+        (64, 64, 64, 4, 6),
         (64, 64, 128, 4, 4),
         (64, 64, 256, 4, 3),
         (64, 32, 128, 4, 4),
@@ -214,8 +229,9 @@ class Choice:
 
     @property
     def scratch_names(self) -> tuple[str, ...]:
-        """Pointer parameters after the operands and results."""
-        return ("partials", "counters") if self.style.template == "split" else ()
+        """Parameters after the operands and results: pointers, then descriptors."""
+        pointers = ("partials", "counters") if self.style.template == "split" else ()
+        return (*pointers, *MAP_NAMES) if self.style.has_maps else pointers
 
     def candidate(self) -> Candidate:
         """The candidate as the tuner takes it."""
@@ -269,10 +285,7 @@ class Choice:
         if self.style.template == "gemv":
             return tile.columns * tile.depth * size * (tile.stages if tile.stages > 1 else 0)
         stages = tile.stages * (tile.rows + tile.columns) * tile.depth * size
-        staged = tile.rows * tile.columns * size
-        if self.style.template == "persistent":
-            return stages + staged + SHARED_RESERVE
-        return max(stages, staged * 2) + SHARED_RESERVE
+        return max(stages, tile.rows * tile.columns * size * 2) + SHARED_RESERVE
 
 
 def choices(
@@ -324,6 +337,8 @@ def _swapped(problem: Problem, machine: Machine) -> Iterator[Choice]:
         tile = _scaled(Tile(row.rows, columns, row.depth, row.warps, row.stages), problem)
         choice = Choice(STYLES["swapped"], problem, tile)
         yield choice
+        if machine.has_maps and _may_describe(problem, machine):
+            yield Choice(STYLES["swapped_mapped"], problem, tile)
         for split in _splits(choice, machine):
             yield Choice(STYLES["swapped_split"], problem, tile, split=split)
 
@@ -335,18 +350,29 @@ def _tiled(problem: Problem, machine: Machine) -> Iterator[Choice]:
             continue
         plain = Choice(STYLES["plain"], problem, tile)
         group = _group(plain, machine)
-        names = ("plain", "tensor") if _may_describe(problem, machine) else ("plain",)
-        for name in names:
+        for name in _loadings(problem, machine):
             yield Choice(STYLES[name], problem, tile, group)
-        if _may_describe(problem, machine) and problem.batch == 1:
-            programs = min(machine.multiprocessors, plain.tiles)
-            for flatten in (0, 1):
-                style = STYLES["persistent"]
-                yield Choice(style, problem, tile, group, 1, programs, flatten)
-        for split in _splits(plain, machine):
-            for name in names:
-                style = STYLES["split" if name == "plain" else "split_tensor"]
+            for split in _splits(plain, machine):
+                style = STYLES["split" if name == "plain" else f"split_{name}"]
                 yield Choice(style, problem, tile, group, split)
+        programs = min(machine.multiprocessors, plain.tiles)
+        for name in _walks(problem, machine):
+            for flatten in (0, 1):
+                yield Choice(STYLES[name], problem, tile, group, 1, programs, flatten)
+
+
+def _loadings(problem: Problem, machine: Machine) -> tuple[str, ...]:
+    """Styles of one tile a program."""
+    if not _may_describe(problem, machine):
+        return ("plain",)
+    return ("plain", "mapped") if machine.has_maps else ("plain", "tensor")
+
+
+def _walks(problem: Problem, machine: Machine) -> tuple[str, ...]:
+    """Styles of programs that walk over tiles."""
+    if not _may_describe(problem, machine) or problem.batch > 1:
+        return ()
+    return ("mapped_persistent",) if machine.has_maps else ("persistent",)
 
 
 def _may_describe(problem: Problem, machine: Machine) -> bool:
@@ -377,7 +403,7 @@ def _splits(choice: Choice, machine: Machine) -> list[int]:
     """Parts of the depth worth trying: enough steps each, not many more programs than fit."""
     tiles = choice.tiles * choice.problem.batch
     steps = ceil(choice.problem.depth / choice.tile.depth)
-    most = min(steps // 3, 4 * machine.multiprocessors // max(1, tiles))
+    most = min(steps // 3, 2 * machine.multiprocessors // max(1, tiles))
     return [split for split in SPLITS if split <= most]
 
 

@@ -19,6 +19,7 @@ class Machine:
     multiprocessors: int
     shared_bytes: int
     has_tensor_copies: bool
+    has_maps: bool  # launches make tensor descriptors
     dot_operations: float  # bf16 operations of the tensor cores
     shared_rate: float  # bytes in and out of shared memory
     cache_rate: float  # bytes from the second-level cache, all multiprocessors together
@@ -36,6 +37,7 @@ def machine_of(traits: TargetTraits) -> Machine:
         multiprocessors=traits.multiprocessors,
         shared_bytes=traits.shared_bytes,
         has_tensor_copies=traits.shared_bytes >= 227 << 10,
+        has_maps=traits.has_maps,
         dot_operations=7490.0,
         shared_rate=225.0,
         cache_rate=8000.0,
@@ -69,7 +71,7 @@ def nanoseconds(choice: Choice, machine: Machine) -> float:
     total = machine.launch_ns + machine.fill_ns + waves * (steps * step + stored)
     if style.template != "persistent":
         total += (ceil(waves / resident) - 1) * machine.fill_ns * 0.5
-    if style.has_descriptors:
+    if style.has_descriptors and not style.has_maps:
         total += machine.descriptor_ns
     if choice.split > 1:
         partial = choice.partial_bytes / choice.split

@@ -30,6 +30,28 @@ class Scratch:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A tensor descriptor that the launch makes of a parameter: one more, after the scratch.
+
+    It names elements of `dtype` (Triton's name) in the memory at parameter number `param`, from
+    element `start` on: `shape` of them at `strides`, the last of which is 1, loaded by `block`.
+    """
+
+    name: str
+    param: int
+    dtype: str
+    start: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    block: tuple[int, ...]
+
+    @property
+    def type(self) -> str:
+        """Triton's type of the parameter."""
+        return f"tensordesc<{self.dtype}[{', '.join(map(str, self.block))}]>"
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """One choice of the constexpr parameters and the grid that belongs to it.
 
@@ -41,6 +63,7 @@ class Candidate:
     grid: tuple[int, int, int]
     form: str = ""
     scratch: tuple[Scratch, ...] = ()
+    maps: tuple[TensorMap, ...] = ()
 
     @property
     def constexprs(self) -> tuple[tuple[str, int], ...]:
@@ -63,7 +86,7 @@ class Form:
     """One way to write a kernel: imports and the `@triton.jit` function called `function`.
 
     Its parameters are those of the spec (reads in the order of the group, then stores), then the
-    candidate's scratch, then the names of its constexprs.
+    candidate's scratch and its tensor maps, then the names of its constexprs.
     """
 
     name: str
@@ -87,8 +110,9 @@ class KernelSpec:
         return next(form for form in self.forms if form.name == candidate.form)
 
     def params_of(self, candidate: Candidate) -> tuple[Param, ...]:
-        """The run-time parameters of a candidate, its scratch included."""
-        return (*self.params, *(Param(row.name, row.type) for row in candidate.scratch))
+        """The run-time parameters of a candidate, its scratch and tensor maps included."""
+        extra = (*candidate.scratch, *candidate.maps)
+        return (*self.params, *(Param(row.name, row.type) for row in extra))
 
     @property
     def digest(self) -> str:

@@ -25,6 +25,7 @@ class TargetTraits:
     multiprocessors: int = 0  # of a GPU
     shared_bytes: int = 0  # shared memory that one program of a GPU may have
     dot_precision: str = "ieee"  # of f32 operands: "ieee", or "tf32" on a GPU
+    has_maps: bool = False  # launches can make tensor descriptors of their parameters
 
 
 CPU = TargetTraits("cpu")

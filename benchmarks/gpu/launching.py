@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from aotc.aot.lower.spec import TensorMap
+
 REGISTERS, LOCAL_BYTES, SHARED_LIMIT = 4, 3, 8  # attributes of a function
 ALIGNMENT = 128  # of descriptors in global scratch
 
@@ -24,6 +26,7 @@ class Compiled:
     threads: int
     shared_bytes: int
     scratch_bytes: int  # global scratch of one program
+    descriptors: tuple[tuple[int, int, int, tuple[int, ...]], ...] = ()  # swizzle, bytes, type, box
 
 
 def compile_source(
@@ -61,7 +64,11 @@ def compile_source(
     meta = found.metadata
     scratch = getattr(meta, "global_scratch_size", 0) or 0
     threads = meta.num_warps * 32
-    return Compiled(found.asm["cubin"], meta.name, threads, meta.shared, scratch)
+    descriptors = tuple(
+        (row["swizzle"], row["elem_size"], row["elem_type"], tuple(row["block_size"]))
+        for row in getattr(meta, "tensordesc_meta", None) or ()
+    )
+    return Compiled(found.asm["cubin"], meta.name, threads, meta.shared, scratch, descriptors)
 
 
 @cache
@@ -100,7 +107,12 @@ class Kernel:
             values[name] = value.value
         return {**values, "shared": self.compiled.shared_bytes}
 
-    def launch(self, grid: tuple[int, int, int], tensors: Sequence[object]) -> None:
+    def launch(
+        self,
+        grid: tuple[int, int, int],
+        tensors: Sequence[object],
+        maps: Sequence[TensorMap] = (),
+    ) -> None:
         """Launch over `grid` with the tensors' addresses, then Triton's two scratch pointers."""
         import torch
 
@@ -111,11 +123,36 @@ class Kernel:
             self.scratch = torch.empty(nbytes, dtype=torch.uint8, device="cuda")
         scratch = 0 if self.scratch is None else -(-self.scratch.data_ptr() // ALIGNMENT)
         values = [ctypes.c_uint64(tensor.data_ptr()) for tensor in tensors]  # type: ignore[attr-defined]
+        for row, facts in zip(maps, compiled.descriptors, strict=True):
+            values.append(encoded(tensors[row.param].data_ptr(), row, facts))  # type: ignore[attr-defined]
+            values += [ctypes.c_uint32(extent) for extent in row.shape]
+            values += [ctypes.c_uint64(stride) for stride in row.strides]
         values += [ctypes.c_uint64(scratch * ALIGNMENT), ctypes.c_uint64(0)]
         slots = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         shape = (*grid, compiled.threads, 1, 1, compiled.shared_bytes)
         _call("cuLaunchKernel", self.function, *shape, stream, slots, None)
+
+
+def encoded(address: int, row: TensorMap, facts: tuple[int, int, int, tuple[int, ...]]) -> object:
+    """The tensor map of a parameter at `address`; sizes innermost first, as CUDA has them."""
+    swizzle, size, kind, box = facts
+    host_kind = {8: 10, 9: 8, 10: 9}.get(kind, kind)
+    rank = len(row.shape)
+    room = (ctypes.c_uint8 * 256)()
+    offset = -ctypes.addressof(room) % 64
+    found = (ctypes.c_uint8 * 128).from_buffer(room, offset)
+    shape = (ctypes.c_uint64 * rank)(*row.shape[::-1])
+    strides = (ctypes.c_uint64 * rank)(*(stride * size for stride in row.strides[-2::-1]))
+    boxes = (ctypes.c_uint32 * rank)(*box[::-1])
+    ones = (ctypes.c_uint32 * rank)(*[1] * rank)
+    base = ctypes.c_void_p(address + row.start * size)
+    facts_of_loads = (0, swizzle, 2, 0)  # no interleave; 128-byte promotion; zeros outside
+    _call(
+        "cuTensorMapEncodeTiled",
+        found, host_kind, rank, base, shape, strides, boxes, ones, *facts_of_loads,
+    )  # fmt: skip
+    return found
 
 
 def graph_of_launches(run: Callable[[], object]) -> object:

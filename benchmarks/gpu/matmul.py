@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -90,7 +90,8 @@ def graph(shape: Shape, has_epilogue: bool) -> Graph:
 def spec_of(shape: Shape, has_epilogue: bool = False) -> KernelSpec:
     """The kernel with all legal candidates, the model's pick first."""
     plan = schedule(graph(shape, has_epilogue), GPUS[CAPABILITY])
-    return lower_matmul_gpu(plan.groups[0], GPUS[CAPABILITY], limit=None)
+    traits = replace(GPUS[CAPABILITY], has_maps=True)
+    return lower_matmul_gpu(plan.groups[0], traits, limit=None)
 
 
 def case_of(shape: Shape) -> Case:
@@ -153,7 +154,7 @@ class Runner:
     def check(self, expected: torch.Tensor) -> float:
         """Largest error of one launch, relative to the largest number."""
         self.case.results[0].fill_(float("nan"))
-        self.kernel.launch(self.candidate.grid, self.arguments[0])
+        self.kernel.launch(self.candidate.grid, self.arguments[0], self.candidate.maps)
         torch.cuda.synchronize()
         difference = (self.case.results[0].float() - expected).abs().max()
         return float(difference / expected.abs().max())
@@ -161,9 +162,8 @@ class Runner:
     def capture(self) -> torch.cuda.CUDAGraph:
         """The graph of its launches, once run."""
         calls = [self.arguments[at % len(self.arguments)] for at in range(self.count)]
-        return graph_of_launches(
-            lambda: [self.kernel.launch(self.candidate.grid, call) for call in calls]
-        )
+        grid, maps = self.candidate.grid, self.candidate.maps
+        return graph_of_launches(lambda: [self.kernel.launch(grid, call, maps) for call in calls])
 
 
 def library_graph(case: Case, epilogue: bool) -> tuple[torch.cuda.CUDAGraph, int]:
@@ -240,12 +240,14 @@ def fused(case: Case, chosen: list[Candidate], pool: ProcessPoolExecutor) -> Non
     expected = torch.nn.functional.gelu(case.reference + case.bias.float())
     jobs = [compile_job(pool, spec, candidate) for candidate in chosen]
     graphs = [library_graph(case, epilogue=True)]
+    runners = []  # their scratch must stay while the graphs do
     for candidate, job in zip(chosen, jobs, strict=True):
         runner = Runner(case, spec, candidate, job.result(), True)
         error = runner.check(expected)
         if error > WORST_ERROR:
             print(f"   WRONG with an epilogue ({error:.1e}): {candidate}")
         graphs.append((runner.capture(), runner.count))
+        runners.append(runner)
     found = interleaved(graphs, 7)
     theirs, ours = found[0], min(found[1:])
     print(f"   GELU(· + bias): cuBLAS {theirs:.2f} µs, ours {ours:.2f}: {theirs / ours:.3f}")

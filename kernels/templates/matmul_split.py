@@ -72,8 +72,12 @@ def matmul_split(
     arrived = tl.atomic_add(counters + slot, 1, sem="acq_rel")
     if arrived == SPLIT - 1:
         tl.store(counters + slot, 0)
-        acc = tl.zeros((BM, BN), ACCUMULATOR)
+        total = tl.zeros((BM, BN), ACCUMULATOR)
         for other in range(SPLIT):
-            place = partials + (slot * SPLIT + other) * (BM * BN) + own
-            acc += tl.load(place, cache_modifier=".cg")
+            if other == part:
+                total += acc
+            if other != part:
+                place = partials + (slot * SPLIT + other) * (BM * BN) + own
+                total += tl.load(place, cache_modifier=".cg")
+        acc = total
         store(out0, acc, z, x, y, M, N)
