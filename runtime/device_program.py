@@ -65,7 +65,13 @@ class DeviceProgram(Program):
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see the class."""
         with self._turn:
-            return super().__call__(*arrays, out=out, **named)
+            free = self._free
+            session = free.pop() if free else self.session()
+            try:
+                return session(*arrays, out=out, **named)
+            finally:
+                if self._loaded is not None:
+                    free.append(session)
 
     def session(self, stream: Any = None) -> Session:
         """A session of one's own, with an arena of its own; `stream` is for all of its calls."""

@@ -79,16 +79,24 @@ class DeviceSession(Session):
         """Run once; see `Program`. stream: a stream object or handle to run on."""
         if self._program._loaded is None or self._loaded is None:
             raise ProgramClosed()
-        self._begin(stream)
+        if not self._is_plain:
+            self._forget()
+        if stream is None and self._own_stream is None:
+            self._chosen = chosen = current(self._ordinal)
+        else:
+            chosen = self._choose(stream)
         result = self._fill(arrays, named, out, self.hold)
-        self._run(self._launch_stream())
+        self._run(self._launch_stream() if chosen is None else chosen)
         return result if self._is_plain else self._complete(arrays, named, result)
 
     def bind(
         self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any, stream: Any = None
     ) -> Bound:
         """This session with fixed memory; `Program.bind` gives it to nobody else."""
-        self._begin(stream)
+        if stream is None and self._own_stream is None:
+            self._chosen = current(self._ordinal)
+        else:
+            self._choose(stream)
         outputs = self._fill(arrays, named, out, self.hold)
         if not all(isinstance(each, Borrowed) for each in self.hold):  # a copy would go stale
             raise InputNotContiguous()
@@ -156,20 +164,12 @@ class DeviceSession(Session):
 
     # A call from its beginning to its end.
 
-    def _begin(self, stream: Any) -> None:
-        if not self._is_plain:
-            self._forget()
-        if stream is not None:
-            self._chosen = handle_of(stream, self._ordinal)
-            self.has_own_stream = True
-        elif self._own_stream is not None:
-            self._chosen = self._own_stream
-            self.has_own_stream = True
-        else:
-            self._chosen = current(self._ordinal)
-            self.has_own_stream = False
-        if self.has_own_stream:
-            self._is_plain = False
+    def _choose(self, stream: Any) -> int | None:
+        """The stream that the call or the session names."""
+        self._chosen = self._own_stream if stream is None else handle_of(stream, self._ordinal)
+        self.has_own_stream = True
+        self._is_plain = False
+        return self._chosen
 
     def _forget(self) -> None:
         """Let go of what the last call kept."""
@@ -177,6 +177,7 @@ class DeviceSession(Session):
         self._copies_in.clear()
         self._copies_out.clear()
         self._finish = None
+        self.has_own_stream = False
         if self._lent_bytes > LENT_BYTES_LIMIT or len(self.loans) > LOANS_LIMIT:
             self._native.synchronize()
             self.loans.clear()
