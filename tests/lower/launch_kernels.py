@@ -1,9 +1,10 @@
-"""Runs the launches of a job folder. A program: `launch_kernels.py DIR interpreter|native`.
+"""Runs the launches of a job folder: `launch_kernels.py DIR interpreter|native THREADS`.
 
 `job.json` holds {"buffers": {name: dtype}, "launches": [{"source", "function", "grid", "config",
 "args": [buffer name]}]}, `buffers.npz` the arrays (bf16 as uint16). All buffers are written back to
 `results.npz`; launches that fail are listed in `errors.json` by their number. Triton decides at the
 decoration of a kernel whether to interpret it, by TRITON_INTERPRET=1: hence a process of its own.
+THREADS (0: as usual) run native programs: as many as wait for each other.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from triton.language.extra import libdevice
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from aotc import kernels
+from aotc.runtime.drivers import launch as native_launch
 
 _FUNCTIONS = {
     "tanh": numpy.tanh,
@@ -70,7 +72,9 @@ def _array(tensor: torch.Tensor) -> numpy.ndarray:
     return tensor.numpy()
 
 
-def main(folder: Path, mode: str) -> None:
+def main(folder: Path, mode: str, threads: int) -> None:
+    if threads:
+        native_launch.default_threads = lambda: threads
     if mode == "native":
         with kernels.on_cpu():
             launch_all(folder)
@@ -104,4 +108,4 @@ def launch_all(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

@@ -9,13 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy
 
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.types import DTYPES
-from aotc.aot.lower import KernelSpec, lower
-from aotc.aot.schedule import CPU, Group, schedule
+from aotc.aot.lower import Candidate, KernelSpec, Scratch, lower
+from aotc.aot.schedule import CPU, Group, TargetTraits, schedule
 
 PROGRAM = Path(__file__).parent / "launch_kernels.py"
 
@@ -30,30 +31,42 @@ class Job:
     errors: dict[int, str] = field(default_factory=dict)  # by the number of the launch
 
     def add(
-        self, graph: Graph, inputs: Sequence[numpy.ndarray], candidate: int = 0
+        self,
+        graph: Graph,
+        inputs: Sequence[numpy.ndarray],
+        candidate: int | str = 0,
+        traits: TargetTraits = CPU,
     ) -> list[tuple[str, tuple[int, ...]]]:
-        """Schedule, lower and add a graph; gives the buffer name and shape of each output."""
-        plan = schedule(graph, CPU)
+        """Schedule, lower and add a graph; gives the buffer name and shape of each output.
+
+        `candidate` is a number, or the name of a form whose first candidate is wanted.
+        """
+        plan = schedule(graph, traits)
         names: dict[Node, str] = {}
         for node, array in zip(plan.graph.inputs, inputs, strict=True):
             self._store(names, node, array)
-        for group, spec in zip(plan.groups, lower(plan, CPU), strict=True):
+        for group, spec in zip(plan.groups, lower(plan, traits), strict=True):
             for node in group.reads:
                 if node not in names:
                     self._store(names, node, plan.graph.constants[node.attr("name")].array)
             for root in group.roots:
                 self._store(names, root.node, _poison(root.node))
-            self.launches.append(_launch(group, spec, names, candidate))
+            chosen = _chosen(spec, candidate)
+            launch = _launch(group, spec, names, chosen)
+            launch["args"] += [self._scratch(row) for row in chosen.scratch]
+            self.launches.append(launch)
         pairs = zip(plan.graph.outputs, plan.stored, strict=True)
         return [(names[stored], output.shape) for output, stored in pairs]
 
-    def run(self, folder: Path, mode: str = "interpreter") -> Mapping[str, numpy.ndarray]:
+    def run(
+        self, folder: Path, mode: str = "interpreter", threads: int = 0
+    ) -> Mapping[str, numpy.ndarray]:
         """All buffers afterwards."""
         job = {"buffers": self.dtypes, "launches": self.launches}
         (folder / "job.json").write_text(json.dumps(job))
         numpy.savez(folder / "buffers.npz", **self.arrays)
         done = subprocess.run(
-            [sys.executable, str(PROGRAM), str(folder), mode],
+            [sys.executable, str(PROGRAM), str(folder), mode, str(threads)],
             env={**os.environ, "TRITON_INTERPRET": str(int(mode == "interpreter"))},
             capture_output=True,
             text=True,
@@ -63,6 +76,16 @@ class Job:
         errors = json.loads((folder / "errors.json").read_text())
         self.errors = {int(number): text for number, text in errors.items()}
         return dict(numpy.load(folder / "results.npz"))
+
+    def _scratch(self, row: Scratch) -> str:
+        """A buffer for scratch memory: zero, or full of NaN where a kernel must write it first."""
+        name = f"{'zeroed' if row.is_zeroed else 'scratch'}{len(self.arrays)}"
+        dtype = next(item for item in DTYPES.values() if f"*{item.triton}" == row.type)
+        array = numpy.zeros(row.nbytes // dtype.itemsize_bytes, dtype.numpy)
+        if dtype.kind == "float" and not row.is_zeroed:
+            array[...] = numpy.nan
+        self.arrays[name], self.dtypes[name] = array, dtype.name
+        return name
 
     def _store(self, names: dict[Node, str], node: Node, array: numpy.ndarray) -> None:
         names[node] = f"b{len(self.arrays)}"
@@ -81,10 +104,16 @@ def run_graph(
     return [results[name].reshape(shape) for name, shape in outputs]
 
 
+def _chosen(spec: KernelSpec, candidate: int | str) -> Candidate:
+    if isinstance(candidate, int):
+        return spec.candidates[min(candidate, len(spec.candidates) - 1)]
+    found = [row for row in spec.candidates if row.form == candidate]
+    return (found or list(spec.candidates))[0]
+
+
 def _launch(
-    group: Group, spec: KernelSpec, names: Mapping[Node, str], candidate: int
-) -> dict[str, object]:
-    chosen = spec.candidates[min(candidate, len(spec.candidates) - 1)]
+    group: Group, spec: KernelSpec, names: Mapping[Node, str], chosen: Candidate
+) -> dict[str, Any]:
     nodes = [*group.reads, *(root.node for root in group.roots)]
     return {
         "source": spec.form(chosen).source,

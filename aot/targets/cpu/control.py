@@ -282,7 +282,8 @@ def branch(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     def side(region: list[Block]) -> Callable[[], list[Operand]]:
         def write() -> list[Operand]:
             kernel.floors[operation] = kernel.writer.depth
-            if not region:
+            # A missing `else` is an empty block in MLIR's generic form.
+            if not region or not region[0].operations:
                 return []
             given = run(region[0]).operands
             made: list[Operand] = []

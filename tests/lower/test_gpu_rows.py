@@ -1,0 +1,120 @@
+"""GPU forms of pointwise and row kernels give the reference's numbers, run as native code here.
+
+Programs of the form `shared` wait for each other: the pool gets more threads than a row has
+programs, so that all of them run at once as they do on a GPU.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+from aotc.aot.ir import build as b
+from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.storage import widen
+from aotc.aot.lower import lower
+from aotc.aot.schedule import schedule
+from aotc.aot.schedule.traits import GPUS
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cases import CASES, graph_of, layer_norm, op, operand, softmax, values, weight
+from schedule_runner import Job
+
+pytestmark = pytest.mark.triton
+TRAITS = GPUS[90]
+THREADS = 24  # more than programs wait for each other in any case below
+TOLERANCES = {"f32": 3e-5, "f64": 1e-12, "bf16": 2e-2, "f16": 3e-3}
+
+
+def _log_softmax_of_a_label():
+    """Cross-entropy: each row's log-probability of its label."""
+    x, labels = operand("x", 33, 20011), operand("labels", 33, 1, dtype="i64")
+    return [op("gather", b.log_softmax(x, 1), labels, axis=1)]
+
+
+ROWS = {
+    "softmax_of_a_long_row": lambda: [softmax(operand("x", 3, 20011), 1)],
+    "softmax_of_long_halves": lambda: [softmax(operand("x", 2, 32768, dtype="bf16"), 1)],
+    "layer_norm_of_a_long_row": lambda: [
+        op("mul", layer_norm(operand("x", 3, 20011)), weight("w", 1, 20011))
+    ],
+    "softmax_of_one_row": lambda: [softmax(operand("x", 40000), 0)],
+    "log_softmax_of_a_label": _log_softmax_of_a_label,
+    "sum_and_largest_of_a_row": lambda: [
+        b.reduce("sum", operand("x", 2, 30001), [1]),
+        b.reduce("max", operand("x", 2, 30001), [1]),
+    ],
+    "search_of_a_long_row": lambda: [
+        b.reduce("argmax", operand("x", 5, 30001), [1]),
+        b.reduce("argmin", operand("x", 5, 30001), [1]),
+    ],
+    "search_of_equals": lambda: [b.reduce("argmax", operand("n", 3, 9000, dtype="i64"), [1])],
+    "sum_of_columns": lambda: [b.reduce("sum", operand("x", 2, 3000, 40), [1])],
+    "largest_of_columns": lambda: [b.reduce("max", operand("x", 5000, 77, dtype="bf16"), [0])],
+    "softmax_of_long_columns": lambda: [softmax(operand("x", 2, 1500, 40), 1)],
+    "flags_of_a_long_row": lambda: [b.reduce("any", operand("f", 2, 9001, dtype="bool"), [1])],
+}
+GPU_CASES = {**CASES, **ROWS}
+FORMS = ("", "streamed", "parts", "shared")
+
+
+def _forms(name: str) -> list[int | str]:
+    """Which candidates of a case to run: the pick, and the first of each further form."""
+    graph = graph_of(GPU_CASES[name]())
+    plan = schedule(graph, TRAITS)
+    if any(group.kind not in ("pointwise", "row") for group in plan.groups):
+        return []
+    specs = lower(plan, TRAITS)
+    found = {row.form for spec in specs for row in spec.candidates[1:]}
+    return [0, *(form for form in FORMS if form in found)]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """For each case and form the outputs of its kernels, all run in one process."""
+    job, names, launches = Job(), {}, {}
+    for name, build in GPU_CASES.items():
+        graph = graph_of(build())
+        for form in _forms(name):
+            first = len(job.launches)
+            names[name, form] = job.add(graph, _inputs(graph), form, TRAITS)
+            launches[name, form] = range(first, len(job.launches))
+    buffers = job.run(tmp_path_factory.mktemp("rows"), "native", THREADS)
+    for name, array in buffers.items():
+        assert not (name.startswith("zeroed") and array.any()), "a kernel leaves its counters set"
+    failed = {
+        key: next((job.errors[number] for number in numbers if number in job.errors), "")
+        for key, numbers in launches.items()
+    }
+    return {
+        key: failed[key] or [buffers[name].reshape(shape) for name, shape in outputs]
+        for key, outputs in names.items()
+    }
+
+
+def _inputs(graph):
+    return [values(node.type, 100 + number) for number, node in enumerate(graph.inputs)]
+
+
+@pytest.mark.parametrize("name", GPU_CASES)
+def test_kernels_agree_with_the_reference(name, results):
+    graph = graph_of(GPU_CASES[name]())
+    forms = [form for case, form in results if case == name]
+    if not forms:
+        pytest.skip("has kernels of other kinds")
+    expected = interpret(graph, _inputs(graph))
+    for form in forms:
+        outputs = results[name, form]
+        if isinstance(outputs, str):
+            pytest.fail(f"{form}: {outputs}")
+        for node, found, wanted in zip(graph.outputs, outputs, expected, strict=True):
+            found, wanted = widen(found, node.dtype), widen(wanted, node.dtype)
+            tolerance = TOLERANCES.get(node.dtype, 0.0)
+            scale = numpy.abs(numpy.where(numpy.isfinite(wanted), wanted, 0)).max(initial=1e-30)
+            numpy.testing.assert_allclose(
+                found, wanted, rtol=0, atol=tolerance * scale, err_msg=f"form {form!r}"
+            )
