@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from aotc.aot import contents, rehearsal
-from aotc.aot.capture.capture import Captured, capture
-from aotc.aot.capture.spec import load_spec
+from aotc.aot.capture.capture import Captured
 from aotc.aot.compile import Compiled, Machinery, compile_for
 from aotc.aot.errors import GoldenMismatch
-from aotc.aot.ir.graph import Graph
-from aotc.aot.ir.text import print_graph
+from aotc.aot.front import front
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import BundleContents, TargetContents, pack
 from aotc.aot.pack.staging import check_free
-from aotc.aot.rewrites.rewrite import rewrite_each
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime, write_texts
 from aotc.aot.targets.families import find_target
 from aotc.aot.targets.target import Target
 from aotc.aot.targets.workers import Workers
-from aotc.aot.tune.compiling import Counts, warm_up
+from aotc.aot.tune.compiling import Counts
 from aotc.cache import Store
 from aotc.cache.collect import collect, note_misses
 from aotc.runtime.comparison import Comparison
@@ -90,7 +86,8 @@ def build(
     check_free(os.fspath(out), options.force)
     wanted = list(dict.fromkeys(find_target(text) for text in targets))
     clock.has_targets = len(wanted) > 1
-    store, counts = Store(options.cache_folder), Counts()
+    store = Store(options.cache_folder, options.cache_lower)
+    counts = Counts()
     try:
         captured, compiled = _compile(spec, wanted, options, (store, counts), clock)
         checks = [_rehearse(captured, each, options) for each in compiled]
@@ -125,63 +122,15 @@ def _compile(
 ) -> tuple[Captured, list[Compiled]]:
     """The stages from capture to plan; from schedule on once for each target."""
     store, counts = cache
-    devices = list(dict.fromkeys(target.device for target in targets))
     with Workers(options.jobs) as workers:
-        warming = threading.Thread(target=_warm_up, args=(devices, workers, store))
-        warming.start()
-        try:
-            captured = _capture(spec, clock)
-            graphs = _rewrite(captured.graph, devices, options, clock)
-        finally:
-            warming.join()
+        model = front(spec, targets, options, workers, store, clock)
         machinery = Machinery(workers, store, counts)
         compiled = []
-        for target in targets:
+        for target, graph in model.graphs:
             clock.target = target.name
-            precise = _with_precision(target, captured.dot_precision)
-            graph = graphs[target.device]
-            compiled.append(compile_for(precise, graph, options, machinery, clock))
+            compiled.append(compile_for(target, graph, options, machinery, clock))
         clock.target = ""
-    return captured, compiled
-
-
-def _with_precision(target: Target, precision: str) -> Target:
-    """A GPU's dots of f32 have the precision that torch would use; a CPU has only one."""
-    if target.device != "cuda":
-        return target
-    return replace(target, traits=replace(target.traits, dot_precision=precision))
-
-
-def _warm_up(devices: Sequence[str], workers: Workers, store: Store) -> None:
-    for device in devices:
-        warm_up(device, workers, store)
-
-
-def _capture(spec: str, clock: Clock) -> Captured:
-    with clock.stage("capture"):
-        captured = capture(load_spec(spec))
-        clock.dump("capture", print_graph(captured.graph, with_sources=True))
-        clock.detail = f"{len(captured.graph.nodes())} nodes"
-    return captured
-
-
-def _rewrite(
-    graph: Graph, devices: Sequence[str], options: BuildOptions, clock: Clock
-) -> dict[str, Graph]:
-    """The graph of each device family.
-
-    Weights are stored once for all targets: packed for the CPU only where it has them for itself.
-    """
-    with clock.stage("rewrite"):
-        rewritten = rewrite_each(graph, devices, set(devices) == {"cpu"}, options.skip)
-        for device, (result, log) in rewritten.items():
-            rules = "".join(f"# {name} ×{count}\n" for name, count in log.counts().items())
-            clock.target = device
-            clock.dump("rewrite", rules + print_graph(result))
-        clock.target = ""
-        result, log = rewritten[devices[0]]
-        clock.detail = f"{len(result.nodes())} nodes, {sum(log.counts().values())} rules applied"
-    return {device: result for device, (result, _) in rewritten.items()}
+    return model.captured, compiled
 
 
 def _rehearse(

@@ -13,6 +13,7 @@ class BuildOptions:
     """The defaults are the command line's."""
 
     cache_folder: Path
+    cache_lower: Path | None = None  # a cache that is only read, such as an image's
     device: str = "any"  # this machine, as tuning records name it; devices have their own names
     tune: Mode = "off"
     tune_budget_seconds: float | None = None  # no kernel is measured after this long

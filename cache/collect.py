@@ -99,6 +99,19 @@ def clear(store: Store, bucket: str | None = None) -> int:
     return count
 
 
+def share(store: Store) -> None:
+    """Let every user of the machine read the entries, as the cache of an image has to be.
+
+    Nobody else can write them: the folder still belongs to its maker alone.
+    """
+    for folder, _, files in os.walk(store.root):
+        place = Path(folder)
+        place.chmod(0o755)
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):  # collected meanwhile
+                (place / name).chmod(0o444 if place.parent.parent.parent == store.root else 0o644)
+
+
 def note_misses(store: Store, started_s: float) -> None:
     """Leave the keys that this store missed for `aotc cache explain`; started_s: build's start."""
     text = json.dumps({"started_s": started_s, "keys": [key.record() for key in store.missed]})

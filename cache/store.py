@@ -20,6 +20,8 @@ What holds, and how:
 - Locks only save work. A lock that times out, is lost or cannot be made means that a kernel may be
   compiled twice, never that an entry is wrong.
 - A folder that cannot be written serves reads; puts then count as `refused` and fail nothing.
+- Below the folder there may be a lower one (`AOTC_CACHE_LOWER`), such as an image's layer, which is
+  only ever read: no lock, no time of use, no quarantine. What is missed above is looked up there.
 - An entry's files never change after it appeared; deletion unlinks `entry.json` first.
 """
 
@@ -80,17 +82,20 @@ class _Damage(Exception):
 class Store:
     """One cache folder. Safe for any number of processes and threads at once."""
 
-    def __init__(self, root: Path | str) -> None:
-        """Open the folder, making it when missing.
+    def __init__(self, root: Path | str, lower: Path | str | None = None) -> None:
+        """Open the folder, making it when missing; `lower` is a folder that is only read.
 
-        Raises CacheUnsafe when another user could write it, CacheNotAFolder when it is a file.
+        Raises CacheUnsafe when another user could write one, CacheNotAFolder when one is a file.
         A folder that cannot be made or written is no error: the store then misses, or only reads.
         """
         self.root = Path(root)
+        self.lower = None if lower is None else Path(lower)
         self.counters = Counters()
         self.missed: list[Key] = []
         self._is_warned = False
         _prepare(self.root)
+        if self.lower is not None:
+            _check(self.lower)
 
     def get(self, key: Key) -> Entry | None:
         """The entry of `key`, or None; no lock. A damaged entry is warned of and set aside."""
@@ -98,12 +103,14 @@ class Store:
         try:
             files = _read(folder, key)
         except FileNotFoundError:
-            self._miss(key)
-            return None
+            return self._get_lower(key)
+        except PermissionError as fault:
+            self._warn_once(f"cache folder {self.root} cannot be read ({fault.strerror})")
+            return self._get_lower(key)
         except (_Damage, OSError) as damage:
-            self._miss(key)
             if not _exists(folder / RECORD):  # deleted between two reads: an ordinary miss
-                return None
+                return self._get_lower(key)
+            self._miss(key)
             self.counters.damaged += 1
             warnings.warn(
                 f"cache entry {key.folder}/{key.digest[:16]} is damaged ({damage}); rebuilding it",
@@ -115,6 +122,23 @@ class Store:
         self.counters.hits += 1
         _touch(folder / RECORD)
         return Entry(key, files)
+
+    def holds(self, key: Key) -> bool:
+        """Whether an entry of the key is there; its bytes are not looked at."""
+        return any(_exists(folder / RECORD) for folder in (self.path(key), self._lower_path(key)))
+
+    def _get_lower(self, key: Key) -> Entry | None:
+        """The entry of the lower folder, else a miss; a damaged one there is as good as none."""
+        if self.lower is not None:
+            with contextlib.suppress(_Damage, OSError):
+                files = _read(self._lower_path(key), key)
+                self.counters.hits += 1
+                return Entry(key, files)
+        self._miss(key)
+        return None
+
+    def _lower_path(self, key: Key) -> Path:
+        return (self.lower or self.root) / self.path(key).relative_to(self.root)
 
     def put(self, key: Key, files: Mapping[str, bytes]) -> bool:
         """Publish an entry; True if this call's bytes became the entry.
@@ -209,14 +233,13 @@ class Store:
 
     def _refuse(self, fault: OSError) -> None:
         self.counters.refused += 1
+        reason = fault.strerror or str(fault)
+        self._warn_once(f"cache folder {self.root} cannot be written ({reason})")
+
+    def _warn_once(self, what: str) -> None:
         if not self._is_warned:
             self._is_warned = True
-            reason = fault.strerror or str(fault)
-            warnings.warn(
-                f"cache folder {self.root} cannot be written ({reason}); going on without",
-                CacheWarning,
-                stacklevel=3,
-            )
+            warnings.warn(f"{what}; going on without", CacheWarning, stacklevel=4)
 
 
 def delete_entry(folder: Path) -> None:
@@ -229,19 +252,26 @@ def delete_entry(folder: Path) -> None:
 def _prepare(root: Path) -> None:
     with contextlib.suppress(OSError):
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if _check(root):
+        with contextlib.suppress(OSError):
+            if not (root / "CACHEDIR.TAG").exists():
+                (root / "CACHEDIR.TAG").write_text(TAG)
+
+
+def _check(root: Path) -> bool:
+    """Refuse a folder that others can write; False where there is none and none to be made, so
+    that every get is a miss and every put is refused."""
     try:
         state = root.stat()
     except OSError:
-        return  # no folder and none to be made: every get is a miss, every put is refused
+        return False
     if not stat.S_ISDIR(state.st_mode):
         raise CacheNotAFolder(path=str(root))
     if state.st_uid not in (os.geteuid(), 0):
         raise CacheUnsafe(path=str(root), found=f"owned by user {state.st_uid}")
     if state.st_mode & 0o022:
         raise CacheUnsafe(path=str(root), found=f"of mode {stat.S_IMODE(state.st_mode):o}")
-    with contextlib.suppress(OSError):
-        if not (root / "CACHEDIR.TAG").exists():
-            (root / "CACHEDIR.TAG").write_text(TAG)
+    return True
 
 
 def _file_row(name: str, data: bytes) -> dict[str, str | int]:

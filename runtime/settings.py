@@ -82,6 +82,7 @@ SETTINGS: dict[str, Setting] = {
             "overruns",
         ),
         Setting("AOTC_CACHE_DIR", "path", None, "folder of the artifact cache"),
+        Setting("AOTC_CACHE_LOWER", "path", None, "cache folder that is only read, below it"),
         Setting("AOTC_DUMP", "path", None, "folder for the text of each stage"),
         Setting("AOTC_SKIP", "names", (), "stages, rule sets or rules to skip, for bisecting"),
         Setting(

@@ -12,7 +12,7 @@ import click
 from aotc.aot.cli.machine import device_name
 from aotc.aot.cli.printing import bytes_text, print_json, time_text
 from aotc.aot.cli.progress import progress_for
-from aotc.aot.cli.project import cache_folder, setting
+from aotc.aot.cli.project import cache_folder, cache_lower, setting
 from aotc.aot.errors import BuildExtraMissing, SpecFileMissing
 from aotc.aot.pack.staging import check_free
 from aotc.aot.stages import StageTime
@@ -42,7 +42,12 @@ NEEDED = ("torch", "triton", "numpy")
 @click.option("--allow-mismatch", is_flag=True, help="Keep a bundle whose numbers differ.")
 @click.option("--debug", is_flag=True, help="Leave every stage's text in the bundle's debug/.")
 @click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
-@click.option("--cache-dir", metavar="DIR", help="Folder of the artifact cache [AOTC_CACHE_DIR].")
+@click.option(
+    "--cache-dir",
+    "--cache",
+    metavar="DIR",
+    help="Folder of the artifact cache [AOTC_CACHE_DIR].",
+)
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
@@ -93,6 +98,7 @@ def _options(flags: dict[str, Any]) -> BuildOptions:
     dump = setting("AOTC_DUMP")
     return BuildOptions(
         cache_folder=cache_folder(flags["cache_dir"]),
+        cache_lower=cache_lower(),
         device=device_name(),
         tune=setting("AOTC_TUNE", flags["tune"]),
         tune_budget_seconds=flags["tune_budget"],

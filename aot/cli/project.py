@@ -43,6 +43,12 @@ def cache_folder(flag: str | None = None) -> Path:
     return Path(settings.cache_dir(flag, project_table()).value)
 
 
+def cache_lower() -> Path | None:
+    """The cache folder that is only read; None where there is none."""
+    folder = setting("AOTC_CACHE_LOWER")
+    return Path(folder) if folder else None
+
+
 def _read(path: Path) -> Mapping[str, Any]:
     try:
         table = tomllib.loads(path.read_text()).get("tool", {}).get("aotc", {})

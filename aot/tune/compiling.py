@@ -149,7 +149,7 @@ def warm_up(device: str, workers: Workers, store: Store) -> None:
     A cache without this compiler's prelude has none of its kernels either. A build calls this in
     a thread while it captures the model, and waits for it before it uses the workers.
     """
-    if store.path(prelude_key(device)).exists():
+    if store.holds(prelude_key(device)):
         return
     own = _prelude_request(store, device)
     rest = Request("warm-up", f"{__name__}:load_compiler", (device,))

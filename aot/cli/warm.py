@@ -1,0 +1,90 @@
+"""`aotc warm SPEC… --cache DIR`: fill a cache with kernels, in an image build without a device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aotc.aot.cli.build import refuse_missing_file, require_build_extra
+from aotc.aot.cli.printing import print_json, time_text
+from aotc.aot.cli.progress import progress_for
+from aotc.aot.cli.project import cache_folder, cache_lower, setting
+
+if TYPE_CHECKING:
+    from aotc.aot.warm import WarmReport
+
+
+@click.command("warm")
+@click.argument("specs", nargs=-1, required=True, metavar="SPEC…")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    default=("cpu",),
+    show_default=True,
+    help="cpu, cpu-x86-64-v3, cuda:sm_90 …; may be given repeatedly.",
+)
+@click.option(
+    "--cache",
+    "--cache-dir",
+    "cache_dir",
+    metavar="DIR",
+    help="Folder of the artifact cache [AOTC_CACHE_DIR].",
+)
+@click.option("--record", type=click.Path(path_type=Path), help="Tuning record: its choices too.")
+@click.option(
+    "--tune",
+    type=click.Choice(["off", "quick", "full"]),
+    default="off",
+    show_default=True,
+    help="Also what tuning in this mode would measure.",
+)
+@click.option("--shared", is_flag=True, help="Let other users read the cache, as in an image.")
+@click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    specs: tuple[str, ...], targets: tuple[str, ...], quiet: bool, as_json: bool, **flags: Any
+) -> None:
+    """Compile the kernels of every SPEC for every target into a cache, and write nothing else.
+
+    A later `aotc build` with this cache compiles nothing, also where it can only be read. SPEC is
+    what `aotc build` takes.
+    """
+    for spec in specs:
+        refuse_missing_file(spec)
+    require_build_extra("aotc warm")
+    from aotc.aot.options import BuildOptions
+    from aotc.aot.warm import warm
+
+    options = BuildOptions(
+        cache_folder=cache_folder(flags["cache_dir"]),
+        cache_lower=cache_lower(),
+        record=flags["record"],
+        tune=flags["tune"],
+        jobs=setting("AOTC_JOBS", flags["jobs"]) or None,
+        skip=frozenset(setting("AOTC_SKIP")),
+    )
+    progress = progress_for(quiet)
+    try:
+        report = warm(specs, targets, options, progress, flags["shared"])
+    finally:
+        progress.stop()
+    if as_json:
+        print_json("aotc.warm/1", report.record())
+    else:
+        _print(report, len(specs))
+
+
+def _print(report: WarmReport, models: int) -> None:
+    kernels: Counter[str] = Counter()
+    for row in report.rows:
+        kernels[row.target] += row.candidates
+    for target, count in kernels.items():
+        click.echo(f"target   {target}: {count} kernels, {models} models")
+    click.echo(f"cache    {report.cache}")
+    click.echo(f"kernels  {report.compiled} compiled, {report.cache_hits} from the cache")
+    click.echo(f"time     {time_text(report.seconds)}")

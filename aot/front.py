@@ -1,0 +1,87 @@
+"""`front`: from a SPEC to the captured model and the rewritten graph of each target."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from aotc.aot.capture.capture import Captured, capture
+from aotc.aot.capture.spec import load_spec
+from aotc.aot.ir.graph import Graph
+from aotc.aot.ir.text import print_graph
+from aotc.aot.options import BuildOptions
+from aotc.aot.rewrites.rewrite import rewrite_each
+from aotc.aot.stages import Clock
+from aotc.aot.targets.target import Target
+from aotc.aot.targets.workers import Workers
+from aotc.aot.tune.compiling import warm_up
+from aotc.cache import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """A model and, for each target, its figures as the model wants them and its graph."""
+
+    captured: Captured
+    graphs: tuple[tuple[Target, Graph], ...]
+
+
+def front(
+    spec: str,
+    targets: Sequence[Target],
+    options: BuildOptions,
+    workers: Workers,
+    store: Store,
+    clock: Clock,
+) -> Front:
+    """The stages capture and rewrite, while the workers load the compilers that they will need."""
+    devices = list(dict.fromkeys(target.device for target in targets))
+    warming = threading.Thread(target=_warm_up, args=(devices, workers, store))
+    warming.start()
+    try:
+        captured = _capture(spec, clock)
+        graphs = _rewrite(captured.graph, devices, options, clock)
+    finally:
+        warming.join()
+    precise = [_with_precision(target, captured.dot_precision) for target in targets]
+    return Front(captured, tuple((target, graphs[target.device]) for target in precise))
+
+
+def _warm_up(devices: Sequence[str], workers: Workers, store: Store) -> None:
+    for device in devices:
+        warm_up(device, workers, store)
+
+
+def _capture(spec: str, clock: Clock) -> Captured:
+    with clock.stage("capture"):
+        captured = capture(load_spec(spec))
+        clock.dump("capture", print_graph(captured.graph, with_sources=True))
+        clock.detail = f"{len(captured.graph.nodes())} nodes"
+    return captured
+
+
+def _rewrite(
+    graph: Graph, devices: Sequence[str], options: BuildOptions, clock: Clock
+) -> dict[str, Graph]:
+    """The graph of each device family.
+
+    Weights are stored once for all targets: packed for the CPU only where it has them for itself.
+    """
+    with clock.stage("rewrite"):
+        rewritten = rewrite_each(graph, devices, set(devices) == {"cpu"}, options.skip)
+        for device, (result, log) in rewritten.items():
+            rules = "".join(f"# {name} ×{count}\n" for name, count in log.counts().items())
+            clock.target = device
+            clock.dump("rewrite", rules + print_graph(result))
+        clock.target = ""
+        result, log = rewritten[devices[0]]
+        clock.detail = f"{len(result.nodes())} nodes, {sum(log.counts().values())} rules applied"
+    return {device: result for device, (result, _) in rewritten.items()}
+
+
+def _with_precision(target: Target, precision: str) -> Target:
+    """A GPU's dots of f32 have the precision that torch would use; a CPU has only one."""
+    if target.device != "cuda":
+        return target
+    return replace(target, traits=replace(target.traits, dot_precision=precision))

@@ -1,0 +1,109 @@
+"""`warm`: fill the artifact cache with what later builds and tunings will compile, and no more.
+
+For image builds: no device is needed, and nothing is run or written but cache entries.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from aotc.aot.compile import Compiled, Machinery, compile_for
+from aotc.aot.front import front
+from aotc.aot.options import BuildOptions
+from aotc.aot.stages import Clock, Progress, Quiet
+from aotc.aot.targets.families import find_target
+from aotc.aot.targets.workers import Workers
+from aotc.aot.tune.compiling import Counts, Task, compile_each
+from aotc.aot.tune.job import limit
+from aotc.cache import Store
+from aotc.cache.collect import share
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """What one model came to on one target."""
+
+    spec: str
+    target: str
+    kernels: int  # distinct ones
+    candidates: int  # whose machine code is in the cache, or is known not to exist
+
+
+@dataclass(frozen=True, slots=True)
+class WarmReport:
+    """What was done to fill the cache."""
+
+    cache: str
+    rows: tuple[Warmed, ...]
+    compiled: int
+    cache_hits: int
+    failed: int
+    seconds: float
+
+    def record(self) -> dict[str, Any]:
+        """The report as plain data, for `--json`."""
+        return asdict(self)
+
+
+def warm(
+    specs: Sequence[str],
+    targets: Sequence[str],
+    options: BuildOptions,
+    progress: Progress | None = None,
+    is_shared: bool = False,
+) -> WarmReport:
+    """Compile every kernel of every model for every target into the cache.
+
+    That is the model's pick of each kernel, or the choice of `options.record`; with another
+    `options.tune` than `off` also every candidate that such a tuning would measure. Raises the
+    families of `aot/errors.py`; candidates that do not compile are counted only. `is_shared` lets
+    other users read the cache.
+    """
+    started_s = time.time()
+    wanted = list(dict.fromkeys(find_target(text) for text in targets))
+    store, counts = Store(options.cache_folder, options.cache_lower), Counts()
+    rows = []
+    with Workers(options.jobs) as workers:
+        machinery = Machinery(workers, store, counts)
+        for spec in specs:
+            clock = Clock(progress or Quiet())
+            clock.has_targets = len(wanted) > 1
+            for target, graph in front(spec, wanted, options, workers, store, clock).graphs:
+                clock.target = target.name
+                picks = replace(options, tune="off", frozen=False)
+                compiled = compile_for(target, graph, picks, machinery, clock)
+                candidates = _compile_candidates(compiled, options, machinery, clock)
+                kernels = len(compiled.tuning.kernels)
+                rows.append(Warmed(spec, target.name, kernels, max(kernels, candidates)))
+    if is_shared:
+        share(store)
+    return WarmReport(
+        cache=str(options.cache_folder),
+        rows=tuple(rows),
+        compiled=counts.compiled,
+        cache_hits=counts.cache_hits,
+        failed=counts.failed,
+        seconds=time.time() - started_s,
+    )
+
+
+def _compile_candidates(
+    compiled: Compiled, options: BuildOptions, machinery: Machinery, clock: Clock
+) -> int:
+    """Compile what tuning in the mode asked for would measure; how many that is."""
+    if options.tune == "off":
+        return 0
+    count = limit(compiled.target.device, options.tune)
+    tasks = [
+        Task(spec, candidate, compiled.target)
+        for spec in {spec.digest: spec for spec in compiled.specs}.values()
+        for candidate in spec.candidates[:count]
+    ]
+    workers, store, counts = machinery.workers, machinery.store, machinery.counts
+    with clock.stage("tune"):
+        compile_each(tasks, workers, store, counts, clock.progress.advance)
+        clock.detail = f"{len(tasks)} candidates"
+    return len(tasks)

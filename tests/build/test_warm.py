@@ -1,0 +1,71 @@
+"""Warm images: a cache filled once, then only read by builds that compile nothing."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from unprivileged import make_read_only, run
+
+pytest.importorskip("torch")
+TARGETS = ("--target", "cuda:sm_90", "--target", "cpu-x86-64-v3")
+
+
+@pytest.fixture(scope="module")
+def image(spec, tmp_path_factory):
+    """(a cache that `warm` filled and nobody can write any more, the report)."""
+    from aotc.aot.options import BuildOptions
+    from aotc.aot.warm import warm
+
+    folder = tmp_path_factory.mktemp("image") / "cache"
+    options = BuildOptions(cache_folder=folder)
+    report = warm([str(spec)], TARGETS[1::2], options, is_shared=True).record()
+    make_read_only(folder)
+    yield folder, report
+    for path in (folder, *folder.rglob("*")):  # so that pytest can delete it
+        if path.is_dir():
+            path.chmod(0o755)
+
+
+def test_the_report_counts_every_kernel(image):
+    rows = {row["target"]: row for row in image[1]["rows"]}
+    assert set(rows) == {"cuda-sm_90", "cpu-x86-64-v3"}
+    assert image[1]["compiled"] == sum(row["kernels"] for row in rows.values()) == 6
+    assert image[1]["failed"] == 0
+
+
+def test_every_user_can_read_the_cache_of_an_image(image):
+    for path in image[0].rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o555 if path.is_dir() else 0o444)
+
+
+def test_a_build_with_a_cache_that_can_only_be_read_compiles_nothing(image, spec, tmp_path):
+    before = sorted(image[0].rglob("*"))
+    command = (sys.executable, "-m", "aotc.aot.cli", "build", spec, "-o", tmp_path / "out")
+    done = run([*command, *TARGETS, "--json", "--cache", image[0]])
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["compiled"], report["cache_hits"]) == (0, 6)
+    assert "cannot be" not in done.stderr
+    assert sorted(image[0].rglob("*")) == before
+
+
+def test_below_a_cache_of_ones_own_it_serves_and_what_it_lacks_is_kept_above(
+    image, build, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("AOTC_CACHE_LOWER", str(image[0]))
+    own = tmp_path / "own"
+    report = build(tmp_path / "out", *TARGETS, "--target", "cpu-x86-64-v4", cache_dir=own)
+    assert (report["compiled"], report["cache_hits"]) == (3, 6)
+    assert len(list(own.glob("binaries-*/*/*"))) == 3
+
+
+def test_warming_for_a_tuning_compiles_its_candidates_too(spec, cache):
+    from aotc.aot.options import BuildOptions
+    from aotc.aot.warm import warm
+
+    options = BuildOptions(cache_folder=cache, tune="quick")
+    (row,) = warm([str(spec)], ["cpu-x86-64-v3"], options).rows
+    assert row.candidates > row.kernels
