@@ -21,10 +21,15 @@ if TYPE_CHECKING:
 
 UPGRADE = "upgrade aotc on this machine: `pip install --upgrade aotc`"
 ONE_HOST = "the host has no number: use the name alone"
-NO_DEVICE = (
-    "`aotc doctor` shows what this machine has; a container needs its devices (`--gpus all`), and "
-    "a bundle for machines without one a target `cpu` too"
-)
+FOR_ANY_MACHINE = "; a bundle for machines without a device needs the target `cpu` too"
+ABSENCES = {  # code → hint
+    "driver-absent": "install NVIDIA's driver on the host, and start containers with it "
+    "(`--gpus all`)" + FOR_ANY_MACHINE,
+    "driver-too-old": "update NVIDIA's driver on the host" + FOR_ANY_MACHINE,
+    "driver-fails": "`nvidia-smi` and the system's log say more" + FOR_ANY_MACHINE,
+    "device-absent": "`aotc doctor` shows the devices; `CUDA_VISIBLE_DEVICES` and a container's "
+    "`--gpus` hide some" + FOR_ANY_MACHINE,
+}
 
 
 class Mismatch(Record):
@@ -158,13 +163,10 @@ def _host_reasons(target: Target, ordinal: int) -> list[Mismatch]:
 
 def _cuda_reasons(target: Target, ordinal: int) -> list[Mismatch]:
     """What a target of CUDA lacks: the driver, the device, its architecture."""
-    from .drivers.libcuda import OLDEST_DRIVER, version_text
-
     driver = load_driver("cuda")
     absent = driver.why_absent(ordinal)
     if absent:
-        expected = f"device {ordinal} and a driver for CUDA {version_text(OLDEST_DRIVER)} or later"
-        return [Mismatch("device-absent", target.name, "CUDA device", absent, expected, NO_DEVICE)]
+        return [_absence(target, ordinal, absent)]
     found = sorted(driver.features(ordinal))
     if set(target.needs) <= set(found):
         return []
@@ -172,6 +174,19 @@ def _cuda_reasons(target: Target, ordinal: int) -> list[Mismatch]:
     hint = f"rebuild with `aotc build --target cuda:{found[-1]}`, or with several targets"
     found_text = f"{runs} (device {ordinal})"
     return [Mismatch("architecture", target.name, "architecture", found_text, needed, hint)]
+
+
+def _absence(target: Target, ordinal: int, found: str) -> Mismatch:
+    """The mismatch of a machine without a usable driver, or without the device."""
+    from .drivers.libcuda import OLDEST_DRIVER, LibraryAbsent, library, version_text
+
+    code = "device-absent"
+    try:
+        library()
+    except LibraryAbsent as error:
+        code = error.code
+    expected = f"device {ordinal} and a driver for CUDA {version_text(OLDEST_DRIVER)} or later"
+    return Mismatch(code, target.name, "CUDA device", found, expected, ABSENCES[code])
 
 
 def _file_mismatches(directory: Directory, manifest: Manifest) -> list[Mismatch]:

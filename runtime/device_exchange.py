@@ -345,7 +345,11 @@ STAGED_BUFFER = Staged(BUFFER)
 INTERFACE = InterfaceKind()
 DeviceKind = Staged | TorchKind | DeviceCapsuleKind | InterfaceKind | OwnKind
 DEVICE_KINDS: dict[type, DeviceKind] = {DeviceArray: OwnKind()}
-STAGED: dict[Kind, DeviceKind] = {TORCH: TORCH_ON_DEVICE, NUMPY: STAGED_NUMPY, BUFFER: STAGED_BUFFER}
+STAGED: dict[Kind, DeviceKind] = {
+    TORCH: TORCH_ON_DEVICE,
+    NUMPY: STAGED_NUMPY,
+    BUFFER: STAGED_BUFFER,
+}
 
 
 def device_kind_of(port: Port, value: Any) -> DeviceKind:

@@ -39,6 +39,7 @@ DEFAULT_TOLERANCE = 1e-4
 @click.option("--expect", "expected", multiple=True, metavar="NAME=@R.npy", help="Compare one.")
 @click.option("--tolerance", type=float, help="For --expect, relative to the output's scale.")
 @click.option("--seed", type=int, help="Draw inputs at random; else the golden input is used.")
+@click.option("--device", help="cpu, cuda or cuda:1; else the first target that runs here.")
 @click.option("--threads", type=int, help="Threads for one call [AOTC_THREADS].")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
@@ -48,12 +49,13 @@ def command(
     expected: Sequence[str],
     tolerance: float | None,
     seed: int | None,
+    device: str | None,
     threads: int | None,
     as_json: bool,
 ) -> int:
     """Run BUNDLE once and show what came out. Exit 1 when an --expect is out of tolerance."""
     began_s = time.perf_counter()
-    with load(bundle, threads=threads) as program:
+    with load(bundle, device, threads=threads) as program:
         loaded_s = time.perf_counter()
         golden = _golden(bundle)
         files = _assignments("--input", inputs, program.inputs)

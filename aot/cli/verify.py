@@ -19,14 +19,15 @@ EXIT_CODES = {"integrity": 6, "compatibility": 5, "golden": 1}
 @click.option("--integrity", "layer", flag_value="integrity", help="Digests only.")
 @click.option("--compat", "layer", flag_value="compatibility", help="Compatibility only.")
 @click.option("--golden", "layer", flag_value="golden", help="Golden numbers only.")
+@click.option("--device", help="cpu, cuda or cuda:1; else the first target that runs here.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(bundle: Path, layer: str | None, as_json: bool) -> int:
+def command(bundle: Path, layer: str | None, device: str | None, as_json: bool) -> int:
     """Check BUNDLE: integrity, compatibility, golden numbers; all unless one is named.
 
     A layer is left out when one before it failed. Exit 6 when a byte was altered, 5 when it does
     not run here, 1 when its numbers are wrong.
     """
-    findings = verify(bundle, (layer,) if layer else LAYERS)
+    findings = verify(bundle, (layer,) if layer else LAYERS, device)
     if as_json:
         rows = [finding.as_map() for finding in findings]
         print_json("aotc.verify/1", {"path": str(bundle), "findings": rows})

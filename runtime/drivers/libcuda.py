@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 LIBRARY_NAME = "libcuda.so.1"
+NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 OLDEST_DRIVER = 12000  # CUDA 12.0: the first with the graph functions of this table
 
 _int, _uint, _size = ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
@@ -131,7 +132,14 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
 
 
 class LibraryAbsent(Exception):
-    """No usable driver: `str()` is what was found, in the words of a message."""
+    """No usable driver: `str()` is what was found, in the words of a message.
+
+    code: `driver-absent`, `driver-too-old` or `driver-fails`, as `check` reports it.
+    """
+
+    def __init__(self, found: str, code: str = "driver-absent") -> None:
+        super().__init__(found)
+        self.code = code
 
 
 class Library:
@@ -147,7 +155,7 @@ class Library:
                 function = getattr(handle, name)
             except AttributeError:
                 detail = f"the NVIDIA driver's {LIBRARY_NAME} has no `{name}`: it is too old"
-                raise LibraryAbsent(detail) from None
+                raise LibraryAbsent(detail, "driver-too-old") from None
             function.argtypes, function.restype = arguments, ctypes.c_int
             self.functions[name] = function
 
@@ -209,13 +217,15 @@ def _initialised(found: Library) -> Library:
     result = found.functions["cuInit"](0)
     if result != CUDA_SUCCESS:
         name, description = found.describe(result)
-        raise LibraryAbsent(f"the NVIDIA driver does not start: {name} ({result}): {description}")
+        found_text = f"the NVIDIA driver does not start: {name} ({result}): {description}"
+        raise LibraryAbsent(found_text, "device-absent" if result == NO_DEVICE else "driver-fails")
     version = ctypes.c_int()
     result = found.functions["cuDriverGetVersion"](ctypes.byref(version))
     if result != CUDA_SUCCESS or version.value < OLDEST_DRIVER:
         raise LibraryAbsent(
             f"the NVIDIA driver is for CUDA {version_text(version.value)}, "
-            f"expected {version_text(OLDEST_DRIVER)} or later"
+            f"expected {version_text(OLDEST_DRIVER)} or later",
+            "driver-too-old",
         )
     return found
 

@@ -90,6 +90,7 @@ def test_a_build_without_the_extra_says_which_line_is_missing():
         (("inspect", "/"), 6, "is not a bundle"),
         (("explain", "nonsense"), 2, "no error has the code `nonsense`"),
         (("build", "nothing.py", "-o", "{out}"), 2, "nothing.py"),
+        (("run", "{bundle}", "--device", "cuda"), 2, "expected one of: cpu"),
         (("run", "{bundle}", "--input", "y=@x.npy"), 2, "with one of the names x"),
         (("run", "{bundle}", "--input", "x=@/nonexistent.npy"), 2, "cannot read"),
         (("cache", "--cache-dir", "/dev/null", "size"), 7, "is not a folder"),

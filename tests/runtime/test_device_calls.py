@@ -33,6 +33,7 @@ from aotc.runtime.errors import (
     ProgramClosed,
     StreamUnreadable,
 )
+from aotc.runtime.verify import verify
 
 NUMBERS = struct.pack("<24f", *range(24))
 OTHERS = struct.pack("<24f", *range(100, 124))
@@ -529,6 +530,12 @@ def test_a_lost_device_is_said_at_every_call(program, cuda):
     for _ in range(3):
         with pytest.raises(DeviceLost, match="CUDA_ERROR_ILLEGAL_ADDRESS"):
             program(NUMBERS)
+
+
+def test_verify_compares_on_the_device(tmp_path, cuda):
+    path = device_bundle.write(tmp_path / "bundle")
+    findings = {each.subject: each.status for each in verify(path) if each.layer != "integrity"}
+    assert findings == {"this machine": "ok", "y": "ok", "w": "ok"}
 
 
 def test_no_memory_for_outputs(tmp_path, monkeypatch):

@@ -51,35 +51,42 @@ def test_without_a_driver_the_host_is_taken(tmp_path, no_driver):
         assert program.target == "null"
     assert check(path) == []
     rows = check(path, "cuda")
-    assert [(row.code, row.target) for row in rows] == [("device-absent", "cuda-sm_90")]
+    assert [(row.code, row.target) for row in rows] == [("driver-absent", "cuda-sm_90")]
     assert rows[0].found.startswith("no NVIDIA driver")
     with pytest.raises(BundleIncompatible, match="no NVIDIA driver") as caught:
         load(path, device="cuda")
     assert caught.value.exit_code == 5
-    assert "aotc doctor" in caught.value.hint_text
+    assert "--gpus all" in caught.value.hint_text
 
 
 @pytest.mark.parametrize(
-    ("fake", "text"),
+    ("fake", "code", "text"),
     [
-        (FakeCuda(driver_version=11040), "for CUDA 11.4, expected 12.0 or later"),
-        (FakeCuda(devices=0), "shows 0 devices"),
+        (FakeCuda(driver_version=11040), "driver-too-old", "CUDA 11.4, expected 12.0 or later"),
+        (FakeCuda(devices=0), "device-absent", "shows 0 devices"),
     ],
     ids=["old driver", "no device"],
 )
-def test_drivers_that_do_not_serve(tmp_path, monkeypatch, fake, text):
+def test_drivers_that_do_not_serve(tmp_path, monkeypatch, fake, code, text):
     install(monkeypatch, fake)
     with pytest.raises(BundleIncompatible, match=text) as caught:
         load(bundle(tmp_path, target(90)))
-    assert [row.code for row in caught.value.mismatches] == ["device-absent"]
+    assert [row.code for row in caught.value.mismatches] == [code]
+    assert caught.value.hint_text == caught.value.mismatches[0].hint
     assert "CUDA 12.0 or later" in caught.value.mismatches[0].expected
 
 
-def test_a_driver_that_does_not_start(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("number", "code", "name"),
+    [(100, "device-absent", "CUDA_ERROR_NO_DEVICE"), (3, "driver-fails", "NOT_INITIALIZED")],
+)
+def test_a_driver_that_does_not_start(tmp_path, monkeypatch, number, code, name):
     fake = install(monkeypatch, FakeCuda())
-    fake.fail("cuInit", 100)
-    with pytest.raises(BundleIncompatible, match="CUDA_ERROR_NO_DEVICE"):
+    for nth in range(1, 20):
+        fake.fail("cuInit", number, nth)
+    with pytest.raises(BundleIncompatible, match=name) as caught:
         load(bundle(tmp_path, target(90)))
+    assert [row.code for row in caught.value.mismatches] == [code]
 
 
 def test_wrong_architecture(tmp_path, cuda):
