@@ -9,6 +9,7 @@ partial values.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from aotc.aot.ir import index as ix
 from aotc.aot.lower import source
@@ -28,7 +29,7 @@ class HeldWriter(RowWriter):
     """Whole rows in one tile, several rows a program where they are short."""
 
     program = "tl.program_id(0)"  # number of a program among those that have rows of their own
-    start = "0"
+    is_vector = False
 
     def __init__(self, group: Group, tiles: RowTiles, levels: Levels) -> None:
         self.statistics = levels
@@ -75,19 +76,51 @@ class HeldWriter(RowWriter):
                 name = text if text.isidentifier() else self._named(text)
                 self.emitter.known[node, row, ()] = Value(name, self._kept_symbols())
 
-    def _tile(self, text: str, is_masked: bool, count: str = "", step: str = "") -> Tile:
-        mask = self.masks[self.reduced] if is_masked and self.has_overhang else ""
-        return Tile(text, mask, "r", count, step, f"axis={self.axis}, keep_dims=True")
+    def _tile(self, text: str, count: str = "") -> Tile:
+        mask = self.masks[self.reduced] if self.has_overhang else ""
+        along = f"axis={self.axis}, keep_dims=True"
+        return Tile(text, "axis=None" if self.is_vector else along, mask, "r", count)
 
 
-class StreamedWriter(HeldWriter):
+class VectorWriter(HeldWriter):
+    """One row a program, its elements in a tile of vectors: a thread has whole vectors.
+
+    What is known of the row is a number and fits every tile. Where kept elements lie along the
+    lanes, tiles are those of held rows.
+    """
+
+    def __init__(self, group: Group, tiles: RowTiles, levels: Levels) -> None:
+        self.is_vector = group.domain.is_reduced_in_lanes
+        super().__init__(group, tiles, levels)
+        self.is_chunked = True  # reductions are those of the whole row, never of the tile
+
+    def _write_kept(self, candidates: tuple[Candidate, ...]) -> None:
+        if not self.is_vector:
+            super()._write_kept(candidates)
+        elif self.kept_symbol.extent > 1:
+            self.body.write(f"{self.kept_symbol.name} = {self.program}")
+
+    def _write_reduced(self, start: str) -> None:
+        if not self.is_vector:
+            super()._write_reduced(start)
+            return
+        lanes = "tl.arange(0, RBLOCK // VECTOR)[:, None] * VECTOR"
+        line = f"r = {start}{lanes} + tl.arange(0, VECTOR)[None, :]"
+        self.body.write(line, frozenset({self.reduced}))
+        if self.has_overhang:
+            source.write_mask(self.body, self.reduced, self.masks)
+
+    def _tile_shape(self) -> str:
+        return "RBLOCK // VECTOR, VECTOR" if self.is_vector else super()._tile_shape()
+
+
+class StreamedWriter(VectorWriter):
     """Rows read chunk by chunk; each pass keeps one set of partial values for each lane."""
 
     first, stride = "0", "RBLOCK"
 
     def lines(self) -> list[str]:
         """A loop for each pass, and one that stores what varies along the rows."""
-        self.is_chunked = True
         stores_elements = any(
             self.reduced in part.symbols() for root in self.group.roots for part in root.index
         )
@@ -113,17 +146,12 @@ class StreamedWriter(HeldWriter):
     def _stream(self, level: Sequence[Statistic]) -> list[list[str]]:
         """One pass: names of the partial values of each lane, for each statistic."""
         lanes = [[self._lane(partial) for partial in row.partials()] for row in level]
-        has_steps = any(len(row.nodes) > 1 for row in level)
-        if has_steps:
-            self.body.write("step = 0.0")
 
         def write() -> None:
             inside = frozenset({self.reduced})
-            if has_steps:
-                self.body.write("step += 1.0", inside)
             for statistic, names in zip(level, lanes, strict=True):
                 operand = self._operand(statistic.nodes[0])
-                tile = self._tile(operand.text, True, step="(1.0 / step)")
+                tile = replace(self._tile(operand.text), is_vector=self.is_vector)
 
                 def bind(text: str) -> str:
                     return self.body.bind(text, inside).text
@@ -137,13 +165,13 @@ class StreamedWriter(HeldWriter):
         return lanes
 
     def _lane(self, partial: Partial) -> str:
-        shape = "(XBLOCK, RBLOCK)" if self.is_lanes else "(RBLOCK, YBLOCK)"
-        text = f"tl.full({shape}, {partial.identity}, {spelled(partial.dtype)})"
+        shape = "RBLOCK // VECTOR," if self.is_vector else self._tile_shape()
+        text = f"tl.full(({shape}), {partial.identity}, {spelled(partial.dtype)})"
         return self.body.bind(text, (), "lane").text
 
     def _joined(
         self, level: Sequence[Statistic], lanes: Sequence[Sequence[str]]
     ) -> list[list[str]]:
         """Partial values of whole rows, from those of lanes or programs."""
-        tile = self._tile("", False)
+        tile = Tile("", "axis=0" if self.is_vector else f"axis={self.axis}, keep_dims=True")
         return [row.join(names, tile, self._named) for row, names in zip(level, lanes, strict=True)]

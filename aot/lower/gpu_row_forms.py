@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import source
 from aotc.aot.lower.gpu_row import HeldWriter, StreamedWriter
 from aotc.aot.lower.gpu_row_parts import PartedWriter, SharedWriter
 from aotc.aot.lower.gpu_row_tiles import RowShape, row_tiles
+from aotc.aot.lower.gpu_tiles import VECTOR_BYTES
 from aotc.aot.lower.row import levels_of
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.lower.statistics import statistics
@@ -60,4 +62,14 @@ def row_shape(group: Group, levels: int) -> RowShape:
         levels=levels,
         is_lanes=is_lanes,
         stores_elements=varies,
+        vector=max(1, VECTOR_BYTES // _narrowest(group)),
     )
+
+
+def _narrowest(group: Group) -> int:
+    """Bytes of the smallest element that the group loads or stores."""
+    nodes = [*group.reads, *(root.node for root in group.roots)]
+    large = max(node.type.numel for node in nodes)
+    # Only tensors of full size decide: the vectors of the others come from a cache.
+    sizes = (node for node in nodes if node.type.numel * 2 > large)
+    return min(DTYPES[node.dtype].itemsize_bytes for node in sizes)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.body import INDENT
-from aotc.aot.lower.gpu_row import HeldWriter, StreamedWriter
+from aotc.aot.lower.gpu_row import StreamedWriter, VectorWriter
 from aotc.aot.lower.spec import Candidate, Scratch
 from aotc.aot.lower.statistics import Partial, Statistic, Tile
 
@@ -21,7 +21,7 @@ _HEAD = 2  # counters before those of the rows: programs that began, rows that a
 _ITEM_BYTES = {f"*{row.triton}": row.itemsize_bytes for row in DTYPES.values()}
 
 
-class _Exchange(HeldWriter):
+class _Exchange(VectorWriter):
     """What both forms share: scratch pointers, storing partial values and joining them."""
 
     counters_head = 0
@@ -39,7 +39,7 @@ class _Exchange(HeldWriter):
         """Partial values of all programs; a counter for each row."""
         config = dict(candidate.config)
         programs = candidate.grid[0]
-        width = 1 if self.is_lanes else config["YBLOCK"]
+        width = 1 if self.is_vector else config["YBLOCK"]
         *partials, (name, kind) = self.scratch_types()
         counters = self.counters_head + programs // config["PARTS"]
         return (
@@ -51,15 +51,15 @@ class _Exchange(HeldWriter):
         """Store the partial values of this program, the first one to `part{at}`."""
         here = "row * PARTS + part"
         where = f"({here}) * YBLOCK + {self._columns()}"
-        if self.is_lanes:
-            where = f"{here} + tl.zeros((1, 1), tl.int32)"
+        if self.is_vector:
+            where = here
         for number, value in enumerate(values):
             self.body.write(f"tl.store(part{at + number} + {where}, {value})")
 
     def _get(self, at: int, partials: Sequence[Partial]) -> list[str]:
         """Load the partial values of all programs of the row; not from a cache of this program."""
         where = "row * PARTS + others"
-        if not self.is_lanes:
+        if not self.is_vector:
             where = f"({where}) * YBLOCK + {self._columns()}"
         return [
             self._named(
@@ -73,14 +73,13 @@ class _Exchange(HeldWriter):
         return "tl.arange(0, YBLOCK)[None, :]"
 
     def _write_others(self) -> None:
-        dim = "" if self.is_lanes else "[:, None]"
+        dim = "" if self.is_vector else "[:, None]"
         self.body.write(f"others = tl.arange(0, QBLOCK){dim}")
 
     def _join(self, level: Sequence[Statistic], at: int) -> None:
         """Make the joined partial values of a level known, those from `part{at}` on."""
         found = []
-        # A row's values are numbers, not tiles: they fit every tile without a change of layout.
-        programs = Tile("", "", "", "", "", "axis=0" if self.is_lanes else "axis=0, keep_dims=True")
+        programs = Tile("", "axis=0" if self.is_vector else "axis=0, keep_dims=True")
         for statistic in level:
             partials = statistic.partials()
             found.append(statistic.join(self._get(at, partials), programs, self._named))
@@ -101,7 +100,6 @@ class PartedWriter(_Exchange, StreamedWriter):
 
     def lines(self) -> list[str]:
         """One pass, the exchange, and what the last program stores."""
-        self.is_chunked = True
         (level,) = self.statistics
         values = self._joined(level, self._stream(level))
         self._put(0, [name for names in values for name in names])
@@ -133,7 +131,6 @@ class SharedWriter(_Exchange):
         self._write_reduced("part * RBLOCK + ")
         self._write_others()
         at = 0
-        self.is_chunked = True  # reductions are those of the whole row, never of the tile
         for number, level in enumerate(self.statistics, 1):
             values = [self._piece(statistic) for statistic in level]
             self._put(at, [name for names in values for name in names])
@@ -148,11 +145,11 @@ class SharedWriter(_Exchange):
     def _piece(self, statistic: Statistic) -> list[str]:
         """Partial values of this program's piece."""
         operand = self._operand(statistic.nodes[0])
-        count = "RBLOCK"
         if self.has_overhang:
-            count = f"tl.minimum(RBLOCK, {self.reduced.extent} - part * RBLOCK)"
-        count = f"tl.zeros((1, 1), tl.float32) + {count}"
-        return statistic.of_tile(self._tile(operand.text, True, count), self._named)
+            count = f"tl.minimum(RBLOCK, {self.reduced.extent} - part * RBLOCK).to(tl.float32)"
+        else:
+            count = "tl.full((), RBLOCK, tl.float32)"
+        return statistic.of_tile(self._tile(operand.text, count), self._named)
 
     def _wait(self, level: int) -> None:
         """Until all programs of the row have stored the partial values of a level."""

@@ -34,6 +34,7 @@ class RowShape:
     levels: int
     is_lanes: bool
     stores_elements: bool
+    vector: int  # elements of one load of a thread
 
     @property
     def rows(self) -> int:
@@ -71,6 +72,7 @@ _HELD = (
     Held(16384, ((1, 16), (1, 8), (1, 32))),
     Held(32768, ((1, 32), (1, 16))),
 )
+_SHARED_NAMES = ("RBLOCK", "VECTOR", "PARTS", "QBLOCK")
 # Elements of a chunk and warps of a streamed row.
 _STREAMED = ((4096, 8), (8192, 16), (2048, 4))
 # Elements of a piece and warps of a shared row.
@@ -132,9 +134,17 @@ def _streamed(shape: RowShape) -> RowTiles:
     found = []
     if shape.reduced > FEWEST_STREAMED:
         for block, warps in _STREAMED:
-            config = (("XBLOCK", 1), ("RBLOCK", block), ("num_warps", warps))
+            config = (("RBLOCK", block), ("VECTOR", shape.vector), ("num_warps", warps))
             found.append(Candidate(config, (shape.kept, 1, 1)))
-    return RowTiles("streamed", ("XBLOCK", "RBLOCK"), _distinct(found))
+    return RowTiles("streamed", ("RBLOCK", "VECTOR"), _distinct(found))
+
+
+def _shared_row(shape: RowShape, block: int, parts: int, warps: int) -> Candidate:
+    config = (
+        ("RBLOCK", block), ("VECTOR", shape.vector), ("PARTS", parts),
+        ("QBLOCK", power_above(parts)), ("num_warps", warps),
+    )  # fmt: skip
+    return Candidate(config, (shape.kept * parts, 1, 1))
 
 
 def _shared(shape: RowShape, traits: TargetTraits) -> RowTiles:
@@ -144,12 +154,8 @@ def _shared(shape: RowShape, traits: TargetTraits) -> RowTiles:
         for block, warps in _SHARED:
             parts = ceil(shape.reduced / block)
             if 1 < parts <= traits.multiprocessors // 2:
-                config = (
-                    ("XBLOCK", 1), ("RBLOCK", block), ("PARTS", parts),
-                    ("QBLOCK", power_above(parts)), ("num_warps", warps),
-                )  # fmt: skip
-                found.append(Candidate(config, (shape.kept * parts, 1, 1)))
-    return RowTiles("shared", ("XBLOCK", "RBLOCK", "PARTS", "QBLOCK"), _distinct(found))
+                found.append(_shared_row(shape, block, parts, warps))
+    return RowTiles("shared", _SHARED_NAMES, _distinct(found))
 
 
 def _parted_rows(shape: RowShape, traits: TargetTraits) -> RowTiles:
@@ -159,12 +165,8 @@ def _parted_rows(shape: RowShape, traits: TargetTraits) -> RowTiles:
         for block, warps in _STREAMED:
             parts = _parts(shape.kept, ceil(shape.reduced / block), traits)
             if parts > 1:
-                config = (
-                    ("XBLOCK", 1), ("RBLOCK", block), ("PARTS", parts),
-                    ("QBLOCK", power_above(parts)), ("num_warps", warps),
-                )  # fmt: skip
-                found.append(Candidate(config, (shape.kept * parts, 1, 1)))
-    return RowTiles("parts", ("XBLOCK", "RBLOCK", "PARTS", "QBLOCK"), _distinct(found))
+                found.append(_shared_row(shape, block, parts, warps))
+    return RowTiles("parts", _SHARED_NAMES, _distinct(found))
 
 
 def _parts(blocks: int, chunks: int, traits: TargetTraits) -> int:

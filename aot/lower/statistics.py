@@ -29,14 +29,15 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Elements of a row in a kernel: their name, mask, positions, and how many there are."""
+    """Elements of a row in a kernel: their name, mask and positions."""
 
     text: str
-    mask: str  # empty: all of them are elements
-    positions: str
-    count: str  # of the valid ones, as f32
-    step: str  # one over the number of tiles so far, this one included
     along: str  # axis of the lanes: `axis=1, keep_dims=True`, or `axis=0` for one number
+    mask: str = ""  # empty: all of them are elements
+    positions: str = "r"
+    count: str = ""  # of the valid ones, as f32
+    # Whether a lane has a vector of elements, along axis 1: no other thread has any of them.
+    is_vector: bool = False
 
     def sum(self, text: str) -> str:
         """Sum over the lanes."""
@@ -53,6 +54,14 @@ class Tile:
     def kept(self, text: str, otherwise: str) -> str:
         """The text where the mask holds."""
         return f"tl.where({self.mask}, {text}, {otherwise})" if self.mask else text
+
+    def inner(self, function: str, text: str) -> str:
+        """Reduction of each lane's own elements: `tl.sum(text, axis=1)`."""
+        return f"tl.{function}({text}, axis=1)" if self.is_vector else text
+
+    def spread(self, text: str) -> str:
+        """A value of each lane beside the elements of the lane."""
+        return f"{text}[:, None]" if self.is_vector else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,8 @@ class Plain:
         return self.join([tile.text], tile, bind)
 
     def update(self, known: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
-        return [self.row.combine.format(known[0], tile.text)]
+        text = self.row.reduce.format(tile.text, along="axis=1") if tile.is_vector else tile.text
+        return [self.row.combine.format(known[0], text)]
 
     def join(self, lanes: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
         return [bind(self.row.reduce.format(lanes[0], along=tile.along))]
@@ -104,11 +114,16 @@ class Search:
         return self.join([tile.text, tile.positions], tile, bind)
 
     def update(self, known: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
-        sign = SEARCHES[self.node.op][1]
-        better = bind(f"({tile.text} {sign} {known[0]}) | ({known[1]} == {_FARTHEST})")
+        value_op, sign = SEARCHES[self.node.op]
+        best, place = tile.text, tile.positions
+        if tile.is_vector:
+            best = bind(tile.inner(value_op, tile.text))
+            same = f"{tile.text} == {tile.spread(best)}"
+            place = bind(tile.inner("min", f"tl.where({same}, {place}, {_FARTHEST})"))
+        better = bind(f"({best} {sign} {known[0]}) | ({known[1]} == {_FARTHEST})")
         return [
-            f"tl.where({better}, {tile.text}, {known[0]})",
-            f"tl.where({better}, {tile.positions}, {known[1]})",
+            f"tl.where({better}, {best}, {known[0]})",
+            f"tl.where({better}, {place}, {known[1]})",
         ]
 
     def join(self, lanes: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
@@ -138,8 +153,13 @@ class Exponentials:
         return [largest, bind(tile.sum(f"tl.exp({tile.text} - {largest})"))]
 
     def update(self, known: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
-        """One exponential for each element: of the distance, whichever of the two is larger."""
+        """One exponential for each element, and one for each lane that has several."""
         largest, total = known
+        if tile.is_vector:
+            top = bind(f"tl.maximum({largest}, {tile.inner('max', tile.text)})")
+            powers = tile.inner("sum", f"tl.exp({tile.text} - {tile.spread(top)})")
+            return [top, f"{total} * tl.exp({largest} - {top}) + {powers}"]
+        # Of the distance, whichever of the two is larger.
         apart = bind(f"{tile.text} - {largest}")
         power = bind(f"tl.exp(-tl.abs({apart}))")
         return [
@@ -177,11 +197,14 @@ class Moments:
 
     def update(self, known: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
         count, mean, squares = known
-        apart = bind(tile.kept(f"{tile.text} - {mean}", "0.0"))
-        moved = bind(f"{mean} + {apart} * {tile.step}")
-        more = f"{apart} * ({tile.text} - {moved})"
-        one = f"{tile.mask}.to(tl.float32)" if tile.mask else "1.0"
-        return [f"{count} + {one}", moved, f"{squares} + {tile.kept(more, '0.0')}"]
+        apart = bind(tile.kept(f"{tile.text} - {tile.spread(mean)}", "0.0"))
+        one = "VECTOR" if tile.is_vector else "1.0"
+        if tile.mask:
+            one = tile.inner("sum", f"{tile.mask}.to(tl.float32)")
+        counted = bind(f"{count} + {one}")
+        moved = bind(f"{mean} + {tile.inner('sum', apart)} / tl.maximum({counted}, 1.0)")
+        more = f"{apart} * ({tile.text} - {tile.spread(moved)})"
+        return [counted, moved, f"{squares} + {tile.inner('sum', tile.kept(more, '0.0'))}"]
 
     def join(self, lanes: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
         count = bind(tile.sum(lanes[0]))
