@@ -164,15 +164,18 @@ def contiguous_run(anchor: Node, domain: Domain, boundary: Boundary) -> int:
     left, _ = operand_demands(anchor, domain, batch_index(anchor, domain))
     tracer = Tracer(boundary)
     tracer.visit(left.node, left.index)
-    depth, runs = domain.reduced.extent, set[int]()
-    for need in tracer.accesses:
-        offset = ix.linear(need.index, need.node.shape)
-        if offset.stride(domain.reduced) is None:
-            runs |= breaks(offset, domain.reduced)
-    if not runs:
+    depth = domain.reduced.extent
+    offsets = [ix.linear(need.index, need.node.shape) for need in tracer.accesses]
+    broken = [offset for offset in offsets if offset.stride(domain.reduced) is None]
+    if not broken:
         return depth
-    shortest = min(runs)
-    return shortest if shortest >= SMALLEST_RUN and depth % shortest == 0 else 0
+    run = min(set().union(*(breaks(offset, domain.reduced) for offset in broken)))
+    if run < SMALLEST_RUN or depth % run:
+        return 0
+    inner = Symbol("c", run)
+    step = {domain.reduced: ix.symbol("tap", depth // run) * run + ix.of(inner)}
+    strides = {offset.substitute(step).stride(inner) for offset in broken}
+    return run if strides <= {0, 1} else 0
 
 
 def breaks(index: Index, symbol: Symbol) -> set[int]:
