@@ -115,15 +115,22 @@ class Executable:
         )
         self.gpu = Device(device)
         try:
-            upload = Upload(self.gpu, used_weights(plan, weights), self.has_separate_buffers)
-            try:
-                self.functions = [self._load(number) for number in range(len(plan.kernels))]
-            finally:
-                upload.finish()
-            self.weights = upload.addresses
+            with self.gpu.current():
+                self.weights, self.functions = self._bring(weights)
         except BaseException:
             self.gpu.close()
             raise
+
+    def _bring(
+        self, weights: Mapping[str, tuple[int, int]]
+    ) -> tuple[dict[str, int], list[Function]]:
+        """Weights and kernels to the device: threads copy while this one loads."""
+        upload = Upload(self.gpu, used_weights(self.plan, weights), self.has_separate_buffers)
+        try:
+            functions = [self._load(number) for number in range(len(self.plan.kernels))]
+        finally:
+            upload.finish()
+        return upload.addresses, functions
 
     def _scratch_of(self, kernel: int, grid: tuple[int, int, int]) -> int:
         return grid[0] * grid[1] * grid[2] * self.image(kernel).scratch_bytes
@@ -148,7 +155,8 @@ class Executable:
 
     def session(self) -> CudaSession:
         """A session with memory of its own; raises `DeviceMemoryFull`."""
-        return CudaSession(self)
+        with self.gpu.current():
+            return CudaSession(self)
 
     def address_index(self, space: str, value: int | str) -> int | None:
         """The index into a session's addresses of an argument that changes from call to call."""

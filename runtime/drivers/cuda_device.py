@@ -24,6 +24,7 @@ from .cuda_errors import (
     ImageRefused,
     PinnedMemoryFull,
     StreamForeign,
+    cuda_error,
 )
 from .cuda_handles import Event, Function, Module, Pinned, Stream
 
@@ -98,7 +99,7 @@ class Device:
         if self.lost is not None:
             self.refuse()
         words = self._cuda.describe(result)
-        error = libcuda.cuda_error(name, result, *words)
+        error = cuda_error(name, result, *words)
         fields: dict[str, Any] = error.fields
         if isinstance(error, DeviceLost):
             self.lost = error
@@ -352,11 +353,12 @@ class Device:
         if self._closed:
             return
         first = self._finish_work()
-        for how, handle in reversed(list(self._owned)):
-            try:
-                self.destroy(how, handle)
-            except CudaError as error:
-                first = first or error
+        with Current(self, is_closing=True):
+            for how, handle in reversed(list(self._owned)):
+                try:
+                    self.destroy(how, handle)
+                except CudaError as error:
+                    first = first or error
         self._closed = True
         forget(self)
         if not isinstance(self.lost, DeviceForked):

@@ -65,7 +65,8 @@ class CudaSession:
         patches: list[list[tuple[Any, int, int]]] = [[] for _ in executable.sizes]
         for launch in executable.plan.launches:
             image = executable.image(launch.kernel)
-            values, variables = [], []
+            values: list[int] = []
+            variables: list[tuple[int, int]] = []
             for space, value in launch.args:
                 number = executable.address_index(space, value)
                 if number is not None:

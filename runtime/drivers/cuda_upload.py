@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ALIGNMENT_BYTES = 256  # of a run on the device
 GAP_LIMIT_BYTES = 256  # tensors of a run have less than this between them
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 4 << 20
 RING_CHUNKS = 2
 THREADS = 4
 DIRECT_LIMIT_BYTES = 4 << 20  # less than this is not worth threads and pinned memory
