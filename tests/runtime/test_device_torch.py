@@ -72,10 +72,10 @@ def test_outputs_are_tensors_on_the_device(program, cuda):
 
 
 def test_calls_follow_the_current_stream_of_torch(program, cuda, side):
-    x = tensor()
+    x, kept = tensor(), []  # freeing memory would wait for the work
     for call in (lambda: program(x), program.bind(x)):
         torch_double.current.append(side)
-        kept = [call()]  # freeing memory would wait for the work
+        kept.append(call())
         assert launched_on(cuda) == [side]
         torch_double.current.pop()
         cuda.settle()
