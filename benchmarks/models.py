@@ -79,7 +79,7 @@ def _build(figures: ModelFigures, kind: str, spec: str, folder: Path, place: Pat
     """A first build, with empty caches, as a whole process."""
     commands = {
         "aotc": ["-m", "aotc.aot.cli", "build", spec, "-o", str(place), "--json"],
-        "aoti": ["-m", contender_program.__name__, "build-aoti", spec, str(folder)],
+        "aoti": ["-m", contender_program.__name__, "build-aoti", spec, str(folder), "cpu"],
     }
     environment = {
         **os.environ,

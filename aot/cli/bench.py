@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,10 +13,10 @@ from aotc.aot.cli.contest import PERCENTILES, Result, contest
 from aotc.aot.cli.machine import cpu_name, usable_cpus
 from aotc.aot.cli.printing import print_json, print_table, time_text
 from aotc.aot.errors import SpecMissing
-from aotc.runtime.check import read_manifest
+from aotc.runtime.check import pick_target, read_manifest
 from aotc.runtime.directory import Directory
 
-KINDS = ("eager", "compile", "aoti")
+KINDS = ("eager", "graph", "compile", "max-autotune", "aoti")
 
 
 @click.command("bench")
@@ -37,35 +38,44 @@ def command(
 ) -> int:
     """Measure BUNDLE on its golden input; with --against, beside the model that SPEC names.
 
-    Every contender has a process of its own and they take turns. Torch is given its own defaults.
+    Every contender has a process of its own and they take turns. Torch is given its own defaults;
+    `graph` is eager torch in a CUDA graph. On a device, times are those of the device, and `host`
+    is how long a call keeps the caller; `bound` is a call whose memory is fixed beforehand.
     """
     with Directory(str(bundle)) as directory:
-        read_manifest(directory)
+        picked = pick_target(read_manifest(directory)[0])
+    device = picked[0].device if picked is not None else "cpu"  # which then says why nothing fits
     if against:
         require_build_extra("aotc bench --against")
         if spec is None:
             raise SpecMissing(command="aotc bench --against")
-    results = contest(bundle, spec, ("aotc", *against), rounds, seconds)
+    ours = ("aotc", "bound") if against and device == "cuda" else ("aotc",)
+    results = contest(bundle, spec, (*ours, *against), rounds, seconds, device)
     if as_json:
-        record = {"machine": cpu_name(), "cpus": usable_cpus()}
+        record = {"machine": cpu_name(), "cpus": usable_cpus(), "device": device}
         print_json("aotc.bench/1", {**record, "results": [row.record() for row in results]})
     else:
         _print(results)
     limit = 1 + (fail_if_slower or 0) / 100
-    ours, *others = results
-    is_slower = any(ours.median_us > row.median_us * limit for row in others if row.times_us)
+    own, *others = results
+    peers = [row for row in others if row.kind in against and row.times_us]
+    is_slower = any(own.median_us > row.median_us * limit for row in peers)
     return 1 if fail_if_slower is not None and is_slower else 0
 
 
 def _print(results: Sequence[Result]) -> None:
     ours = results[0]
-    heads = ("contender", "calls", *(f"p{percent}" for percent in PERCENTILES), "of ours", "first")
+    has_host = any(row.host_us for row in results)
+    percents = tuple(f"p{percent}" for percent in PERCENTILES)
+    heads = ("contender", "calls", *percents, "of ours", *(["host"] * has_host), "first")
     rows = []
     for row in results:
-        if row.times_us:
+        if row.times_us and ours.times_us:
             percentiles = (time_text(row.percentile_us(percent) / 1e6) for percent in PERCENTILES)
             ratio = f"{row.median_us / ours.median_us:.2f}"
-            rows.append((row.kind, len(row.times_us), *percentiles, ratio, time_text(row.first_s)))
+            host = [time_text(statistics.median(row.host_us) / 1e6)] if row.host_us else []
+            first = time_text(row.first_s)
+            rows.append((row.kind, len(row.times_us), *percentiles, ratio, *host, first))
     print_table(heads, rows)
     for row in results:
         if row.skipped:

@@ -1,13 +1,14 @@
-"""One contender of a comparison, in a process of its own: eager, torch.compile, AOTInductor, aotc.
+"""One contender of a comparison, in a process of its own: torch in several modes, or aotc.
 
-    python -m aotc.aot.cli.contender build-aoti SPEC FOLDER    compile and package, once
-    python -m aotc.aot.cli.contender first KIND SPEC PLACE     process start → first result
-    python -m aotc.aot.cli.contender serve KIND SPEC PLACE     sample on request
+    python -m aotc.aot.cli.contender build-aoti SPEC FOLDER DEVICE   compile and package, once
+    python -m aotc.aot.cli.contender first KIND SPEC PLACE DEVICE    process start → first result
+    python -m aotc.aot.cli.contender serve KIND SPEC PLACE DEVICE    sample on request
 
-KIND is aotc, eager, compile or aoti; PLACE is the bundle of aotc or the folder of AOTInductor.
-Each prints one JSON object a line. A serving contender answers every line `SECONDS` on its standard
-input with the microseconds of each call, and ends at the end of its input: the parent lets the
-contenders take turns, so that the spinning threads of one never meet another's.
+KIND is a row of CALLS; PLACE is the bundle of aotc or the folder of AOTInductor; DEVICE is `cpu` or
+`cuda`. Each prints one JSON object a line. A serving contender answers every line `SECONDS` on its
+standard input with the times of `sampling.py`, and ends at the end of its input: the parent lets
+the contenders take turns, so that the spinning threads of one never meet another's, and the device
+has one to serve.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from collections.abc import Callable  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
-Call = Callable[[], Any]
+from aotc.aot.cli.sampling import Call, sample_device, sample_host  # noqa: E402
+
 WARMUP_CALLS = 5
-SAMPLES_LIMIT = 20_000
 PACKAGE, INPUTS = "model.pt2", "inputs.pt"
+NO_COMPILER = "{} needs a C++ compiler, and none is on the PATH"
 
 
 def main(arguments: list[str]) -> None:
@@ -35,23 +37,29 @@ def main(arguments: list[str]) -> None:
     if mode == "build-aoti":
         say(build_aoti(*rest))
         return
-    kind, spec, place = rest
-    missing = needs_compiler(kind)
+    kind, spec, place, device = rest
+    missing = why_skipped(kind, device)
     if missing:
         say({"skipped": missing})
         return
     began_s = time.perf_counter()
-    call = CALLS[kind](spec, Path(place))
+    call = CALLS[kind](spec, Path(place), device)
     ready_s = time.perf_counter()
     call()
+    synchronize(device)
     now_s = time.perf_counter()
     times_s = {"ready_s": ready_s - began_s, "first_call_s": now_s - ready_s}
-    say({**times_s, "total_s": now_s - STARTED_S})
-    if mode == "serve":
-        for _ in range(WARMUP_CALLS):
-            call()
-        for line in sys.stdin:
-            say(sample(call, float(line)))
+    if mode == "first":
+        say({**times_s, "total_s": now_s - STARTED_S})
+        return
+    for _ in range(WARMUP_CALLS):
+        call()
+    synchronize(device)
+    warm_s = time.perf_counter() - ready_s
+    say({**times_s, "total_s": now_s - STARTED_S, "warm_s": warm_s})
+    sample = sample_device if device == "cuda" and "torch" in sys.modules else sample_host
+    for line in sys.stdin:
+        say(sample(call, float(line)))
 
 
 def say(record: Any) -> None:
@@ -59,35 +67,30 @@ def say(record: Any) -> None:
     print(json.dumps(record), flush=True)
 
 
-def sample(call: Call, seconds: float) -> list[float]:
-    """Microseconds of each call made during this many seconds."""
-    times_us: list[float] = []
-    end_s = time.perf_counter() + seconds
-    while len(times_us) < SAMPLES_LIMIT:
-        began_s = time.perf_counter()
-        call()
-        now_s = time.perf_counter()
-        times_us.append((now_s - began_s) * 1e6)
-        if now_s >= end_s:
-            break
-    return times_us
+def synchronize(device: str) -> None:
+    """Wait for a device; without torch a call has waited by itself."""
+    if device == "cuda" and "torch" in sys.modules:
+        sys.modules["torch"].cuda.synchronize()
 
 
-def needs_compiler(kind: str) -> str:
+def why_skipped(kind: str, device: str) -> str:
     """Why this contender cannot run here; empty when it can."""
-    if kind == "compile" and not any(map(shutil.which, ("g++", "c++", "clang++"))):
-        return "torch.compile needs a C++ compiler, and none is on the PATH"
+    if device == "cpu" and kind in ("graph", "max-autotune"):
+        return "CUDA graphs need a CUDA device"
+    is_compiled = kind in ("compile", "max-autotune")
+    if is_compiled and not any(map(shutil.which, ("gcc", "g++", "c++", "clang++"))):
+        return NO_COMPILER.format("torch.compile")
     return ""
 
 
-def build_aoti(spec: str, folder: str) -> dict[str, Any]:
+def build_aoti(spec: str, folder: str, device: str) -> dict[str, Any]:
     """Export and compile with AOTInductor; seconds, without the import of torch."""
     if not any(map(shutil.which, ("g++", "c++", "clang++"))):
-        return {"skipped": "AOTInductor needs a C++ compiler, and none is on the PATH"}
+        return {"skipped": NO_COMPILER.format("AOTInductor")}
     import torch
 
     imported_s = time.perf_counter()
-    model, arguments, keywords = load_model(spec)
+    model, arguments, keywords = load_model(spec, device)
     with torch.no_grad():
         program = torch.export.export(model, arguments, keywords, strict=False)
         path = str(Path(folder) / PACKAGE)
@@ -97,37 +100,61 @@ def build_aoti(spec: str, folder: str) -> dict[str, Any]:
     return {"build_s": now_s - imported_s, "total_s": now_s - STARTED_S}
 
 
-def load_model(spec: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The model of a SPEC with its example arguments, as `aotc build` sees it."""
+def load_model(spec: str, device: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The model of a SPEC on a device with its example arguments, as `aotc build` sees it."""
     from aotc.aot.capture.spec import load_spec
 
     loaded = load_spec(spec)
     model = loaded.module if loaded.module is not None else loaded.program.module()  # type: ignore[union-attr]
-    return model, loaded.arguments, dict(loaded.keyword_arguments)
+    arguments, keywords = loaded.arguments, dict(loaded.keyword_arguments)
+    if device == "cpu":
+        return model, arguments, keywords
+    from torch.utils import _pytree as pytree
+
+    model = model.to(device)
+    arguments, keywords = pytree.tree_map_only(
+        is_tensor_type(), lambda tensor: tensor.to(device), (arguments, keywords)
+    )
+    return model, arguments, keywords
 
 
-def _aotc(spec: str, place: Path) -> Call:
+def is_tensor_type() -> type:
+    """The class of the leaves that are inputs of the bundle."""
+    import torch
+
+    return torch.Tensor
+
+
+def _aotc(spec: str, place: Path, device: str) -> Call:
     """The bundle as the peers are called: torch tensors in, new torch tensors out.
 
     Without a model to compare with, its golden input as plain buffers: no torch in the process.
     """
     from aotc.runtime import load
 
-    program = load(place)
+    program = load(place, device)
     if spec:
-        from torch.utils import _pytree as pytree
-
-        _, arguments, keywords = load_model(spec)
-        tensors = [leaf for leaf in pytree.tree_leaves((arguments, keywords)) if is_tensor(leaf)]
+        tensors = _tensors(spec, device)
         return _without_gradients(lambda: program(*tensors))
     return _on_buffers(program, place)
 
 
-def is_tensor(value: Any) -> bool:
-    """Whether a leaf of the example arguments is an input of the bundle."""
-    import torch
+def _bound(spec: str, place: Path, device: str) -> Call:
+    """The bundle with the memory of inputs and outputs fixed, as a server would hold it."""
+    from aotc.runtime import load
 
-    return isinstance(value, torch.Tensor)
+    program = load(place, device)
+    tensors = _tensors(spec, device)
+    outputs: Any = program(*tensors)
+    return _without_gradients(program.bind(*tensors, out=outputs))
+
+
+def _tensors(spec: str, device: str) -> list[Any]:
+    from torch.utils import _pytree as pytree
+
+    _, arguments, keywords = load_model(spec, "cpu")
+    leaves = pytree.tree_leaves((arguments, keywords))
+    return [leaf.to(device) for leaf in leaves if isinstance(leaf, is_tensor_type())]
 
 
 def _on_buffers(program: Any, place: Path) -> Call:
@@ -139,23 +166,49 @@ def _on_buffers(program: Any, place: Path) -> Call:
     return lambda: program(*arrays, out=outputs)
 
 
-def _eager(spec: str, place: Path) -> Call:
-    model, arguments, keywords = load_model(spec)
+def _eager(spec: str, place: Path, device: str) -> Call:
+    model, arguments, keywords = load_model(spec, device)
     return _without_gradients(lambda: model(*arguments, **keywords))
 
 
-def _compile(spec: str, place: Path) -> Call:
+def _graph(spec: str, place: Path, device: str) -> Call:
+    """Eager kernels captured into one CUDA graph."""
     import torch
 
-    model, arguments, keywords = load_model(spec)
-    compiled = torch.compile(model)
+    call = _eager(spec, place, device)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
+def _compile(spec: str, place: Path, device: str) -> Call:
+    return _compiled(spec, device, "default")
+
+
+def _max_autotune(spec: str, place: Path, device: str) -> Call:
+    """With CUDA graphs, as this mode has them."""
+    return _compiled(spec, device, "max-autotune")
+
+
+def _compiled(spec: str, device: str, mode: str) -> Call:
+    import torch
+
+    model, arguments, keywords = load_model(spec, device)
+    compiled = torch.compile(model, mode=mode)
     return _without_gradients(lambda: compiled(*arguments, **keywords))
 
 
-def _aoti(spec: str, place: Path) -> Call:
+def _aoti(spec: str, place: Path, device: str) -> Call:
     import torch
 
-    load_model(spec)  # whose types the package's outputs may be made of
+    load_model(spec, "cpu")  # whose types the package's outputs may be made of
     arguments, keywords = torch.load(place / INPUTS, weights_only=True)
     runner = torch._inductor.aoti_load_package(str(place / PACKAGE))
     return _without_gradients(lambda: runner(*arguments, **keywords))
@@ -169,10 +222,13 @@ def _without_gradients(function: Call) -> Call:
     return function
 
 
-CALLS: dict[str, Callable[[str, Path], Call]] = {
+CALLS: dict[str, Callable[[str, Path, str], Call]] = {
     "aotc": _aotc,
+    "bound": _bound,
     "eager": _eager,
+    "graph": _graph,
     "compile": _compile,
+    "max-autotune": _max_autotune,
     "aoti": _aoti,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import statistics
 import subprocess
@@ -15,14 +16,19 @@ from typing import Any
 
 MODULE = "aotc.aot.cli.contender"
 PERCENTILES = (50, 90, 99)
+OURS = ("aotc", "bound")
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one contender did; times in microseconds. `skipped` says why there are none."""
+    """What one contender did; times in microseconds. `skipped` says why there are none.
+
+    On a device `times_us` are device times, and `host_us` how long the caller waits.
+    """
 
     kind: str
     times_us: tuple[float, ...] = ()
+    host_us: tuple[float, ...] = ()
     first_s: float = 0.0  # loading and the first call, without the interpreter's start
     build_s: float | None = None  # AOTInductor's compilation
     skipped: str = ""
@@ -45,10 +51,12 @@ class Result:
         if self.skipped:
             return {"kind": self.kind, "skipped": self.skipped}
         percentiles = {f"p{percent}_us": self.percentile_us(percent) for percent in PERCENTILES}
+        host = {"host_us": statistics.median(self.host_us)} if self.host_us else {}
         return {
             "kind": self.kind,
             "calls": len(self.times_us),
             **percentiles,
+            **host,
             "first_seconds": self.first_s,
             "build_seconds": self.build_s,
         }
@@ -57,18 +65,26 @@ class Result:
 class Contender:
     """A running contender process."""
 
-    def __init__(self, kind: str, spec: str, place: Path) -> None:
+    def __init__(self, kind: str, spec: str, place: Path, device: str = "cpu") -> None:
         self.kind = kind
-        self._process = _start("serve", kind, spec, str(place), stdin=subprocess.PIPE)
-        self.head = self._read()
+        self._process = _start("serve", kind, spec, str(place), device, stdin=subprocess.PIPE)
         self.times_us: list[float] = []
+        self.host_us: list[float] = []
+
+    @functools.cached_property
+    def head(self) -> dict[str, Any]:
+        """Its first answer: times of its start, or why it is skipped; waits for it."""
+        answer: dict[str, Any] = self._read()
+        return answer
 
     def sample(self, seconds: float) -> None:
         """Let it run for this long and take its times."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{seconds}\n")
         self._process.stdin.flush()
-        self.times_us += self._read()
+        answer = self._read()
+        self.times_us += answer.get("times_us", [])
+        self.host_us += answer.get("host_us", [])
 
     def close(self) -> None:
         """End the process."""
@@ -86,7 +102,12 @@ class Contender:
 
 
 def contest(
-    bundle: Path | None, spec: str | None, kinds: Sequence[str], rounds: int, seconds: float
+    bundle: Path | None,
+    spec: str | None,
+    kinds: Sequence[str],
+    rounds: int,
+    seconds: float,
+    device: str = "cpu",
 ) -> list[Result]:
     """Sample every contender `seconds` long in each of `rounds` turns."""
     with ExitStack() as stack:
@@ -95,23 +116,28 @@ def contest(
         running = []
         for kind in kinds:
             if kind == "aoti":
-                answer = once("build-aoti", str(spec), str(folder))
+                answer = once("build-aoti", str(spec), str(folder), device)
                 builds[kind] = answer.get("build_s")
                 if "skipped" in answer:
                     skipped[kind] = answer["skipped"]
                     continue
-            place = bundle if kind == "aotc" and bundle is not None else folder
-            contender = Contender(kind, spec or "", place)
+            place = bundle if kind in OURS and bundle is not None else folder
+            contender = Contender(kind, spec or "", place, device)
             stack.callback(contender.close)
             if "skipped" in contender.head:
                 skipped[kind] = contender.head["skipped"]
             else:
                 running.append(contender)
-        for _ in range(rounds):
-            for contender in running:
-                contender.sample(seconds)
+        take_turns(running, rounds, seconds)
         found = {row.kind: row for row in running}
         return [_result(kind, found.get(kind), skipped, builds) for kind in kinds]
+
+
+def take_turns(running: Sequence[Contender], rounds: int, seconds: float) -> None:
+    """Sample all contenders in turns; every other round in the opposite order."""
+    for turn in range(rounds):
+        for contender in running[:: -1 if turn % 2 else 1]:
+            contender.sample(seconds)
 
 
 def _result(
@@ -121,7 +147,8 @@ def _result(
         return Result(kind, skipped=skipped[kind])
     head = contender.head
     first_s = head["ready_s"] + head["first_call_s"]
-    return Result(kind, tuple(contender.times_us), first_s, builds.get(kind))
+    times = (tuple(contender.times_us), tuple(contender.host_us))
+    return Result(kind, *times, first_s, builds.get(kind))
 
 
 def once(*arguments: str) -> dict[str, Any]:

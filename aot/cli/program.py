@@ -18,6 +18,7 @@ VERSION = "0.1.0"
 COMMANDS: dict[str, tuple[str, str]] = {
     "build": ("build", "Compile a model into a bundle."),
     "inspect": ("inspect", "Show what a bundle takes, gives and holds; runs nothing of it."),
+    "tune": ("tune", "Choose the kernels of a bundle anew on this machine."),
     "run": ("run", "Run a bundle on numpy files or random inputs."),
     "verify": ("verify", "Check a bundle's digests, compatibility and golden numbers."),
     "bench": ("bench", "Measure a bundle, alone or against torch."),

@@ -1,0 +1,81 @@
+"""`aotc tune BUNDLE -o OUT`: choose a bundle's kernels anew, on the machine that will serve it."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aotc.aot.cli.machine import device_name
+from aotc.aot.cli.printing import print_json, time_text
+from aotc.aot.cli.progress import progress_for
+from aotc.aot.cli.project import cache_folder, cache_lower, setting
+from aotc.aot.errors import BuildExtraMissing
+from aotc.aot.pack.staging import check_free
+
+if TYPE_CHECKING:
+    from aotc.aot.retune import RetuneReport
+
+NEEDED = ("triton", "numpy")
+
+
+@click.command("tune")
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.option("-o", "--output", "out", required=True, type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace a bundle that stands at the output path.")
+@click.option("--tune", type=click.Choice(["quick", "full"]), default="quick", show_default=True)
+@click.option("--tune-budget", type=float, metavar="SECONDS", help="Measure no longer than this.")
+@click.option("--record", type=click.Path(path_type=Path), help="Tuning record, read and written.")
+@click.option("--frozen", is_flag=True, help="Measure nothing: fail on a miss of the record.")
+@click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
+@click.option("--cache-dir", metavar="DIR", help="Folder of the artifact cache [AOTC_CACHE_DIR].")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(bundle: Path, out: Path, quiet: bool, as_json: bool, **flags: Any) -> None:
+    """Write BUNDLE at OUT with the kernels that are fastest on this machine.
+
+    Needs triton here, but neither torch nor the model. Compiles and runs the Triton sources that
+    lie in BUNDLE: do this with bundles that you trust.
+    """
+    check_free(str(out), flags["force"])
+    for name in NEEDED:
+        if importlib.util.find_spec(name) is None:
+            raise BuildExtraMissing(module=name, command="aotc tune")
+    started_s = time.perf_counter()
+    progress = progress_for(quiet)
+    try:
+        from aotc.aot.options import BuildOptions
+        from aotc.aot.retune import retune
+
+        options = BuildOptions(
+            cache_folder=cache_folder(flags["cache_dir"]),
+            cache_lower=cache_lower(),
+            device=device_name(),
+            tune=flags["tune"],
+            tune_budget_seconds=flags["tune_budget"],
+            record=flags["record"],
+            frozen=setting("AOTC_FROZEN", "1" if flags["frozen"] else None),
+            force=flags["force"],
+            jobs=setting("AOTC_JOBS", flags["jobs"]) or None,
+        )
+        report = retune(bundle, out, options, progress)
+    finally:
+        progress.stop()
+    if as_json:
+        print_json("aotc.tune/1", report.record())
+    else:
+        _print(report, time.perf_counter() - started_s)
+
+
+def _print(report: RetuneReport, seconds: float) -> None:
+    click.echo(f"bundle   {report.path}")
+    click.echo(f"identity sha256:{report.identity}")
+    click.echo(f"targets  {', '.join(report.targets)}")
+    click.echo(
+        f"kernels  {report.kernels}: {report.measured} measured, {report.changed} changed, "
+        f"{report.left} left for the budget"
+    )
+    click.echo(f"time     {time_text(seconds)}")

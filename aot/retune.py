@@ -1,0 +1,212 @@
+"""`retune`: choose the kernels of a finished bundle anew, on the machine that will serve it.
+
+Everything comes from the bundle: signature, weights, golden numbers and, from its `sources/`, the
+kernels with their candidates and the wiring. Only Triton is needed, neither torch nor the model.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from aotc.aot.compile import Machinery, tune_and_plan
+from aotc.aot.errors import SourcesMissing, TuningDeviceMissing
+from aotc.aot.options import BuildOptions
+from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
+from aotc.aot.pack.staging import check_free
+from aotc.aot.sources import Sources, read_sources
+from aotc.aot.stages import Clock, Progress, Quiet, StageTime
+from aotc.aot.targets.families import find_target
+from aotc.aot.targets.target import Target as TargetRow
+from aotc.aot.targets.workers import Workers
+from aotc.aot.tune.choose import Tuning
+from aotc.aot.tune.compiling import Counts
+from aotc.aot.tune.record import Choice
+from aotc.cache import Store
+from aotc.runtime import drivers
+from aotc.runtime.check import read_manifest
+from aotc.runtime.directory import Directory
+from aotc.runtime.errors import GoldenMissing
+from aotc.runtime.extras import read_extra, read_extras, read_golden
+from aotc.runtime.manifest import GOLDEN_NAME, Manifest, Target
+from aotc.runtime.plan import LaunchPlan
+from aotc.runtime.weights import Digests, MappedFile, hash_threads, read_header
+
+PROVENANCE = "provenance.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RetuneReport:
+    """What `aotc tune` made."""
+
+    path: str
+    identity: str
+    targets: tuple[str, ...]  # those whose kernels were chosen anew
+    kernels: int  # distinct ones of these
+    measured: int
+    changed: int  # kernels that are not the model's pick
+    left: int  # kernels that the budget left to the model's pick
+    compiled: int
+    cache_hits: int
+    stages: tuple[StageTime, ...]
+    seconds: float
+
+    def record(self) -> dict[str, Any]:
+        """The report as plain data, for `--json`."""
+        return asdict(self)
+
+
+def retune(
+    bundle: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    options: BuildOptions,
+    progress: Progress | None = None,
+) -> RetuneReport:
+    """Write at `out` the bundle with the kernels that are fastest here.
+
+    Targets that do not run here are kept as they are. Raises BundleError for damage,
+    TuningDeviceMissing where no target runs here, SourcesMissing, and the families of a build.
+    """
+    started_s, clock = time.time(), Clock(progress or Quiet())
+    check_free(os.fspath(out), options.force)
+    store, counts = Store(options.cache_folder, options.cache_lower), Counts()
+    with ExitStack() as stack:
+        directory = stack.enter_context(Directory(os.fspath(bundle)))
+        workers = stack.enter_context(Workers(options.jobs))
+        machinery = Machinery(workers, store, counts)
+        manifest, _ = read_manifest(directory)
+        clock.has_targets = len(manifest.targets) > 1
+        here = _targets_here(directory, manifest, options)
+        targets, tunings = [], {}
+        for row in manifest.targets:
+            kept = _kept(directory, manifest, row)
+            if row.name not in here:
+                targets.append(kept)
+                continue
+            target, sources = here[row.name]
+            clock.target = row.name
+            arguments = (target, sources.specs, sources.wiring, options, machinery, clock)
+            tunings[row.name], plan, library = tune_and_plan(*arguments)
+            targets.append(replace(kept, plan=plan, library=library))
+        clock.target = ""
+        with clock.stage("pack"):
+            contents = BundleContents(
+                inputs=manifest.inputs,
+                outputs=manifest.outputs,
+                targets=tuple(targets),
+                weights=_weights(directory, manifest),
+                golden=_golden(os.fspath(bundle), manifest),
+                extras=_extras(directory, tunings),
+                features=manifest.features,
+            )
+            packed = pack(contents, out, options.force)
+            clock.detail = f"{len(packed.files)} files, identity {packed.identity[:12]}"
+    return RetuneReport(
+        path=packed.path,
+        identity=packed.identity,
+        targets=tuple(tunings),
+        kernels=sum(len(tuning.kernels) for tuning in tunings.values()),
+        measured=sum(tuning.measured for tuning in tunings.values()),
+        changed=sum(_changed(here[name][1], tuning) for name, tuning in tunings.items()),
+        left=sum(tuning.skipped for tuning in tunings.values()),
+        compiled=counts.compiled,
+        cache_hits=counts.cache_hits,
+        stages=tuple(clock.rows),
+        seconds=time.time() - started_s,
+    )
+
+
+def _targets_here(
+    directory: Directory, manifest: Manifest, options: BuildOptions
+) -> dict[str, tuple[TargetRow, Sources]]:
+    """The targets to choose anew: all that run here, or with `--frozen` all that have sources."""
+    found = {}
+    for row in manifest.targets:
+        runs = set(row.needs) <= drivers.load(row.device).features()
+        if not runs and not options.frozen:
+            continue
+        sources = read_sources(directory, row.name)
+        if sources is None:
+            raise SourcesMissing(path=directory.path, target=row.name)
+        target = find_target(row.name.replace("cuda-", "cuda:", 1))
+        traits = replace(target.traits, dot_precision=sources.dot_precision)
+        found[row.name] = (replace(target, traits=traits), sources)
+    if not found:
+        names = ", ".join(row.name for row in manifest.targets)
+        raise TuningDeviceMissing(target=names, count=0)
+    return found
+
+
+def _kept(directory: Directory, manifest: Manifest, row: Target) -> TargetContents:
+    """A target as the bundle has it."""
+    data = directory.read(manifest.file(row.plan))
+    plan = LaunchPlan.from_msgpack(data, directory.where(row.plan))
+    library = directory.read(manifest.file(row.library))
+    return TargetContents(row.name, row.device, row.needs, plan, library)
+
+
+def _weights(directory: Directory, manifest: Manifest) -> dict[str, TensorData]:
+    """All tensors in the order of the file, checked against their digests; mapped, not read."""
+    entry = manifest.weights
+    if entry is None:
+        return {}
+    descriptor = directory.open_sized(entry.name, entry.nbytes)
+    try:
+        mapped = MappedFile(descriptor, entry.nbytes)
+    finally:
+        os.close(descriptor)
+    where = directory.where(entry.name)
+    Digests(mapped.view, entry, where, hash_threads()).finish()
+    tensors = sorted(read_header(mapped.view, where).values(), key=lambda tensor: tensor.offset)
+    return {
+        row.name: TensorData(
+            row.dtype, row.shape, mapped.view[row.offset : row.offset + row.nbytes]
+        )
+        for row in tensors
+    }
+
+
+def _golden(path: str, manifest: Manifest) -> Golden | None:
+    try:
+        golden = read_golden(path)
+    except GoldenMissing:
+        return None
+    inputs, outputs = manifest.inputs, manifest.outputs
+    return Golden(
+        tuple(TensorData(row.dtype, row.shape, golden.inputs[row.name]) for row in inputs),
+        tuple(TensorData(row.dtype, row.shape, golden.outputs[row.name]) for row in outputs),
+        tuple(golden.tolerances[row.name] for row in outputs),
+    )
+
+
+def _extras(directory: Directory, tunings: Mapping[str, Tuning]) -> dict[str, bytes]:
+    """Sources and debug texts as they were; the provenance with what was chosen here."""
+    extras = {}
+    for entry in read_extras(directory).files:
+        if entry.name != GOLDEN_NAME:
+            data = read_extra(directory, entry.name)
+            extras[entry.name] = data or b""
+    facts = json.loads(extras.get(PROVENANCE, b"{}"))
+    for name, tuning in tunings.items():
+        row = facts.setdefault("targets", {}).setdefault(name, {})
+        row["tuning"] = [str(line) for line in tuning.lines]
+        row["kernels"] = {
+            tuned.binary.symbol: {
+                "choice": str(Choice.of(tuned.candidate)),
+                "code_bytes": len(tuned.binary.code),
+                **tuned.binary.facts,
+            }
+            for tuned in tuning.kernels.values()
+        }
+    text = json.dumps(facts, indent=2, sort_keys=True)
+    return {**extras, PROVENANCE: text.encode() + b"\n"}
+
+
+def _changed(sources: Sources, tuning: Tuning) -> int:
+    picks = {spec.digest: spec.candidates[0] for spec in sources.specs}
+    return sum(tuned.candidate != picks[digest] for digest, tuned in tuning.kernels.items())

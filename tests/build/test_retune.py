@@ -1,0 +1,104 @@
+"""`aotc tune BUNDLE`: a bundle holds enough, and the result is what a build would give."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from aotc.aot.sources import read_sources
+from aotc.runtime import load
+from aotc.runtime.directory import Directory
+
+RECORD = "tiny.record"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("retune")
+
+
+@pytest.fixture
+def tune(aotc, bundle, cache):
+    def call(out, *options, source=bundle, cache_dir=cache):
+        words = ("tune", source, "-o", out, "--json", "--quiet", "--cache-dir", cache_dir)
+        code, text, errors = aotc(*words, *options)
+        return code, json.loads(text) if text else {}, errors
+
+    return call
+
+
+def identity(path):
+    with load(path) as program:
+        return program.identity
+
+
+def test_measured_here_and_built_with_its_record_are_the_same_bundle(
+    tune, build, folder, tmp_path, aotc
+):
+    record = folder / RECORD
+    code, report, errors = tune(tmp_path / "tuned", "--record", record)
+    assert code == 0, errors
+    assert 0 < report["measured"] <= report["kernels"]
+    assert record.read_text().count("\n") == 1 + report["measured"]
+    built = build(tmp_path / "built", "--record", record, "--frozen")
+    assert built["identity"] == report["identity"] == identity(tmp_path / "tuned")
+    code, _, errors = aotc("verify", tmp_path / "tuned")
+    assert code == 0, errors
+
+
+def test_a_record_alone_suffices_and_compiles_nothing_twice(tune, folder, tmp_path):
+    record = folder / RECORD
+    _, first, _ = tune(tmp_path / "first", "--record", record)
+    code, again, errors = tune(tmp_path / "again", "--record", record, "--frozen")
+    assert code == 0, errors
+    assert (again["measured"], again["compiled"]) == (0, 0)
+    assert again["identity"] == first["identity"]
+
+
+def test_frozen_without_a_record_is_refused(tune, tmp_path):
+    code, _, errors = tune(tmp_path / "out", "--frozen")
+    assert code == 4
+    assert "no line in the tuning record" in errors
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_tuned_bundle_can_be_tuned_again(tune, tmp_path):
+    assert tune(tmp_path / "first")[0] == 0
+    code, report, errors = tune(tmp_path / "second", source=tmp_path / "first")
+    assert code == 0, errors
+    assert report["measured"] == 0  # the cache has the lines
+
+
+def test_without_sources_it_says_so(tune, bundle, tmp_path):
+    copy = tmp_path / "bundle"
+    shutil.copytree(bundle, copy)
+    (copy / "extras.msgpack").chmod(0o644)
+    (copy / "extras.msgpack").unlink()
+    code, _, errors = tune(tmp_path / "out", source=copy)
+    assert code == 4
+    assert "has no sources" in errors
+
+
+def test_torch_is_not_imported(bundle, cache, tmp_path):
+    words = ["tune", str(bundle), "-o", str(tmp_path / "out"), "--cache-dir", str(cache)]
+    code = (
+        "import sys; sys.modules['torch'] = None; "
+        "from aotc.aot.cli.program import run; "
+        f"print(run({[*words, '--quiet']!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0", done.stderr
+
+
+def test_sources_are_read_as_they_were_written(bundle):
+    from aotc.aot.sources import print_sources
+
+    with Directory(str(bundle)) as directory:
+        (name,) = (path.stem for path in (bundle / "sources").glob("*.json"))
+        sources = read_sources(directory, name)
+    written = print_sources([sources])
+    assert written == {
+        f"sources/{path.name}": path.read_bytes() for path in (bundle / "sources").iterdir()
+    }
