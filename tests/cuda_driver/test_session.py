@@ -239,15 +239,15 @@ def test_shared_memory_is_asked_for(program, fake_cuda):
 
 
 def test_no_room_for_an_arena(monkeypatch, weights):
-    fake = install(monkeypatch, FakeCuda(total_bytes=1200))
+    fake = install(monkeypatch, FakeCuda(total_bytes=2000))
     image, plan = small_plan()
     executable = Executable(image, plan, weights, (COUNT,), (COUNT,))
     first = executable.session()
     with pytest.raises(DeviceMemoryFull) as caught:
         executable.session()
     error = caught.value
-    assert (error.needed, error.total) == (1024, 1200)
-    assert error.free == 1200 - fake.used_bytes < 1024
+    assert (error.needed, error.total) == (1024, 2000)
+    assert error.free == 2000 - fake.used_bytes < 1024
     assert str(error).startswith("no device memory for a session's arena: needed are 1024 bytes")
     first.close()
     executable.session()
