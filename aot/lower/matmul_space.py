@@ -330,7 +330,7 @@ def _gemv(problem: Problem, machine: Machine) -> Iterator[Choice]:
 
 
 def _swapped(problem: Problem, machine: Machine) -> Iterator[Choice]:
-    if problem.rows > SMALL_ROWS or problem.run or not machine.has_tensor_copies:
+    if not 1 < problem.rows <= SMALL_ROWS or problem.run or not machine.has_tensor_copies:
         return
     columns = max(16, power_above(problem.rows))
     for row in SWAPPED_TILES:
