@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 import numpy
 
-from aotc.aot.capture.capture import Captured
 from aotc.aot.contents import signature, tolerances
 from aotc.aot.ir.graph import Constant
 from aotc.aot.ir.storage import Array
@@ -20,6 +20,9 @@ from aotc.runtime import drivers
 from aotc.runtime.comparison import Comparison, compare
 from aotc.runtime.plan import LaunchPlan
 from aotc.runtime.weights import ALIGNMENT_BYTES
+
+if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
+    from aotc.aot.capture.capture import Captured
 
 
 def runs_here(target: Target) -> bool:
@@ -38,8 +41,7 @@ def rehearse(
     weights = {name: aligned(constant.array) for name, constant in constants.items()}
     inputs = [aligned(array) for array in captured.golden_inputs]
     outputs = [aligned(numpy.zeros_like(array)) for array in captured.golden_outputs]
-    run = _run_on_device if target.device == "cuda" else _run_on_host
-    run(library, plan, weights, inputs, outputs)
+    run(target, library, plan, weights, inputs, outputs)
     rows = zip(
         signature(captured.graph)[1],
         outputs,
@@ -51,6 +53,19 @@ def rehearse(
         compare(spec, found.tobytes(), expected.tobytes(), limit)
         for spec, found, expected, limit in rows
     )
+
+
+def run(
+    target: Target,
+    library: bytes,
+    plan: LaunchPlan,
+    weights: Mapping[str, Array],
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+) -> None:
+    """One call of a plan; all arrays contiguous and aligned, `outputs` are written."""
+    place = _run_on_device if target.device == "cuda" else _run_on_host
+    place(library, plan, weights, inputs, outputs)
 
 
 def _run_on_host(

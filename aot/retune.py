@@ -14,8 +14,12 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy
+
+from aotc.aot import rehearsal
 from aotc.aot.compile import Machinery, tune_and_plan
-from aotc.aot.errors import SourcesMissing, TuningDeviceMissing
+from aotc.aot.errors import GoldenMismatch, SourcesMissing, TuningDeviceMissing
+from aotc.aot.ir.storage import Array
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
 from aotc.aot.pack.staging import check_free
@@ -30,6 +34,7 @@ from aotc.aot.tune.record import Choice
 from aotc.cache import Store
 from aotc.runtime import drivers
 from aotc.runtime.check import read_manifest
+from aotc.runtime.comparison import compare
 from aotc.runtime.directory import Directory
 from aotc.runtime.errors import GoldenMissing
 from aotc.runtime.extras import read_extra, read_extras, read_golden
@@ -70,7 +75,8 @@ def retune(
     """Write at `out` the bundle with the kernels that are fastest here.
 
     Targets that do not run here are kept as they are. Raises BundleError for damage,
-    TuningDeviceMissing where no target runs here, SourcesMissing, and the families of a build.
+    TuningDeviceMissing where no target runs here, SourcesMissing, GoldenMismatch where the new
+    kernels give other numbers, and the families of a build.
     """
     started_s, clock = time.time(), Clock(progress or Quiet())
     check_free(os.fspath(out), options.force)
@@ -78,32 +84,24 @@ def retune(
     with ExitStack() as stack:
         directory = stack.enter_context(Directory(os.fspath(bundle)))
         workers = stack.enter_context(Workers(options.jobs))
-        machinery = Machinery(workers, store, counts)
         manifest, _ = read_manifest(directory)
         clock.has_targets = len(manifest.targets) > 1
         here = _targets_here(directory, manifest, options)
-        targets, tunings = [], {}
-        for row in manifest.targets:
-            kept = _kept(directory, manifest, row)
-            if row.name not in here:
-                targets.append(kept)
-                continue
-            target, sources = here[row.name]
-            clock.target = row.name
-            arguments = (target, sources.specs, sources.wiring, options, machinery, clock)
-            tunings[row.name], plan, library = tune_and_plan(*arguments)
-            targets.append(replace(kept, plan=plan, library=library))
-        clock.target = ""
+        machinery = Machinery(workers, store, counts)
+        tunings, targets = _choose(directory, manifest, here, options, machinery, clock)
+        contents = BundleContents(
+            inputs=manifest.inputs,
+            outputs=manifest.outputs,
+            targets=targets,
+            weights=_weights(directory, manifest),
+            golden=_golden(os.fspath(bundle), manifest),
+            extras=_extras(directory, tunings),
+            features=manifest.features,
+        )
+        for target in targets:
+            if target.name in tunings and rehearsal.runs_here(here[target.name][0]):
+                _rehearse(here[target.name][0], target, contents)
         with clock.stage("pack"):
-            contents = BundleContents(
-                inputs=manifest.inputs,
-                outputs=manifest.outputs,
-                targets=tuple(targets),
-                weights=_weights(directory, manifest),
-                golden=_golden(os.fspath(bundle), manifest),
-                extras=_extras(directory, tunings),
-                features=manifest.features,
-            )
             packed = pack(contents, out, options.force)
             clock.detail = f"{len(packed.files)} files, identity {packed.identity[:12]}"
     return RetuneReport(
@@ -142,12 +140,56 @@ def _targets_here(
     return found
 
 
+def _choose(
+    directory: Directory,
+    manifest: Manifest,
+    here: Mapping[str, tuple[TargetRow, Sources]],
+    options: BuildOptions,
+    machinery: Machinery,
+    clock: Clock,
+) -> tuple[dict[str, Tuning], tuple[TargetContents, ...]]:
+    """What was chosen for each target of `here`, and all targets of the new bundle."""
+    tunings, targets = {}, []
+    for row in manifest.targets:
+        kept = _kept(directory, manifest, row)
+        if row.name in here:
+            target, sources = here[row.name]
+            clock.target = row.name
+            arguments = (target, sources.specs, sources.wiring, options, machinery, clock)
+            tunings[row.name], plan, library = tune_and_plan(*arguments)
+            kept = replace(kept, plan=plan, library=library)
+        targets.append(kept)
+    clock.target = ""
+    return tunings, tuple(targets)
+
+
 def _kept(directory: Directory, manifest: Manifest, row: Target) -> TargetContents:
     """A target as the bundle has it."""
     data = directory.read(manifest.file(row.plan))
     plan = LaunchPlan.from_msgpack(data, directory.where(row.plan))
     library = directory.read(manifest.file(row.library))
     return TargetContents(row.name, row.device, row.needs, plan, library)
+
+
+def _rehearse(row: TargetRow, target: TargetContents, contents: BundleContents) -> None:
+    """Run the new kernels on the golden input, where there is one; raises GoldenMismatch."""
+    golden = contents.golden
+    if golden is None:
+        return
+    arrays = [rehearsal.aligned(_bytes_of(tensor)) for tensor in golden.inputs]
+    outputs = [rehearsal.aligned(numpy.zeros(row.nbytes, numpy.uint8)) for row in golden.outputs]
+    weights = {name: _bytes_of(tensor) for name, tensor in contents.weights.items()}
+    rehearsal.run(row, target.library, target.plan, weights, arrays, outputs)
+    for spec, found, expected, limit in zip(
+        contents.outputs, outputs, golden.outputs, golden.tolerances, strict=True
+    ):
+        check = compare(spec, found.tobytes(), bytes(expected.data), limit)
+        if not check.is_ok:
+            raise GoldenMismatch(name=check.name, difference=check.difference, tolerance=limit)
+
+
+def _bytes_of(tensor: TensorData) -> Array:
+    return numpy.frombuffer(tensor.data, numpy.uint8)
 
 
 def _weights(directory: Directory, manifest: Manifest) -> dict[str, TensorData]:

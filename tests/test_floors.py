@@ -68,7 +68,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "cache",
     },
     "aot.retune": {
-        *WORDS,
+        *STAGE_FREE,
+        "aot.rehearsal",
         "aot.options",
         "aot.compile",
         "aot.sources",

@@ -102,3 +102,13 @@ def test_sources_are_read_as_they_were_written(bundle):
     assert written == {
         f"sources/{path.name}": path.read_bytes() for path in (bundle / "sources").iterdir()
     }
+
+
+def test_kernels_with_other_numbers_are_never_written(tune, bundle, tmp_path, monkeypatch):
+    from aotc.aot import rehearsal
+
+    monkeypatch.setattr(rehearsal, "run", lambda *arguments: None)  # outputs stay zero
+    code, _, errors = tune(tmp_path / "out")
+    assert code == 1
+    assert "differs from the exported model" in errors
+    assert not (tmp_path / "out").exists()
