@@ -87,27 +87,36 @@ def read_manifest(directory: Directory) -> tuple[Manifest, bytes]:
 
 def mismatches(manifest: Manifest, device: str | None = None) -> list[Mismatch]:
     """Every reason why nothing in the manifest runs here; empty when a target does."""
+    return fit(manifest, device)[0]
+
+
+def pick_target(manifest: Manifest, device: str | None = None) -> tuple[Target, int] | None:
+    """The first target that runs here and the number of its device, or None."""
+    return fit(manifest, device)[1]
+
+
+def fit(
+    manifest: Manifest, device: str | None = None
+) -> tuple[list[Mismatch], tuple[Target, int] | None]:
+    """Every reason why nothing runs here, and the first target that does with the number of its
+    device, or None. Targets are listed best first; no driver of a later one is asked.
+
+    Raises `DeviceUnknown`.
+    """
     known = "a feature that this runtime knows"
-    found = [
+    unknown = [
         Mismatch("feature-unknown", "", "feature", f"`{name}`", known, UPGRADE)
         for name in manifest.features
         if name not in FEATURES
     ]
     targets, ordinal = _of_device(manifest, device)
-    reasons = [_target_mismatches(each, ordinal) for each in targets]
-    if all(reasons):
-        found += [each for rows in reasons for each in rows]
-    return found
-
-
-def pick_target(manifest: Manifest, device: str | None = None) -> tuple[Target, int] | None:
-    """The first target that runs here and the number of its device, or None; targets are listed
-    best first."""
-    targets, ordinal = _of_device(manifest, device)
+    reasons: list[Mismatch] = []
     for target in targets:
-        if not _target_mismatches(target, ordinal):
-            return target, ordinal
-    return None
+        rows = _target_mismatches(target, ordinal)
+        if not rows:
+            return unknown, None if unknown else (target, ordinal)
+        reasons += rows
+    return unknown + reasons, None
 
 
 def _of_device(manifest: Manifest, device: str | None) -> tuple[list[Target], int]:

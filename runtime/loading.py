@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .check import mismatches, pick_target, read_manifest
+from .check import fit, read_manifest
 from .directory import Directory
 from .drivers import load as load_driver
 from .errors import (
@@ -110,9 +110,8 @@ def _check_digest(path: str, identity: str, digest: str) -> None:
 def _fitting_target(
     directory: Directory, manifest: Manifest, device: str | None
 ) -> tuple[Target, int]:
-    found = mismatches(manifest, device)
-    picked = pick_target(manifest, device)
-    if found or picked is None:
+    found, picked = fit(manifest, device)
+    if picked is None:
         raise BundleIncompatible(
             path=directory.path,
             summary="; ".join(str(each) for each in found),

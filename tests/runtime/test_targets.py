@@ -112,6 +112,14 @@ def test_code_for_8_0_runs_on_8_9(tmp_path, monkeypatch):
     fake.check()
 
 
+def test_a_driver_is_asked_only_when_its_target_may_be_taken(tmp_path, cuda):
+    path = bundle(tmp_path, host_target(), target(90))
+    with load(path) as program:
+        assert program.target == "null"
+    assert check(path) == []
+    assert not cuda.calls
+
+
 def test_the_number_of_a_device(tmp_path, monkeypatch):
     fake = install(monkeypatch, FakeCuda(devices=2))
     fake.kernels["copy"] = device_bundle.copy
