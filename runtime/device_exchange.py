@@ -18,6 +18,7 @@ from __future__ import annotations
 import sys
 
 from .device_array import DeviceArray
+from .device_errors import InputMisaligned, InputStrided
 from .dlpack import (
     CUDA_DEVICE,
     CUDA_MANAGED_DEVICE,
@@ -27,7 +28,7 @@ from .dlpack import (
     is_contiguous,
 )
 from .dtypes import DTYPES
-from .errors import InputDevice, InputGradient, InputMisaligned, InputStrided, InputUnreadable
+from .errors import InputDevice, InputGradient, InputUnreadable
 from .exchange import BUFFER, BY_NUMPY, NUMPY, TORCH, CapsuleKind
 from .exchange import kind_of as host_kind_of
 from .streams import LEGACY, LEGACY_NAME

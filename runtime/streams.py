@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
+from .device_errors import StreamUnreadable
 from .drivers.cuda_errors import StreamForeign
-from .errors import StreamUnreadable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
 from typing import Any
 
 import click
 
-from aotc.aot import errors as compiler_errors
 from aotc.aot.cli.printing import print_json, print_table
 from aotc.aot.errors import UnknownCode
-from aotc.cache import errors as cache_errors
-from aotc.runtime import errors as runtime_errors
 
-MODULES = (runtime_errors, compiler_errors, cache_errors)
+# Where errors are defined; a test compares this with the sources.
+MODULES = (
+    "aotc.runtime.errors",
+    "aotc.runtime.device_errors",
+    "aotc.runtime.drivers.cuda_errors",
+    "aotc.aot.errors",
+    "aotc.aot.cli.project",
+    "aotc.aot.pack.staging",
+    "aotc.aot.schedule.form",
+    "aotc.aot.targets.toolchain",
+    "aotc.cache.errors",
+)
 
 
 @click.command("explain")
@@ -47,7 +56,7 @@ def error_classes() -> dict[str, Any]:
     """Every error code → its class, sorted by code."""
     found: dict[str, Any] = {}
     for module in MODULES:
-        for name, value in vars(module).items():
+        for name, value in vars(importlib.import_module(module)).items():
             if name[:1].isupper() and hasattr(value, "template"):
                 found.setdefault(value.code, value)
     return dict(sorted(found.items()))

@@ -15,23 +15,21 @@ from fake_cuda import FakeCuda, install
 
 from aotc.runtime import load
 from aotc.runtime.device_array import DeviceArray
+from aotc.runtime.device_errors import InputMisaligned, InputStrided, StreamUnreadable
 from aotc.runtime.dlpack import borrow
 from aotc.runtime.drivers.cuda_errors import DeviceForked, DeviceLost, StreamForeign
 from aotc.runtime.errors import (
     InputCount,
     InputDevice,
     InputDtype,
-    InputMisaligned,
     InputMissing,
     InputNotContiguous,
     InputShape,
-    InputStrided,
     InputUnknown,
     InputUnreadable,
     OutputCount,
     OutputUnusable,
     ProgramClosed,
-    StreamUnreadable,
 )
 from aotc.runtime.verify import verify
 

@@ -12,11 +12,11 @@ from device_bundle import SHAPE, WEIGHT, DeviceBlock
 from torch_double import Tensor
 
 from aotc.runtime import load, streams
+from aotc.runtime.device_errors import InputMisaligned
 from aotc.runtime.errors import (
     InputDevice,
     InputDtype,
     InputGradient,
-    InputMisaligned,
     InputNotContiguous,
     InputShape,
     InputUnreadable,
