@@ -1,18 +1,28 @@
 """Drivers run a launch plan on one device family; one module each, all with the same names.
 
-- `features()`: names of this machine's instruction sets, as manifests list them.
-- `Executable(library, plan, weights, inputs, outputs, threads, path)`: the loaded code of one
-  target; shared by threads. `library` is the bytes of the shared object, checked against their
-  digest (`path` is their file, for systems without /proc), `plan` a `LaunchPlan`; `weights` maps
-  tensor names to addresses that stay valid; `inputs` and `outputs` count the arrays of a call;
-  `threads` is the caller's wish or 0. `executable.threads` is the number in use,
-  `executable.copy_strided(to, source, itemsize, shape, strides)` makes an array of up to 8 dims
-  contiguous (strides in bytes), `executable.close()` unloads the code after its sessions.
+- `features()`: what this machine's device runs, in the words of a manifest's `needs`; never raises.
+- `Executable(library, plan, weights, …)`: the loaded code of one target; shared by threads.
+  `library` is the bytes of the shared object (CPU) or of the kernels' images (CUDA), checked
+  against their digest, `plan` a `LaunchPlan`. `executable.threads` is the number of host threads in
+  use, `executable.close()` unloads the code after its sessions.
 - `executable.session()`: the memory of one call at a time. `session.addresses` is a ctypes array,
   inputs first, then outputs, which the caller fills; `session.run()` runs the plan on them;
   `session.close()` frees the memory.
 
-Nothing here allocates at import.
+CPU and null take `(library, plan, weights, inputs, outputs, threads, path)`: `weights` maps tensor
+names to addresses that stay valid, `inputs` and `outputs` count the arrays of a call, `threads` is
+the caller's wish or 0, `path` the library's file, for systems without /proc.
+`executable.copy_strided(to, source, itemsize, shape, strides)` makes an array of up to 8 dims
+contiguous (strides in bytes).
+
+CUDA takes `(library, plan, weights, inputs, outputs, device)`: `weights` maps names to (host
+address, bytes), read until it returns; `inputs` and `outputs` are the bytes of each array; `device`
+is an ordinal. Addresses are device addresses, and `session.run(stream)` is asynchronous; host
+buffers go through `session.copy_in`, `stage`, `copy_out` and `synchronize`. `why_absent()` says
+what was found where there are no features, `describe()` lists the devices, and `Device` of
+`cuda_device.py` is the device by itself: memory, kernels, launches, graphs, events.
+
+Nothing here allocates at import, and libcuda is opened at the first question.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from .cuda import Executable
     from .cuda_device import Device
+    from .cuda_handles import Event
 
 ALIGNMENT_BYTES = 256
 LEGACY_STREAM = 0
@@ -78,6 +79,33 @@ class CudaSession:
             for number, slot in variables:
                 patches[number].append((arguments.slots, slot, node))
         return patches
+
+    def timeline(self) -> tuple[LaunchGraph, list[Event]]:
+        """The launches on what `addresses` holds now, in a graph of their own with an event before
+        each and two after the last, whose distance is what an event itself takes.
+
+        Both are the caller's to close; the memory is the session's.
+        """
+        executable, device = self._executable, self._executable.gpu
+        graph, events = LaunchGraph(device), [device.event()]
+        graph.record(events[0])
+        for launch in executable.plan.launches:
+            values = []
+            for space, value in launch.args:
+                number = executable.address_index(space, value)
+                if number is None:
+                    values.append(executable.fixed_value(space, value, self._arena))
+                else:
+                    values.append(self.addresses[number])
+            function, image = executable.functions[launch.kernel], executable.image(launch.kernel)
+            arguments = Arguments([*values, self._arena.scratch, 0])
+            graph.kernel(function, launch.grid, image.threads, arguments)
+            events.append(device.event())
+            graph.record(events[-1])
+        events.append(device.event())
+        graph.record(events[-1])
+        graph.instantiate()
+        return graph, events
 
     @property
     def nbytes(self) -> int:

@@ -219,11 +219,10 @@ def _initialised(found: Library) -> Library:
         name, description = found.describe(result)
         found_text = f"the NVIDIA driver does not start: {name} ({result}): {description}"
         raise LibraryAbsent(found_text, "device-absent" if result == NO_DEVICE else "driver-fails")
-    version = ctypes.c_int()
-    result = found.functions["cuDriverGetVersion"](ctypes.byref(version))
-    if result != CUDA_SUCCESS or version.value < OLDEST_DRIVER:
+    version = driver_version(found)
+    if version < OLDEST_DRIVER:
         raise LibraryAbsent(
-            f"the NVIDIA driver is for CUDA {version_text(version.value)}, "
+            f"the NVIDIA driver is for CUDA {version_text(version)}, "
             f"expected {version_text(OLDEST_DRIVER)} or later",
             "driver-too-old",
         )
@@ -235,6 +234,13 @@ def device_count(cuda: Library) -> int:
     count = ctypes.c_int()
     result = cuda.functions["cuDeviceGetCount"](ctypes.byref(count))
     return count.value if result == CUDA_SUCCESS else 0
+
+
+def driver_version(cuda: Library) -> int:
+    """The latest CUDA version that the driver can serve, such as 12080; 0 where it does not say."""
+    version = ctypes.c_int()
+    result = cuda.functions["cuDriverGetVersion"](ctypes.byref(version))
+    return version.value if result == CUDA_SUCCESS else 0
 
 
 def version_text(version: int) -> str:
