@@ -82,10 +82,10 @@ class UnknownTarget(UserError):
     template = "target `{target}` is not known, expected one of: {known}"
 
 
-class DeviceAbsent(UserError):
+class TargetDeviceAbsent(UserError):
     """`--target` asks for the device present, and there is none; exit 7."""
 
-    code = "device-absent"
+    code = "target-device-absent"
     exit_code = 7
     template = "no `{device}` device was found: {found}"
     hint = "name the architecture, `--target {device}:sm_90`: no device is needed to compile for it"

@@ -25,6 +25,8 @@ def command(as_json: bool) -> None:
     """Show this machine, the installed parts and every setting with its origin."""
     record: dict[str, Any] = {
         "machine": _machine(),
+        "devices": _devices(),
+        "assemblers": _assemblers(),
         "versions": {name: _version(name) for name in DISTRIBUTIONS},
         "cache": _cache(),
         "settings": _settings(),
@@ -34,6 +36,8 @@ def command(as_json: bool) -> None:
         print_json("aotc.doctor/1", record)
         return
     _print_map("machine", record["machine"])
+    _print_map("devices", record["devices"])
+    _print_map("assemblers", record["assemblers"])
     _print_map("versions", record["versions"])
     _print_map("cache", record["cache"])
     click.echo("settings")
@@ -57,6 +61,32 @@ def _machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "executable": sys.executable,
     }
+
+
+def _devices() -> dict[str, Any]:
+    """The NVIDIA driver and its devices, or why there are none."""
+    from aotc.runtime.drivers import cuda, libcuda
+
+    try:
+        version = libcuda.version_text(libcuda.driver_version(libcuda.library()))
+    except libcuda.LibraryAbsent as absent:
+        return {"cuda": str(absent)}
+    rows = {
+        f"cuda:{ordinal}": f"{name}, {architecture}, {bytes_text(nbytes)}"
+        for ordinal, name, architecture, nbytes in cuda.describe()
+    }
+    return {"driver": f"for CUDA {version}", **(rows or {"cuda": cuda.why_absent()})}
+
+
+def _assemblers() -> dict[str, Any]:
+    """What compiles for GPUs here, device or not."""
+    from aotc.aot.targets.cuda.pipeline import assembler_versions
+    from aotc.aot.targets.cuda.target import known
+
+    versions = assembler_versions()
+    if not versions:
+        return {"ptxas": "none: it comes with triton"}
+    return {**versions, "targets": " ".join(name for name in known() if name != "cuda")}
 
 
 def _cpus() -> int:

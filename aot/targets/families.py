@@ -53,7 +53,7 @@ FAMILIES: Mapping[str, Family] = {
 def find_target(text: str) -> Target:
     """The target that `--target` names: `cpu`, `cpu-x86-64-v3`, `cuda`, `cuda:sm_90`.
 
-    Raises UnknownTarget, which lists the known ones, and DeviceAbsent for `cuda` without one.
+    Raises UnknownTarget, which lists the known ones, and TargetDeviceAbsent for `cuda` without one.
     """
     for family in FAMILIES.values():
         target = family.find(text)

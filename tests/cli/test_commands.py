@@ -1,10 +1,12 @@
 """The commands: results on stdout, exit codes, JSON schemas, what they import."""
 
+import ast
 import json
 import shutil
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -113,6 +115,27 @@ def test_explain_covers_every_code_with_an_exit_code_of_the_table(aotc):
         found, out, _ = aotc("explain", code)
         assert found == 0
         assert out.startswith(f"{code} (exit {kind.exit_code})")
+
+
+def test_explain_knows_every_code_of_the_sources_and_no_two_are_alike():
+    from aotc.aot.cli.explain import error_classes
+
+    root = Path(__file__).parent.parent.parent
+    files = [path for room in ("aot", "cache", "runtime") for path in (root / room).rglob("*.py")]
+    classes = (
+        node
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    found = [
+        line.value.value
+        for each in classes
+        for line in each.body
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "code"
+    ]
+    assert len(found) == len(set(found))
+    assert set(found) <= set(error_classes())
 
 
 def test_inspect_shows_signature_kernels_groups_and_memory(aotc, bundle):

@@ -48,9 +48,9 @@ class Builder:
     """Performs stages below `root`; `context` is the folder that COPY reads."""
 
     def __init__(self, root, context, ignored, after_run, environment, given):
-        """`ignored`: names that COPY leaves out. `after_run(stage, command, root)` is told of every
-        RUN that ended well. `environment` is all that the steps see, beside ARGs; `given` are values
-        of ARGs in place of the file's."""
+        """`ignored`: names that COPY leaves out. `after_run(stage, command, root)` is told of
+        every RUN that ended well. `environment` is all that the steps see, beside ARGs, whose
+        values `given` may replace."""
         self.root = root
         self.context = context
         self.ignored = ignored

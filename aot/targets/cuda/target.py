@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from aotc.aot.errors import DeviceAbsent
+from aotc.aot.errors import TargetDeviceAbsent
 from aotc.aot.schedule.traits import GPUS
 from aotc.aot.targets.cuda.pipeline import assembler_architectures
 from aotc.aot.targets.target import Target
@@ -17,8 +17,8 @@ SPELLING = re.compile(r"(?:cuda[:-])?sm_(\d{2,3})a?")  # 90 always compiles as s
 def find(text: str) -> Target | None:
     """`cuda:sm_90` needs no device; `cuda` is the device present.
 
-    None for an architecture that no assembler here knows. Raises DeviceAbsent for `cuda` without
-    a device.
+    None for an architecture that no assembler here knows. Raises TargetDeviceAbsent for `cuda`
+    without a device.
     """
     if text == "cuda":
         return _of(_present())
@@ -49,9 +49,9 @@ def _capabilities() -> list[int]:
 
 
 def _present() -> int:
-    """The best capability among the devices here; raises DeviceAbsent with what was found."""
+    """The best capability among the devices here; raises TargetDeviceAbsent with what was found."""
     driver = drivers.load("cuda")
     found = [capability(name) for name in driver.features() if name.startswith("sm_")]
     if not found:
-        raise DeviceAbsent(device="cuda", found=driver.why_absent())
+        raise TargetDeviceAbsent(device="cuda", found=driver.why_absent())
     return max(found)

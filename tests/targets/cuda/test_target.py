@@ -2,7 +2,7 @@
 
 import pytest
 
-from aotc.aot.errors import DeviceAbsent, UnknownTarget
+from aotc.aot.errors import TargetDeviceAbsent, UnknownTarget
 from aotc.aot.targets.cuda import target as cuda
 from aotc.aot.targets.families import find_target
 from aotc.runtime import drivers
@@ -47,7 +47,7 @@ def test_cuda_alone_is_the_best_device_present(monkeypatch):
 
 def test_cuda_alone_without_a_device_says_what_was_found(monkeypatch):
     monkeypatch.setattr(drivers, "load", lambda device: Driver())
-    with pytest.raises(DeviceAbsent, match=r"libcuda\.so\.1 was not found"):
+    with pytest.raises(TargetDeviceAbsent, match=r"libcuda\.so\.1 was not found"):
         find_target("cuda")
 
 
