@@ -9,7 +9,7 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
-from aotc.aot.lower.convolution_tiles import PARTIALS, convolution_candidates
+from aotc.aot.lower.convolution_tiles import PARTIALS, Shape, convolution_candidates
 from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import computed, spelled
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
@@ -32,8 +32,18 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
     if windows is None:
         return None
     domain = group.domain
-    sizes = (domain.outer.extent, domain.rows.extent, domain.lanes.extent)
-    candidates = convolution_candidates(sizes, windows.taps, windows.run, group.bytes, traits)
+    result_bytes = sum(root.node.type.nbytes for root in group.roots)
+    shape = Shape(
+        domain.outer.extent,
+        domain.rows.extent,
+        domain.lanes.extent,
+        windows.taps,
+        windows.run,
+        windows.data.dtype,
+        group.bytes - result_bytes,
+        result_bytes,
+    )
+    candidates = convolution_candidates(shape, traits)
     writer = _Writer(group, windows, candidates)
     constants = {
         "M": str(domain.rows.extent),

@@ -1,13 +1,21 @@
-"""Block sizes of convolution kernels on GPUs: the candidates, the model's pick first."""
+"""Configs of convolution kernels on GPUs: the candidates, the cheapest by the roofline first."""
 
 from __future__ import annotations
 
-from math import ceil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, log2
 
+from aotc.aot.ir.types import DTYPES
+from aotc.aot.lower.matmul_space import STYLES, Choice, Problem, Tile
+from aotc.aot.lower.roofline import Machine, machine_of, nanoseconds
 from aotc.aot.lower.spec import Candidate, Scratch
 from aotc.aot.schedule.traits import TargetTraits
 
+CANDIDATES = 40  # kept of a convolution
 PARTIALS = ("partials", "counters")  # pointer parameters of the split form
+STEP_BYTES = 128  # of a row of A in one step: a line of the cache
+SMALLEST_STEP = 16  # channels: what the tensor cores take at once
 # (BM, BN, warps): tiles that a warp group of wgmma fills.
 _TILES = (
     (64, 64, 4),
@@ -21,71 +29,115 @@ _TILES = (
     (256, 128, 8),
 )
 _SPLITS = (1, 2, 3, 4)
-LARGEST_STEP, SMALLEST_STEP = 64, 16
+FEWEST_STEPS = 4  # of a part of a split tile
+# Corrections to the roofline, fitted to the sweep of 2026-11-21 (benchmarks/gpu/convolution.py):
+# addresses and borders cost by the row, and a short pipeline shows the latency of its loads.
+ROWS_PENALTY, SHORT_PENALTY, LONG_STEP_GAIN = 0.16, 0.03, 0.03
 
 
-def inner_block(run: int) -> int:
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A convolution as the ranking sees it: taps of `run` channels, bytes of operands and result.
+
+    `run` elements of A lie together in memory.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    taps: int
+    run: int
+    dtype: str
+    operand_bytes: int
+    result_bytes: int
+
+
+def convolution_candidates(shape: Shape, traits: TargetTraits) -> tuple[Candidate, ...]:
+    """Configs for a [batch, rows, columns] result; grid is (M tiles, N tiles, batch · SPLIT)."""
+    machine = machine_of(traits)
+    choices = sorted(
+        _choices(shape, machine, traits.dot_precision), key=lambda choice: _price(choice, machine)
+    )
+    return tuple(_candidate(shape, choice) for choice in choices[:CANDIDATES])
+
+
+def inner_block(run: int, largest: int) -> int:
     """BK: divides the run if a power of two worth a step does, else covers it with little waste."""
-    divisor = min(LARGEST_STEP, run & -run)
-    if divisor >= LARGEST_STEP // 2:
+    divisor = min(largest, run & -run)
+    if divisor >= max(SMALLEST_STEP, largest // 2):
         return divisor
-    options = [LARGEST_STEP, LARGEST_STEP // 2, SMALLEST_STEP]
+    options = sorted({largest, max(SMALLEST_STEP, largest // 2), SMALLEST_STEP}, reverse=True)
     return min(options, key=lambda block: ceil(run / block) * (block + 8))
 
 
-def _fitting(rows: int, columns: int) -> list[tuple[int, int, int]]:
-    """Tiles of which the result fills at least a half each way; the smallest one always."""
-    return [
-        tile
-        for tile in _TILES
-        if (tile[0] < 2 * rows and tile[1] < 2 * columns) or tile == _TILES[0]
-    ]
-
-
-def convolution_candidates(
-    sizes: tuple[int, int, int], taps: int, run: int, nbytes: int, traits: TargetTraits
-) -> tuple[Candidate, ...]:
-    """Configs for a (batch, M, N) result; grid is (M tiles, N tiles, batch · SPLIT)."""
-    batch, rows, columns = sizes
-    found = []
-    for rows_block, columns_block, warps in _fitting(rows, columns):
-        tiles = ceil(rows / rows_block) * ceil(columns / columns_block) * batch
-        for block, stages in _steps(run):
-            steps = taps * ceil(run / block)
-            shared = stages * block * (rows_block + columns_block) * 2
-            if shared > traits.shared_bytes or stages > max(3, steps):
-                continue
+def _choices(shape: Shape, machine: Machine, precision: str) -> Iterator[Choice]:
+    for rows, columns, warps in _TILES:
+        is_large = rows >= 2 * shape.rows or columns >= 2 * shape.columns
+        if is_large and (rows, columns) != _TILES[0][:2]:
+            continue
+        for depth, stages in _steps(shape, precision):
+            steps = shape.taps * ceil(shape.run / depth)
+            problem = Problem(
+                shape.batch,
+                shape.rows,
+                shape.columns,
+                steps * depth,
+                shape.dtype,
+                precision=precision,
+                operand_bytes=shape.operand_bytes,
+                result_bytes=shape.result_bytes,
+            )
+            tile = Tile(rows, columns, depth, warps, stages)
             for split in _SPLITS:
-                if split > 1 and (steps // split < 4 or tiles * split > 2 * traits.multiprocessors):
-                    continue
-                blocks = (rows_block, columns_block, block)
-                found.append(_candidate(sizes, blocks, split, warps, stages))
-    return tuple(found)
+                style = STYLES["split" if split > 1 else "plain"]
+                choice = Choice(style, problem, tile, split=split)
+                if stages <= max(3, steps) and _is_legal(choice, machine, steps):
+                    yield choice
 
 
-def _steps(run: int) -> list[tuple[int, int]]:
+def _is_legal(choice: Choice, machine: Machine, steps: int) -> bool:
+    if choice.shared_bytes > machine.shared_bytes:
+        return False
+    programs = choice.tiles * choice.problem.batch * choice.split
+    is_few = programs <= 2 * machine.multiprocessors and steps >= FEWEST_STEPS * choice.split
+    return choice.split == 1 or is_few
+
+
+def _steps(shape: Shape, precision: str) -> list[tuple[int, int]]:
     """BK and the stages of the pipeline."""
-    block = inner_block(run)
-    if block < LARGEST_STEP:
+    is_wide = shape.dtype in ("f32", "f64")
+    if is_wide and precision == "ieee":
+        return [(SMALLEST_STEP, 3)]
+    largest = STEP_BYTES // DTYPES[shape.dtype].itemsize_bytes
+    block = inner_block(shape.run, largest)
+    if block < largest:
         return [(block, 3), (block, 5)]
-    return [(block, 3), (block, 4), (block, 6), (block, 8)] + (
-        [(2 * block, 3), (2 * block, 4)] if run % (2 * block) == 0 else []
-    )
+    found = [(block, 3), (block, 4), (block, 6), (block, 8)]
+    return [*found, (2 * block, 3), (2 * block, 4)] if shape.run % (2 * block) == 0 else found
 
 
-def _candidate(
-    sizes: tuple[int, int, int], blocks: tuple[int, int, int], split: int, warps: int, stages: int
-) -> Candidate:
-    batch, rows, columns = sizes
-    rows_block, columns_block, _ = blocks
-    grid = (ceil(rows / rows_block), ceil(columns / columns_block), batch * split)
-    config = [*zip(("BM", "BN", "BK"), blocks, strict=True)]
-    options = (("num_warps", warps), ("num_stages", stages))
+def _price(choice: Choice, machine: Machine) -> float:
+    """Expected time of one launch, in ns."""
+    tile = choice.tile
+    penalty = 1 + ROWS_PENALTY * log2(tile.rows / _TILES[0][0])
+    if tile.stages == 3:
+        penalty *= 1 + SHORT_PENALTY
+    if tile.depth * choice.problem.itemsize_bytes > STEP_BYTES:
+        penalty *= 1 - LONG_STEP_GAIN
+    return nanoseconds(choice, machine) * penalty
+
+
+def _candidate(shape: Shape, choice: Choice) -> Candidate:
+    tile, split = choice.tile, choice.split
+    grid = (ceil(shape.rows / tile.rows), ceil(shape.columns / tile.columns), shape.batch * split)
+    config = (("BM", tile.rows), ("BN", tile.columns), ("BK", tile.depth))
+    options = (("num_warps", tile.warps), ("num_stages", tile.stages))
     if split == 1:
         return Candidate((*config, *options), grid)
-    tiles = grid[0] * grid[1] * batch
+    tiles = grid[0] * grid[1] * shape.batch
+    wide, kind = (8, "*fp64") if shape.dtype == "f64" else (4, "*fp32")
     scratch = (
-        Scratch(PARTIALS[0], "*fp32", tiles * split * rows_block * columns_block * 4),
+        Scratch(PARTIALS[0], kind, tiles * split * tile.rows * tile.columns * wide),
         Scratch(PARTIALS[1], "*i32", tiles * 4, is_zeroed=True),
     )
     return Candidate((*config, ("SPLIT", split), *options), grid, "split_k", scratch)
