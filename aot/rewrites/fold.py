@@ -1,7 +1,8 @@
 """Folding: what depends on constants and literals only is computed at build time.
 
 A result takes the place of its expression when that does not make the bundle larger: repeated
-values stay an expand, and counted values stay an iota that the kernel computes.
+values stay an expand, and counted values stay an iota that the kernel computes. Tables of functions
+of counted values, such as the sines of all positions, are worth their bytes.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import numpy
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, make, walk
 from aotc.aot.ir.interpret import evaluate_all
+from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.rules import Context
 from aotc.aot.ir.storage import Array, widen
 from aotc.aot.ir.text import print_graph
 
 COUNTED_LIMIT = 1 << 20  # elements of an expression without constants that are worth a look
+TABLE_BYTES = 1 << 22  # of a table of counted values
+TABLE_COST = 10.0  # operations of a function that is looked up rather than computed
 SMALL_BYTES = 4096  # results up to this size are folded whatever they are made of
 PADDED_GROWTH = 3  # of padded constants
 
@@ -112,7 +116,7 @@ class _Folder:
         uniform = _uniform(array, node)
         if uniform is not None:
             return uniform
-        if not constants:
+        if not constants and not _is_table(node, expression):
             return None  # an iota: the kernel computes it from its indices
         return self._constant(node, array)
 
@@ -135,6 +139,14 @@ def _needed(outputs: tuple[Node, ...], folder: _Folder) -> list[Node]:
             if not folder.context.is_constant(node):
                 seen.update(node.inputs)
     return order[::-1]
+
+
+def _is_table(node: Node, expression: list[Node]) -> bool:
+    """Whether counted values go through functions that cost more than reading the results."""
+    is_dear = any(
+        item.kind == "pointwise" and OPS[item.op].cost >= TABLE_COST for item in expression
+    )
+    return is_dear and node.type.nbytes <= TABLE_BYTES
 
 
 def _is_repetition(node: Node) -> bool:

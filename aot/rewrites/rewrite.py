@@ -20,6 +20,7 @@ from aotc.aot.rewrites import (
     norms,
     orientation,
     pairs,
+    rotary,
     views,
     weights,
 )
@@ -78,6 +79,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("fold-layout", function=fold.fold_all_but_transposes),
     Stage("pair", function=pairs.pair_matmuls, devices=("cuda",)),
     Stage("join", function=weights.join_matmuls),
+    Stage("rotary", function=rotary.join_rotaries, devices=("cuda",)),
     Stage("attention", (*attention.RULES, *_CLEANING), devices=("cuda",)),
     Stage("attention-masks", function=attention_masks.known_masks, devices=("cuda",)),
     Stage("pack", (*weights.PACKING, *views.RULES), devices=("cpu",)),

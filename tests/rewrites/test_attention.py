@@ -1,0 +1,202 @@
+"""Attention in the spellings that models use: captured, recognised, and the same numbers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy
+import pytest
+
+from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.text import parse_graph
+from aotc.aot.rewrites.attention_masks import known_masks
+from aotc.aot.rewrites.rewrite import rewrite
+from aotc.aot.rewrites.rotary import join_rotaries
+
+torch = pytest.importorskip("torch")
+
+from torch.nn.functional import scaled_dot_product_attention as sdpa  # noqa: E402
+
+from aotc.aot.capture.capture import capture  # noqa: E402
+from aotc.aot.capture.spec import spec_of  # noqa: E402
+
+ROWS, SIZE = 6, 8
+
+
+def causal(q, k, v):
+    return sdpa(q, k, v, is_causal=True)
+
+
+def shared_heads(q, k, v):
+    return sdpa(q, k[:, :2], v[:, :2], is_causal=True, enable_gqa=True)
+
+
+def repeated_heads(q, k, v):
+    def repeat(x):
+        batch, heads, rows, size = x.shape
+        return x[:, :, None].expand(batch, heads, 2, rows, size).reshape(batch, -1, rows, size)
+
+    return sdpa(q, repeat(k[:, :2]), repeat(v[:, :2]))
+
+
+def bool_mask(q, k, v):
+    return sdpa(q, k, v, attn_mask=(q[:, :1, :1, :] > 0)[..., :ROWS])
+
+
+def float_mask(q, k, v):
+    return sdpa(q, k, v, attn_mask=q[:, :1, :, :ROWS])
+
+
+def causal_and_padding(q, k, v):
+    place = torch.arange(ROWS)
+    seen = (place[None, :] <= place[:, None])[None, None] & (q[:, :1, :1, :ROWS] > -1)
+    return sdpa(q, k, v, attn_mask=seen)
+
+
+def eager(q, k, v):
+    weights = torch.matmul(q, k.transpose(2, 3)) * SIZE**-0.5
+    weights = weights + torch.full((ROWS, ROWS), torch.finfo(q.dtype).min).triu(1)
+    weights = torch.softmax(weights, dim=-1, dtype=torch.float32).to(q.dtype)
+    return torch.matmul(weights, v)
+
+
+def scaled_before(q, k, v):
+    weights = (q / math.sqrt(SIZE)) @ k.mT
+    hidden = torch.ones(ROWS, ROWS, dtype=torch.bool).triu(1)
+    return weights.masked_fill(hidden, -math.inf).softmax(-1) @ v
+
+
+def scaled_both(q, k, v):
+    return ((q * SIZE**-0.25) @ (k * SIZE**-0.25).transpose(-1, -2)).softmax(-1) @ v
+
+
+def three_dims(q, k, v):
+    q, k, v = (x.reshape(-1, ROWS, SIZE) for x in (q, k, v))
+    weights = torch.bmm(q * SIZE**-0.5, k.transpose(1, 2)).view(2, 4, ROWS, ROWS)
+    weights = (weights + v.view(2, 4, ROWS, SIZE)[:, :1, :, :ROWS]).view(-1, ROWS, ROWS)
+    return torch.bmm(weights.softmax(-1), v)
+
+
+# Spelling → what must be known of the attention afterwards: causal, whether a mask is left, heads.
+SPELLINGS = {
+    causal: (True, False, 4),
+    shared_heads: (True, False, 2),
+    repeated_heads: (False, False, 2),
+    bool_mask: (False, True, 4),
+    float_mask: (False, True, 4),
+    causal_and_padding: (True, True, 4),
+    eager: (True, False, 4),
+    scaled_before: (True, False, 4),
+    scaled_both: (False, False, 4),
+    three_dims: (False, True, 4),
+}
+
+
+def attentions(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes() if node.op == "attention"]
+
+
+@pytest.mark.parametrize("function", SPELLINGS, ids=lambda function: function.__name__)
+def test_spelling_is_recognised(function):
+    torch.manual_seed(3)
+    inputs = tuple(torch.randn(2, 4, ROWS, SIZE) for _ in range(3))
+    graph = capture(spec_of(function, inputs)).graph
+    result, _ = rewrite(graph, device="cuda")
+    (node,) = attentions(result)
+    is_causal, has_mask, heads = SPELLINGS[function]
+    assert (node.attr("causal"), len(node.inputs) == 4) == (is_causal, has_mask)
+    assert node.inputs[1].shape[1] == heads
+    assert node.attr("scale") == pytest.approx(SIZE**-0.5)
+    assert not [other for other in result.nodes() if other.op in ("exp", "matmul")]
+    (found,) = interpret(result, [item.numpy() for item in inputs])
+    wanted = function(*inputs).numpy()
+    numpy.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_the_cpu_keeps_its_own_path():
+    inputs = tuple(torch.randn(1, 2, ROWS, SIZE) for _ in range(3))
+    result, _ = rewrite(capture(spec_of(causal, inputs)).graph, device="cpu")
+    assert not attentions(result)
+
+
+def weights_are_wanted(q, k, v):
+    weights = (q @ k.mT).softmax(-1)
+    return weights @ v, weights
+
+
+def test_weights_that_are_wanted_are_computed():
+    inputs = tuple(torch.randn(1, 2, ROWS, SIZE) for _ in range(3))
+    result, _ = rewrite(capture(spec_of(weights_are_wanted, inputs)).graph, device="cuda")
+    assert not attentions(result)
+
+
+MASKED = """
+%q = input(name='q') : f32[1, 1, 4, 8]
+%row = iota(axis=2, shape=(1, 1, 4, 6)) : i64[1, 1, 4, 6]
+%column = iota(axis=3, shape=(1, 1, 4, 6)) : i64[1, 1, 4, 6]
+%k = input(name='k') : f32[1, 1, 6, 8]
+%shift = scalar(value={shift}, dtype='i64') : i64[]
+%last = add(%row, %shift) : i64[1, 1, 4, 6]
+%seen = {compare}(%column, %last) : bool[1, 1, 4, 6]
+%out = attention(%q, %k, %k, %seen, causal=False, is_safe=False, offset=0, scale=0.5) \
+: f32[1, 1, 4, 8]
+return out=%out
+"""
+
+
+@pytest.mark.parametrize(
+    ("shift", "compare", "expected"),
+    [
+        (0, "le", (True, 0)),
+        (2, "le", (True, 2)),
+        (-1, "le", (True, -1)),
+        (3, "lt", (True, 2)),
+        (5, "le", (False, 0)),  # hides nothing
+        (0, "ge", None),  # keys before the query: no causal mask
+    ],
+)
+def test_masks_are_known_by_their_values(shift, compare, expected, random_inputs):
+    graph = parse_graph(MASKED.format(shift=shift, compare=compare))
+    result, count = known_masks(graph)
+    (node,) = attentions(result)
+    if expected is None:
+        assert (count, len(node.inputs)) == (0, 4)
+    else:
+        assert (node.attr("causal"), node.attr("offset")) == expected
+        assert (count, len(node.inputs)) == (1, 3)
+    inputs = random_inputs(graph, 4, has_specials=False)
+    (before,), (after,) = interpret(graph, inputs), interpret(result, inputs)
+    numpy.testing.assert_allclose(before, after, atol=1e-6)
+
+
+def rotary(x, angle):
+    cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-second, first), dim=-1) * sin
+
+
+class Turned(torch.nn.Module):
+    """Queries and keys of one product, turned by angles that depend on the place alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(5, 6 * SIZE))
+
+    def forward(self, x, angle):
+        product = x @ self.weight
+        query = product[:, : 4 * SIZE].view(1, ROWS, 4, SIZE)
+        key = product[:, 4 * SIZE :].view(1, ROWS, 2, SIZE)
+        return rotary(query, angle), rotary(key, angle)
+
+
+def test_rotary_embeddings_of_neighbours_become_one(random_inputs):
+    example = (torch.randn(ROWS, 5), torch.randn(ROWS, SIZE))
+    graph = capture(spec_of(Turned(), example)).graph
+    plain, _ = rewrite(graph, skip=frozenset({"rotary"}), device="cuda")
+    result, count = join_rotaries(plain)
+    assert count == 2
+    assert len([node for node in result.nodes() if node.op == "concat"]) == 1
+    inputs = random_inputs(graph, 5, has_specials=False)
+    for before, after in zip(interpret(plain, inputs), interpret(result, inputs), strict=True):
+        numpy.testing.assert_allclose(before, after, atol=1e-5)
