@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,7 +27,8 @@ ROUNDS, CALLS, HOST_CALLS = 11, 30, 200
 def load_spec(path: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
     """The spec's model on the device, and its example inputs by position and by name."""
     found = importlib.util.spec_from_file_location("forward_spec", path)
-    assert found is not None and found.loader is not None
+    assert found is not None
+    assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     model = (module.build_model() if hasattr(module, "build_model") else module.model).cuda()
@@ -118,8 +120,7 @@ def main() -> None:
     }
     print(json.dumps(row), flush=True)
     if len(sys.argv) > 3:
-        with open(sys.argv[3], "w", encoding="utf-8") as file:
-            json.dump(row, file, indent=2)
+        Path(sys.argv[3]).write_text(json.dumps(row, indent=2) + "\n")
 
 
 if __name__ == "__main__":
