@@ -13,6 +13,7 @@ from math import prod
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.schedule.attention import attention_index
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
@@ -150,7 +151,19 @@ def _grown(
         if not (_place(bigger, between) and is_consistent(bigger)):
             break
         cluster = bigger
-    return _trimmed(cluster, graph, users)
+    return _trimmed(_narrowed(cluster, graph), graph, users)
+
+
+def _narrowed(cluster: Cluster, graph: Graph) -> Cluster:
+    """Without a trailing cast to a wider type: its reader widens what it loads, half the bytes."""
+    tip = cluster.tip
+    while tip.op == "cast" and tip not in graph.outputs and tip.inputs[0] in cluster.members:
+        source, result = DTYPES[tip.inputs[0].dtype], DTYPES[tip.dtype]
+        if source.kind != result.kind or source.itemsize_bytes >= result.itemsize_bytes:
+            break
+        cluster.members.discard(tip)
+        cluster.tip = tip = tip.inputs[0]
+    return cluster
 
 
 def _trimmed(cluster: Cluster, graph: Graph, users: Mapping[Node, tuple[Node, ...]]) -> Cluster:

@@ -20,8 +20,8 @@ def load(path: Path) -> Graph:
     return parse_graph(path.read_text(), fill=lambda name, kind: Constant(name, kind, None))
 
 
-def operand(name: str, *shape: int) -> Node:
-    return make("input", (), {"name": name, "dtype": "f32", "shape": shape})
+def operand(name: str, *shape: int, dtype: str = "f32") -> Node:
+    return make("input", (), {"name": name, "dtype": dtype, "shape": shape})
 
 
 def graph_of(*outputs: Node) -> Graph:
@@ -130,3 +130,11 @@ def test_an_empty_tensor_is_refused_by_name():
 def test_an_empty_part_of_a_concat_is_not():
     joined = b.concat([operand("x", 0, 4), operand("y", 2, 4)], 0)
     assert kinds(schedule(graph_of(joined), CPU)) == ["pointwise"]
+
+
+def test_a_value_is_stored_as_narrow_as_it_was_rounded():
+    left, right = operand("x", 64, 64, dtype="bf16"), operand("w", 64, 64, dtype="bf16")
+    wide = b.cast(make("matmul", (left, right)), "f32")
+    plan = schedule(graph_of(b.cast(b.standardize(wide, [1], 1e-5), "bf16")), CPU)
+    assert kinds(plan) == ["matmul", "row"]
+    assert plan.groups[0].roots[0].node.dtype == "bf16"
