@@ -15,6 +15,7 @@ VECTOR_BYTES = 16  # one load or store of a thread
 SMALLEST_PROGRAM = 256  # elements
 LARGEST_PROGRAM = 4096  # elements of a pointwise tile: more only cost registers
 TRANSPOSED_TILE = 64  # side of a square tile that changes the order of elements in shared memory
+WIDE = 8  # tiles along the lanes from which one that overhangs does not matter
 FEWEST_WAVES = 2  # programs for each multiprocessor that a small kernel is cut into
 FUNCTION_COST = 10.0  # operations from which a node counts as a function: an instruction that waits
 FUNCTIONS_FOR_8_WARPS = 3
@@ -38,6 +39,8 @@ def _largest_divisor(extent: int) -> int:
 
 def _lanes_block(lanes: int, elements: int) -> int:
     """Lanes of one tile: a divisor of all lanes where that is wide enough, so that no mask is."""
+    if lanes >= elements * WIDE:
+        return elements
     divisor = min(_largest_divisor(lanes), elements)
     whole = min(power_above(lanes), elements)
     return divisor if divisor >= min(128, whole) else whole

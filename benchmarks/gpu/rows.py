@@ -21,14 +21,14 @@ from math import ceil
 
 import torch
 
-from aotc.aot.ir import build
-from aotc.aot.ir.graph import Constant, Graph, Node, make, walk
+from aotc.aot.ir.graph import Constant, Graph, walk
 from aotc.aot.lower import lower
 from aotc.aot.lower.spec import Candidate, KernelSpec, Scratch
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.schedule import schedule
 from aotc.aot.schedule.traits import GPUS
 from benchmarks.gpu.launching import Compiled, Kernel, compile_source
+from benchmarks.gpu.row_ops import OPS, ROW_OPS
 
 CAPABILITY = 90
 TENSOR_BYTES = 512 << 20
@@ -37,81 +37,6 @@ CHECKED_ELEMENTS = 1 << 22
 TOLERANCES = {"bf16": 1e-2, "f32": 2e-5}
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32, "i64": torch.int64}
 ROUNDS, LAUNCHES = 5, 4
-Tensors = tuple[torch.Tensor, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Op:
-    """A row op: its graph from (rows, columns, dtype), what torch computes, passes over the rows.
-
-    `reads` and `writes` count tensors of full size.
-    """
-
-    graph: Callable[[int, int, str], list[Node]]
-    torch: Callable[..., torch.Tensor | Tensors]
-    reads: int = 1
-    writes: int = 1
-
-
-def _input(name: str, dtype: str, *shape: int) -> Node:
-    return make("input", (), {"name": name, "dtype": dtype, "shape": shape})
-
-
-def _softmax(rows: int, columns: int, dtype: str) -> list[Node]:
-    return [build.softmax(_input("x", dtype, rows, columns), 1)]
-
-
-def _layer_norm(rows: int, columns: int, dtype: str) -> list[Node]:
-    x = build.standardize(_input("x", dtype, rows, columns), [1], 1e-5)
-    scale, shift = (_input(name, dtype, 1, columns) for name in ("scale", "shift"))
-    return [build.add(build.mul(x, scale), shift)]
-
-
-def _rms_norm(rows: int, columns: int, dtype: str) -> list[Node]:
-    x = build.root_mean_square_norm(_input("x", dtype, rows, columns), [1], 1e-6)
-    return [build.mul(x, _input("scale", dtype, 1, columns))]
-
-
-def _residual(rows: int, columns: int, dtype: str) -> list[Node]:
-    total = build.add(_input("x", dtype, rows, columns), _input("y", dtype, rows, columns))
-    normed = build.root_mean_square_norm(total, [1], 1e-6)
-    return [build.mul(normed, _input("scale", dtype, 1, columns)), total]
-
-
-def _cross_entropy(rows: int, columns: int, dtype: str) -> list[Node]:
-    logits = build.cast(_input("x", dtype, rows, columns), "f32")
-    labels = _input("labels", "i64", rows, 1)
-    found = make("gather", (build.log_softmax(logits, 1), labels), {"axis": 1})
-    return [build.unary("neg", found)]
-
-
-def _torch_residual(x: torch.Tensor, y: torch.Tensor, scale: torch.Tensor) -> Tensors:
-    total = x + y
-    return torch.nn.functional.rms_norm(total, scale.shape[1:], scale[0], 1e-6), total
-
-
-OPS = {
-    "softmax": Op(_softmax, lambda x: torch.softmax(x, 1)),
-    "layer_norm": Op(
-        _layer_norm,
-        lambda x, scale, shift: torch.nn.functional.layer_norm(
-            x, scale.shape[1:], scale[0], shift[0], 1e-5
-        ),
-    ),
-    "rms_norm": Op(
-        _rms_norm,
-        lambda x, scale: torch.nn.functional.rms_norm(x, scale.shape[1:], scale[0], 1e-6),
-    ),
-    "residual": Op(_residual, _torch_residual, 2, 2),
-    "cross_entropy": Op(
-        _cross_entropy,
-        lambda x, labels: torch.nn.functional.cross_entropy(
-            x.float() if x.dtype != torch.float64 else x, labels[:, 0], reduction="none"
-        )[:, None],
-        1,
-        0,
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +154,8 @@ class Runner:
 
     def outputs(self, case: Case) -> list[torch.Tensor]:
         """Results of a case, not a number anywhere."""
-        if case.op == "cross_entropy":
-            return [torch.full((case.rows, 1), float("nan"), device="cuda")]
-        dtype, shape = DTYPES[case.dtype], (case.rows, case.columns)
+        dtype = torch.float32 if case.op == "cross_entropy" else DTYPES[case.dtype]
+        shape = OPS[case.op].result(case.rows, case.columns)
         return [
             torch.full(shape, float("nan"), device="cuda", dtype=dtype) for _ in range(case.stores)
         ]
@@ -262,15 +186,17 @@ def timed(runs: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 def error_of(case: Case, found: list[torch.Tensor], inputs: dict[str, torch.Tensor]) -> float:
     """Largest error of the first and last rows, relative to the largest number."""
+    row = OPS[case.op]
     count = max(1, min(case.rows, CHECKED_ELEMENTS // case.columns) // 2)
+    ends = (slice(0, count), slice(case.rows - count, case.rows))
     worst = 0.0
-    for rows in (slice(0, count), slice(case.rows - count, case.rows)):
+    for rows in ends if row.is_by_rows else (slice(None),):
         parts = [
-            (row[rows] if row.shape[0] == case.rows else row)
-            for row in (inputs[name] for name in _order(inputs))
+            (part[rows] if part.shape[0] == case.rows else part)
+            for part in (inputs[name] for name in _order(inputs))
         ]
-        wide = [row.double() if row.is_floating_point() else row for row in parts]
-        wanted = OPS[case.op].torch(*wide)
+        wide = [part.double() if part.is_floating_point() else part for part in parts]
+        wanted = row.torch(*wide)
         wanted = wanted if isinstance(wanted, tuple) else (wanted,)
         for mine, good in zip(found, wanted, strict=True):
             apart = (mine[rows].double() - good).abs().max() / good.abs().max()
@@ -363,7 +289,7 @@ def report(
 def main() -> int:
     """Measure what the arguments name."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
-    parser.add_argument("ops", nargs="*", default=list(OPS))
+    parser.add_argument("ops", nargs="*", default=list(ROW_OPS))
     parser.add_argument("--dtype", default="bf16,f32")
     parser.add_argument("--columns", default=",".join(map(str, COLUMNS)))
     parser.add_argument("--wide", action="store_true")
