@@ -91,6 +91,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.tune": {*STAGE_FREE, "aot.lower", "aot.targets", "cache", "aot.stages"},
     "aot.plan": {*STAGE_FREE, "aot.schedule", "aot.lower", "aot.targets"},
     "aot.pack": {*STAGE_FREE, "aot.plan", "aot.tune", "aot.targets"},
+    "aot.profile": WORDS,
     "aot.cli": {"aot", "cache", "runtime"},
     "kernels": {*STAGE_FREE, "aot.targets", "aot.lower", "kernels.templates", "cache"},
 }

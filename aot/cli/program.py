@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "Run a bundle on numpy files or random inputs."),
     "verify": ("verify", "Check a bundle's digests, compatibility and golden numbers."),
     "bench": ("bench", "Measure a bundle, alone or against torch."),
+    "profile": ("profile", "Time every kernel of a bundle against the device's limits."),
     "warm": ("warm", "Fill the artifact cache for later builds, in an image build."),
     "doctor": ("doctor", "Show this machine, the installed parts and every setting."),
     "cache": ("cache", "Show, explain or clear the artifact cache."),

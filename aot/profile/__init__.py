@@ -1,0 +1,1 @@
+"""profile: how long each launch of a bundle takes here, against what the device can do."""

@@ -1,0 +1,63 @@
+"""Times of launches on a CUDA device: events between the launches of a graph, which then run one
+after the other as in a served call, with what the one before left in the cache."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from typing import Any
+
+from aotc.runtime import Program
+from aotc.runtime.buffers import buffer_address
+
+WARM_CALLS = 3
+
+
+def measure(
+    program: Program, inputs: Mapping[str, bytes], repetitions: int
+) -> tuple[list[float], float]:
+    """(microseconds of each launch, microseconds of a call), medians of so many repetitions."""
+    executable: Any = program._open().executable
+    device = executable.gpu
+    with ExitStack() as stack:
+        session = stack.enter_context(closing(executable.session()))
+        for index, spec in enumerate(program.inputs):
+            session.copy_in(index, buffer_address(inputs[spec.name]))
+        for index in range(len(program.inputs), len(executable.sizes)):
+            session.stage(index)
+        stream = session.stream
+        for _ in range(WARM_CALLS):
+            session.run(stream)
+        session.synchronize()
+        graph, events = session.timeline()
+        stack.enter_context(closing(graph))
+        for event in events:
+            stack.enter_context(closing(event))
+        begin, end = (stack.enter_context(closing(device.event())) for _ in range(2))
+        launches: list[list[float]] = []
+        calls = []
+        for _ in range(repetitions):
+            graph.launch(stream)
+            device.synchronize()  # an event of a graph is waited for only once it was recorded
+            launches.append(_between_us(device, events))
+            calls.append(_call_us(device, session, stream, begin, end))
+    medians = [statistics.median(column) for column in zip(*launches, strict=True)]
+    *times_us, event_us = medians
+    return [max(time_us - event_us, 0.0) for time_us in times_us], statistics.median(calls)
+
+
+def _between_us(device: Any, events: list[Any]) -> list[float]:
+    pairs = itertools.pairwise(events)
+    return [device.elapsed_ms(before, after) * 1e3 for before, after in pairs]
+
+
+def _call_us(device: Any, session: Any, stream: int, begin: Any, end: Any) -> float:
+    """Microseconds of one of several calls in a row."""
+    begin.record(stream)
+    for _ in range(WARM_CALLS):
+        session.run(stream)
+    end.record(stream)
+    elapsed_ms: float = device.elapsed_ms(begin, end)
+    return elapsed_ms * 1e3 / WARM_CALLS

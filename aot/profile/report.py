@@ -1,0 +1,132 @@
+"""What a profile holds: launches with their times, limits of the device, and both together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from aotc.runtime.directory import Directory
+from aotc.runtime.extras import read_extra
+from aotc.runtime.plan import LaunchPlan
+
+PROVENANCE = "provenance.json"
+FACTS = ("registers", "spill_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the device reaches, measured: bytes moved and operations of bf16 products a second."""
+
+    bytes_per_s: float
+    operations_per_s: float
+
+    def floor_us(self, nbytes: int, operations: int) -> float:
+        """Microseconds below which work of this size cannot be done here."""
+        return max(nbytes / self.bytes_per_s, operations / self.operations_per_s) * 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRow:
+    """One launch of a call. What the bundle's facts do not say is None."""
+
+    index: int
+    name: str
+    symbol: str
+    grid: tuple[int, int, int]
+    time_us: float  # the median
+    nbytes: int | None = None  # moved between memory and the kernel
+    operations: int | None = None
+    threads: int | None = None
+    registers: int | None = None
+    shared_bytes: int | None = None
+    spill_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """All launches of a call on one device. `call_us`: of a whole call, as it is served."""
+
+    target: str
+    device: str
+    launches: tuple[LaunchRow, ...]
+    call_us: float
+    limits: Limits | None = None
+
+    @property
+    def launches_us(self) -> float:
+        """The sum of all launches."""
+        return sum(row.time_us for row in self.launches)
+
+    def share_of_limit(self, rows: Sequence[LaunchRow]) -> float | None:
+        """The floor of some launches over their time; None where bytes are not known."""
+        if self.limits is None or not rows:
+            return None
+        floor_us = 0.0
+        for row in rows:
+            if row.nbytes is None or row.operations is None:
+                return None
+            floor_us += self.limits.floor_us(row.nbytes, row.operations)
+        return floor_us / max(sum(row.time_us for row in rows), 1e-9)
+
+    def by_kernel(self) -> dict[str, list[LaunchRow]]:
+        """The launches of each kernel by its symbol, those that take longest together first."""
+        found: dict[str, list[LaunchRow]] = {}
+        for row in self.launches:
+            found.setdefault(row.symbol, []).append(row)
+        order = sorted(found, key=lambda name: -sum(row.time_us for row in found[name]))
+        return {name: found[name] for name in order}
+
+    def record(self) -> dict[str, Any]:
+        """The profile as plain data, for `--json`."""
+        launches = [
+            {**asdict(row), "share_of_limit": self.share_of_limit([row])} for row in self.launches
+        ]
+        limits = asdict(self.limits) if self.limits is not None else None
+        return {
+            "target": self.target,
+            "device": self.device,
+            "call_us": self.call_us,
+            "launches_us": self.launches_us,
+            "limits": limits,
+            "share_of_limit": self.share_of_limit(self.launches),
+            "launches": launches,
+        }
+
+
+def rows_of(
+    plan: LaunchPlan, times_us: Sequence[float], facts: Mapping[str, Any]
+) -> tuple[LaunchRow, ...]:
+    """The launches of a plan with their times and what the build knew of them."""
+    groups, kernels = facts.get("groups", []), facts.get("kernels", {})
+    rows = []
+    for index, (launch, time_us) in enumerate(zip(plan.launches, times_us, strict=True)):
+        kernel = plan.kernels[launch.kernel]
+        group = groups[index] if len(groups) == len(plan.launches) else {}
+        code = kernels.get(kernel.symbol, {})
+        image = kernel.image
+        rows.append(
+            LaunchRow(
+                index,
+                kernel.name,
+                kernel.symbol,
+                launch.grid,
+                time_us,
+                group.get("bytes"),
+                group.get("arithmetic"),
+                image.threads if image is not None else None,
+                code.get("registers") if image is not None else None,
+                image.shared_bytes if image is not None else None,
+                code.get("spill_bytes") if image is not None else None,
+            )
+        )
+    return tuple(rows)
+
+
+def facts_of(directory: Directory, target: str) -> Mapping[str, Any]:
+    """What the build wrote about a target; empty where its facts were deleted."""
+    data = read_extra(directory, PROVENANCE)
+    parsed = json.loads(data) if data else {}
+    facts = parsed.get("targets", {}).get(target, {}) if isinstance(parsed, dict) else {}
+    return facts if isinstance(facts, dict) else {}

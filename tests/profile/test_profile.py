@@ -1,0 +1,116 @@
+"""`aotc profile`: a row a launch, shares of the measured limits, and a trace that is one."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from aotc.aot.profile import ptx
+from aotc.aot.profile.report import LaunchRow, Limits, Profile
+from aotc.aot.profile.trace import trace
+
+LIMITS = Limits(bytes_per_s=4e12, operations_per_s=8e14)
+
+
+def row(index, time_us, nbytes=4_000_000, operations=0, symbol="k"):
+    return LaunchRow(index, f"kernel {symbol}", symbol, (8, 1, 1), time_us, nbytes, operations)
+
+
+def profile_of(*rows, limits=LIMITS):
+    return Profile("cuda-sm_90", "a device", tuple(rows), 10.0, limits)
+
+
+def test_the_floor_is_the_nearer_of_both_limits():
+    assert LIMITS.floor_us(4_000_000, 0) == pytest.approx(1.0)
+    assert LIMITS.floor_us(4_000_000, 1_600_000_000) == pytest.approx(2.0)
+
+
+def test_shares_are_floors_over_times():
+    one, other = row(0, 2.0), row(1, 4.0, 0, 1_600_000_000)
+    profile = profile_of(one, other)
+    assert profile.share_of_limit([one]) == pytest.approx(0.5)
+    assert profile.share_of_limit([one, other]) == pytest.approx(0.5)
+    assert profile_of(one, limits=None).share_of_limit([one]) is None
+    assert profile.share_of_limit([row(0, 2.0, None)]) is None
+
+
+def test_kernels_are_listed_by_what_they_take_together():
+    profile = profile_of(row(0, 5.0, symbol="a"), row(1, 3.0, symbol="b"), row(2, 3.0, symbol="b"))
+    assert {name: len(rows) for name, rows in profile.by_kernel().items()} == {"b": 2, "a": 1}
+    assert next(iter(profile.by_kernel())) == "b"
+
+
+def test_a_trace_has_one_event_a_launch_one_after_the_other():
+    events = trace(profile_of(row(0, 2.0), row(1, 4.0)))["traceEvents"]
+    kernels = [event for event in events if event["ph"] == "X"]
+    assert [(event["ts"], event["dur"]) for event in kernels] == [(0.0, 2.0), (2.0, 4.0)]
+    assert kernels[0]["args"]["percent_of_limit"] == 50.0
+
+
+def test_a_bundle_of_the_processor(aotc, bundle, tmp_path):
+    file = tmp_path / "trace.json"
+    code, out, errors = aotc("profile", bundle, "--json", "--trace", file, "--repetitions", "2")
+    assert code == 0, errors
+    record = json.loads(out)
+    assert record["schema"] == "aotc.profile/1"
+    launches = record["launches"]
+    assert [each["index"] for each in launches] == list(range(len(launches)))
+    assert all(each["time_us"] > 0 and each["nbytes"] > 0 for each in launches)
+    assert record["call_us"] > 0
+    names = [event["name"] for event in json.loads(file.read_text())["traceEvents"]]
+    assert set(names) > {each["name"] for each in launches}
+
+
+def test_the_table_has_a_line_a_kernel_or_a_launch(aotc, bundle):
+    code, out, _ = aotc("profile", bundle, "--repetitions", "1")
+    assert code == 0
+    assert "softmax" in out
+    lines = aotc("profile", bundle, "--repetitions", "1", "--launches")[1].splitlines()
+    assert len(lines) == len(out.splitlines())  # the tiny model launches each kernel once
+
+
+def test_a_bundle_of_a_device(fake_cuda, aotc, tmp_path, monkeypatch):
+    import device_bundle
+
+    from aotc.aot.profile import peaks
+
+    fake_cuda.kernels["copy"] = device_bundle.copy
+    monkeypatch.setattr(peaks, "measure_limits", lambda device: LIMITS)
+    bundle = device_bundle.write(tmp_path / "bundle")
+    code, out, errors = aotc("profile", bundle, "--json", "--repetitions", "2")
+    assert code == 0, errors
+    record = json.loads(out)
+    assert (record["target"], record["limits"]["bytes_per_s"]) == ("cuda-sm_90", 4e12)
+    assert [each["name"] for each in record["launches"]] == ["copy"] * 3
+    assert fake_cuda.live() == {}
+
+
+def test_the_copy_moves_what_it_says():
+    offsets = [int(found or 0) for found in re.findall(r"\[%a1(?:\+(\d+))?\]", ptx.COPY)]
+    moved = {offset + 16 * thread for offset in offsets for thread in range(ptx.COPY_THREADS)}
+    assert moved == set(range(0, ptx.COPY_BYTES, 16))
+
+
+@pytest.mark.parametrize(
+    ("text", "architecture"),
+    [
+        (ptx.COPY, "sm_80"),
+        (ptx.COPY, "sm_120"),
+        (ptx.warp_text(), "sm_80"),
+        (ptx.warpgroup_text(), "sm_90a"),
+    ],
+)
+def test_the_kernels_assemble_without_spills(text, architecture, tmp_path):
+    triton = pytest.importorskip("triton")
+    folder = triton.__path__[0] + "/backends/nvidia/bin"
+    assembler = shutil.which("ptxas", path=folder)
+    if assembler is None:
+        pytest.skip("this triton brings no ptxas")
+    source = tmp_path / "kernel.ptx"
+    source.write_text(text)
+    words = [assembler, f"-arch={architecture}", "-v", str(source), "-o", str(tmp_path / "cubin")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "0 bytes spill stores" in done.stderr
