@@ -19,8 +19,8 @@ from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES
 
-_TEMPLATES = {"": "convolution", "split_k": "convolution_split"}  # by form
-_BLOCKS = {"": ("BM", "BN", "BK"), "split_k": ("BM", "BN", "BK", "SPLIT")}
+_TEMPLATES = {"windows": "convolution", "windows_split": "convolution_split"}  # by form
+_BLOCKS = {"windows": ("BM", "BN", "BK"), "windows_split": ("BM", "BN", "BK", "SPLIT")}
 
 
 def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
@@ -56,7 +56,7 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
     forms = []
     for name in dict.fromkeys(candidate.form for candidate in candidates):
         lines = fill(TEMPLATES[_TEMPLATES[name]], writer.holes, constants, writer.before_loop)
-        scratch = PARTIALS if name else ()
+        scratch = PARTIALS if name == "windows_split" else ()
         text = source.assemble(group, _BLOCKS[name], lines, scratch)
         forms.append(Form(name, text, source.function_name(group)))
     return KernelSpec(
@@ -78,7 +78,7 @@ class _Writer:
         self.anchor = group.anchor
         self.accumulator = computed(group.anchor.dtype)
         self.names = source.buffer_names(group)
-        blocks = {name: source.blocks_of(candidates, name) for name in _BLOCKS[""]}
+        blocks = {name: source.blocks_of(candidates, name) for name in _BLOCKS["windows"]}
         self.has_short_steps = any(windows.run % block for block in blocks["BK"])
         self.before_loop: list[str] = []
         masks: dict[Symbol, str] = {}

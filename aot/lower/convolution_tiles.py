@@ -133,11 +133,11 @@ def _candidate(shape: Shape, choice: Choice) -> Candidate:
     config = (("BM", tile.rows), ("BN", tile.columns), ("BK", tile.depth))
     options = (("num_warps", tile.warps), ("num_stages", tile.stages))
     if split == 1:
-        return Candidate((*config, *options), grid)
+        return Candidate((*config, *options), grid, "windows")
     tiles = grid[0] * grid[1] * shape.batch
     wide, kind = (8, "*fp64") if shape.dtype == "f64" else (4, "*fp32")
     scratch = (
         Scratch(PARTIALS[0], kind, tiles * split * tile.rows * tile.columns * wide),
         Scratch(PARTIALS[1], "*i32", tiles * 4, is_zeroed=True),
     )
-    return Candidate((*config, ("SPLIT", split), *options), grid, "split_k", scratch)
+    return Candidate((*config, ("SPLIT", split), *options), grid, "windows_split", scratch)

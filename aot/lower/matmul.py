@@ -10,10 +10,9 @@ from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.infer import PACK_N
 from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
-from aotc.aot.lower.convolution import lower_convolution
 from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import computed, spelled
-from aotc.aot.lower.matmul_gpu import lower_matmul_gpu
+from aotc.aot.lower.product import lower_product
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.template import fill
 from aotc.aot.lower.tiles import matmul_candidates, power_above
@@ -28,9 +27,7 @@ from aotc.kernels.templates.registry import TEMPLATES
 def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     """The matmul of the group with everything that was fused into it."""
     if traits.device == "cuda":
-        is_windowed = any(node.op == "window" for node in group.nodes)
-        found = lower_convolution(group, traits) if is_windowed else None
-        return found or lower_matmul_gpu(group, traits)
+        return lower_product(group, traits)
     anchor = group.anchor
     assert anchor is not None
     is_packed = anchor.kind == "matmul_packed"

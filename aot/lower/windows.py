@@ -71,6 +71,8 @@ def windows_of(group: Group) -> Windows | None:
     anchor, domain = group.anchor, group.domain
     if anchor is None or anchor.kind != "matmul" or domain.reduced is None:
         return None
+    if domain.lanes.extent != anchor.shape[-1]:
+        return None  # columns that meet in pairs
     reads = frozenset(group.reads)
     left, right = operand_demands(anchor, domain, batch_index(anchor, domain))
     whole = _traced(left, reads)

@@ -158,7 +158,7 @@ def results(tmp_path_factory):
     return {key: failed[key] or buffers[name] for key, name in names.items()}
 
 
-RUNS = [*((name, "") for name in CASES), *((name, "split_k") for name in ("dilated", "residual"))]
+RUNS = [*((name, "windows") for name in CASES), *((name, "windows_split") for name in ("dilated", "residual"))]
 
 
 @pytest.mark.parametrize(("name", "form"), RUNS)
@@ -219,11 +219,11 @@ def test_borders_are_bits_before_the_loop():
 def test_few_tiles_of_a_long_loop_are_split():
     shape = Shape(1, 392, 512, 9, 512, "bf16", 392 * 512 * 2 + 9 * 512 * 512 * 2, 392 * 512 * 2)
     first = convolution_candidates(shape, GPUS[90])[0]
-    assert first.form == "split_k"
+    assert first.form == "windows_split"
     tiles = first.grid[0] * first.grid[1]
     partials, counters = first.scratch
     config = dict(first.config)
     assert partials.nbytes == tiles * config["SPLIT"] * config["BM"] * config["BN"] * 4
     assert (counters.nbytes, counters.is_zeroed) == (tiles * 4, True)
     wide = Shape(1, 25088, 64, 9, 64, "bf16", 4 << 20, 3 << 20)
-    assert {each.form for each in convolution_candidates(wide, GPUS[90])[:8]} == {""}
+    assert {each.form for each in convolution_candidates(wide, GPUS[90])[:8]} == {"windows"}
