@@ -1,0 +1,163 @@
+"""Matmul kernels of GPUs: every form gives the reference's numbers, and only legal configs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+
+from aotc.aot.ir import build as b
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.storage import widen
+from aotc.aot.lower import lower
+from aotc.aot.lower.matmul_space import STYLES
+from aotc.aot.schedule import schedule
+from aotc.aot.schedule.traits import GPUS
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cases import graph_of, op, operand, values, weight
+from schedule_runner import Job
+
+TRAITS = GPUS[90]
+TOLERANCES = {"f32": 3e-5, "bf16": 2e-2, "f16": 3e-3}
+
+
+def product(rows: int, columns: int, depth: int, dtype: str = "bf16") -> Node:
+    """x · wᵀ, the weights along k."""
+    left, right = operand("x", rows, depth, dtype=dtype), weight("w", columns, depth, dtype=dtype)
+    return op("matmul", left, b.permute(right, (1, 0)))
+
+
+def biased(rows: int, columns: int, depth: int, dtype: str = "bf16") -> list[Node]:
+    """GELU(x · wᵀ + bias)."""
+    bias = weight("bias", 1, columns, dtype=dtype)
+    return [op("gelu", op("add", product(rows, columns, depth, dtype), bias))]
+
+
+def gated(rows: int, columns: int, depth: int, is_halved: bool = False) -> list[Node]:
+    """SiLU(even columns) * odd columns, perhaps of a result seen as two halves of its rows."""
+    result = product(rows, 2 * columns, depth)
+    result = op("add", result, weight("bias", 1, 2 * columns, dtype="bf16"))
+    if is_halved:
+        result = b.reshape(result, (2, rows // 2, 2 * columns))
+    axis = result.type.rank - 1
+    gate, up = (b.slice_axis(result, axis, at, 2 * columns, 2) for at in (0, 1))
+    return [op("mul", op("silu", gate), up)]
+
+
+def into_heads() -> list[Node]:
+    """A residual, then a store as [batch, heads, rows, width]."""
+    total = op("add", product(34, 64, 48), operand("residual", 34, 64, dtype="bf16"))
+    return [b.permute(b.reshape(total, (2, 17, 4, 16)), (0, 2, 1, 3))]
+
+
+def batched() -> list[Node]:
+    """A batch of products whose right operand lies along its columns."""
+    left = operand("a", 3, 33, 40, dtype="f16")
+    return [op("mul", op("matmul", left, operand("b", 3, 40, 72, dtype="f16")), 0.5)]
+
+
+def of_parts() -> list[Node]:
+    """Operands that are parts of larger tensors, one of them with a computed value."""
+    left = b.slice_axis(operand("x", 40, 96, dtype="bf16"), 1, 32, 96)
+    right = op("exp", operand("y", 64, 50, dtype="bf16"))
+    return [op("matmul", left, right)]
+
+
+CASES = {
+    "odd_sizes": lambda: biased(33, 90, 70),
+    "even_sizes": lambda: biased(64, 64, 256),
+    "one_row": lambda: biased(1, 300, 100),
+    "few_rows": lambda: biased(5, 72, 512),
+    "one_column": lambda: biased(96, 1, 300, "f32"),
+    "some_rows": lambda: biased(20, 100, 600),
+    "half": lambda: biased(48, 80, 64, "f16"),
+    "single": lambda: biased(40, 40, 200, "f32"),
+    "gated": lambda: gated(33, 40, 64),
+    "gated_halves": lambda: gated(20, 100, 600, is_halved=True),
+    "gated_row": lambda: gated(1, 30, 128),
+    "into_heads": into_heads,
+    "batched": batched,
+    "of_parts": of_parts,
+}
+
+
+def _forms(name: str) -> list[str]:
+    (spec,) = lower(schedule(graph_of(CASES[name]()), TRAITS), TRAITS)
+    return list(dict.fromkeys(row.form for row in spec.candidates))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """For each case and form the output of its kernel, all run in one process."""
+    job, names, launches = Job(), {}, {}
+    for name, build in CASES.items():
+        graph = graph_of(build())
+        inputs = [values(node.type, 100 + number) for number, node in enumerate(graph.inputs)]
+        for form in _forms(name):
+            launches[name, form] = len(job.launches)
+            ((names[name, form], _),) = job.add(graph, inputs, form, TRAITS)
+    buffers = job.run(tmp_path_factory.mktemp("matmuls"))
+    for name, array in buffers.items():
+        assert not (name.startswith("zeroed") and array.any()), "a kernel leaves its counters set"
+    return {key: job.errors.get(launches[key]) or buffers[buffer] for key, buffer in names.items()}
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("name", CASES)
+def test_every_form_agrees_with_the_reference(name, results):
+    graph = graph_of(CASES[name]())
+    (node,) = graph.outputs
+    inputs = [values(each.type, 100 + number) for number, each in enumerate(graph.inputs)]
+    (wanted,) = (widen(array, node.dtype) for array in interpret(graph, inputs))
+    for form in _forms(name):
+        found = results[name, form]
+        assert not isinstance(found, str), f"{form}: {found}"
+        found = widen(found.reshape(node.shape), node.dtype)
+        atol = TOLERANCES[node.dtype] * numpy.abs(wanted).max()
+        numpy.testing.assert_allclose(found, wanted, rtol=0, atol=atol, err_msg=form)
+
+
+def test_gate_and_up_share_one_kernel():
+    plan = schedule(graph_of(gated(64, 64, 64)), TRAITS)
+    assert [group.kind for group in plan.groups] == ["matmul"]
+    assert plan.groups[0].domain.lanes.extent == 64
+
+
+SHAPES = ((1024, 768, 3072), (8, 2048, 8192), (1, 300, 100), (4096, 4096, 4096), (100, 90, 70))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_candidates_are_few_and_fit_the_machine(shape):
+    (spec,) = lower(schedule(graph_of([product(*shape)]), TRAITS), TRAITS)
+    assert 0 < len(spec.candidates) <= 40
+    for row in spec.candidates:
+        config = dict(row.config)
+        stages = config["num_stages"] * (config["BM"] + config["BN"]) * config["BK"] * 2
+        assert stages <= TRAITS.shared_bytes or row.form.startswith("gemv")
+        accumulator = config["BM"] * config["BN"] // (32 * config["num_warps"])
+        assert accumulator <= 128
+        assert {each.name for each in row.scratch} in (set(), {"partials", "counters"})
+
+
+def test_parts_of_a_split_matmul_cover_all_of_k():
+    (spec,) = lower(schedule(graph_of([product(64, 96, 1000)]), TRAITS), TRAITS)
+    split = [row for row in spec.candidates if row.form.startswith("split")]
+    assert split
+    for row in split:
+        config = dict(row.config)
+        step = config["BK"] * config["SPLIT"]
+        assert -(-1000 // step) * step >= 1000
+        assert row.grid[1] == config["SPLIT"]
+        partials, counters = row.scratch
+        assert partials.nbytes == row.grid[0] * row.grid[1] * config["BM"] * config["BN"] * 4
+        assert (counters.nbytes, counters.is_zeroed) == (row.grid[0] * 4, True)
+
+
+def test_the_cases_use_every_form():
+    styles = {form.rstrip("mnk").rstrip("_") for name in CASES for form in _forms(name)}
+    assert {name for name, row in STYLES.items() if not row.has_maps} <= styles
