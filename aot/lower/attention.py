@@ -25,7 +25,7 @@ from aotc.aot.schedule.attention import (
     head_element,
     query_position,
 )
-from aotc.aot.schedule.group import Group
+from aotc.aot.schedule.group import Group, Root
 from aotc.aot.schedule.trace import Demand, demands
 from aotc.aot.schedule.traits import TargetTraits
 from aotc.kernels.templates.registry import Template
@@ -364,25 +364,30 @@ class _Writing:
 
     def _store(self) -> list[str]:
         """The epilogue on the result, a tile [BM, BV]; in a split form [BR, BV]."""
-        writer, rows = self.writer, self.domain.rows
+        rows, roots = self.domain.rows, self.writer.group.roots
         self.emitter.known.clear()
-        lines = []
-        if self.is_split:
-            self.masks.pop(rows, None)
-            lines.append(f"x = tl.arange(0, {power_above(rows.extent)})[:, None]")
-            if power_above(rows.extent) != rows.extent:
-                self.masks[rows] = "x_mask"
-                lines.append(f"x_mask = x < {rows.extent}")
-        elif rows.extent == 1:
-            lines.append("result = tl.sum(tl.where(x == 0, result, 0.0), 0)[None, :]")
         self.body.lines = []
-        source.write_stores(self.emitter, writer.group.roots)
-        return [*lines, *self.body.lines]
+        if self.is_split:
+            row = Symbol("r", rows.extent)
+            tall = power_above(rows.extent)
+            self.body.write(f"r = tl.arange(0, {tall})[:, None]")
+            self.masks.pop(rows, None)
+            self._mask(row, tall != rows.extent)
+            values = {rows: ix.of(row)}
+            roots = tuple(
+                Root(root.node, tuple(part.substitute(values) for part in root.index))
+                for root in roots
+            )
+        elif rows.extent == 1:
+            self.body.write("result = tl.sum(tl.where(x == 0, result, 0.0), 0)[None, :]")
+        source.write_stores(self.emitter, roots)
+        return self.body.lines
 
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
         if node is not self.writer.anchor:
             return None
-        tile = frozenset({self.domain.rows, self.domain.lanes, self.domain.outer})
+        rows = Symbol("r", self.domain.rows.extent) if self.is_split else self.domain.rows
+        tile = frozenset({rows, self.domain.lanes, self.domain.outer})
         return Value("result", frozenset(symbol for symbol in tile if symbol.extent > 1))
 
 

@@ -131,9 +131,10 @@ def _streamed(problem: Problem, traits: TargetTraits) -> list[Candidate]:
     rows = max(SMALLEST_ROWS, power_above(problem.rows))
     found = []
     for share in (2, 1, 4):
-        wanted = power_below(max(1, share * traits.multiprocessors / problem.heads))
+        wanted = max(1, share * traits.multiprocessors // problem.heads)
         for row in sorted(STREAMED, key=lambda row: _distance(row[0], wanted, problem)):
-            splits = min(wanted, power_below(ceil(problem.keys / row[0])))
+            blocks = ceil(problem.keys / row[0])
+            splits = ceil(blocks / ceil(blocks / wanted))
             if splits > 1:
                 found.append(_split(rows, splits, row, problem))
     for keys, warps, stages in STREAMED[:2]:

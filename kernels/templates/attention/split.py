@@ -69,7 +69,7 @@ def attention_split(
     tl.store(partial + at[:, None] * BV + y, acc, mask=x < ROWS)
     tl.debug_barrier()
     if tl.atomic_add(arrived + z, 1, sem="acq_rel") == SPLITS - 1:
-        acc, total = join(partial, sums, z, SPLITS, ROWS, BV, BR, BS)
-        result = finish(acc, total, SAFE)
+        product, shares = join(partial, sums, z, SPLITS, ROWS, BV, BR, BS)
+        result = finish(product, shares, SAFE)
         store(out0, result, z, tl.arange(0, BR)[:, None], y, ROWS, DV)
         tl.store(arrived + z, 0)
