@@ -59,6 +59,7 @@ class FakeCuda(GraphFunctions):
         self.modules, self.functions, self.limits = {}, {}, {}
         self.streams, self.events = {}, {}
         self.graphs, self.executions = {}, {}
+        self.loose = set()  # nodes of graphs that wait for nothing yet
         self.faults = {}
         self._numbers = itertools.count(0x1000, 16)
         self._lock = threading.RLock()
@@ -77,7 +78,7 @@ class FakeCuda(GraphFunctions):
             pointers = (ctypes.c_char_p,)
             arguments = [
                 ctypes.c_void_p if each in pointers or hasattr(each, "contents") else each
-                for each in libcuda.FUNCTIONS[name]
+                for each in {**libcuda.FUNCTIONS, **libcuda.OPTIONAL}[name]
             ]
             prototype = ctypes.CFUNCTYPE(ctypes.c_int, *arguments)
             self._callbacks[name] = prototype(self._guarded(name, body))
@@ -159,6 +160,7 @@ class FakeCuda(GraphFunctions):
         broken = [hex(each.address) for each in self.blocks.values() if not each.guard_is_whole()]
         assert not broken, f"written past the end of {broken}"
         assert not self.hazards, self.hazards
+        assert not self.loose, "a node of a graph waits for nothing"
         left = {ident: stack for ident, stack in self._threads.items() if len(stack) > 1}
         assert not left, f"contexts left on threads' stacks: {left}"
 

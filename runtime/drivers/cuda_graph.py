@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 
-from .libcuda import KernelNode, MemsetNode
+from .libcuda import Edge, KernelNode, MemsetNode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from .cuda_device import Device
     from .cuda_handles import Arguments, Event, Function
+
+DEPENDENCIES = "cuGraphAddDependencies_v2"
+EARLY = Edge(from_port=1, type=1)  # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, …TYPE_PROGRAMMATIC
 
 
 class LaunchGraph:
@@ -26,7 +29,7 @@ class LaunchGraph:
     or patched, never later.
     """
 
-    __slots__ = ("_device", "_handle", "_last", "_nodes", "execution")
+    __slots__ = ("_device", "_follows_kernel", "_handle", "_last", "_nodes", "execution")
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -34,6 +37,7 @@ class LaunchGraph:
             self._handle = device.handle("cuGraphCreate", 0)
         device.own("cuGraphDestroy", self._handle)
         self._last: Any = None  # the node that the next one waits for
+        self._follows_kernel = False  # whether that is a kernel
         self._nodes: list[tuple[ctypes.c_void_p, KernelNode, Arguments]] = []
         self.execution = 0
 
@@ -42,15 +46,26 @@ class LaunchGraph:
         return len(self._nodes)
 
     def kernel(
-        self, function: Function, grid: tuple[int, int, int], threads: int, arguments: Arguments
+        self,
+        function: Function,
+        grid: tuple[int, int, int],
+        threads: int,
+        arguments: Arguments,
+        is_early: bool = False,
     ) -> int:
-        """Add a launch of programs of `threads` threads each; returns its number."""
+        """Add a launch of programs of `threads` threads each; returns its number.
+
+        is_early: it may start while the kernel before it still runs, as soon as all programs of
+        that one have begun and said so (`gdc_launch_dependents`) or ended. It must wait by itself
+        (`gdc_wait`) before it touches memory.
+        """
         shared_bytes, context = function.shared_bytes, self._device.context
         row = KernelNode(
             function.handle, *grid, threads, 1, 1, shared_bytes, arguments.address, None, None,
             context,
         )  # fmt: skip
-        node = self._add("cuGraphAddKernelNode_v2", ctypes.byref(row))
+        node = self._add("cuGraphAddKernelNode_v2", ctypes.byref(row), is_early=is_early)
+        self._follows_kernel = True
         self._nodes.append((node, row, arguments))
         return len(self._nodes) - 1
 
@@ -63,13 +78,18 @@ class LaunchGraph:
         """Add a node that records an event."""
         self._add("cuGraphAddEventRecordNode", event.handle)
 
-    def _add(self, name: str, *arguments: Any) -> ctypes.c_void_p:
-        node = ctypes.c_void_p()
-        before = ctypes.byref(self._last) if self._last is not None else None
-        count = 0 if self._last is None else 1
-        with self._device.current():
-            self._device.call(name, ctypes.byref(node), self._handle, before, count, *arguments)
-        self._last = node
+    def _add(self, name: str, *arguments: Any, is_early: bool = False) -> ctypes.c_void_p:
+        """Add a node behind the last one; an early one behind the beginning of a kernel."""
+        node, device = ctypes.c_void_p(), self._device
+        is_early = is_early and self._follows_kernel and DEPENDENCIES in device.functions
+        count = 0 if self._last is None or is_early else 1
+        before = ctypes.byref(self._last) if count else None
+        with device.current():
+            device.call(name, ctypes.byref(node), self._handle, before, count, *arguments)
+            if is_early:
+                ends = ctypes.byref(self._last), ctypes.byref(node)
+                device.call(DEPENDENCIES, self._handle, *ends, ctypes.byref(EARLY), 1)
+        self._last, self._follows_kernel = node, False
         return node
 
     def instantiate(self) -> None:

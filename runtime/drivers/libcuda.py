@@ -67,6 +67,18 @@ class MemsetNode(ctypes.Structure):
     )
 
 
+class Edge(ctypes.Structure):
+    """CUgraphEdgeData: what a node waits for in the node before it."""
+
+    _fields_ = (
+        ("from_port", ctypes.c_ubyte),
+        ("to_port", ctypes.c_ubyte),
+        ("type", ctypes.c_ubyte),
+        ("reserved", ctypes.c_ubyte * 5),
+    )
+
+
+_to_edge = ctypes.POINTER(Edge)
 _to_kernel_node = ctypes.POINTER(KernelNode)
 _to_memset_node = ctypes.POINTER(MemsetNode)
 _graph_node = (_to_handle, _handle, _to_handle, _size)  # node out, graph, dependencies, their count
@@ -129,6 +141,10 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuGraphUpload": (_handle, _handle),
     "cuGraphLaunch": (_handle, _handle),
 }
+# Newer than OLDEST_DRIVER, and done without where they are missing.
+OPTIONAL: dict[str, tuple[Any, ...]] = {
+    "cuGraphAddDependencies_v2": (_handle, _to_handle, _to_handle, _to_edge, _size),  # CUDA 12.3
+}
 
 
 class LibraryAbsent(Exception):
@@ -150,10 +166,12 @@ class Library:
     def __init__(self, handle: Any) -> None:
         """Look every function of the table up; raises `LibraryAbsent` for a missing one."""
         self.functions: dict[str, Callable[..., int]] = {}
-        for name, arguments in FUNCTIONS.items():
+        for name, arguments in (*FUNCTIONS.items(), *OPTIONAL.items()):
             try:
                 function = getattr(handle, name)
             except AttributeError:
+                if name in OPTIONAL:
+                    continue
                 detail = f"the NVIDIA driver's {LIBRARY_NAME} has no `{name}`: it is too old"
                 raise LibraryAbsent(detail, "driver-too-old") from None
             function.argtypes, function.restype = arguments, ctypes.c_int

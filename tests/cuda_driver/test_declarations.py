@@ -36,12 +36,15 @@ POINTED = {
     "char": ctypes.c_char_p,
     "void": ctypes.c_void_p,
     "CUDA_KERNEL_NODE_PARAMS": ctypes.POINTER(libcuda.KernelNode),
+    "CUgraphEdgeData": ctypes.POINTER(libcuda.Edge),
     "CUDA_MEMSET_NODE_PARAMS": ctypes.POINTER(libcuda.MemsetNode),
 }
 # Pointers that the table declares more narrowly than C does.
 TEXTS = {"const char**": ctypes.POINTER(ctypes.c_char_p)}
 HOST_POINTERS = {"cuMemHostAlloc"}  # `void **` that is written, unlike a launch's parameters
+TABLE = {**libcuda.FUNCTIONS, **libcuda.OPTIONAL}
 STRUCTURES = {
+    "CUgraphEdgeData_st": libcuda.Edge,
     "CUDA_KERNEL_NODE_PARAMS_v2_st": libcuda.KernelNode,
     "CUDA_MEMSET_NODE_PARAMS_st": libcuda.MemsetNode,
 }
@@ -71,6 +74,9 @@ def expected(name, words):
     if kind == "void**":
         return ctypes.POINTER(ctypes.c_void_p) if name in HOST_POINTERS else ctypes.c_void_p
     base = kind.removesuffix("*")
+    array = re.search(r"\[(\d+)\]$", words)
+    if array:
+        return SCALARS[re.sub(r"\s+\w+\[.*", "", words)] * int(array[1])
     return ctypes.POINTER(ctypes.c_void_p) if base in HANDLES else POINTED[base]
 
 
@@ -81,12 +87,12 @@ def declared():
     return {name: [each for each in words.split(", ") if each] for name, words in rows}
 
 
-@pytest.mark.parametrize("name", libcuda.FUNCTIONS)
+@pytest.mark.parametrize("name", TABLE)
 def test_arguments(name):
     known = declared()
     # An older symbol of the same parameters, for older drivers.
     words = known[name if name in known else f"{name}_v2"]
-    assert [expected(name, each) for each in words] == list(libcuda.FUNCTIONS[name])
+    assert [expected(name, each) for each in words] == list(TABLE[name])
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
