@@ -9,7 +9,7 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
-from aotc.aot.lower.convolution_tiles import PARTIALS, Shape, convolution_candidates
+from aotc.aot.lower.convolution_tiles import PARTIALS, Shape, convolution_candidates, pack_of
 from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import computed, spelled
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
@@ -19,8 +19,12 @@ from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES
 
-_TEMPLATES = {"windows": "convolution", "windows_split": "convolution_split"}  # by form
-_BLOCKS = {"windows": ("BM", "BN", "BK"), "windows_split": ("BM", "BN", "BK", "SPLIT")}
+_BLOCKS = ("BM", "BN", "BK")
+_TEMPLATES = {  # by form
+    "windows": "convolution",
+    "windows_packed": "convolution_packed",
+    "windows_split": "convolution_split",
+}
 
 
 def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
@@ -42,22 +46,25 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
         windows.data.dtype,
         group.bytes - result_bytes,
         result_bytes,
+        pack_of(windows.taps, windows.run, windows.data.dtype, traits.dot_precision),
     )
     candidates = convolution_candidates(shape, traits)
-    writer = _Writer(group, windows, candidates)
+    writer = _Writer(group, windows, candidates, shape.pack)
     constants = {
         "M": str(domain.rows.extent),
         "N": str(domain.lanes.extent),
         "TAPS": str(windows.taps),
         "RUN": str(windows.run),
+        "PACK": str(shape.pack),
         "ACCUMULATOR": spelled(writer.accumulator),
         "PRECISION": f'"{traits.dot_precision}"',
     }
     forms = []
     for name in dict.fromkeys(candidate.form for candidate in candidates):
         lines = fill(TEMPLATES[_TEMPLATES[name]], writer.holes, constants, writer.before_loop)
-        scratch = PARTIALS if name == "windows_split" else ()
-        text = source.assemble(group, _BLOCKS[name], lines, scratch)
+        is_split = name == "windows_split"
+        blocks, scratch = ((*_BLOCKS, "SPLIT"), PARTIALS) if is_split else (_BLOCKS, ())
+        text = source.assemble(group, blocks, lines, scratch)
         forms.append(Form(name, text, source.function_name(group)))
     return KernelSpec(
         name=source.function_name(group),
@@ -72,14 +79,17 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
 class _Writer:
     """Writes the parts of one kernel: `before_loop` and what fills the `holes`."""
 
-    def __init__(self, group: Group, windows: Windows, candidates: tuple[Candidate, ...]) -> None:
-        self.group, self.windows = group, windows
+    def __init__(
+        self, group: Group, windows: Windows, candidates: tuple[Candidate, ...], pack: int
+    ) -> None:
+        self.group, self.windows, self.pack = group, windows, pack
         assert group.anchor is not None
         self.anchor = group.anchor
         self.accumulator = computed(group.anchor.dtype)
         self.names = source.buffer_names(group)
-        blocks = {name: source.blocks_of(candidates, name) for name in _BLOCKS["windows"]}
-        self.has_short_steps = any(windows.run % block for block in blocks["BK"])
+        blocks = {name: source.blocks_of(candidates, name) for name in _BLOCKS}
+        self.has_short_steps = any(windows.run % (pack or block) for block in blocks["BK"])
+        self.has_last_step = any(windows.taps * pack % block for block in blocks["BK"])
         self.before_loop: list[str] = []
         masks: dict[Symbol, str] = {}
         body = Body()
@@ -99,16 +109,39 @@ class _Writer:
         position = {rows: ix.of(inner)}
         start = windows.rows.substitute(position)
         self.before_loop.append(f"rows = {self.names[windows.data]} + ({start})")
+        tap = self._tap("a")
         tests = [
-            self._border(place, replace(border, index=border.index.substitute(position)))
+            self._border(
+                place,
+                replace(
+                    border,
+                    index=border.index.substitute(position),
+                    digit=border.digit.substitute(tap),
+                ),
+            )
             for place, border in enumerate(windows.borders)
         ]
         conditions = [f"({' & '.join([*tests, '1'])} != 0)"] if tests else []
-        if self.has_short_steps:
-            conditions.append(f"(ca < {windows.run})")
-        offset = windows.steps + ix.of(Symbol("ca", windows.run))
+        conditions += self._inside("a")
+        offset = windows.steps.substitute(tap) + ix.of(Symbol("ca", windows.run))
         load = f"a = tl.load(rows + ({offset}){_masked(conditions)})"
-        return ["ca = step % steps * BK + tl.arange(0, BK)[None, :]", load]
+        return [*self._step("a", "[None, :]"), load]
+
+    def _tap(self, side: str) -> dict[Symbol, Index]:
+        """The name of the tap: one for a whole step, or one for each column of it."""
+        tap = self.windows.tap
+        return {tap: ix.of(Symbol(f"tap{side}", tap.extent))} if self.pack else {}
+
+    def _step(self, side: str, dim: str) -> list[str]:
+        """The channels of a step, and its taps where it has several."""
+        if not self.pack:
+            return [f"c{side} = step % steps * BK + tl.arange(0, BK){dim}"]
+        return [f"tap{side} = k{side} // {self.pack}", f"c{side} = k{side} % {self.pack}"]
+
+    def _inside(self, side: str) -> list[str]:
+        """Conditions that the columns of a step are some of the run and of the taps."""
+        found = [f"(c{side} < {self.windows.run})"] if self.has_short_steps else []
+        return [*found, f"(tap{side} < {self.windows.taps})"] if self.has_last_step else found
 
     def _border(self, place: int, border: Border) -> str:
         """Write the bits of a border, one for each digit of the tap; the text that shifts them."""
@@ -128,12 +161,12 @@ class _Writer:
 
     def _load_b(self) -> list[str]:
         windows, lanes = self.windows, self.group.domain.lanes
-        conditions = [f"(cb < {windows.run})"] if self.has_short_steps else []
+        conditions = self._inside("b")
         conditions += [f"{lanes.name}_mask"] if self.has_column_mask else []
         channel = {Symbol("c", windows.run): ix.of(Symbol("cb", windows.run))}
-        offset = windows.columns.substitute(channel)
+        offset = windows.columns.substitute(channel | self._tap("b"))
         load = f"b = tl.load({self.names[windows.weights]} + {offset}{_masked(conditions)})"
-        return ["cb = step % steps * BK + tl.arange(0, BK)[:, None]", load]
+        return [*self._step("b", "[:, None]"), load]
 
     def _store(self, masks: dict[Symbol, str]) -> list[str]:
         """The epilogue; what does not vary with the rows is loaded before the loop."""

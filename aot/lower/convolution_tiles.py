@@ -10,6 +10,7 @@ from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.matmul_space import STYLES, Choice, Problem, Tile
 from aotc.aot.lower.roofline import Machine, machine_of, nanoseconds
 from aotc.aot.lower.spec import Candidate, Scratch
+from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.traits import TargetTraits
 
 CANDIDATES = 40  # kept of a convolution
@@ -39,7 +40,8 @@ ROWS_PENALTY, SHORT_PENALTY, LONG_STEP_GAIN = 0.16, 0.03, 0.03
 class Shape:
     """A convolution as the ranking sees it: taps of `run` channels, bytes of operands and result.
 
-    `run` elements of A lie together in memory.
+    `run` elements of A lie together in memory. `pack`: the columns that a tap has in a step which
+    holds several of them, 0 where a step holds one or a part of one.
     """
 
     batch: int
@@ -50,6 +52,21 @@ class Shape:
     dtype: str
     operand_bytes: int
     result_bytes: int
+    pack: int = 0
+
+    def steps(self, block: int) -> int:
+        """Steps of the loop."""
+        if self.pack:
+            return ceil(self.taps * self.pack / block)
+        return self.taps * ceil(self.run / block)
+
+
+def pack_of(taps: int, run: int, dtype: str, precision: str) -> int:
+    """Columns of a tap in a step that holds several taps; 0 where a tap fills a step."""
+    columns = max(SMALLEST_STEP // 2, power_above(run))
+    is_plain = dtype in ("f32", "f64") and precision == "ieee"
+    is_long = 2 * columns * DTYPES[dtype].itemsize_bytes > STEP_BYTES
+    return 0 if is_plain or is_long or taps == 1 else columns
 
 
 def convolution_candidates(shape: Shape, traits: TargetTraits) -> tuple[Candidate, ...]:
@@ -76,7 +93,7 @@ def _choices(shape: Shape, machine: Machine, precision: str) -> Iterator[Choice]
         if is_large and (rows, columns) != _TILES[0][:2]:
             continue
         for depth, stages in _steps(shape, precision):
-            steps = shape.taps * ceil(shape.run / depth)
+            steps = shape.steps(depth)
             problem = Problem(
                 shape.batch,
                 shape.rows,
@@ -91,7 +108,8 @@ def _choices(shape: Shape, machine: Machine, precision: str) -> Iterator[Choice]
             for split in _SPLITS:
                 style = STYLES["split" if split > 1 else "plain"]
                 choice = Choice(style, problem, tile, split=split)
-                if stages <= max(3, steps) and _is_legal(choice, machine, steps):
+                is_whole = split == 1 or not shape.pack
+                if is_whole and stages <= max(3, steps) and _is_legal(choice, machine, steps):
                     yield choice
 
 
@@ -109,6 +127,8 @@ def _steps(shape: Shape, precision: str) -> list[tuple[int, int]]:
     if is_wide and precision == "ieee":
         return [(SMALLEST_STEP, 3)]
     largest = STEP_BYTES // DTYPES[shape.dtype].itemsize_bytes
+    if shape.pack:
+        return [(largest, 2), (largest, 3), (largest, 4), (2 * largest, 2), (2 * largest, 3)]
     block = inner_block(shape.run, largest)
     if block < largest:
         return [(block, 3), (block, 5)]
@@ -133,7 +153,8 @@ def _candidate(shape: Shape, choice: Choice) -> Candidate:
     config = (("BM", tile.rows), ("BN", tile.columns), ("BK", tile.depth))
     options = (("num_warps", tile.warps), ("num_stages", tile.stages))
     if split == 1:
-        return Candidate((*config, *options), grid, "windows")
+        form = "windows_packed" if shape.pack else "windows"
+        return Candidate((*config, *options), grid, form)
     tiles = grid[0] * grid[1] * shape.batch
     wide, kind = (8, "*fp64") if shape.dtype == "f64" else (4, "*fp32")
     scratch = (

@@ -61,6 +61,36 @@ def convolution(
 
 
 @triton.jit
+def convolution_packed(
+    in0,
+    in1,
+    out0,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    TAPS: tl.constexpr,
+    RUN: tl.constexpr,
+    PACK: tl.constexpr,
+    ACCUMULATOR: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+):
+    # Taps of few channels: BK holds several of them, each in PACK columns.
+    z = tl.program_id(2)
+    x = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    y = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
+    acc = tl.zeros((BM, BN), ACCUMULATOR)
+    for start in range(0, TAPS * PACK, BK):
+        ka = start + tl.arange(0, BK)[None, :]
+        kb = start + tl.arange(0, BK)[:, None]
+        a = load_a(in0, z, x, ka // PACK, ka % PACK, M, RUN, 8, 8, 3)
+        b = load_b(in1, z, kb // PACK, kb % PACK, y, RUN, N)
+        acc = tl.dot(a, b, acc, input_precision=PRECISION, out_dtype=ACCUMULATOR)
+    store(out0, acc, z, x, y, M, N)
+
+
+@triton.jit
 def convolution_split(
     in0,
     in1,

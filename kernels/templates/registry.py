@@ -40,6 +40,13 @@ TEMPLATES: dict[str, Template] = {
         Template("gemv", "gemv.py", "gemv", _HOLES, _CONSTANTS),
         Template("convolution", "convolution.py", "convolution", _HOLES, _WINDOW_CONSTANTS),
         Template(
+            "convolution_packed",
+            "convolution.py",
+            "convolution_packed",
+            _HOLES,
+            (*_WINDOW_CONSTANTS, "PACK"),
+        ),
+        Template(
             "convolution_split", "convolution.py", "convolution_split", _HOLES, _WINDOW_CONSTANTS
         ),
     )
