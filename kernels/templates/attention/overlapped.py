@@ -32,6 +32,21 @@ def describe_k(
 
 
 @gluon.jit
+def describe_v(
+    in2, z, S: gl.constexpr, DV: gl.constexpr, BN: gl.constexpr, BV: gl.constexpr,
+    LAYOUT: gl.constexpr,
+):  # fmt: skip
+    return tma.make_tensor_descriptor(in2 + z * S * DV, [S, DV], [DV, 1], [BN, BV], LAYOUT)
+
+
+@gluon.jit
+def describe_out(
+    out0, z, T: gl.constexpr, DV: gl.constexpr, BV: gl.constexpr, LAYOUT: gl.constexpr
+):
+    return tma.make_tensor_descriptor(out0 + z * T * DV, [T, DV], [DV, 1], [64, BV], LAYOUT)
+
+
+@gluon.jit
 def place(HEADS: gl.constexpr, TILES: gl.constexpr, GROUP: gl.constexpr, CAUSAL: gl.constexpr):
     """Head and row tile of a program: GROUP heads side by side, long causal rows first."""
     program = gl.program_id(0)
@@ -174,6 +189,16 @@ def attend(
 
 
 @gluon.jit
+def blocks_until(
+    first, S: gl.constexpr, OFFSET: gl.constexpr, CAUSAL: gl.constexpr, BN: gl.constexpr
+):
+    end = S
+    if CAUSAL:
+        end = gl.maximum(gl.minimum(S, first + 128 + OFFSET), 1)
+    return gl.cdiv(end, BN)
+
+
+@gluon.jit
 def attention_overlapped(
     in0,
     in1,
@@ -203,8 +228,8 @@ def attention_overlapped(
     VALUES: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, BV], DTYPE)
     queries = describe_q(in0, z, T, D, BD, ROWS)
     keys = describe_k(in1, z // RATIO, S, D, BN, BD, KEYS)
-    values = describe_k(in2, z // RATIO, S, DV, BN, BV, VALUES)
-    result = describe_q(out0, z, T, DV, BV, ROWS)
+    values = describe_v(in2, z // RATIO, S, DV, BN, BV, VALUES)
+    result = describe_out(out0, z, T, DV, BV, ROWS)
     q_tiles = gl.allocate_shared_memory(DTYPE, [2, 64, BD], ROWS)
     k_tiles = gl.allocate_shared_memory(DTYPE, [STAGES, BN, BD], KEYS)
     v_tiles = gl.allocate_shared_memory(DTYPE, [STAGES, BN, BV], VALUES)
@@ -221,10 +246,7 @@ def attention_overlapped(
         mbarrier.init(k_free.index(at), count=2)
         mbarrier.init(v_free.index(at), count=2)
     fence_async_shared()
-    end = S
-    if CAUSAL:
-        end = gl.maximum(gl.minimum(S, first + 128 + OFFSET), 1)
-    blocks = gl.cdiv(end, BN)
+    blocks = blocks_until(first, S, OFFSET, CAUSAL, BN)
     gl.warp_specialize(
         [
             (attend, (0, result, q_tiles, k_tiles, v_tiles, q_ready, k_ready, k_free, v_ready,
