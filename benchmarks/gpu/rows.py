@@ -84,6 +84,8 @@ def candidates(case: Case, is_wide: bool) -> Iterator[Candidate]:
     known = set(case.spec.candidates)
     for form in case.spec.forms:
         first = next(row for row in case.spec.candidates if row.form == form.name)
+        if "YBLOCK" in dict(first.config) or form.name == "parts":
+            continue
         for config, grid in _configs(case, form.name, dict(first.config)):
             scratch = tuple(
                 Scratch(row.name, row.type, (grid[0] + case.rows + 2) * 8, row.is_zeroed)
