@@ -64,12 +64,9 @@ def _capture(spec: str, clock: Clock) -> Captured:
 def _rewrite(
     graph: Graph, devices: Sequence[str], options: BuildOptions, clock: Clock
 ) -> dict[str, Graph]:
-    """The graph of each device family.
-
-    Weights are stored once for all targets: packed for the CPU only where it has them for itself.
-    """
+    """The graph of each device family."""
     with clock.stage("rewrite"):
-        rewritten = rewrite_each(graph, devices, set(devices) == {"cpu"}, options.skip)
+        rewritten = rewrite_each(graph, devices, skip=options.skip)
         for device, (result, log) in rewritten.items():
             rules = "".join(f"# {name} ×{count}\n" for name, count in log.counts().items())
             clock.target = device

@@ -26,6 +26,7 @@ from aotc.aot.rewrites import (
 )
 
 DEVICES = ("cpu", "cuda")
+STORING_DEVICE = "cuda"  # whose weights all targets of a bundle share, where it is among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,21 @@ class Stage:
     """One step: a table of rules run to its fixed point, or a function of the whole graph.
 
     A step that only one family of targets wants names it; the steps before the first such one are
-    run once for all targets of a bundle.
+    run once for all targets of a bundle. One that decides how weights are stored says so: families
+    that share a bundle share its weights, and all take those of CUDA.
     """
 
     name: str
     rules: tuple[Rule, ...] = ()
     function: Callable[[Graph], tuple[Graph, int]] | None = None
     devices: tuple[str, ...] = DEVICES
+    is_storage: bool = False
+
+    def serves(self, device: str, devices: frozenset[str]) -> bool:
+        """Whether it is run for `device` in a bundle for all of `devices`."""
+        if self.is_storage and len(devices) > 1:
+            return STORING_DEVICE in self.devices
+        return device in self.devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +83,23 @@ STAGES: tuple[Stage, ...] = (
     Stage("fold", function=fold.fold_all_but_transposes),
     Stage("activations", (*activations.RULES, *_CLEANING)),
     Stage("norms", (*norms.RULES, *_CLEANING)),
-    Stage("channels", channels.RULES, devices=("cuda",)),
+    Stage("channels", channels.RULES, devices=("cuda",), is_storage=True),
     Stage("layout", (*layout.RULES, *norms.RULES, *_CLEANING)),
     Stage("fold-layout", function=fold.fold_all_but_transposes),
-    Stage("pair", function=pairs.pair_matmuls, devices=("cuda",)),
+    Stage("pair", function=pairs.pair_matmuls, devices=("cuda",), is_storage=True),
     Stage("join", function=weights.join_matmuls),
     Stage("rotary", function=rotary.join_rotaries, devices=("cuda",)),
     Stage("attention", (*attention.RULES, *_CLEANING), devices=("cuda",)),
     Stage("attention-masks", function=attention_masks.known_masks, devices=("cuda",)),
-    Stage("pack", (*weights.PACKING, *views.RULES), devices=("cpu",)),
-    Stage("fold-weights", function=fold.fold, devices=("cpu",)),
-    Stage("orient", function=orientation.orient_weights, devices=("cuda",)),
-    Stage("fold-weights", function=fold.fold_all_but_transposes, devices=("cuda",)),
+    Stage("pack", (*weights.PACKING, *views.RULES), devices=("cpu",), is_storage=True),
+    Stage("fold-weights", function=fold.fold, devices=("cpu",), is_storage=True),
+    Stage("orient", function=orientation.orient_weights, devices=("cuda",), is_storage=True),
+    Stage(
+        "fold-weights",
+        function=fold.fold_all_but_transposes,
+        devices=("cuda",),
+        is_storage=True,
+    ),
     Stage("tidy", (*layout.RULES, *_CLEANING)),
 )
 
@@ -117,16 +131,19 @@ def rewrite(
 def rewrite_each(
     graph: Graph, devices: Sequence[str], pack: bool = True, skip: frozenset[str] = frozenset()
 ) -> dict[str, tuple[Graph, RewriteLog]]:
-    """As `rewrite`, for several device families: what they have in common is done once."""
+    """As `rewrite`, for several device families: what they have in common is done once, and weights
+    are stored the same way for all."""
     left_out = skip if pack else skip | {"pack"}
     stages = [stage for stage in STAGES if stage.name not in left_out]
-    wanted = set(devices)
-    shared = list(takewhile(lambda stage: wanted <= set(stage.devices), stages))
+    wanted = frozenset(devices)
+    shared = list(
+        takewhile(lambda stage: all(stage.serves(each, wanted) for each in wanted), stages)
+    )
     graph, common = _run_all(shared, graph, left_out)
     convolutions_stay = {"layout", *(rule.name for rule in layout.RULES)} & left_out
     found: dict[str, tuple[Graph, RewriteLog]] = {}
     for device in devices:
-        own = [stage for stage in stages[len(shared) :] if device in stage.devices]
+        own = [stage for stage in stages[len(shared) :] if stage.serves(device, wanted)]
         result, rows = _run_all(own, graph, left_out)
         check(result, "rewrite", frozenset() if convolutions_stay else REWRITTEN_KINDS)
         found[device] = result, RewriteLog([*common, *rows])

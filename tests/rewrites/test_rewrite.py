@@ -9,7 +9,7 @@ from aotc.aot.ir.graph import Constant
 from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.text import parse_graph, print_graph
 from aotc.aot.ir.types import TensorType
-from aotc.aot.rewrites.rewrite import STAGES, rewrite
+from aotc.aot.rewrites.rewrite import STAGES, rewrite, rewrite_each
 
 BLOCK = """
 %x = input(name='x') : f32[2, 3, 8]
@@ -154,3 +154,25 @@ def test_equal_elements_become_a_literal():
     )
     result, _ = rewrite(parse_graph(text, {"zeros": zeros}))
     assert result.outputs == result.inputs
+
+
+@pytest.mark.parametrize("text", [BLOCK, RESIDUAL], ids=["block", "cnn"])
+def test_families_that_share_a_bundle_read_the_same_weights(text, fill, random_inputs):
+    graph = parse_graph(text, fill=fill)
+    together = {
+        device: result for device, (result, _) in rewrite_each(graph, ("cuda", "cpu")).items()
+    }
+    names = {device: stored(result) for device, result in together.items()}
+    assert names["cuda"] == names["cpu"]
+    assert names["cuda"] == stored(rewrite(graph, device="cuda")[0])
+    assert names["cpu"] != stored(rewrite(graph, device="cpu")[0])
+    inputs = random_inputs(graph, 1, has_specials=False)
+    for before, after in zip(
+        interpret(graph, inputs), interpret(together["cpu"], inputs), strict=True
+    ):
+        numpy.testing.assert_allclose(before, after, rtol=1e-5, atol=1e-4)
+
+
+def stored(graph):
+    """Name and type of every constant that a graph reads."""
+    return {(node.attr("name"), node.type) for node in graph.nodes() if node.op == "constant"}
