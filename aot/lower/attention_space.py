@@ -29,6 +29,7 @@ class Problem:
     is_causal: bool
     has_few_rows: bool
     has_descriptors: bool
+    has_result: bool  # the result is written through a descriptor too
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,12 @@ class Config:
     lone: float
 
 
+# Of the Gluon form: the tile of 128 rows is its own, stages are a constexpr.
+OVERLAPPED: tuple[Config, ...] = (
+    Config("overlapped", 128, 128, 4, 2, (0.50, 0.62), 0.7),
+    Config("overlapped", 128, 64, 4, 3, (0.46, 0.58), 0.7),
+)
+LARGE_ROWS = 1024  # rows and keys from which its long compilation is worth it
 TILED: tuple[Config, ...] = (
     Config("descriptor", 64, 64, 4, 3, (0.44, 0.52), 0.5),
     Config("descriptor", 128, 64, 8, 4, (0.44, 0.44), 0.7),
@@ -63,7 +70,11 @@ TILED: tuple[Config, ...] = (
     Config("plain", 16, 32, 4, 2, (0.12, 0.12), 0.4),
 )
 PEAK_RATE = 7490.0  # operations a nanosecond of one multiprocessor
-FIXED_NS = {"plain": 2000.0, "descriptor": 4400.0}  # of a program, beside its blocks of keys
+FIXED_NS = {
+    "plain": 2000.0,
+    "descriptor": 4400.0,
+    "overlapped": 5000.0,
+}  # of a program, beside its blocks of keys
 # Few rows are a matter of bytes in flight: keys a block, warps, stages.
 STREAMED: tuple[tuple[int, int, int], ...] = ((128, 4, 3), (64, 2, 3), (32, 1, 4))
 BLOCKS_WANTED = 4  # of one split, so that its loads overlap
@@ -75,6 +86,7 @@ def candidates(problem: Problem, traits: TargetTraits) -> tuple[Candidate, ...]:
         found = _streamed(problem, traits)
     else:
         legal = [row for row in TILED if _is_legal(row, problem, traits)]
+        legal += OVERLAPPED if _may_overlap(problem, traits) else ()
         rows = sorted(legal or [TILED[-1]], key=lambda row: _price(row, problem, traits))
         found = [_tiled(row, problem) for row in rows]
     return tuple(dict.fromkeys(found))[:CANDIDATES]
@@ -96,6 +108,14 @@ def _is_legal(row: Config, problem: Problem, traits: TargetTraits) -> bool:
     )
 
 
+def _may_overlap(problem: Problem, traits: TargetTraits) -> bool:
+    """Whether the Gluon form serves: on sm_90, for square 16-bit operands in plain memory."""
+    is_large = min(problem.rows, problem.keys) >= LARGE_ROWS
+    is_square = problem.key_block == problem.value_block and problem.key_block in (64, 128)
+    is_plain = problem.has_descriptors and problem.has_result
+    return traits.name == "cuda-sm_90" and is_large and is_square and is_plain
+
+
 def _has_tensor_copies(traits: TargetTraits) -> bool:
     """Whether the target copies tiles by descriptors: those with the large shared memory do."""
     return traits.shared_bytes >= 227 << 10
@@ -115,6 +135,10 @@ def _price(row: Config, problem: Problem, traits: TargetTraits) -> float:
 
 
 def _tiled(row: Config, problem: Problem) -> Candidate:
+    grid = (problem.heads * ceil(problem.rows / row.rows), 1, 1)
+    if row.form == "overlapped":
+        named = (("BN", row.keys), ("GROUP", 1), ("STAGES", row.stages), ("num_warps", row.warps))
+        return Candidate(named, grid, row.form)
     config = (
         ("BM", row.rows),
         ("BN", row.keys),
@@ -122,7 +146,6 @@ def _tiled(row: Config, problem: Problem) -> Candidate:
         ("num_warps", row.warps),
         ("num_stages", row.stages),
     )
-    grid = (problem.heads * ceil(problem.rows / row.rows), 1, 1)
     return Candidate(config, grid, row.form)
 
 

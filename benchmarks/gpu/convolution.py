@@ -455,7 +455,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=85.0)
     parser.add_argument("--shown", type=int, default=6)
     parser.add_argument("--overlap", action="store_true", help="programmatic dependent launch too")
-    parser.add_argument("--all", action="store_true", help="all candidates of the matmul kernels too")
+    parser.add_argument(
+        "--all", action="store_true", help="all candidates of the matmul kernels too"
+    )
     asked = parser.parse_args()
     deadline = time.monotonic() + asked.seconds
     layers = [layer for layer in LAYERS if not asked.names or layer.name in asked.names]

@@ -8,7 +8,7 @@ are given to torch in channels-last memory, its faster form.
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import statistics
 import sys
@@ -26,17 +26,24 @@ ROUNDS, CALLS, HOST_CALLS = 11, 30, 200
 
 def load_spec(path: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
     """The spec's model on the device, and its example inputs by position and by name."""
-    found = importlib.util.spec_from_file_location("forward_spec", path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    sys.path.insert(0, str(Path(path).resolve().parent))  # of specs that share a module
+    module = importlib.import_module(Path(path).stem)
     model = (module.build_model() if hasattr(module, "build_model") else module.model).cuda()
     inputs = module.example_inputs
     inputs = inputs() if callable(inputs) else inputs
     if isinstance(inputs, dict):
         return model, (), {name: value.cuda() for name, value in inputs.items()}
     return model, tuple(value.cuda() for value in inputs), {}
+
+
+def channels_last(
+    model: torch.nn.Module, args: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
+    """A model of images in channels-last memory; any other as it is."""
+    if any(isinstance(each, torch.nn.Conv2d) for each in model.modules()):
+        model = model.to(memory_format=torch.channels_last)
+        args = tuple(value.contiguous(memory_format=torch.channels_last) for value in args)
+    return model, args, named
 
 
 def ways_of_torch(
@@ -71,8 +78,8 @@ def ways_of_torch(
     return ways
 
 
-def measure(ways: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Median milliseconds a call of each way; the ways take turns."""
+def measure(ways: dict[str, Callable[[], Any]]) -> dict[str, list[float]]:
+    """Milliseconds a call of each way in each round; the ways take turns."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(ROUNDS):
@@ -86,7 +93,7 @@ def measure(ways: dict[str, Callable[[], Any]]) -> dict[str, float]:
             end.record()
             torch.cuda.synchronize()
             times[name].append(start.elapsed_time(end) / CALLS)
-    return {name: statistics.median(row) for name, row in times.items()}
+    return times
 
 
 def host_us(bound: Callable[[], Any]) -> float:
@@ -105,14 +112,14 @@ def main() -> None:
     torch.set_grad_enabled(False)
     model, args, named = load_spec(sys.argv[1])
     bound = runtime.load(sys.argv[2], device="cuda").bind(*(args or named.values()))
-    if any(value.dim() == 4 for value in args):
-        model = model.to(memory_format=torch.channels_last)
-        args = tuple(value.contiguous(memory_format=torch.channels_last) for value in args)
-    found = measure({"aotc": bound, **ways_of_torch(model, args, named)})
+    model, args, named = channels_last(model, args, named)
+    rounds = measure({"aotc": bound, **ways_of_torch(model, args, named)})
+    found = {name: statistics.median(row) for name, row in rounds.items()}
     best = min(value for name, value in found.items() if name != "aotc")
     row = {
         "spec": sys.argv[1],
         "ms": {name: round(value, 4) for name, value in found.items()},
+        "rounds_ms": {name: [round(value, 4) for value in row] for name, row in rounds.items()},
         "times_faster_than_best": round(best / found["aotc"], 3),
         "host_us": round(host_us(bound), 2),
         "device": torch.cuda.get_device_name(),

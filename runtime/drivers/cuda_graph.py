@@ -25,11 +25,19 @@ class LaunchGraph:
     """Launches in the order in which they were added.
 
     kernel, fill, record: add a node; kernel returns its number for `patch`. instantiate: after the
-    last node, once. execution: the CUgraphExec, 0 before. Arguments are read when a node is added
-    or patched, never later.
+    last node, once. execution: the CUgraphExec, 0 before. is_closed: whether `close` began.
+    Arguments are read when a node is added or patched, never later.
     """
 
-    __slots__ = ("_device", "_follows_kernel", "_handle", "_last", "_nodes", "execution")
+    __slots__ = (
+        "_device",
+        "_follows_kernel",
+        "_handle",
+        "_last",
+        "_nodes",
+        "execution",
+        "is_closed",
+    )
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -40,6 +48,7 @@ class LaunchGraph:
         self._follows_kernel = False  # whether that is a kernel
         self._nodes: list[tuple[ctypes.c_void_p, KernelNode, Arguments]] = []
         self.execution = 0
+        self.is_closed = False
 
     def __len__(self) -> int:
         """How many launches it holds."""
@@ -126,6 +135,7 @@ class LaunchGraph:
 
     def close(self) -> None:
         """Give it back; a launch that still runs finishes first."""
+        self.is_closed = True
         if self.execution:
             self._device.destroy("cuGraphExecDestroy", self.execution)
         self._device.destroy("cuGraphDestroy", self._handle)

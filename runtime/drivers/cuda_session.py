@@ -38,7 +38,7 @@ class CudaSession:
     overlap on the host; on the device they follow each other, also from stream to stream.
     """
 
-    __slots__ = ("_arena", "_executable", "_patches", "addresses", "graph", "is_closed", "run",
+    __slots__ = ("_arena", "_executable", "_is_closed", "_patches", "addresses", "graph", "run",
                  "staging")  # fmt: skip
 
     def __init__(self, executable: Executable) -> None:
@@ -46,10 +46,10 @@ class CudaSession:
         device = executable.gpu
         self._executable = executable
         self.addresses = (ctypes.c_int64 * len(executable.sizes))()
-        self.is_closed = False
         self.staging = Staging(device, executable.sizes)
         self._arena = Arena(executable)
         self.graph: LaunchGraph | None = None
+        self._is_closed = False
         try:
             self._arena.clear(self.staging)
             self.graph = LaunchGraph(device)
@@ -150,9 +150,11 @@ class CudaSession:
 
         Raises `CudaError` where that wait fails: the memory then goes with the executable.
         """
-        if self.is_closed:
+        if self._is_closed:
             return
-        self.is_closed = True
+        self._is_closed = True
+        if self.graph is not None:
+            self.graph.is_closed = True
         device = self._executable.gpu
         try:
             if device.is_usable:
@@ -181,7 +183,7 @@ def _caller(session: CudaSession, device: Device, graph: LaunchGraph) -> Callabl
 
     def run(stream: int = LEGACY_STREAM) -> None:
         nonlocal known, last_stream
-        if device.lost is not None or session.is_closed:
+        if device.lost is not None or graph.is_closed:
             refuse(device)
         if (get_current(to_found) or found.value != context) and not adopt(device):
             with device.current():

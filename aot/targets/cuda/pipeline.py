@@ -50,7 +50,7 @@ def compile_cubin(
     options: Mapping[str, int],
     symbol: str,
 ) -> Cubin:
-    """Compile a `@triton.jit` function; needs no GPU.
+    """Compile a `@triton.jit` or `@gluon.jit` function; needs no GPU.
 
     `params` are (name, Triton type) of the run-time arguments; `constants` the constexprs;
     `options` num_warps, num_stages and maxnreg where they are not Triton's defaults. f32 dots that
@@ -87,7 +87,7 @@ def compile_cubin(
         tensor_memory_columns=metadata.get("tmem_size") or 0,
         registers=sum(map(int, re.findall(r"Used (\d+) registers", log.getvalue()))),
         spill_bytes=sum(map(int, re.findall(r"(\d+) bytes spill", log.getvalue()))),
-        texts={suffix: made[stage] for stage, suffix in TEXTS.items()},
+        texts={suffix: made[stage] for stage, suffix in TEXTS.items() if stage in made},
     )
 
 
@@ -100,7 +100,7 @@ def _front_end(
 ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     """(module of the first stage, stages by name, the metadata that they start from)."""
     from triton._C.libtriton import ir
-    from triton.backends.compiler import GPUTarget, Language
+    from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, make_backend
 
     target = GPUTarget("cuda", capability, 32)
@@ -111,7 +111,7 @@ def _front_end(
     types = {**dict(params), **dict.fromkeys(constants, "constexpr")}
     order = [name for name in function.arg_names if name in types]
     aligned = [["tt.divisibility", POINTER_ALIGNMENT_BYTES]]
-    source = ASTSource(
+    source = _source_class(function, ASTSource)(
         function,
         {name: types[name] for name in order},
         dict(constants),
@@ -123,8 +123,18 @@ def _front_end(
     code_generation = backend.get_codegen_implementation(parsed)
     module = source.make_ir(target, parsed, code_generation, backend.get_module_map(), context)
     stages: dict[str, Any] = {}
-    backend.add_stages(stages, parsed, Language.TRITON)
+    backend.add_stages(stages, parsed, source.language)
     return module, stages, dict(parsed.__dict__)
+
+
+def _source_class(function: Any, plain: type) -> type:
+    """What makes the first module of a function: Gluon has a class of its own."""
+    if not function.is_gluon():
+        return plain
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    found: type = GluonASTSource
+    return found
 
 
 @contextlib.contextmanager

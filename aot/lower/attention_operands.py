@@ -1,0 +1,137 @@
+"""What the forms of attention read and write: symbols, demands, and operands that lie in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.types import DTYPES
+from aotc.aot.lower.attention_space import Problem
+from aotc.aot.lower.tiles import power_above
+from aotc.aot.schedule.attention import attention_demands, has_few_rows, head_element
+from aotc.aot.schedule.group import Group
+from aotc.aot.schedule.trace import Demand, demands
+from aotc.aot.schedule.traits import TargetTraits
+
+LOG2_E = 1 / math.log(2)
+SMALLEST_DOT = 16  # elements along each axis of a dot
+DESCRIPTOR_BYTES = 16  # what addresses and strides of a tensor descriptor must be multiples of
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Rows of one head in memory: stored node, first element, extents and the stride of rows."""
+
+    memory: Node
+    start: Index
+    extents: tuple[int, int]
+    stride: int
+
+
+class Attention:
+    """One attention as its forms see it: symbols, demands, operands in memory."""
+
+    def __init__(self, group: Group, traits: TargetTraits) -> None:
+        assert group.anchor is not None
+        assert group.domain.reduced is not None
+        self.group, self.anchor, self.domain, self.traits = (
+            group, group.anchor, group.domain, traits,
+        )  # fmt: skip
+        self.keys = group.domain.reduced
+        self.needs = attention_demands(group.anchor, group.domain)
+        self.row = Symbol("sk", self.keys.extent)  # keys along the rows of a tile
+        self.column = Symbol("sl", self.keys.extent)  # keys along its lanes
+        self.element = head_element(group.anchor)
+
+    def problem(self) -> Problem:
+        """What the choice of a config depends on."""
+        key, value = (operand.shape for operand in self.anchor.inputs[1:3])
+        return Problem(
+            heads=self.domain.outer.extent,
+            rows=self.domain.rows.extent,
+            keys=self.keys.extent,
+            key_block=padded(key[3]),
+            value_block=padded(value[3]),
+            itemsize_bytes=DTYPES[self.anchor.dtype].itemsize_bytes,
+            is_causal=self.anchor.attr("causal"),
+            has_few_rows=has_few_rows(self.anchor),
+            has_descriptors=self._has_descriptors(),
+            has_result=self.result() is not None,
+        )
+
+    def constants(self) -> dict[str, str]:
+        """The literals of the templates: sizes, scale and what is compiled in."""
+        sizes = self.problem()
+        scale = 1.0 if self.has_bias else self.anchor.attr("scale") * LOG2_E
+        return {
+            "HEADS": str(sizes.heads),
+            "T": str(sizes.rows),
+            "ROWS": str(sizes.rows),
+            "BR": str(power_above(sizes.rows)),
+            "S": str(sizes.keys),
+            "BD": str(sizes.key_block),
+            "BV": str(sizes.value_block),
+            "SCALE": repr(scale),
+            "CAUSAL": str(self.anchor.attr("causal")),
+            "OFFSET": str(self.anchor.attr("offset")),
+            "SAFE": str(self.anchor.attr("is_safe")),
+            "PRECISION": repr(self.traits.dot_precision).replace("'", '"'),
+        }
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether the mask is added to the scores."""
+        return len(self.needs) == 4 and self.anchor.inputs[3].dtype != "bool"
+
+    def _has_descriptors(self) -> bool:
+        if len(self.needs) == 4 or DTYPES[self.anchor.dtype].itemsize_bytes != 2:
+            return False
+        return all(self.matrix(place) is not None for place in range(3))
+
+    def matrix(self, place: int) -> Matrix | None:
+        """Operand `place` as rows of contiguous elements in memory, or None where it is not so."""
+        need: Demand | None = self.needs[place]
+        while need is not None and need.node not in self.group.reads:
+            need = demands(need.node, need.index)[0] if need.node.kind == "view" else None
+        if need is None:
+            return None
+        outer = self.domain.rows if place == 0 else self.keys
+        inner = self.domain.lanes if place == 2 else self.element
+        return _matrix(need.node, need.index, outer, inner)
+
+    def result(self) -> Matrix | None:
+        """The stored result likewise, where nothing but views follows on the attention."""
+        (root, *more) = self.group.roots
+        node = root.node
+        while node.kind == "view" and node is not self.anchor:
+            (node,) = node.inputs
+        if more or node is not self.anchor:
+            return None
+        return _matrix(root.node, root.index, self.domain.rows, self.domain.lanes)
+
+
+def _matrix(memory: Node, index: Sequence[Index], outer: Symbol, inner: Symbol) -> Matrix | None:
+    """Rows `outer` of elements `inner` of a stored node, if its strides allow a descriptor."""
+    offset = ix.linear(index, memory.shape)
+    stride = offset.stride(outer)
+    start = offset.substitute({outer: ix.ZERO, inner: ix.ZERO})
+    if stride is None or offset.stride(inner) != 1 or {outer, inner} & start.symbols():
+        return None
+    parts = (stride, start.constant, *(count for _, count in start.terms))
+    itemsize = DTYPES[memory.dtype].itemsize_bytes
+    if any(part * itemsize % DESCRIPTOR_BYTES for part in parts):
+        return None
+    return Matrix(memory, start, (outer.extent, inner.extent), stride)
+
+
+def padded(extent: int) -> int:
+    """Block of a head's elements."""
+    return max(SMALLEST_DOT, power_above(extent))
+
+
+def overhangs(symbol: Symbol) -> bool:
+    return padded(symbol.extent) != symbol.extent
