@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import host_cost, machine, matmul, models, report
+from benchmarks import examples, host_cost, machine, matmul, report
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- scripts/bench writes from here -->", "<!-- to here -->"
@@ -28,7 +28,7 @@ def main(rounds: int, only: tuple[str, ...], out: Path) -> None:
     found = []
     for name in only or EXAMPLES:
         print(f"{name} …", file=sys.stderr, flush=True)
-        found.append(models.measure(ROOT / "examples" / f"{name}.py", rounds))
+        found.append(examples.measure(ROOT / "examples" / f"{name}.py", rounds))
     print("matmul …", file=sys.stderr, flush=True)
     products = matmul.measure(rounds)
     print("host cost …", file=sys.stderr, flush=True)

@@ -6,8 +6,8 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
+from benchmarks.examples import ModelFigures
 from benchmarks.matmul import MatmulFigures
-from benchmarks.models import ModelFigures
 
 PEERS = ("eager", "compile", "aoti")
 NAMES = {"aotc": "aotc", "eager": "eager", "compile": "torch.compile", "aoti": "AOTInductor"}
