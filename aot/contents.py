@@ -91,15 +91,24 @@ def golden(
             tensor(spec.dtype, array)
             for spec, array in zip(outputs, captured.golden_outputs, strict=True)
         ),
-        tolerances(captured.graph, "tf32" if "tf32" in precisions else "ieee"),
+        tolerances(captured, "tf32" if "tf32" in precisions else "ieee"),
     )
 
 
-def tolerances(graph: Graph, dot_precision: str) -> tuple[float, ...]:
-    """For each output: that of the narrowest float in the model; 0 for whole numbers."""
+def tolerances(captured: Captured, dot_precision: str) -> tuple[float, ...]:
+    """For each output: that of the narrowest float in the model; 0 for whole numbers.
+
+    Or what the model's own roundings amount to, where that is more: theirs and ours may point in
+    opposite directions.
+    """
+    graph = captured.graph
     limits = {**TOLERANCES, "f32": TF32_TOLERANCE} if dot_precision == "tf32" else TOLERANCES
     widest = max(limits.get(node.type.dtype, 0.0) for node in graph.nodes())
-    return tuple(widest if node.type.dtype in TOLERANCES else 0.0 for node in graph.outputs)
+    rows = zip(graph.outputs, captured.golden_roundings, strict=True)
+    return tuple(
+        max(widest, 2 * rounding) if node.type.dtype in TOLERANCES else 0.0
+        for node, rounding in rows
+    )
 
 
 def provenance(name: str, parts: Sequence[Part]) -> dict[str, Any]:

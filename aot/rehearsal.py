@@ -46,7 +46,7 @@ def rehearse(
         signature(captured.graph)[1],
         outputs,
         captured.golden_outputs,
-        tolerances(captured.graph, target.traits.dot_precision),
+        tolerances(captured, target.traits.dot_precision),
         strict=True,
     )
     return tuple(

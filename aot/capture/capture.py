@@ -15,6 +15,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from aotc.aot.capture.golden import golden_tensors, roundings
 from aotc.aot.capture.importer import import_program, to_array
 from aotc.aot.capture.sources import all_user_frames, innermost
 from aotc.aot.capture.spec import Spec, user_line
@@ -33,6 +34,7 @@ class Captured:
     graph: Graph  # its input and output names and types are the signature
     golden_inputs: tuple[Array, ...]  # the example inputs, in the order of the graph's inputs
     golden_outputs: tuple[Array, ...]  # of the exported module, in the order of its outputs
+    golden_roundings: tuple[float, ...]  # how far 16-bit roundings carry each, of its scale
     dot_precision: str = "ieee"  # of f32 operands on a GPU, by torch's own switch: or "tf32"
 
 
@@ -45,11 +47,11 @@ def capture(spec: Spec) -> Captured:
     with torch.no_grad(), _quiet_settings():
         program = _export(spec)
         graph = import_program(_decompose(program))
-        golden_inputs, golden_outputs = _golden(spec, program)
+        golden_inputs, golden_outputs, roundings_of = _golden(spec, program)
     check(graph, "capture")
     is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     precision = "tf32" if is_tf32 else "ieee"
-    return Captured(spec.name, graph, golden_inputs, golden_outputs, precision)
+    return Captured(spec.name, graph, golden_inputs, golden_outputs, roundings_of, precision)
 
 
 @contextmanager
@@ -131,26 +133,13 @@ def _decompose(program: ExportedProgram) -> ExportedProgram:
     return program.run_decompositions(table)
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Golden numbers do not depend on how many cores shared the sums.
-
-    Nor on a race seen in torch 2.13: when several threads made a process's first call of MKL's
-    vector logarithm, one of them once got it to 12 bits only.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _golden(spec: Spec, program: ExportedProgram) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    keywords = dict(spec.keyword_arguments)
-    leaves = pytree.tree_leaves((spec.arguments, keywords))
+def _golden(
+    spec: Spec, program: ExportedProgram
+) -> tuple[tuple[Array, ...], tuple[Array, ...], tuple[float, ...]]:
+    """Inputs, outputs, and how far 16-bit roundings carry each output."""
+    leaves = pytree.tree_leaves((spec.arguments, dict(spec.keyword_arguments)))
     inputs = tuple(to_array(leaf).copy() for leaf in leaves if isinstance(leaf, torch.Tensor))
-    with _one_thread():
-        results = _run(spec, program.module())
-    tensors = [leaf for leaf in pytree.tree_leaves(results) if isinstance(leaf, torch.Tensor)]
-    return inputs, tuple(to_array(tensor) for tensor in tensors)
+    module = program.module()
+    outputs = golden_tensors(lambda: _run(spec, module))
+    spreads = roundings(lambda: _run(spec, module), outputs)
+    return inputs, tuple(to_array(tensor) for tensor in outputs), spreads

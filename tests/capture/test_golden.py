@@ -1,0 +1,58 @@
+"""Golden numbers know how far 16-bit roundings carry them."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from aotc.aot.capture.capture import capture  # noqa: E402  needs torch
+from aotc.aot.capture.spec import spec_of  # noqa: E402
+from aotc.aot.contents import TOLERANCES, tolerances  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+class Deep(torch.nn.Module):
+    """Each block amplifies the roundings of the one before."""
+
+    def __init__(self, blocks, gain):
+        super().__init__()
+        torch.manual_seed(3)
+        self.blocks = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(blocks))
+        self.gain = gain
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = torch.sin(self.gain * block(x))
+        return x, (x > 0).sum()
+
+
+def captured(dtype, blocks=8, gain=4.0):
+    model = Deep(blocks, gain).to(dtype)
+    return capture(spec_of(model, (torch.randn(16, 64, generator=seeded()).to(dtype),)))
+
+
+def seeded():
+    return torch.Generator().manual_seed(5)
+
+
+def test_float32_has_none():
+    found = captured(torch.float32)
+    assert found.golden_roundings == (0.0, 0.0)
+    assert tolerances(found, "ieee") == (TOLERANCES["f32"], 0.0)
+
+
+def test_an_even_model_keeps_the_usual_tolerance():
+    found = captured(torch.bfloat16, blocks=1, gain=1.0)
+    assert 0.0 < found.golden_roundings[0] < 0.02
+    assert tolerances(found, "ieee") == (TOLERANCES["bf16"], 0.0)
+
+
+def test_a_model_that_amplifies_is_judged_by_its_own_roundings():
+    found = captured(torch.bfloat16)
+    model = Deep(8, 4.0)
+    wide = model.bfloat16().float()(torch.randn(16, 64, generator=seeded()).bfloat16().float())[0]
+    stored = torch.from_numpy(found.golden_outputs[0].copy()).view(torch.bfloat16).float()
+    distance = ((stored - wide).abs().max() / wide.abs().max()).item()
+    assert found.golden_roundings[0] == pytest.approx(distance, rel=1e-3)
+    assert tolerances(found, "ieee")[0] == pytest.approx(2 * distance, rel=1e-3)
+    assert tolerances(found, "ieee")[0] > TOLERANCES["bf16"]
