@@ -17,6 +17,7 @@ from aotc.aot.tune.cuda_bench import Bench, Buffer, Program
 from aotc.aot.tune.halving import fastest
 from aotc.aot.tune.job import Job, Option, Tell
 from aotc.aot.tune.record import Choice
+from aotc.aot.tune.turn import device_turn
 
 TIMEOUT_SECONDS = 60.0  # of all candidates of one kernel
 SPILL_LIMIT_BYTES = 256  # of one thread, beyond which a candidate is not tried
@@ -42,7 +43,8 @@ class CudaMeasurer:
         is_tried = [option.binary.spill_bytes <= SPILL_LIMIT_BYTES for option in options]
         tried = [index for index in range(len(options)) if is_tried[index] or not any(is_tried)]
         tell(f"{len(tried)} of {len(options)} candidates")
-        rows = self._measure(job, [options[index] for index in tried])
+        with device_turn(self._ordinal):
+            rows = self._measure(job, [options[index] for index in tried])
         times_us = [math.inf] * len(options)
         for index, (time_us, _) in zip(tried, rows, strict=True):
             times_us[index] = time_us
