@@ -70,8 +70,7 @@ class DeviceProgram(Program):
             try:
                 return session(*arrays, out=out, **named)
             finally:
-                if self._loaded is not None:
-                    free.append(session)
+                self._take_back(session)
 
     def session(self, stream: Any = None) -> Session:
         """A session of one's own, with an arena of its own; `stream` is for all of its calls."""

@@ -287,8 +287,11 @@ class DeviceSession(Session):
 
     def close(self) -> None:
         """Free the arena once its work is done; may be called again."""
-        super().close()
-        self.loans.clear()
+        try:
+            super().close()
+        finally:
+            self.hold.clear()
+            self.loans.clear()
 
 
 def _each(finish: Callable[[Any], Any], result: Any) -> Any:

@@ -83,11 +83,15 @@ def load(
             if digests is not None:
                 _finish(digests, loaded)
     row = (manifest, target, identity, plan, loaded)
-    if target.device in IMAGE_DEVICES:
-        from .device_program import DeviceProgram
+    try:
+        if target.device in IMAGE_DEVICES:
+            from .device_program import DeviceProgram
 
-        return DeviceProgram(*row, stream)
-    return Program(*row)
+            return DeviceProgram(*row, stream)
+        return Program(*row)
+    except BaseException:  # its traceback holds `loaded`, so that nothing would be freed yet
+        loaded.executable.close()
+        raise
 
 
 def _setting(name: str, argument: Any) -> Any:

@@ -92,8 +92,22 @@ class Program:
         try:
             return session(*arrays, out=out, **named)
         finally:
-            if self._loaded is not None:
-                self._free.append(session)
+            self._take_back(session)
+
+    def _take_back(self, session: Session) -> None:
+        """Keep a session for the next call, or close it where the program was closed meanwhile."""
+        self._free.append(session)
+        if self._loaded is None:
+            self._close_free()
+
+    def _close_free(self) -> None:
+        # By name and not by dropping references: a caught error's traceback may hold some.
+        while self._free:
+            try:
+                session = self._free.pop()
+            except IndexError:  # another thread took the last one
+                return
+            session.close()
 
     def session(self) -> Session:
         """A session of one's own: a thread that keeps one never meets another's arena."""
@@ -108,9 +122,13 @@ class Program:
         return self.session().bind(arrays, named, out)
 
     def close(self) -> None:
-        """End the program; may be called again. Calls that run in other threads finish."""
+        """End the program and free its memory; may be called again.
+
+        Calls that run in other threads finish. Sessions and bound calls that the caller made
+        refuse to run from now on; code and weights go with the last of them that is closed.
+        """
         self._loaded = None
-        self._free.clear()
+        self._close_free()
 
     @property
     def closed(self) -> bool:

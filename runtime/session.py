@@ -153,11 +153,23 @@ class Bound:
 
     def __call__(self) -> Any:
         """Run on the bound memory."""
-        if self._program._loaded is None:
+        if self._program._loaded is None or self._session._loaded is None:
             raise ProgramClosed()
         with self._lock:
             self._run()
         return self.outputs
+
+    def close(self) -> None:
+        """Free its arena and let go of its arrays; may be called again. `outputs` stay."""
+        with self._lock:
+            self._session.close()
+            self._keep = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def arrange(

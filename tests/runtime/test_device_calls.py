@@ -17,7 +17,7 @@ from aotc.runtime import load
 from aotc.runtime.device_array import DeviceArray
 from aotc.runtime.device_errors import InputMisaligned, InputStrided, StreamUnreadable
 from aotc.runtime.dlpack import borrow
-from aotc.runtime.drivers.cuda_errors import DeviceForked, DeviceLost, StreamForeign
+from aotc.runtime.drivers.cuda_errors import CudaError, DeviceForked, DeviceLost, StreamForeign
 from aotc.runtime.errors import (
     InputCount,
     InputDevice,
@@ -428,6 +428,55 @@ def test_closing(program):
             call(*arguments)
     session.close()
     session.close()
+
+
+def test_close_frees_everything_though_errors_are_kept(tmp_path, cuda):
+    """The tracebacks of caught errors hold the frames of the calls that raised them."""
+    program, kept = load(device_bundle.write(tmp_path / "bundle")), []
+    for given in (NUMBERS[:-1], [1.0]):
+        with pytest.raises(InputUnreadable) as caught:
+            program(given)
+        kept.append(caught.value)
+    cuda.fail("cuGraphLaunch", 1)
+    with pytest.raises(CudaError) as caught:
+        program(NUMBERS)
+    kept.append(caught.value)
+    assert bytes(program(NUMBERS)[0]) == NUMBERS
+    gc.disable()
+    try:
+        program.close()
+        assert cuda.live() == {}
+    finally:
+        gc.enable()
+    assert len(kept) == 3
+
+
+def test_sessions_and_bound_calls_keep_the_weights_until_they_are_closed(tmp_path, cuda):
+    program = load(device_bundle.write(tmp_path / "bundle"))
+    session, bound = program.session(), program.bind(NUMBERS)
+    program.close()
+    for owner, left in ((session, 1), (bound, 0)):
+        assert cuda.live()["contexts"] == 1
+        with owner:
+            pass
+        owner.close()
+        assert cuda.live().get("contexts", 0) == left
+    assert cuda.live() == {}
+    with pytest.raises(ProgramClosed):
+        bound()
+    assert bytes(bound.outputs[0]) == bytes(96)
+
+
+def test_verify_leaves_nothing_behind(tmp_path, cuda, monkeypatch):
+    path = device_bundle.write(tmp_path / "bundle")
+    gc.disable()
+    try:
+        for is_separate in ("0", "1"):
+            monkeypatch.setenv("AOTC_SEPARATE_BUFFERS", is_separate)
+            assert all(each.status == "ok" for each in verify(path))
+            assert cuda.live() == {}
+    finally:
+        gc.enable()
 
 
 def test_close_while_work_is_pending(tmp_path, cuda):

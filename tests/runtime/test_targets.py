@@ -146,6 +146,18 @@ def test_memory_that_does_not_suffice_is_said_at_load(tmp_path, monkeypatch):
     fake.check()
 
 
+def test_no_memory_for_the_arena_gives_the_weights_back(tmp_path, monkeypatch):
+    """Also while the error is at hand, so that a caller may try something smaller."""
+    path = bundle(tmp_path, target(90))
+    fake = install(monkeypatch, FakeCuda(total_bytes=200))  # the weights, and not the arena
+    with pytest.raises(DeviceMemoryFull, match="a session's arena") as caught:
+        load(path)
+    assert caught.value.fields["free"] < caught.value.fields["needed"]
+    assert fake.calls["cuMemAlloc_v2"] == 2
+    assert fake.live() == {}
+    fake.check()
+
+
 def test_streams_are_for_devices(tmp_path, no_driver):
     with pytest.raises(SettingInvalid, match="stream"):
         load(bundle(tmp_path, *BOTH), stream=0)
