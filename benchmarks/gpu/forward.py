@@ -1,14 +1,17 @@
 """Forward of a bundle against torch's ways to run the same model, on one CUDA device.
 
-`python -m benchmarks.gpu.forward SPEC BUNDLE [JSON]`: eager, eager in a CUDA graph, torch.compile
-and its `max-autotune` with CUDA graphs, all in this process, in turns; medians of milliseconds a
-call by events over pipelined calls, and the host's time of a bound call of ours. Models of images
-are given to torch in channels-last memory, its faster form.
+`python -m benchmarks.gpu.forward SPEC BUNDLE [JSON [--wait]]`: eager, eager in a CUDA graph,
+torch.compile and its `max-autotune` with CUDA graphs, all in this process, in turns. Written are
+milliseconds a call by events around pipelined calls, percentiles by events between the calls, and
+the host's time of a bound call of ours. SPEC is a spec's file or the folder of a saved model.
+
+With `--wait` the process writes `JSON.ready` when everything is compiled and measures once it gets
+a line on its standard input: several models are so prepared side by side and measured one by one.
 """
 
 from __future__ import annotations
 
-import importlib
+import itertools
 import json
 import statistics
 import sys
@@ -20,49 +23,25 @@ from typing import Any
 import torch
 
 from aotc import runtime
+from benchmarks.gpu import saved
+from benchmarks.gpu.peers import MODES, prefer_speed, take_turns
 
 ROUNDS, CALLS, HOST_CALLS = 11, 30, 200
-
-
-def load_spec(path: str) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
-    """The spec's model on the device, and its example inputs by position and by name."""
-    sys.path.insert(0, str(Path(path).resolve().parent))  # of specs that share a module
-    module = importlib.import_module(Path(path).stem)
-    model = (module.build_model() if hasattr(module, "build_model") else module.model).cuda()
-    inputs = module.example_inputs
-    inputs = inputs() if callable(inputs) else inputs
-    if isinstance(inputs, dict):
-        return model, (), {name: value.cuda() for name, value in inputs.items()}
-    return model, tuple(value.cuda() for value in inputs), {}
-
-
-def channels_last(
-    model: torch.nn.Module, args: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]:
-    """A model of images in channels-last memory; any other as it is."""
-    if any(isinstance(each, torch.nn.Conv2d) for each in model.modules()):
-        model = model.to(memory_format=torch.channels_last)
-        args = tuple(value.contiguous(memory_format=torch.channels_last) for value in args)
-    return model, args, named
+PERCENTS = (50, 90, 99)
+Ways = dict[str, Callable[[], Any]]  # contender → a call without arguments
 
 
 def ways_of_torch(
     model: torch.nn.Module, args: tuple[Any, ...], named: dict[str, Any]
-) -> dict[str, Callable[[], Any]]:
-    """Name → a call without arguments; a way that fails is named on stdout and left out."""
-    ways: dict[str, Callable[[], Any]] = {"eager": lambda: model(*args, **named)}
+) -> tuple[Ways, dict[str, str]]:
+    """The ways of torch, and why others are left out."""
+    ways: Ways = {"eager": lambda: model(*args, **named)}
+    failed: dict[str, str] = {}
     try:
-        with torch.cuda.stream(torch.cuda.Stream()):
-            for _ in range(3):
-                model(*args, **named)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            model(*args, **named)
-        ways["eager + graph"] = graph.replay
+        ways["eager + graph"] = captured(ways["eager"])
     except Exception as error:
-        print(f"eager + graph: {error!r}"[:300], flush=True)
-    for label, mode in (("compile", None), ("max-autotune", "max-autotune")):
+        failed["eager + graph"] = repr(error)[:300]
+    for name, mode in MODES.items():
         started_s = time.time()
         try:
             torch._dynamo.reset()
@@ -71,29 +50,58 @@ def ways_of_torch(
                 compiled(*args, **named)
             torch.cuda.synchronize()
         except Exception as error:
-            print(f"{label}: {error!r}"[:300], flush=True)
+            failed[name] = repr(error)[:300]
             continue
-        ways[label] = lambda compiled=compiled: compiled(*args, **named)
-        print(f"{label} ready in {time.time() - started_s:.1f} s", flush=True)
-    return ways
+        ways[name] = lambda compiled=compiled: compiled(*args, **named)
+        print(f"{name} ready in {time.time() - started_s:.1f} s", flush=True)
+    return ways, failed
 
 
-def measure(ways: dict[str, Callable[[], Any]]) -> dict[str, list[float]]:
-    """Milliseconds a call of each way in each round; the ways take turns."""
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    times: dict[str, list[float]] = {name: [] for name in ways}
+def captured(call: Callable[[], Any]) -> Callable[[], Any]:
+    """The call as one CUDA graph."""
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for _ in range(3):
+            call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
+def measure(ways: Ways) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Milliseconds of each way: a call in each round, and every single call; they take turns."""
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(CALLS + 1)]
+    rounds: dict[str, list[float]] = {name: [] for name in ways}
+    calls: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(ROUNDS):
         for name, way in ways.items():
-            for _ in range(3):
-                way()
-            torch.cuda.synchronize()
-            start.record()
-            for _ in range(CALLS):
-                way()
-            end.record()
-            torch.cuda.synchronize()
-            times[name].append(start.elapsed_time(end) / CALLS)
-    return times
+            rounds[name].append(_round_ms(way, marks[0], marks[-1]))
+            calls[name] += _calls_ms(way, marks)
+    return rounds, calls
+
+
+def _round_ms(way: Callable[[], Any], start: Any, end: Any) -> float:
+    """Milliseconds of a call of a row of calls, with nothing between them."""
+    for _ in range(3):
+        way()
+    torch.cuda.synchronize()
+    start.record()
+    for _ in range(CALLS):
+        way()
+    end.record()
+    torch.cuda.synchronize()
+    return float(start.elapsed_time(end)) / CALLS
+
+
+def _calls_ms(way: Callable[[], Any], marks: list[Any]) -> list[float]:
+    """Milliseconds of each call of a row of calls, with an event between them."""
+    for mark in marks[:-1]:
+        mark.record()
+        way()
+    marks[-1].record()
+    torch.cuda.synchronize()
+    return [float(begin.elapsed_time(end)) for begin, end in itertools.pairwise(marks)]
 
 
 def host_us(bound: Callable[[], Any]) -> float:
@@ -107,27 +115,56 @@ def host_us(bound: Callable[[], Any]) -> float:
     return statistics.median(found)
 
 
+def difference(found: Any, expected: Any) -> float:
+    """Largest difference of the first output, relative to its largest value; computed in f64."""
+    first, second = (
+        next(leaf for leaf in torch.utils._pytree.tree_leaves(each) if torch.is_tensor(leaf))
+        for each in (found, expected)
+    )
+    scale = second.double().abs().max()
+    return float((first.double() - second.double()).abs().max() / scale)
+
+
+def percentiles(times: list[float]) -> dict[str, float]:
+    """`p50` … of single calls."""
+    cuts = statistics.quantiles(times, n=100, method="inclusive")
+    return {f"p{percent}": round(cuts[percent - 1], 4) for percent in PERCENTS}
+
+
+def wait_for_turn(out: Path) -> None:
+    """Tell the parent that everything is ready and wait for its line."""
+    out.with_suffix(".ready").touch()
+    sys.stdin.readline()
+
+
 def main() -> None:
     """Print the row of one model, and write it as JSON where a path is given."""
-    torch.set_grad_enabled(False)
-    model, args, named = load_spec(sys.argv[1])
-    bound = runtime.load(sys.argv[2], device="cuda").bind(*(args or named.values()))
-    model, args, named = channels_last(model, args, named)
-    rounds = measure({"aotc": bound, **ways_of_torch(model, args, named)})
+    spec, bundle, *rest = sys.argv[1:]
+    prefer_speed()
+    take_turns()
+    model, args, named = saved.load(spec)
+    own = [value.contiguous() for value in (args or named.values())]
+    bound = runtime.load(bundle, device="cuda").bind(*own)
+    theirs, failed = ways_of_torch(model, args, named)
+    error = difference(bound(), theirs["eager"]())
+    if "--wait" in rest:
+        wait_for_turn(Path(rest[0]))
+    rounds, calls = measure({"aotc": bound, **theirs})
     found = {name: statistics.median(row) for name, row in rounds.items()}
     best = min(value for name, value in found.items() if name != "aotc")
     row = {
-        "spec": sys.argv[1],
+        "spec": Path(spec).name,
         "ms": {name: round(value, 4) for name, value in found.items()},
         "rounds_ms": {name: [round(value, 4) for value in row] for name, row in rounds.items()},
+        "calls_ms": {name: percentiles(row) for name, row in calls.items()},
         "times_faster_than_best": round(best / found["aotc"], 3),
         "host_us": round(host_us(bound), 2),
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
+        "difference": error,
+        "failed": failed,
     }
-    print(json.dumps(row), flush=True)
-    if len(sys.argv) > 3:
-        Path(sys.argv[3]).write_text(json.dumps(row, indent=2) + "\n")
+    print(json.dumps({name: row[name] for name in ("ms", "host_us", "difference", "failed")}))
+    if rest:
+        Path(rest[0]).write_text(json.dumps(row, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Process start → first result: `python -m benchmarks.gpu.starts SPEC BUNDLE JSON`.
+"""Process start → first result: `python -m benchmarks.gpu.starts SAVED BUNDLE JSON KIND…`.
 
 Each time is that of a whole process, from its start to its end, which loads what was deployed,
-answers once and has the answer in host memory. Ours has no torch. Torch's loads the pickled model,
+answers once and has the answer in host memory. Ours has no torch. Torch's loads the saved model,
 memory-mapped; the compiled ones find their caches warm. Files are in the page cache; the processes
 take turns.
 """
@@ -13,15 +13,10 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-import torch
-
-from benchmarks.gpu.forward import load_spec
-
-ROUNDS = {"aotc": 7, "eager": 3, "compile": 2, "max-autotune": 2}
+ROUNDS = {"aotc": 5, "eager": 2, "compile": 1, "max-autotune": 1}
 OURS = """
 import sys, time
 began = time.perf_counter()
@@ -35,65 +30,52 @@ assert not {{"torch", "triton", "numpy"}} & set(sys.modules)
 print(imported - began, loaded - imported, ended - loaded)
 """
 THEIRS = """
-import sys
-sys.path.insert(0, {folder!r})
 import torch
-torch.set_grad_enabled(False)
-model = torch.load({model!r}, weights_only=False, mmap=True, map_location="cuda")
-args, named = torch.load({inputs!r}, weights_only=True, map_location="cuda")
-call = model if {mode!r} == "eager" else torch.compile(model, mode={mode!r})
+from benchmarks.gpu.peers import MODES, prefer_speed
+from benchmarks.gpu.saved import load
+prefer_speed()
+model, args, named = load({model!r})
+call = model if {kind!r} == "eager" else torch.compile(model, mode=MODES[{kind!r}])
 result = call(*args, **named)
 torch.cuda.synchronize()
 torch.utils._pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.cpu(), result)
 """
-MODES = {"eager": "eager", "compile": "default", "max-autotune": "max-autotune"}
+PARTS = ("import", "load", "first call")  # what ours prints
 
 
 def main() -> None:
     """Measure all contenders in turns and write the seconds of each process."""
-    spec, bundle, out = sys.argv[1:]
-    torch.set_grad_enabled(False)
-    with tempfile.TemporaryDirectory(prefix="aotc-start-") as name:
-        programs = {"aotc": OURS.format(bundle=bundle), **_theirs(spec, Path(name))}
-        times: dict[str, list[float]] = {kind: [] for kind in programs}
-        parts: list[list[float]] = []
-        failed: dict[str, str] = {}
-        for turn in range(max(ROUNDS.values())):
-            for kind, program in programs.items():
-                if turn >= ROUNDS[kind] or kind in failed:
-                    continue
-                seconds, answer, why = _run(program)
-                if why:
-                    failed[kind] = why
-                    continue
-                times[kind].append(seconds)
-                if kind == "aotc":
-                    parts.append([float(word) for word in answer.split()])
-    medians = [statistics.median(column) for column in zip(*parts, strict=True)]
-    row = {
-        "seconds": times,
-        "ours": dict(zip(("import", "load", "first call"), medians, strict=True)),
-        "failed": failed,
+    model, bundle, out, *kinds = sys.argv[1:]
+    programs = {
+        kind: OURS.format(bundle=bundle)
+        if kind == "aotc"
+        else THEIRS.format(model=model, kind=kind)
+        for kind in kinds
     }
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
+    parts: list[list[float]] = []
+    failed: dict[str, str] = {}
+    for turn in range(max(ROUNDS[kind] for kind in kinds)):
+        for kind, program in programs.items():
+            if turn >= ROUNDS[kind] or kind in failed:
+                continue
+            seconds, answer, why = run(program)
+            if why:
+                failed[kind] = why
+                continue
+            times[kind].append(seconds)
+            if kind == "aotc":
+                parts.append([float(word) for word in answer.split()])
+    medians = [statistics.median(column) for column in zip(*parts, strict=True)]
+    ours = dict(zip(PARTS, medians, strict=True)) if parts else {}
+    row = {"seconds": times, "ours": ours, "failed": failed}
     Path(out).write_text(json.dumps(row, indent=1) + "\n")
     for kind, found in times.items():
-        if found:
-            print(f"{kind}: {statistics.median(found):.3f} s")
+        print(f"{kind}: {statistics.median(found):.3f} s" if found else f"{kind}: {failed[kind]}")
+    print(ours)
 
 
-def _theirs(spec: str, folder: Path) -> dict[str, str]:
-    """The programs of torch; the model and its inputs are saved for them."""
-    model, args, named = load_spec(spec)
-    places = {"model": str(folder / "model.pt"), "inputs": str(folder / "inputs.pt")}
-    torch.save(model.cpu(), places["model"])
-    torch.save((args, named), places["inputs"])
-    del model
-    torch.cuda.empty_cache()
-    specs = str(Path(spec).resolve().parent)
-    return {kind: THEIRS.format(folder=specs, mode=mode, **places) for kind, mode in MODES.items()}
-
-
-def _run(program: str) -> tuple[float, str, str]:
+def run(program: str) -> tuple[float, str, str]:
     """(seconds of the whole process, what it printed, why it failed)."""
     began_s = time.perf_counter()
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The parts of the GPU benchmark: what each runs, one process a step, results as JSON files.
+"""Runs the steps of the GPU benchmark: one process a step, results as JSON files in a folder.
 
 A step whose file is there is not run again, so that a run that was cut off goes on; the compiler
 caches of all contenders lie in the same folder.
@@ -11,53 +11,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("build", "profile", "peers", "forward", "start", "kernels")
-PEERS = ("default", "max-autotune")
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A workload: its name in files, its spec below `benchmarks/models`, its title."""
-
-    name: str
-    spec: str
-    title: str
-
-    @property
-    def path(self) -> str:
-        """The spec's file."""
-        return str(ROOT / "benchmarks" / "models" / f"{self.spec}.py")
-
-
-MODELS = (
-    Model("resnet50", "resnet", "ResNet-50, batch 8"),
-    Model("bert_base", "bert_base", "BERT-base, 8×128"),
-    Model("vit_b16", "vit_b16", "ViT-B/16, batch 8"),
-    Model("llama_prefill", "llama", "Llama 1B, prefill 1×512"),
-    Model("llama_decode", "llama_decode", "Llama 1B, decode step"),
-)
-# Tables of kernels, by their own scripts: name → arguments of `python -m`.
-KERNELS: Mapping[str, Sequence[str]] = {
-    "rows": ("benchmarks.gpu.rows", "--compile", "--seconds", "150"),
-    "matmul": (
-        "benchmarks.gpu.matmul",
-        "middle",
-        "large",
-        "few",
-        "--seconds",
-        "150",
-        "--best",
-        "3",
-    ),
-    "attention": ("benchmarks.gpu.attention",),
-    "convolution": ("benchmarks.gpu.convolution", "--seconds", "120"),
-}
+POLL_SECONDS = 0.1
+READY = ".ready"  # the suffix of the file by which a step says that it waits for its turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +29,16 @@ class Step:
     name: str
     command: tuple[str, ...]
     has_own_file: bool = True  # else its standard output is the result
+
+
+@dataclass(slots=True)
+class Running:
+    """A step's process, since when it runs, and where its output goes."""
+
+    step: Step
+    process: subprocess.Popen[str]
+    log: Path
+    began_s: float
 
 
 @dataclass(slots=True)
@@ -83,10 +54,6 @@ class Suite:
         """The file of a step's result."""
         return self.work / f"{part}-{name}.json"
 
-    def bundle(self, model: Model) -> Path:
-        """Where a model's bundle is built."""
-        return self.work / "bundles" / model.name
-
     def left_s(self) -> float:
         """Seconds until everything must have ended."""
         return self.seconds - (time.monotonic() - self.started_s)
@@ -99,96 +66,92 @@ class Suite:
         record: dict[str, Any] = json.loads(path.read_text())
         return record
 
-    def run(self, step: Step) -> bool:
-        """Run a step unless its result is there; whether it is there afterwards."""
-        path = self.result(step.part, step.name)
-        if path.is_file():
-            return True
-        if self.left_s() < 5:
-            print(f"{step.part} {step.name}: no time left", flush=True)
-            return False
-        began_s = time.monotonic()
-        out, code = self._process(step.command)
-        seconds = time.monotonic() - began_s
-        print(f"{step.part} {step.name}: {seconds:.1f} s, status {code}", flush=True)
-        (self.work / f"{step.part}-{step.name}.log").write_text(out)
-        if code:
-            print("\n".join(out.splitlines()[-6:]), flush=True)
-            return False
-        if not step.has_own_file:
-            start = out.find("{\n")
-            record = json.loads(out[start:]) if start >= 0 else {"text": out}
-            path.write_text(json.dumps({**record, "step_seconds": seconds}, indent=1) + "\n")
-        return path.is_file()
+    def one_by_one(self, steps: Sequence[Step]) -> None:
+        """Run each step that has no result yet, alone on the machine."""
+        for step in self._open(steps):
+            if self.left_s() < 5:
+                print(f"{step.part} {step.name}: no time left", flush=True)
+                return
+            self._finish([self._begin(step)])
 
-    def _process(self, command: Sequence[str]) -> tuple[str, int]:
-        environment = {
+    def together(self, steps: Sequence[Step]) -> None:
+        """Run the steps that have no result yet side by side."""
+        open_steps = self._open(steps)
+        threads = max(2, len(os.sched_getaffinity(0)) // max(len(open_steps), 1))
+        share = {"OMP_NUM_THREADS": str(threads)}
+        self._finish([self._begin(step, share) for step in open_steps])
+
+    def in_turns(self, steps: Sequence[Step]) -> None:
+        """Prepare the steps side by side; once all are ready or failed, let one after the other go.
+
+        The processor and the device are then free for the one whose turn it is.
+        """
+        running = [self._begin(step) for step in self._open(steps)]
+        while self.left_s() > 0 and any(map(self._prepares, running)):
+            time.sleep(POLL_SECONDS)
+        for row in running:
+            if row.process.poll() is None and not self._prepares(row):
+                assert row.process.stdin is not None
+                row.process.stdin.close()
+                self._finish([row])
+        self._finish([row for row in running if row.process.poll() is None])
+
+    def _open(self, steps: Sequence[Step]) -> list[Step]:
+        return [step for step in steps if not self.result(step.part, step.name).is_file()]
+
+    def _prepares(self, row: Running) -> bool:
+        ready = self.result(row.step.part, row.step.name).with_suffix(READY)
+        return row.process.poll() is None and not ready.exists()
+
+    def _begin(self, step: Step, settings: Mapping[str, str] | None = None) -> Running:
+        log = self.work / f"{step.part}-{step.name}.log"
+        self.result(step.part, step.name).with_suffix(READY).unlink(missing_ok=True)
+        with log.open("w") as out, log.with_suffix(".err").open("w") as errors:
+            process = subprocess.Popen(
+                [sys.executable, *step.command],
+                env=self._environment(settings or {}),
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=errors,
+                text=True,
+            )
+        return Running(step, process, log, time.monotonic())
+
+    def _environment(self, settings: Mapping[str, str]) -> dict[str, str]:
+        return {
             **os.environ,
+            **settings,
             "AOTC_CACHE_DIR": str(self.work / "cache"),
             "TORCHINDUCTOR_CACHE_DIR": str(self.work / "inductor"),
             "TRITON_CACHE_DIR": str(self.work / "triton"),
         }
-        process = subprocess.Popen(
-            [sys.executable, *command],
-            env=environment,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        try:
-            out, _ = process.communicate(timeout=max(self.left_s() - 2, 1))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, _ = process.communicate()
-            return out + "\nout of time", 124
-        return out, process.returncode
 
+    def _finish(self, running: Sequence[Running]) -> None:
+        """Wait for the processes, end those that are still there when the time is up."""
+        waiting = list(running)
+        while waiting:
+            is_late = self.left_s() <= 0
+            for row in [row for row in waiting if is_late or row.process.poll() is not None]:
+                if is_late:
+                    row.process.kill()
+                    row.process.wait()
+                self._keep(row, is_late)
+                waiting.remove(row)
+            if waiting:
+                time.sleep(POLL_SECONDS)
 
-def steps(suite: Suite, part: str, models: Sequence[Model]) -> Iterator[Step]:
-    """The steps of a part, in order."""
-    if part == "kernels":
-        for name, command in KERNELS.items():
-            yield Step(part, name, ("-m", *command), has_own_file=False)
-        return
-    for model in models:
-        yield from _STEPS[part](suite, model)
-
-
-def _build(suite: Suite, model: Model) -> Iterator[Step]:
-    record = suite.work / f"{model.name}.record"
-    command = ("-m", "aotc.aot.cli", "build", model.path, "-o", str(suite.bundle(model)))
-    options = ("--target", "cuda", "--tune", suite.tune, "--record", str(record))
-    yield Step("build", model.name, (*command, *options, "--force", "--quiet", "--json"), False)
-
-
-def _profile(suite: Suite, model: Model) -> Iterator[Step]:
-    command = ("-m", "aotc.aot.cli", "profile", str(suite.bundle(model)), "--json")
-    yield Step("profile", model.name, command, has_own_file=False)
-
-
-def _peers(suite: Suite, model: Model) -> Iterator[Step]:
-    """Torch compiles each model once by itself: its autotuner measures on the device too."""
-    for mode in PEERS:
-        name = f"{model.name}-{mode}"
-        file = str(suite.result("peers", name))
-        yield Step("peers", name, ("-m", "benchmarks.gpu.peers", model.path, mode, file))
-
-
-def _forward(suite: Suite, model: Model) -> Iterator[Step]:
-    places = (model.path, str(suite.bundle(model)), str(suite.result("forward", model.name)))
-    yield Step("forward", model.name, ("-m", "benchmarks.gpu.forward", *places))
-
-
-def _start(suite: Suite, model: Model) -> Iterator[Step]:
-    places = (model.path, str(suite.bundle(model)), str(suite.result("start", model.name)))
-    yield Step("start", model.name, ("-m", "benchmarks.gpu.starts", *places))
-
-
-_STEPS = {
-    "build": _build,
-    "profile": _profile,
-    "peers": _peers,
-    "forward": _forward,
-    "start": _start,
-}
+    def _keep(self, row: Running, is_late: bool) -> None:
+        """Say how a step ended, and write its result where it has not done so itself."""
+        step, seconds, code = row.step, time.monotonic() - row.began_s, row.process.returncode
+        path, out = self.result(step.part, step.name), row.log.read_text()
+        status = "out of time" if is_late else f"status {code}"
+        print(f"{step.part} {step.name}: {seconds:.1f} s, {status}", flush=True)
+        path.with_suffix(READY).unlink(missing_ok=True)
+        if code:
+            errors = row.log.with_suffix(".err").read_text()
+            print("\n".join([*out.splitlines()[-3:], *errors.splitlines()[-6:]]), flush=True)
+        elif not step.has_own_file:
+            start = out.find("{\n")
+            record = json.loads(out[start:]) if start >= 0 else {"text": out}
+            path.write_text(json.dumps({**record, "step_seconds": seconds}, indent=1) + "\n")

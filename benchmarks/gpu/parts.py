@@ -1,0 +1,162 @@
+"""The parts of the GPU benchmark: the models, what is run of each, and how.
+
+Compiling comes first, all contenders and models side by side: it needs processors, and every
+measurement of an autotuner, ours or torch's, waits until it has the device for itself. What is
+published is measured afterwards, by one process at a time on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.gpu.suite import ROOT, Step, Suite
+
+RECORDS = ROOT / "benchmarks" / "records"
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A workload: its name in files, its spec below `benchmarks/models`, its title."""
+
+    name: str
+    spec: str
+    title: str
+
+    @property
+    def path(self) -> str:
+        """The spec's file."""
+        return str(ROOT / "benchmarks" / "models" / f"{self.spec}.py")
+
+
+# ResNet-50 first: torch's autotuner takes longest for it.
+MODELS = (
+    Model("resnet50", "resnet", "ResNet-50, batch 8"),
+    Model("bert_base", "bert_base", "BERT-base, 8×128"),
+    Model("vit_b16", "vit_b16", "ViT-B/16, batch 8"),
+    Model("llama_prefill", "llama", "Llama 1B, prefill 1×512"),
+    Model("llama_decode", "llama_decode", "Llama 1B, decode step"),
+)
+# Tables of kernels, by their own scripts: name → arguments of `python -m`.
+KERNELS: Mapping[str, tuple[str, ...]] = {
+    "rows": ("benchmarks.gpu.rows", "--compile", "--seconds", "150"),
+    "matmul": ("benchmarks.gpu.matmul", "middle", "large", "few", "--seconds", "150"),
+    "attention": ("benchmarks.gpu.attention",),
+    "convolution": ("benchmarks.gpu.convolution", "--seconds", "120"),
+}
+
+
+def bundle(suite: Suite, model: Model) -> Path:
+    """Where a model's bundle is built."""
+    return suite.work / "bundles" / model.name
+
+
+def saved(suite: Suite, model: Model) -> Path:
+    """Where torch's model is saved."""
+    return suite.work / "models" / model.name
+
+
+def record(suite: Suite, model: Model, device: str) -> Path:
+    """The tuning record of a model, begun with the committed one of this device where there is."""
+    path = suite.work / f"{model.spec}-{device}.txt"
+    if not path.is_file() and (RECORDS / path.name).is_file():
+        shutil.copyfile(RECORDS / path.name, path)
+    return path
+
+
+def _compile(suite: Suite, models: Sequence[Model]) -> None:
+    """Bundles and torch's compilations, side by side."""
+    from aotc.aot.tune.measurers import device_word
+    from benchmarks.gpu.machine import query
+
+    device = device_word(query("name"))
+    suite.together([
+        *(_peers(suite, model) for model in models),
+        *(_build(suite, model, device) for model in models),
+    ])  # fmt: skip
+
+
+def _build(suite: Suite, model: Model, device: str) -> Step:
+    command = ("-m", "aotc.aot.cli", "build", model.path, "-o", str(bundle(suite, model)))
+    jobs = str(max(2, len(os.sched_getaffinity(0)) // 4))
+    options = ("--target", "cuda", "--tune", suite.tune, "--jobs", jobs)
+    record_options = ("--record", str(record(suite, model, device)))
+    shown = ("--force", "--quiet", "--json")
+    return Step("build", model.name, (*command, *options, *record_options, *shown), False)
+
+
+def _peers(suite: Suite, model: Model) -> Step:
+    places = (model.path, str(saved(suite, model)), str(suite.result("peers", model.name)))
+    return Step("peers", model.name, ("-m", "benchmarks.gpu.peers", *places))
+
+
+def _forward(suite: Suite, models: Sequence[Model]) -> None:
+    steps = []
+    for model in _built(suite, models):
+        out = str(suite.result("forward", model.name))
+        places = (_theirs(suite, model), str(bundle(suite, model)), out)
+        command = ("-m", "benchmarks.gpu.forward", *places, "--wait")
+        steps.append(Step("forward", model.name, command))
+    suite.in_turns(steps)
+
+
+def _start(suite: Suite, models: Sequence[Model]) -> None:
+    suite.one_by_one([
+        _start_step(suite, model, "start", ("aotc", "eager")) for model in _built(suite, models)
+    ])  # fmt: skip
+
+
+def _start_compiled(suite: Suite, models: Sequence[Model]) -> None:
+    suite.one_by_one(
+        [
+            _start_step(suite, model, "start_compiled", ("compile", "max-autotune"))
+            for model in _built(suite, models)
+        ]
+    )
+
+
+def _start_step(suite: Suite, model: Model, part: str, kinds: tuple[str, ...]) -> Step:
+    out = str(suite.result(part, model.name))
+    places = (_theirs(suite, model), str(bundle(suite, model)), out)
+    return Step(part, model.name, ("-m", "benchmarks.gpu.starts", *places, *kinds))
+
+
+def _floors(suite: Suite, models: Sequence[Model]) -> None:
+    suite.one_by_one([
+        Step("floors", model.name, (
+            "-m", "benchmarks.gpu.floors", str(bundle(suite, model)),
+            str(suite.result("floors", model.name)),
+        ))
+        for model in _built(suite, models)
+    ])  # fmt: skip
+
+
+def _kernels(suite: Suite, models: Sequence[Model]) -> None:
+    suite.one_by_one(
+        [Step("kernels", name, ("-m", *command), False) for name, command in KERNELS.items()]
+    )
+
+
+def _built(suite: Suite, models: Sequence[Model]) -> list[Model]:
+    return [model for model in models if bundle(suite, model).is_dir()]
+
+
+def _theirs(suite: Suite, model: Model) -> str:
+    """The saved model, or its spec where saving has failed."""
+    folder = saved(suite, model)
+    return str(folder) if folder.is_dir() else model.path
+
+
+# In the order of their run; the kernels' tables, minutes each, only where they are asked for.
+PARTS: Mapping[str, Callable[[Suite, Sequence[Model]], None]] = {
+    "compile": _compile,
+    "forward": _forward,
+    "start": _start,
+    "floors": _floors,
+    "start_compiled": _start_compiled,
+    "kernels": _kernels,
+}
+USUAL = tuple(part for part in PARTS if part != "kernels")
