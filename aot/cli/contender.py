@@ -122,7 +122,8 @@ def is_tensor_type() -> type:
     """The class of the leaves that are inputs of the bundle."""
     import torch
 
-    return torch.Tensor
+    kind: type = torch.Tensor
+    return kind
 
 
 def _aotc(spec: str, place: Path, device: str) -> Call:
@@ -153,7 +154,7 @@ def _tensors(spec: str, device: str) -> list[Any]:
     from torch.utils import _pytree as pytree
 
     _, arguments, keywords = load_model(spec, "cpu")
-    leaves = pytree.tree_leaves((arguments, keywords))
+    leaves: list[Any] = pytree.tree_leaves((arguments, keywords))
     return [leaf.to(device) for leaf in leaves if isinstance(leaf, is_tensor_type())]
 
 
@@ -185,7 +186,8 @@ def _graph(spec: str, place: Path, device: str) -> Call:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call()
-    return graph.replay
+    replay: Call = graph.replay
+    return replay
 
 
 def _compile(spec: str, place: Path, device: str) -> Call:

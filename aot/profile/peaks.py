@@ -40,7 +40,7 @@ def _rate(
 ) -> float:
     begin, end = events
     launch(stream)
-    rates = []
+    rates: list[float] = []
     for _ in range(ROUNDS):
         begin.record(stream)
         launch(stream)

@@ -17,8 +17,8 @@ def agree(kind: str, found: bytes, expected: bytes) -> bool:
     if found == expected:
         return True
     if kind not in TOLERANCES:
-        left, right = (numpy.frombuffer(data, numpy.uint8) for data in (found, expected))
-        return float((left != right).mean()) <= WHOLE_SHARE
+        ours, theirs = (numpy.frombuffer(data, numpy.uint8) for data in (found, expected))
+        return float((ours != theirs).mean()) <= WHOLE_SHARE
     left, right = (_numbers(kind, data) for data in (found, expected))
     finite = numpy.isfinite(right)
     with numpy.errstate(invalid="ignore", over="ignore"):

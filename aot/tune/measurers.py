@@ -19,7 +19,8 @@ def measurer_for(target: Target, prelude: Prelude) -> Measurer | None:
     """The device here that runs the target; None where there is none."""
     if not set(target.needs) <= drivers.load(target.device).features():
         return None
-    return MEASURERS[target.device](prelude)
+    measurer: Measurer = MEASURERS[target.device](prelude)
+    return measurer
 
 
 def device_here(target: Target) -> str:
