@@ -118,12 +118,11 @@ def load_model(spec: str, device: str) -> tuple[Any, tuple[Any, ...], dict[str, 
     return model, arguments, keywords
 
 
-def is_tensor_type() -> type:
+def is_tensor_type() -> Any:
     """The class of the leaves that are inputs of the bundle."""
     import torch
 
-    kind: type = torch.Tensor
-    return kind
+    return torch.Tensor
 
 
 def _aotc(spec: str, place: Path, device: str) -> Call:
@@ -154,8 +153,8 @@ def _tensors(spec: str, device: str) -> list[Any]:
     from torch.utils import _pytree as pytree
 
     _, arguments, keywords = load_model(spec, "cpu")
-    leaves: list[Any] = pytree.tree_leaves((arguments, keywords))
-    return [leaf.to(device) for leaf in leaves if isinstance(leaf, is_tensor_type())]
+    leaves, tensor = pytree.tree_leaves((arguments, keywords)), is_tensor_type()
+    return [leaf.to(device) for leaf in leaves if isinstance(leaf, tensor)]
 
 
 def _on_buffers(program: Any, place: Path) -> Call:
