@@ -55,8 +55,8 @@ class Emitter:
     known: dict[tuple[Node, Position, Guard], Value] = field(default_factory=dict)
     loaded: dict[Symbol, frozenset[Symbol]] = field(default_factory=dict)
     conditions: dict[Bound, str] = field(default_factory=dict)
-    # Eviction policy of loads that vary with a loop symbol: whether they will be read again.
-    policy: dict[Symbol, str] = field(default_factory=dict)
+    # Eviction policy of loads that vary with these loop symbols: whether they will be read again.
+    policy: Callable[[frozenset[Symbol]], str] = lambda symbols: ""
 
     def value(self, node: Node, index: Position, guard: Guard = ()) -> Value:
         """The value of `node` at `index`, used only where the conditions of `guard` hold."""
@@ -134,8 +134,8 @@ class Emitter:
         fill = f", other={other}" if masks and other else ""
         convert = f".to({spelled('f32')})" if computed(node.dtype) != node.dtype else ""
         address = self.buffers[node] if text == "0" else f"{self.buffers[node]} + {text}"
-        policies = [name for at, name in self.policy.items() if at in symbols]
-        policy = f', eviction_policy="{policies[0]}"' if policies else ""
+        policy = self.policy(symbols)
+        policy = f', eviction_policy="{policy}"' if policy else ""
         return self.body.bind(f"tl.load({address}{mask}{fill}{policy}){convert}", symbols)
 
     def _write_iota(self, position: Index) -> Value:

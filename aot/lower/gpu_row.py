@@ -34,6 +34,18 @@ class HeldWriter(RowWriter):
     def __init__(self, group: Group, tiles: RowTiles, levels: Levels) -> None:
         self.statistics = levels
         super().__init__(group, tiles.candidates)
+        self.row_policy = self._first_policy()
+        self.emitter.policy = self._policy
+
+    def _first_policy(self) -> str:
+        """How the caches treat what is read of a row: here it is read once."""
+        return "evict_first"
+
+    def _policy(self, symbols: frozenset[ix.Symbol]) -> str:
+        """Elements that all rows share are read again by each program, those of a row are not."""
+        if self.reduced not in symbols or not self._kept_symbols():
+            return ""
+        return self.row_policy if symbols & self._kept_symbols() else "evict_last"
 
     def scratch_types(self) -> list[tuple[str, str]]:
         """Name and element type of each scratch pointer."""
@@ -119,18 +131,25 @@ class StreamedWriter(VectorWriter):
 
     first, stride = "0", "RBLOCK"
 
-    def lines(self) -> list[str]:
-        """A loop for each pass, and one that stores what varies along the rows."""
-        stores_elements = any(
+    def _first_policy(self) -> str:
+        """A row whose elements are stored is read again by the last pass."""
+        varies = any(
             self.reduced in part.symbols() for root in self.group.roots for part in root.index
         )
-        self.emitter.policy = {self.reduced: "evict_last"} if stores_elements else {}
+        return "evict_last" if varies else super()._first_policy()
+
+    def lines(self) -> list[str]:
+        """A loop for each pass, and one that stores what varies along the rows."""
         for level in self.statistics:
             self._know(level, self._joined(level, self._stream(level)))
-        self.emitter.policy = {self.reduced: "evict_first"} if stores_elements else {}
-        self._loop(lambda: self._store(True))
+        self._store_elements()
         self._store(False)
         return self.body.lines
+
+    def _store_elements(self) -> None:
+        """The pass that reads the row again: the last one that does."""
+        self.row_policy = "evict_first"
+        self._loop(lambda: self._store(True))
 
     def _loop(self, write: Callable[[], object]) -> None:
         self.body.open_loop({self.reduced})
@@ -139,8 +158,8 @@ class StreamedWriter(VectorWriter):
         inner = self.body.close_loop()
         self.emitter.forget(frozenset({self.reduced}))
         if len(inner) > 1 + self.has_overhang:
-            steps = f"{self.first}, {self.reduced.extent}, {self.stride}"
-            self.body.write(f"for start in range({steps}):")
+            steps = f"{self.first}, {self.reduced.extent}, {self.stride}, num_stages=STAGES"
+            self.body.write(f"for start in tl.range({steps}):")
             self.body.lines += [INDENT + line for line in inner]
 
     def _stream(self, level: Sequence[Statistic]) -> list[list[str]]:

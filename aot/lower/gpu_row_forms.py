@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import source
-from aotc.aot.lower.gpu_row import HeldWriter, StreamedWriter
-from aotc.aot.lower.gpu_row_parts import PartedWriter, SharedWriter
+from aotc.aot.lower.gpu_row import HeldWriter, Levels, StreamedWriter
+from aotc.aot.lower.gpu_row_parts import PartedWriter, SharedStreamWriter, SharedWriter
 from aotc.aot.lower.gpu_row_tiles import RowShape, row_tiles
 from aotc.aot.lower.gpu_tiles import VECTOR_BYTES
 from aotc.aot.lower.row import levels_of
@@ -19,6 +19,7 @@ _WRITERS: dict[str, type[HeldWriter]] = {
     "streamed": StreamedWriter,
     "parts": PartedWriter,
     "shared": SharedWriter,
+    "shared_streamed": SharedStreamWriter,
 }
 
 
@@ -27,7 +28,7 @@ def lower_row_gpu(group: Group, traits: TargetTraits) -> KernelSpec:
     levels = statistics(levels_of(group))
     forms: list[Form] = []
     candidates: list[Candidate] = []
-    for tiles in row_tiles(row_shape(group, len(levels)), traits):
+    for tiles in row_tiles(row_shape(group, levels), traits):
         writer = _WRITERS[tiles.form](group, tiles, levels)
         lines, scratch = writer.lines(), [name for name, _ in writer.scratch_types()]
         text = source.assemble(group, tiles.constexprs, lines, scratch)
@@ -46,23 +47,25 @@ def lower_row_gpu(group: Group, traits: TargetTraits) -> KernelSpec:
     )
 
 
-def row_shape(group: Group, levels: int) -> RowShape:
+def row_shape(group: Group, levels: Levels) -> RowShape:
     """What decides the form and the tiles of a row kernel."""
     domain = group.domain
     assert domain.reduced is not None
     is_lanes = domain.is_reduced_in_lanes
     varies = any(domain.reduced in part.symbols() for root in group.roots for part in root.index)
     kept = domain.rows.extent if is_lanes else domain.lanes.extent
+    partials = [partial for level in levels for row in level for partial in row.partials()]
     elements = max(1, domain.outer.extent * kept * domain.reduced.extent)
     return RowShape(
         outer=1 if is_lanes else domain.outer.extent,
         kept=kept,
         reduced=domain.reduced.extent,
         element_bytes=group.bytes / elements,
-        levels=levels,
+        levels=len(levels),
         is_lanes=is_lanes,
         stores_elements=varies,
         vector=max(1, VECTOR_BYTES // _narrowest(group)),
+        can_share=varies and all(DTYPES[row.dtype].itemsize_bytes <= 4 for row in partials),
     )
 
 

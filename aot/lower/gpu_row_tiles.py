@@ -16,7 +16,7 @@ LARGEST_TILE = 1 << 14  # elements of a tile of several rows or columns
 FEWEST_STREAMED = 1 << 12  # elements of a row worth reading in chunks
 COLUMN_BYTES = 128  # side by side in the tile of a column reduction, four sectors of memory
 SMALLEST_PIECE = 1 << 12  # elements of a row that are worth a program of their own
-MOST_WARPS = 32
+MOST_SHARING = 16  # programs that wait for each other: the smallest slice of a GPU runs as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class RowShape:
     is_lanes: bool
     stores_elements: bool
     vector: int  # elements of one load of a thread
+    can_share: bool  # elements are stored, and all partial values have 32 bits
 
     @property
     def rows(self) -> int:
@@ -72,11 +73,10 @@ _HELD = (
     Held(16384, ((1, 16), (1, 8), (1, 32))),
     Held(32768, ((1, 32), (1, 16))),
 )
-_SHARED_NAMES = ("RBLOCK", "VECTOR", "PARTS", "QBLOCK")
-# Elements of a chunk and warps of a streamed row.
-_STREAMED = ((4096, 8), (8192, 16), (2048, 4))
+# Elements of a chunk, warps and stages of a streamed row.
+_STREAMED = ((8192, 32, 1), (16384, 32, 1), (4096, 16, 1), (4096, 8, 3))
 # Elements of a piece and warps of a shared row.
-_SHARED = ((8192, 8), (16384, 16), (8192, 16), (4096, 4), (32768, 32))
+_SHARED = ((8192, 8), (16384, 16), (8192, 16), (32768, 32))
 
 
 def row_tiles(shape: RowShape, traits: TargetTraits) -> list[RowTiles]:
@@ -85,6 +85,7 @@ def row_tiles(shape: RowShape, traits: TargetTraits) -> list[RowTiles]:
         return _ordered(
             [
                 (_is_held_best(shape), _held(shape)),
+                (True, _shared_streams(shape, traits)),
                 (True, _shared(shape, traits)),
                 (_is_parted_best(shape, traits), _parted_rows(shape, traits)),
                 (True, _streamed(shape)),
@@ -133,40 +134,54 @@ def _held(shape: RowShape) -> RowTiles:
 def _streamed(shape: RowShape) -> RowTiles:
     found = []
     if shape.reduced > FEWEST_STREAMED:
-        for block, warps in _STREAMED:
-            config = (("RBLOCK", block), ("VECTOR", shape.vector), ("num_warps", warps))
-            found.append(Candidate(config, (shape.kept, 1, 1)))
-    return RowTiles("streamed", ("RBLOCK", "VECTOR"), _distinct(found))
+        for block, warps, stages in _STREAMED:
+            found.append(_row(shape, block, warps, stages=stages))
+    return RowTiles("streamed", ("RBLOCK", "VECTOR", "STAGES"), _distinct(found))
 
 
-def _shared_row(shape: RowShape, block: int, parts: int, warps: int) -> Candidate:
-    config = (
-        ("RBLOCK", block), ("VECTOR", shape.vector), ("PARTS", parts),
-        ("QBLOCK", power_above(parts)), ("num_warps", warps),
-    )  # fmt: skip
-    return Candidate(config, (shape.kept * parts, 1, 1))
+def _row(shape: RowShape, block: int, warps: int, parts: int = 0, stages: int = 0) -> Candidate:
+    """Config of one row, or of one of the `parts` that share it."""
+    config = [("RBLOCK", block), ("VECTOR", shape.vector)]
+    if parts:
+        config += [("PARTS", parts), ("QBLOCK", power_above(parts))]
+    if stages:
+        config.append(("STAGES", stages))
+    config.append(("num_warps", warps))
+    return Candidate(tuple(config), (shape.kept * max(1, parts), 1, 1))
 
 
 def _shared(shape: RowShape, traits: TargetTraits) -> RowTiles:
     """Programs of a row wait for each other: all of them must fit on the device at once."""
     found = []
-    if shape.stores_elements and shape.reduced > SMALLEST_PIECE * 2:
+    if shape.can_share and shape.reduced > SMALLEST_PIECE * 2:
         for block, warps in _SHARED:
             parts = ceil(shape.reduced / block)
             if 1 < parts <= traits.multiprocessors // 2:
-                found.append(_shared_row(shape, block, parts, warps))
-    return RowTiles("shared", _SHARED_NAMES, _distinct(found))
+                found.append(_row(shape, block, warps, parts))
+    return RowTiles("shared", ("RBLOCK", "VECTOR", "PARTS", "QBLOCK"), _distinct(found))
+
+
+def _shared_streams(shape: RowShape, traits: TargetTraits) -> RowTiles:
+    found = []
+    if shape.can_share and shape.reduced > SMALLEST_PIECE * 4:
+        for block, warps, stages in _STREAMED:
+            parts = min(MOST_SHARING, power_above(shape.reduced) // (block * 2))
+            if parts > 1:
+                found.append(_row(shape, block, warps, parts, stages))
+    names = ("RBLOCK", "VECTOR", "PARTS", "QBLOCK", "STAGES")
+    return RowTiles("shared_streamed", names, _distinct(found))
 
 
 def _parted_rows(shape: RowShape, traits: TargetTraits) -> RowTiles:
     """Few rows, values of whole rows only: several programs read a row, the last one joins."""
     found = []
     if not shape.stores_elements and shape.levels == 1 and shape.reduced > SMALLEST_PIECE:
-        for block, warps in _STREAMED:
+        for block, warps, stages in _STREAMED:
             parts = _parts(shape.kept, ceil(shape.reduced / block), traits)
             if parts > 1:
-                found.append(_shared_row(shape, block, parts, warps))
-    return RowTiles("parts", _SHARED_NAMES, _distinct(found))
+                found.append(_row(shape, block, warps, parts, stages))
+    names = ("RBLOCK", "VECTOR", "PARTS", "QBLOCK", "STAGES")
+    return RowTiles("parts", names, _distinct(found))
 
 
 def _parts(blocks: int, chunks: int, traits: TargetTraits) -> int:
@@ -187,12 +202,14 @@ def _warps(elements: int, each: int) -> int:
 
 
 def _column_candidates(
-    shape: RowShape, width: int, block: int, parts: int, each: int = 16
+    shape: RowShape, width: int, block: int, parts: int, stages: int = 0, each: int = 16
 ) -> Candidate:
     blocks = ceil(shape.kept / width) * shape.outer
     config: list[tuple[str, int]] = [("YBLOCK", width), ("RBLOCK", block)]
     if parts > 1:
         config += [("PARTS", parts), ("QBLOCK", power_above(parts))]
+    if stages:
+        config.append(("STAGES", stages))
     config.append(("num_warps", _warps(width * block, each)))
     return Candidate(tuple(config), (blocks * parts, 1, 1))
 
@@ -212,8 +229,8 @@ def _streamed_columns(shape: RowShape) -> RowTiles:
         width = _column_block(shape)
         for elements in (4096, 2048, 8192):
             block = max(8, elements // width)
-            found.append(_column_candidates(shape, width, block, 1))
-    return RowTiles("streamed", ("YBLOCK", "RBLOCK"), _distinct(found))
+            found.append(_column_candidates(shape, width, block, 1, stages=1))
+    return RowTiles("streamed", ("YBLOCK", "RBLOCK", "STAGES"), _distinct(found))
 
 
 def _parted_columns(shape: RowShape, traits: TargetTraits) -> RowTiles:
@@ -227,5 +244,6 @@ def _parted_columns(shape: RowShape, traits: TargetTraits) -> RowTiles:
             most = min(ceil(shape.reduced / block), LARGEST_TILE // width)
             parts = _parts(blocks, most, traits)
             if parts > 1:
-                found.append(_column_candidates(shape, width, block, parts))
-    return RowTiles("parts", ("YBLOCK", "RBLOCK", "PARTS", "QBLOCK"), _distinct(found))
+                found.append(_column_candidates(shape, width, block, parts, stages=1))
+    names = ("YBLOCK", "RBLOCK", "PARTS", "QBLOCK", "STAGES")
+    return RowTiles("parts", names, _distinct(found))

@@ -1,10 +1,11 @@
 """Times row kernels on a GPU as shares of copy bandwidth, beside torch and torch.compile.
 
 `python -m benchmarks.gpu.rows [OP …] [--dtype bf16,f32] [--columns 1024,…] [--wide] [--compile]
-[--seconds S] [--best N]` builds each op over 512 MB of rows through schedule and lower, compiles
-all candidates in parallel, checks the first rows of each against torch in f64, and times them in
-turns. Tensors are ten times the second-level cache, so that every launch reads from memory.
-`--wide` tries configs beyond the candidates, to learn better tables.
+[--seconds S] [--best N] [--mib M] [--record FILE]` builds each op over rows of M MiB (512) through
+schedule and lower, compiles all candidates in parallel, checks the first rows of each against torch
+in f64, and times them in turns. Tensors are larger than the second-level cache, so that every
+launch reads from memory. `--wide` tries configs beyond the candidates, to learn better tables;
+`--record` appends every time to a file, one row a config.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
+from pathlib import Path
 
 import torch
 
@@ -31,7 +33,6 @@ from benchmarks.gpu.launching import Compiled, Kernel, compile_source
 from benchmarks.gpu.row_ops import OPS, ROW_OPS
 
 CAPABILITY = 90
-TENSOR_BYTES = 512 << 20
 COLUMNS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 1048576)
 CHECKED_ELEMENTS = 1 << 22
 TOLERANCES = {"bf16": 1e-2, "f32": 2e-5}
@@ -102,6 +103,8 @@ def _configs(
     padded = 1 << (case.columns - 1).bit_length()
     most = 64 if case.dtype == "bf16" else 32
     for warps in (1, 2, 4, 8, 16, 32):
+        if warps < 4 and case.columns > 16384 and case.spec.candidates[0].form:
+            continue
         if form == "":
             for rows in (1, 2, 4, 8):
                 share = rows * padded / (32 * warps)
@@ -110,17 +113,39 @@ def _configs(
                     yield config, (ceil(case.rows / rows), 1, 1)
             continue
         for block in (1024, 2048, 4096, 8192, 16384, 32768):
-            parts = ceil(case.columns / block)
             share = block / (32 * warps)
-            is_fit = first["VECTOR"] <= share <= (32 if form == "streamed" else most)
-            if block > padded or not is_fit or (form == "shared" and not 2 <= parts <= 132):
+            if block > padded or not first["VECTOR"] <= share <= (most if form == "shared" else 32):
                 continue
             config = first | {"RBLOCK": block, "num_warps": warps}
-            if form == "shared":
-                config |= {"PARTS": parts, "QBLOCK": 1 << (parts - 1).bit_length()}
-                yield config, (case.rows * parts, 1, 1)
-            elif form == "streamed":
-                yield config, (case.rows, 1, 1)
+            yield from _loops(case, config) if "STAGES" in first else _pieces(case, config)
+
+
+def _pieces(
+    case: Case, config: dict[str, int]
+) -> Iterator[tuple[dict[str, int], tuple[int, int, int]]]:
+    """Programs that hold a piece of a row each."""
+    parts = ceil(case.columns / config["RBLOCK"])
+    if 2 <= parts <= 132:
+        found = config | {"PARTS": parts, "QBLOCK": 1 << (parts - 1).bit_length()}
+        yield found, (case.rows * parts, 1, 1)
+
+
+def _loops(
+    case: Case, config: dict[str, int]
+) -> Iterator[tuple[dict[str, int], tuple[int, int, int]]]:
+    """Programs that read rows, or every so many chunks of them, in a pipeline."""
+    chunks = ceil(case.columns / config["RBLOCK"])
+    item = 2 if case.dtype == "bf16" else 4
+    for stages in (1, 3):
+        if stages * config["RBLOCK"] * item > 98304:
+            continue
+        found = config | {"STAGES": stages}
+        if "PARTS" not in config:
+            yield found, (case.rows, 1, 1)
+            continue
+        for parts in (4, 8, 16, 32):
+            if config["num_warps"] >= 8 and 2 <= chunks // parts <= 16:
+                yield found | {"PARTS": parts, "QBLOCK": parts}, (case.rows * parts, 1, 1)
 
 
 def submit(pool: ProcessPoolExecutor, case: Case, candidate: Candidate) -> Future[Compiled]:
@@ -162,12 +187,12 @@ class Runner:
             torch.full(shape, float("nan"), device="cuda", dtype=dtype) for _ in range(case.stores)
         ]
 
-    def measure_copy(self) -> None:
-        """Bytes per µs of torch's own copy."""
-        source = torch.randn(TENSOR_BYTES // 2, device="cuda", dtype=torch.bfloat16)
+    def measure_copy(self, nbytes: int) -> None:
+        """Bytes per µs of torch's own copy of a tensor."""
+        source = torch.randn(nbytes // 2, device="cuda", dtype=torch.bfloat16)
         target = torch.empty_like(source)
         times = timed({"copy": lambda: target.copy_(source)})
-        self.copy_bytes_per_us = 2 * TENSOR_BYTES / times["copy"]
+        self.copy_bytes_per_us = 2 * nbytes / times["copy"]
 
 
 def timed(runs: dict[str, Callable[[], object]]) -> dict[str, float]:
@@ -256,6 +281,15 @@ def measure(
         runs["torch.compile"]()
     times = timed(runs)
     report(case, times, facts, bad, arguments.best, runner)
+    if arguments.record:
+        with arguments.record.open("a", encoding="utf-8") as file:
+            for number, candidate in enumerate(builds):
+                found = [time for name, time in times.items() if name.startswith(f"{number}: ")]
+                if found:
+                    config = " ".join(f"{name}={value}" for name, value in candidate.config)
+                    shape = f"{case.op},{case.dtype},{case.rows},{case.columns}"
+                    form = candidate.form or "held"
+                    file.write(f"{shape},{form},{config},{found[0]:.1f}\n")
 
 
 def report(
@@ -298,19 +332,21 @@ def main() -> int:
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--seconds", type=float, default=80)
     parser.add_argument("--best", type=int, default=3)
+    parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("--record", type=Path)
     arguments = parser.parse_args()
     begin = time.monotonic()
     cases = []
     for dtype in arguments.dtype.split(","):
         for columns in map(int, arguments.columns.split(",")):
-            rows = max(1, TENSOR_BYTES // (2 if dtype == "bf16" else 4) // columns)
+            rows = max(1, (arguments.mib << 20) // (2 if dtype == "bf16" else 4) // columns)
             cases += [case_of(op, dtype, rows, columns) for op in arguments.ops]
     pool = ProcessPoolExecutor()
     builds = [
         {row: submit(pool, case, row) for row in candidates(case, arguments.wide)} for case in cases
     ]
     runner = Runner()
-    runner.measure_copy()
+    runner.measure_copy(arguments.mib << 20)
     count = sum(map(len, builds))
     print(
         f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {count} candidates, copy "

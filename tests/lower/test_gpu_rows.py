@@ -59,7 +59,7 @@ ROWS = {
     "flags_of_a_long_row": lambda: [b.reduce("any", operand("f", 2, 9001, dtype="bool"), [1])],
 }
 GPU_CASES = {**CASES, **ROWS}
-FORMS = ("", "streamed", "parts", "shared")
+FORMS = ("", "streamed", "parts", "shared", "shared_streamed")
 
 
 def _forms(name: str) -> list[int | str]:

@@ -43,7 +43,12 @@ def load(kernel: Kernel, operation: Operation, operands: Sequence[Lane]) -> Lane
     mask = kernel.lanes.operand(rest.pop(0)) if sizes[1] else None
     other = kernel.lanes.operand(rest.pop(0)) if sizes[2] else None
     kind = operation.results[0].type.element
-    found = read(kernel, operands[0], kind, mask, other, kernel.floor(operation))
+    floor = kernel.floor(operation)
+    if operation.integer("isVolatile"):
+        # Another program may have written: read now, and anew each time.
+        kernel.writer.effect("fence seq_cst")
+        floor = kernel.writer.depth
+    found = read(kernel, operands[0], kind, mask, other, floor)
     return typed(kernel.lanes, found, kind)
 
 
