@@ -21,7 +21,8 @@ _BLOCKS = Template("blocks", "attention/blocks.py", "", (), ())
 _LOADS = ("load_q", "load_k", "load_v", "load_mask", "last_k", "last_v", "last_mask")
 _DESCRIPTIONS = ("describe_q", "describe_k", "describe_v")
 _SIZES = (
-    "HEADS", "T", "ROWS", "BR", "S", "BD", "BV", "SCALE", "CAUSAL", "OFFSET", "PRECISION", "SAFE",
+    "HEADS", "RATIO", "T", "ROWS", "BR", "S", "BD", "BV", "SCALE", "CAUSAL", "OFFSET", "PRECISION",
+    "SAFE",
 )  # fmt: skip
 
 

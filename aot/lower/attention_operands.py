@@ -12,7 +12,7 @@ from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.attention_space import Problem
 from aotc.aot.lower.tiles import power_above
-from aotc.aot.schedule.attention import attention_demands, has_few_rows, head_element
+from aotc.aot.schedule.attention import attention_demands, groups, has_few_rows, head_element
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Demand, demands
 from aotc.aot.schedule.traits import TargetTraits
@@ -20,6 +20,17 @@ from aotc.aot.schedule.traits import TargetTraits
 LOG2_E = 1 / math.log(2)
 SMALLEST_DOT = 16  # elements along each axis of a dot
 DESCRIPTOR_BYTES = 16  # what addresses and strides of a tensor descriptor must be multiples of
+FARTHEST = 2**31 - 1  # element that an address of 32 bits reaches
+HEAD_AXES = 2  # of a descriptor of all heads, beside rows and elements
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """All heads of an operand as one tensor: extents, strides and places of head z on two axes."""
+
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    places: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +41,20 @@ class Matrix:
     start: Index
     extents: tuple[int, int]
     stride: int
+
+    def heads(self) -> Heads | None:
+        """The first element of head z as a place on two axes, if it can be written so."""
+        axes = []
+        for atom, stride in self.start.terms:
+            lowest, highest = ix.of(atom).bounds()
+            if lowest < 0 or stride < 0:
+                return None
+            axes.append((highest + 1, stride, str(ix.of(atom))))
+        if len(axes) > HEAD_AXES:
+            return None
+        axes += [(1, self.stride, "0")] * (HEAD_AXES - len(axes))
+        extents, strides, places = zip(*axes, strict=True)
+        return Heads(extents, strides, places)
 
 
 class Attention:
@@ -60,7 +85,7 @@ class Attention:
             is_causal=self.anchor.attr("causal"),
             has_few_rows=has_few_rows(self.anchor),
             has_descriptors=self._has_descriptors(),
-            has_result=self.result() is not None,
+            may_overlap=self._may_overlap(),
         )
 
     def constants(self) -> dict[str, str]:
@@ -69,6 +94,7 @@ class Attention:
         scale = 1.0 if self.has_bias else self.anchor.attr("scale") * LOG2_E
         return {
             "HEADS": str(sizes.heads),
+            "RATIO": str(groups(self.anchor)),
             "T": str(sizes.rows),
             "ROWS": str(sizes.rows),
             "BR": str(power_above(sizes.rows)),
@@ -87,7 +113,15 @@ class Attention:
         """Whether the mask is added to the scores."""
         return len(self.needs) == 4 and self.anchor.inputs[3].dtype != "bool"
 
+    def _may_overlap(self) -> bool:
+        """Whether operands and result are tensors of heads, rows and elements."""
+        if not self._has_descriptors():
+            return False
+        matrices = (*(self.matrix(place) for place in range(3)), self.result())
+        return all(matrix is not None and matrix.heads() is not None for matrix in matrices)
+
     def _has_descriptors(self) -> bool:
+        """Whether q, k and v are rows in memory, of 16 bits, and no mask is an operand."""
         if len(self.needs) == 4 or DTYPES[self.anchor.dtype].itemsize_bytes != 2:
             return False
         return all(self.matrix(place) is not None for place in range(3))
@@ -123,7 +157,7 @@ def _matrix(memory: Node, index: Sequence[Index], outer: Symbol, inner: Symbol) 
         return None
     parts = (stride, start.constant, *(count for _, count in start.terms))
     itemsize = DTYPES[memory.dtype].itemsize_bytes
-    if any(part * itemsize % DESCRIPTOR_BYTES for part in parts):
+    if any(part * itemsize % DESCRIPTOR_BYTES for part in parts) or memory.type.numel > FARTHEST:
         return None
     return Matrix(memory, start, (outer.extent, inner.extent), stride)
 

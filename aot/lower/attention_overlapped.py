@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from collections.abc import Sequence
 
 from aotc.aot.ir.graph import Node
 from aotc.aot.lower import source
@@ -12,7 +13,9 @@ from aotc.aot.lower.body import INDENT
 from aotc.aot.lower.template import fill
 from aotc.kernels.templates.registry import Template
 
-HOLES = ("describe_q", "describe_k", "describe_v", "describe_out")
+DESCRIPTIONS = ("describe_q", "describe_k", "describe_v", "describe_out")
+HEADS = ("head_q", "head_k", "head_v", "head_out")
+HOLES = (*DESCRIPTIONS, *HEADS)
 CONSTEXPRS = ("BN", "GROUP", "STAGES")
 
 
@@ -23,44 +26,60 @@ def overlapped_source(attention: Attention, template: Template, function: str) -
     body = ast.parse(text).body
     title = textwrap.fill(f'"""{attention.group}."""', 96, subsequent_indent=INDENT)
     parts = [title]
+    matrices = _matrices(attention)
     for node in body[1:]:
-        if isinstance(node, ast.FunctionDef) and node.name in (*HOLES, template.function):
+        if isinstance(node, ast.FunctionDef) and node.name in (*DESCRIPTIONS, template.function):
+            continue
+        if isinstance(node, ast.FunctionDef) and node.name in HEADS:
+            parts.append(_placed(node.name, matrices[HEADS.index(node.name)]))
             continue
         first = node.decorator_list[0].lineno if isinstance(node, ast.FunctionDef) else node.lineno
         parts.append("\n".join(lines[first - 1 : node.end_lineno]))
     names = [param.name for param in source.parameters(attention.group)]
     names += [f"{name}: gl.constexpr" for name in CONSTEXPRS]
-    filled = fill(template, _holes(attention), attention.constants(), ())
+    filled = fill(template, _described(attention, matrices), attention.constants(), ())
     signature = f"@gluon.jit\ndef {function}({', '.join(names)}):"
     parts.append("\n".join([signature, *(textwrap.indent(line, INDENT) for line in filled)]))
     return "\n\n\n".join(parts) + "\n"
 
 
-def _holes(attention: Attention) -> dict[str, list[str]]:
-    buffers: dict[Node, str] = source.buffer_names(attention.group)
-    result = attention.result()
-    assert result is not None
-    rows = (
-        ("describe_q", "queries", attention.matrix(0), "64", "ROWS"),
-        ("describe_k", "keys", attention.matrix(1), "BN", "KEYS"),
-        ("describe_v", "values", attention.matrix(2), "BN", "VALUES"),
-        ("describe_out", "result", result, "64", "ROWS"),
+def _matrices(attention: Attention) -> tuple[Matrix, ...]:
+    """q, k, v and the result; `Problem.may_overlap` has said that they are there."""
+    found = (*(attention.matrix(place) for place in range(3)), attention.result())
+    return tuple(matrix for matrix in found if matrix is not None)
+
+
+def _placed(function: str, matrix: Matrix) -> str:
+    """The function that gives the place of head z on the two axes of heads."""
+    heads = matrix.heads()
+    assert heads is not None
+    return (
+        f"@gluon.jit\ndef {function}(z, RATIO: gl.constexpr):\n"
+        f"{INDENT}return {', '.join(heads.places)}"
     )
+
+
+def _described(attention: Attention, matrices: Sequence[Matrix]) -> dict[str, list[str]]:
+    """The lines that make the four descriptors."""
+    buffers: dict[Node, str] = source.buffer_names(attention.group)
+    memories = [*(buffers[matrix.memory] for matrix in matrices[:-1]), "out0"]
+    names = ("queries", "keys", "values", "result")
+    rows = ("64", "BN", "BN", "64")
+    layouts = ("QUERIES", "KEYS", "VALUES", "RESULTS")
     found = {}
-    for hole, name, matrix, block, layout in rows:
-        assert matrix is not None
-        memory = "out0" if matrix is result else buffers[matrix.memory]
-        found[hole] = _described(name, memory, matrix, block, layout)
+    for hole, name, memory, matrix, block, layout in zip(
+        DESCRIPTIONS, names, memories, matrices, rows, layouts, strict=True
+    ):
+        heads = matrix.heads()
+        assert heads is not None
+        first = matrix.start.constant
+        address = memory + (f" + {first}" if first else "")
+        shape = ", ".join(map(str, (*heads.extents, *matrix.extents)))
+        strides = ", ".join(map(str, (*heads.strides, matrix.stride, 1)))
+        found[hole] = [
+            f"{name} = tma.make_tensor_descriptor(",
+            f"{INDENT}{address}, [{shape}], [{strides}],",
+            f"{INDENT}[1, 1, {block}, {padded(matrix.extents[1])}], {layout},",
+            ")",
+        ]
     return found
-
-
-def _described(name: str, memory: str, matrix: Matrix, block: str, layout: str) -> list[str]:
-    start = str(matrix.start)
-    address = memory + (f" + {start}" if start != "0" else "")
-    shape = ", ".join(map(str, matrix.extents))
-    return [
-        f"{name} = tma.make_tensor_descriptor(",
-        f"{INDENT}{address}, [{shape}], [{matrix.stride}, 1],",
-        f"{INDENT}[{block}, {padded(matrix.extents[1])}], {layout},",
-        ")",
-    ]

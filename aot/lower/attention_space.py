@@ -29,7 +29,7 @@ class Problem:
     is_causal: bool
     has_few_rows: bool
     has_descriptors: bool
-    has_result: bool  # the result is written through a descriptor too
+    may_overlap: bool  # the Gluon form can address operands and result
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Config:
 
 # Of the Gluon form: the tile of 128 rows is its own, stages are a constexpr.
 OVERLAPPED: tuple[Config, ...] = (
-    Config("overlapped", 128, 128, 4, 2, (0.50, 0.62), 0.7),
-    Config("overlapped", 128, 64, 4, 3, (0.46, 0.58), 0.7),
+    Config("overlapped", 128, 128, 4, 2, (0.40, 0.66), 0.7),
+    Config("overlapped", 128, 64, 4, 3, (0.37, 0.55), 0.7),
 )
 LARGE_ROWS = 1024  # rows and keys from which its long compilation is worth it
 TILED: tuple[Config, ...] = (
@@ -88,7 +88,7 @@ def candidates(problem: Problem, traits: TargetTraits) -> tuple[Candidate, ...]:
         legal = [row for row in TILED if _is_legal(row, problem, traits)]
         legal += OVERLAPPED if _may_overlap(problem, traits) else ()
         rows = sorted(legal or [TILED[-1]], key=lambda row: _price(row, problem, traits))
-        found = [_tiled(row, problem) for row in rows]
+        found = [_tiled(row, problem, traits) for row in rows]
     return tuple(dict.fromkeys(found))[:CANDIDATES]
 
 
@@ -112,8 +112,7 @@ def _may_overlap(problem: Problem, traits: TargetTraits) -> bool:
     """Whether the Gluon form serves: on sm_90, for square 16-bit operands in plain memory."""
     is_large = min(problem.rows, problem.keys) >= LARGE_ROWS
     is_square = problem.key_block == problem.value_block and problem.key_block in (64, 128)
-    is_plain = problem.has_descriptors and problem.has_result
-    return traits.name == "cuda-sm_90" and is_large and is_square and is_plain
+    return traits.name == "cuda-sm_90" and is_large and is_square and problem.may_overlap
 
 
 def _has_tensor_copies(traits: TargetTraits) -> bool:
@@ -134,11 +133,11 @@ def _price(row: Config, problem: Problem, traits: TargetTraits) -> float:
     return FIXED_NS[row.form] + work_ns * together
 
 
-def _tiled(row: Config, problem: Problem) -> Candidate:
-    grid = (problem.heads * ceil(problem.rows / row.rows), 1, 1)
-    if row.form == "overlapped":
+def _tiled(row: Config, problem: Problem, traits: TargetTraits) -> Candidate:
+    tiles = problem.heads * ceil(problem.rows / row.rows)
+    if row.form == "overlapped":  # its programs go through the tiles
         named = (("BN", row.keys), ("GROUP", 1), ("STAGES", row.stages), ("num_warps", row.warps))
-        return Candidate(named, grid, row.form)
+        return Candidate(named, (min(tiles, traits.multiprocessors), 1, 1), row.form)
     config = (
         ("BM", row.rows),
         ("BN", row.keys),
@@ -146,7 +145,7 @@ def _tiled(row: Config, problem: Problem) -> Candidate:
         ("num_warps", row.warps),
         ("num_stages", row.stages),
     )
-    return Candidate(config, grid, row.form)
+    return Candidate(config, (tiles, 1, 1), row.form)
 
 
 def _streamed(problem: Problem, traits: TargetTraits) -> list[Candidate]:
@@ -162,7 +161,7 @@ def _streamed(problem: Problem, traits: TargetTraits) -> list[Candidate]:
                 found.append(_split(rows, splits, row, problem))
     for keys, warps, stages in STREAMED[:2]:
         config = Config("plain", rows, keys, max(4, warps), stages, (1.0, 1.0), 1.0)
-        found.append(_tiled(config, problem))
+        found.append(_tiled(config, problem, traits))
     return found
 
 

@@ -1,23 +1,31 @@
-"""Sweeps the attention templates on the device against torch's cuDNN and flash kernels.
+"""Times every candidate of attention kernels on the device against torch's cuDNN and flash.
 
-`python -m benchmarks.gpu.attention [NAME …]`; without names all shapes. Each line: form, config,
-microseconds (median over interleaved rounds), TFLOP/s or GB/s, ratio to the best of torch's, and
-the relative error against f32. Kernels are compiled in parallel before anything is measured.
+`python -m benchmarks.gpu.attention [NAME …]`; without names all shapes. Each line: the candidate's
+number (0 is what a build without tuning takes), microseconds (median over interleaved rounds),
+TFLOP/s or GB/s, speed relative to the best of torch's, and the relative error against f32. Below a
+shape's lines: its floor, the multiplications at the peak rate and the bytes at copy bandwidth.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import statistics
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
-LOG2_E = 1.4426950408889634
+from aotc.aot.ir.graph import Graph, make
+from aotc.aot.lower import lower
+from aotc.aot.lower.spec import Candidate, KernelSpec
+from aotc.aot.schedule import schedule
+from aotc.aot.schedule.traits import GPUS
+from benchmarks.gpu.launching import Compiled, Kernel, compile_source
+
+CAPABILITY = 90
+WIDTH = 66  # of a contender's name
 COLD_BYTES = 128 * 2**20  # more than twice the L2 cache
 ROUNDS = 7
 
@@ -67,121 +75,34 @@ SHAPES: tuple[Shape, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
-    """A form of the kernel and its compile-time values; warps and stages are launch options."""
-
-    form: str
-    rows: int
-    keys: int
-    warps: int
-    stages: int
-    group: int = 1
-    splits: int = 1
-
-    def __str__(self) -> str:
-        tail = f" g{self.group}" if self.group > 1 else ""
-        tail += f" s{self.splits}" if self.form == "split" else ""
-        return f"{self.form} {self.rows}x{self.keys} w{self.warps} p{self.stages}{tail}"
-
-
-LARGE = tuple(
-    Config(form, *row)
-    for form, rows in (
-        ("overlapped", ((128, 128, 4, 2), (128, 64, 4, 3), (128, 64, 4, 2), (128, 128, 4, 3))),
-        ("plain", ((128, 64, 8, 3), (64, 64, 4, 3), (64, 64, 4, 2))),
-        ("descriptor", ((128, 64, 8, 4), (64, 64, 4, 3), (64, 64, 4, 2), (64, 32, 4, 4))),
+def spec_of(shape: Shape) -> KernelSpec:
+    """The kernel with its candidates, the model's pick first."""
+    q = (shape.batch, shape.heads, shape.queries, shape.size)
+    k = (shape.batch, shape.key_heads, shape.keys, shape.size)
+    inputs = tuple(
+        make("input", (), {"name": name, "dtype": "bf16", "shape": dims})
+        for name, dims in (("q", q), ("k", k), ("v", k))
     )
-    for row in rows
-) + (
-    Config("overlapped", 128, 128, 4, 2, 8),
-    Config("descriptor", 64, 64, 4, 3, 4),
-    Config("descriptor", 64, 64, 4, 3, 16),
-)
-SMALL = tuple(
-    Config(form, *row)
-    for form in ("plain", "descriptor")
-    for row in (
-        (128, 128, 8, 1), (128, 64, 8, 2), (128, 64, 4, 2), (64, 128, 4, 1), (64, 64, 4, 2),
-        (64, 64, 4, 3), (64, 32, 4, 3), (32, 64, 4, 2), (32, 64, 2, 2),
-    )
-)  # fmt: skip
-DECODE = tuple(
-    Config("split", 16, keys, warps, stages, 1, splits)
-    for keys, warps, stages in (
-        (32, 1, 4), (64, 1, 3), (64, 2, 3), (64, 4, 3), (128, 4, 2), (128, 4, 3), (64, 4, 5),
-    )
-    for splits in (1, 4, 8, 16, 32, 64)
-)  # fmt: skip
+    attrs = {"causal": shape.is_causal, "offset": 0, "is_safe": False}
+    result = make("attention", inputs, {"scale": shape.size**-0.5, **attrs})
+    graph = Graph(inputs, (result,), ("q", "k", "v"), ("output",), {})
+    traits = replace(GPUS[CAPABILITY], has_maps=True)
+    (spec,) = lower(schedule(graph, traits), traits)
+    return spec
 
 
-def configs(shape: Shape) -> list[Config]:
-    """The configs to try on a shape."""
-    if shape.queries == 1:
-        blocks = {config: math.ceil(shape.keys / config.keys) for config in DECODE}
-        least = shape.keys * shape.key_heads * shape.batch // 65536
-        return [c for c in DECODE if least <= c.splits <= blocks[c]]
-    return list(LARGE if shape.queries > 2048 else SMALL)
-
-
-def arguments(shape: Shape, config: Config) -> tuple[str, str, dict[str, str], dict[str, Any]]:
-    """(module, function, signature, constexprs) of a config."""
-    scale = LOG2_E / math.sqrt(shape.size)
-    size = shape.size
-    types = dict.fromkeys(("in0", "in1", "in2", "out0"), "*bf16")
-    if config.form == "split":
-        types |= {"partial": "*fp32", "sums": "*fp32", "arrived": "*i32"}
-        values = {
-            "ROWS": shape.ratio, "S": shape.keys, "D": size, "DV": size, "BD": size, "BV": size,
-            "SCALE": scale, "PRECISION": "ieee", "SAFE": False, "BM": config.rows,
-            "BN": config.keys, "SPLITS": config.splits, "BR": 1 << (shape.ratio - 1).bit_length(),
-            "BS": min(32, 1 << (config.splits - 1).bit_length()),
-        }  # fmt: skip
-        return "split", "attention_split", types, values
-    values = {
-        "HEADS": shape.batch * shape.heads, "RATIO": shape.ratio, "T": shape.queries,
-        "S": shape.keys, "D": size, "DV": size, "BD": size, "BV": size, "SCALE": scale,
-        "CAUSAL": shape.is_causal, "OFFSET": 0, "PRECISION": "ieee", "SAFE": False,
-        "BM": config.rows, "BN": config.keys, "GROUP": config.group,
-    }  # fmt: skip
-    if config.form == "overlapped":
-        values |= {"STAGES": config.stages}
-        for name in ("PRECISION", "BM"):
-            del values[name]
-    name = "attention" if config.form == "plain" else f"attention_{config.form}"
-    return config.form, name, types, values
-
-
-def compiled(shape: Shape, config: Config) -> Any:
-    """The compiled kernel, from Triton's cache where it is there."""
-    import importlib
-
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-    from triton.experimental.gluon._runtime import GluonASTSource
-
-    module, function, types, values = arguments(shape, config)
-    kernel = getattr(
-        importlib.import_module(f"aotc.kernels.templates.attention.{module}"), function
-    )
-    signature = {**types, **dict.fromkeys(values, "constexpr")}
-    aligned = {(place,): [["tt.divisibility", 16]] for place in range(len(types))}
-    is_gluon = config.form == "overlapped"
-    source = (GluonASTSource if is_gluon else ASTSource)(kernel, signature, values, aligned)
-    options = {"num_warps": config.warps}
-    if not is_gluon:
-        options["num_stages"] = config.stages
-    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-
-
-def try_compile(pair: tuple[Shape, Config]) -> str:
-    """Compile in a worker; the reason where it fails."""
+def compiled(pair: tuple[Shape, int]) -> Compiled | str:
+    """A candidate compiled in a worker; the reason where it fails."""
+    spec = spec_of(pair[0])
+    candidate = spec.candidates[pair[1]]
+    form = spec.form(candidate)
+    params = [(param.name, param.type) for param in spec.params_of(candidate)]
     try:
-        compiled(*pair)
+        return compile_source(
+            form.source, form.function, params, candidate.constexprs, candidate.options, CAPABILITY
+        )
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[:80]}"
-    return ""
 
 
 class Runner:
@@ -231,27 +152,17 @@ class Runner:
         value = float((found - expected).norm() / expected.norm())
         return value if math.isfinite(value) else math.inf
 
-    def launcher(self, config: Config) -> Any:
-        """A function that runs the config on one copy of the operands."""
-        torch, shape = self.torch, self.shape
-        kernel = compiled(shape, config)
-        _, _, _, values = arguments(shape, config)
-        extra: list[Any] = []
-        heads = shape.batch * shape.heads
-        grid = (heads * math.ceil(shape.queries / config.rows), 1, 1)
-        if config.form == "split":
-            heads = shape.batch * shape.key_heads
-            rows = heads * config.splits * shape.ratio
-            extra = [
-                torch.empty(rows * shape.size, device="cuda"),
-                torch.empty(rows * 2, device="cuda"),
-                torch.zeros(heads, device="cuda", dtype=torch.int32),
-            ]
-            grid = (config.splits, heads, 1)
+    def launcher(self, candidate: Candidate, kernel: Kernel) -> Any:
+        """A function that runs a candidate on one copy of the operands."""
+        torch = self.torch
+        scratch = [
+            torch.zeros(row.nbytes // 4, device="cuda", dtype=torch.int32)
+            for row in candidate.scratch
+        ]
 
         def launch(at: int) -> None:
-            tensors = (self.q[at], self.k[at], self.v[at], self.out[at])
-            kernel[grid](*tensors, *extra, *values.values())
+            tensors = (self.q[at], self.k[at], self.v[at], self.out[at], *scratch)
+            kernel.launch(candidate.grid, tensors, candidate.maps)
 
         return launch
 
@@ -313,10 +224,10 @@ class Runner:
             if shape.queries == 1:
                 rate = f"{shape.nbytes / time_us / 1e3:6.0f} GB/s"
             ratio, error = best / time_us, self.errors[name]
-            print(f"  {name:34s} {time_us:9.2f} us {rate}  x{ratio:.3f}  error {error:.1e}")
+            print(f"  {name:{WIDTH}s} {time_us:9.2f} us {rate}  x{ratio:.3f}  error {error:.1e}")
 
 
-def run(shape: Shape, failed: dict[tuple[Shape, Config], str]) -> None:
+def run(shape: Shape, built: dict[int, Compiled | str]) -> None:
     """Measure one shape and print its table."""
     import torch
     from torch.nn.attention import SDPBackend
@@ -326,16 +237,18 @@ def run(shape: Shape, failed: dict[tuple[Shape, Config], str]) -> None:
     expected = runner.reference()
     peers = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
     contenders = [(name, runner.peer(backend), True) for name, backend in peers.items()]
-    for config in configs(shape):
-        if failed.get((shape, config)):
-            print(f"  {config!s:34s} not compiled: {failed[shape, config]}")
+    for number, candidate in enumerate(spec_of(shape).candidates):
+        name = f"{number} {candidate}"
+        found = built[number]
+        if isinstance(found, str):
+            print(f"  {name:{WIDTH}s} not compiled: {found}")
             continue
-        contenders.append((str(config), runner.launcher(config), False))
+        contenders.append((name, runner.launcher(candidate, Kernel(found)), False))
     for name, launch, is_peer in contenders:
         try:
             runner.add(name, launch, expected, is_peer)
         except Exception as error:
-            print(f"  {name:34s} failed: {type(error).__name__}: {str(error)[:120]}", flush=True)
+            print(f"  {name:{WIDTH}s} failed: {str(error)[:120]}", flush=True)
             torch.cuda.synchronize()
     runner.measure()
     runner.report(list(peers))
@@ -345,22 +258,16 @@ def run(shape: Shape, failed: dict[tuple[Shape, Config], str]) -> None:
 def main(names: list[str]) -> None:
     """Compile everything in parallel, then measure shape by shape."""
     shapes = [shape for shape in SHAPES if not names or shape.name in names]
-    pairs = list(itertools.chain.from_iterable([(s, c) for c in configs(s)] for s in shapes))
+    pairs = [(shape, at) for shape in shapes for at in range(len(spec_of(shape).candidates))]
     workers = min(14, os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        reasons = list(pool.map(try_compile, pairs))
-    failed = {pair: reason for pair, reason in zip(pairs, reasons, strict=True) if reason}
-    print(f"{len(pairs) - len(failed)} kernels compiled, {len(failed)} not", flush=True)
+        built = dict(zip(pairs, pool.map(compiled, pairs), strict=True))
     import torch
     import triton
 
-    def allocate(nbytes: int, alignment: int, stream: int | None) -> Any:
-        return torch.empty(nbytes, device="cuda", dtype=torch.int8)
-
-    triton.set_allocator(allocate)
     print(f"torch {torch.__version__}, triton {triton.__version__}, {torch.cuda.get_device_name()}")
     for shape in shapes:
-        run(shape, failed)
+        run(shape, {at: found for (of, at), found in built.items() if of == shape})
 
 
 if __name__ == "__main__":

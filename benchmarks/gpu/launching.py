@@ -43,6 +43,7 @@ def compile_source(
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
+    from triton.experimental.gluon._runtime import GluonASTSource
 
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir()) / f"kernel_{digest}_{os.getpid()}.py"
@@ -58,7 +59,10 @@ def compile_source(
         for place, (_, kind) in enumerate(params)
         if kind.startswith("*")
     }
-    text = ASTSource(getattr(module, function), signature, dict(constexprs), attributes)
+    kernel = getattr(module, function)
+    text = (GluonASTSource if kernel.is_gluon() else ASTSource)(
+        kernel, signature, dict(constexprs), attributes
+    )
     target = GPUTarget("cuda", capability, 32)
     found = triton.compile(text, target=target, options=dict(options))
     meta = found.metadata

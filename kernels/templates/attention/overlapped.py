@@ -1,10 +1,12 @@
 """Attention forward for sm_90 in Gluon: one warp brings blocks, two groups of four warps attend.
 
-Each group has 64 query rows of its own. The product of the next scores is under way while the
-softmax of the last ones is computed, and so is the product with the values: the tensor cores and
-the exponentials overlap. Holes: `describe_q`, `describe_k`, `describe_v`, `describe_out` (rows of
-contiguous elements of one head). The groups never meet: barriers in shared memory say which blocks
-are there (`ready`) and which were used by both (`free`).
+Each program works through tiles of 128 query rows, 64 a group; blocks of the next tile are on their
+way while the last one ends. A group adds the values of one block while it computes the softmax of
+the next, and the groups take turns at the tensor cores, so that one's exponentials run under the
+other's products. Barriers in shared memory say which blocks are there (`ready`), which were used by
+both groups (`free`), and whose turn it is. Holes: `describe_q`, `describe_k`, `describe_v`,
+`describe_out` (all heads: two axes of them, then rows of contiguous elements) and `head_q`,
+`head_k`, `head_v`, `head_out` (where among them head z lies).
 """
 
 from triton.experimental import gluon
@@ -19,68 +21,148 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 
 @gluon.jit
-def describe_q(in0, z, T: gl.constexpr, D: gl.constexpr, BD: gl.constexpr, LAYOUT: gl.constexpr):
-    return tma.make_tensor_descriptor(in0 + z * T * D, [T, D], [D, 1], [64, BD], LAYOUT)
+def describe_q(in0, HEADS: gl.constexpr, T: gl.constexpr, D: gl.constexpr, BLOCK: gl.constexpr,
+               LAYOUT: gl.constexpr):  # fmt: skip
+    return tma.make_tensor_descriptor(
+        in0, [1, HEADS, T, D], [HEADS * T * D, T * D, D, 1], BLOCK, LAYOUT
+    )
 
 
 @gluon.jit
-def describe_k(
-    in1, z, S: gl.constexpr, D: gl.constexpr, BN: gl.constexpr, BD: gl.constexpr,
-    LAYOUT: gl.constexpr,
+def describe_k(in1, HEADS: gl.constexpr, S: gl.constexpr, D: gl.constexpr, BLOCK: gl.constexpr,
+               LAYOUT: gl.constexpr):  # fmt: skip
+    return tma.make_tensor_descriptor(
+        in1, [1, HEADS, S, D], [HEADS * S * D, S * D, D, 1], BLOCK, LAYOUT
+    )
+
+
+@gluon.jit
+def describe_v(in2, HEADS: gl.constexpr, S: gl.constexpr, DV: gl.constexpr, BLOCK: gl.constexpr,
+               LAYOUT: gl.constexpr):  # fmt: skip
+    return tma.make_tensor_descriptor(
+        in2, [1, HEADS, S, DV], [HEADS * S * DV, S * DV, DV, 1], BLOCK, LAYOUT
+    )
+
+
+@gluon.jit
+def describe_out(out0, HEADS: gl.constexpr, T: gl.constexpr, DV: gl.constexpr, BLOCK: gl.constexpr,
+                 LAYOUT: gl.constexpr):  # fmt: skip
+    return tma.make_tensor_descriptor(
+        out0, [1, HEADS, T, DV], [HEADS * T * DV, T * DV, DV, 1], BLOCK, LAYOUT
+    )
+
+
+@gluon.jit
+def head_q(z, RATIO: gl.constexpr):
+    return 0, z
+
+
+@gluon.jit
+def head_k(z, RATIO: gl.constexpr):
+    return 0, z // RATIO
+
+
+@gluon.jit
+def head_v(z, RATIO: gl.constexpr):
+    return 0, z // RATIO
+
+
+@gluon.jit
+def head_out(z, RATIO: gl.constexpr):
+    return 0, z
+
+
+@gluon.jit
+def waves_of(TILES: gl.constexpr):
+    """Tiles that fall to this program."""
+    programs = gl.num_programs(0)
+    whole = TILES // programs
+    position = gl.program_id(0)
+    if whole % 2 == 1:
+        position = programs - 1 - position
+    return whole + (position < TILES - whole * programs).to(gl.int32)
+
+
+@gluon.jit
+def place(
+    wave, HEADS: gl.constexpr, T: gl.constexpr, GROUP: gl.constexpr, CAUSAL: gl.constexpr
 ):  # fmt: skip
-    return tma.make_tensor_descriptor(in1 + z * S * D, [S, D], [D, 1], [BN, BD], LAYOUT)
+    """Head and first row of a tile: GROUP heads side by side, long causal rows first.
 
-
-@gluon.jit
-def describe_v(
-    in2, z, S: gl.constexpr, DV: gl.constexpr, BN: gl.constexpr, BV: gl.constexpr,
-    LAYOUT: gl.constexpr,
-):  # fmt: skip
-    return tma.make_tensor_descriptor(in2 + z * S * DV, [S, DV], [DV, 1], [BN, BV], LAYOUT)
-
-
-@gluon.jit
-def describe_out(
-    out0, z, T: gl.constexpr, DV: gl.constexpr, BV: gl.constexpr, LAYOUT: gl.constexpr
-):
-    return tma.make_tensor_descriptor(out0 + z * T * DV, [T, DV], [DV, 1], [64, BV], LAYOUT)
-
-
-@gluon.jit
-def place(HEADS: gl.constexpr, TILES: gl.constexpr, GROUP: gl.constexpr, CAUSAL: gl.constexpr):
-    """Head and row tile of a program: GROUP heads side by side, long causal rows first."""
-    program = gl.program_id(0)
-    first = program // (TILES * GROUP) * GROUP
+    Every other wave runs backwards over the programs, so that none has all the long tiles.
+    """
+    TILES: gl.constexpr = (T + 127) // 128
+    programs = gl.num_programs(0)
+    position = gl.program_id(0)
+    if wave % 2 == 1:
+        position = programs - 1 - position
+    number = wave * programs + position
+    first = number // (TILES * GROUP) * GROUP
     width = gl.minimum(GROUP, HEADS - first)
-    within = program - first * TILES
+    within = number - first * TILES
     tile = within // width
     if CAUSAL:
         tile = TILES - 1 - tile
-    return first + within % width, tile
+    return first + within % width, tile * 128
+
+
+@gluon.jit
+def blocks_until(
+    first, S: gl.constexpr, OFFSET: gl.constexpr, CAUSAL: gl.constexpr, BN: gl.constexpr
+):  # fmt: skip
+    """Blocks of keys that a row of the tile sees; one at least."""
+    end = S
+    if CAUSAL:
+        end = gl.maximum(gl.minimum(S, first + 128 + OFFSET), 1)
+    return gl.cdiv(end, BN)
+
+
+@gluon.jit
+def full_until(
+    row, S: gl.constexpr, OFFSET: gl.constexpr, CAUSAL: gl.constexpr, BN: gl.constexpr
+):  # fmt: skip
+    """Blocks of keys that all rows from `row` on see whole."""
+    full = S // BN
+    if CAUSAL:
+        full = gl.minimum(full, gl.maximum(row + OFFSET + 1, 0) // BN)
+    return full
 
 
 @gluon.jit
 def bring(
-    queries, keys, values, q_tiles, k_tiles, v_tiles, q_ready, k_ready, k_free, v_ready, v_free,
-    first, blocks, BN: gl.constexpr, STAGES: gl.constexpr,
+    queries, keys, values, q_tiles, k_tiles, v_tiles, q_ready, q_free, k_ready, k_free, v_ready,
+    v_free, HEADS: gl.constexpr, RATIO: gl.constexpr, T: gl.constexpr, S: gl.constexpr,
+    OFFSET: gl.constexpr, CAUSAL: gl.constexpr, BN: gl.constexpr, GROUP: gl.constexpr,
+    STAGES: gl.constexpr,
 ):  # fmt: skip
-    """The producer: q once, then k and v block by block as places become free."""
-    for half in gl.static_range(2):
-        mbarrier.expect(q_ready.index(half), queries.block_type.nbytes)
-        tma.async_copy_global_to_shared(
-            queries, [first + half * 64, 0], q_ready.index(half), q_tiles.index(half)
-        )
-    for block in range(blocks):
-        at = block % STAGES
-        turn = (block // STAGES) & 1
-        mbarrier.wait(k_free.index(at), turn ^ 1)
-        mbarrier.expect(k_ready.index(at), keys.block_type.nbytes)
-        tma.async_copy_global_to_shared(keys, [block * BN, 0], k_ready.index(at), k_tiles.index(at))
-        mbarrier.wait(v_free.index(at), turn ^ 1)
-        mbarrier.expect(v_ready.index(at), values.block_type.nbytes)
-        tma.async_copy_global_to_shared(
-            values, [block * BN, 0], v_ready.index(at), v_tiles.index(at)
-        )
+    """The producer: of every tile q, then k and v block by block as places become free."""
+    count = 0
+    for wave in range(waves_of(HEADS * ((T + 127) // 128))):
+        z, first = place(wave, HEADS, T, GROUP, CAUSAL)
+        q0, q1 = head_q(z, RATIO)
+        k0, k1 = head_k(z, RATIO)
+        v0, v1 = head_v(z, RATIO)
+        for half in gl.static_range(2):
+            mbarrier.wait(q_free.index(half), (wave & 1) ^ 1)
+            mbarrier.expect(q_ready.index(half), queries.block_type.nbytes)
+            tma.async_copy_global_to_shared(
+                queries, [q0, q1, first + half * 64, 0], q_ready.index(half), q_tiles.index(half)
+            )
+        blocks = blocks_until(first, S, OFFSET, CAUSAL, BN)
+        for block in range(blocks):
+            at = count % STAGES
+            turn = (count // STAGES) & 1
+            mbarrier.wait(k_free.index(at), turn ^ 1)
+            mbarrier.expect(k_ready.index(at), keys.block_type.nbytes)
+            tma.async_copy_global_to_shared(
+                keys, [k0, k1, block * BN, 0], k_ready.index(at), k_tiles.index(at)
+            )
+            mbarrier.wait(v_free.index(at), turn ^ 1)
+            mbarrier.expect(v_ready.index(at), values.block_type.nbytes)
+            tma.async_copy_global_to_shared(
+                values, [v0, v1, block * BN, 0], v_ready.index(at), v_tiles.index(at)
+            )
+            count += 1
 
 
 @gluon.jit
@@ -108,27 +190,44 @@ def soften(scores, peak, total, SCALE: gl.constexpr):
 
 
 @gluon.jit
+def keys_at(k_tiles, at, BN: gl.constexpr, BD: gl.constexpr):
+    return k_tiles.index(at).reshape([BN, BD]).permute((1, 0))
+
+
+@gluon.jit
+def wait_next(k_ready, count, has_next, STAGES: gl.constexpr):
+    """Wait for the keys after block `count`, where the tile has more.
+
+    Between a softmax and the wait for a product: the loop that polls the barrier keeps the
+    assembler from moving the exponentials behind that wait, where they would overlap with nothing.
+    """
+    after = count + 1
+    mbarrier.wait(k_ready.index(after % STAGES), (after // STAGES) & 1, pred=has_next)
+
+
+@gluon.jit
 def step(
-    q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, p, acc, peak, total, block, first,
-    HIDES: gl.constexpr, S: gl.constexpr, OFFSET: gl.constexpr, CAUSAL: gl.constexpr,
-    SCALE: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, SCORES: gl.constexpr,
+    half: gl.constexpr, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
+    total, count, turn, row, start, has_next, HIDES: gl.constexpr, S: gl.constexpr,
+    OFFSET: gl.constexpr, CAUSAL: gl.constexpr, SCALE: gl.constexpr, BN: gl.constexpr,
+    BD: gl.constexpr, BV: gl.constexpr, STAGES: gl.constexpr, SCORES: gl.constexpr,
     WEIGHTS: gl.constexpr,
 ):  # fmt: skip
-    """Scores of `block` while the values of the block before it are added."""
-    at = block % STAGES
-    before = (block - 1) % STAGES
+    """Scores of block `count` while the values of the block before it are added."""
+    at = count % STAGES
+    before = (count - 1) % STAGES
     zeros = gl.zeros((64, BN), gl.float32, SCORES)
-    mbarrier.wait(k_ready.index(at), (block // STAGES) & 1)
-    scores = warpgroup_mma(
-        q, k_tiles.index(at).permute((1, 0)), zeros, use_acc=False, is_async=True
-    )
-    mbarrier.wait(v_ready.index(before), ((block - 1) // STAGES) & 1)
-    acc = warpgroup_mma(p, v_tiles.index(before), acc, is_async=True)
+    mbarrier.wait(turns.index(half), (turn & 1) ^ (1 - half))
+    scores = warpgroup_mma(q, keys_at(k_tiles, at, BN, BD), zeros, use_acc=False, is_async=True)
+    mbarrier.wait(v_ready.index(before), ((count - 1) // STAGES) & 1)
+    acc = warpgroup_mma(p, v_tiles.index(before).reshape([BN, BV]), acc, is_async=True)
+    mbarrier.arrive(turns.index(1 - half))
     scores = warpgroup_mma_wait(1, deps=(scores,))
     mbarrier.arrive(k_free.index(at))
     if HIDES:
-        scores = hide(scores, first, block * BN, S, OFFSET, CAUSAL, BN, SCORES)
+        scores = hide(scores, row, start, S, OFFSET, CAUSAL, BN, SCORES)
     weights, peak, total, shrink = soften(scores, peak, total, SCALE)
+    wait_next(k_ready, count, has_next, STAGES)
     acc = warpgroup_mma_wait(0, deps=(acc,))
     mbarrier.arrive(v_free.index(before))
     acc = acc * gl.convert_layout(shrink, gl.SliceLayout(1, acc.type.layout))[:, None]
@@ -137,65 +236,99 @@ def step(
 
 
 @gluon.jit
+def begin(
+    q, k_tiles, k_ready, k_free, count, row, blocks, S: gl.constexpr, OFFSET: gl.constexpr,
+    CAUSAL: gl.constexpr, SCALE: gl.constexpr, BN: gl.constexpr, BD: gl.constexpr,
+    STAGES: gl.constexpr, SCORES: gl.constexpr,
+):  # fmt: skip
+    """Weights of a tile's first block, the row maximum and sum."""
+    at = count % STAGES
+    zeros = gl.zeros((64, BN), gl.float32, SCORES)
+    peak = gl.full((64,), -3.0e38, gl.float32, gl.SliceLayout(1, SCORES))
+    total = gl.zeros((64,), gl.float32, gl.SliceLayout(1, SCORES))
+    mbarrier.wait(k_ready.index(at), (count // STAGES) & 1)
+    scores = warpgroup_mma(q, keys_at(k_tiles, at, BN, BD), zeros, use_acc=False, is_async=True)
+    scores = warpgroup_mma_wait(0, deps=(scores,))
+    mbarrier.arrive(k_free.index(at))
+    scores = hide(scores, row, 0, S, OFFSET, CAUSAL, BN, SCORES)
+    weights, peak, total, _ = soften(scores, peak, total, SCALE)
+    wait_next(k_ready, count, blocks > 1, STAGES)
+    return weights, peak, total
+
+
+@gluon.jit
+def end(result, o, acc, total, z, row, RATIO: gl.constexpr, SAFE: gl.constexpr, BV: gl.constexpr):
+    """Divide by the sum and send the rows out; the tile before must have left the memory."""
+    if SAFE:
+        total = gl.where(total == 0.0, 1.0, total)
+    share = gl.convert_layout(1.0 / total, gl.SliceLayout(1, acc.type.layout))
+    tma.store_wait(0)
+    gl.thread_barrier()
+    o.reshape([64, BV]).store((acc * share[:, None]).to(o.dtype))
+    fence_async_shared()
+    gl.thread_barrier()
+    z0, z1 = head_out(z, RATIO)
+    tma.async_copy_shared_to_global(result, [z0, z1, row, 0], o)
+
+
+@gluon.jit
 def attend(
-    half: gl.constexpr, result, q_tiles, k_tiles, v_tiles, q_ready, k_ready, k_free, v_ready,
-    v_free, first, blocks, S: gl.constexpr, OFFSET: gl.constexpr, CAUSAL: gl.constexpr,
-    SCALE: gl.constexpr, SAFE: gl.constexpr, BN: gl.constexpr, BV: gl.constexpr,
+    half: gl.constexpr, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
+    k_free, v_ready, v_free, turns, HEADS: gl.constexpr, RATIO: gl.constexpr, T: gl.constexpr,
+    S: gl.constexpr, OFFSET: gl.constexpr, CAUSAL: gl.constexpr, SCALE: gl.constexpr,
+    SAFE: gl.constexpr, BN: gl.constexpr, BD: gl.constexpr, BV: gl.constexpr, GROUP: gl.constexpr,
     STAGES: gl.constexpr,
 ):  # fmt: skip
-    """A consumer: 64 rows of the tile against all blocks."""
+    """A consumer: 64 rows of every tile against all its blocks."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
     RESULT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BV, 16])
     WEIGHTS: gl.constexpr = gl.DotOperandLayout(0, RESULT, 2)
-    row = first + half * 64
-    q = q_tiles.index(half)
-    peak = gl.full((64,), -3.0e38, gl.float32, gl.SliceLayout(1, SCORES))
-    total = gl.zeros((64,), gl.float32, gl.SliceLayout(1, SCORES))
-    acc = gl.zeros((64, BV), gl.float32, RESULT)
-    zeros = gl.zeros((64, BN), gl.float32, SCORES)
-    mbarrier.wait(q_ready.index(half), 0)
-    mbarrier.wait(k_ready.index(0), 0)
-    scores = warpgroup_mma(q, k_tiles.index(0).permute((1, 0)), zeros, use_acc=False, is_async=True)
-    scores = warpgroup_mma_wait(0, deps=(scores,))
-    mbarrier.arrive(k_free.index(0))
-    scores = hide(scores, row, 0, S, OFFSET, CAUSAL, BN, SCORES)
-    weights, peak, total, _ = soften(scores, peak, total, SCALE)
-    p = gl.convert_layout(weights.to(q.dtype), WEIGHTS)
-    full = S // BN
-    if CAUSAL:
-        full = gl.minimum(full, gl.maximum(row + OFFSET + 1, 0) // BN)
-    for block in range(1, full):
-        p, acc, peak, total = step(
-            q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, p, acc, peak, total, block, row,
-            False, S, OFFSET, CAUSAL, SCALE, BN, STAGES, SCORES, WEIGHTS,
+    q = q_tiles.index(half).reshape([64, BD])
+    count = 0
+    turn = 0
+    for wave in range(waves_of(HEADS * ((T + 127) // 128))):
+        z, first = place(wave, HEADS, T, GROUP, CAUSAL)
+        row = first + half * 64
+        blocks = blocks_until(first, S, OFFSET, CAUSAL, BN)
+        mbarrier.wait(q_ready.index(half), wave & 1)
+        weights, peak, total = begin(
+            q, k_tiles, k_ready, k_free, count, row, blocks, S, OFFSET, CAUSAL, SCALE, BN, BD,
+            STAGES, SCORES,
         )  # fmt: skip
-    for block in range(gl.maximum(full, 1), blocks):
-        p, acc, peak, total = step(
-            q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, p, acc, peak, total, block, row,
-            True, S, OFFSET, CAUSAL, SCALE, BN, STAGES, SCORES, WEIGHTS,
-        )  # fmt: skip
-    last = blocks - 1
-    mbarrier.wait(v_ready.index(last % STAGES), (last // STAGES) & 1)
-    acc = warpgroup_mma(p, v_tiles.index(last % STAGES), acc, is_async=True)
-    acc = warpgroup_mma_wait(0, deps=(acc,))
-    if SAFE:
-        total = gl.where(total == 0.0, 1.0, total)
-    share = gl.convert_layout(1.0 / total, gl.SliceLayout(1, RESULT))
-    q.store((acc * share[:, None]).to(q.dtype))
-    fence_async_shared()
-    gl.thread_barrier()
-    tma.async_copy_shared_to_global(result, [row, 0], q)
+        p = gl.convert_layout(weights.to(q.dtype), WEIGHTS)
+        acc = gl.zeros((64, BV), gl.float32, RESULT)
+        full = gl.minimum(full_until(row, S, OFFSET, CAUSAL, BN), blocks)
+        for block in range(1, full):
+            p, acc, peak, total = step(
+                half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
+                total, count + block, turn + block - 1, row, block * BN, block + 1 < blocks, False,
+                S, OFFSET, CAUSAL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
+            )  # fmt: skip
+        for block in range(gl.maximum(full, 1), blocks):
+            p, acc, peak, total = step(
+                half, q, k_tiles, v_tiles, k_ready, k_free, v_ready, v_free, turns, p, acc, peak,
+                total, count + block, turn + block - 1, row, block * BN, block + 1 < blocks, True,
+                S, OFFSET, CAUSAL, SCALE, BN, BD, BV, STAGES, SCORES, WEIGHTS,
+            )  # fmt: skip
+        mbarrier.arrive(q_free.index(half))
+        count += blocks
+        turn += blocks - 1
+        last = (count - 1) % STAGES
+        mbarrier.wait(v_ready.index(last), ((count - 1) // STAGES) & 1)
+        acc = warpgroup_mma(p, v_tiles.index(last).reshape([BN, BV]), acc, is_async=True)
+        acc = warpgroup_mma_wait(0, deps=(acc,))
+        mbarrier.arrive(v_free.index(last))
+        end(result, o_tiles.index(half), acc, total, z, row, RATIO, SAFE, BV)
     tma.store_wait(0)
 
 
 @gluon.jit
-def blocks_until(
-    first, S: gl.constexpr, OFFSET: gl.constexpr, CAUSAL: gl.constexpr, BN: gl.constexpr
-):
-    end = S
-    if CAUSAL:
-        end = gl.maximum(gl.minimum(S, first + 128 + OFFSET), 1)
-    return gl.cdiv(end, BN)
+def barriers(NUMBER: gl.constexpr, ARRIVALS: gl.constexpr):
+    """Barriers in shared memory, each complete after so many arrivals."""
+    found = gl.allocate_shared_memory(gl.int64, [NUMBER, 1], mbarrier.MBarrierLayout())
+    for at in gl.static_range(NUMBER):
+        mbarrier.init(found.index(at), count=ARRIVALS)
+    return found
 
 
 @gluon.jit
@@ -220,41 +353,38 @@ def attention_overlapped(
     GROUP: gl.constexpr,
     STAGES: gl.constexpr,
 ):
-    z, tile = place(HEADS, gl.cdiv(T, 128), GROUP, CAUSAL)
-    first = tile * 128
     DTYPE: gl.constexpr = in0.dtype.element_ty
-    ROWS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, BD], DTYPE)
-    KEYS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, BD], DTYPE)
-    VALUES: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BN, BV], DTYPE)
-    queries = describe_q(in0, z, T, D, BD, ROWS)
-    keys = describe_k(in1, z // RATIO, S, D, BN, BD, KEYS)
-    values = describe_v(in2, z // RATIO, S, DV, BN, BV, VALUES)
-    result = describe_out(out0, z, T, DV, BV, ROWS)
-    q_tiles = gl.allocate_shared_memory(DTYPE, [2, 64, BD], ROWS)
-    k_tiles = gl.allocate_shared_memory(DTYPE, [STAGES, BN, BD], KEYS)
-    v_tiles = gl.allocate_shared_memory(DTYPE, [STAGES, BN, BV], VALUES)
-    q_ready = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    k_ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    k_free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    v_ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    v_free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for at in gl.static_range(2):
-        mbarrier.init(q_ready.index(at), count=1)
-    for at in gl.static_range(STAGES):
-        mbarrier.init(k_ready.index(at), count=1)
-        mbarrier.init(v_ready.index(at), count=1)
-        mbarrier.init(k_free.index(at), count=2)
-        mbarrier.init(v_free.index(at), count=2)
+    QUERIES: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, 64, BD], DTYPE)
+    KEYS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, BN, BD], DTYPE)
+    VALUES: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, BN, BV], DTYPE)
+    RESULTS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, 64, BV], DTYPE)
+    queries = describe_q(in0, HEADS, T, D, [1, 1, 64, BD], QUERIES)
+    keys = describe_k(in1, HEADS // RATIO, S, D, [1, 1, BN, BD], KEYS)
+    values = describe_v(in2, HEADS // RATIO, S, DV, [1, 1, BN, BV], VALUES)
+    result = describe_out(out0, HEADS, T, DV, [1, 1, 64, BV], RESULTS)
+    q_tiles = gl.allocate_shared_memory(DTYPE, [2, 1, 1, 64, BD], QUERIES)
+    k_tiles = gl.allocate_shared_memory(DTYPE, [STAGES, 1, 1, BN, BD], KEYS)
+    v_tiles = gl.allocate_shared_memory(DTYPE, [STAGES, 1, 1, BN, BV], VALUES)
+    o_tiles = gl.allocate_shared_memory(DTYPE, [2, 1, 1, 64, BV], RESULTS)
+    q_ready = barriers(2, 1)
+    q_free = barriers(2, 1)
+    turns = barriers(2, 1)
+    k_ready = barriers(STAGES, 1)
+    k_free = barriers(STAGES, 2)
+    v_ready = barriers(STAGES, 1)
+    v_free = barriers(STAGES, 2)
     fence_async_shared()
-    blocks = blocks_until(first, S, OFFSET, CAUSAL, BN)
     gl.warp_specialize(
         [
-            (attend, (0, result, q_tiles, k_tiles, v_tiles, q_ready, k_ready, k_free, v_ready,
-                      v_free, first, blocks, S, OFFSET, CAUSAL, SCALE, SAFE, BN, BV, STAGES)),
-            (attend, (1, result, q_tiles, k_tiles, v_tiles, q_ready, k_ready, k_free, v_ready,
-                      v_free, first, blocks, S, OFFSET, CAUSAL, SCALE, SAFE, BN, BV, STAGES)),
-            (bring, (queries, keys, values, q_tiles, k_tiles, v_tiles, q_ready, k_ready, k_free,
-                     v_ready, v_free, first, blocks, BN, STAGES)),
+            (attend, (0, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
+                      k_free, v_ready, v_free, turns, HEADS, RATIO, T, S, OFFSET, CAUSAL, SCALE,
+                      SAFE, BN, BD, BV, GROUP, STAGES)),
+            (attend, (1, result, q_tiles, k_tiles, v_tiles, o_tiles, q_ready, q_free, k_ready,
+                      k_free, v_ready, v_free, turns, HEADS, RATIO, T, S, OFFSET, CAUSAL, SCALE,
+                      SAFE, BN, BD, BV, GROUP, STAGES)),
+            (bring, (queries, keys, values, q_tiles, k_tiles, v_tiles, q_ready, q_free, k_ready,
+                     k_free, v_ready, v_free, HEADS, RATIO, T, S, OFFSET, CAUSAL, BN, GROUP,
+                     STAGES)),
         ],
         [4, 1],
         [240, 24],
