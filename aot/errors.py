@@ -141,6 +141,13 @@ class KernelTooLarge(CompileError):
     template = "kernel `{kernel}` needs {found} {unit}, expected at most {expected}"
 
 
+class NothingToReduce(UserError):
+    """`aotc reduce` was given a model that builds and gives torch's numbers."""
+
+    code = "nothing-to-reduce"
+    template = "`{spec}` builds and its numbers agree, expected a model that fails"
+
+
 class TuningRecordMiss(TuneError):
     """`--frozen` was given and the record has no line for some kernels."""
 
@@ -272,6 +279,14 @@ class ExportFailed(UnsupportedError):
     code = "export-failed"
     template = "torch.export cannot make one graph of the model: {detail}\n  at {source}"
     hint = "control flow may depend on shapes and settings, not on the values of tensors"
+
+
+class StructureUnsupported(UnsupportedError):
+    """An argument or a part of the result is neither an array nor plain data."""
+
+    code = "structure-unsupported"
+    template = "{name} is a `{found}`, expected arrays, numbers, text and None in {containers}"
+    hint = "give it another type, or register it with `torch.utils._pytree.register_pytree_node`"
 
 
 class MutationUnsupported(UnsupportedError):

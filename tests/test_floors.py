@@ -92,6 +92,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.plan": {*STAGE_FREE, "aot.schedule", "aot.lower", "aot.targets"},
     "aot.pack": {*STAGE_FREE, "aot.plan", "aot.tune", "aot.targets"},
     "aot.profile": WORDS,
+    "aot.reduce": {*WORDS, "aot.build", "aot.capture", "aot.options"},
     "aot.cli": {"aot", "cache", "runtime"},
     "kernels": {*STAGE_FREE, "aot.targets", "aot.lower", "kernels.templates", "cache"},
 }
@@ -99,7 +100,7 @@ BUILD = "aot.build"  # the one module that knows every stage
 
 # Library → where it may be imported.
 LIBRARIES: dict[str, tuple[str, ...]] = {
-    "torch": ("aot/capture", "kernels", "aot/cli"),
+    "torch": ("aot/capture", "aot/reduce", "kernels", "aot/cli"),
     "triton": ("aot/targets", "kernels"),
     "numpy": ("aot", "runtime/exchange.py", "kernels"),
     "click": ("aot/cli",),

@@ -19,11 +19,13 @@ from aotc.aot.capture.golden import golden_tensors, roundings
 from aotc.aot.capture.importer import import_program, to_array
 from aotc.aot.capture.sources import all_user_frames, innermost
 from aotc.aot.capture.spec import Spec, user_line
+from aotc.aot.capture.structure import named_outputs, structure_of
 from aotc.aot.capture.table import KEPT_WHOLE
 from aotc.aot.errors import DynamicShapesUnsupported, ExportFailed, ModelRaised
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
 from aotc.aot.ir.storage import Array
+from aotc.runtime.structure import Structure
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +36,7 @@ class Captured:
     graph: Graph  # its input and output names and types are the signature
     golden_inputs: tuple[Array, ...]  # the example inputs, in the order of the graph's inputs
     golden_outputs: tuple[Array, ...]  # of the exported module, in the order of its outputs
+    structure: Structure  # how arguments and result nest
     golden_roundings: tuple[float, ...]  # how far 16-bit roundings carry each, of its scale
     dot_precision: str = "ieee"  # of f32 operands on a GPU, by torch's own switch: or "tf32"
 
@@ -45,13 +48,16 @@ def capture(spec: Spec) -> Captured:
     it runs but cannot be compiled.
     """
     with torch.no_grad(), _quiet_settings():
-        program = _export(spec)
+        program = export(spec)
         graph = import_program(_decompose(program))
+        structure = structure_of(spec, program)
         golden_inputs, golden_outputs, roundings_of = _golden(spec, program)
+    graph = named_outputs(graph, structure.outputs)
     check(graph, "capture")
     is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     precision = "tf32" if is_tf32 else "ieee"
-    return Captured(spec.name, graph, golden_inputs, golden_outputs, roundings_of, precision)
+    golden = (golden_inputs, golden_outputs, structure, roundings_of)
+    return Captured(spec.name, graph, *golden, precision)
 
 
 @contextmanager
@@ -69,7 +75,8 @@ def _quiet_settings() -> Iterator[None]:
         logging.disable(level)
 
 
-def _export(spec: Spec) -> ExportedProgram:
+def export(spec: Spec) -> ExportedProgram:
+    """The spec's model as torch.export sees it; raises `ExportFailed` and `ModelRaised`."""
     if spec.program is not None:
         return _fixed(spec.program, spec.path)
     assert spec.module is not None

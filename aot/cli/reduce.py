@@ -1,0 +1,80 @@
+"""`aotc reduce SPEC -o OUT.py`: the smallest part of a model that still fails to build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from aotc.aot.cli.build import refuse_missing_file, require_build_extra
+from aotc.aot.cli.printing import print_json
+from aotc.aot.cli.project import cache_folder, cache_lower, setting
+
+
+@click.command("reduce")
+@click.argument("spec")
+@click.option("-o", "--output", "out", required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    default=("cpu",),
+    show_default=True,
+    help="cpu, cpu-x86-64-v3, cuda:sm_90 …; may be given repeatedly.",
+)
+@click.option("--tries", default=200, show_default=True, help="Build at most this many parts.")
+@click.option("--force", is_flag=True, help="Replace a file that stands at the output path.")
+@click.option(
+    "--cache-dir",
+    "--cache",
+    "cache_dir",
+    metavar="DIR",
+    help="Folder of the artifact cache [AOTC_CACHE_DIR].",
+)
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    spec: str,
+    out: Path,
+    targets: tuple[str, ...],
+    tries: int,
+    force: bool,
+    cache_dir: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Find the smallest part of the model in SPEC that fails to build as the whole does.
+
+    A part that builds but gives other numbers than torch counts as failing too. What is left is
+    written to OUT as a spec of its own; with the model's values beside it as .pt, unless random
+    ones fail as well. Exit 0 when something was found, 2 when the model builds and agrees.
+    """
+    refuse_missing_file(spec)
+    require_build_extra("aotc reduce")
+    from aotc.aot.options import BuildOptions
+    from aotc.aot.reduce.reduce import reduce
+
+    options = BuildOptions(
+        cache_folder=cache_folder(cache_dir),
+        cache_lower=cache_lower(),
+        force=force,
+        jobs=setting("AOTC_JOBS") or None,
+        skip=frozenset(setting("AOTC_SKIP")),
+    )
+    report = reduce(spec, out, targets, options, tries, _silent if quiet else _show)
+    if as_json:
+        print_json("aotc.reduce/1", report.as_map())
+        return
+    click.echo(f"reduced  {report.operations} of {report.total} operations, {report.path}")
+    click.echo(f"fails    {report.failure.code}: {report.failure.message}")
+    values = "its values are beside it, as .pt" if report.has_values else "on random values too"
+    click.echo(f"values   {values}")
+    click.echo(f"builds   {report.builds}")
+
+
+def _silent(tried: int, left: int) -> None:
+    pass
+
+
+def _show(tried: int, left: int) -> None:
+    click.echo(f"{tried} parts built, {left} operations left", err=True)

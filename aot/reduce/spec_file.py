@@ -1,0 +1,73 @@
+"""A piece as a spec that `aotc build` takes: Python source, and its values beside it if need be."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import torch
+
+from aotc.aot.reduce.piece import Piece
+
+_FILE = '''\
+"""{title}"""
+
+{imports}
+
+
+class Reduced(torch.nn.Module):
+    """{count} of {total} operations."""
+
+{parameters}{forward}
+
+
+model = Reduced()
+example_inputs = {inputs}
+'''
+_PARAMETERS = """\
+    def __init__(self) -> None:
+        super().__init__()
+{registered}
+
+"""
+_FORGETTING = re.compile(r";  (\w+ = )+None$", re.MULTILINE)  # FX frees values as it goes
+_STORED = 'VALUES = torch.load(Path(__file__).with_suffix(".pt"), weights_only=True)'
+_RANDOM = "torch.manual_seed(0)"
+
+
+def write_spec(piece: Piece, path: Path, title: str, total: int, has_values: bool) -> None:
+    """Write `path` and, with `has_values`, the recorded values beside it as `.pt`.
+
+    Without them floats are random numbers of the same shapes and types, made when the spec is
+    loaded; whole numbers and booleans are written out. total: operations of the whole model.
+    """
+    values = {**piece.parameters, **piece.inputs}
+    text = {name: _spelled(name, value, has_values) for name, value in values.items()}
+    registered = [f'self.register_buffer("{name}", {text[name]})' for name in piece.parameters]
+    parameters = _PARAMETERS.format(registered=textwrap.indent("\n".join(registered), " " * 8))
+    forward = _FORGETTING.sub("", piece.module().code.strip())
+    imports = ["import torch", "from torch import device, inf, nan  # the code may use them"]
+    if has_values:
+        imports = ["from pathlib import Path", "", *imports]
+    path.write_text(
+        _FILE.format(
+            title=title,
+            imports="\n".join([*imports, "", _STORED if has_values else _RANDOM]),
+            count=piece.operations,
+            total=total,
+            parameters=parameters if registered else "",
+            forward=textwrap.indent(forward, " " * 4),
+            inputs="(" + "".join(f"{text[name]}, " for name in piece.inputs).strip() + ")",
+        )
+    )
+    if has_values:
+        torch.save({name: value.clone() for name, value in values.items()}, path.with_suffix(".pt"))
+
+
+def _spelled(name: str, value: torch.Tensor, has_values: bool) -> str:
+    if has_values:
+        return f'VALUES["{name}"]'
+    if value.is_floating_point():
+        return f"torch.randn({tuple(value.shape)}, dtype={value.dtype})"
+    return f"torch.tensor({value.tolist()}, dtype={value.dtype}).reshape({tuple(value.shape)})"
