@@ -181,6 +181,7 @@ def _plan(
                 kernel.candidate.grid,
                 library.images.get(kernel.binary.symbol),
                 kernel.candidate.scratch,
+                kernel.candidate.maps,
             )
             for spec, kernel in zip(specs, kernels, strict=True)
         ]

@@ -3,15 +3,17 @@
 What `aotc tune` needs to choose and plan anew where the model is not. Data that is read strictly;
 the Triton sources are run by `aotc tune` alone, never by the runtime.
 
-Grammar of `sources/TARGET.json` (version 1; times have no place in it):
+Grammar of `sources/TARGET.json` (version 2; times have no place in it):
 
-    sources   = {"version": 1, "target", "dot_precision", "kernels": [kernel],
+    sources   = {"version": 2, "target", "dot_precision", "kernels": [kernel],
                  "buffers": [buffer], "launches": [launch]}
     kernel    = {"name", "digest", "forms": [form], "params": [[name, type]],
                  "candidates": [candidate], "bytes", "operations"}
     form      = [name, function, file below sources/]
     candidate = {"form", "config": [[name, number]], "grid": [x, y, z],
-                 "scratch": [[name, type, bytes, 0 | 1 for zeroed]]}
+                 "scratch": [[name, type, bytes, 0 | 1 for zeroed]],
+                 "maps": [{"name", "param", "dtype", "start", "shape": [number],
+                           "strides": [number], "block": [number]}]}
     buffer    = {"name", "nbytes", "first", "last"}     the launches that need it
     launch    = {"kernel": digest, "operands": [[space, value, bytes]], "stored": count}
     space     = "buffer" | "input" | "output"  value: its number
@@ -23,18 +25,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from aotc.aot.errors import SourcesInvalid
-from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param, Scratch
+from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param, Scratch, TensorMap
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.plan.wiring import SPACES, LaunchWiring, Operand, Wiring
 from aotc.runtime.directory import Directory
 from aotc.runtime.extras import read_extra
 from aotc.runtime.schema import Choice, Fields, FileName, Integer, List, Schema, Text
 
-VERSION = 1
+VERSION = 2
 FOLDER = "sources"
 COUNT_LIMIT = 1 << 16
 SIZE_LIMIT_BYTES = 1 << 48
@@ -123,12 +125,18 @@ def _kernel_record(spec: KernelSpec) -> dict[str, Any]:
                 "scratch": [
                     [each.name, each.type, each.nbytes, int(each.is_zeroed)] for each in row.scratch
                 ],
+                "maps": [_map_record(each) for each in row.maps],
             }
             for row in spec.candidates
         ],
         "bytes": spec.bytes,
         "operations": spec.operations,
     }
+
+
+def _map_record(row: TensorMap) -> dict[str, Any]:
+    found = asdict(row)
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in found.items()}
 
 
 def _file_name(spec: KernelSpec, form: Form) -> str:
@@ -172,6 +180,7 @@ def _parse_kernel(row: dict[str, Any], texts: Mapping[str, str]) -> KernelSpec:
                 Scratch(name, kind, nbytes, bool(zeroed))
                 for name, kind, nbytes, zeroed in each["scratch"]
             ),
+            tuple(_parse_map(row) for row in each["maps"]),
         )
         for each in row["candidates"]
     )
@@ -183,6 +192,11 @@ def _parse_kernel(row: dict[str, Any], texts: Mapping[str, str]) -> KernelSpec:
         row["bytes"],
         row["operations"],
     )
+
+
+def _parse_map(row: dict[str, Any]) -> TensorMap:
+    parts = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
+    return TensorMap(**parts)
 
 
 class _Row(Schema):
@@ -227,6 +241,17 @@ class _Word(Schema):
 
 COUNT = Integer(0, COUNT_LIMIT)
 SIZE = Integer(0, SIZE_LIMIT_BYTES)
+MAP = Fields(
+    {
+        "name": Text(),
+        "param": Integer(0, 255),
+        "dtype": Text(16),
+        "start": SIZE,
+        "shape": List(SIZE, 5, 1),
+        "strides": List(SIZE, 5, 1),
+        "block": List(SIZE, 5, 1),
+    }
+)
 SCHEMA = Fields(
     {
         "version": Integer(VERSION, VERSION),
@@ -246,6 +271,7 @@ SCHEMA = Fields(
                                 "config": List(_Row(Text(), Integer(-(1 << 31), 1 << 31)), 64),
                                 "grid": List(Integer(1, (1 << 31) - 1), 3, 3),
                                 "scratch": List(_Row(Text(), Text(16), SIZE, Integer(0, 1)), 16),
+                                "maps": List(MAP, 16),
                             }
                         ),
                         4096,

@@ -2,14 +2,16 @@
 
 Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
 
-    plan     = {"abi": 2, "arena_bytes", "buffers": [buffer], "kernels": [kernel],
+    plan     = {"abi": 3, "arena_bytes", "buffers": [buffer], "kernels": [kernel],
                 "launches": [launch], "scratch_bytes", "zeroed_bytes"}
     buffer   = {"name", "nbytes", "offset"}       part of the arena; parts share bytes over time
     kernel   = {"image", "name", "symbol"}        name: for people; symbol: in the library or image
     image    = nil                                on the CPU, where the library is one shared object
              | {"nbytes", "offset", "scratch_bytes", "shared_bytes", "threads"}
                                                   a cubin inside the library, and how to launch it
-    launch   = {"args": [argument], "grid": [x, y, z], "kernel": index}
+    launch   = {"args": [argument], "grid": [x, y, z], "kernel": index, "maps": [map]}
+    map      = {"argument": index, "box": [n], "dtype", "shape": [n], "start", "strides": [n],
+                "swizzle_bytes"}                  a tensor map of the memory behind an argument
     argument = [space, value]
     space    = "arena"   value: byte offset, inside one of `buffers`
              | "weight"  value: name of a tensor in weights.safetensors
@@ -19,8 +21,8 @@ Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
 
 The first `zeroed_bytes` of the arena are zero when a session opens; every launch leaves them so.
 
-Version history: abi 1, the first; abi 2, images of kernels and zeroed bytes. A plan of abi 1 is
-read as one of abi 2 without images, on whose arena nothing is zeroed.
+Version history: abi 1, the first; abi 2, images of kernels and zeroed bytes; abi 3, tensor maps. An
+older plan is read as one of abi 3 without what it does not know, with nothing zeroed.
 
 The compiler builds `LaunchPlan` objects and the runtime reads them: one schema for both. Every
 index and offset is checked before a number reaches native code, by the rules of `plan_rules.py`.
@@ -98,16 +100,68 @@ class Kernel(Record):
         self._set(symbol=symbol, name=name, image=image)
 
 
-class Launch(Record):
-    """One launch: index of the kernel, grid (x, y, z) in programs, arguments in their order."""
+class Map(Record):
+    """A tensor map that a launch makes of the memory behind argument number `argument`.
 
-    __slots__ = ("args", "grid", "kernel")
+    It names the elements of `dtype` from element `start` on: `shape` of them at `strides` (in
+    elements, the last is 1). Loads take `box` of them, and lay their rows into shared memory in a
+    pattern that repeats every `swizzle_bytes` (0: as they come).
+    """
+
+    __slots__ = ("argument", "box", "dtype", "shape", "start", "strides", "swizzle_bytes")
+    argument: int
+    dtype: str
+    start: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle_bytes: int
+
+    def __init__(
+        self,
+        argument: int,
+        dtype: str,
+        start: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        box: tuple[int, ...],
+        swizzle_bytes: int,
+    ) -> None:
+        self._set(
+            argument=argument,
+            dtype=dtype,
+            start=start,
+            shape=tuple(shape),
+            strides=tuple(strides),
+            box=tuple(box),
+            swizzle_bytes=swizzle_bytes,
+        )
+
+    def to_map(self) -> dict[str, Any]:
+        """The map as plain values."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        return {name: list(v) if type(v) is tuple else v for name, v in found.items()}
+
+
+class Launch(Record):
+    """One launch: index of the kernel, grid (x, y, z) in programs, arguments in their order, then
+    the tensor maps that come after them."""
+
+    __slots__ = ("args", "grid", "kernel", "maps")
     kernel: int
     grid: tuple[int, int, int]
     args: tuple[Argument, ...]
+    maps: tuple[Map, ...]
 
-    def __init__(self, kernel: int, grid: tuple[int, int, int], args: tuple[Argument, ...]) -> None:
-        self._set(kernel=kernel, grid=tuple(grid), args=tuple((a[0], a[1]) for a in args))
+    def __init__(
+        self,
+        kernel: int,
+        grid: tuple[int, int, int],
+        args: tuple[Argument, ...],
+        maps: tuple[Map, ...] = (),
+    ) -> None:
+        pairs = tuple((a[0], a[1]) for a in args)
+        self._set(kernel=kernel, grid=tuple(grid), args=pairs, maps=tuple(maps))
 
 
 class LaunchPlan(Record):
@@ -179,6 +233,7 @@ class LaunchPlan(Record):
                     "kernel": each.kernel,
                     "grid": list(each.grid),
                     "args": [list(argument) for argument in each.args],
+                    "maps": [row.to_map() for row in each.maps],
                 }
                 for each in self.launches
             ],
@@ -205,7 +260,12 @@ class LaunchPlan(Record):
                 for row in tree["kernels"]
             ),
             tuple(
-                Launch(row["kernel"], tuple(row["grid"]), tuple(map(tuple, row["args"])))
+                Launch(
+                    row["kernel"],
+                    tuple(row["grid"]),
+                    tuple(map(tuple, row["args"])),
+                    tuple(Map(**each) for each in row["maps"]),
+                )
                 for row in tree["launches"]
             ),
             tree["zeroed_bytes"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .errors import BundleMalformed
-from .schema import Fields, Integer, List, Multiple, Optional, Schema, Symbol, Text
+from .schema import Choice, Fields, Integer, List, Multiple, Optional, Schema, Symbol, Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     Broken = Iterator[tuple[str, object, str]]  # field, found, expected
 
-PLAN_ABI = 2
-PLAN_ABIS = (1, 2)  # those that `upgraded` and the drivers understand
+PLAN_ABI = 3
+PLAN_ABIS = (1, 2, 3)  # those that `upgraded` and the drivers understand
 ALIGNMENT_BYTES = 64
 ARENA_LIMIT_BYTES = 1 << 40
 SCRATCH_LIMIT_BYTES = 1 << 30
@@ -28,6 +28,10 @@ IMAGE_LIMIT_BYTES = 1 << 28
 WARP_THREADS = 32
 BLOCK_THREADS_LIMIT = 1024
 SHARED_LIMIT_BYTES = 227 << 10
+MAP_ITEMSIZES = {"f16": 2, "f32": 4, "bf16": 2}  # of tensor maps, bytes
+MAP_RANK_LIMIT, MAP_BOX_LIMIT = 5, 256
+MAP_ALIGNMENT_BYTES = 16  # of their memory and of all strides but the last
+MAP_SWIZZLES = (0, 32, 64, 128)
 GRID_LIMITS = (PROGRAMS_LIMIT, 65535, 65535)
 
 SPACES = ("arena", "weight", "input", "output", "int")
@@ -63,6 +67,17 @@ IMAGE_SCHEMA = Fields(
         "scratch_bytes": Integer(0, 1 << 20),
     }
 )
+MAP_SCHEMA = Fields(
+    {
+        "argument": Integer(0, 255),
+        "dtype": Choice(*MAP_ITEMSIZES),
+        "start": Integer(0, ARENA_LIMIT_BYTES),
+        "shape": List(Integer(1, (1 << 32) - 1), limit=MAP_RANK_LIMIT, least=1),
+        "strides": List(Integer(1, ARENA_LIMIT_BYTES), limit=MAP_RANK_LIMIT, least=1),
+        "box": List(Integer(1, MAP_BOX_LIMIT), limit=MAP_RANK_LIMIT, least=1),
+        "swizzle_bytes": Integer(0, 128),
+    }
+)
 PLAN_SCHEMA = Fields(
     {
         "abi": Integer(PLAN_ABI, PLAN_ABI),
@@ -89,6 +104,7 @@ PLAN_SCHEMA = Fields(
                     "kernel": Integer(0, (1 << 16) - 1),
                     "grid": List(Integer(1, PROGRAMS_LIMIT), limit=3, least=3),
                     "args": List(_ArgumentSchema(), limit=256),
+                    "maps": List(MAP_SCHEMA, limit=64),
                 }
             ),
             limit=1 << 16,
@@ -99,13 +115,21 @@ PLAN_SCHEMA = Fields(
 
 def upgraded(tree: Any) -> Any:
     """The tree of an older abi as that of PLAN_ABI; what is no plan of one is left as it is."""
-    if type(tree) is not dict or tree.get("abi") != 1 or "zeroed_bytes" in tree:
+    if type(tree) is not dict:
         return tree
-    kernels = tree.get("kernels")
-    if type(kernels) is not list or any(type(row) is not dict or "image" in row for row in kernels):
+    if tree.get("abi") == 1 and "zeroed_bytes" not in tree:
+        tree = _with_each(tree, 2, "kernels", "image", None) | {"zeroed_bytes": 0}
+    if tree.get("abi") == 2:
+        tree = _with_each(tree, 3, "launches", "maps", [])
+    return tree
+
+
+def _with_each(tree: dict[str, Any], abi: int, rows: str, name: str, value: Any) -> dict[str, Any]:
+    """The tree as one of `abi`, with a new field in each of its rows; as it is where it has one."""
+    found = tree.get(rows)
+    if type(found) is not list or any(type(row) is not dict or name in row for row in found):
         return tree
-    kernels = [{**row, "image": None} for row in kernels]
-    return {**tree, "abi": PLAN_ABI, "kernels": kernels, "zeroed_bytes": 0}
+    return {**tree, "abi": abi, rows: [{**row, name: value} for row in found]}
 
 
 def check_plan(tree: Any, path: str) -> None:
@@ -155,6 +179,28 @@ def _broken_relations(tree: dict[str, Any]) -> Broken:
             if space == "arena" and value not in starts and not _inside(value, buffers):
                 where = f"{field}.args[{position}]"
                 yield where, f"arena offset {value}", "an offset inside a buffer"
+        for position, each in enumerate(row["maps"]):
+            yield from _broken_map(f"{field}.maps[{position}]", each, row["args"])
+
+
+def _broken_map(field: str, row: dict[str, Any], arguments: list[Any]) -> Broken:
+    """What the device would not take, or would read from elsewhere."""
+    itemsize, rank = MAP_ITEMSIZES[row["dtype"]], len(row["shape"])
+    if row["argument"] >= len(arguments) or arguments[row["argument"]][0] == "int":
+        yield f"{field}.argument", row["argument"], "the number of an argument that is memory"
+    if len(row["strides"]) != rank or len(row["box"]) != rank:
+        yield field, f"{len(row['strides'])} strides, a box of {len(row['box'])}", f"{rank} of each"
+        return
+    if row["strides"][-1] != 1:
+        yield f"{field}.strides", row["strides"], "elements side by side along the last dim"
+    for place in (row["start"], *row["strides"][:-1]):
+        if place * itemsize % MAP_ALIGNMENT_BYTES:
+            yield field, f"{place * itemsize} bytes", f"a multiple of {MAP_ALIGNMENT_BYTES}"
+    width_bytes, swizzle_bytes = row["box"][-1] * itemsize, row["swizzle_bytes"]
+    if swizzle_bytes not in MAP_SWIZZLES or 0 < swizzle_bytes < width_bytes:
+        yield f"{field}.swizzle_bytes", swizzle_bytes, f"one of {MAP_SWIZZLES}, the box fits in"
+    if width_bytes % MAP_ALIGNMENT_BYTES:
+        yield f"{field}.box", row["box"], f"rows of a multiple of {MAP_ALIGNMENT_BYTES} bytes"
 
 
 def _inside(offset: int, buffers: list[dict[str, Any]]) -> bool:
@@ -189,7 +235,11 @@ def _broken_images(plan: LaunchPlan, device: str, library_bytes: int) -> Broken:
         elif image.offset + image.nbytes > library_bytes:
             found = f"{image.nbytes} bytes at {image.offset}"
             yield field, found, f"an end within the library's {library_bytes} bytes"
-    if device in IMAGE_DEVICES:
+    if device not in IMAGE_DEVICES:
+        for index, launch in enumerate(plan.launches):
+            if launch.maps:
+                yield f"launches[{index}].maps", len(launch.maps), f"none for device `{device}`"
+    else:
         for index, launch in enumerate(plan.launches):
             kernel = plan.kernels[launch.kernel]
             yield from _broken_launch(f"launches[{index}].grid", launch.grid, kernel)

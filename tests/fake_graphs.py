@@ -2,7 +2,7 @@
 
 import ctypes
 
-from fake_functions import Event, Execution, Fault, Functions, find, put
+from fake_functions import INVALID_VALUE, Event, Execution, Fault, Functions, find, put
 
 from aotc.runtime.drivers.libcuda import Edge, KernelNode, MemsetNode
 
@@ -84,6 +84,18 @@ class GraphFunctions(Functions):
         nodes = find(self.executions, handle).nodes
         find(nodes, node)
         nodes[node] = self._kernel_node(row)
+
+    def _cuTensorMapEncodeTiled(self, to, kind, rank, address, shape, strides, box, steps, *modes):
+        """A map that a fake kernel reads: address, rank, then shape, strides and box."""
+        numbers = [ctypes.c_uint64.from_address(shape + 8 * at).value for at in range(rank)]
+        numbers += [ctypes.c_uint64.from_address(strides + 8 * at).value for at in range(rank - 1)]
+        numbers += [ctypes.c_uint32.from_address(box + 4 * at).value for at in range(rank)]
+        is_wrong = not 1 <= rank <= 5 or any(each % 16 for each in numbers[rank : 2 * rank - 1])
+        if to % 64 or (address or 0) % 16 or is_wrong or max(numbers[2 * rank - 1 :]) > 256:
+            raise Fault(INVALID_VALUE)
+        ctypes.memset(to, 0, 128)
+        for place, number in enumerate((address or 0, rank, *numbers)):
+            ctypes.c_uint64.from_address(to + 8 * place).value = number
 
     def _cuGraphUpload(self, handle, stream):
         find(self.executions, handle)

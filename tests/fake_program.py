@@ -4,7 +4,7 @@ import ctypes
 
 from fake_cubin import text_image
 
-from aotc.runtime.plan import Buffer, Image, Kernel, Launch, LaunchPlan
+from aotc.runtime.plan import PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPlan
 
 COUNT = 16  # bytes of every array
 
@@ -30,7 +30,7 @@ def small_plan(scratch_bytes=0, weights=("w", "v"), shared_bytes=0):
     image = text_image({"add": 5, "count": 5})
     row = Image(0, len(image), 128, shared_bytes, scratch_bytes)
     plan = LaunchPlan(
-        abi=2,
+        abi=PLAN_ABI,
         arena_bytes=1024,
         scratch_bytes=0,
         buffers=(Buffer("c", 0, COUNT), Buffer("x", 256, COUNT), Buffer("y", 512, COUNT)),

@@ -217,7 +217,7 @@ def _swapped(problem: Problem, machine: Machine) -> Iterator[Choice]:
         tile = _scaled(Tile(row.rows, columns, row.depth, row.warps, row.stages), problem)
         choice = Choice(STYLES["swapped"], problem, tile)
         yield choice
-        if machine.has_maps and _may_describe(problem, machine):
+        if _may_map(problem, machine):
             yield Choice(STYLES["swapped_mapped"], problem, tile)
         for split in _splits(choice, machine):
             yield Choice(STYLES["swapped_split"], problem, tile, split=split)
@@ -245,18 +245,23 @@ def _loadings(problem: Problem, machine: Machine) -> tuple[str, ...]:
     """Styles of one tile a program."""
     if not _may_describe(problem, machine):
         return ("plain",)
-    return ("plain", "mapped") if machine.has_maps else ("plain", "tensor")
+    return ("plain", "mapped") if _may_map(problem, machine) else ("plain", "tensor")
 
 
 def _walks(problem: Problem, machine: Machine) -> tuple[str, ...]:
     """Styles of programs that walk over tiles."""
     if not _may_describe(problem, machine) or problem.batch > 1:
         return ()
-    return ("mapped_persistent",) if machine.has_maps else ("persistent",)
+    return ("mapped_persistent",) if _may_map(problem, machine) else ("persistent",)
 
 
 def _may_describe(problem: Problem, machine: Machine) -> bool:
     return problem.has_descriptors and problem.is_plain and machine.has_tensor_copies
+
+
+def _may_map(problem: Problem, machine: Machine) -> bool:
+    """Whether a launch can describe the operands: one matrix each, not one a batch element."""
+    return machine.has_maps and problem.batch == 1 and _may_describe(problem, machine)
 
 
 def _scaled(tile: Tile, problem: Problem) -> Tile:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from aotc.aot.ir.types import DTYPES
+from aotc.runtime.plan import Map
+
+BOX_LIMIT = 256  # elements along one dim that one copy of a tensor descriptor takes
+SWIZZLES_BYTES = (128, 64, 32)
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg")  # configs that are no constexprs
 
 
@@ -49,6 +54,19 @@ class TensorMap:
     def type(self) -> str:
         """Triton's type of the parameter."""
         return f"tensordesc<{self.dtype}[{', '.join(map(str, self.block))}]>"
+
+    def placed(self) -> Map:
+        """The tensor map that a launch makes: its boxes are those of Triton's copies of a block.
+
+        Rows of a block lie in shared memory in the widest pattern that they fill; wider blocks are
+        several copies.
+        """
+        kind = next(row for row in DTYPES.values() if row.triton == self.dtype)
+        width_bytes = self.block[-1] * kind.itemsize_bytes
+        swizzle_bytes = next((each for each in SWIZZLES_BYTES if width_bytes >= each), 0)
+        width = min(self.block[-1], (swizzle_bytes or width_bytes) // kind.itemsize_bytes)
+        box = (*(min(extent, BOX_LIMIT) for extent in self.block[:-1]), width)
+        return Map(self.param, kind.name, self.start, self.shape, self.strides, box, swizzle_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +129,15 @@ class KernelSpec:
 
     def params_of(self, candidate: Candidate) -> tuple[Param, ...]:
         """The run-time parameters of a candidate, its scratch and tensor maps included."""
-        extra = (*candidate.scratch, *candidate.maps)
-        return (*self.params, *(Param(row.name, row.type) for row in extra))
+        scratch = (Param(row.name, row.type) for row in candidate.scratch)
+        return (*self.params, *scratch, *(Param(row.name, row.type) for row in candidate.maps))
 
     @property
     def digest(self) -> str:
         """sha256 of what decides the machine code: sources and parameters, not the name."""
         rows = [text for form in self.forms for text in (form.name, form.source, form.function)]
         rows += [f"{row.name}:{row.type}" for row in self.params]
+        # A source names its tensor maps only; what they are of is in the candidates.
+        maps = {each.placed() for row in self.candidates for each in row.maps}
+        rows += sorted({f"{row.argument}:{row.start}:{row.shape}:{row.strides}" for row in maps})
         return hashlib.sha256("\0".join(rows).encode()).hexdigest()

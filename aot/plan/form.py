@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from aotc.aot.lower.spec import Scratch
+from aotc.aot.lower.spec import Scratch, TensorMap
 from aotc.aot.plan.arena import Lifetime, aligned, place
 from aotc.aot.plan.wiring import Operand, Wiring, wire
 from aotc.aot.schedule.group import Schedule
@@ -29,6 +29,7 @@ class ChosenKernel:
     """What a group became: the symbol in the library, a name for people, the grid in programs.
 
     `image`: where the kernel lies by itself, on a GPU. `scratch`: memory beside its parameters.
+    `maps`: tensor descriptors that its launches make.
     """
 
     symbol: str
@@ -36,6 +37,7 @@ class ChosenKernel:
     grid: tuple[int, int, int]
     image: Image | None = None
     scratch: tuple[Scratch, ...] = ()
+    maps: tuple[TensorMap, ...] = ()
 
 
 def plan(schedule: Schedule, chosen: Sequence[ChosenKernel], scratch_bytes: int) -> LaunchPlan:
@@ -57,6 +59,7 @@ def plan_wired(wiring: Wiring, chosen: Sequence[ChosenKernel], scratch_bytes: in
             numbers[kernel.symbol],
             kernel.grid,
             (*(arena.argument(operand) for operand in launch.operands), *scratch),
+            tuple(row.placed() for row in kernel.maps),
         )
         for launch, kernel, scratch in zip(wiring.launches, chosen, arena.scratch, strict=True)
     ]

@@ -28,6 +28,8 @@ class TargetTraits:
     has_maps: bool = False  # launches can make tensor descriptors of their parameters
 
 
+MAPS_SHARED_KIB = 227  # from GPUs on that copy tiles by descriptors of the launch
+
 CPU = TargetTraits("cpu")
 
 
@@ -46,6 +48,7 @@ def _gpu(
         operation_ns=1 / 20_000,
         multiprocessors=multiprocessors,
         shared_bytes=shared_kib << 10,
+        has_maps=shared_kib >= MAPS_SHARED_KIB,
     )
 
 

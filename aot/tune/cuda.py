@@ -94,8 +94,9 @@ def _plain(option: Option) -> tuple[Any, ...]:
     binary: KernelBinary = option.binary
     candidate = option.candidate
     scratch = tuple((row.nbytes, row.is_zeroed) for row in candidate.scratch)
-    launch = (candidate.grid, binary.threads, binary.shared_bytes, binary.scratch_bytes, scratch)
-    return (binary.symbol, binary.code, *launch)
+    maps = tuple(row.placed() for row in candidate.maps)
+    launch = (candidate.grid, binary.threads, binary.shared_bytes, binary.scratch_bytes)
+    return (binary.symbol, binary.code, *launch, scratch, maps)
 
 
 def measure_here(

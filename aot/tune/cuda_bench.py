@@ -18,7 +18,9 @@ from aotc.aot.tune.agreement import agree
 from aotc.aot.tune.halving import halve
 from aotc.aot.tune.patterns import pattern
 from aotc.runtime.drivers.cuda_handles import Arguments
+from aotc.runtime.drivers.cuda_maps import parameters
 from aotc.runtime.errors import AotcError
+from aotc.runtime.plan import Map
 
 LAUNCHES = 20  # of one graph at least, unless a launch is long
 LAUNCHES_LIMIT = 128
@@ -51,6 +53,7 @@ class Program:
     shared_bytes: int
     scratch_bytes: int  # global memory of each program
     scratch: tuple[tuple[int, bool], ...] = ()  # size in bytes of each scratch, and if it is zeroed
+    maps: tuple[Map, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +233,15 @@ class _Loaded:
         self._stack.callback(self._device.free, address)
         return address
 
+    def _arguments(self, number: int) -> Arguments:
+        """Those of the launch of this number."""
+        addresses, scratch = self._bench.addresses(number), self._scratch
+        maps = parameters(self._device, self._program.maps, addresses)
+        return Arguments([*addresses, *scratch[:-2], *maps, *scratch[-2:]])
+
     def launch(self, stream: int) -> None:
         """One launch on the first copies."""
-        arguments = Arguments([*self._bench.addresses(0), *self._scratch])
+        arguments = self._arguments(0)
         row = self._program
         self._device.launch(self._function, row.grid, row.threads, arguments, stream)
 
@@ -241,7 +250,7 @@ class _Loaded:
         graph = self._stack.enter_context(closing(self._device.graph()))
         row = self._program
         for number in range(self._bench.launches):
-            arguments = Arguments([*self._bench.addresses(number), *self._scratch])
+            arguments = self._arguments(number)
             graph.kernel(self._function, row.grid, row.threads, arguments)
         graph.instantiate()
         return graph

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .cuda_device import Device
+    from .cuda_maps import TensorMap
 
 FUNCTION_ATTRIBUTES = {  # CUfunction_attribute
     "threads_limit": 0,
@@ -26,17 +27,22 @@ class Arguments:
     """The parameters of a launch: 8-byte slots, and the array of pointers that CUDA takes.
 
     slots: ctypes c_int64 array, which may be written between launches; a parameter of four bytes
-    takes the low half. address: of the array of pointers.
+    takes the low half, the slot of a tensor map is not used. address: of the array of pointers.
     """
 
-    __slots__ = ("_pointers", "address", "slots")
+    __slots__ = ("_maps", "_pointers", "address", "slots")
 
-    def __init__(self, values: Sequence[int]) -> None:
-        """Pointers and whole numbers, in the order of the kernel's signature."""
+    def __init__(self, values: Sequence[int | TensorMap]) -> None:
+        """Pointers, whole numbers and tensor maps, in the order of the kernel's signature."""
         count = len(values)
-        self.slots = (ctypes.c_int64 * max(count, 1))(*values)
+        self._maps = {at: value for at, value in enumerate(values) if not isinstance(value, int)}
+        numbers = (value if isinstance(value, int) else 0 for value in values)
+        self.slots = (ctypes.c_int64 * max(count, 1))(*numbers)
         base = ctypes.addressof(self.slots)
-        self._pointers = (ctypes.c_void_p * max(count, 1))(*(base + 8 * at for at in range(count)))
+        places = [base + 8 * at for at in range(count)]
+        for at, value in self._maps.items():
+            places[at] = value.address
+        self._pointers = (ctypes.c_void_p * max(count, 1))(*places)
         self.address = ctypes.addressof(self._pointers)
 
 

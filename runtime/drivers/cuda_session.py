@@ -8,17 +8,18 @@ changed, and launches the graph.
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 
 from .cuda_context import adopt
 from .cuda_errors import AddressMissing, DeviceClosed, DeviceLost
 from .cuda_graph import LaunchGraph
 from .cuda_handles import Arguments
+from .cuda_maps import TensorMap, parameters
 from .cuda_staging import Staging
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from .cuda import Executable
     from .cuda_device import Device
@@ -60,24 +61,31 @@ class CudaSession:
             self._abandon()
             raise
 
-    def _add_launches(self, graph: LaunchGraph) -> list[list[tuple[Any, int, int]]]:
-        """One node a launch; where each input and output is: (slots, which slot, node)."""
+    def _add_launches(self, graph: LaunchGraph) -> list[list[tuple[Callable[[int], None], int]]]:
+        """One node a launch; for each input and output: what takes its address, and the node."""
         executable, arena = self._executable, self._arena
-        patches: list[list[tuple[Any, int, int]]] = [[] for _ in executable.sizes]
+        patches: list[list[tuple[Callable[[int], None], int]]] = [[] for _ in executable.sizes]
         for launch in executable.plan.launches:
-            image = executable.image(launch.kernel)
-            values: list[int] = []
-            variables: list[tuple[int, int]] = []
-            for space, value in launch.args:
-                number = executable.address_index(space, value)
-                if number is not None:
-                    variables.append((number, len(values)))
-                values.append(executable.fixed_value(space, value, arena))
-            arguments = Arguments([*values, arena.scratch, 0])  # Triton's own two: no profile
-            function = executable.functions[launch.kernel]
+            values = [executable.fixed_value(space, value, arena) for space, value in launch.args]
+            numbers = {
+                at: number
+                for at, argument in enumerate(launch.args)
+                if (number := executable.address_index(*argument)) is not None
+            }
+            maps = [(row.argument, TensorMap(executable.gpu, row)) for row in launch.maps]
+            for at, tensor_map in maps:
+                if at not in numbers:
+                    tensor_map.aim(values[at])
+            function, image = executable.functions[launch.kernel], executable.image(launch.kernel)
+            described = (part for _, each in maps for part in each.parameters)
+            # Triton's own two come last: scratch of each program, and no profile.
+            arguments = Arguments([*values, *described, arena.scratch, 0])
             node = graph.kernel(function, launch.grid, image.threads, arguments)
-            for number, slot in variables:
-                patches[number].append((arguments.slots, slot, node))
+            for at, number in numbers.items():
+                patches[number].append((partial(arguments.slots.__setitem__, at), node))
+            for at, tensor_map in maps:
+                if at in numbers:
+                    patches[numbers[at]].append((tensor_map.aim, node))
         return patches
 
     def timeline(self) -> tuple[LaunchGraph, list[Event]]:
@@ -98,7 +106,8 @@ class CudaSession:
                 else:
                     values.append(self.addresses[number])
             function, image = executable.functions[launch.kernel], executable.image(launch.kernel)
-            arguments = Arguments([*values, self._arena.scratch, 0])
+            maps = parameters(device, launch.maps, values)
+            arguments = Arguments([*values, *maps, self._arena.scratch, 0])
             graph.kernel(function, launch.grid, image.threads, arguments)
             events.append(device.event())
             graph.record(events[-1])
@@ -232,8 +241,8 @@ def _patcher(session: CudaSession, device: Device, graph: LaunchGraph) -> Callab
                 changed.append(index)
         for index in changed:
             known[index] = -1
-            for slots, slot, node in patches[index]:
-                slots[slot] = addresses[index]
+            for take, node in patches[index]:
+                take(addresses[index])
                 nodes[node] = None
         for node in nodes:
             result = set_node(execution, *calls[node])

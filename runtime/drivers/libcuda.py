@@ -11,8 +11,9 @@ from `Library.functions` and look at the result themselves.
 from __future__ import annotations
 
 import ctypes
+import os
 
-from .cuda_errors import CUDA_SUCCESS, cuda_error
+from .cuda_errors import CUDA_SUCCESS, DeviceForked, cuda_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Edge(ctypes.Structure):
 
 
 _to_edge = ctypes.POINTER(Edge)
+_to_sizes = ctypes.POINTER(ctypes.c_uint64)  # arrays of a tensor map
+_to_extents = ctypes.POINTER(_uint)
 _to_kernel_node = ctypes.POINTER(KernelNode)
 _to_memset_node = ctypes.POINTER(MemsetNode)
 _graph_node = (_to_handle, _handle, _to_handle, _size)  # node out, graph, dependencies, their count
@@ -138,6 +141,17 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuGraphInstantiateWithFlags": (_to_handle, _handle, ctypes.c_ulonglong),
     "cuGraphExecDestroy": (_handle,),
     "cuGraphExecKernelNodeSetParams_v2": (_handle, _handle, _to_kernel_node),
+    "cuTensorMapEncodeTiled": (
+        _pointer,
+        _int,
+        _uint,
+        _pointer,
+        _to_sizes,
+        _to_sizes,
+        _to_extents,
+        _to_extents,
+        *[_int] * 4,
+    ),
     "cuGraphUpload": (_handle, _handle),
     "cuGraphLaunch": (_handle, _handle),
 }
@@ -150,7 +164,8 @@ OPTIONAL: dict[str, tuple[Any, ...]] = {
 class LibraryAbsent(Exception):
     """No usable driver: `str()` is what was found, in the words of a message.
 
-    code: `driver-absent`, `driver-too-old` or `driver-fails`, as `check` reports it.
+    code: `driver-absent`, `driver-too-old`, `driver-fails`, `device-absent` or `device-forked`, as
+    `check` reports it.
     """
 
     def __init__(self, found: str, code: str = "driver-absent") -> None:
@@ -209,18 +224,23 @@ class Library:
         return found.value or 0
 
 
-_process: dict[str, Library] = {}
+_process: dict[str, tuple[Library, int]] = {}  # and the number of the process that initialised it
 
 
 def library() -> Library:
     """The initialised driver of this process; raises `LibraryAbsent` where there is none.
 
-    A failure is not remembered: a driver that comes up later is found.
+    A failure is not remembered: a driver that comes up later is found. A child of a process that
+    used the driver is refused, since the driver answers it with errors or with no devices.
     """
     found = _process.get("library")
     if found is None:
-        found = _process.setdefault("library", _initialised(Library(open_library())))
-    return found
+        fresh = _initialised(Library(open_library())), os.getpid()
+        found = _process.setdefault("library", fresh)
+    cuda, number = found
+    if number != os.getpid():
+        raise LibraryAbsent(DeviceForked.template, DeviceForked.code)
+    return cuda
 
 
 def open_library() -> Any:

@@ -4,7 +4,7 @@ import numpy
 from triton_kernels import compiled
 
 from aotc.runtime.drivers.cuda import Executable
-from aotc.runtime.plan import Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.plan import PLAN_ABI, Buffer, Kernel, Launch, LaunchPlan
 
 COUNT = 1 << 16  # float32 elements of every array
 NBYTES = 4 * COUNT
@@ -39,7 +39,8 @@ def sum_program(arch, additions=1, device=0, scale=1.0):
         to = ("output", 0) if at == additions else ("arena", arena[at + 1])
         launches.append(Launch(0, grid, (("arena", arena[at]), ("weight", "w"), to, n)))
     buffers = [Buffer("counter", 0, 4)] + [Buffer(f"b{at}", at, NBYTES) for at in arena]
-    plan = LaunchPlan(2, arena[-1] + NBYTES, 0, tuple(buffers), kernels, tuple(launches), 256)
+    nbytes = arena[-1] + NBYTES
+    plan = LaunchPlan(PLAN_ABI, nbytes, 0, tuple(buffers), kernels, tuple(launches), 256)
     weight = numpy.linspace(0, scale, COUNT, dtype=numpy.float32)
     table = {"w": (weight.ctypes.data, NBYTES)}
     return Executable(library, plan, table, (NBYTES,), (NBYTES,), device), weight

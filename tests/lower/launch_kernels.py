@@ -1,10 +1,10 @@
 """Runs the launches of a job folder: `launch_kernels.py DIR interpreter|native THREADS`.
 
 `job.json` holds {"buffers": {name: dtype}, "launches": [{"source", "function", "grid", "config",
-"args": [buffer name]}]}, `buffers.npz` the arrays (bf16 as uint16). All buffers are written back to
-`results.npz`; launches that fail are listed in `errors.json` by their number. Triton decides at the
-decoration of a kernel whether to interpret it, by TRITON_INTERPRET=1: hence a process of its own.
-THREADS (0: as usual) run native programs: as many as wait for each other.
+"args": [buffer name], "maps": [map]}]}, `buffers.npz` the arrays (bf16 as uint16). All buffers are
+written back to `results.npz`; launches that fail are listed in `errors.json` by their number. Triton
+decides at the decoration of a kernel whether to interpret it, by TRITON_INTERPRET=1: hence a process
+of its own. THREADS (0: as usual) run native programs: as many as wait for each other.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import triton.language as tl
 from triton.language import core
 from triton.language.extra import libdevice
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from aotc import kernels
 from aotc.runtime.drivers import launch as native_launch
@@ -72,6 +73,12 @@ def _array(tensor: torch.Tensor) -> numpy.ndarray:
     return tensor.numpy()
 
 
+def _described(arguments: list[torch.Tensor], row: dict) -> TensorDescriptor:
+    """The tensor descriptor that a launch makes of one of its arguments."""
+    base = arguments[row["param"]].reshape(-1)[row["start"] :]
+    return TensorDescriptor(base, *(row[name] for name in ("shape", "strides", "block")))
+
+
 def main(folder: Path, mode: str, threads: int) -> None:
     if threads:
         native_launch.default_threads = lambda: threads
@@ -98,6 +105,7 @@ def launch_all(folder: Path) -> None:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         arguments = [buffers[name] for name in launch["args"]]
+        arguments += [_described(arguments, row) for row in launch.get("maps", ())]
         kernel = getattr(module, launch["function"])
         try:
             kernel[tuple(launch["grid"])](*arguments, **launch["config"])

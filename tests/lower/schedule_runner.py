@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,7 @@ def _launch(
         "grid": chosen.grid,
         "config": dict(chosen.constexprs),
         "args": [names[node] for node in nodes],
+        "maps": [asdict(row) for row in chosen.maps],
     }
 
 

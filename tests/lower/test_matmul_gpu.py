@@ -160,4 +160,5 @@ def test_parts_of_a_split_matmul_cover_all_of_k():
 
 def test_the_cases_use_every_form():
     styles = {form.rstrip("mnk").rstrip("_") for name in CASES for form in _forms(name)}
-    assert {name for name, row in STYLES.items() if not row.has_maps} <= styles
+    made_by_kernels = {"tensor", "persistent", "split_tensor"}  # descriptors, where no launch can
+    assert set(STYLES) - made_by_kernels <= styles

@@ -39,8 +39,8 @@ def test_records_are_immutable_values():
 
 def test_the_writer_refuses_what_the_reader_would():
     for plan in (
-        LaunchPlan(2, 64, 0, (Buffer("b", 0, 65),), (), ()),
-        LaunchPlan(2, 64, 0, (), (Kernel("k", "k"),), (Launch(0, (0, 1, 1), ()),)),
+        LaunchPlan(3, 64, 0, (Buffer("b", 0, 65),), (), ()),
+        LaunchPlan(3, 64, 0, (), (Kernel("k", "k"),), (Launch(0, (0, 1, 1), ()),)),
         LaunchPlan(9, 64, 0, (), (), ()),
     ):
         with pytest.raises(BundleMalformed):

@@ -74,9 +74,9 @@ def compile_cubin(
         raise ToolchainError(
             step="compiling", name=function.__name__, reason=_reason(error)
         ) from error
-    pointers = _entry_params(made["ptx"])
-    if pointers != len(params) + TRAILING_PARAMS:
-        reason = f"its entry takes {pointers} parameters, not {len(params)} + {TRAILING_PARAMS}"
+    found, expected = _entry_params(made["ptx"]), sum(map(_launch_params, dict(params).values()))
+    if found != expected + TRAILING_PARAMS:
+        reason = f"its entry takes {found} parameters, not {expected} + {TRAILING_PARAMS}"
         raise ToolchainError(step="compiling", name=function.__name__, reason=reason)
     return Cubin(
         symbol=symbol,
@@ -155,6 +155,13 @@ def _threads(ptx: str) -> int:
         return 0
     extents = [int(extent) for extent in match.groups(default="1")]
     return extents[0] * extents[1] * extents[2]
+
+
+def _launch_params(kind: str) -> int:
+    """Parameters of the entry for one of the kernel: a tensor descriptor is a map, its shape and
+    its strides."""
+    block = re.fullmatch(r"tensordesc<\w+\[([\d, ]+)\].*>", kind)
+    return 1 + 2 * len(block[1].split(",")) if block else 1
 
 
 def _entry_params(ptx: str) -> int:

@@ -1,0 +1,93 @@
+"""Tensor maps of launches through the fake driver: aimed once, or at each call's own memory."""
+
+import ctypes
+import struct
+
+import pytest
+from fake_program import Host
+
+from aotc.runtime.drivers.cuda import Executable
+from aotc.runtime.drivers.cuda_device import Device
+from aotc.runtime.drivers.cuda_errors import CudaError
+from aotc.runtime.drivers.cuda_maps import TensorMap
+from aotc.runtime.plan import PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPlan, Map
+
+ROWS, COLUMNS = 4, 16  # of bf16
+NBYTES = ROWS * COLUMNS * 2
+IMAGE = (
+    b"FAKE sm_90\ncopy 8 8 128 4 4 8 8 8 8\n\0"  # to, from, map, its shape and strides, Triton's
+)
+ROW = Map(1, "bf16", 0, (ROWS, COLUMNS), (COLUMNS, 1), (2, 16), 32)
+
+
+def copy(memory, grid, values):
+    """All that the map is of goes to the first argument."""
+    to, _, described, *sizes = values[:-2]
+    address, rank, columns, rows, stride_bytes, *box = struct.unpack_from(
+        "<7Q", described.to_bytes(128, "little")
+    )
+    assert (rank, rows, columns, stride_bytes, box) == (2, ROWS, COLUMNS, 2 * COLUMNS, [16, 2])
+    assert sizes == [ROWS, COLUMNS, COLUMNS, 1]
+    memory(to, NBYTES)[:] = memory(address, NBYTES)
+
+
+@pytest.fixture
+def executable(fake_cuda):
+    """input → arena → output, each by a map of what it reads."""
+    fake_cuda.kernels["copy"] = copy
+    plan = LaunchPlan(
+        PLAN_ABI,
+        256,
+        0,
+        (Buffer("between", 0, NBYTES),),
+        (Kernel("copy", "copy", Image(0, len(IMAGE), 128, 0, 0)),),
+        (
+            Launch(0, (1, 1, 1), (("arena", 0), ("input", 0)), (ROW,)),
+            Launch(0, (1, 1, 1), (("output", 0), ("arena", 0)), (ROW,)),
+        ),
+    )
+    made = Executable(IMAGE, LaunchPlan.from_msgpack(plan.to_msgpack()), {}, (NBYTES,), (NBYTES,))
+    yield made
+    made.close()
+    fake_cuda.check()
+
+
+def on_device(device, data):
+    address, host = device.allocate(NBYTES), Host(data)
+    device.copy_to_device(address, host.address, NBYTES)
+    return address
+
+
+def test_maps_follow_the_memory_of_each_call(executable):
+    device, session = executable.gpu, executable.session()
+    for seed in (1, 100):
+        data = bytes((seed + at) % 256 for at in range(NBYTES))
+        source, to, back = on_device(device, data), device.allocate(NBYTES), Host(bytes(NBYTES))
+        session.addresses[0], session.addresses[1] = source, to
+        session.run()
+        device.synchronize()
+        device.copy_to_host(back.address, to, NBYTES)
+        assert back.bytes == data
+    graph, events = session.timeline()
+    graph.launch()
+    device.synchronize()
+    for each in (graph, *events):
+        each.close()
+    session.close()
+
+
+def test_a_map_of_unaligned_memory_is_refused(fake_cuda):
+    device = Device()
+    with pytest.raises(CudaError, match="CUDA_ERROR_INVALID_VALUE"):
+        TensorMap(device, ROW).aim(8)
+    device.close()
+
+
+def test_a_map_begins_at_its_first_element(fake_cuda):
+    device = Device()
+    row = Map(0, "f32", 8, (ROWS, 4), (COLUMNS, 1), (ROWS, 4), 0)
+    found = TensorMap(device, row)
+    found.aim(256)
+    (address,) = struct.unpack("<Q", ctypes.string_at(found.address, 8))
+    assert address == 256 + 8 * 4
+    device.close()
