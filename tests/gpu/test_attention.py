@@ -1,0 +1,160 @@
+"""Attention kernels on a real device: every candidate of every case against the reference."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy
+import pytest
+
+from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.storage import widen
+from aotc.aot.ir.types import DTYPES
+from aotc.aot.lower import lower
+from aotc.aot.schedule import schedule
+from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.compile import compile_kernel
+from aotc.runtime.drivers.cuda_handles import Arguments
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
+
+from attention_cases import CASES, Case, arrays_of, graph_of
+
+TOLERANCES = {"f32": 2e-5, "bf16": 2e-2, "f16": 3e-3}
+WORKERS = 14
+REPEATS = 2  # launches: what one leaves in zeroed scratch must serve the next
+LARGE = {
+    "large": Case(1, 2, 2, 1024, 1024, 64, 64, "bf16"),
+    "large-wide": Case(1, 2, 1, 1152, 1024, 128, 128, "f16"),
+    "large-odd": Case(2, 2, 1, 1111, 1500, 128, 128, "bf16"),
+    "large-padded": Case(1, 2, 2, 1030, 1025, 96, 72, "bf16"),
+    "large-causal": Case(1, 3, 1, 1300, 1300, 128, 128, "bf16", causal=True),
+    "large-causal-offset": Case(1, 2, 2, 1024, 1500, 64, 64, "bf16", causal=True, offset=476),
+    "large-causal-none": Case(
+        1, 2, 2, 1500, 1024, 64, 64, "f16", causal=True, offset=-600, is_safe=True
+    ),
+    "large-packed": Case(2, 4, 2, 1100, 1100, 64, 64, "bf16", causal=True, is_packed=True),
+    "many-tiles": Case(4, 40, 8, 1088, 1024, 64, 64, "bf16", causal=True),
+    "decode": Case(2, 8, 2, 1, 5000, 128, 128, "bf16"),
+    "decode-long": Case(1, 8, 8, 1, 20011, 64, 64, "f16"),
+    "wide-few": Case(1, 6, 2, 3, 999, 256, 256, "bf16"),
+}
+SIZES = {
+    f"size-{size}-{dtype}": Case(1, 2, 1, 150, 170, size, size, dtype, causal=True, offset=20)
+    for size in (32, 48, 64, 80, 96, 128, 160, 192, 256)
+    for dtype in ("bf16", "f16", "f32")
+}
+ALL = {**CASES, **LARGE, **SIZES}
+
+
+def spec_of(name, capability):
+    traits = GPUS[capability]
+    (spec,) = lower(schedule(graph_of(ALL[name]), traits), traits)
+    return spec
+
+
+def compiled(name, number, capability):
+    """A candidate's binary, or why there is none; in a worker process."""
+    spec = spec_of(name, capability)
+    candidate = spec.candidates[number]
+    form = spec.form(candidate)
+    params = [(param.name, param.type) for param in spec.params_of(candidate)]
+    try:
+        return compile_kernel(
+            form.source, form.function, params, candidate.config, f"sm_{capability}"
+        )
+    except Exception as error:
+        return f"{candidate}: {error}"
+
+
+def tried(name, capability):
+    """Of each form the first and the last candidate; all of the one that is written by hand."""
+    found = {}
+    for number, candidate in enumerate(spec_of(name, capability).candidates):
+        found.setdefault(candidate.form, []).append(number)
+    chosen = {form: {rows[0], rows[-1]} for form, rows in found.items()}
+    return sorted({0}.union(*chosen.values(), found.get("overlapped", ())))
+
+
+@pytest.fixture(scope="module")
+def capability():
+    from aotc.runtime.drivers.cuda_device import Device
+
+    device = Device()
+    major, minor = device.capability
+    device.close()
+    return 10 * major + minor
+
+
+@pytest.fixture(scope="module")
+def binaries(capability):
+    """(name, number) → binary or reason, compiled side by side."""
+    keys = [(name, number) for name in ALL for number in tried(name, capability)]
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(WORKERS, mp_context=spawn) as pool:
+        found = pool.map(compiled, *zip(*keys, strict=True), [capability] * len(keys))
+        return dict(zip(keys, found, strict=True))
+
+
+def launched(device, binary, candidate, inputs, output):
+    """What the candidate stores, each buffer in memory of its own, `output` beforehand."""
+    with ExitStack() as stack:
+
+        def memory(nbytes):
+            address = device.allocate(max(nbytes, 16))
+            stack.callback(device.free, address)
+            return address
+
+        addresses = []
+        for array in (*inputs, output):
+            addresses.append(memory(array.nbytes))
+            device.copy_to_device(addresses[-1], array.ctypes.data, array.nbytes)
+        for row in candidate.scratch:
+            addresses.append(memory(row.nbytes))
+            device.fill(addresses[-1], 0 if row.is_zeroed else 0xFF, row.nbytes)
+        programs = numpy.prod(candidate.grid)
+        own = memory(int(programs) * binary.scratch_bytes) if binary.scratch_bytes else 0
+        module = device.load(binary.code)
+        stack.callback(module.close)
+        function = device.function(module, binary.symbol, binary.shared_bytes)
+        arguments = Arguments([*addresses, own, 0])
+        for _ in range(REPEATS):
+            device.launch(function, candidate.grid, binary.threads, arguments)
+        device.synchronize()
+        found = numpy.empty_like(output)
+        address = addresses[len(inputs)]
+        device.copy_to_host(found.ctypes.data, address, found.nbytes)
+        return found
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_form_agrees_with_the_reference(name, binaries, capability, device):
+    graph = graph_of(ALL[name])
+    (group,) = schedule(graph, GPUS[capability]).groups
+    arrays = arrays_of(graph)
+    (expected,) = interpret(graph, arrays)
+    wanted = widen(expected, graph.outputs[0].dtype)
+    inputs = [numpy.ascontiguousarray(arrays[graph.inputs.index(node)]) for node in group.reads]
+    stored = group.roots[0].node
+    spec = spec_of(name, capability)
+    for number in tried(name, capability):
+        binary, candidate = binaries[name, number], spec.candidates[number]
+        assert not isinstance(binary, str), binary
+        output = numpy.empty(stored.shape, DTYPES[stored.dtype].numpy)
+        output.view(numpy.uint8)[...] = 0xFF
+        found = launched(device, binary, candidate, inputs, output).reshape(expected.shape)
+        array = widen(found, graph.outputs[0].dtype)
+        tolerance = TOLERANCES[ALL[name].dtype]
+        numpy.testing.assert_allclose(
+            array, wanted, rtol=0, atol=tolerance, err_msg=f"candidate {candidate}"
+        )
+
+
+def test_the_pick_has_no_spills(binaries):
+    for (name, number), binary in binaries.items():
+        if number == 0 and name in LARGE and not isinstance(binary, str):
+            assert binary.spill_bytes == 0, name
