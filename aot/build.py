@@ -198,6 +198,7 @@ def _contents(
     return BundleContents(
         inputs=inputs,
         outputs=outputs,
+        structure=captured.structure,
         targets=tuple(
             TargetContents(
                 each.target.name, each.target.device, each.target.needs, each.plan, each.library

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 
+from .arguments import places
 from .device_exchange import (
     DEVICE_KINDS,
     STAGED_BUFFER,
@@ -17,8 +18,8 @@ from .device_exchange import (
     device_kind_of,
 )
 from .dlpack import Borrowed
-from .errors import InputNotContiguous, OutputCount, ProgramClosed
-from .session import Bound, Session, arrange, refuse_overlap
+from .errors import InputNotContiguous, ProgramClosed
+from .session import Bound, Session, refuse_overlap
 from .streams import LEGACY, current, handle_of
 
 TYPE_CHECKING = False
@@ -85,9 +86,11 @@ class DeviceSession(Session):
             self._chosen = chosen = current(self._ordinal)
         else:
             chosen = self._choose(stream)
-        result = self._fill(arrays, named, out, self.hold)
+        arrays, values = self._fill(arrays, named, out, self.hold)
         self._run(self._launch_stream() if chosen is None else chosen)
-        return result if self._is_plain else self._complete(arrays, named, result)
+        if not self._is_plain:
+            values = self._complete(arrays, values)
+        return self._program._give(values) if out is None else out
 
     def bind(
         self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any, stream: Any = None
@@ -97,14 +100,15 @@ class DeviceSession(Session):
             self._chosen = current(self._ordinal)
         else:
             self._choose(stream)
-        outputs = self._fill(arrays, named, out, self.hold)
+        arrays, values = self._fill(arrays, named, out, self.hold)
         if not all(isinstance(each, Borrowed) for each in self.hold):  # a copy would go stale
             raise InputNotContiguous()
         if self._finish is not None:
-            outputs = _each(self._finish, outputs)
+            values = tuple(map(self._finish, values))
         if self.has_own_stream:
-            self._record(arrays, named, outputs)
-        return Bound(self, self._replay(), outputs, (arrays, named, tuple(self.hold), outputs))
+            self._record(arrays, values)
+        outputs = self._program._give(values) if out is None else out
+        return Bound(self, self._replay(), outputs, (arrays, tuple(self.hold), values))
 
     # What the kinds of arrays ask for.
 
@@ -191,17 +195,18 @@ class DeviceSession(Session):
             self._chosen = self._native.stream if has_copies else LEGACY
         return self._chosen
 
-    def _complete(self, arrays: Sequence[Any], named: Mapping[str, Any], result: Any) -> Any:
+    def _complete(self, arrays: Sequence[Any], values: Sequence[Any]) -> Sequence[Any]:
+        """What a call has to do after its launch; returns its outputs in order."""
         if self._copies_out:
             for index, host_address in self._copies_out:
                 self._native.copy_out(index, host_address)
             self._native.synchronize()
         if self._finish is not None:
-            result = _each(self._finish, result)
+            values = tuple(map(self._finish, values))
         if self.has_own_stream:
-            self._record(arrays, named, result)
+            self._record(arrays, values)
         self.hold.clear()
-        return result
+        return values
 
     def _replay(self) -> Callable[[], None]:
         """What a bound call runs."""
@@ -227,11 +232,11 @@ class DeviceSession(Session):
 
     def _fill(
         self, arrays: Sequence[Any], named: Mapping[str, Any], out: Any, hold: list[Any]
-    ) -> Any:
-        """Write the addresses of all arrays; returns the outputs."""
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Write the addresses of all arrays; returns inputs and outputs in order."""
         ports = self._inputs
-        if named or len(arrays) != len(ports):
-            arrays = arrange(self._program.inputs, arrays, named)
+        if named or len(arrays) != self._arity:
+            arrays = self._arranged(arrays, named)
         addresses: list[int] = []
         for value in arrays:
             port = ports[len(addresses)]
@@ -241,35 +246,33 @@ class DeviceSession(Session):
             answer: DeviceKind = STAGED_BUFFER
             if arrays:
                 answer = DEVICE_KINDS[type(arrays[0])].answer(arrays[0])
-            result = self._make_on_device(answer, addresses)
+            values = self._make_on_device(answer, addresses)
         else:
-            result = out
-            self._place(out, addresses)
+            values = self._place(out, addresses)
         if addresses != self._last:  # a caller that keeps its arrays pays for this once
             if out is not None:  # fresh outputs meet nothing
                 refuse_overlap(ports, self._outputs, addresses)
             self._addresses[:] = addresses
             self._last = addresses
-        return result
+        return arrays, values
 
-    def _make_on_device(self, kind: DeviceKind, addresses: list[int]) -> Any:
+    def _make_on_device(self, kind: DeviceKind, addresses: list[int]) -> Sequence[Any]:
         values = []
         for port in self._outputs:
             value, address = kind.make(port, self)
             values.append(value)
             addresses.append(address)
         self.finish_with(kind.finish)
-        return values[0] if len(values) == 1 else tuple(values)
+        return values
 
-    def _place(self, out: Any, addresses: list[int]) -> None:
+    def _place(self, out: Any, addresses: list[int]) -> Sequence[Any]:
         ports = self._outputs
-        values = out if type(out) is tuple or type(out) is list else (out,)
-        if len(values) != len(ports):
-            raise OutputCount(found=len(values), expected=len(ports))
+        values = places(self._program._structure.outputs, self._program.outputs, out)
         for index, value in enumerate(values):
             port = ports[index]
             kind = DEVICE_KINDS.get(type(value)) or device_kind_of(port, value)
             addresses.append(kind.place(port, value, self))
+        return values
 
     # torch's allocator, when the work is on a stream that torch does not know of.
 
@@ -277,10 +280,9 @@ class DeviceSession(Session):
         device = f"cuda:{self._ordinal}"
         return sys.modules["torch"].cuda.ExternalStream(self.stream, device=device)
 
-    def _record(self, arrays: Sequence[Any], named: Mapping[str, Any], result: Any) -> None:
+    def _record(self, arrays: Sequence[Any], values: Sequence[Any]) -> None:
         """Tell torch's allocator that this call's stream uses its tensors."""
-        values = result if type(result) is tuple or type(result) is list else (result,)
-        for value in (*arrays, *named.values(), *self.hold, *values):
+        for value in (*arrays, *self.hold, *values):
             kind = DEVICE_KINDS.get(type(value))
             if kind is TORCH_ON_DEVICE and kind.answer(value) is not STAGED_TORCH:
                 value.record_stream(self._torch_stream())
@@ -292,7 +294,3 @@ class DeviceSession(Session):
         finally:
             self.hold.clear()
             self.loans.clear()
-
-
-def _each(finish: Callable[[Any], Any], result: Any) -> Any:
-    return tuple(map(finish, result)) if type(result) is tuple else finish(result)

@@ -8,7 +8,7 @@ Grammar of `manifest.msgpack`; `extras.msgpack` has the same frame with another 
     payload  = canonical MessagePack (see `canonical.py`); numbers of the header are big-endian
 
     manifest = {"features": [text], "files": [file], "inputs": [tensor], "outputs": [tensor],
-                "targets": [target], "weights": weights | nil}
+                "structure"?: structure, "targets": [target], "weights": weights | nil}
     tensor   = {"dtype", "name", "shape": [int]}
     target   = {"abi": int, "device", "library": file name, "name", "needs": [text],
                 "plan": file name}
@@ -19,9 +19,10 @@ Grammar of `manifest.msgpack`; `extras.msgpack` has the same frame with another 
 `targets` are listed best first. `features` are critical: a runtime that does not know one refuses
 the bundle by its name. Every file but the weights stands in `files`; the weights have a digest for
 each chunk. What does not count to the identity (golden, sources, provenance, debug) stands in
-extras.msgpack, which may be deleted together with what it lists.
+extras.msgpack, which may be deleted together with what it lists. `structure`, whose grammar is in
+`structure.py`, is there where the feature of that name is.
 
-Version history: 1.0, the first.
+Version history: 1.0, the first; 1.1, `structure`.
 """
 
 from __future__ import annotations
@@ -54,12 +55,13 @@ from .schema import (
     Text,
     keep_known,
 )
+from .structure import FEATURE, PLAIN, STRUCTURE_SCHEMA, Structure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FORMAT = (1, 0)
+FORMAT = (1, 1)
 MANIFEST_NAME = "manifest.msgpack"
 EXTRAS_NAME = "extras.msgpack"
 WEIGHTS_NAME = "weights.safetensors"
@@ -71,7 +73,7 @@ TRAILER_BYTES = 32
 CHUNK_BYTES = 4 << 20
 LIMITS = Limits(file_bytes=16 << 20, values=1 << 17, depth=16, text_bytes=1 << 16)
 FILE_LIMIT_BYTES = 1 << 44
-FEATURES: frozenset[str] = frozenset()  # critical features that this runtime knows
+FEATURES = frozenset({FEATURE})  # critical features that this runtime knows
 
 
 class TensorSpec(Record):
@@ -142,13 +144,14 @@ class WeightsEntry(Record):
 class Manifest(Record):
     """A manifest's contents; `identity` is the hex SHA-256 that its file ends with."""
 
-    __slots__ = ("features", "files", "inputs", "outputs", "targets", "weights")
+    __slots__ = ("features", "files", "inputs", "outputs", "structure", "targets", "weights")
     features: tuple[str, ...]
     targets: tuple[Target, ...]
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     weights: WeightsEntry | None
     files: tuple[FileEntry, ...]
+    structure: Structure
 
     def __init__(
         self,
@@ -158,8 +161,10 @@ class Manifest(Record):
         outputs: tuple[TensorSpec, ...],
         weights: WeightsEntry | None,
         files: tuple[FileEntry, ...],
+        structure: Structure = PLAIN,
     ) -> None:
         self._set(
+            structure=structure,
             features=tuple(features),
             targets=tuple(targets),
             inputs=tuple(inputs),
@@ -174,7 +179,9 @@ class Manifest(Record):
 
     def to_map(self) -> dict[str, Any]:
         """The manifest as the plain values that are encoded."""
-        return _as_map(self)  # type: ignore[no-any-return]
+        tree: dict[str, Any] = _as_map(self)
+        tree.pop("structure")
+        return tree if self.structure == PLAIN else {**tree, "structure": self.structure.to_map()}
 
     def to_bytes(self) -> bytes:
         """The whole file; raises `BundleMalformed` where the manifest breaks its own schema."""
@@ -187,7 +194,10 @@ class Manifest(Record):
         """Read and check a manifest; raises `BundleError`s and `IncompatibleError`s."""
         tree = unframe(MANIFEST_MAGIC, data, path, MANIFEST_SCHEMA)
         _check(tree, path)
-        weights = tree["weights"]
+        weights, structure = tree["weights"], PLAIN
+        if "structure" in tree:
+            counts = len(tree["inputs"]), len(tree["outputs"])
+            structure = Structure.from_map(tree["structure"], counts, path)
         return cls(
             tuple(tree["features"]),
             tuple(Target(**row) for row in tree["targets"]),
@@ -195,6 +205,7 @@ class Manifest(Record):
             tuple(TensorSpec(**row) for row in tree["outputs"]),
             None if weights is None else WeightsEntry(**weights),
             tuple(FileEntry(**row) for row in tree["files"]),
+            structure,
         )
 
 
@@ -316,7 +327,9 @@ MANIFEST_SCHEMA: Schema = Fields(
             )
         ),
         "files": List(FILE_SCHEMA, limit=4096),
-    }
+        "structure": STRUCTURE_SCHEMA,
+    },
+    absent=("structure",),
 )
 
 
@@ -337,6 +350,13 @@ def _check(tree: Any, path: str) -> None:
                     found=f"{nbytes} bytes",
                     expected=f"at most {FILE_LIMIT_BYTES} bytes",
                 )
+    if ("structure" in tree) != (FEATURE in tree["features"]):
+        raise BundleMalformed(
+            path=path,
+            field="structure",
+            found="there" if "structure" in tree else "missing",
+            expected=f"a structure where `features` has `{FEATURE}`, and only there",
+        )
     for index, row in enumerate(tree["targets"]):
         for field in ("plan", "library"):
             if row[field] not in names:

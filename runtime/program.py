@@ -16,9 +16,11 @@ from .port import Port
 from .session import Bound as Bound
 from .session import Session
 from .strided import copier
+from .structure import giver
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, Self
 
     from .manifest import Manifest, Target, TensorSpec
@@ -44,6 +46,11 @@ class Loaded:
             self.executable.close()
 
 
+def _plain(values: Sequence[Any]) -> Any:
+    """The result of a plain signature: one array, or a tuple."""
+    return values[0] if len(values) == 1 else tuple(values)
+
+
 class Program:
     """A bundle ready to run; safe to call from several threads at once.
 
@@ -52,9 +59,11 @@ class Program:
     host threads that share the work of one call.
 
     Calling it takes arrays in the order of `inputs` or by name, as torch tensors, numpy arrays,
-    DLPack producers or plain buffers. The outputs are new arrays of the kind of the first input,
-    one array or a tuple; `out=` gives the arrays to write to instead. Raises the `InputError`
-    family.
+    DLPack producers or plain buffers, nested as the model took them or as one flat list. The
+    outputs are new arrays of the kind of the first input, nested as the model gave them: one array,
+    a tuple, a dict, a record by name. `out=` gives the arrays to write to instead. Each output has
+    memory of its own, also where the model gives an input back or one tensor twice. Raises the
+    `InputError` family.
     """
 
     def __init__(
@@ -68,6 +77,10 @@ class Program:
         self.device: str = target.device
         self.identity = identity
         self.plan = plan
+        self._structure = manifest.structure
+        self._give = (
+            _plain if manifest.structure.outputs is None else giver(manifest.structure.outputs)
+        )
         self._make_ports(loaded)
         self._loaded: Loaded | None = loaded
         # Made now, so that a machine with too little memory says so at load.

@@ -10,7 +10,7 @@ from .errors import BundleLimit, BundleMalformed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from typing import Any
 
 LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -81,16 +81,18 @@ class Choice(Schema):
 
 
 class Text(Schema):
-    """Printable text of 1 to `length` characters, such as the name of an input."""
+    """Printable text of `least` to `length` characters, such as the name of an input."""
 
-    __slots__ = ("length",)
+    __slots__ = ("least", "length")
 
-    def __init__(self, length: int = NAME_LENGTH) -> None:
+    def __init__(self, length: int = NAME_LENGTH, least: int = 1) -> None:
         self.length = length
-        self.expected = f"printable text of 1 to {length} characters"
+        self.least = least
+        self.expected = f"printable text of {least} to {length} characters"
 
     def check(self, value: Any, field: str, path: str) -> None:
-        if type(value) is not str or not 0 < len(value) <= self.length or not value.isprintable():
+        fits = type(value) is str and self.least <= len(value) <= self.length
+        if not fits or not value.isprintable():
             self.refuse(value, field, path)
 
 
@@ -174,12 +176,13 @@ class List(Schema):
 
 
 class Fields(Schema):
-    """A map with exactly these fields; one that is not listed is refused by name."""
+    """A map with these fields, of which some may be absent; any other is refused by name."""
 
-    __slots__ = ("fields",)
+    __slots__ = ("absent", "fields")
 
-    def __init__(self, fields: Mapping[str, Schema]) -> None:
+    def __init__(self, fields: Mapping[str, Schema], absent: Collection[str] = ()) -> None:
         self.fields = fields
+        self.absent = frozenset(absent)
         self.expected = "a map with " + ", ".join(f"`{name}`" for name in fields)
 
     def check(self, value: Any, field: str, path: str) -> None:
@@ -193,6 +196,8 @@ class Fields(Schema):
                 )
         for name, schema in self.fields.items():
             if name not in value:
+                if name in self.absent:
+                    continue
                 raise BundleMalformed(
                     path=path, field=prefix + name, found="missing", expected=schema.expected
                 )

@@ -5,16 +5,9 @@ from __future__ import annotations
 import _thread
 import sys
 
+from .arguments import arrange, places, unfold
 from .dlpack import Borrowed
-from .errors import (
-    InputCount,
-    InputMissing,
-    InputNotContiguous,
-    InputUnknown,
-    OutputCount,
-    OutputUnusable,
-    ProgramClosed,
-)
+from .errors import InputNotContiguous, OutputUnusable, ProgramClosed
 from .exchange import BUFFER, KINDS, kind_of
 
 TYPE_CHECKING = False
@@ -23,7 +16,6 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from .exchange import Kind
-    from .manifest import TensorSpec
     from .port import Port
     from .program import Loaded, Program
 
@@ -33,6 +25,7 @@ class Session:
 
     __slots__ = (
         "_addresses",
+        "_arity",
         "_inputs",
         "_last",
         "_loaded",
@@ -51,6 +44,8 @@ class Session:
         self._run: Callable[..., Any] = self._native.run
         self._inputs = program._input_ports
         self._outputs = program._output_ports
+        # Arguments as they are where there are this many; nested ones never are.
+        self._arity = -1 if program._structure.inputs else len(self._inputs)
         self._last: list[int] = []  # what the driver's addresses hold
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
@@ -75,8 +70,8 @@ class Session:
     ) -> Any:
         """Write the addresses of all arrays; returns the outputs."""
         ports = self._inputs
-        if named or len(arrays) != len(ports):
-            arrays = arrange(self._program.inputs, arrays, named)
+        if named or len(arrays) != self._arity:
+            arrays = self._arranged(arrays, named)
         addresses: list[int] = []
         first: Kind | None = None
         for value in arrays:
@@ -97,21 +92,27 @@ class Session:
             self._last = addresses
         return result
 
+    def _arranged(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """The arrays of the inputs in order, from arguments by place, by name or nested."""
+        program = self._program
+        root = program._structure.inputs
+        if root is None:
+            return arrange(program.inputs, arrays, named)
+        return unfold(root, program.inputs, arrays, named)
+
     def _make(self, kind: Kind, addresses: list[int]) -> Any:
-        """Fresh outputs of a kind: one array, or a tuple; appends their addresses."""
+        """Fresh outputs of a kind, nested as the model's are; appends their addresses."""
         values = []
         for port in self._outputs:
             value, address = kind.make(port)
             values.append(value)
             addresses.append(address)
-        return values[0] if len(values) == 1 else tuple(values)
+        return self._program._give(values)
 
     def _place(self, out: Any, addresses: list[int]) -> None:
         """Append the addresses of the caller's outputs."""
         ports = self._outputs
-        values = out if type(out) is tuple or type(out) is list else (out,)
-        if len(values) != len(ports):
-            raise OutputCount(found=len(values), expected=len(ports))
+        values = places(self._program._structure.outputs, self._program.outputs, out)
         for index, value in enumerate(values):
             port = ports[index]
             kind = KINDS.get(type(value)) or kind_of(port, value)
@@ -170,28 +171,6 @@ class Bound:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def arrange(
-    specs: tuple[TensorSpec, ...], arrays: Sequence[Any], named: Mapping[str, Any]
-) -> list[Any]:
-    """Positional and named arguments in the order of `specs`.
-
-    Raises `InputCount`, `InputUnknown` or `InputMissing`.
-    """
-    names = [spec.name for spec in specs]
-    listing = ", ".join(f"`{name}`" for name in names) or "none"
-    if len(arrays) > len(names):
-        raise InputCount(found=len(arrays), expected=len(names), names=listing)
-    rest = names[len(arrays) :]
-    for name in named:
-        if name not in rest:
-            detail = "was given by position too" if name in names else "is not known"
-            raise InputUnknown(name=name, detail=detail, names=listing)
-    for spec in specs[len(arrays) :]:
-        if spec.name not in named:
-            raise InputMissing(name=spec.name, expected=str(spec))
-    return [*arrays, *(named[name] for name in rest)]
 
 
 def refuse_overlap(

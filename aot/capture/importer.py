@@ -129,7 +129,7 @@ class _Importer:
                 made = self.values.get(value)
                 if made is not None:  # else an op on the way was refused, and is listed
                     self.outputs.append(made)
-            elif value is not None:
+            elif not isinstance(value, bool | int | float | str | None):
                 self.unsupported.append(f"output `{value!r}`: it is no tensor")
 
     def _call(self, node: torch.fx.Node) -> None:

@@ -15,6 +15,7 @@ from aotc.aot.errors import UnknownCode
 # Where errors are defined; a test compares this with the sources.
 MODULES = (
     "aotc.runtime.errors",
+    "aotc.runtime.argument_errors",
     "aotc.runtime.device_errors",
     "aotc.runtime.drivers.cuda_errors",
     "aotc.aot.errors",

@@ -23,6 +23,7 @@ from aotc.runtime.manifest import (
     WeightsEntry,
     identity_of,
 )
+from aotc.runtime.structure import FEATURE, PLAIN
 
 # Device family → file that holds a target's machine code.
 LIBRARY_NAMES = {"cpu": "kernels.so", "cuda": "kernels.cubins", "null": "kernels.so"}
@@ -62,16 +63,22 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
         counted = tuple(writer.entries)
         writer.extras(contents)
         manifest = Manifest(
-            features=contents.features,
+            features=_features(contents),
             targets=targets,
             inputs=contents.inputs,
             outputs=contents.outputs,
             weights=weights,
             files=counted,
+            structure=contents.structure,
         ).to_bytes()
         writer.write(MANIFEST_NAME, [manifest])
         staging.publish(force)
         return PackReport(staging.out, identity_of(manifest), tuple(writer.sizes))
+
+
+def _features(contents: BundleContents) -> tuple[str, ...]:
+    """What a runtime must know to call the bundle as it was built."""
+    return contents.features if contents.structure == PLAIN else (*contents.features, FEATURE)
 
 
 class _Writer:

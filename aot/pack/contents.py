@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from aotc.runtime.dtypes import DTYPES
 from aotc.runtime.manifest import TensorSpec
 from aotc.runtime.plan import LaunchPlan
+from aotc.runtime.structure import PLAIN, Structure
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +73,4 @@ class BundleContents:
     golden: Golden | None = None
     extras: Mapping[str, bytes] = field(default_factory=dict)
     features: tuple[str, ...] = ()
+    structure: Structure = PLAIN

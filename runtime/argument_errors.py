@@ -1,0 +1,29 @@
+"""Errors of nested arguments and of values fixed at build time, beside those of `errors.py`."""
+
+from __future__ import annotations
+
+from .errors import InputError
+
+
+class InputStructure(InputError):
+    """An argument nests in another way than the model's did."""
+
+    code = "input-structure"
+    template = "input `{name}` is {found}, expected {expected}"
+    hint = "pass what the model was built with, or all arrays as one flat list"
+
+
+class InputFixed(InputError):
+    """An argument that is no array differs from its value at build time."""
+
+    code = "input-fixed"
+    template = "input `{name}` is {found}, expected {expected}: it was fixed at build time"
+    hint = "leave it out, or build another bundle with this value in `example_inputs`"
+
+
+class OutputStructure(InputError):
+    """`out=` nests in another way than the program's result."""
+
+    code = "output-structure"
+    template = "`{name}` is {found}, expected {expected}"
+    hint = "pass an earlier result of the program, or all arrays as one flat list"
