@@ -108,7 +108,8 @@ def _configs(
         if form == "":
             for rows in (1, 2, 4, 8):
                 share = rows * padded / (32 * warps)
-                if 4 <= share <= (most if rows == 1 else 32) and rows * padded <= 32768:
+                is_fit = 4 <= share <= (most if rows == 1 or not OPS[case.op].writes else 32)
+                if is_fit and rows * padded <= 32768:
                     config = first | {"XBLOCK": rows, "num_warps": warps}
                     yield config, (ceil(case.rows / rows), 1, 1)
             continue
