@@ -152,7 +152,8 @@ def _placed(kernel: Kernel, domain: Domain) -> tuple[Root, ...]:
         values = {row_symbols(cluster.anchor)[0]: loops.kept_index(domain)}
     placed = []
     for node in kernel.roots:
-        index = cluster.index.get(node) or cluster.index[cluster.anchor.inputs[0]]
+        # A rank 0 root has an index too: the empty one.
+        index = cluster.index.get(node, cluster.index[cluster.anchor.inputs[0]])
         placed.append(Root(node, tuple(part.substitute(values) for part in index)))
     return tuple(placed)
 

@@ -423,3 +423,11 @@ def matmul_of_repeated_columns():
         op("matmul", left, right),
         op("matmul", operand("c", 4, 37), b.expand(operand("d", 1, 7), (37, 7))),
     ]
+
+
+@case
+def total_of_everything():
+    """A result of rank 0, beside another one."""
+    x = operand("x", 3, 40)
+    total = b.drop(b.reduce("sum", x, (0, 1)), (0, 1))
+    return [total, op("mul", x, 2.0)]
