@@ -259,6 +259,8 @@ def _views_of_rows(weights: Node) -> Iterator[Node]:
 def _attention(root: Node, scores: _Scores, value: Node, is_safe: bool) -> Node | None:
     query, key = scores.query, build.transpose(scores.key)
     size = max(query.shape[-1], value.shape[-1])
+    if not 0 < scores.scale < math.inf:
+        return None  # kernels hide a key by -inf before they scale
     if not 0 < size <= LARGEST_SIZE or 0 in (root.type.numel, key.type.numel):
         return None
     if any(item.dtype != root.dtype for item in (query, key, value)):
@@ -329,7 +331,7 @@ def _scale_query(root: Node) -> Node | None:
     attrs = dict(root.attrs)
     for place, operand in enumerate((query, key)):
         data, factor = _unscaled(operand)
-        if factor != 1.0 and data.shape == operand.shape:
+        if factor != 1.0 and 0 < factor < math.inf and data.shape == operand.shape:
             attrs["scale"] *= factor
             operands = (data, key) if place == 0 else (query, data)
             return make("attention", (*operands, *rest), attrs)

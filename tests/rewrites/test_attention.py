@@ -131,6 +131,22 @@ def test_weights_that_are_wanted_are_computed():
     assert not attentions(result)
 
 
+@pytest.mark.parametrize("scale", [-0.3, 0.0])
+def test_a_scale_that_turns_scores_round_is_computed_plainly(scale):
+    def attend(q, k, v):
+        return sdpa(q, k, v, is_causal=True, scale=scale)
+
+    torch.manual_seed(4)
+    inputs = tuple(torch.randn(1, 2, ROWS, SIZE) for _ in range(3))
+    result, _ = rewrite(capture(spec_of(attend, inputs)).graph, device="cuda")
+    assert not attentions(result)
+    (found,) = interpret(result, [item.numpy() for item in inputs])
+    q, k, v = inputs
+    scores = (q @ k.mT * scale).masked_fill(torch.ones(ROWS, ROWS).triu(1) > 0, -math.inf)
+    wanted = scores.softmax(-1) @ v  # torch's own kernel gives no numbers here
+    numpy.testing.assert_allclose(found, wanted.numpy(), atol=1e-5)
+
+
 MASKED = """
 %q = input(name='q') : f32[1, 1, 4, 8]
 %row = iota(axis=2, shape=(1, 1, 4, 6)) : i64[1, 1, 4, 6]
