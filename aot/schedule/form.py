@@ -152,8 +152,9 @@ def _placed(kernel: Kernel, domain: Domain) -> tuple[Root, ...]:
         values = {row_symbols(cluster.anchor)[0]: loops.kept_index(domain)}
     placed = []
     for node in kernel.roots:
-        # A rank 0 root has an index too: the empty one.
-        index = cluster.index.get(node, cluster.index[cluster.anchor.inputs[0]])
+        index = cluster.index.get(node)
+        if index is None:  # a root of rank 0 has an empty one
+            index = cluster.index[cluster.anchor.inputs[0]]
         placed.append(Root(node, tuple(part.substitute(values) for part in index)))
     return tuple(placed)
 
