@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import statistics
 import sys
 import time
@@ -117,12 +118,17 @@ def host_us(bound: Callable[[], Any]) -> float:
 
 def difference(found: Any, expected: Any) -> float:
     """Largest difference of the first output, relative to its largest value; computed in f64."""
-    first, second = (
-        next(leaf for leaf in torch.utils._pytree.tree_leaves(each) if torch.is_tensor(leaf))
-        for each in (found, expected)
-    )
-    scale = second.double().abs().max()
-    return float((first.double() - second.double()).abs().max() / scale)
+    first, second = first_tensor(found).double(), first_tensor(expected).double()
+    if first.shape != second.shape:
+        return math.inf
+    return float((first - second).abs().max() / second.abs().max())
+
+
+def first_tensor(result: Any) -> torch.Tensor:
+    """The first tensor of a result, which may nest in dicts and sequences."""
+    while not isinstance(result, torch.Tensor):
+        result = next(iter(result.values() if isinstance(result, dict) else result))
+    return result
 
 
 def percentiles(times: list[float]) -> dict[str, float]:
