@@ -1,13 +1,16 @@
 """Times every candidate of attention kernels on the device against torch's cuDNN and flash.
 
-`python -m benchmarks.gpu.attention [NAME …]`; without names all shapes. Each line: the candidate's
-number (0 is what a build without tuning takes), microseconds (median over interleaved rounds),
-TFLOP/s or GB/s, speed relative to the best of torch's, and the relative error against f32. Below a
-shape's lines: its floor, the multiplications at the peak rate and the bytes at copy bandwidth.
+`python -m benchmarks.gpu.attention [NAME …] [--summary]`; without names all shapes. Each line: the
+candidate's number (0 is what a build without tuning takes), microseconds (median over interleaved
+rounds), TFLOP/s or GB/s, speed relative to the best of torch's, and the relative error against f32.
+The table at the end, all there is with `--summary`, has what a build takes untuned and tuned, and
+the floor: operations or bytes at the rates that torch's own product and copy reach.
 """
 
 from __future__ import annotations
 
+import argparse
+import datetime
 import math
 import os
 import statistics
@@ -27,6 +30,7 @@ from benchmarks.gpu.launching import Compiled, Kernel, compile_source
 CAPABILITY = 90
 WIDTH = 66  # of a contender's name
 COLD_BYTES = 128 * 2**20  # more than twice the L2 cache
+COPY_BYTES = 512 << 20
 ROUNDS = 7
 
 
@@ -60,6 +64,14 @@ class Shape:
         """Query heads of one key head."""
         return self.heads // self.key_heads
 
+    @property
+    def title(self) -> str:
+        """Name and sizes in a table."""
+        heads = f"{self.heads}/{self.key_heads}" if self.ratio > 1 else str(self.heads)
+        kind = "causal" if self.is_causal else "full"
+        sizes = f"{self.batch}×{heads}×{self.queries}×{self.size}, {self.keys} keys"
+        return f"{self.name}: {sizes}, {kind}"
+
 
 SHAPES: tuple[Shape, ...] = (
     Shape("full128", 4, 32, 32, 4096, 4096, 128, False),
@@ -73,6 +85,44 @@ SHAPES: tuple[Shape, ...] = (
     Shape("decode8k", 1, 32, 8, 1, 8192, 64, False),
     Shape("decode64k", 1, 32, 8, 1, 65536, 64, False),
 )
+
+
+HEADER = "| shape | floor µs | pick µs | tuned µs | cuDNN µs | flash µs | pick | tuned |"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the device reaches: products of large bf16 matrices and copies, as torch does them."""
+
+    operations_per_us: float
+    bytes_per_us: float
+
+    def floor_us(self, shape: Shape) -> float:
+        """The longer of computing at that rate and moving every byte once."""
+        computing_us = shape.operations / self.operations_per_us
+        return max(computing_us, shape.nbytes / self.bytes_per_us)
+
+    def __str__(self) -> str:
+        rate, width = self.operations_per_us / 1e6, self.bytes_per_us / 1e6
+        return f"matmul {rate:.0f} TFLOP/s, copy {width:.2f} TB/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Microseconds of one shape; the last two columns are speeds relative to the best peer."""
+
+    shape: Shape
+    pick_us: float
+    tuned_us: float
+    peers_us: dict[str, float]
+    floor_us: float
+
+    def __str__(self) -> str:
+        best = min((time for time in self.peers_us.values() if time == time), default=math.nan)
+        times = (self.floor_us, self.pick_us, self.tuned_us, *self.peers_us.values())
+        cells = [f"{time:.2f}" for time in times]
+        ratios = [f"{best / time:.2f}" for time in (self.pick_us, self.tuned_us)]
+        return f"| {' | '.join([self.shape.title, *cells, *ratios])} |"
 
 
 def spec_of(shape: Shape) -> KernelSpec:
@@ -213,26 +263,56 @@ class Runner:
                 if number:
                     self.times[name].append(start.elapsed_time(stop) * 1e3 / self.calls)
 
-    def report(self, peers: list[str]) -> None:
-        """The table of one shape, fastest first."""
+    def report(self, peers: list[str], limits: Limits, shows_all: bool) -> Result:
+        """The line of the summary; before it all contenders of the shape, fastest first."""
         shape = self.shape
         median = {name: statistics.median(times) for name, times in self.times.items()}
         best = min((median[name] for name in peers if name in median), default=math.nan)
-        for name in sorted(median, key=lambda item: median[item]):
+        for name in sorted(median, key=lambda item: median[item]) if shows_all else ():
             time_us = median[name]
             rate = f"{shape.operations / time_us / 1e6:6.0f} TFLOP/s"
             if shape.queries == 1:
                 rate = f"{shape.nbytes / time_us / 1e3:6.0f} GB/s"
             ratio, error = best / time_us, self.errors[name]
             print(f"  {name:{WIDTH}s} {time_us:9.2f} us {rate}  x{ratio:.3f}  error {error:.1e}")
+        ours = [name for name in median if name not in peers]
+        pick = next((median[name] for name in ours if name.startswith("0 ")), math.nan)
+        tuned = min((median[name] for name in ours), default=math.nan)
+        others = {name: median.get(name, math.nan) for name in peers}
+        return Result(shape, pick, tuned, others, limits.floor_us(shape))
 
 
-def run(shape: Shape, built: dict[int, Compiled | str]) -> None:
-    """Measure one shape and print its table."""
+def measured_limits() -> Limits:
+    """Rates of torch's own product of 8192³ and copy of half a gibibyte."""
+    import torch
+
+    left, right = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    source = torch.empty(COPY_BYTES, device="cuda", dtype=torch.int8)
+    target, out = torch.empty_like(source), torch.empty_like(left)
+
+    def median_us(function: Any) -> float:
+        times = []
+        for _ in range(ROUNDS):
+            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            function()
+            stop.record()
+            stop.synchronize()
+            times.append(start.elapsed_time(stop) * 1e3)
+        return statistics.median(times)
+
+    product_us = median_us(lambda: torch.matmul(left, right, out=out))
+    copy_us = median_us(lambda: target.copy_(source))
+    return Limits(2 * 8192**3 / product_us, 2 * COPY_BYTES / copy_us)
+
+
+def run(shape: Shape, built: dict[int, Compiled | str], limits: Limits, shows_all: bool) -> Result:
+    """Measure one shape."""
     import torch
     from torch.nn.attention import SDPBackend
 
-    print(f"{shape.name}: {shape}", flush=True)
+    if shows_all:
+        print(f"{shape.name}: {shape}", flush=True)
     runner = Runner(shape)
     expected = runner.reference()
     peers = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
@@ -251,13 +331,18 @@ def run(shape: Shape, built: dict[int, Compiled | str]) -> None:
             print(f"  {name:{WIDTH}s} failed: {str(error)[:120]}", flush=True)
             torch.cuda.synchronize()
     runner.measure()
-    runner.report(list(peers))
+    result = runner.report(list(peers), limits, shows_all)
     sys.stdout.flush()
+    return result
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
     """Compile everything in parallel, then measure shape by shape."""
-    shapes = [shape for shape in SHAPES if not names or shape.name in names]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.attention")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="shapes to measure")
+    parser.add_argument("--summary", action="store_true", help="print only the last table")
+    arguments = parser.parse_args()
+    shapes = [shape for shape in SHAPES if not arguments.names or shape.name in arguments.names]
     pairs = [(shape, at) for shape in shapes for at in range(len(spec_of(shape).candidates))]
     workers = min(14, os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
@@ -265,10 +350,15 @@ def main(names: list[str]) -> None:
     import torch
     import triton
 
-    print(f"torch {torch.__version__}, triton {triton.__version__}, {torch.cuda.get_device_name()}")
+    limits = measured_limits()
+    versions = f"torch {torch.__version__}, triton {triton.__version__}"
+    print(f"{datetime.date.today()}, {torch.cuda.get_device_name()}, {versions}, {limits}")
+    results = []
     for shape in shapes:
-        run(shape, {at: found for (of, at), found in built.items() if of == shape})
+        candidates = {at: found for (of, at), found in built.items() if of == shape}
+        results.append(run(shape, candidates, limits, not arguments.summary))
+    print("", HEADER, "|---" * HEADER.count("|", 1) + "|", *results, sep="\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
