@@ -44,7 +44,7 @@ MODELS = (
 KERNELS: Mapping[str, tuple[str, ...]] = {
     "rows": ("benchmarks.gpu.rows", "--compile", "--seconds", "150"),
     "matmul": ("benchmarks.gpu.matmul", "middle", "large", "few", "--seconds", "150"),
-    "attention": ("benchmarks.gpu.attention",),
+    "attention": ("benchmarks.gpu.attention", "--summary"),
     "convolution": ("benchmarks.gpu.convolution", "--seconds", "120"),
 }
 
