@@ -126,8 +126,8 @@ def _tune(
         )
         if tuning.measured or tuning.skipped:
             clock.detail += f", {tuning.measured} measured, {tuning.skipped} left for the budget"
-        if options.record is not None and tuning.measured:
-            merged = with_lines(policy.record, tuning.lines)
+        merged = with_lines(policy.record, tuning.lines)
+        if options.record is not None and merged != policy.record:
             options.record.write_text(print_record(merged))
     return tuning, beside
 

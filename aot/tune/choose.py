@@ -92,7 +92,11 @@ def tune(
     """
     machinery = Machinery(workers, store, counts, report)
     distinct = {job.spec.digest: job for job in jobs}
-    known = {digest: line for digest in distinct if (line := _line(digest, policy, store))}
+    known = {
+        digest: line
+        for digest, job in distinct.items()
+        if (line := _line(digest, policy, store)) and _chosen(job.spec, line)
+    }
     if policy.frozen:
         _refuse_misses(distinct, known)
     chosen = {digest: _chosen(job.spec, known.get(digest)) for digest, job in distinct.items()}
@@ -114,7 +118,7 @@ def tune(
 
 
 def _chosen(spec: KernelSpec, line: Line | None) -> Candidate | None:
-    """The candidate of the record's line; None where it names none any more."""
+    """The candidate of the record's line; None where it names none, as after a change of ours."""
     if line is None:
         return None
     return next((each for each in spec.candidates if Choice.of(each) == line.choice), None)
@@ -320,5 +324,5 @@ def _runner_up(candidate: Candidate, time_us: float) -> tuple[Choice | None, flo
 
 
 def with_lines(record: Record, lines: Sequence[Line]) -> dict[Place, Line]:
-    """A record with new lines merged in."""
-    return merge(record.values(), lines)
+    """A record with the lines of a tuning, which take the place of those that it had."""
+    return {**record, **merge(lines)}
