@@ -15,7 +15,10 @@ from aotc.runtime.manifest import FORMAT
 from aotc.runtime.verify import verify
 
 FROZEN = Path(__file__).parent / "frozen"
-IDENTITIES = {"1.0": "0435b8da9da9bcf724dd74823957b07da60597e0ae2c379ea531599794487dd2"}
+IDENTITIES = {
+    "1.0": "0435b8da9da9bcf724dd74823957b07da60597e0ae2c379ea531599794487dd2",
+    "1.1": "b6471c450739c382e56f3832128356350f65b7f54f6dd0a0a6832e4c118695c9",
+}
 
 
 @pytest.mark.parametrize("version", IDENTITIES)
@@ -26,6 +29,15 @@ def test_frozen_bundle(version, tmp_path):
     assert {finding.status for finding in verify(path)} == {"ok"}
     with load(path, digest=IDENTITIES[version]) as program:
         assert program(bytes(range(24)))[0].tobytes() == bytes(range(24))
+
+
+def test_frozen_structure():
+    """Version 1.1 brought structures: this bundle takes a dict and gives a record in a tuple."""
+    with load(FROZEN / "1.1") as program:
+        y, rest = program(batch={"x": bytes(range(24))}, scale=0.5)
+        assert y.tobytes() == bytes(range(24))
+        assert rest.weight.tolist() == [1.0] * 6
+        assert rest["none"] is None
 
 
 def test_the_present_version_is_frozen():
