@@ -18,7 +18,7 @@ from aotc.aot.capture.table import CHECKS, ROWS
 from aotc.aot.errors import InternalError, MutationUnsupported, OpsUnsupported
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make
-from aotc.aot.ir.storage import Array
+from aotc.aot.ir.storage import Array, narrow
 from aotc.aot.ir.types import TensorType, TypeRuleError
 
 
@@ -120,6 +120,13 @@ class _Importer:
             self.constants[name] = Constant(name, kind, array)
         return build.constant(kept, kind)
 
+    def _table(self, values: Array, dtype: str) -> Node:
+        kind, array = TensorType(dtype, values.shape), narrow(values, dtype)
+        digest = hashlib.sha256(array.tobytes()).hexdigest()
+        name = self.names_by_digest.setdefault((kind, digest), f"table.{digest[:16]}")
+        self.constants.setdefault(name, Constant(name, kind, numpy.ascontiguousarray(array)))
+        return build.constant(name, kind)
+
     def _output(self, node: torch.fx.Node) -> None:
         specs = self.program.graph_signature.output_specs
         for value, spec in zip(node.args[0], specs, strict=True):
@@ -149,7 +156,7 @@ class _Importer:
             return  # an operand was refused, and is listed
         source = source_of(node)
         try:
-            call = Call(_result_types(node), seen)
+            call = Call(_result_types(node), seen, self._table)
             with made_for(str(source) if source else None):
                 result = row(call, *arguments)
         except (NotSupported, TypeRuleError) as refused:

@@ -10,6 +10,7 @@ import torch
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.storage import Array
 from aotc.aot.ir.types import TensorType
 
 DTYPE_NAMES: dict[torch.dtype, str] = {
@@ -51,6 +52,7 @@ class Call:
 
     results: tuple[TensorType, ...]  # what torch says of its results
     operand_values: tuple[Any, ...]  # the arguments as torch saw them: fake tensors, numbers
+    table: Callable[[Array, str], Node]  # a constant of these numbers and this element type
 
     @property
     def shape(self) -> tuple[int, ...]:

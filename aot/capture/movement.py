@@ -219,19 +219,6 @@ def _filled(value: int) -> Any:
     return row
 
 
-def _upsample_nearest(call: Call, data: Node, *rest: Any) -> Node:
-    result = data
-    for axis in range(2, data.type.rank):
-        extent, wanted = data.shape[axis], call.shape[axis]
-        if wanted % extent:
-            raise NotSupported("nearest resizing by a factor that is not whole")
-        shape = (*result.shape[: axis + 1], 1, *result.shape[axis + 1 :])
-        repeated = (*result.shape[: axis + 1], wanted // extent, *result.shape[axis + 1 :])
-        grown = build.expand(build.reshape(result, shape), repeated)
-        result = build.reshape(grown, (*result.shape[:axis], wanted, *result.shape[axis + 1 :]))
-    return result
-
-
 _RESHAPES = ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten")
 
 ROWS: Rows = {
@@ -266,7 +253,4 @@ ROWS: Rows = {
     "zeros_like": _filled(0),
     "ones": _filled(1),
     "ones_like": _filled(1),
-    "upsample_nearest1d": _upsample_nearest,
-    "upsample_nearest2d": _upsample_nearest,
-    "upsample_nearest3d": _upsample_nearest,
 }

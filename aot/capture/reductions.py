@@ -105,29 +105,6 @@ def _vector_norm(call: Call, data: Node, order: float = 2, dims: Dims = None, *r
     return _finish(call, build.reduce("sum" if order == 1 else "max", size, axes))
 
 
-def _cumsum(call: Call, data: Node, dim: int, *rest: Any) -> Node:
-    # No scan yet: a masked sum, quadratic in the extent but right for position ids and the like.
-    operand = build.cast(data, call.dtype)
-    rank, axis = operand.type.rank, dim % max(1, operand.type.rank)
-    if rank == 0:
-        return operand
-    extent = operand.shape[axis]
-    if extent > 2048:
-        raise NotSupported(f"a running sum over {extent} elements, at most 2048")
-    split = (*operand.shape[:axis], 1, extent, *operand.shape[axis + 1 :])
-    corner = [1] * (rank + 1)
-    corner[axis] = corner[axis + 1] = extent
-    row, column = build.iota(corner, axis), build.iota(corner, axis + 1)
-    seen = build.pointwise("le", column, row)
-    full = build.expand(build.reshape(operand, split), _insert(operand.shape, axis, extent))
-    masked = build.pointwise("where", seen, full, 0)
-    return build.reshape(build.reduce("sum", masked, (axis + 1,)), call.shape)
-
-
-def _insert(shape: tuple[int, ...], axis: int, extent: int) -> tuple[int, ...]:
-    return (*shape[:axis], extent, *shape[axis:])
-
-
 def _softmax(call: Call, data: Node, dim: int, *rest: Any) -> Node:
     operand = wide(_promoted_input(call, data))
     return _rows(call, operand, dim, build.softmax)
@@ -280,7 +257,6 @@ ROWS: Rows = {
     "var": _var,
     "var_mean": _var_mean,
     "linalg_vector_norm": _vector_norm,
-    "cumsum": _cumsum,
     "softmax": _softmax,
     "_softmax": _softmax,
     "log_softmax": _log_softmax,

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from aotc.aot.capture import contractions, movement, pointwise, pooling, reductions
+from aotc.aot.capture import (
+    contractions,
+    movement,
+    pointwise,
+    pooling,
+    reductions,
+    resampling,
+    scans,
+    sorting,
+)
 from aotc.aot.capture.importing import Rows
 
 ROWS: Rows = {
@@ -11,6 +20,9 @@ ROWS: Rows = {
     **reductions.ROWS,
     **contractions.ROWS,
     **pooling.ROWS,
+    **resampling.ROWS,
+    **scans.ROWS,
+    **sorting.ROWS,
 }
 
 # Calls that check and return nothing; export has already proved them for these inputs.

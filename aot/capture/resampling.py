@@ -1,0 +1,302 @@
+"""Import rows of resizing and grid sampling: lookups whose places and weights are tables.
+
+Where torch computes a place in single precision, the tables are made with the same rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+from aotc.aot.capture.importing import Call, NotSupported, Row, Rows, wide
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.storage import Array
+
+CUBIC_SLOPE = -0.75  # torch's coefficient of the cubic convolution kernel
+Scales = Sequence[float | None]
+# One axis as taps: (places i64 [taps, n], weights f64 [taps, n]) of its n results.
+Taps = tuple[Array, Array]
+
+
+def _step(extent: int, wanted: int, factor: float | None) -> numpy.float32:
+    """Distance between results in elements, without corners aligned."""
+    if factor is not None and factor > 0:
+        return numpy.float32(1.0 / factor)
+    return numpy.float32(extent) / numpy.float32(wanted)
+
+
+def _nearest(extent: int, wanted: int, factor: float | None) -> Array:
+    at = numpy.arange(wanted, dtype=numpy.float32) * _step(extent, wanted, factor)
+    return numpy.minimum(numpy.floor(at).astype(numpy.int64), extent - 1)
+
+
+def _nearest_exact(extent: int, wanted: int, factor: float | None) -> Array:
+    at = (numpy.arange(wanted, dtype=numpy.float32) + numpy.float32(0.5)) * _step(
+        extent, wanted, factor
+    )
+    return numpy.minimum(numpy.floor(at).astype(numpy.int64), extent - 1)
+
+
+def _source(extent: int, wanted: int, has_corners: bool, factor: float | None) -> Array:
+    """Where each result lies, in elements, f32."""
+    count = numpy.arange(wanted, dtype=numpy.float32)
+    if has_corners:
+        step = numpy.float32(extent - 1) / numpy.float32(wanted - 1) if wanted > 1 else 0
+        return numpy.asarray(count * numpy.float32(step))
+    half = numpy.float32(0.5)
+    return numpy.asarray((count + half) * _step(extent, wanted, factor) - half)
+
+
+def _linear(extent: int, wanted: int, has_corners: bool, factor: float | None) -> Taps:
+    at = numpy.maximum(_source(extent, wanted, has_corners, factor), numpy.float32(0))
+    low = numpy.minimum(numpy.floor(at).astype(numpy.int64), extent - 1)
+    high = numpy.minimum(low + 1, extent - 1)
+    share = numpy.minimum(at - low, 1).astype(numpy.float64)
+    return numpy.stack([low, high]), numpy.stack([1 - share, share])
+
+
+def _cubic_weights(share: Array) -> list[Array]:
+    """Weights of the four elements around a place `share` after the second."""
+    slope = CUBIC_SLOPE
+
+    def near(x: Array) -> Array:
+        return numpy.asarray(((slope + 2) * x - (slope + 3)) * x * x + 1)
+
+    def far(x: Array) -> Array:
+        return numpy.asarray(((slope * x - 5 * slope) * x + 8 * slope) * x - 4 * slope)
+
+    return [far(share + 1), near(share), near(1 - share), far(2 - share)]
+
+
+def _cubic(extent: int, wanted: int, has_corners: bool, factor: float | None) -> Taps:
+    at = _source(extent, wanted, has_corners, factor)
+    base = numpy.floor(at)
+    share = (at - base).astype(numpy.float64)
+    first = base.astype(numpy.int64) - 1
+    places = numpy.stack([numpy.clip(first + tap, 0, extent - 1) for tap in range(4)])
+    return places, numpy.stack(_cubic_weights(share))
+
+
+def _factors(scales: tuple[Any, ...], count: int) -> list[float | None]:
+    """The factors torch was given, one a spatial axis; absent ones come from the sizes."""
+    listed = list(scales[0]) if scales and isinstance(scales[0], list | tuple) else list(scales)
+    return listed if len(listed) == count else [None] * count
+
+
+def _resize_nearest(places_of: Callable[[int, int, float | None], Array]) -> Row:
+    def row(call: Call, data: Node, size: Sequence[int] | None, *scales: Any) -> Node:
+        count = data.type.rank - 2
+        result = data
+        for axis, factor in enumerate(_factors(scales, count), 2):
+            extent, wanted = data.shape[axis], call.shape[axis]
+            places = places_of(extent, wanted, factor)
+            result = _taken(call, result, axis, places)
+        return result
+
+    return row
+
+
+def _taken(call: Call, data: Node, axis: int, places: Array) -> Node:
+    extent, wanted = data.shape[axis], len(places)
+    if (places == numpy.arange(wanted)).all() and wanted == extent:
+        return data
+    repeats = wanted // extent if wanted % extent == 0 else 0
+    if repeats and (places == numpy.arange(wanted) // repeats).all():
+        return _repeated(data, axis, repeats)
+    step = extent // wanted
+    if step and (places == numpy.arange(wanted) * step).all():
+        return build.slice_axis(data, axis, 0, (wanted - 1) * step + 1, step)
+    return make("take", (data, call.table(places, "i64")), {"axis": axis})
+
+
+def _repeated(data: Node, axis: int, count: int) -> Node:
+    shape = (*data.shape[: axis + 1], 1, *data.shape[axis + 1 :])
+    repeated = (*data.shape[: axis + 1], count, *data.shape[axis + 1 :])
+    grown = build.expand(build.reshape(data, shape), repeated)
+    extent = data.shape[axis] * count
+    return build.reshape(grown, (*data.shape[:axis], extent, *data.shape[axis + 1 :]))
+
+
+def _resize_weighted(taps_of: Callable[[int, int, bool, float | None], Taps]) -> Row:
+    def row(
+        call: Call, data: Node, size: Sequence[int] | None, has_corners: bool, *scales: Any
+    ) -> Node:
+        count = data.type.rank - 2
+        result = wide(data)
+        if data.type.kind != "float":
+            raise NotSupported(f"weighted resizing of `{data.dtype}`")
+        for axis, factor in enumerate(_factors(scales, count), 2):
+            extent, wanted = data.shape[axis], call.shape[axis]
+            if extent == wanted and factor in (None, 1.0):
+                continue
+            places, weights = taps_of(extent, wanted, has_corners, factor)
+            result = _weighted(call, result, axis, places, weights)
+        return build.cast(result, call.dtype)
+
+    return row
+
+
+def _weighted(call: Call, data: Node, axis: int, places: Array, weights: Array) -> Node:
+    """Sum of lookups along an axis, each with its weights."""
+    column = [1] * data.type.rank
+    column[axis] = places.shape[1]
+    total: Node | None = None
+    for at, weight in zip(places, weights, strict=True):
+        found = make("take", (data, call.table(at, "i64")), {"axis": axis})
+        part = build.mul(found, build.reshape(call.table(weight, data.dtype), column))
+        total = part if total is None else build.add(total, part)
+    assert total is not None
+    return total
+
+
+INTERPOLATION = ("bilinear", "nearest", "bicubic")
+PADDING = ("zeros", "border", "reflection")
+
+
+def _unnormalized(place: Node, extent: int, has_corners: bool) -> Node:
+    """-1 … 1 as elements of an axis."""
+    if has_corners:
+        return build.mul(build.mul(build.add(place, 1.0), 0.5), float(extent - 1))
+    return build.mul(build.sub(build.mul(build.add(place, 1.0), float(extent)), 1.0), 0.5)
+
+
+def _reflected(place: Node, extent: int, has_corners: bool) -> Node:
+    """Thrown back at both ends until it is inside."""
+    low, span = (0.0, extent - 1.0) if has_corners else (-0.5, float(extent))
+    if span <= 0:
+        return build.mul(place, 0.0)
+    away = build.unary("abs", build.sub(place, low))
+    turns = build.unary("floor", build.div(away, span))
+    rest = build.sub(away, build.mul(turns, span))
+    half = build.mul(turns, 0.5)
+    is_even = build.pointwise("eq", build.unary("floor", half), half)
+    forward, backward = build.add(rest, low), build.sub(span + low, rest)
+    return build.pointwise("where", is_even, forward, backward)
+
+
+def _clipped(place: Node, extent: int) -> Node:
+    # Written so that NaN becomes 0, as in torch.
+    high = build.pointwise("where", build.pointwise("gt", place, 0.0), place, 0.0)
+    return build.pointwise("minimum", high, float(extent - 1))
+
+
+def _inside(place: Node, extent: int, padding: str, has_corners: bool) -> Node:
+    if padding == "zeros":
+        return place
+    if padding == "reflection":
+        place = _reflected(place, extent, has_corners)
+    return _clipped(place, extent)
+
+
+def _sampled(data: Node, column: Node, row: Node) -> Node:
+    """`data[n, c, row, column]`, 0 outside; places are f32 `[N, h, w]` and whole."""
+    samples, channels, height, width = data.shape
+    area = row.shape[1:]
+    is_in = None
+    flat: Node | None = None
+    for place, extent in ((row, height), (column, width)):
+        above = build.pointwise("ge", place, 0.0)
+        below = build.pointwise("le", place, float(extent - 1))
+        both = build.pointwise("logical_and", above, below)
+        is_in = both if is_in is None else build.pointwise("logical_and", is_in, both)
+        whole = build.cast(_clipped(place, extent), "i64")
+        flat = whole if flat is None else build.add(build.mul(flat, extent), whole)
+    assert flat is not None
+    assert is_in is not None
+    index = build.reshape(flat, (samples, 1, math.prod(area)))
+    index = build.expand(index, (samples, channels, math.prod(area)))
+    pixels = build.reshape(data, (samples, channels, height * width))
+    found = build.reshape(make("gather", (pixels, index), {"axis": 2}), (samples, channels, *area))
+    mask = build.reshape(is_in, (samples, 1, *area))
+    return build.pointwise("where", mask, found, 0.0)
+
+
+def _grid_sampler(
+    call: Call, data: Node, grid: Node, interpolation: int, padding: int, has_corners: bool
+) -> Node:
+    if data.dtype == "f64":
+        raise NotSupported("grid sampling of `f64`")
+    extents = (data.shape[3], data.shape[2])
+    area = grid.shape[:-1]
+    raw = [
+        _unnormalized(
+            build.reshape(build.slice_axis(wide(grid), 3, at, at + 1), area), extent, has_corners
+        )
+        for at, extent in enumerate(extents)
+    ]
+    border = PADDING[padding]
+
+    def fitted(places: Sequence[Node]) -> list[Node]:
+        pairs = zip(places, extents, strict=True)
+        return [_inside(place, extent, border, has_corners) for place, extent in pairs]
+
+    method = INTERPOLATION[interpolation]
+    if method == "nearest":
+        column, row = (build.unary("round", place) for place in fitted(raw))
+        return build.cast(_sampled(wide(data), column, row), call.dtype)
+    if method == "bilinear":
+        taps = [_linear_taps(place) for place in fitted(raw)]
+        found = _combined(wide(data), taps, lambda places: places)
+    else:
+        taps = [_cubic_taps(place) for place in raw]
+        found = _combined(wide(data), taps, fitted)
+    return build.cast(found, call.dtype)
+
+
+Weighted = list[tuple[Node, Node]]  # (place, weight) of each element that counts
+
+
+def _linear_taps(place: Node) -> Weighted:
+    low = build.unary("floor", place)
+    share = build.sub(place, low)
+    return [(low, build.sub(1.0, share)), (build.add(low, 1.0), share)]
+
+
+def _cubic_taps(place: Node) -> Weighted:
+    base = build.unary("floor", place)
+    share = build.sub(place, base)
+    weights = [_far(build.add(share, 1.0)), _near(share)]
+    weights += [_near(build.sub(1.0, share)), _far(build.sub(2.0, share))]
+    return [(build.add(base, float(tap - 1)), weight) for tap, weight in enumerate(weights)]
+
+
+def _near(x: Node) -> Node:
+    inner = build.sub(build.mul(x, CUBIC_SLOPE + 2), CUBIC_SLOPE + 3)
+    return build.add(build.mul(build.mul(inner, x), x), 1.0)
+
+
+def _far(x: Node) -> Node:
+    inner = build.sub(build.mul(x, CUBIC_SLOPE), 5 * CUBIC_SLOPE)
+    outer = build.add(build.mul(inner, x), 8 * CUBIC_SLOPE)
+    return build.sub(build.mul(outer, x), 4 * CUBIC_SLOPE)
+
+
+def _combined(
+    data: Node, taps: Sequence[Weighted], fit: Callable[[Sequence[Node]], Sequence[Node]]
+) -> Node:
+    total: Node | None = None
+    columns, rows = taps
+    for row, row_weight in rows:
+        for column, column_weight in columns:
+            found = _sampled(data, *fit((column, row)))
+            weight = build.mul(row_weight, column_weight)
+            weight = build.reshape(weight, (weight.shape[0], 1, *weight.shape[1:]))
+            part = build.mul(found, weight)
+            total = part if total is None else build.add(total, part)
+    assert total is not None
+    return total
+
+
+ROWS: Rows = {
+    "grid_sampler_2d": _grid_sampler,
+    **{f"upsample_nearest{rank}d": _resize_nearest(_nearest) for rank in (1, 2, 3)},
+    **{f"_upsample_nearest_exact{rank}d": _resize_nearest(_nearest_exact) for rank in (1, 2, 3)},
+    "upsample_linear1d": _resize_weighted(_linear),
+    "upsample_bilinear2d": _resize_weighted(_linear),
+    "upsample_trilinear3d": _resize_weighted(_linear),
+    "upsample_bicubic2d": _resize_weighted(_cubic),
+}

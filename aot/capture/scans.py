@@ -1,0 +1,162 @@
+"""Import rows of running sums, products and extremes: masked reductions of short blocks, in levels.
+
+An element's result is its block's reduction up to it, combined with the scan of the blocks before.
+The order of the sums is fixed, so every call gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.aot.capture.importing import Call, Row, Rows, wide
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.types import DTYPES, Scalar
+
+BLOCK = 32  # elements whose reductions read each other
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """An associative operation: as a reduction, between two values, and what changes nothing."""
+
+    reduce: Callable[[Node, int], Node]  # over one axis, which stays
+    combine: Callable[[Node, Node], Node]
+    identity: Callable[[str], Scalar]
+
+
+def _plain(reduction: str, combination: str, identity: Callable[[str], Scalar]) -> Scan:
+    return Scan(
+        lambda data, axis: build.reduce(reduction, data, (axis,)),
+        lambda left, right: build.pointwise(combination, left, right),
+        identity,
+    )
+
+
+def lowest(dtype: str) -> Scalar:
+    """Smallest value of an element type; -inf of floats."""
+    kind = DTYPES[dtype]
+    if kind.kind == "float":
+        return float("-inf")
+    return 0 if dtype == "u8" else -(2 ** (kind.itemsize_bytes * 8 - 1))
+
+
+def highest(dtype: str) -> Scalar:
+    """Largest value of an element type; inf of floats."""
+    kind = DTYPES[dtype]
+    if kind.kind == "float":
+        return float("inf")
+    return 2 ** (kind.itemsize_bytes * 8 - (0 if dtype == "u8" else 1)) - 1
+
+
+SUM = _plain("sum", "add", lambda dtype: 0)
+PRODUCT = _plain("prod", "mul", lambda dtype: 1)
+MAXIMUM = _plain("max", "maximum", lowest)
+MINIMUM = _plain("min", "minimum", highest)
+
+
+def _log_sum(data: Node, axis: int) -> Node:
+    peak = build.reduce("max", data, (axis,))
+    return build.add(peak, _log_of_sum(data, peak, axis))
+
+
+def _log_of_sum(data: Node, peak: Node, axis: int) -> Node:
+    # An infinite peak would be subtracted from itself.
+    is_finite = build.pointwise("lt", build.unary("abs", peak), float("inf"))
+    shift = build.pointwise("where", is_finite, peak, 0.0)
+    total = build.reduce("sum", build.unary("exp", build.sub(data, shift)), (axis,))
+    return build.pointwise("where", is_finite, build.unary("log", total), 0.0)
+
+
+def _log_add(left: Node, right: Node) -> Node:
+    parts = [build.reshape(item, (*item.shape, 1)) for item in (left, right)]
+    parts = [build.expand(item, (*left.shape, 1)) for item in parts]
+    axis = left.type.rank
+    return build.reshape(_log_sum(build.concat(parts, axis), axis), left.shape)
+
+
+LOG_SUM = Scan(_log_sum, _log_add, lambda dtype: float("-inf"))
+
+
+def scan(kind: Scan, data: Node) -> Node:
+    """Running results along the last axis of `[.., n]`, inclusive."""
+    lead, extent = data.shape[:-1], data.shape[-1]
+    if extent <= BLOCK:
+        return _square(kind, data)
+    count = -(-extent // BLOCK)
+    padded = _pad_last(data, 0, count * BLOCK - extent, kind.identity(data.dtype))
+    inner = _square(kind, build.reshape(padded, (*lead, count, BLOCK)))
+    totals = build.slice_axis(inner, inner.type.rank - 1, BLOCK - 1, BLOCK)
+    through = scan(kind, build.reshape(totals, (*lead, count)))
+    before = build.slice_axis(through, len(lead), 0, count - 1)
+    start = build.reshape(_pad_last(before, 1, 0, kind.identity(data.dtype)), (*lead, count, 1))
+    whole = build.reshape(kind.combine(start, inner), (*lead, count * BLOCK))
+    return build.slice_axis(whole, len(lead), 0, extent)
+
+
+def _pad_last(data: Node, low: int, high: int, value: Scalar) -> Node:
+    rest = [0] * (data.type.rank - 1)
+    return build.pad(data, [*rest, low], [*rest, high], value)
+
+
+def _square(kind: Scan, data: Node) -> Node:
+    lead, extent = data.shape[:-1], data.shape[-1]
+    rank = len(lead) + 2
+    corner = (*[1] * len(lead), extent, extent)
+    is_seen = build.pointwise("le", build.iota(corner, rank - 1), build.iota(corner, rank - 2))
+    across = build.reshape(data, (*lead, 1, extent))
+    masked = build.pointwise("where", is_seen, across, kind.identity(data.dtype))
+    full = build.expand(masked, (*lead, extent, extent))
+    return build.reshape(kind.reduce(full, rank - 1), data.shape)
+
+
+def scan_along(kind: Scan, data: Node, dim: int) -> Node:
+    """Running results along `dim`."""
+    rank = data.type.rank
+    if rank == 0:
+        return data
+    axis = dim % rank
+    order = (*(each for each in range(rank) if each != axis), axis)
+    moved = scan(kind, build.permute(data, order))
+    return build.permute(moved, tuple(order.index(each) for each in range(rank)))
+
+
+def _running(kind: Scan) -> Row:
+    def row(call: Call, data: Node, dim: int, *rest: Any) -> Node:
+        operand = wide(build.cast(data, call.dtype))
+        return build.cast(scan_along(kind, operand, dim), call.dtype)
+
+    return row
+
+
+def _extreme_with_place(kind: Scan) -> Row:
+    def row(call: Call, data: Node, dim: int) -> tuple[Node, Node]:
+        rank = data.type.rank
+        if rank == 0:
+            return data, build.scalar(0, "i64")
+        operand = build.cast(data, "i32") if data.dtype == "bool" else data
+        best = scan_along(kind, operand, dim)
+        # The last of equals counts, and every NaN.
+        is_best = build.pointwise("eq", operand, best)
+        if data.type.kind == "float":
+            is_best = build.pointwise("logical_or", is_best, build.unary("isnan", operand))
+        places = build.expand(build.iota(_column(data, dim % rank), dim % rank), data.shape)
+        found = build.pointwise("where", is_best, places, 0)
+        return build.cast(best, data.dtype), scan_along(MAXIMUM, found, dim)
+
+    return row
+
+
+def _column(data: Node, axis: int) -> tuple[int, ...]:
+    return tuple(dim if each == axis else 1 for each, dim in enumerate(data.shape))
+
+
+ROWS: Rows = {
+    "cumsum": _running(SUM),
+    "cumprod": _running(PRODUCT),
+    "logcumsumexp": _running(LOG_SUM),
+    "cummax": _extreme_with_place(MAXIMUM),
+    "cummin": _extreme_with_place(MINIMUM),
+}

@@ -1,0 +1,127 @@
+"""Samples of torch's operator database (OpInfo): calls with their arguments and eager results."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import types
+import unittest
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+SEED = 0
+DTYPES: dict[str, torch.dtype] = {
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f64": torch.float64,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "bool": torch.bool,
+    "c64": torch.complex64,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """One call: `function(*tensors)` gives the tensors of its result, which eager says is right."""
+
+    operator: str  # name of the OpInfo: `nn.functional.conv2d`, `std_mean.unbiased`
+    dtype: str
+    number: int  # in the order of the database
+    function: Callable[..., list[torch.Tensor]]
+    tensors: tuple[torch.Tensor, ...]
+    expected: tuple[torch.Tensor, ...]
+
+    def __str__(self) -> str:
+        return f"{self.operator} {self.dtype} #{self.number}"
+
+
+@cache
+def database() -> dict[str, Any]:
+    """torch's OpInfo records by name."""
+    # Its module imports a library for expected texts, of which the records use nothing.
+    stand_in = types.ModuleType("expecttest")
+    stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+    sys.modules.setdefault("expecttest", stand_in)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal.common_methods_invocations import op_db
+    return {_name_of(record): record for record in op_db}
+
+
+def _name_of(record: Any) -> str:
+    variant = record.variant_test_name
+    return f"{record.name}.{variant}" if variant else str(record.name)
+
+
+def dtypes_of(operator: str) -> list[str]:
+    """Element types that torch's CPU supports for the operator, ours and c64, in our order."""
+    supported = database()[operator].supported_dtypes("cpu")
+    return [name for name, dtype in DTYPES.items() if dtype in supported]
+
+
+def samples_of(operator: str, dtype: str, limit: int | None = None) -> list[Sample]:
+    """The first `limit` samples (None: all) whose eager call gives tensors."""
+    return list(itertools.islice(_samples(operator, dtype), limit))
+
+
+def _samples(operator: str, dtype: str) -> Iterator[Sample]:
+    record = database()[operator]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(SEED)
+        inputs = list(record.sample_inputs("cpu", DTYPES[dtype]))
+        for number, item in enumerate(inputs):
+            function, tensors = _closed(record.op, (item.input, item.args, item.kwargs))
+            torch.manual_seed(SEED)
+            try:
+                with torch.no_grad():
+                    expected = function(*(tensor.clone() for tensor in tensors))
+            except Exception:  # the database holds calls that a build of torch lacks
+                continue
+            if expected:
+                yield Sample(operator, dtype, number, function, tensors, tuple(expected))
+
+
+def _closed(
+    call: Callable[..., Any], arguments: Any
+) -> tuple[Callable[..., list[torch.Tensor]], tuple[torch.Tensor, ...]]:
+    """The call as a function of its tensors only, and these."""
+    leaves, tree = pytree.tree_flatten(arguments)
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def function(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        filled = list(leaves)
+        for place, tensor in zip(places, tensors, strict=True):
+            filled[place] = tensor
+        first, rest, keywords = pytree.tree_unflatten(filled, tree)
+        result = call(first, *rest, **keywords)
+        return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+
+    return function, tuple(leaves[place].detach() for place in places)
+
+
+class Batch(torch.nn.Module):
+    """Many samples as one model: all their tensors in, all their results out, in order."""
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        super().__init__()
+        self.samples = tuple(samples)
+
+    def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        """Results of every sample."""
+        waiting, results = iter(tensors), []
+        for sample in self.samples:
+            own = itertools.islice(waiting, len(sample.tensors))
+            results += sample.function(*own)
+        return results
