@@ -58,9 +58,7 @@ def buffers(specs: Sequence[TensorSpec], data: Mapping[str, bytes]) -> dict[str,
 
 def outputs_of(program: Program, inputs: Mapping[str, memoryview]) -> dict[str, bytes]:
     """Call the program on arrays by name; the bytes of its outputs by name."""
-    results: Any = program(**inputs)
-    if len(program.outputs) == 1:
-        results = (results,)
+    results = program.flatten(program(**inputs))
     pairs = zip(program.outputs, results, strict=True)
     return {spec.name: bytes(result) for spec, result in pairs}
 

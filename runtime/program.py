@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 
+from .arguments import places
 from .errors import ProgramClosed
 from .port import Port
 from .session import Bound as Bound
@@ -133,6 +134,10 @@ class Program:
         `InputNotContiguous` for an array that a call would have to copy, since it would go stale.
         """
         return self.session().bind(arrays, named, out)
+
+    def flatten(self, result: Any) -> tuple[Any, ...]:
+        """The arrays of a call's result in the order of `outputs`; raises `OutputStructure`."""
+        return tuple(places(self._structure.outputs, self.outputs, result))
 
     def close(self) -> None:
         """End the program and free its memory; may be called again.

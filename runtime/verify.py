@@ -185,8 +185,7 @@ def _golden(path: str, device: str | None, threads: int | None) -> list[Finding]
     try:
         golden = read_golden(path)
         with load(path, device, threads=threads, verify="code") as program:
-            results = program(*golden.inputs.values())
-            results = results if isinstance(results, tuple) else (results,)
+            results = program.flatten(program(*golden.inputs.values()))
             pairs = zip(program.outputs, results, strict=True)
             return [_output_finding(spec, bytes(result), golden) for spec, result in pairs]
     except GoldenMissing:
