@@ -51,10 +51,10 @@ class Config:
 
 # Of the Gluon form: the tile of 128 rows is its own, stages are a constexpr.
 OVERLAPPED: tuple[Config, ...] = (
-    Config("overlapped", 128, 128, 4, 2, (0.40, 0.66), 0.7),
-    Config("overlapped", 128, 64, 4, 3, (0.37, 0.55), 0.7),
+    Config("overlapped", 128, 128, 4, 2, (0.40, 0.66), 1.0),
+    Config("overlapped", 128, 64, 4, 3, (0.37, 0.55), 1.0),
 )
-LARGE_ROWS = 1024  # rows and keys from which its long compilation is worth it
+LARGE_ROWS = 512  # rows and keys from which its long compilation is worth it
 TILED: tuple[Config, ...] = (
     Config("descriptor", 64, 64, 4, 3, (0.44, 0.52), 0.5),
     Config("descriptor", 128, 64, 8, 4, (0.44, 0.44), 0.7),

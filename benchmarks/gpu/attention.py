@@ -78,11 +78,15 @@ SHAPES: tuple[Shape, ...] = (
     Shape("causal128", 4, 32, 32, 4096, 4096, 128, True),
     Shape("full64", 4, 16, 16, 4096, 4096, 64, False),
     Shape("causal64", 4, 16, 16, 4096, 4096, 64, True),
+    Shape("prefill128", 1, 32, 8, 2048, 2048, 128, True),
+    Shape("short128", 8, 32, 8, 512, 512, 128, True),
+    Shape("odd128", 2, 16, 4, 1111, 1500, 128, False),
     Shape("bert", 8, 12, 12, 128, 128, 64, False),
     Shape("vit", 8, 12, 12, 197, 197, 64, False),
     Shape("llama", 1, 32, 8, 512, 512, 64, True),
     Shape("decode512", 1, 32, 8, 1, 512, 64, False),
     Shape("decode8k", 1, 32, 8, 1, 8192, 64, False),
+    Shape("decode128", 8, 32, 8, 1, 8192, 128, False),
     Shape("decode64k", 1, 32, 8, 1, 65536, 64, False),
 )
 
