@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from aotc.aot.errors import InternalError
 from aotc.aot.ir import index as ix
@@ -12,17 +13,20 @@ from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.emit import Emitter
-from aotc.aot.lower.literal import computed, spelled
+from aotc.aot.lower.literal import computed, literal, spelled
 from aotc.aot.lower.matmul_product import (
     Operand,
     Product,
     product_of,
 )
 from aotc.aot.lower.matmul_space import CANDIDATES, MAP_NAMES, Choice, Problem, choices
+from aotc.aot.lower.row import REDUCTIONS
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, TensorMap
 from aotc.aot.lower.template import fill
+from aotc.aot.lower.tiles import power_above
+from aotc.aot.schedule.domain import whole_row
 from aotc.aot.schedule.group import Group
-from aotc.aot.schedule.trace import Demand
+from aotc.aot.schedule.trace import Demand, reduced_extents
 from aotc.aot.schedule.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES
 
@@ -125,6 +129,7 @@ class _Writer:
         self.buffers = source.buffer_names(product.group)
         self.describe: list[str] = []
         self.is_flat = choice.style.template == "gemv"
+        self.row_symbols: set[Symbol] = set()
         if choice.style.has_descriptors:
             self.load_a = self._described("a", product.left, "xs", "BM")
             self.load_b = self._described("b", product.right, "ys", "BN")
@@ -132,6 +137,9 @@ class _Writer:
         else:
             self._write_loop()
         self.store = self._epilogue()
+
+    def _emitter(self) -> Emitter:
+        return Emitter(self.body, self.buffers, self.masks, self._stop, shortens=True)
 
     def _described(self, name: str, operand: Operand, first: str, block: str) -> list[str]:
         """A tensor descriptor of the operand, if the launch makes none; the load of a tile."""
@@ -152,7 +160,7 @@ class _Writer:
     def _write_loop(self) -> None:
         """Prologue lines of pointer loads; what does not vary with k goes before the loop."""
         self.body, self.masks = Body(), dict[Symbol, str]()
-        self.emitter = Emitter(self.body, self.buffers, self.masks, self._stop)
+        self.emitter = self._emitter()
         sides = [
             self._side("a", self.product.left, "m"),
             self._side("b", self.product.right, "n"),
@@ -236,7 +244,7 @@ class _Writer:
     def _epilogue(self) -> list[str]:
         """Lines that turn `acc` into the roots and store them."""
         self.body, self.masks = Body(), dict[Symbol, str]()
-        self.emitter = Emitter(self.body, self.buffers, self.masks, self._stop)
+        self.emitter = self._emitter()
         self.tile, shape = "acc", ["BM", "BN"]
         for axis, (letter, symbol) in enumerate(self._tile_symbols()):
             if letter in self.choice.overhangs and symbol.extent == 1:
@@ -275,7 +283,27 @@ class _Writer:
             f"even, odd = tl.split(tl.reshape({self.tile}, ({rows}, {columns} // 2, 2)))",
         ]
 
+    def _row_statistic(self, node: Node) -> Value:
+        """A reduction of the only row of A, in each program: it does not vary with k."""
+        need, count = whole_row(node), prod(reduced_extents(node))
+        (elements,) = {symbol for part in need.index for symbol in part.symbols()}
+        dim = "[None, None, :]" if self.is_flat else "[None, :]"
+        if elements not in self.row_symbols:
+            self.row_symbols.add(elements)
+            self.body.write(f"{elements.name} = tl.arange(0, {power_above(count)}){dim}")
+            if power_above(count) != count:
+                source.write_mask(self.body, elements, self.masks)
+        row, value = REDUCTIONS[node.op], self.emitter.value(need.node, need.index)
+        text = row.prepare.format(value.text)
+        if elements in self.masks:
+            identity = literal(row.identity(node.dtype), computed(node.dtype))
+            text = f"tl.where({self.masks[elements]}, {text}, {identity})"
+        reduced = row.reduce.format(text, along=f"axis={2 if self.is_flat else 1}, keep_dims=True")
+        return self.body.bind(row.finish.format(reduced), ())
+
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
+        if node.kind == "reduce":
+            return self._row_statistic(node)
         if node is not self.product.anchor:
             return None
         tile = [symbol for _, symbol in self._tile_symbols()]

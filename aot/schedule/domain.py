@@ -19,6 +19,7 @@ from aotc.aot.schedule.trace import (
     Tracer,
     kept_extents,
     loaded_by,
+    reduced_extents,
     reduction_index,
 )
 from aotc.aot.schedule.traits import TargetTraits
@@ -125,12 +126,23 @@ def row_contract(kept: Index, reduced: Symbol) -> Contract:
 
 
 def matmul_contract(domain: Domain) -> Contract:
-    """What the matmul reads: A at (batch, x, k), B at (batch, k, y), packed or not."""
+    """What the matmul reads: A at (batch, x, k), B at (batch, k, y), packed or not.
+
+    A reduction before it is one of a single row.
+    """
 
     def contract(node: Node, index: tuple[Index, ...]) -> list[Demand]:
+        if node.kind == "reduce":
+            return [whole_row(node)]
         return list(operand_demands(node, domain, index[:-2]))
 
     return contract
+
+
+def whole_row(node: Node) -> Demand:
+    """What a reduction of one row reads, at the symbol `s` of its elements."""
+    elements = Symbol("s", prod(reduced_extents(node)))
+    return Demand(node.inputs[0], reduction_index(node, ix.ZERO, ix.of(elements)))
 
 
 def operand_demands(node: Node, domain: Domain, batch: tuple[Index, ...]) -> tuple[Demand, Demand]:

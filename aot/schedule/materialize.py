@@ -13,6 +13,7 @@ from math import ceil, prod
 
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.infer import PACK_N
+from aotc.aot.schedule.absorb import absorbed
 from aotc.aot.schedule.cost import is_worth_a_buffer
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
@@ -56,9 +57,9 @@ class _Materializer:
         self.nodes = graph.nodes()
         self.order = {node: number for number, node in enumerate(self.nodes)}
         self.ancestors = _ancestors(self.nodes, self.order)
-        self.kernels = [
-            Kernel([cluster.tip], cluster) for cluster in clusters(graph, traits.device == "cuda")
-        ]
+        found = clusters(graph, traits.device == "cuda")
+        found, self.absorbed = absorbed(found, graph, traits)
+        self.kernels = [Kernel([cluster.tip], cluster) for cluster in found]
         self.owner = {
             node: kernel
             for kernel in self.kernels
@@ -92,6 +93,8 @@ class _Materializer:
                 self.counts[operand][kernel] = max(known, share)
 
     def _needs_buffer(self, node: Node) -> bool:
+        if node in self.absorbed:
+            return False
         kind = "unrolled" if is_unrolled(node) else node.kind
         counts = self.counts[node]
         verdicts = {fusion(kind, kernel.kind).verdict for kernel in counts}

@@ -68,7 +68,19 @@ def of_parts() -> list[Node]:
     return [op("matmul", left, right)]
 
 
+def normed(depth: int, columns: int, dtype: str, is_centred: bool) -> list[Node]:
+    """A norm of one row into a product: one kernel."""
+    x = b.add(operand("x", 1, depth, dtype=dtype), weight("shift", 1, depth, dtype=dtype))
+    wide = b.cast(x, "f32")
+    norm = b.standardize if is_centred else b.root_mean_square_norm
+    row = b.mul(b.cast(norm(wide, [1], 1e-5), dtype), weight("scale", 1, depth, dtype=dtype))
+    right = weight("w", columns, depth, dtype=dtype)
+    return [op("gelu", op("matmul", row, b.permute(right, (1, 0))))]
+
+
 CASES = {
+    "rms_norm_of_a_row": lambda: normed(100, 72, "bf16", is_centred=False),
+    "layer_norm_of_a_row": lambda: normed(128, 40, "f32", is_centred=True),
     "odd_sizes": lambda: biased(33, 90, 70),
     "even_sizes": lambda: biased(64, 64, 256),
     "one_row": lambda: biased(1, 300, 100),
