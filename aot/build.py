@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -75,11 +76,13 @@ def build(
     targets: Sequence[str],
     options: BuildOptions,
     progress: Progress | None = None,
+    workers: Workers | None = None,
 ) -> BuildReport:
     """Compile the model that `spec` names into a bundle at `out` for all `targets`, best first.
 
     Nothing is written at `out` unless every stage ends well and the code gives the exported
-    model's numbers on the golden input, on each target that this machine can run. Raises the
+    model's numbers on the golden input, on each target that this machine can run. `workers` are
+    used where there are any, and stay; else the build has its own. Raises the
     families of `aot/errors.py`, and EnvironmentFault for a full disk or a missing permission.
     """
     started_s, clock = time.time(), Clock(progress or Quiet())
@@ -89,7 +92,9 @@ def build(
     store = Store(options.cache_folder, options.cache_lower)
     counts = Counts()
     try:
-        captured, compiled = _compile(spec, wanted, options, (store, counts), clock)
+        with Workers(options.jobs) if workers is None else nullcontext(workers) as staff:
+            machinery = Machinery(staff, store, counts)
+            captured, compiled = _compile(spec, wanted, options, machinery, clock)
         checks = [_rehearse(captured, each, options) for each in compiled]
         with clock.stage("pack"):
             packed = pack(_contents(captured, compiled, checks, options, clock), out, options.force)
@@ -117,19 +122,16 @@ def _compile(
     spec: str,
     targets: Sequence[Target],
     options: BuildOptions,
-    cache: tuple[Store, Counts],
+    machinery: Machinery,
     clock: Clock,
 ) -> tuple[Captured, list[Compiled]]:
     """The stages from capture to plan; from schedule on once for each target."""
-    store, counts = cache
-    with Workers(options.jobs) as workers:
-        model = front(spec, targets, options, workers, store, clock)
-        machinery = Machinery(workers, store, counts)
-        compiled = []
-        for target, graph in model.graphs:
-            clock.target = target.name
-            compiled.append(compile_for(target, graph, options, machinery, clock))
-        clock.target = ""
+    model = front(spec, targets, options, machinery.workers, machinery.store, clock)
+    compiled = []
+    for target, graph in model.graphs:
+        clock.target = target.name
+        compiled.append(compile_for(target, graph, options, machinery, clock))
+    clock.target = ""
     return model.captured, compiled
 
 

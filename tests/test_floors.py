@@ -92,7 +92,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.plan": {*STAGE_FREE, "aot.schedule", "aot.lower", "aot.targets"},
     "aot.pack": {*STAGE_FREE, "aot.plan", "aot.tune", "aot.targets"},
     "aot.profile": WORDS,
-    "aot.reduce": {*WORDS, "aot.build", "aot.capture", "aot.options"},
+    "aot.reduce": {*WORDS, "aot.build", "aot.capture", "aot.options", "aot.targets"},
     "aot.cli": {"aot", "cache", "runtime"},
     "kernels": {*STAGE_FREE, "aot.targets", "aot.lower", "kernels.templates", "cache"},
 }

@@ -22,6 +22,7 @@ from aotc.aot.reduce.piece import Piece, piece
 from aotc.aot.reduce.recording import Recording, record
 from aotc.aot.reduce.search import shrink
 from aotc.aot.reduce.spec_file import write_spec
+from aotc.aot.targets.workers import Workers
 from aotc.runtime.errors import AotcError
 
 Progress = Callable[[int, int], None]
@@ -67,28 +68,42 @@ def reduce(
     path = Path(out)
     if path.exists() and not options.force:
         raise OutputExists(path=str(path))
-    wanted = _failure(spec, targets, options)
-    if wanted is None:
-        raise NothingToReduce(spec=spec)
+    with Workers(options.jobs) as workers:
+        bench = _Bench(tuple(targets), options, workers)
+        wanted = bench.failure(spec)
+        if wanted is None:
+            raise NothingToReduce(spec=spec)
+        trials = _Trials(_recorded(spec), bench, wanted, _title(spec, wanted))
+        left = shrink(len(trials.recording.operations), trials.fails, tries, progress)
+        return trials.write(left, path)
+
+
+def _recorded(spec: str) -> Recording:
     loaded = load_spec(spec)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's about itself
-        recording = record(export(loaded), loaded.arguments, dict(loaded.keyword_arguments))
-    trials = _Trials(recording, targets, options, wanted, _title(spec, wanted))
-    left = shrink(len(recording.operations), trials.fails, tries, progress)
-    return trials.write(left, path)
+        return record(export(loaded), loaded.arguments, dict(loaded.keyword_arguments))
 
 
-def _failure(spec: str, targets: Sequence[str], options: BuildOptions) -> Failure | None:
-    """How a build of the spec fails; None when it does not."""
-    with tempfile.TemporaryDirectory(prefix="aotc-reduce-") as folder:
-        try:
-            build(spec, Path(folder) / "bundle", targets, replace(options, force=True))
-        except AotcError as error:
-            return Failure(error.code, " ".join(str(error).split("\n\n")[0].split()))
-        except Exception as error:  # a bug of ours that no error names yet
-            return Failure(type(error).__name__, (str(error).splitlines() or [""])[0])
-    return None
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """Where parts are built: what for, how, and by whom."""
+
+    targets: tuple[str, ...]
+    options: BuildOptions
+    workers: Workers
+
+    def failure(self, spec: str) -> Failure | None:
+        """How a build of the spec fails; None when it does not."""
+        options = replace(self.options, force=True)
+        with tempfile.TemporaryDirectory(prefix="aotc-reduce-") as folder:
+            try:
+                build(spec, Path(folder) / "bundle", self.targets, options, workers=self.workers)
+            except AotcError as error:
+                return Failure(error.code, " ".join(str(error).split("\nhint:")[0].split()))
+            except Exception as error:  # a bug of ours that no error names yet
+                return Failure(type(error).__name__, (str(error).splitlines() or [""])[0])
+        return None
 
 
 def _title(spec: str, failure: Failure) -> str:
@@ -98,16 +113,9 @@ def _title(spec: str, failure: Failure) -> str:
 class _Trials:
     """Builds of parts of one recording."""
 
-    def __init__(
-        self,
-        recording: Recording,
-        targets: Sequence[str],
-        options: BuildOptions,
-        wanted: Failure,
-        title: str,
-    ) -> None:
-        self.recording, self.targets, self.options = recording, targets, options
-        self.wanted, self.title, self.builds = wanted, title, 0
+    def __init__(self, recording: Recording, bench: _Bench, wanted: Failure, title: str) -> None:
+        self.recording, self.bench, self.wanted, self.title = recording, bench, wanted, title
+        self.builds = 0
 
     def fails(self, places: Sequence[int]) -> bool:
         """Whether the operations at these places, on their recorded values, fail as the whole."""
@@ -119,7 +127,7 @@ class _Trials:
         with tempfile.TemporaryDirectory(prefix="aotc-reduce-") as folder:
             path = Path(folder) / "reduced.py"
             self._write(part, path, has_values)
-            found = _failure(str(path), self.targets, self.options)
+            found = self.bench.failure(str(path))
         return found is not None and found.code == self.wanted.code
 
     def _write(self, part: Piece, path: Path, has_values: bool) -> None:
