@@ -25,6 +25,7 @@ class OpDef:
     attributes: tuple[str, ...] = ()
     # Expression of a kernel: `{0}` is an operand, already bound to a name (it may occur twice).
     triton: str = ""
+    shortened: str = ""  # the same by functions of shortened.py, for 16-bit results on a GPU
     cost: float = 1.0  # operations for one element of the result (reduce: of the operand)
     aten: tuple[str, ...] = ()  # core ATen ops that are this op once their operands are aligned
     is_commutative: bool = False
@@ -131,7 +132,14 @@ _FUNCTIONS: tuple[OpDef, ...] = (
     _unary("erf", FLOAT, "tl.erf({0})", 18.0),
     _unary("relu", NUMBER, "tl.where({0} < 0, 0, {0})"),
     _unary("silu", FLOAT, "({0} * tl.sigmoid({0}))", 17.0, aten=()),
-    _unary("gelu", FLOAT, "(0.5 * {0} * (1.0 + tl.erf({0} * 0.7071067811865476)))", 22.0, aten=()),
+    _unary(
+        "gelu",
+        FLOAT,
+        "(0.5 * {0} * (1.0 + tl.erf({0} * 0.7071067811865476)))",
+        22.0,
+        aten=(),
+        shortened="gelu_shortened({0})",
+    ),
     _unary(
         "gelu_tanh",
         FLOAT,
@@ -139,6 +147,7 @@ _FUNCTIONS: tuple[OpDef, ...] = (
         " (1.0 + 0.044715 * {0} * {0}))))",
         24.0,
         aten=(),
+        shortened="({0} * tl.sigmoid(1.5957691216057308 * {0} * (1.0 + 0.044715 * {0} * {0})))",
     ),
 )
 

@@ -11,6 +11,7 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.literal import computed, literal, spelled, wrapped
 from aotc.aot.schedule.trace import (
@@ -55,6 +56,7 @@ class Emitter:
     known: dict[tuple[Node, Position, Guard], Value] = field(default_factory=dict)
     loaded: dict[Symbol, frozenset[Symbol]] = field(default_factory=dict)
     conditions: dict[Bound, str] = field(default_factory=dict)
+    shortens: bool = False  # 16-bit values by their ops' shortened spelling
     # Eviction policy of loads that vary with these loop symbols: whether they will be read again.
     policy: Callable[[frozenset[Symbol]], str] = lambda symbols: ""
 
@@ -147,7 +149,9 @@ class Emitter:
         operands = [self.value(need.node, need.index, guard) for need in demands(node, index)]
         if node.op == "cast":
             return self._write_cast(node, operands[0])
-        spelling = OPS[node.op].triton
+        row = OPS[node.op]
+        is_shortened = self.shortens and row.shortened and DTYPES[node.dtype].itemsize_bytes == 2
+        spelling = row.shortened if is_shortened else row.triton
         if node.op == "logical_not" and operands[0].is_literal:
             operands = [Value(wrapped(operands[0].text, "bool"))]
         is_constant = all(operand.is_literal for operand in operands)

@@ -138,6 +138,9 @@ class _Writer:
             self._write_loop()
         self.store = self._epilogue()
 
+    def _emitter(self) -> Emitter:
+        return Emitter(self.body, self.buffers, self.masks, self._stop, shortens=True)
+
     def _described(self, name: str, operand: Operand, first: str, block: str) -> list[str]:
         """A tensor descriptor of the operand, if the launch makes none; the load of a tile."""
         assert operand.memory is not None
@@ -157,7 +160,7 @@ class _Writer:
     def _write_loop(self) -> None:
         """Prologue lines of pointer loads; what does not vary with k goes before the loop."""
         self.body, self.masks = Body(), dict[Symbol, str]()
-        self.emitter = Emitter(self.body, self.buffers, self.masks, self._stop)
+        self.emitter = self._emitter()
         sides = [
             self._side("a", self.product.left, "m"),
             self._side("b", self.product.right, "n"),
@@ -241,7 +244,7 @@ class _Writer:
     def _epilogue(self) -> list[str]:
         """Lines that turn `acc` into the roots and store them."""
         self.body, self.masks = Body(), dict[Symbol, str]()
-        self.emitter = Emitter(self.body, self.buffers, self.masks, self._stop)
+        self.emitter = self._emitter()
         self.tile, shape = "acc", ["BM", "BN"]
         for axis, (letter, symbol) in enumerate(self._tile_symbols()):
             if letter in self.choice.overhangs and symbol.extent == 1:

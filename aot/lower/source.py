@@ -13,6 +13,7 @@ from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import pointer
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.schedule.group import Group, Root
+from aotc.kernels.templates.registry import shortened_functions
 
 PROGRAM_SYMBOLS = frozenset({"z", "panel", "tap"})  # numbers, not blocks
 _MULTIPLY = """
@@ -53,9 +54,11 @@ def assemble(
     `scratch` names further pointers; `functions` stand before the kernel, which calls them.
     """
     text = "\n".join(lines)
+    called = [code for name, code in shortened_functions().items() if f"{name}(" in text]
+    functions = "\n\n\n".join(filter(None, (functions, *called)))
     title = textwrap.fill(f'"""{group}."""', 96, subsequent_indent=INDENT)
     imports = ["import triton", "import triton.language as tl"]
-    if "libdevice." in text:
+    if "libdevice." in text + functions:
         imports.append("from triton.language.extra import libdevice")
     arguments = [*(param.name for param in parameters(group)), *scratch]
     arguments += [f"{name}: tl.constexpr" for name in constexprs]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,18 @@ class Template:
     def text(self) -> str:
         """The source of the template."""
         return (Path(__file__).parent / self.file).read_text(encoding="utf-8")
+
+
+@functools.cache
+def shortened_functions() -> dict[str, str]:
+    """Name → source of the functions of shortened.py, with their decorators."""
+    text = (Path(__file__).parent / "shortened.py").read_text(encoding="utf-8")
+    found = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    lines = text.splitlines()
+    return {
+        node.name: "\n".join(lines[node.decorator_list[0].lineno - 1 : node.end_lineno])
+        for node in found
+    }
 
 
 _HOLES = ("load_a", "load_b", "store")

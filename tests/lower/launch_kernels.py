@@ -2,9 +2,9 @@
 
 `job.json` holds {"buffers": {name: dtype}, "launches": [{"source", "function", "grid", "config",
 "args": [buffer name], "maps": [map]}]}, `buffers.npz` the arrays (bf16 as uint16). All buffers are
-written back to `results.npz`; launches that fail are listed in `errors.json` by their number. Triton
-decides at the decoration of a kernel whether to interpret it, by TRITON_INTERPRET=1: hence a process
-of its own. THREADS (0: as usual) run native programs: as many as wait for each other.
+written back to `results.npz`; launches that fail are listed in `errors.json` by their number.
+Triton decides at the decoration of a kernel whether to interpret it, by TRITON_INTERPRET=1: hence a
+process of its own. THREADS (0: as usual) run native programs: as many as wait for each other.
 """
 
 from __future__ import annotations
@@ -32,14 +32,22 @@ _FUNCTIONS = {
     "rint": numpy.rint,
     "trunc": numpy.trunc,
     "pow": numpy.power,
+    "fast_dividef": numpy.divide,
     "atan2": numpy.arctan2,
 }
 
 
 def _interpreted(function):
     def call(*operands):
-        arrays = numpy.broadcast_arrays(*(operand.handle.data for operand in operands))
-        first = max(operands, key=lambda operand: operand.handle.data.size)
+        tensors = [operand for operand in operands if not isinstance(operand, float)]
+        first = max(tensors, key=lambda operand: operand.handle.data.size)
+        kind = first.handle.data.dtype
+        arrays = numpy.broadcast_arrays(
+            *(
+                kind.type(operand) if isinstance(operand, float) else operand.handle.data
+                for operand in operands
+            )
+        )
         handle = TensorHandle(function(*arrays), first.handle.dtype)
         return core.tensor(handle, first.type)
 
