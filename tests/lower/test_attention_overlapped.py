@@ -13,6 +13,7 @@ from aotc.aot.ir.interpret import interpret
 from aotc.aot.lower import attention_space, lower
 from aotc.aot.schedule import schedule
 from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.compile import compile_kernel
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -89,6 +90,16 @@ def test_a_barrier_too_few_is_found(for_any_size, monkeypatch):
 )
 def test_what_it_cannot_do_is_not_offered(case, for_any_size):
     assert not offered(case)
+
+
+@pytest.mark.triton
+def test_it_compiles_without_spills():
+    spec = spec_of(Case(1, 2, 1, 1024, 1024, 128, 128, "bf16", causal=True))
+    candidate = next(row for row in spec.candidates if row.form == "overlapped")
+    form = spec.form(candidate)
+    params = [(param.name, param.type) for param in spec.params_of(candidate)]
+    binary = compile_kernel(form.source, form.function, params, candidate.config, "sm_90")
+    assert (binary.spill_bytes, binary.threads) == (0, 384)
 
 
 def test_small_problems_are_spared_its_compilation():
