@@ -7,7 +7,14 @@ import os
 from .directory import Directory
 from .drivers import DRIVERS
 from .drivers import load as load_driver
-from .errors import AotcError, BundleFileMissing, DeviceUnknown, NotABundle
+from .drivers.cuda_errors import DeviceForked
+from .errors import (
+    AotcError,
+    BundleFileMissing,
+    BundleIncompatible,
+    DeviceUnknown,
+    NotABundle,
+)
 from .manifest import FEATURES, LIMITS, MANIFEST_NAME, Manifest
 from .plan import PLAN_ABI, PLAN_ABIS
 from .record import Record
@@ -26,7 +33,9 @@ ABSENCES = {  # code → hint
     "driver-absent": "install NVIDIA's driver on the host, and start containers with it "
     "(`--gpus all`)" + FOR_ANY_MACHINE,
     "driver-too-old": "update NVIDIA's driver on the host" + FOR_ANY_MACHINE,
-    "driver-fails": "`nvidia-smi` and the system's log say more" + FOR_ANY_MACHINE,
+    "driver-fails": "`nvidia-smi` and the system's log say more; a process forked from one that "
+    "uses CUDA cannot use it: start it with the `spawn` method" + FOR_ANY_MACHINE,
+    "device-forked": DeviceForked.hint,
     "device-absent": "`aotc doctor` shows the devices; `CUDA_VISIBLE_DEVICES` and a container's "
     "`--gpus` hide some" + FOR_ANY_MACHINE,
 }
@@ -119,6 +128,22 @@ def fit(
     return unknown + reasons, None
 
 
+def require_target(manifest: Manifest, path: str, device: str | None = None) -> tuple[Target, int]:
+    """The first target that runs here and the number of its device; `path` is of the bundle.
+
+    Raises `BundleIncompatible` with every reason, and `DeviceUnknown`.
+    """
+    found, picked = fit(manifest, device)
+    if picked is None:
+        raise BundleIncompatible(
+            path=path,
+            summary="; ".join(str(each) for each in found),
+            advice=found[0].hint,
+            mismatches=found,
+        )
+    return picked
+
+
 def _of_device(manifest: Manifest, device: str | None) -> tuple[list[Target], int]:
     """The targets of `cpu`, `cuda` or `cuda:1`, all of them for None, and the device's number.
 
@@ -195,7 +220,8 @@ def _absence(target: Target, ordinal: int, found: str) -> Mismatch:
     except LibraryAbsent as error:
         code = error.code
     expected = f"device {ordinal} and a driver for CUDA {version_text(OLDEST_DRIVER)} or later"
-    return Mismatch(code, target.name, "CUDA device", found, expected, ABSENCES[code])
+    found_text = f"absent ({found})"
+    return Mismatch(code, target.name, "CUDA device", found_text, expected, ABSENCES[code])
 
 
 def _file_mismatches(directory: Directory, manifest: Manifest) -> list[Mismatch]:

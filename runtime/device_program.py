@@ -89,6 +89,11 @@ class DeviceProgram(Program):
         assert isinstance(session, DeviceSession)
         return session.bind(arrays, named, out)
 
+    def close(self) -> None:
+        """End the program and free its memory; see `Program.close`. Outputs stay."""
+        super().close()
+        self.memory = DeviceMemory(self.ordinal)  # the old one goes with the last output
+
     def synchronize(self) -> None:
         """Wait for the work of the program's own session; raises what went wrong in it."""
         with self._turn:

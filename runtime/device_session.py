@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 
 from .arguments import places
+from .device_array import DeviceMemory
 from .device_exchange import (
     DEVICE_KINDS,
     STAGED_BUFFER,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from .device_array import DeviceMemory
     from .device_exchange import DeviceKind
     from .device_program import DeviceProgram
     from .port import Port
@@ -294,3 +294,4 @@ class DeviceSession(Session):
         finally:
             self.hold.clear()
             self.loans.clear()
+            self.memory = DeviceMemory(self._ordinal)  # the old one goes with the last output

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 
-from .check import fit, read_manifest
+from .check import read_manifest, require_target
 from .directory import Directory
 from .drivers import load as load_driver
 from .errors import (
     BundleAltered,
-    BundleIncompatible,
     BundleMalformed,
     IdentityMismatch,
     SettingInvalid,
@@ -57,7 +56,7 @@ def load(
         identity = identity_of(data)
         if digest is not None:
             _check_digest(directory.path, identity, digest)
-        target, ordinal = _fitting_target(directory, manifest, device)
+        target, ordinal = require_target(manifest, directory.path, device)
         if stream is not None and target.device not in IMAGE_DEVICES:
             expected = f"None, since target `{target.name}` has no streams"
             raise SettingInvalid(name="stream", found=stream, origin="argument", expected=expected)
@@ -82,6 +81,18 @@ def load(
         finally:
             if digests is not None:
                 _finish(digests, loaded)
+    return _program(manifest, target, identity, plan, loaded, stream)
+
+
+def _program(
+    manifest: Manifest,
+    target: Target,
+    identity: str,
+    plan: LaunchPlan,
+    loaded: Loaded,
+    stream: Any,
+) -> Program:
+    """The program with its first session; raises `DeviceMemoryFull`, with nothing left behind."""
     row = (manifest, target, identity, plan, loaded)
     try:
         if target.device in IMAGE_DEVICES:
@@ -109,20 +120,6 @@ def _check_digest(path: str, identity: str, digest: str) -> None:
         )
     if expected != identity:
         raise IdentityMismatch(path=path, found=identity, expected=expected)
-
-
-def _fitting_target(
-    directory: Directory, manifest: Manifest, device: str | None
-) -> tuple[Target, int]:
-    found, picked = fit(manifest, device)
-    if picked is None:
-        raise BundleIncompatible(
-            path=directory.path,
-            summary="; ".join(str(each) for each in found),
-            advice=found[0].hint,
-            mismatches=found,
-        )
-    return picked
 
 
 def _map_weights(directory: Directory, entry: WeightsEntry | None) -> MappedFile | None:

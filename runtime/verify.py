@@ -35,10 +35,11 @@ class Finding(Record):
     """One answer: layer, subject (a file, a mismatch's field, an output), status and detail.
 
     status: `ok`, `failed`, or `absent` for an extra that was deleted or never written. difference
-    and tolerance: of golden outputs, relative to the output's scale; else None.
+    and tolerance: of golden outputs, relative to the output's scale; else None. hint: what to do
+    about a failure, where that is known.
     """
 
-    __slots__ = ("code", "detail", "difference", "layer", "status", "subject", "tolerance")
+    __slots__ = ("code", "detail", "difference", "hint", "layer", "status", "subject", "tolerance")
     layer: str
     subject: str
     status: str
@@ -46,6 +47,7 @@ class Finding(Record):
     code: str
     difference: float | None
     tolerance: float | None
+    hint: str
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class Finding(Record):
         code: str = "",
         difference: float | None = None,
         tolerance: float | None = None,
+        hint: str = "",
     ) -> None:
         self._set(
             layer=layer,
@@ -65,6 +68,7 @@ class Finding(Record):
             code=code,
             difference=difference,
             tolerance=tolerance,
+            hint=hint,
         )
 
     def as_map(self) -> dict[str, Any]:
@@ -89,7 +93,8 @@ def verify(
     if "compatibility" in layers and not _failed(findings):
         rows = check(text, device)
         findings += [
-            Finding("compatibility", row.field, "failed", str(row), row.code) for row in rows
+            Finding("compatibility", row.field, "failed", str(row), row.code, hint=row.hint)
+            for row in rows
         ] or [Finding("compatibility", "this machine", "ok")]
     if "golden" in layers and not _failed(findings):
         findings += _golden(text, device, threads)
@@ -127,7 +132,7 @@ def _extras_findings(directory: Directory) -> list[Finding]:
 def _failure(layer: str, subject: str, error: AotcError) -> Finding:
     if error.exit_code == 7:
         raise error
-    return Finding(layer, subject, "failed", error.message, error.code)
+    return Finding(layer, subject, "failed", error.message, error.code, hint=error.hint_text)
 
 
 def _file_finding(directory: Directory, entry: FileEntry, required: bool) -> Finding:

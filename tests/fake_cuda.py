@@ -177,7 +177,8 @@ class FakeCuda(GraphFunctions):
         address = -(-ctypes.addressof(room) // 256) * 256
         ctypes.memset(address, FRESH_BYTE, nbytes)
         ctypes.memmove(address + nbytes, GUARD, GUARD_BYTES)
-        self.blocks[address] = Block(address, nbytes, room, is_pinned)
+        ordinal = self._context().ordinal
+        self.blocks[address] = Block(address, nbytes, room, is_pinned, ordinal=ordinal)
         return address
 
     def _drop_block(self, address, is_pinned):

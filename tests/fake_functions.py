@@ -49,6 +49,7 @@ class Block:
     keep: object
     is_pinned: bool = False
     copies: int = 0  # that were put off
+    ordinal: int = 0  # of the device whose context was current
 
     def guard_is_whole(self):
         """Whether nobody wrote past its end."""
@@ -346,7 +347,8 @@ class Functions:
         block = self._block(address, 1)
         if block is None:
             raise Fault(INVALID_VALUE)
-        values = {1: self.devices[0].context, 2: 1 if block.is_pinned else 2, 9: 0}
+        device = self.devices[block.ordinal]
+        values = {1: device.context, 2: 1 if block.is_pinned else 2, 9: device.ordinal}
         put(to, values[attribute], ctypes.c_uint64 if attribute == 1 else ctypes.c_int)
 
     # Streams and events.

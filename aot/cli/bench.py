@@ -13,8 +13,9 @@ from aotc.aot.cli.contest import PERCENTILES, Result, contest
 from aotc.aot.cli.machine import cpu_name, usable_cpus
 from aotc.aot.cli.printing import print_json, print_table, time_text
 from aotc.aot.errors import SpecMissing
-from aotc.runtime.check import pick_target, read_manifest
+from aotc.runtime.check import read_manifest, require_target
 from aotc.runtime.directory import Directory
+from aotc.runtime.errors import EnvironmentFault
 
 KINDS = ("eager", "graph", "compile", "max-autotune", "aoti")
 
@@ -43,14 +44,15 @@ def command(
     is how long a call keeps the caller; `bound` is a call whose memory is fixed beforehand.
     """
     with Directory(str(bundle)) as directory:
-        picked = pick_target(read_manifest(directory)[0])
-    device = picked[0].device if picked is not None else "cpu"  # which then says why nothing fits
+        device = require_target(read_manifest(directory)[0], directory.path)[0].device
     if against:
         require_build_extra("aotc bench --against")
         if spec is None:
             raise SpecMissing(command="aotc bench --against")
     ours = ("aotc", "bound") if against and device == "cuda" else ("aotc",)
     results = contest(bundle, spec, (*ours, *against), rounds, seconds, device)
+    if results[0].skipped:
+        raise EnvironmentFault(action="measure", path=bundle, detail=results[0].skipped)
     if as_json:
         record = {"machine": cpu_name(), "cpus": usable_cpus(), "device": device}
         print_json("aotc.bench/1", {**record, "results": [row.record() for row in results]})

@@ -25,6 +25,7 @@ from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 from aotc.aot.cli.sampling import Call, sample_device, sample_host  # noqa: E402
+from aotc.runtime.errors import AotcError  # noqa: E402
 
 WARMUP_CALLS = 5
 PACKAGE, INPUTS = "model.pt2", "inputs.pt"
@@ -33,7 +34,13 @@ NO_COMPILER = "{} needs a C++ compiler, and none is on the PATH"
 
 def main(arguments: list[str]) -> None:
     """Run one of the three modes; see the module."""
-    mode, *rest = arguments
+    try:
+        _main(*arguments)
+    except AotcError as error:
+        say({"skipped": str(error)})
+
+
+def _main(mode: str, *rest: str) -> None:
     if mode == "build-aoti":
         say(build_aoti(*rest))
         return

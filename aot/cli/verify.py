@@ -52,5 +52,8 @@ def _print(findings: Sequence[Finding]) -> None:
             rows = [finding for finding in rows if finding.status != "ok"]
         for finding in rows:
             word = {"ok": "ok", "failed": "FAILED", "absent": "skipped"}[finding.status]
-            detail = f", {finding.detail}" if finding.detail else ""
-            click.echo(f"{layer:<14} {word}, {finding.subject}{detail}")
+            is_sentence = layer == "compatibility" and finding.detail  # which names the subject
+            parts = (word, "" if is_sentence else finding.subject, finding.detail)
+            click.echo(f"{layer:<14} {', '.join(filter(None, parts))}")
+            if finding.hint:
+                click.echo(f"{'':<14} hint: {finding.hint}")

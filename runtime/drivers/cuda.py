@@ -8,6 +8,7 @@ from ..errors import DriverFault
 from ..settings import read
 from . import libcuda
 from .cuda_device import ATTRIBUTES, Device
+from .cuda_errors import size_text
 from .cuda_session import CudaSession
 from .cuda_upload import Upload
 
@@ -125,7 +126,10 @@ class Executable:
         self, weights: Mapping[str, tuple[int, int]]
     ) -> tuple[dict[str, int], list[Function]]:
         """Weights and kernels to the device: threads copy while this one loads."""
-        upload = Upload(self.gpu, used_weights(self.plan, weights), self.has_separate_buffers)
+        used = used_weights(self.plan, weights)
+        session_text = size_text(self.plan.arena_bytes + self.scratch_bytes)
+        purpose = f"the weights, beside {session_text} for each session"
+        upload = Upload(self.gpu, used, self.has_separate_buffers, purpose)
         try:
             functions = [self._load(number) for number in range(len(self.plan.kernels))]
         finally:

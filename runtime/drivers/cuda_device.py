@@ -25,6 +25,7 @@ from .cuda_errors import (
     PinnedMemoryFull,
     StreamForeign,
     cuda_error,
+    sizes,
 )
 from .cuda_handles import Event, Function, Module, Pinned, Stream
 
@@ -50,6 +51,7 @@ ATTRIBUTES = {  # CUdevice_attribute
     "multiprocessor_registers": 82,
     "shared_bytes": 97,  # of one program, after it asked for more than 48 KiB
 }
+UNKNOWN_NEED = "more bytes than are free"  # of what the driver allocates for itself
 SPECIAL_STREAMS = (0, 1, 2)  # the default streams of whatever context is current
 PINNED_PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE
 
@@ -94,7 +96,9 @@ class Device:
         if result != CUDA_SUCCESS:
             self.fail(name, result)
 
-    def fail(self, name: str, result: int, purpose: str = "", needed: int | str = "more") -> None:
+    def fail(
+        self, name: str, result: int, purpose: str = "", needed: int | str = UNKNOWN_NEED
+    ) -> None:
         """Raise the error of a result; a sticky one makes the device lost."""
         if self.lost is not None:
             self.refuse()
@@ -104,11 +108,12 @@ class Device:
         if isinstance(error, DeviceLost):
             self.lost = error
         elif result == OUT_OF_MEMORY and name == "cuMemHostAlloc":
-            error = PinnedMemoryFull(**fields, purpose=purpose, needed=needed)
+            error = PinnedMemoryFull(**fields, **sizes(needed=needed), purpose=purpose)
         elif result == OUT_OF_MEMORY:
             free, total = self._memory_left()
-            room = {"free": free, "total": total, "ordinal": self.ordinal, "needed": needed}
-            error = DeviceMemoryFull(**fields, **room, purpose=purpose or f"`{name}`")
+            room = sizes(needed=needed, free=free, total=total)
+            where = {"ordinal": self.ordinal, "purpose": purpose or f"`{name}`"}
+            error = DeviceMemoryFull(**fields, **room, **where)
         elif result in IMAGE_REFUSALS:
             where = {"ordinal": self.ordinal, "device": self.name}
             major, minor = self.capability
@@ -121,7 +126,9 @@ class Device:
             raise type(self.lost)(**self.lost.fields)
         raise DeviceClosed(what="CUDA device")
 
-    def handle(self, name: str, *arguments: Any, purpose: str = "", needed: Any = "more") -> int:
+    def handle(
+        self, name: str, *arguments: Any, purpose: str = "", needed: int | str = UNKNOWN_NEED
+    ) -> int:
         """Call a function that writes a handle or an address; returns it."""
         if self.lost is not None or self._closed:
             self.refuse()

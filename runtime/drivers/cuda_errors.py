@@ -61,8 +61,8 @@ class DeviceMemoryFull(CudaError):
 
     code = "device-memory-full"
     template = (
-        "no device memory for {purpose}: needed are {needed} bytes, device {ordinal} has {free} "
-        "of {total} bytes free"
+        "no device memory for {purpose}: needed are {needed_text}, "
+        "device {ordinal} has {free_text} of {total_text} free"
     )
     hint = "close programs and sessions that are not in use, or other processes on the device"
 
@@ -71,7 +71,7 @@ class PinnedMemoryFull(CudaError):
     """The system refused pinned host memory; sizes in bytes."""
 
     code = "pinned-memory-full"
-    template = "no pinned host memory for {purpose}: needed are {needed} bytes ({name}, {number})"
+    template = "no pinned host memory for {purpose}: needed are {needed_text} ({name}, {number})"
     hint = "free host memory, or raise the container's limit of locked memory"
 
 
@@ -123,6 +123,22 @@ class DeviceClosed(InputError):
 
     code = "device-closed"
     template = "the {what} was closed"
+
+
+def sizes(**nbytes: int | str) -> dict[str, int | str]:
+    """Fields of sizes in bytes, each with its text; a size that is not known is a word already."""
+    return nbytes | {f"{name}_text": size_text(value) for name, value in nbytes.items()}
+
+
+def size_text(nbytes: int | str) -> str:
+    """`4096 bytes`, or `2.50 GiB (2684354560 bytes)` where that is easier to read."""
+    if isinstance(nbytes, str):
+        return nbytes
+    exact = f"{nbytes} bytes"
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB")):
+        if nbytes >= unit:
+            return f"{nbytes / unit:.2f} {name} ({exact})"
+    return exact
 
 
 def cuda_error(function: str, number: int, name: str, description: str) -> CudaError:

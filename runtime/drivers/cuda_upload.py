@@ -65,7 +65,11 @@ class Upload:
     __slots__ = ("_copies", "addresses")
 
     def __init__(
-        self, device: Device, tensors: Mapping[str, tuple[int, int]], is_separate: bool = False
+        self,
+        device: Device,
+        tensors: Mapping[str, tuple[int, int]],
+        is_separate: bool = False,
+        purpose: str = "the weights",
     ) -> None:
         """Allocate and begin; `is_separate`: every tensor is an allocation of its own.
 
@@ -79,7 +83,7 @@ class Upload:
                 copies.append((self.addresses[name], source, nbytes))
         elif tensors:
             runs, offsets, nbytes = lay_out(tensors)
-            block = device.allocate(nbytes, "the weights")
+            block = device.allocate(nbytes, purpose)
             self.addresses = {name: block + offset for name, offset in offsets.items()}
             copies = [(block + run.offset, run.begin, run.end - run.begin) for run in runs]
         self._copies = _Copies(device, copies)

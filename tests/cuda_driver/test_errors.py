@@ -50,6 +50,19 @@ def test_families():
     assert cuda_errors.ImageRefused.exit_code == 5
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [
+        (4096, "4096 bytes"),
+        (5 << 19, "2.50 MiB (2621440 bytes)"),
+        (5 << 29, "2.50 GiB (2684354560 bytes)"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_sizes_for_people(nbytes, text):
+    assert cuda_errors.size_text(nbytes) == text
+
+
 def test_no_driver(monkeypatch):
     def absent():
         raise libcuda.LibraryAbsent("no NVIDIA driver: it is not there")

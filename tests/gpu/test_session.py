@@ -191,7 +191,8 @@ def test_no_room_for_a_session(program):
     try:
         with pytest.raises(DeviceMemoryFull) as caught:
             kept.extend(executable.session() for _ in range(2000))
-        assert caught.value.needed > NBYTES
+        assert caught.value.free < 64 << 20
+        assert "needed are" in str(caught.value)
     finally:
         for session in kept:
             session.close()

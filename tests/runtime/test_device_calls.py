@@ -355,6 +355,28 @@ def test_a_stream_of_another_context(tmp_path, monkeypatch):
     fake.check()
 
 
+def test_arrays_of_another_device(tmp_path, monkeypatch):
+    """One process uses both: each has its context, and neither program takes the other's array."""
+    fake = install(monkeypatch, FakeCuda(devices=2))
+    fake.kernels["copy"] = device_bundle.copy
+    path = device_bundle.write(tmp_path / "bundle")
+    with load(path, "cuda:0") as first, load(path, "cuda:1") as second:
+        here, there = DeviceBlock(NUMBERS), DeviceBlock(OTHERS, ordinal=1)
+        for kind in (Lender, Interface):
+            with pytest.raises(InputDevice, match="`x` is on device cuda:1, expected cuda:0"):
+                first(kind(there))
+            with pytest.raises(InputDevice, match="`x` is on device cuda:0, expected cuda:1"):
+                second(kind(here))
+            results = first(kind(here))[0], second(kind(there))[0]
+            assert [y.ordinal for y in results] == [0, 1]
+            assert [numbers(y, fake) for y in results] == [NUMBERS, OTHERS]
+        with pytest.raises(InputDevice, match="output `y` is on device cuda:1"):
+            first(NUMBERS, out=(Interface(there), bytearray(24)))
+    del here, there, results
+    assert fake.live() == {}
+    fake.check()
+
+
 def test_streams_of_load_session_and_call(tmp_path, cuda):
     keep = [DeviceBlock(b"x") for _ in range(3)]
     handles = [each.device.stream().handle for each in keep]
@@ -442,9 +464,11 @@ def test_close_frees_everything_though_errors_are_kept(tmp_path, cuda):
         program(NUMBERS)
     kept.append(caught.value)
     assert bytes(program(NUMBERS)[0]) == NUMBERS
+    on_device = program(Interface(DeviceBlock(NUMBERS)))
     gc.disable()
     try:
         program.close()
+        del on_device
         assert cuda.live() == {}
     finally:
         gc.enable()

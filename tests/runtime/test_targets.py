@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import device_bundle
 import pytest
 from device_bundle import host_target, target
@@ -52,7 +54,7 @@ def test_without_a_driver_the_host_is_taken(tmp_path, no_driver):
     assert check(path) == []
     rows = check(path, "cuda")
     assert [(row.code, row.target) for row in rows] == [("driver-absent", "cuda-sm_90")]
-    assert rows[0].found.startswith("no NVIDIA driver")
+    assert rows[0].found.startswith("absent (no NVIDIA driver")
     with pytest.raises(BundleIncompatible, match="no NVIDIA driver") as caught:
         load(path, device="cuda")
     assert caught.value.exit_code == 5
@@ -134,6 +136,22 @@ def test_the_number_of_a_device(tmp_path, monkeypatch):
     for wrong in ("", "cuda:", "cuda:x", "cuda:-1", "cuda:1:2", "gpu", "cpu", "cuda:99999"):
         with pytest.raises(DeviceUnknown, match="expected one of: cuda, null"):
             load(path, device=wrong)
+
+
+def test_a_forked_child_loads_nothing(tmp_path, cuda):
+    """The real driver would show it no devices, or fail at whatever comes next."""
+    path = bundle(tmp_path, target(90))
+    with load(path):
+        child = os.fork()
+        if child == 0:
+            try:
+                load(path)
+            except BundleIncompatible as error:
+                is_said = "forked" in str(error) and "`spawn`" in error.hint_text
+                os._exit(3 if is_said and error.mismatches[0].code == "device-forked" else 4)
+            finally:
+                os._exit(5)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
 
 
 def test_memory_that_does_not_suffice_is_said_at_load(tmp_path, monkeypatch):
