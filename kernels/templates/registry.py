@@ -23,10 +23,13 @@ class Template:
         return (Path(__file__).parent / self.file).read_text(encoding="utf-8")
 
 
+SHORTENED = "shortened.py"
+
+
 @functools.cache
 def shortened_functions() -> dict[str, str]:
     """Name → source of the functions of shortened.py, with their decorators."""
-    text = (Path(__file__).parent / "shortened.py").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / SHORTENED).read_text(encoding="utf-8")
     found = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
     lines = text.splitlines()
     return {
