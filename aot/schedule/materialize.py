@@ -87,10 +87,11 @@ class _Materializer:
             for kernel, count in counts.items():
                 if kernel.cluster and operand in kernel.cluster.members:
                     continue
-                # Several readers in one kernel share the value.
                 share = _evaluations(node, position, count)
                 known = self.counts[operand].get(kernel, 0)
-                self.counts[operand][kernel] = max(known, share)
+                # Several readers in one kernel share the value, except at places they look up.
+                is_lookup = node.kind in ("take", "gather") and position == 0
+                self.counts[operand][kernel] = known + share if is_lookup else max(known, share)
 
     def _needs_buffer(self, node: Node) -> bool:
         if node in self.absorbed:
