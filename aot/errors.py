@@ -278,7 +278,7 @@ class ExportFailed(UnsupportedError):
 
     code = "export-failed"
     template = "torch.export cannot make one graph of the model: {detail}\n  at {source}"
-    hint = "control flow may depend on shapes and settings, not on the values of tensors"
+    hint = "{cure}"
 
 
 class StructureUnsupported(UnsupportedError):

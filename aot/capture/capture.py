@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
-import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +15,12 @@ from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.golden import golden_tensors, roundings
 from aotc.aot.capture.importer import import_program, to_array
-from aotc.aot.capture.sources import all_user_frames, innermost
+from aotc.aot.capture.refusals import export_refusal
+from aotc.aot.capture.sources import all_user_frames
 from aotc.aot.capture.spec import Spec, user_line
 from aotc.aot.capture.structure import named_outputs, structure_of
 from aotc.aot.capture.table import KEPT_WHOLE
-from aotc.aot.errors import DynamicShapesUnsupported, ExportFailed, ModelRaised
+from aotc.aot.errors import DynamicShapesUnsupported, ModelRaised
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
 from aotc.aot.ir.storage import Array
@@ -53,6 +52,7 @@ def capture(spec: Spec) -> Captured:
         structure = structure_of(spec, program)
         golden_inputs, golden_outputs, roundings_of = _golden(spec, program)
     graph = named_outputs(graph, structure.outputs)
+    _warn_of_weights(program)
     check(graph, "capture")
     is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     precision = "tf32" if is_tf32 else "ieee"
@@ -86,7 +86,7 @@ def export(spec: Spec) -> ExportedProgram:
             return torch.export.export(spec.module, spec.arguments, keywords, strict=False)
     except Exception as error:
         _raise_if_model_fails(spec)
-        raise ExportFailed(detail=_reason(error), source=_place(error, spec.path)) from error
+        raise export_refusal(error, spec.path) from error
 
 
 def _fixed(program: ExportedProgram, path: str) -> ExportedProgram:
@@ -114,21 +114,23 @@ def _run(spec: Spec, module: torch.nn.Module) -> Any:
         ) from error
 
 
-def _reason(error: Exception) -> str:
-    """torch's own reason as one paragraph: its message up to the first advice or trace."""
-    text = re.split(r"\n\s*\n|\n\s*(?:Hint|Developer|User stack|To fix)", str(error).strip())[0]
-    return " ".join(text.split())
+class WeightWarning(UserWarning):
+    """A weight holds numbers that no trained model has."""
 
 
-def _place(error: Exception, path: str) -> str:
-    trace = "".join(traceback.format_tb(error.__traceback__))
-    return str(innermost(f"{trace}{_own_trace(str(error))}") or path)
-
-
-def _own_trace(message: str) -> str:
-    # torch prints the user's stack in the message of data-dependent errors.
-    _, found, tail = message.partition("User Stack")
-    return tail if found else ""
+def _warn_of_weights(program: ExportedProgram) -> None:
+    """Say which weights are not finite; a buffer may hold infinities, as masks do."""
+    signature = program.graph_signature
+    for name, tensor in program.state_dict.items():
+        if not tensor.is_floating_point():
+            continue
+        is_weight = name in signature.parameters
+        wrong = ~tensor.isfinite() if is_weight else tensor.isnan()
+        count = int(wrong.sum())
+        if count:
+            kind = "not finite" if is_weight else "not a number"
+            elements = f"{count} of {tensor.numel()} elements"
+            warnings.warn(f"weight `{name}` is {kind}: {elements}", WeightWarning, stacklevel=2)
 
 
 def _decompose(program: ExportedProgram) -> ExportedProgram:

@@ -12,7 +12,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
-from aotc.aot.capture.importing import Call, NotSupported, type_of
+from aotc.aot.capture.importing import SHAPE_OF_DATA, Call, NotSupported, type_of
 from aotc.aot.capture.sources import source_of
 from aotc.aot.capture.table import CHECKS, ROWS
 from aotc.aot.errors import InternalError, MutationUnsupported, OpsUnsupported
@@ -20,6 +20,8 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make
 from aotc.aot.ir.storage import Array, narrow
 from aotc.aot.ir.types import TensorType, TypeRuleError
+
+NUMBER_OF_DATA = "its result is a number that depends on data: keep it a tensor"
 
 
 def to_array(tensor: torch.Tensor) -> Array:
@@ -149,7 +151,8 @@ class _Importer:
             return
         row = ROWS.get(base) if name.startswith("aten::") else None
         if row is None:
-            self._refuse(node, "")
+            if not self._follows_refused(node, name):
+                self._refuse(node, _data_dependence(node))
             return
         arguments, seen = self._arguments(node)
         if arguments is None:
@@ -184,6 +187,11 @@ class _Importer:
         ours = torch.fx.map_arg(raw, self.values.__getitem__)
         seen = torch.fx.map_arg(raw, lambda item: item.meta.get("val"))
         return list(ours), tuple(seen)
+
+    def _follows_refused(self, node: torch.fx.Node, name: str) -> bool:
+        """Whether this is arithmetic on sizes of a result that was refused, and is listed."""
+        is_of_sizes = not name.startswith("aten::") or name == "aten::sym_size"
+        return is_of_sizes and any(self.values.get(each) is None for each in node.all_input_nodes)
 
     def _refuse(self, node: torch.fx.Node, reason: str) -> None:
         source = source_of(node)
@@ -221,9 +229,18 @@ def _flatten(value: Any) -> list[Any]:
     return [value]
 
 
+def _data_dependence(node: torch.fx.Node) -> str:
+    """Why an op without a row cannot have one, as far as its result says so."""
+    value = node.meta.get("val")
+    tensors = [item for item in _flatten(value) if isinstance(item, torch.Tensor)]
+    if any(type(dim) is not int for tensor in tensors for dim in tensor.shape):
+        return SHAPE_OF_DATA
+    return "" if value is None or tensors else NUMBER_OF_DATA
+
+
 def _result_types(node: torch.fx.Node) -> tuple[TensorType, ...]:
     value = node.meta.get("val")
     values = value if isinstance(value, list | tuple) else (value,)
     if not all(item is None or isinstance(item, torch.Tensor) for item in values):
-        raise NotSupported("a result that is no tensor: it depends on data")
+        raise NotSupported(NUMBER_OF_DATA)
     return tuple(type_of(item) for item in values if item is not None)

@@ -26,6 +26,7 @@ DTYPE_NAMES: dict[torch.dtype, str] = {
     torch.bool: "bool",
 }
 
+SHAPE_OF_DATA = "its shape depends on data: keep the full size and a mask of what counts"
 Operand = Node | bool | int | float
 # A row: (call, arguments in the order of the op's schema, defaults filled in) → result.
 # An op with several results gives a tuple; `None` there is a result that may not be used.
@@ -42,7 +43,7 @@ def type_of(value: torch.Tensor) -> TensorType:
     if value.dtype not in DTYPE_NAMES:
         raise NotSupported(f"element type `{value.dtype}`")
     if not all(isinstance(dim, int) for dim in value.shape):
-        raise NotSupported("a shape that depends on data")
+        raise NotSupported(SHAPE_OF_DATA)
     return TensorType(DTYPE_NAMES[value.dtype], tuple(value.shape))
 
 

@@ -1,0 +1,108 @@
+"""What cannot be captured is refused with torch's reason, the user's line and the usual cure."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from aotc.aot import errors  # noqa: E402
+from aotc.aot.capture.capture import WeightWarning, capture  # noqa: E402  needs torch
+from aotc.aot.capture.spec import spec_of  # noqa: E402
+
+pytestmark = pytest.mark.torch
+X = torch.ones(4, 4)
+
+
+def branch(x):
+    if x.sum() > 0:
+        return x
+    return x + 1
+
+
+def turns(x):
+    for number in range(int(x.abs().max())):
+        x = x + number
+    return x
+
+
+def size(x):
+    return x[: int(x[0, 0].item())]
+
+
+def numpy_inside(x):
+    return torch.from_numpy(x.numpy() * 2)
+
+
+EXPORT = {
+    branch: ("control flow depends on the value", "if x.sum() > 0:", "torch.where"),
+    turns: ("control flow depends on the value", "range(int(x.abs().max()))", "fixed number"),
+    size: ("a size or an index is the value", "x[: int(x[0, 0].item())]", "mask"),
+    numpy_inside: ("the model leaves torch", "x.numpy() * 2", "torch's ops"),
+}
+
+
+@pytest.mark.parametrize("model", EXPORT, ids=lambda model: model.__name__)
+def test_what_export_refuses_has_reason_line_and_cure(model):
+    meaning, line, cure = EXPORT[model]
+    with pytest.raises(errors.ExportFailed) as caught:
+        capture(spec_of(model, (X,), "test_refusals.py"))
+    assert meaning in caught.value.message
+    assert f"in {model.__name__}: " in caught.value.source
+    assert line in caught.value.source
+    assert cure in caught.value.hint_text
+    assert len(caught.value.message.splitlines()) == 2  # one paragraph and the place
+
+
+def nonzero(x):
+    return torch.nonzero(x)
+
+
+def masked(x):
+    return x[x > 0]
+
+
+def number(x):
+    return x.tolist()
+
+
+DEPENDENT = {nonzero: "its shape depends on data", masked: "its shape", number: "its result is a"}
+
+
+@pytest.mark.parametrize("model", DEPENDENT, ids=lambda model: model.__name__)
+def test_results_that_depend_on_data_are_named_once(model):
+    with pytest.raises(errors.OpsUnsupported, match=DEPENDENT[model]) as caught:
+        capture(spec_of(model, (X,)))
+    assert len(caught.value.ops.splitlines()) == 1  # and none of the arithmetic on its size
+
+
+class Weights(torch.nn.Module):
+    def __init__(self, weight, table):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        with torch.no_grad():
+            self.linear.weight[0, :2] = weight
+        self.register_buffer("table", torch.full((4,), table))
+
+    def forward(self, x):
+        return self.linear(x) + self.table
+
+
+CASES = {
+    "infinite": (float("inf"), 0.0, ["weight `linear.weight` is not finite: 2 of 16 elements"]),
+    "both": (float("nan"), float("nan"), ["`linear.weight` is not finite", "`table` is not a num"]),
+    "a mask": (0.0, float("-inf"), []),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_weights_that_are_not_finite_are_named(name):
+    weight, table, expected = CASES[name]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        capture(spec_of(Weights(weight, table), (X,)))
+    found = [str(each.message) for each in caught if each.category is WeightWarning]
+    assert len(found) == len(expected)
+    assert all(text in line for text, line in zip(expected, found, strict=True))
