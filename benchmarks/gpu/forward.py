@@ -1,9 +1,9 @@
 """Forward of a bundle against torch's ways to run the same model, on one CUDA device.
 
-`python -m benchmarks.gpu.forward SPEC BUNDLE [JSON [--wait]]`: eager, eager in a CUDA graph,
-torch.compile and its `max-autotune` with CUDA graphs, all in this process, in turns. Written are
-milliseconds a call by events around pipelined calls, percentiles by events between the calls, and
-the host's time of a bound call of ours. SPEC is a spec's file or the folder of a saved model.
+`python -m benchmarks.gpu.forward SPEC BUNDLE [JSON]`: eager, eager in a CUDA graph, torch.compile
+and its `max-autotune` with CUDA graphs, all in this process, in turns. Written are milliseconds a
+call by events around pipelined calls, percentiles by events between the calls, and the host's time
+of a bound call of ours. SPEC is a spec's file or the folder of a saved model.
 
 With `--wait` the process writes `JSON.ready` when everything is compiled and measures once it gets
 a line on its standard input: several models are so prepared side by side and measured one by one.
@@ -11,6 +11,7 @@ a line on its standard input: several models are so prepared side by side and me
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import math
@@ -33,20 +34,20 @@ Ways = dict[str, Callable[[], Any]]  # contender → a call without arguments
 
 
 def ways_of_torch(
-    model: torch.nn.Module, args: tuple[Any, ...], named: dict[str, Any]
+    model: torch.nn.Module, args: tuple[Any, ...], named: dict[str, Any], modes: list[str]
 ) -> tuple[Ways, dict[str, str]]:
-    """The ways of torch, and why others are left out."""
+    """The ways of torch, with these modes of torch.compile, and why others are left out."""
     ways: Ways = {"eager": lambda: model(*args, **named)}
     failed: dict[str, str] = {}
     try:
         ways["eager + graph"] = captured(ways["eager"])
     except Exception as error:
         failed["eager + graph"] = repr(error)[:300]
-    for name, mode in MODES.items():
+    for name in modes:
         started_s = time.time()
         try:
             torch._dynamo.reset()
-            compiled = torch.compile(model, mode=mode)
+            compiled = torch.compile(model, mode=MODES[name])
             for _ in range(4):
                 compiled(*args, **named)
             torch.cuda.synchronize()
@@ -143,23 +144,35 @@ def wait_for_turn(out: Path) -> None:
     sys.stdin.readline()
 
 
+def arguments() -> argparse.Namespace:
+    """Those of the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
+    parser.add_argument("spec")
+    parser.add_argument("bundle")
+    parser.add_argument("out", nargs="?", type=Path)
+    parser.add_argument("--wait", action="store_true")
+    parser.add_argument("--modes", default=",".join(MODES), help="of torch.compile")
+    return parser.parse_args()
+
+
 def main() -> None:
     """Print the row of one model, and write it as JSON where a path is given."""
-    spec, bundle, *rest = sys.argv[1:]
+    given = arguments()
     prefer_speed()
     take_turns()
-    model, args, named = saved.load(spec)
+    model, args, named = saved.load(given.spec)
     own = [value.contiguous() for value in (args or named.values())]
-    bound = runtime.load(bundle, device="cuda").bind(*own)
-    theirs, failed = ways_of_torch(model, args, named)
+    bound = runtime.load(given.bundle, device="cuda").bind(*own)
+    modes = [name for name in given.modes.split(",") if name]
+    theirs, failed = ways_of_torch(model, args, named, modes)
     error = difference(bound(), theirs["eager"]())
-    if "--wait" in rest:
-        wait_for_turn(Path(rest[0]))
+    if given.wait:
+        wait_for_turn(given.out)
     rounds, calls = measure({"aotc": bound, **theirs})
     found = {name: statistics.median(row) for name, row in rounds.items()}
     best = min(value for name, value in found.items() if name != "aotc")
     row = {
-        "spec": Path(spec).name,
+        "spec": Path(given.spec).name,
         "ms": {name: round(value, 4) for name, value in found.items()},
         "rounds_ms": {name: [round(value, 4) for value in row] for name, row in rounds.items()},
         "calls_ms": {name: percentiles(row) for name, row in calls.items()},
@@ -169,8 +182,8 @@ def main() -> None:
         "failed": failed,
     }
     print(json.dumps({name: row[name] for name in ("ms", "host_us", "difference", "failed")}))
-    if rest:
-        Path(rest[0]).write_text(json.dumps(row, indent=1) + "\n")
+    if given.out is not None:
+        given.out.write_text(json.dumps(row, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 `python -m benchmarks.gpu.peers SPEC FOLDER JSON`. The model is saved to FOLDER first.
 
 A later process then starts warm, as a server of torch.compile would after its first deployment.
+What is done is written after each mode, so that a run that is cut off leaves something to use.
 Models may be compiled side by side: each single measurement of Inductor's autotuner waits for its
 turn on the device, so that its choices are those of a device that it has for itself.
 """
@@ -23,7 +24,7 @@ from aotc.aot.tune.turn import device_turn
 from benchmarks.gpu import saved
 
 CALLS = 3
-MODES = {"compile": "default", "max-autotune": "max-autotune"}
+MODES = {"max-autotune": "max-autotune", "compile": "default"}  # the one that matters first
 
 
 def prefer_speed() -> None:
@@ -75,6 +76,7 @@ def main() -> None:
             continue
         row["seconds"][name] = time.perf_counter() - started_s
         print(f"{name}: {row['seconds'][name]:.1f} s", flush=True)
+        Path(out).write_text(json.dumps(row, indent=1) + "\n")
     Path(out).write_text(json.dumps(row, indent=1) + "\n")
 
 

@@ -6,8 +6,10 @@ caches of all contenders lie in the same folder.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -23,12 +25,16 @@ READY = ".ready"  # the suffix of the file by which a step says that it waits fo
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A process: where its result goes, what it is about, its arguments after `python`."""
+    """A process: where its result goes, what it is about, its arguments after `python`.
+
+    niceness: how far it gives way to others that run at the same time, 0 to 19.
+    """
 
     part: str
     name: str
     command: tuple[str, ...]
     has_own_file: bool = True  # else its standard output is the result
+    niceness: int = 0
 
 
 @dataclass(slots=True)
@@ -74,12 +80,15 @@ class Suite:
                 return
             self._finish([self._begin(step)])
 
-    def together(self, steps: Sequence[Step]) -> None:
-        """Run the steps that have no result yet side by side."""
+    def together(self, steps: Sequence[Step], reserve_s: float = 0.0) -> None:
+        """Run the steps that have no result yet side by side.
+
+        What still runs when only `reserve_s` are left is ended.
+        """
         open_steps = self._open(steps)
         threads = max(2, len(os.sched_getaffinity(0)) // max(len(open_steps), 1))
         share = {"OMP_NUM_THREADS": str(threads)}
-        self._finish([self._begin(step, share) for step in open_steps])
+        self._finish([self._begin(step, share) for step in open_steps], reserve_s)
 
     def in_turns(self, steps: Sequence[Step]) -> None:
         """Prepare the steps side by side; once all are ready or failed, let one after the other go.
@@ -87,14 +96,16 @@ class Suite:
         The processor and the device are then free for the one whose turn it is.
         """
         running = [self._begin(step) for step in self._open(steps)]
-        while self.left_s() > 0 and any(map(self._prepares, running)):
-            time.sleep(POLL_SECONDS)
-        for row in running:
-            if row.process.poll() is None and not self._prepares(row):
+        try:
+            while self.left_s() > 0 and any(map(self._prepares, running)):
+                time.sleep(POLL_SECONDS)
+            for row in running:
                 assert row.process.stdin is not None
                 row.process.stdin.close()
                 self._finish([row])
-        self._finish([row for row in running if row.process.poll() is None])
+        finally:
+            for row in running:
+                _end(row)
 
     def _open(self, steps: Sequence[Step]) -> list[Step]:
         return [step for step in steps if not self.result(step.part, step.name).is_file()]
@@ -115,7 +126,10 @@ class Suite:
                 stdout=out,
                 stderr=errors,
                 text=True,
+                start_new_session=True,  # so that its compilers can be ended with it
             )
+        with contextlib.suppress(ProcessLookupError):  # where it has ended already
+            os.setpriority(os.PRIO_PROCESS, process.pid, step.niceness)
         return Running(step, process, log, time.monotonic())
 
     def _environment(self, settings: Mapping[str, str]) -> dict[str, str]:
@@ -127,19 +141,23 @@ class Suite:
             "TRITON_CACHE_DIR": str(self.work / "triton"),
         }
 
-    def _finish(self, running: Sequence[Running]) -> None:
+    def _finish(self, running: Sequence[Running], reserve_s: float = 0.0) -> None:
         """Wait for the processes, end those that are still there when the time is up."""
         waiting = list(running)
-        while waiting:
-            is_late = self.left_s() <= 0
-            for row in [row for row in waiting if is_late or row.process.poll() is not None]:
-                if is_late:
-                    row.process.kill()
-                    row.process.wait()
-                self._keep(row, is_late)
-                waiting.remove(row)
-            if waiting:
-                time.sleep(POLL_SECONDS)
+        try:
+            while waiting:
+                is_late = self.left_s() <= reserve_s
+                for row in list(waiting):
+                    has_ended = row.process.poll() is not None
+                    if is_late or has_ended:
+                        _end(row)
+                        self._keep(row, is_late and not has_ended)
+                        waiting.remove(row)
+                if waiting:
+                    time.sleep(POLL_SECONDS)
+        finally:  # ctrl-c does not reach them
+            for row in waiting:
+                _end(row)
 
     def _keep(self, row: Running, is_late: bool) -> None:
         """Say how a step ended, and write its result where it has not done so itself."""
@@ -155,3 +173,11 @@ class Suite:
             start = out.find("{\n")
             record = json.loads(out[start:]) if start >= 0 else {"text": out}
             path.write_text(json.dumps({**record, "step_seconds": seconds}, indent=1) + "\n")
+
+
+def _end(row: Running) -> None:
+    """End a process, and with it the compilers that it has started."""
+    if row.process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(row.process.pid, signal.SIGKILL)
+    row.process.wait()

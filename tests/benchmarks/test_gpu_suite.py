@@ -60,9 +60,10 @@ def test_turns_begin_when_all_are_ready_and_do_not_overlap(suite):
     assert not list(suite.work.glob("*.ready"))
 
 
-def test_a_failed_preparation_does_not_hold_up_the_others(suite):
-    suite.in_turns([step(suite, "a", "raise SystemExit(1)"), step(suite, "b", WAIT)])
+def test_a_failed_preparation_does_not_hold_up_the_others(suite, capsys):
+    suite.in_turns([step(suite, "a", "raise ValueError('why')"), step(suite, "b", WAIT)])
     assert suite.result("part", "b").is_file()
+    assert "ValueError: why" in capsys.readouterr().out
 
 
 def test_what_runs_when_the_time_is_up_is_ended(tmp_path, capsys):
