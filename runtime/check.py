@@ -125,7 +125,18 @@ def fit(
         if not rows:
             return unknown, None if unknown else (target, ordinal)
         reasons += rows
-    return unknown + reasons, None
+    return unknown + _said_once(reasons), None
+
+
+def _said_once(reasons: list[Mismatch]) -> list[Mismatch]:
+    """The same without repetition: what several targets lack is no longer about one of them."""
+    found: dict[tuple[str, str, str], Mismatch] = {}
+    for row in reasons:
+        key = row.code, row.found, row.expected
+        if key in found:
+            row = Mismatch(row.code, "", row.field, row.found, row.expected, row.hint)
+        found[key] = row
+    return list(found.values())
 
 
 def require_target(manifest: Manifest, path: str, device: str | None = None) -> tuple[Target, int]:

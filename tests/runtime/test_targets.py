@@ -104,6 +104,11 @@ def test_wrong_architecture(tmp_path, cuda):
     assert "--target cuda:sm_90" in caught.value.hint_text
 
 
+def test_what_all_targets_lack_is_said_once(tmp_path, no_driver):
+    rows = check(bundle(tmp_path, target(80), target(90), target(100)))
+    assert [(row.code, row.target) for row in rows] == [("driver-absent", "")]
+
+
 def test_code_for_8_0_runs_on_8_9(tmp_path, monkeypatch):
     fake = install(monkeypatch, FakeCuda(capability=(8, 9)))
     fake.kernels["copy"] = device_bundle.copy
