@@ -41,7 +41,7 @@ def lower_matmul_gpu(
     product = product_of(group)
     forms: dict[str, Form] = {}
     candidates: list[Candidate] = []
-    for choice in choices(_problem(product, traits), traits, limit):
+    for choice in choices(problem_of(product, traits), traits, limit):
         if choice.source_name not in forms:
             forms[choice.source_name] = _form(product, choice, traits)
         candidates.append(replace(choice.candidate(), maps=_maps(product, choice)))
@@ -55,7 +55,8 @@ def lower_matmul_gpu(
     )
 
 
-def _problem(product: Product, traits: TargetTraits) -> Problem:
+def problem_of(product: Product, traits: TargetTraits) -> Problem:
+    """The matmul as the ranking sees it."""
     size = product.itemsize_bytes
     walk = product.walk
     return Problem(

@@ -32,23 +32,25 @@ class Machine:
     has_maps: bool  # launches make tensor descriptors
     memory_rate: float  # bytes from memory, all multiprocessors together
     cache_bytes: int  # of which half holds operands that come again
-    dot_operations: float = 7100.0  # of 16-bit operands
+    dot_operations: float = 8300.0  # of 16-bit operands
     scalar_operations: float = 43.0  # multiplications and additions without tensor cores
-    narrow_share: float = 0.2  # of the tensor cores that tiles of fewer than 64 rows reach
-    load_rate: float = 141.0  # bytes by tensor descriptors
-    pointer_rate: float = 67.0  # bytes by pointers
-    shared_rate: float = 281.0  # bytes of shared memory, loads and the tensor cores' reads together
-    cache_rate: float = 18000.0  # bytes from the second-level cache, all multiprocessors together
-    launch_ns: float = 0.0
-    near_ns: float = 437.0  # from asking for a tile of cached operands until it is there
-    far_ns: float = 783.0  # the same of operands in memory
-    pointer_ns: float = 145.0  # more than that by pointers
-    step_ns: float = 0.0  # of every step beside its work
-    store_ns: float = 1526.0  # to store a tile, beside its bytes
+    narrow_share: float = 0.066  # of the tensor cores that tiles of fewer than 64 rows reach
+    load_rate: float = 145.0  # bytes by tensor descriptors
+    pointer_rate: float = 73.7  # bytes by pointers
+    shared_rate: float = 280.0  # bytes of shared memory, loads and the tensor cores' reads together
+    cache_rate: float = 17830.0  # bytes from the second-level cache, all multiprocessors together
+    launch_ns: float = 9.0
+    near_ns: float = 546.0  # from asking for a tile of cached operands until it is there
+    far_ns: float = 1200.0  # the same of operands in memory
+    pointer_ns: float = 11.0  # more than that by pointers
+    step_ns: float = 98.0  # of every step beside its products
+    wanted_bytes: float = 840.0  # in flight from memory to a multiprocessor, for half its rate
+    scalar_step_ns: float = 300.0  # of a step of a program without tensor cores
+    store_ns: float = 636.0  # to store a tile, beside its bytes
     descriptor_ns: float = 3427.0  # for a program to make its tensor descriptors
-    split_ns: float = 1126.0  # to count partial tiles and to begin reading them
-    partial_rate: float = 25.2  # bytes of partial tiles that one program writes or reads
-    flatten_ns: float = 1148.0  # of a flattened walk over one tile only
+    split_ns: float = 267.0  # to count partial tiles and to begin reading them
+    partial_rate: float = 19.5  # bytes of partial tiles that one program writes or reads
+    flatten_ns: float = 1400.0  # of a flattened walk over one tile only
 
 
 def machine_of(traits: TargetTraits) -> Machine:
@@ -74,7 +76,20 @@ def nanoseconds(choice: Choice, machine: Machine) -> float:
     time = machine.launch_ns + _rounds_ns(choice, machine, is_cold)
     if choice.style.has_descriptors and not choice.style.has_maps:
         time += machine.descriptor_ns
-    return max(time, machine.launch_ns + floor * 1.05)
+    return max(time, machine.launch_ns + _streamed_ns(choice, machine, floor))
+
+
+def _streamed_ns(choice: Choice, machine: Machine, floor: float) -> float:
+    """All operands from memory: the more bytes are in flight, the nearer to its rate."""
+    tile, size = choice.tile, choice.problem.itemsize_bytes
+    programs = choice.tiles * choice.problem.batch * choice.split
+    busy = min(_resident(choice, machine), ceil(programs / machine.multiprocessors))
+    if choice.style.template == "persistent":
+        busy = 1
+    in_flight = busy * (tile.rows + tile.columns) * tile.depth * size * max(1, tile.stages - 1)
+    idle = machine.multiprocessors / min(programs, machine.multiprocessors)
+    tail = _latency_ns(choice, machine, True) + _end_ns(choice, machine)
+    return floor * (1 + machine.wanted_bytes * idle / in_flight) + tail
 
 
 def _rounds_ns(choice: Choice, machine: Machine, is_cold: bool) -> float:
@@ -135,8 +150,8 @@ def _step_ns(choice: Choice, machine: Machine, width: int, busy: int, is_cold: b
         rate = rate * 2 / size
     by_program = machine.load_rate if choice.style.has_descriptors else machine.pointer_rate
     latency = _latency_ns(choice, machine, is_cold) + loaded / by_program
-    return machine.step_ns + max(
-        width * operations / rate,
+    return max(
+        width * operations / rate + machine.step_ns,
         width * loaded / by_program,
         width * (loaded + read) / machine.shared_rate,
         width * loaded * busy / machine.cache_rate,
@@ -162,10 +177,10 @@ def _gemv_ns(choice: Choice, machine: Machine, floor: float) -> float:
     depth = -(-problem.depth // tile.depth) * tile.depth
     # Products are added in all rows of the padded tile.
     work = tile.rows * tile.columns * depth * programs / machine.multiprocessors
-    arithmetic = work * 2.2 / machine.scalar_operations
+    arithmetic = work / machine.scalar_operations
     resident = min(2048 // threads, RESIDENT_LIMIT, max(1, programs // machine.multiprocessors))
     in_flight = resident * tile.columns * tile.depth * problem.itemsize_bytes * tile.stages
-    by_latency = floor * min(3.0, max(1.0, 32768 / max(1, in_flight)))
+    by_latency = floor * (1 + machine.wanted_bytes / max(1, in_flight))
     idle = ceil(programs / machine.multiprocessors) * machine.multiprocessors / programs
-    tail = machine.far_ns * (1 + depth / tile.depth * 0.1)
+    tail = machine.far_ns + depth / tile.depth * machine.scalar_step_ns
     return max(by_latency, arithmetic, floor * min(idle, 2.0)) + tail
