@@ -34,18 +34,6 @@ class HeldWriter(RowWriter):
     def __init__(self, group: Group, tiles: RowTiles, levels: Levels) -> None:
         self.statistics = levels
         super().__init__(group, tiles.candidates)
-        self.row_policy = self._first_policy()
-        self.emitter.policy = self._policy
-
-    def _first_policy(self) -> str:
-        """How the caches treat what is read of a row: here it is read once."""
-        return "evict_first"
-
-    def _policy(self, symbols: frozenset[ix.Symbol]) -> str:
-        """Elements that all rows share are read again by each program, those of a row are not."""
-        if self.reduced not in symbols or not self._kept_symbols():
-            return ""
-        return self.row_policy if symbols & self._kept_symbols() else "evict_last"
 
     def scratch_types(self) -> list[tuple[str, str]]:
         """Name and element type of each scratch pointer."""
@@ -131,12 +119,18 @@ class StreamedWriter(VectorWriter):
 
     first, stride = "0", "RBLOCK"
 
-    def _first_policy(self) -> str:
-        """A row whose elements are stored is read again by the last pass."""
-        varies = any(
-            self.reduced in part.symbols() for root in self.group.roots for part in root.index
-        )
-        return "evict_last" if varies else super()._first_policy()
+    def __init__(self, group: Group, tiles: RowTiles, levels: Levels) -> None:
+        super().__init__(group, tiles, levels)
+        roots = (part for root in group.roots for part in root.index)
+        if any(self.reduced in part.symbols() for part in roots):
+            self.row_policy = "evict_last"  # the last pass reads the row again
+            self.emitter.policy = self._policy
+
+    def _policy(self, symbols: frozenset[ix.Symbol]) -> str:
+        """How caches treat a load: what all rows share is read again by each program."""
+        if self.reduced not in symbols or not self._kept_symbols():
+            return ""
+        return self.row_policy if symbols & self._kept_symbols() else "evict_last"
 
     def lines(self) -> list[str]:
         """A loop for each pass, and one that stores what varies along the rows."""

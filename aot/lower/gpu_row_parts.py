@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.body import INDENT
 from aotc.aot.lower.gpu_row import StreamedWriter, VectorWriter
-from aotc.aot.lower.literal import spelled
 from aotc.aot.lower.spec import Candidate, Scratch
 from aotc.aot.lower.statistics import Partial, Statistic, Tile
 
@@ -46,10 +45,7 @@ class _Exchange(VectorWriter):
         *partials, (name, kind) = self.scratch_types()
         counters = self.counters_head + programs // config["PARTS"]
         return (
-            *(
-                Scratch(at, row, programs * width * _ITEM_BYTES[row], self.counters_head > 0)
-                for at, row in partials
-            ),
+            *(Scratch(at, row, programs * width * _ITEM_BYTES[row]) for at, row in partials),
             Scratch(name, kind, counters * 4, is_zeroed=True),
         )
 
@@ -57,15 +53,38 @@ class _Exchange(VectorWriter):
         dim = "" if self.is_vector else "[:, None]"
         self.body.write(f"others = tl.arange(0, QBLOCK){dim}")
 
-    def _join(self, level: Sequence[Statistic], known: Sequence[str]) -> None:
-        """Make the joined values of a level known, from those of all programs."""
-        found, at = [], 0
+    def _put(self, at: int, values: Sequence[Sequence[str]]) -> None:
+        """Store the partial values of this program, the first one to `part{at}`."""
+        where = self._where("part")
+        for number, value in enumerate(name for row in values for name in row):
+            self.body.write(f"tl.store(part{at + number} + {where}, {value})")
+        self.body.write("tl.debug_barrier()")
+
+    def _join(self, level: Sequence[Statistic], at: int) -> None:
+        """Make the joined values of a level known, those from `part{at}` on."""
+        found = []
         programs = Tile("", "axis=0" if self.is_vector else "axis=0, keep_dims=True")
         for statistic in level:
-            count = len(statistic.partials())
-            found.append(statistic.join(known[at : at + count], programs, self._named))
-            at += count
+            partials = statistic.partials()
+            found.append(statistic.join(self._get(at, partials), programs, self._named))
+            at += len(partials)
         self._know(level, found)
+
+    def _get(self, at: int, partials: Sequence[Partial]) -> list[str]:
+        """Load the partial values of all programs of the row; not from a cache of this program."""
+        where = self._where("others")
+        return [
+            self._named(
+                f"tl.load(part{at + number} + {where}, mask=others < PARTS,"
+                f" other={partial.identity}, volatile=True)"
+            )
+            for number, partial in enumerate(partials)
+        ]
+
+    def _where(self, part: str) -> str:
+        if self.is_vector:
+            return f"row * PARTS + {part}"
+        return f"(row * PARTS + {part}) * YBLOCK + tl.arange(0, YBLOCK)[None, :]"
 
 
 class PartedWriter(_Exchange, StreamedWriter):
@@ -81,54 +100,25 @@ class PartedWriter(_Exchange, StreamedWriter):
     def lines(self) -> list[str]:
         """One pass, the exchange, and what the last program stores."""
         (level,) = self.statistics
-        for at, names in enumerate(self._joined(level, self._stream(level))):
-            self._put(sum(len(row.partials()) for row in level[:at]), names)
-        self.body.write("tl.debug_barrier()")
+        self._put(0, self._joined(level, self._stream(level)))
         self.body.write("if tl.atomic_add(arrived + row, 1) == PARTS - 1:")
         before, self.body.lines = self.body.lines, []
         self._write_others()
-        self._join(level, self._get())
+        self._join(level, 0)
         self._store(False)
         self.body.write("tl.store(arrived + row, 0)")
         self.body.lines = before + [INDENT + line for line in self.body.lines]
         return self.body.lines
 
-    def _put(self, at: int, values: Sequence[str]) -> None:
-        """Store partial values of this program, the first one to `part{at}`."""
-        where = self._where("part")
-        for number, value in enumerate(values):
-            self.body.write(f"tl.store(part{at + number} + {where}, {value})")
-
-    def _get(self) -> list[str]:
-        """Load the partial values of all programs of the row; not from a cache of this program."""
-        where = self._where("others")
-        return [
-            self._named(
-                f"tl.load(part{at} + {where}, mask=others < PARTS,"
-                f" other={partial.identity}, volatile=True)"
-            )
-            for at, partial in enumerate(self.partials())
-        ]
-
-    def _where(self, part: str) -> str:
-        if self.is_vector:
-            return f"row * PARTS + {part}"
-        return f"(row * PARTS + {part}) * YBLOCK + tl.arange(0, YBLOCK)[None, :]"
-
 
 class _Waiting(_Exchange):
-    """Programs of a row wait for each other's partial values.
+    """Programs of a row wait for each other's partial values, one thread of each program.
 
-    These are odd words of 64 bits, twice the 32 bits of a value and one: a word that is zero is not
-    there yet, and no fence is needed between words. The last program of a row clears them.
+    On an H200 words that say by themselves that they are there, polled by all threads, were slower
+    than this counter: polls and stores meet in one slice of the cache.
     """
 
     counters_head = _HEAD
-
-    def scratch_types(self) -> list[tuple[str, str]]:
-        """Words for the partial values, and the counters."""
-        named = [(f"part{at}", "*i64") for at in range(len(self.partials()))]
-        return [*named, ("arrived", "*i32")]
 
     def _write_kept(self, candidates: tuple[Candidate, ...]) -> None:
         self.body.write("begun = tl.atomic_add(arrived, 1)")
@@ -136,35 +126,18 @@ class _Waiting(_Exchange):
         self.body.write("part = begun % PARTS")
         super()._write_kept(candidates)
 
-    def _exchange(self, level: Sequence[Statistic], values: Sequence[Sequence[str]]) -> None:
-        """Publish this program's partial values of a level, and join those of all."""
-        partials = [partial for row in level for partial in row.partials()]
-        earlier = self.statistics[: self.statistics.index(list(level))]
-        at = sum(len(row.partials()) for rows in earlier for row in rows)
-        names = [name for row in values for name in row]
-        for number, (name, partial) in enumerate(zip(names, partials, strict=True), at):
-            bits = f"{name}.to(tl.int32, bitcast=True)" if partial.dtype == "f32" else name
-            word = f"{bits}.to(tl.int64) * 2 + 1"
-            self.body.write(f"tl.store(part{number} + row * PARTS + part, {word})")
-        words = [
-            f"tl.load(part{number} + row * PARTS + others, mask=others < PARTS, other=1,"
-            " volatile=True)"
-            for number in range(at, at + len(names))
+    def _exchange(self, number: int, values: Sequence[Sequence[str]]) -> None:
+        """Publish this program's partial values of a level, wait for the others', join all."""
+        before = [row for level in self.statistics[:number] for row in level]
+        at = sum(len(row.partials()) for row in before)
+        self._put(at, values)
+        counter = f"arrived + {_HEAD} + row"
+        self.body.lines += [
+            f"seen = tl.atomic_add({counter}, 1) + 1",
+            f"while seen < PARTS * {number + 1}:",
+            f"{INDENT}seen = tl.atomic_add({counter}, 0)",
         ]
-        self.body.write(f"is_there{at} = 0")
-        self.body.write(f"while is_there{at} == 0:")
-        self.body.write(f"{INDENT}word = {words[0]}")
-        self.body.lines += [f"{INDENT}word &= {word}" for word in words[1:]]
-        self.body.write(f"{INDENT}is_there{at} = tl.min((word & 1).to(tl.int32), axis=0)")
-        self._join(level, [self._value(*row) for row in zip(words, partials, strict=True)])
-
-    def _value(self, word: str, partial: Partial) -> str:
-        """The partial values in the words of all programs."""
-        bits = f"({self._named(word)} >> 1)"
-        text = f"{bits}.to({spelled(partial.dtype)})"
-        if partial.dtype == "f32":
-            text = f"{bits}.to(tl.int32).to(tl.float32, bitcast=True)"
-        return self._named(f"tl.where(others < PARTS, {text}, {partial.identity})")
+        self._join(self.statistics[number], at)
 
     def _store_once(self) -> None:
         """What is stored for a whole row, by the program of its first piece."""
@@ -175,16 +148,10 @@ class _Waiting(_Exchange):
         self.body.lines = before + [INDENT + line for line in self.body.lines]
 
     def _leave(self) -> None:
-        """The last program of a row clears its words and counter, that of the last row the head."""
-        clear = [
-            f"tl.store(part{at} + row * PARTS + others, tl.zeros((QBLOCK,), tl.int64),"
-            " mask=others < PARTS)"
-            for at in range(len(self.partials()))
-        ]
+        """The last program of a row clears its counter, that of the last row the head."""
+        last = f"PARTS * {len(self.statistics) + 1} - 1"
         self.body.lines += [
-            "tl.debug_barrier()",  # no thread still reads the words
-            f"if tl.atomic_add(arrived + {_HEAD} + row, 1) == PARTS - 1:",
-            *(INDENT + line for line in clear),
+            f"if tl.atomic_add(arrived + {_HEAD} + row, 1) == {last}:",
             f"{INDENT}tl.store(arrived + {_HEAD} + row, 0)",
             f"{INDENT}if tl.atomic_add(arrived + 1, 1) == {self.kept_symbol.extent - 1}:",
             f"{INDENT * 2}tl.store(arrived, 0)",
@@ -196,11 +163,11 @@ class SharedWriter(_Waiting):
     """Each program holds a piece of a row in registers."""
 
     def lines(self) -> list[str]:
-        """The piece, an exchange for each level, the stores, and the scratch back to zero."""
+        """The piece, an exchange for each level, the stores, and the counters back to zero."""
         self._write_reduced("part * RBLOCK + ")
         self._write_others()
-        for level in self.statistics:
-            self._exchange(level, [self._piece(statistic) for statistic in level])
+        for number, level in enumerate(self.statistics):
+            self._exchange(number, [self._piece(statistic) for statistic in level])
         self._store(True)
         self._store_once()
         self._leave()
@@ -222,10 +189,10 @@ class SharedStreamWriter(_Waiting, StreamedWriter):
     first, stride = "part * RBLOCK", "PARTS * RBLOCK"
 
     def lines(self) -> list[str]:
-        """A loop and an exchange for each level, the stores, and the scratch back to zero."""
+        """A loop and an exchange for each level, the stores, and the counters back to zero."""
         self._write_others()
-        for level in self.statistics:
-            self._exchange(level, self._joined(level, self._stream(level)))
+        for number, level in enumerate(self.statistics):
+            self._exchange(number, self._joined(level, self._stream(level)))
         self._store_elements()
         self._store_once()
         self._leave()

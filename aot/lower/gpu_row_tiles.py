@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
-from aotc.aot.lower.gpu_tiles import WARP
+from aotc.aot.lower.gpu_tiles import VECTOR_BYTES, WARP
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.lower.tiles import power_above, power_below
 from aotc.aot.schedule.traits import TargetTraits
@@ -42,6 +42,11 @@ class RowShape:
         """Rows in all."""
         return self.outer * self.kept
 
+    @property
+    def row_bytes(self) -> float:
+        """What is read of a row: half its traffic where as much is stored."""
+        return self.reduced * self.element_bytes / (2 if self.stores_elements else 1)
+
 
 @dataclass(frozen=True, slots=True)
 class RowTiles:
@@ -60,7 +65,7 @@ class Held:
     picks: tuple[tuple[int, int], ...]
 
 
-# Measured on an H200; a thread holds 8 to 64 elements.
+# Measured on an H200 (benchmarks/gpu/rows.py); a thread holds 8 to 64 elements.
 _HELD = (
     Held(64, ((16, 2), (32, 4), (8, 1))),
     Held(128, ((8, 1), (16, 4), (16, 2))),
@@ -68,15 +73,37 @@ _HELD = (
     Held(512, ((2, 1), (4, 2), (8, 4))),
     Held(1024, ((1, 1), (2, 2), (1, 2), (4, 4))),
     Held(2048, ((1, 2), (1, 4), (2, 4), (1, 1))),
-    Held(4096, ((1, 4), (1, 8), (2, 8))),
+    Held(4096, ((1, 8), (1, 4), (2, 8))),
     Held(8192, ((1, 8), (1, 4), (1, 16))),
     Held(16384, ((1, 16), (1, 8), (1, 32))),
     Held(32768, ((1, 32), (1, 16))),
 )
-# Elements of a chunk, warps and stages of a streamed row.
-_STREAMED = ((8192, 32, 1), (16384, 32, 1), (4096, 16, 1), (4096, 8, 3))
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """Rows up to `row_bytes`: bytes of a chunk, warps and stages of its loop."""
+
+    row_bytes: float
+    picks: tuple[tuple[int, int, int], ...]
+
+
+# The second read of a row comes from the first-level cache up to 64 KiB, else from the second.
+_STREAMED = (
+    Streamed(48 << 10, ((16 << 10, 16, 1), (8 << 10, 16, 1), (16 << 10, 32, 1))),
+    Streamed(96 << 10, ((16 << 10, 32, 1), (16 << 10, 16, 1), (32 << 10, 32, 1))),
+    Streamed(inf, ((128 << 10, 32, 1), (32 << 10, 32, 1), (16 << 10, 32, 1))),
+)
+# The same for rows that are only read.
+_READ = (
+    Streamed(96 << 10, ((4 << 10, 2, 1), (2 << 10, 1, 1), (8 << 10, 4, 1))),
+    Streamed(1 << 20, ((16 << 10, 8, 1), (16 << 10, 16, 1), (32 << 10, 16, 1))),
+    Streamed(inf, ((64 << 10, 32, 1), (32 << 10, 32, 1), (16 << 10, 16, 1))),
+)
+# Chunks of a row that several programs read.
+_PARTS = ((8 << 10, 8, 3), (32 << 10, 32, 1), (16 << 10, 16, 1))
 # Elements of a piece and warps of a shared row.
-_SHARED = ((8192, 8), (16384, 16), (8192, 16), (32768, 32))
+_SHARED = ((8192, 8), (8192, 16))
 
 
 def row_tiles(shape: RowShape, traits: TargetTraits) -> list[RowTiles]:
@@ -85,8 +112,8 @@ def row_tiles(shape: RowShape, traits: TargetTraits) -> list[RowTiles]:
         return _ordered(
             [
                 (_is_held_best(shape), _held(shape)),
-                (True, _shared_streams(shape, traits)),
-                (True, _shared(shape, traits)),
+                (_is_sharing_best(shape, traits), _shared(shape)),
+                (_is_sharing_best(shape, traits), _shared_streams(shape)),
                 (_is_parted_best(shape, traits), _parted_rows(shape, traits)),
                 (True, _streamed(shape)),
             ]
@@ -107,12 +134,23 @@ def _ordered(rows: Sequence[tuple[bool, RowTiles]]) -> list[RowTiles]:
 
 
 def _is_held_best(shape: RowShape) -> bool:
-    return shape.reduced <= (LARGEST_HELD // 2 if shape.stores_elements else 8192)
+    """Whether registers beat reading a row again: short rows, and where that comes from afar."""
+    if not shape.stores_elements:
+        return shape.reduced <= 8192
+    is_late = shape.row_bytes > 96 << 10 and shape.reduced <= LARGEST_HELD
+    return shape.row_bytes < 24 << 10 or is_late
+
+
+def _is_sharing_best(shape: RowShape, traits: TargetTraits) -> bool:
+    """Whether one program a row leaves the device idle, or its rows do not fit the cache."""
+    is_few = shape.rows < traits.multiprocessors and shape.row_bytes > 48 << 10
+    return is_few or shape.row_bytes * traits.multiprocessors > traits.cache_bytes
 
 
 def _is_parted_best(shape: RowShape, traits: TargetTraits) -> bool:
-    blocks = shape.rows if shape.is_lanes else shape.outer * ceil(shape.kept / 64)
-    return blocks < traits.multiprocessors * 2
+    if shape.is_lanes:
+        return shape.rows < traits.multiprocessors
+    return shape.outer * ceil(shape.kept / 64) < traits.multiprocessors * 2
 
 
 def _distinct(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
@@ -122,6 +160,8 @@ def _distinct(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
 def _held(shape: RowShape) -> RowTiles:
     block = power_above(shape.reduced)
     picks = next((row.picks for row in _HELD if block <= row.reduced), ())
+    if not shape.stores_elements and block == 1024:
+        picks = picks[1:] + picks[:1]  # one row a program is too little to start it for
     found = []
     for rows, warps in picks:
         rows = min(rows, power_above(shape.kept))
@@ -134,9 +174,18 @@ def _held(shape: RowShape) -> RowTiles:
 def _streamed(shape: RowShape) -> RowTiles:
     found = []
     if shape.reduced > FEWEST_STREAMED:
-        for block, warps, stages in _STREAMED:
+        table = _STREAMED if shape.stores_elements else _READ
+        picks = next(row.picks for row in table if shape.row_bytes <= row.row_bytes)
+        for chunk_bytes, warps, stages in picks:
+            block = _chunk(shape, chunk_bytes, warps)
             found.append(_row(shape, block, warps, stages=stages))
     return RowTiles("streamed", ("RBLOCK", "VECTOR", "STAGES"), _distinct(found))
+
+
+def _chunk(shape: RowShape, chunk_bytes: int, warps: int) -> int:
+    """Elements of a chunk: a vector for each thread at least, as many as registers hold at most."""
+    block = chunk_bytes * shape.vector // VECTOR_BYTES
+    return min(max(block, shape.vector * WARP * warps), LARGEST_HELD, power_above(shape.reduced))
 
 
 def _row(shape: RowShape, block: int, warps: int, parts: int = 0, stages: int = 0) -> Candidate:
@@ -150,21 +199,22 @@ def _row(shape: RowShape, block: int, warps: int, parts: int = 0, stages: int = 
     return Candidate(tuple(config), (shape.kept * max(1, parts), 1, 1))
 
 
-def _shared(shape: RowShape, traits: TargetTraits) -> RowTiles:
+def _shared(shape: RowShape) -> RowTiles:
     """Programs of a row wait for each other: all of them must fit on the device at once."""
     found = []
     if shape.can_share and shape.reduced > SMALLEST_PIECE * 2:
         for block, warps in _SHARED:
             parts = ceil(shape.reduced / block)
-            if 1 < parts <= traits.multiprocessors // 2:
+            if 1 < parts <= MOST_SHARING:
                 found.append(_row(shape, block, warps, parts))
     return RowTiles("shared", ("RBLOCK", "VECTOR", "PARTS", "QBLOCK"), _distinct(found))
 
 
-def _shared_streams(shape: RowShape, traits: TargetTraits) -> RowTiles:
+def _shared_streams(shape: RowShape) -> RowTiles:
     found = []
     if shape.can_share and shape.reduced > SMALLEST_PIECE * 4:
-        for block, warps, stages in _STREAMED:
+        for chunk_bytes, warps, stages in _PARTS:
+            block = _chunk(shape, chunk_bytes, warps)
             parts = min(MOST_SHARING, power_above(shape.reduced) // (block * 2))
             if parts > 1:
                 found.append(_row(shape, block, warps, parts, stages))
@@ -176,7 +226,8 @@ def _parted_rows(shape: RowShape, traits: TargetTraits) -> RowTiles:
     """Few rows, values of whole rows only: several programs read a row, the last one joins."""
     found = []
     if not shape.stores_elements and shape.levels == 1 and shape.reduced > SMALLEST_PIECE:
-        for block, warps, stages in _STREAMED:
+        for chunk_bytes, warps, stages in _PARTS:
+            block = _chunk(shape, chunk_bytes, warps)
             parts = _parts(shape.kept, ceil(shape.reduced / block), traits)
             if parts > 1:
                 found.append(_row(shape, block, warps, parts, stages))
@@ -237,7 +288,7 @@ def _parted_columns(shape: RowShape, traits: TargetTraits) -> RowTiles:
     found = []
     if not shape.stores_elements and shape.levels == 1 and shape.reduced > 128:
         width = _column_block(shape)
-        for elements in (4096, 2048, 8192):
+        for elements in (8192, 4096, 2048):
             block = max(8, elements // width)
             blocks = ceil(shape.kept / width) * shape.outer
             # The joining program reads a tile of all partial values.

@@ -50,7 +50,7 @@ def pointwise_candidates(shape: PointwiseShape, traits: TargetTraits) -> tuple[C
     """Configs XBLOCK, YBLOCK, num_warps; the grid is one axis, lane blocks within row blocks."""
     total = shape.rows * shape.lanes
     pick = power_below(traits.program_bytes / max(1.0, shape.element_bytes))
-    pick = max(SMALLEST_PROGRAM, min(LARGEST_PROGRAM, pick))
+    pick = max(SMALLEST_PROGRAM, min(LARGEST_PROGRAM, pick * 2 if shape.functions else pick))
     while pick > SMALLEST_PROGRAM and total < pick * traits.multiprocessors * FEWEST_WAVES:
         pick //= 2
     found = []

@@ -126,7 +126,7 @@ def _pieces(
 ) -> Iterator[tuple[dict[str, int], tuple[int, int, int]]]:
     """Programs that hold a piece of a row each."""
     parts = ceil(case.columns / config["RBLOCK"])
-    if 2 <= parts <= 132:
+    if 2 <= parts <= 16:
         found = config | {"PARTS": parts, "QBLOCK": 1 << (parts - 1).bit_length()}
         yield found, (case.rows * parts, 1, 1)
 
@@ -144,7 +144,7 @@ def _loops(
         if "PARTS" not in config:
             yield found, (case.rows, 1, 1)
             continue
-        for parts in (4, 8, 16, 32):
+        for parts in (2, 4, 8, 16):
             if config["num_warps"] >= 8 and 2 <= chunks // parts <= 16:
                 yield found | {"PARTS": parts, "QBLOCK": parts}, (case.rows * parts, 1, 1)
 
