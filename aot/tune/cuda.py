@@ -18,6 +18,7 @@ from aotc.aot.tune.halving import fastest
 from aotc.aot.tune.job import Job, Option, Tell
 from aotc.aot.tune.record import Choice
 from aotc.aot.tune.turn import device_turn
+from aotc.runtime.plan import Map
 
 TIMEOUT_SECONDS = 60.0  # of all candidates of one kernel
 SPILL_LIMIT_BYTES = 256  # of one thread, beyond which a candidate is not tried
@@ -91,10 +92,11 @@ class CudaMeasurer:
 
 
 def _plain(option: Option) -> tuple[Any, ...]:
+    """What `Program` is made of, in types that go from process to process."""
     binary: KernelBinary = option.binary
     candidate = option.candidate
     scratch = tuple((row.nbytes, row.is_zeroed) for row in candidate.scratch)
-    maps = tuple(row.placed() for row in candidate.maps)
+    maps = tuple(row.placed().to_map() for row in candidate.maps)
     launch = (candidate.grid, binary.threads, binary.shared_bytes, binary.scratch_bytes)
     return (binary.symbol, binary.code, *launch, scratch, maps)
 
@@ -108,8 +110,13 @@ def measure_here(
     """In the measuring process: times of all programs of one kernel."""
     rows = [Buffer(*row) for row in buffers]
     with Bench(_device(ordinal), rows, expected_us) as bench:
-        found = bench.measure([Program(*row) for row in programs])
+        found = bench.measure([_program(*row) for row in programs])
     return [(outcome.time_us, outcome.refused) for outcome in found]
+
+
+def _program(*row: Any) -> Program:
+    *launch, maps = row
+    return Program(*launch, tuple(Map(**each) for each in maps))
 
 
 @functools.cache

@@ -1,10 +1,11 @@
 """Measuring on a device: cold weights, results checked, nothing left, a lost device survived."""
 
+import marshal
 import math
 
 import pytest
 
-from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param, Scratch
+from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param, Scratch, TensorMap
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.workers import Outcome
 from aotc.aot.tune import cuda
@@ -119,9 +120,12 @@ def test_layout(buffers, expected_us, launches, copies):
 # The measuring process.
 
 PARAMS = (Param("x", "*fp32"), Param("y", "*fp32"))
+MAP = TensorMap("x_rows", 0, "fp32", 0, (32, 32), (32, 1), (32, 32))
 CANDIDATES = tuple(
-    Candidate((("BLOCK", 1 << at),), (2, 1, 1), scratch=(Scratch("s", "*i32", 64, True),))
-    for at in range(3)
+    Candidate(
+        (("BLOCK", 1 << at),), (2, 1, 1), scratch=(Scratch("s", "*i32", 64, True),), maps=maps
+    )
+    for at, maps in enumerate(((), (MAP,), (MAP, MAP)))
 )
 SPEC = KernelSpec("copy", (Form("", "", "copy"),), PARAMS, CANDIDATES, 8192, 0)
 JOB = Job(SPEC, (Operand(SIZE), Operand(SIZE, "stored")))
@@ -136,8 +140,9 @@ class FakeWorkers:
     def map(self, requests):
         (request,) = requests
         assert request.function == "aotc.aot.tune.cuda:measure_here"
+        arguments = marshal.loads(marshal.dumps(request.arguments))  # as between processes
         try:
-            return [Outcome(request, cuda.measure_here(*request.arguments), None, 0.0)]
+            return [Outcome(request, cuda.measure_here(*arguments), None, 0.0)]
         except DeviceLost as error:
             return [Outcome(request, None, error, 0.0)]
 
@@ -168,6 +173,8 @@ def test_times_come_back_in_the_order_of_the_options(measurer):
     told = []
     assert own.measure(JOB, options(b"a", b"b", b"c"), told.append) == pytest.approx([9, 5, 7])
     assert "BLOCK=2" in told[-1]
+    counts = {len(values) for _, values in workers.device.launched}
+    assert counts == {2 + 1 + 2, 2 + 1 + 5 + 2, 2 + 1 + 10 + 2}  # a map, its shape and strides
     assert workers.restarts == 0
 
 
