@@ -107,3 +107,11 @@ def spread(values: Sequence[int] | int, count: int) -> tuple[int, ...]:
     """One entry a spatial dim from a list that may be a number or have one entry."""
     listed = [values] if isinstance(values, int) else list(values)
     return tuple(listed * count if len(listed) == 1 else listed)
+
+
+def wrapped(indices: Node, extent: int) -> Node:
+    """Indices counted from the end made positive."""
+    if indices.op == "iota":
+        return indices
+    shifted = build.add(indices, extent)
+    return build.pointwise("where", build.pointwise("lt", indices, 0), shifted, indices)

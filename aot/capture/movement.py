@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from aotc.aot.capture.importing import Call, NotSupported, Operand, Rows
+from aotc.aot.capture.importing import Call, NotSupported, Operand, Row, Rows, wrapped
+from aotc.aot.capture.scatters import flat_place
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.types import round_scalar
@@ -67,14 +68,30 @@ def _slice_scatter(
     stop: int | None = None,
     step: int = 1,
 ) -> Node:
-    if step != 1:
-        raise NotSupported("assignment to a slice with a step")
     axis = dim % data.type.rank
-    first, last = _bounds(start, stop, data.shape[axis])
+    extent = data.shape[axis]
+    first, last = _bounds(start, stop, extent)
+    source = build.cast(source, data.dtype)
+    if step != 1:
+        return _strided_scatter(data, source, axis, range(first, last, step))
     before = build.slice_axis(data, axis, 0, first)
-    after = build.slice_axis(data, axis, last, data.shape[axis])
+    after = build.slice_axis(data, axis, last, extent)
     parts = [part for part in (before, source, after) if part.shape[axis]]
-    return build.concat(parts, axis)
+    return build.concat(parts, axis) if parts else data
+
+
+def _strided_scatter(data: Node, source: Node, axis: int, places: range) -> Node:
+    """Every `places.step`-th element of an axis replaced."""
+    if not places:
+        return data
+    column = [1] * data.type.rank
+    column[axis] = data.shape[axis]
+    offset = build.sub(build.iota(column, axis), places.start)
+    which = build.pointwise("floor_divide", offset, places.step)
+    inside = build.pointwise("minimum", build.pointwise("maximum", which, 0), len(places) - 1)
+    spread_out = make("take", (source, build.reshape(inside, (data.shape[axis],))), {"axis": axis})
+    is_first = build.pointwise("eq", build.mul(inside, places.step), offset)
+    return build.pointwise("where", is_first, spread_out, data)
 
 
 def _select_scatter(call: Call, data: Node, source: Node, dim: int, index: int) -> Node:
@@ -138,6 +155,75 @@ def _roll(call: Call, data: Node, shifts: Sequence[int], dims: Sequence[int] = (
     return build.reshape(result, call.shape)
 
 
+def _diagonal(call: Call, data: Node, offset: int = 0, first: int = 0, second: int = 1) -> Node:
+    rank = data.type.rank
+    row, column = first % rank, second % rank
+    rest = [axis for axis in range(rank) if axis not in (row, column)]
+    moved = build.permute(data, (*rest, row, column))
+    height, width = moved.shape[-2:]
+    lead, length = moved.shape[:-2], call.shape[-1]
+    start = offset if offset >= 0 else -offset * width
+    flat = build.reshape(moved, (*lead, height * width))
+    if not length:
+        return build.slice_axis(flat, len(lead), 0, 0)
+    return build.slice_axis(
+        flat, len(lead), start, start + (length - 1) * (width + 1) + 1, width + 1
+    )
+
+
+def _as_strided(
+    call: Call, data: Node, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> Node:
+    seen = call.operand_values[0]
+    if not seen.is_contiguous() or seen.storage_offset():
+        raise NotSupported("strides over a tensor that is itself a view")
+    place: Node = build.expand(build.scalar(offset or 0, "i64"), call.shape)
+    for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
+        column = [1] * len(size)
+        column[axis] = extent
+        place = build.add(place, build.mul(build.iota(column, axis), step))
+    flat = build.reshape(data, (data.type.numel,))
+    return make("take", (flat, build.expand(place, call.shape)), {"axis": 0})
+
+
+def _edge_pad(is_reflected: bool) -> Row:
+    """Each result element looks up the one that stands for it; widths are listed from the last."""
+
+    def row(call: Call, data: Node, widths: Sequence[int]) -> Node:
+        rank, result = data.type.rank, data
+        for number in range(len(widths) // 2):
+            axis = rank - 1 - number
+            result = _edge_padded(
+                result, axis, widths[2 * number], widths[2 * number + 1], is_reflected
+            )
+        return result
+
+    return row
+
+
+def _edge_padded(data: Node, axis: int, low: int, high: int, is_reflected: bool) -> Node:
+    extent = data.shape[axis]
+    parts = []
+    if low > 0 and is_reflected:
+        parts.append(_flipped(build.slice_axis(data, axis, 1, low + 1), axis))
+    elif low > 0:
+        parts.append(_repeated(build.slice_axis(data, axis, 0, 1), axis, low))
+    parts.append(build.slice_axis(data, axis, max(0, -low), extent - max(0, -high)))
+    if high > 0 and is_reflected:
+        parts.append(_flipped(build.slice_axis(data, axis, extent - 1 - high, extent - 1), axis))
+    elif high > 0:
+        parts.append(_repeated(build.slice_axis(data, axis, extent - 1, extent), axis, high))
+    return build.concat(parts, axis)
+
+
+def _flipped(data: Node, axis: int) -> Node:
+    return make("flip", (data,), {"axes": (axis,)})
+
+
+def _repeated(data: Node, axis: int, count: int) -> Node:
+    return build.expand(data, (*data.shape[:axis], count, *data.shape[axis + 1 :]))
+
+
 def _constant_pad(call: Call, data: Node, widths: Sequence[int], value: Operand = 0) -> Node:
     # torch lists widths from the last dim on; a negative width cuts.
     rank = data.type.rank
@@ -151,23 +237,22 @@ def _constant_pad(call: Call, data: Node, widths: Sequence[int], value: Operand 
     return build.pad(data, [max(0, width) for width in low], [max(0, w) for w in high], fill)
 
 
-def _wrapped(indices: Node, extent: int) -> Node:
-    """Indices counted from the end made positive."""
-    if indices.op == "iota":
-        return indices
-    shifted = build.add(indices, extent)
-    return build.pointwise("where", build.pointwise("lt", indices, 0), shifted, indices)
-
-
 def _embedding(call: Call, table: Node, indices: Node, *rest: Any) -> Node:
     return make("take", (table, indices), {"axis": 0})
 
 
 def _index_select(call: Call, data: Node, dim: int, indices: Node) -> Node:
+    if 0 in (data.type.rank, indices.type.rank):
+        data, indices = build.align(data, 1), build.align(indices, 1)
+        found = make("take", (data, indices), {"axis": dim % data.type.rank})
+        return build.reshape(found, call.shape)
     return make("take", (data, indices), {"axis": dim % data.type.rank})
 
 
 def _gather(call: Call, data: Node, dim: int, index: Node, *rest: Any) -> Node:
+    if 0 in (data.type.rank, index.type.rank):
+        data, index = (build.align(item, 1) for item in (data, index))
+        return build.reshape(make("gather", (data, index), {"axis": 0}), call.shape)
     return make("gather", (data, index), {"axis": dim % data.type.rank})
 
 
@@ -176,15 +261,14 @@ def _index(call: Call, data: Node, indices: Sequence[Node | None]) -> Node:
     given = [index for index in indices if index is not None]
     if any(index.dtype in ("bool", "u8") for index in given):
         raise NotSupported("a mask as index: its result's shape depends on data")
+    if not axes:
+        return data
     if axes != list(range(axes[0], axes[0] + len(axes))):
-        raise NotSupported("index tensors with a whole dim between them")
+        # torch puts the indexed dims first where a whole dim stands between them.
+        rest = [axis for axis in range(data.type.rank) if axis not in axes]
+        data, axes = build.permute(data, (*axes, *rest)), list(range(len(axes)))
     extents = [data.shape[axis] for axis in axes]
-    rank = max(index.type.rank for index in given)
-    flat: Node | None = None
-    for index, extent in zip(given, extents, strict=True):
-        place = build.align(_wrapped(build.cast(index, "i64"), extent), rank)
-        flat = place if flat is None else build.add(build.mul(flat, extent), place)
-    assert flat is not None
+    flat, _ = flat_place(given, extents)
     first, last = axes[0], axes[-1] + 1
     shape = (*data.shape[:first], math.prod(extents), *data.shape[last:])
     return make("take", (build.reshape(data, shape), flat), {"axis": first})
@@ -219,6 +303,11 @@ def _filled(value: int) -> Any:
     return row
 
 
+def _take(call: Call, data: Node, index: Node) -> Node:
+    flat = build.reshape(data, (data.type.numel,))
+    return make("take", (flat, wrapped(index, data.type.numel)), {"axis": 0})
+
+
 _RESHAPES = ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten")
 
 ROWS: Rows = {
@@ -240,6 +329,16 @@ ROWS: Rows = {
     "repeat": _repeat,
     "roll": _roll,
     "constant_pad_nd": _constant_pad,
+    **{f"reflection_pad{rank}d": _edge_pad(True) for rank in (1, 2, 3)},
+    **{f"replication_pad{rank}d": _edge_pad(False) for rank in (1, 2, 3)},
+    "diagonal": _diagonal,
+    "as_strided": _as_strided,
+    "take": _take,
+    "_unsafe_index": _index,
+    "empty": _filled(0),
+    "empty_strided": _filled(0),
+    "empty_permuted": _filled(0),
+    "empty_like": _filled(0),
     "embedding": _embedding,
     "index_select": _index_select,
     "gather": _gather,

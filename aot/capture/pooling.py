@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 
-from aotc.aot.capture.importing import Call, NotSupported, Rows, spread, wide
+import numpy
+
+from aotc.aot.capture.importing import Call, Rows, spread, wide
+from aotc.aot.capture.scans import lowest
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.storage import Array
 
 Sizes = Sequence[int] | int
 
@@ -52,14 +55,40 @@ def _max_pool(
     dilation: Sizes = 1,
     is_ceiling: bool = False,
 ) -> Node:
-    if data.type.kind != "float":
-        raise NotSupported("pooling of integers")
-    windows, inner = _windows(call, data, count, kernel, stride, padding, dilation, -math.inf)
+    least = lowest(data.dtype)
+    windows, inner = _windows(call, data, count, kernel, stride, padding, dilation, least)
     return build.drop(build.reduce("max", windows, inner), inner)
 
 
-def _max_pool_with_indices(count: int, call: Call, *arguments: object) -> tuple[Node, None]:
-    return _max_pool(count, call, *arguments), None  # type: ignore[arg-type]
+def _max_pool_with_indices(
+    count: int,
+    call: Call,
+    data: Node,
+    kernel: Sizes,
+    stride: Sizes = (),
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    is_ceiling: bool = False,
+) -> tuple[Node, Node]:
+    sizes, gaps = spread(kernel, count), spread(dilation, count)
+    strides = spread(stride, count) if stride not in ((), []) else sizes
+    margins = spread(padding, count)
+    least = lowest(data.dtype)
+    windows, inner = _windows(call, data, count, sizes, strides, margins, gaps, least)
+    first = build.drop(build.reduce("argmax", windows, inner), inner)
+    place, area = None, 1
+    for number in reversed(range(count)):
+        axis = data.type.rank - count + number
+        within = first if number == 0 else build.pointwise("remainder", first, sizes[number])
+        first = build.pointwise("floor_divide", first, sizes[number])
+        column = [1] * data.type.rank
+        column[axis] = call.shape[axis]
+        start = build.sub(build.mul(build.iota(column, axis), strides[number]), margins[number])
+        at = build.mul(build.add(start, build.mul(within, gaps[number])), area)
+        place = at if place is None else build.add(place, at)
+        area *= data.shape[axis]
+    assert place is not None
+    return build.drop(build.reduce("max", windows, inner), inner), place
 
 
 def _average_pool(
@@ -73,13 +102,46 @@ def _average_pool(
     counts_padding: bool = True,
     divisor: int | None = None,
 ) -> Node:
-    has_padding = any((padding,) if isinstance(padding, int) else padding)
-    if is_ceiling or (has_padding and not counts_padding):
-        raise NotSupported("average pooling whose windows count differently at the border")
     windows, inner = _windows(call, wide(data), count, kernel, stride, padding, 1, 0.0)
-    size = divisor or math.prod(windows.shape[axis] for axis in inner)
     total = build.drop(build.reduce("sum", windows, inner), inner)
-    return build.cast(build.mul(total, 1.0 / size), call.dtype)
+    if divisor is not None:
+        return build.cast(_shared(total, divisor), call.dtype)
+    sizes = spread(kernel, count)
+    strides = spread(stride, count) if stride not in ((), []) else sizes
+    cells = numpy.ones([1] * count, numpy.int64)
+    for axis, margin in enumerate(spread(padding, count)):
+        extent = data.shape[axis - count]
+        counts = _counts(
+            call.shape[axis - count], extent, sizes[axis], strides[axis], margin, counts_padding
+        )
+        column = [1] * count
+        column[axis] = len(counts)
+        cells = cells * counts.reshape(column)
+    if (cells == cells.flat[0]).all():
+        return build.cast(_shared(total, int(cells.flat[0])), call.dtype)
+    table = build.align(call.table(cells, total.dtype), total.type.rank)
+    return build.cast(_shared(total, table), call.dtype)
+
+
+def _shared(total: Node, count: Node | int) -> Node:
+    """Total by count; integers are rounded towards zero."""
+    if total.type.kind == "float":
+        by = 1.0 / count if isinstance(count, int) else build.unary("reciprocal", count)
+        return build.mul(total, by)
+    quotient = build.pointwise("floor_divide", build.unary("abs", total), count)
+    is_below = build.pointwise("lt", total, 0)
+    return build.pointwise("where", is_below, build.unary("neg", quotient), quotient)
+
+
+def _counts(
+    positions: int, extent: int, size: int, stride: int, margin: int, counts_padding: bool
+) -> Array:
+    """Elements that each window along one axis is averaged over."""
+    starts = numpy.arange(positions) * stride - margin
+    stops = numpy.minimum(starts + size, extent + margin)
+    if not counts_padding:
+        starts, stops = numpy.maximum(starts, 0), numpy.minimum(stops, extent)
+    return stops - starts
 
 
 def _uneven_average_pool(call: Call, data: Node, size: Sequence[int]) -> Node:
@@ -96,6 +158,20 @@ def _uneven_average_pool(call: Call, data: Node, size: Sequence[int]) -> Node:
             parts.append(build.mean(build.slice_axis(result, axis, start, stop), (axis,)))
         result = build.concat(parts, axis)
     return build.cast(result, call.dtype)
+
+
+def _adaptive_max(call: Call, data: Node, size: Sequence[int]) -> tuple[Node, None]:
+    # The maximum is separable: one axis after another.
+    result = data
+    for axis, wanted in enumerate(call.shape[-len(size) :], data.type.rank - len(size)):
+        extent = result.shape[axis]
+        parts = []
+        for cell in range(wanted):
+            start, stop = cell * extent // wanted, -(-(cell + 1) * extent // wanted)
+            part = build.slice_axis(result, axis, start, stop)
+            parts.append(build.reduce("max", part, (axis,)))
+        result = build.concat(parts, axis)
+    return result, None
 
 
 def _adaptive(call: Call, data: Node, size: Sequence[int]) -> Node:
@@ -124,4 +200,6 @@ ROWS: Rows = {
     "avg_pool2d": partial(_average_pool, 2),
     "avg_pool3d": partial(_average_pool, 3),
     **dict.fromkeys(_ADAPTIVE_OPS, _adaptive),
+    "adaptive_max_pool2d": _adaptive_max,
+    "adaptive_max_pool3d": _adaptive_max,
 }

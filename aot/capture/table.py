@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from aotc.aot.capture import (
     contractions,
+    functions,
     movement,
     pointwise,
     pooling,
     reductions,
     resampling,
     scans,
+    scatters,
     sorting,
 )
 from aotc.aot.capture.importing import Rows
@@ -22,6 +24,8 @@ ROWS: Rows = {
     **pooling.ROWS,
     **resampling.ROWS,
     **scans.ROWS,
+    **scatters.ROWS,
+    **functions.ROWS,
     **sorting.ROWS,
 }
 

@@ -166,6 +166,9 @@ _LOGIC: tuple[OpDef, ...] = (
     _binary("bitwise_or", INTEGRAL, "({0} | {1})", is_commutative=True),
     _binary("bitwise_xor", INTEGRAL, "({0} ^ {1})", is_commutative=True),
     _unary("bitwise_not", ("int",), "(~{0})"),
+    # By 0 to one less than the bits of the type.
+    _binary("shift_left", ("int",), "({0} << {1})", aten=()),
+    _binary("shift_right", ("int",), "({0} >> {1})", aten=()),
     _unary("isnan", FLOAT, "({0} != {0})", result="bool"),
     _unary("isinf", FLOAT, "(tl.abs({0}) == float('inf'))", result="bool"),
     OpDef("where", "pointwise", 3, infer.where, triton="tl.where({0}, {1}, {2})"),

@@ -244,6 +244,8 @@ REFERENCE: Mapping[str, Reference] = {
     "bitwise_or": numpy.bitwise_or,
     "bitwise_xor": numpy.bitwise_xor,
     "bitwise_not": numpy.bitwise_not,
+    "shift_left": numpy.left_shift,
+    "shift_right": numpy.right_shift,
     "isnan": numpy.isnan,
     "isinf": numpy.isinf,
     "where": numpy.where,

@@ -1,0 +1,232 @@
+"""Import rows of functions that are arithmetic of ours: inverse, hyperbolic and the like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from aotc.aot.capture.importing import Call, NotSupported, Operand, Row, Rows, wide
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.types import DTYPES
+
+LOG_2 = math.log(2.0)
+LARGE = 1e9  # beyond, x² + 1 is x² in single precision, and x² may overflow
+
+
+def _function(formula: Callable[[Node], Node]) -> Row:
+    def row(call: Call, data: Node) -> Node:
+        operand = wide(call.operand(data, call.dtype))
+        return build.cast(call.fill(formula(operand)), call.dtype)
+
+    return row
+
+
+def _signed(formula: Callable[[Node], Node]) -> Callable[[Node], Node]:
+    """An odd function from its formula for x ≥ 0; keeps -0."""
+
+    def whole(x: Node) -> Node:
+        size = formula(build.unary("abs", x))
+        is_below = build.pointwise("lt", x, 0.0)
+        signed = build.pointwise("where", is_below, build.unary("neg", size), size)
+        return build.pointwise("where", build.pointwise("eq", x, 0.0), x, signed)
+
+    return whole
+
+
+def _root_of_rest(x: Node) -> Node:
+    """√(1 - x²), exact near ±1."""
+    return build.unary("sqrt", build.mul(build.sub(1.0, x), build.add(x, 1.0)))
+
+
+def _asin(x: Node) -> Node:
+    return build.pointwise("atan2", x, _root_of_rest(x))
+
+
+def _acos(x: Node) -> Node:
+    return build.pointwise("atan2", _root_of_rest(x), x)
+
+
+def _atan(x: Node) -> Node:
+    return build.pointwise("atan2", x, build.scalar(1.0, x.dtype))
+
+
+def _sinh(x: Node) -> Node:
+    grown = build.unary("expm1", x)
+    small = build.mul(build.add(grown, build.div(grown, build.add(grown, 1.0))), 0.5)
+    root = build.unary("exp", build.mul(x, 0.5))
+    return build.pointwise(
+        "where", build.pointwise("lt", x, 1.0), small, _half_of_square(root, -1.0)
+    )
+
+
+def _half_of_square(root: Node, sign: float) -> Node:
+    """(r² ± r⁻²) / 2, which does not overflow before its result does."""
+    half = build.mul(root, 0.5)
+    return build.add(build.mul(half, root), build.div(sign * 0.5, build.mul(root, root)))
+
+
+def _cosh(x: Node) -> Node:
+    return _half_of_square(build.unary("exp", build.mul(build.unary("abs", x), 0.5)), 1.0)
+
+
+def _asinh(x: Node) -> Node:
+    square = build.mul(x, x)
+    root = build.unary("sqrt", build.add(square, 1.0))
+    near = build.unary("log1p", build.add(x, build.div(square, build.add(root, 1.0))))
+    return build.pointwise("where", build.pointwise("lt", x, LARGE), near, _log_of_double(x))
+
+
+def _log_of_double(x: Node) -> Node:
+    return build.add(build.unary("log", x), LOG_2)
+
+
+def _acosh(x: Node) -> Node:
+    rest = build.sub(x, 1.0)
+    root = build.unary("sqrt", build.mul(rest, build.add(x, 1.0)))
+    near = build.unary("log1p", build.add(rest, root))
+    return build.pointwise("where", build.pointwise("gt", x, LARGE), _log_of_double(x), near)
+
+
+def _atanh(x: Node) -> Node:
+    return build.mul(build.unary("log1p", build.div(build.mul(x, 2.0), build.sub(1.0, x))), 0.5)
+
+
+def _sinc(x: Node) -> Node:
+    angle = build.mul(x, math.pi)
+    ratio = build.div(build.unary("sin", angle), angle)
+    return build.pointwise("where", build.pointwise("eq", x, 0.0), 1.0, ratio)
+
+
+def _erfinv(x: Node) -> Node:
+    """Giles' two polynomials, which are good for single precision."""
+    if x.dtype == "f64":
+        raise NotSupported("erfinv of `f64`")
+    rest = build.mul(build.sub(1.0, x), build.add(x, 1.0))
+    depth = build.unary("neg", build.unary("log", rest))
+    is_near = build.pointwise("lt", depth, 5.0)
+    near = _polynomial(_NEAR, build.sub(depth, 2.5))
+    far = _polynomial(_FAR, build.sub(build.unary("sqrt", depth), 3.0))
+    result = build.mul(build.pointwise("where", is_near, near, far), x)
+    is_end = build.pointwise("eq", build.unary("abs", x), 1.0)
+    end = build.mul(x, math.inf)
+    return build.pointwise("where", is_end, end, result)
+
+
+# Mike Giles, "Approximating the erfinv function", GPU Computing Gems, 2011; highest power first.
+_NEAR = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+    -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
+)  # fmt: skip
+_FAR = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+    -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
+)  # fmt: skip
+
+
+def _polynomial(coefficients: tuple[float, ...], x: Node) -> Node:
+    total: Node | float = coefficients[0]
+    for coefficient in coefficients[1:]:
+        total = build.add(build.mul(x, total), coefficient)
+    assert isinstance(total, Node)
+    return total
+
+
+def _hypot(call: Call, left: Operand, right: Operand) -> Node:
+    first, second = (wide(call.operand(item, call.dtype)) for item in (left, right))
+    squares = build.add(build.mul(first, first), build.mul(second, second))
+    return build.cast(call.fill(build.unary("sqrt", squares)), call.dtype)
+
+
+def _xlogy(call: Call, left: Operand, right: Operand) -> Node:
+    first, second = (wide(call.operand(item, call.dtype)) for item in (left, right))
+    product = build.mul(first, build.unary("log", second))
+    zero = build.pointwise("where", build.pointwise("eq", first, 0.0), 0.0, product)
+    is_unknown = build.unary("isnan", second)
+    return build.cast(call.fill(build.pointwise("where", is_unknown, second, zero)), call.dtype)
+
+
+def _shift(is_left: bool) -> Row:
+    """Amounts outside of the type's bits shift everything out, as in torch."""
+
+    def row(call: Call, data: Operand, amount: Operand) -> Node:
+        value, count = (call.operand(item, call.dtype) for item in (data, amount))
+        last = DTYPES[call.dtype].itemsize_bytes * 8 - 1
+        is_in = build.pointwise("le", count, last)
+        if call.dtype != "u8":
+            is_in = build.pointwise("logical_and", is_in, build.pointwise("ge", count, 0))
+        inside = build.pointwise("where", is_in, count, last)
+        if not is_left:
+            return call.fill(build.pointwise("shift_right", value, inside))
+        shifted = build.pointwise("shift_left", value, inside)
+        return call.fill(build.pointwise("where", is_in, shifted, 0))
+
+    return row
+
+
+def _copysign(call: Call, size: Operand, sign: Operand) -> Node:
+    magnitude = build.unary("abs", call.operand(size, call.dtype))
+    source = call.operand(sign, call.dtype)
+    # 1 / -0 is -inf, so that a zero's sign counts.
+    is_zero = build.pointwise("eq", source, 0.0)
+    probe = build.pointwise("where", is_zero, build.div(1.0, source), source)
+    is_below = build.pointwise("lt", probe, 0.0)
+    return call.fill(build.pointwise("where", is_below, build.unary("neg", magnitude), magnitude))
+
+
+def _sign_bit(call: Call, data: Node) -> Node:
+    if data.type.kind != "float":
+        is_below = build.pointwise("lt", data, 0) if data.type.kind == "int" else None
+        return is_below or call.fill(build.scalar(False, "bool"))
+    is_zero = build.pointwise("eq", data, 0.0)
+    probe = build.pointwise("where", is_zero, build.div(1.0, data), data)
+    return build.pointwise("lt", probe, 0.0)
+
+
+def _infinite(sign: float) -> Row:
+    def row(call: Call, data: Node) -> Node:
+        if data.type.kind != "float":
+            return call.fill(build.scalar(False, "bool"))
+        return build.pointwise("eq", data, sign * math.inf)
+
+    return row
+
+
+def _skips_nan(op: str) -> Row:
+    def row(call: Call, left: Operand, right: Operand) -> Node:
+        first, second = (call.operand(item, call.dtype) for item in (left, right))
+        if first.type.kind != "float":
+            return call.fill(build.pointwise(op, first, second))
+        both = build.pointwise(op, first, second)
+        rest = build.pointwise("where", build.unary("isnan", first), second, both)
+        return call.fill(build.pointwise("where", build.unary("isnan", second), first, rest))
+
+    return row
+
+
+ROWS: Rows = {
+    "asin": _function(_asin),
+    "acos": _function(_acos),
+    "atan": _function(_atan),
+    "sinh": _function(_signed(_sinh)),
+    "cosh": _function(_cosh),
+    "asinh": _function(_signed(_asinh)),
+    "acosh": _function(_acosh),
+    "atanh": _function(_signed(_atanh)),
+    "sinc": _function(_sinc),
+    "special_sinc": _function(_sinc),
+    "erfinv": _function(_erfinv),
+    "hypot": _hypot,
+    "xlogy": _xlogy,
+    "special_xlogy": _xlogy,
+    "bitwise_left_shift": _shift(True),
+    "bitwise_right_shift": _shift(False),
+    "__lshift__": _shift(True),
+    "__rshift__": _shift(False),
+    "copysign": _copysign,
+    "signbit": _sign_bit,
+    "isposinf": _infinite(1.0),
+    "isneginf": _infinite(-1.0),
+    "fmax": _skips_nan("maximum"),
+    "fmin": _skips_nan("minimum"),
+}

@@ -1,0 +1,378 @@
+"""Import rows of ops that write at places: each result element looks up what is written to it.
+
+So no kernel needs atomics and every call gives the same bits. Where several values are written to
+one element, the last one wins, as on torch's CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.aot.capture.importing import Call, NotSupported, Operand, Rows, wide, wrapped
+from aotc.aot.capture.scans import SUM, highest, lowest, scan
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.types import Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """How values written to one element are reduced, and what stands for no value."""
+
+    reduce: str
+    combine: str
+    identity: Callable[[str], Scalar]
+
+
+GATHERINGS = {
+    "sum": Gathering("sum", "add", lambda dtype: 0),
+    "mean": Gathering("sum", "add", lambda dtype: 0),
+    "prod": Gathering("prod", "mul", lambda dtype: 1),
+    "amax": Gathering("max", "maximum", lowest),
+    "amin": Gathering("min", "minimum", highest),
+}
+OLD_NAMES = {"add": "sum", "multiply": "prod"}
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """Values on their way to places along one axis: pairs `[.., n, m, ..]` at axis and axis + 1."""
+
+    is_hit: Node  # bool, whether write m goes to place n
+    axis: int
+    source: Node  # values `[.., m, ..]`
+
+    @property
+    def is_written(self) -> Node:
+        """Bool `[.., n, ..]`: whether anything is written to the place."""
+        return self._dropped(build.reduce("any", self.is_hit, (self.axis + 1,)))
+
+    @property
+    def last(self) -> Node:
+        """The value written last to each place, anything where none is."""
+        rank = self.is_hit.type.rank
+        column = _column(rank, self.axis + 1, self.is_hit.shape[self.axis + 1])
+        order = build.cast(build.iota(column, self.axis + 1), "i32")
+        places = build.pointwise("where", self.is_hit, order, 0)
+        winner = self._dropped(build.reduce("max", places, (self.axis + 1,)))
+        shape = list(self.source.shape)
+        shape[self.axis] = winner.shape[self.axis]
+        winner = build.expand(winner, shape)
+        return make("gather", (self.source, winner), {"axis": self.axis})
+
+    def reduced(self, how: Gathering) -> Node:
+        """All values written to each place, reduced; the identity where there is none."""
+        shape = self.source.shape
+        across = build.reshape(self.source, (*shape[: self.axis], 1, *shape[self.axis :]))
+        identity = how.identity(self.source.dtype)
+        masked = build.pointwise("where", self.is_hit, across, identity)
+        return self._dropped(build.reduce(how.reduce, masked, (self.axis + 1,)))
+
+    @property
+    def count(self) -> Node:
+        """How many values are written to each place, i32."""
+        hits = build.cast(self.is_hit, "i32")
+        return self._dropped(build.reduce("sum", hits, (self.axis + 1,)))
+
+    def _dropped(self, data: Node) -> Node:
+        return build.drop(data, (self.axis + 1,))
+
+
+def _column(rank: int, axis: int, extent: int) -> tuple[int, ...]:
+    return tuple(extent if each == axis else 1 for each in range(rank))
+
+
+def writes(index: Node, source: Node, axis: int, extent: int) -> Writes:
+    """Writes of `source` at the places `index`, both `[.., m, ..]`, into an axis of `extent`."""
+    pairs = build.reshape(index, (*index.shape[:axis], 1, *index.shape[axis:]))
+    column = _column(index.type.rank + 1, axis, extent)
+    places = build.cast(build.iota(column, axis), index.dtype)
+    return Writes(build.pointwise("eq", pairs, places), axis, source)
+
+
+def _narrowed(index: Node) -> Node:
+    """An index without dims along which it only repeats, so that hits are found once."""
+    while index.op == "expand":
+        index = index.inputs[0]
+    return build.cast(index, "i32")
+
+
+def _corner(data: Node, shape: Sequence[int], axis: int) -> Node:
+    for each, extent in enumerate(shape):
+        if each != axis:
+            data = build.slice_axis(data, each, 0, extent)
+    return data
+
+
+def _with_corner(data: Node, corner: Node, axis: int) -> Node:
+    """`data` with its first elements along every axis but `axis` replaced by `corner`."""
+    for each in reversed(range(data.type.rank)):
+        if each == axis or corner.shape[each] == data.shape[each]:
+            continue
+        inner = [
+            slice(0, dim) if at < each and at != axis else slice(None)
+            for at, dim in enumerate(corner.shape)
+        ]
+        rest = data
+        for at, part in enumerate(inner):
+            if part.stop is not None:
+                rest = build.slice_axis(rest, at, 0, part.stop)
+        tail = build.slice_axis(rest, each, corner.shape[each], data.shape[each])
+        corner = build.concat([corner, tail], each)
+    return corner
+
+
+def _along(
+    data: Node, dim: int, index: Node, source: Operand, merge: Callable[[Node, Writes], Node]
+) -> Node:
+    """`scatter`'s shapes: index within the source, and within the data but along `dim`."""
+    if data.type.rank == 0:
+        data_row, index = build.reshape(data, (1,)), build.reshape(index, (1,) * 1)
+        row = build.reshape(source, (1,)) if isinstance(source, Node) else source
+        return build.reshape(_along(data_row, 0, index, row, merge), ())
+    axis = dim % data.type.rank
+    if index.type.rank == 0:
+        index = build.reshape(index, (1,))
+    if index.type.numel == 0:
+        return data
+    if not isinstance(source, Node):
+        source = build.scalar(source, data.dtype)
+    source = build.cast(source, data.dtype)
+    if source.type.rank == 0:
+        source = build.expand(source, index.shape)
+    for each, extent in enumerate(index.shape):
+        source = build.slice_axis(source, each, 0, extent)
+    corner = _corner(data, index.shape, axis)
+    found = writes(_narrowed(index), source, axis, data.shape[axis])
+    return _with_corner(data, build.expand(merge(corner, found), corner.shape), axis)
+
+
+def _replaced(data: Node, found: Writes) -> Node:
+    return build.pointwise("where", found.is_written, found.last, data)
+
+
+def _gathered(name: str, counts_self: bool) -> Callable[[Node, Writes], Node]:
+    def merge(data: Node, found: Writes) -> Node:
+        how = GATHERINGS[name]
+        if data.dtype == "bool":
+            return _merge_bool(data, found, name, counts_self)
+        operand = wide(data)
+        values = Writes(found.is_hit, found.axis, wide(found.source))
+        total = values.reduced(how)
+        if counts_self:
+            total = build.pointwise(how.combine, operand, total)
+        if name == "mean":
+            total = _averaged(total, build.add(found.count, 1 if counts_self else 0))
+        if not counts_self:
+            total = build.pointwise("where", found.is_written, total, operand)
+        return build.cast(total, data.dtype)
+
+    return merge
+
+
+def _merge_bool(data: Node, found: Writes, name: str, counts_self: bool) -> Node:
+    # Sums and maxima of bools are "any", products and minima "all".
+    is_any = name in ("sum", "amax")
+    if name == "mean":
+        raise NotSupported("a mean of bools")
+    how = Gathering(
+        *(("any", "logical_or") if is_any else ("all", "logical_and")), lambda _: not is_any
+    )
+    total = found.reduced(how)
+    if counts_self:
+        return build.pointwise(how.combine, data, total)
+    return build.pointwise("where", found.is_written, total, data)
+
+
+def _averaged(total: Node, count: Node) -> Node:
+    least = build.pointwise("maximum", count, 1)
+    divisor = build.cast(least, total.dtype)
+    op = "div" if total.type.kind == "float" else "floor_divide"
+    return build.pointwise(op, total, divisor)
+
+
+def _scatter(
+    call: Call, data: Node, dim: int, index: Node, source: Operand, reduce: str | None = None
+) -> Node:
+    merge = _replaced if reduce is None else _gathered(OLD_NAMES[reduce], True)
+    return _along(data, dim, index, source, merge)
+
+
+def _scatter_add(call: Call, data: Node, dim: int, index: Node, source: Operand) -> Node:
+    return _along(data, dim, index, source, _gathered("sum", True))
+
+
+def _scatter_reduce(
+    call: Call,
+    data: Node,
+    dim: int,
+    index: Node,
+    source: Node,
+    reduce: str,
+    includes_self: bool = True,
+) -> Node:
+    return _along(data, dim, index, source, _gathered(reduce, includes_self))
+
+
+def _rows_index(data: Node, index: Node, axis: int) -> Node:
+    """An index of rank 1 as one of the data's rank along `axis`."""
+    extent = index.type.numel
+    return build.reshape(index, _column(data.type.rank, axis, extent))
+
+
+def _index_add(
+    call: Call, data: Node, dim: int, index: Node, source: Node, alpha: Operand = 1
+) -> Node:
+    if alpha != 1:
+        source = build.pointwise("mul", source, alpha)
+    return _whole_rows(data, dim, index, source, _gathered("sum", True))
+
+
+def _index_copy(call: Call, data: Node, dim: int, index: Node, source: Node) -> Node:
+    return _whole_rows(data, dim, index, source, _replaced)
+
+
+def _index_fill(call: Call, data: Node, dim: int, index: Node, value: Operand) -> Node:
+    filled = value if isinstance(value, Node) else build.scalar(value, data.dtype)
+    shape = list(data.shape)
+    if shape:
+        shape[dim] = index.type.numel
+    source = build.expand(build.cast(filled, data.dtype), shape)
+    return _whole_rows(data, dim, index, source, _replaced)
+
+
+def _index_reduce(
+    call: Call,
+    data: Node,
+    dim: int,
+    index: Node,
+    source: Node,
+    reduce: str,
+    includes_self: bool = True,
+) -> Node:
+    return _whole_rows(data, dim, index, source, _gathered(reduce, includes_self))
+
+
+def _whole_rows(
+    data: Node, dim: int, index: Node, source: Node, merge: Callable[[Node, Writes], Node]
+) -> Node:
+    if data.type.rank == 0:
+        parts = [build.reshape(item, (item.type.numel,)) for item in (data, source)]
+        return build.reshape(_whole_rows(parts[0], 0, index, parts[1], merge), ())
+    axis = dim % data.type.rank
+    if index.type.numel == 0 or data.type.numel == 0:
+        return data
+    place = wrapped(build.cast(index, "i64"), data.shape[axis])
+    found = writes(
+        build.cast(_rows_index(data, place, axis), "i32"),
+        build.cast(source, data.dtype),
+        axis,
+        data.shape[axis],
+    )
+    return build.expand(merge(data, found), data.shape)
+
+
+def _index_put(
+    call: Call,
+    data: Node,
+    indices: Sequence[Node | None],
+    values: Node,
+    accumulates: bool = False,
+    *rest: Any,
+) -> Node:
+    given = [index for index in indices if index is not None]
+    values = build.cast(values, data.dtype)
+    if any(index.dtype in ("bool", "u8") for index in given):
+        return _masked_put(data, indices, values, accumulates)
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    extents = [data.shape[axis] for axis in axes]
+    place, shape = flat_place(given, extents)
+    if data.type.numel == 0 or place.type.numel == 0:
+        return data
+    kept = [axis for axis in range(data.type.rank) if axis not in axes]
+    order = (*axes, *kept)
+    front = build.permute(data, order)
+    rest_shape = front.shape[len(axes) :]
+    first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    before = rest_shape[:first]
+    result_shape = (*before, *shape, *rest_shape[first:])
+    source = build.expand(values, result_shape)
+    count = len(shape)
+    moved = (
+        *range(first, first + count),
+        *range(first),
+        *range(first + count, len(result_shape)),
+    )
+    rows = build.reshape(build.permute(source, moved), (place.type.numel, *rest_shape))
+    flat = build.reshape(front, (math.prod(extents), *rest_shape))
+    merge = _gathered("sum", True) if accumulates else _replaced
+    written = _whole_rows(flat, 0, build.reshape(place, (place.type.numel,)), rows, merge)
+    back = tuple(order.index(axis) for axis in range(data.type.rank))
+    return build.permute(build.reshape(written, front.shape), back)
+
+
+def flat_place(indices: Sequence[Node], extents: Sequence[int]) -> tuple[Node, tuple[int, ...]]:
+    """Row-major place i64 among axes of `extents` that broadcast indices name, and its shape."""
+    rank = max(index.type.rank for index in indices)
+    shape = [1] * rank
+    flat: Node | None = None
+    for index, extent in zip(indices, extents, strict=True):
+        aligned = build.align(index, rank)
+        shape = [
+            max(old, new) if 0 not in (old, new) else 0
+            for old, new in zip(shape, aligned.shape, strict=True)
+        ]
+        place = wrapped(build.cast(aligned, "i64"), extent)
+        flat = place if flat is None else build.add(build.mul(flat, extent), place)
+    assert flat is not None
+    return build.expand(flat, shape), tuple(shape)
+
+
+def _masked_put(
+    data: Node, indices: Sequence[Node | None], values: Node, accumulates: bool
+) -> Node:
+    if len(indices) != 1 or indices[0] is None or (values.type.numel != 1 and accumulates):
+        raise NotSupported("a mask among other indices: how many elements it names depends on data")
+    mask = build.cast(indices[0], "bool")
+    shape = (*mask.shape, *[1] * (data.type.rank - mask.type.rank))
+    where = build.expand(build.reshape(mask, shape), data.shape)
+    if values.type.numel == 1:
+        filled = build.expand(build.reshape(values, ()), data.shape)
+        if accumulates:
+            filled = build.add(data, filled)
+        return build.pointwise("where", where, filled, data)
+    rows = data.shape[mask.type.rank :]
+    if values.type.rank <= len(rows):
+        filled = build.expand(build.align(values, data.type.rank), data.shape)
+        return build.pointwise("where", where, filled, data)
+    raise NotSupported("a mask as index, with values whose number depends on data")
+
+
+def _masked_scatter(call: Call, data: Node, mask: Node, source: Node) -> Node:
+    where = build.expand(mask, call.shape)
+    whole = build.expand(data, call.shape)
+    if source.type.numel == 0:
+        return whole
+    flat = build.cast(build.reshape(where, (where.type.numel,)), "i32")
+    before = build.pointwise("maximum", build.sub(scan(SUM, flat), 1), 0)
+    place = build.pointwise("minimum", before, source.type.numel - 1)
+    taken = make("take", (build.reshape(source, (source.type.numel,)), place), {"axis": 0})
+    values = build.cast(build.reshape(taken, call.shape), data.dtype)
+    return build.pointwise("where", where, values, whole)
+
+
+ROWS: Rows = {
+    "scatter": _scatter,
+    "scatter_add": _scatter_add,
+    "scatter_reduce": _scatter_reduce,
+    "index_add": _index_add,
+    "index_copy": _index_copy,
+    "index_fill": _index_fill,
+    "index_reduce": _index_reduce,
+    "index_put": _index_put,
+    "_unsafe_index_put": _index_put,
+    "masked_scatter": _masked_scatter,
+}
