@@ -51,14 +51,14 @@ class Config:
 
 # Of the Gluon form: the tile of 128 rows is its own, stages are a constexpr.
 OVERLAPPED: tuple[Config, ...] = (
-    Config("overlapped", 128, 128, 4, 2, (0.40, 0.66), 1.0),
-    Config("overlapped", 128, 64, 4, 3, (0.37, 0.55), 1.0),
+    Config("overlapped", 128, 128, 4, 2, (0.42, 0.70), 1.0),
+    Config("overlapped", 128, 64, 4, 3, (0.35, 0.57), 1.0),
 )
 LARGE_ROWS = 512  # rows and keys from which its long compilation is worth it
 TILED: tuple[Config, ...] = (
     Config("descriptor", 64, 64, 4, 3, (0.44, 0.52), 0.5),
     Config("descriptor", 128, 64, 8, 4, (0.44, 0.44), 0.7),
-    Config("plain", 64, 64, 4, 3, (0.44, 0.47), 0.5),
+    Config("plain", 64, 64, 4, 3, (0.46, 0.53), 0.5),
     Config("plain", 64, 64, 4, 2, (0.43, 0.45), 0.5),
     Config("plain", 128, 64, 8, 3, (0.43, 0.46), 0.7),
     Config("plain", 128, 64, 8, 2, (0.42, 0.42), 0.7),
@@ -68,7 +68,9 @@ TILED: tuple[Config, ...] = (
     Config("plain", 32, 32, 4, 2, (0.20, 0.20), 0.4),
     Config("plain", 16, 64, 4, 2, (0.14, 0.14), 0.4),
     Config("plain", 16, 32, 4, 2, (0.12, 0.12), 0.4),
+    Config("plain", 16, 32, 4, 1, (0.10, 0.10), 0.4),
 )
+MOST_TOGETHER = 4  # programs that the registers of a multiprocessor hold
 PEAK_RATE = 7490.0  # operations a nanosecond of one multiprocessor
 FIXED_NS = {
     "plain": 2000.0,
@@ -77,6 +79,8 @@ FIXED_NS = {
 }  # of a program, beside its blocks of keys
 # Few rows are a matter of bytes in flight: keys a block, warps, stages.
 STREAMED: tuple[tuple[int, int, int], ...] = ((128, 4, 3), (64, 2, 3), (32, 1, 4))
+LEAN_STREAMS = ((32, 1, 2), (32, 1, 1))  # where none of those fits
+STREAM_BYTES = 32 << 10  # of a block of keys and values, more only makes splits uneven
 BLOCKS_WANTED = 4  # of one split, so that its loads overlap
 
 
@@ -97,15 +101,18 @@ def _is_legal(row: Config, problem: Problem, traits: TargetTraits) -> bool:
         return False
     if row.rows > max(SMALLEST_ROWS, power_above(problem.rows)):
         return False
-    width = problem.key_block + problem.value_block
-    staged = row.stages * row.keys * width + row.rows * problem.key_block
     held = row.rows * (row.keys + problem.value_block) / (32 * row.warps)
     if problem.itemsize_bytes == 4:
         held *= 2  # operands of f32 pass through registers
-    return (
-        held <= LARGEST_ACCUMULATOR
-        and staged * problem.itemsize_bytes + RESERVED_BYTES <= traits.shared_bytes
-    )
+    staged_bytes = _staged_bytes(row.rows, row.keys, row.stages, problem)
+    return held <= LARGEST_ACCUMULATOR and staged_bytes <= traits.shared_bytes
+
+
+def _staged_bytes(rows: int, keys: int, stages: int, problem: Problem) -> int:
+    """Shared memory of a program."""
+    width = problem.key_block + problem.value_block
+    elements = stages * keys * width + rows * problem.key_block
+    return elements * problem.itemsize_bytes + RESERVED_BYTES
 
 
 def _may_overlap(problem: Problem, traits: TargetTraits) -> bool:
@@ -127,10 +134,22 @@ def _price(row: Config, problem: Problem, traits: TargetTraits) -> float:
     rate = row.rates[max(problem.key_block, problem.value_block) > 64] * PEAK_RATE
     work_ns = 2 * row.rows * keys * width / rate
     tiles = ceil(problem.rows / row.rows) * problem.heads
+    return FIXED_NS[row.form] + work_ns * _turns(row, tiles, problem, traits)
+
+
+def _turns(row: Config, tiles: int, problem: Problem, traits: TargetTraits) -> float:
+    """Programs one after another, as if each had its multiprocessor's tensor units to itself.
+
+    Those that are on one together share them, and few do not keep them busy; when the last ones
+    run, some multiprocessors have none.
+    """
     share = tiles / max(1, traits.multiprocessors)
-    # Programs of a multiprocessor share its tensor units; the last wave is not full.
-    together = max(1 / row.lone, ceil(share)) if share < 4 else share
-    return FIXED_NS[row.form] + work_ns * together
+    staged_bytes = _staged_bytes(row.rows, row.keys, row.stages, problem)
+    together = 1 if row.form == "overlapped" else traits.shared_bytes // staged_bytes
+    together = max(1, min(MOST_TOGETHER, together))
+    whole = share // together * together
+    rest = share - whole
+    return whole + max(1 / row.lone, ceil(rest)) if rest else whole
 
 
 def _tiled(row: Config, problem: Problem, traits: TargetTraits) -> Candidate:
@@ -151,24 +170,31 @@ def _tiled(row: Config, problem: Problem, traits: TargetTraits) -> Candidate:
 def _streamed(problem: Problem, traits: TargetTraits) -> list[Candidate]:
     """Splits that fill the machine twice or once, blocks as long as leaves each some; then none."""
     rows = max(SMALLEST_ROWS, power_above(problem.rows))
+    fitting = [
+        row
+        for row in STREAMED + LEAN_STREAMS
+        if _staged_bytes(rows, row[0], row[2], problem) <= traits.shared_bytes
+    ]
+    streams = [row for row in fitting if row in STREAMED] or fitting[:1]
     found = []
     for share in (2, 1, 4):
         wanted = max(1, share * traits.multiprocessors // problem.heads)
-        for row in sorted(STREAMED, key=lambda row: _distance(row[0], wanted, problem)):
+        for row in sorted(streams, key=lambda row: _distance(row[0], wanted, problem)):
             blocks = ceil(problem.keys / row[0])
             splits = ceil(blocks / ceil(blocks / wanted))
             if splits > 1:
                 found.append(_split(rows, splits, row, problem))
-    for keys, warps, stages in STREAMED[:2]:
+    for keys, warps, stages in streams[:2]:
         config = Config("plain", rows, keys, max(4, warps), stages, (1.0, 1.0), 1.0)
         found.append(_tiled(config, problem, traits))
     return found
 
 
-def _distance(block: int, splits: int, problem: Problem) -> float:
-    """How far the length of a split is from the wanted number of blocks, as a factor."""
+def _distance(block: int, splits: int, problem: Problem) -> tuple[bool, float]:
+    """Whether a block is too long, and how far a split is from the wanted number of blocks."""
+    nbytes = block * (problem.key_block + problem.value_block) * problem.itemsize_bytes
     blocks = problem.keys / splits / block / BLOCKS_WANTED
-    return max(blocks, 1 / blocks)
+    return nbytes > STREAM_BYTES, max(blocks, 1 / blocks)
 
 
 def _split(rows: int, splits: int, row: tuple[int, int, int], problem: Problem) -> Candidate:

@@ -19,7 +19,7 @@ from aotc.aot.schedule.traits import GPUS
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from attention_cases import CASES, arrays_of, graph_of
+from attention_cases import CASES, Case, arrays_of, graph_of
 from schedule_runner import Job
 
 pytestmark = pytest.mark.triton
@@ -121,3 +121,33 @@ def test_misaligned_heads_get_no_descriptor():
     case = replace(CASES["packed"], size=36, elements=36)
     spec = spec_of(graph_of(case))
     assert {candidate.form for candidate in spec.candidates} == {"plain"}
+
+
+FAST = {
+    "large heads": (Case(4, 32, 32, 4096, 4096, 128, 128, "bf16"), "overlapped"),
+    "few tiles": (Case(2, 16, 4, 1111, 1500, 128, 128, "bf16"), "overlapped"),
+    "small heads": (Case(4, 16, 16, 4096, 4096, 64, 64, "bf16"), "plain"),
+    "encoder": (Case(8, 12, 12, 128, 128, 64, 64, "bf16"), "plain"),
+    "decoding": (Case(1, 32, 8, 1, 65536, 64, 64, "bf16"), "split"),
+}
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_the_pick_is_of_the_form_that_was_fastest(name):
+    case, form = FAST[name]
+    assert spec_of(graph_of(case)).candidates[0].form == form
+
+
+@pytest.mark.parametrize("capability", GPUS)
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+@pytest.mark.parametrize("size", [32, 128, 256])
+def test_tiles_fit_into_shared_memory(capability, dtype, size):
+    traits = GPUS[capability]
+    for queries in (1, 300):
+        graph = graph_of(Case(1, 4, 2, queries, 4096, size, size, dtype))
+        (spec,) = lower(schedule(graph, traits), traits)
+        for candidate in spec.candidates:
+            config = dict(candidate.config)
+            stages = config.get("num_stages", config.get("STAGES"))
+            nbytes = stages * config["BN"] * 2 * size * DTYPES[dtype].itemsize_bytes
+            assert nbytes < traits.shared_bytes, str(candidate)
