@@ -1,20 +1,22 @@
 """Times every form and config of matmul kernels on a GPU against cuBLAS.
 
-`python -m benchmarks.gpu.matmul few|middle|large [--seconds S] [--out FILE.csv] [--best N]` sweeps
-one set of shapes in bf16: compiles all legal configs in parallel, checks each against the
-reference, times them in CUDA graphs of many launches (operands out of the cache for few rows), and
-writes a row a config. The best are timed again in turns with cuBLAS, bare and with bias and GELU.
+`python -m benchmarks.gpu.matmul few|middle|large [--seconds S] [--out FILE.csv] [--best N]
+[--limit N]` sweeps sets of shapes in bf16: compiles all legal configs (or the model's first N) in
+parallel, checks each against the reference, times them in CUDA graphs of many launches (operands
+out of the cache for few rows), and writes a row a config. The best are timed again in turns with
+cuBLAS, bare and with bias and GELU. A table ends it, with the floor of each shape.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import math
 import statistics
 import sys
 import time
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -30,6 +32,9 @@ from benchmarks.gpu.launching import Compiled, Kernel, compile_source, graph_of_
 Shape = tuple[int, int, int]
 CAPABILITY = 90
 COLD_BYTES = 256 << 20  # of weights in rotation, several times the second-level cache
+# The limits of one H200 as `aotc profile` measures them (2026-11-21), for the floors.
+PRODUCT_OPERATIONS_PER_US = 959e6
+COPY_BYTES_PER_US = 3.97e6
 WORST_ERROR = 0.02  # of a result, relative to its largest number
 SHAPES: dict[str, tuple[Shape, ...]] = {
     "middle": (
@@ -72,6 +77,40 @@ class Case:
         return len(self.weights) > 1
 
 
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Microseconds of one shape: cuBLAS, the best config and the model's pick, then with GELU."""
+
+    shape: Shape
+    library_us: float
+    best_us: float
+    pick_share: float  # of the best, by the first timing
+    fused_library_us: float
+    fused_us: float
+
+    @property
+    def floor_us(self) -> float:
+        """What operations or bytes take at the least: few rows come from memory."""
+        rows, columns, depth = self.shape
+        operations = 2 * rows * columns * depth
+        nbytes = 2 * (rows * depth + columns * depth + rows * columns)
+        return max(operations / PRODUCT_OPERATIONS_PER_US, nbytes / COPY_BYTES_PER_US)
+
+    def __str__(self) -> str:
+        shape = "×".join(map(str, self.shape))
+        bare = f"{self.library_us:.2f} | {self.best_us:.2f} | {self.library_us / self.best_us:.3f}"
+        ratio = self.fused_library_us / self.fused_us
+        fused = f"{self.fused_library_us:.2f} | {self.fused_us:.2f} | {ratio:.3f}"
+        shares = f"{self.floor_us / self.best_us:.2f} | {self.pick_share:.3f}"
+        return f"| {shape} | {self.floor_us:.2f} | {bare} | {shares} | {fused} |"
+
+
+HEAD = (
+    "| M×N×K | floor µs | cuBLAS | aotc | ratio | of the floor | pick of the best "
+    "| cuBLAS, GELU | aotc, GELU | ratio |\n|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
 def graph(shape: Shape, has_epilogue: bool) -> Graph:
     """x[M, K] · w[N, K]ᵀ, perhaps with GELU(· + bias)."""
     rows, columns, depth = shape
@@ -87,11 +126,10 @@ def graph(shape: Shape, has_epilogue: bool) -> Graph:
     return Graph(tuple(inputs), (result,), tuple(names), ("output",), constants)
 
 
-def spec_of(shape: Shape, has_epilogue: bool = False) -> KernelSpec:
-    """The kernel with all legal candidates, the model's pick first."""
+def spec_of(shape: Shape, has_epilogue: bool = False, limit: int | None = None) -> KernelSpec:
+    """The kernel with its legal candidates, or so many of them, the model's pick first."""
     plan = schedule(graph(shape, has_epilogue), GPUS[CAPABILITY])
-    traits = replace(GPUS[CAPABILITY], has_maps=True)
-    return lower_matmul_gpu(plan.groups[0], traits, limit=None)
+    return lower_matmul_gpu(plan.groups[0], GPUS[CAPABILITY], limit)
 
 
 def case_of(shape: Shape) -> Case:
@@ -199,7 +237,7 @@ def sweep(
     rows: list[dict[str, object]],
     best_count: int,
     pool: ProcessPoolExecutor,
-) -> None:
+) -> Summary:
     """Time all candidates of a shape; then the best ones in turns with cuBLAS."""
     spec, pending = jobs
     case = case_of(shape)
@@ -228,14 +266,18 @@ def sweep(
     print(f"{'×'.join(map(str, shape))}: {len(timed)}/{len(pending)} ran; cuBLAS {again[0]:.2f} µs")
     for us, item in sorted(zip(again[1:], best, strict=True), key=lambda pair: pair[0]):
         print(f"   {us:8.2f} µs  {again[0] / us:5.3f}  #{spec.candidates.index(item[1])} {item[1]}")
-    pick = next((item for item in timed if item[1] is spec.candidates[0]), None)
-    if pick:
-        print(f"   pick {pick[0]:.2f} µs, {best[0][0] / pick[0]:.3f} of the best: {pick[1]}")
-    fused(case, [item[1] for item in best[:3]], pool)
+    pick_us = next((us for us, chosen, *_ in timed if chosen is spec.candidates[0]), math.inf)
+    share = best[0][0] / pick_us
+    print(f"   pick {pick_us:.2f} µs, {share:.3f} of the best: {spec.candidates[0]}")
+    theirs, ours = fused(case, [item[1] for item in best], pool)
+    return Summary(shape, again[0], min(again[1:]), share, theirs, ours)
 
 
-def fused(case: Case, chosen: list[Candidate], pool: ProcessPoolExecutor) -> None:
-    """The best again with bias and GELU, against addmm and a kernel of its own for GELU."""
+def fused(case: Case, chosen: list[Candidate], pool: ProcessPoolExecutor) -> tuple[float, float]:
+    """The best again with bias and GELU, against addmm and a kernel of its own for GELU.
+
+    Microseconds of theirs and of the best of ours.
+    """
     spec = spec_of(case.shape, has_epilogue=True)
     expected = torch.nn.functional.gelu(case.reference + case.bias.float())
     jobs = [compile_job(pool, spec, candidate) for candidate in chosen]
@@ -251,6 +293,7 @@ def fused(case: Case, chosen: list[Candidate], pool: ProcessPoolExecutor) -> Non
     found = interleaved(graphs, 7)
     theirs, ours = found[0], min(found[1:])
     print(f"   GELU(· + bias): cuBLAS {theirs:.2f} µs, ours {ours:.2f}: {theirs / ours:.3f}")
+    return theirs, ours
 
 
 def row_of(shape: Shape, rank: int, chosen: Candidate) -> dict[str, object]:
@@ -284,28 +327,31 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=80.0, help="stop after this long")
     parser.add_argument("--out", default="", help="CSV file")
     parser.add_argument("--best", type=int, default=6, help="configs timed again in turns")
+    parser.add_argument("--limit", type=int, default=0, help="configs of a shape; 0: all")
     parser.add_argument("--workers", type=int, default=16)
     options = parser.parse_args()
     start = time.monotonic()
     rows: list[dict[str, object]] = []
+    summaries: list[Summary] = []
     shapes = [shape for name in options.sets for shape in SHAPES[name]]
     with ProcessPoolExecutor(options.workers) as pool:
         jobs = {}
         for shape in shapes:
-            spec = spec_of(shape)
+            spec = spec_of(shape, limit=options.limit or None)
             jobs[shape] = spec, [compile_job(pool, spec, row) for row in spec.candidates]
         for shape in shapes:
             if time.monotonic() - start > options.seconds:
                 print(f"out of time before {shape}")
                 break
             try:
-                sweep(shape, jobs[shape], rows, options.best, pool)
+                summaries.append(sweep(shape, jobs[shape], rows, options.best, pool))
             except Exception as problem:
                 print(f"{shape}: {problem!r}")
             print(f"   at {time.monotonic() - start:.0f} s")
             torch.cuda.empty_cache()
             write(rows, options.out)
         pool.shutdown(cancel_futures=True)
+    print("\n".join([HEAD, *map(str, summaries)]))
 
 
 def write(rows: list[dict[str, object]], path: str) -> None:
