@@ -34,6 +34,7 @@ class HeldWriter(RowWriter):
     def __init__(self, group: Group, tiles: RowTiles, levels: Levels) -> None:
         self.statistics = levels
         super().__init__(group, tiles.candidates)
+        self.emitter.shortens = True
 
     def scratch_types(self) -> list[tuple[str, str]]:
         """Name and element type of each scratch pointer."""

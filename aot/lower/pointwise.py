@@ -22,7 +22,8 @@ def lower_pointwise(group: Group, traits: TargetTraits) -> KernelSpec:
     candidates = _candidates(group, traits)
     body, masks = Body(), dict[Symbol, str]()
     symbols = (group.domain.rows, group.domain.lanes)
-    starts = _gpu_starts(*symbols) if traits.device == "cuda" else _cpu_starts(*symbols)
+    is_gpu = traits.device == "cuda"
+    starts = _gpu_starts(*symbols) if is_gpu else _cpu_starts(*symbols)
     for symbol, start, dim in zip(symbols, starts, _DIMS, strict=True):
         if symbol.extent == 1:
             continue
@@ -30,7 +31,8 @@ def lower_pointwise(group: Group, traits: TargetTraits) -> KernelSpec:
         body.write(f"{symbol.name} = {start} + tl.arange(0, {block}){dim}")
         if source.overhangs(symbol, source.blocks_of(candidates, block)):
             source.write_mask(body, symbol, masks)
-    source.write_stores(Emitter(body, source.buffer_names(group), masks), group.roots)
+    emitter = Emitter(body, source.buffer_names(group), masks, shortens=is_gpu)
+    source.write_stores(emitter, group.roots)
     return source.kernel(group, ("XBLOCK", "YBLOCK"), body.lines, candidates)
 
 

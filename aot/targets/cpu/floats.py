@@ -146,6 +146,8 @@ def _extern(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lan
             return _classify(lanes, candidate, lanes.operand(operands[0]))
         if candidate == "rsqrt":
             return in_f32(_rsqrt)(lanes, operation, operands)
+        if candidate == "fast_fdivide":
+            return in_f32(_divide)(lanes, operation, operands)
         if candidate == "fmod":
             return _float("frem", "")(lanes, operation, operands)
         if candidate in _DEVICE_INTRINSICS:
