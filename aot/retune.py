@@ -136,8 +136,14 @@ def _targets_here(
         found[row.name] = (replace(target, traits=traits), sources)
     if not found:
         names = ", ".join(row.name for row in manifest.targets)
-        raise TuningDeviceMissing(target=names, count=0)
+        raise TuningDeviceMissing(target=names, count=_kernels(directory, manifest))
     return found
+
+
+def _kernels(directory: Directory, manifest: Manifest) -> int:
+    """Kernels of all targets that have sources."""
+    sources = (read_sources(directory, row.name) for row in manifest.targets)
+    return sum(len(each.specs) for each in sources if each is not None)
 
 
 def _choose(

@@ -1,6 +1,7 @@
 """`aotc tune BUNDLE`: a bundle holds enough, and the result is what a build would give."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from aotc.aot.sources import read_sources
 from aotc.runtime import load
 from aotc.runtime.directory import Directory
+from aotc.runtime.drivers import cuda
 
 RECORD = "tiny.record"
 
@@ -55,6 +57,27 @@ def test_a_record_alone_suffices_and_compiles_nothing_twice(tune, folder, tmp_pa
     assert code == 0, errors
     assert (again["measured"], again["compiled"]) == (0, 0)
     assert again["identity"] == first["identity"]
+
+
+def test_what_the_cache_knows_reaches_a_new_record(tune, folder, tmp_path):
+    """As after a tuning that was interrupted when all was measured and nothing written."""
+    _, report, _ = tune(tmp_path / "first", "--record", folder / RECORD)
+    record = tmp_path / "new.record"
+    code, again, errors = tune(tmp_path / "again", "--record", record)
+    assert code == 0, errors
+    assert again["measured"] == 0
+    assert record.read_text() == (folder / RECORD).read_text()
+    assert again["identity"] == report["identity"]
+
+
+@pytest.mark.skipif(bool(cuda.features()), reason="there is a device")
+def test_without_a_device_it_says_how_many_kernels_it_leaves(build, tune, tmp_path):
+    build(tmp_path / "cuda", "--target", "cuda:sm_90")
+    code, _, errors = tune(tmp_path / "out", source=tmp_path / "cuda")
+    assert code == 4
+    found = re.search("`cuda-sm_90`: ([0-9]+) kernels cannot be measured", errors)
+    assert found, errors
+    assert int(found[1]) > 0
 
 
 def test_frozen_without_a_record_is_refused(tune, tmp_path):
