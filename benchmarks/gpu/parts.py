@@ -84,17 +84,35 @@ def _compile(suite: Suite, models: Sequence[Model]) -> None:
 
 def _build(suite: Suite, model: Model, device: str) -> Step:
     command = ("-m", "aotc.aot.cli", "build", model.path, "-o", str(bundle(suite, model)))
-    jobs = str(max(2, len(os.sched_getaffinity(0)) // 4))
-    options = ("--target", "cuda", "--tune", suite.tune, "--jobs", jobs)
+    options = ("--target", "cuda", "--tune", suite.tune, "--jobs", str(_share(5)))
     record_options = ("--record", str(record(suite, model, device)))
     shown = ("--force", "--quiet", "--json")
-    return Step("build", model.name, (*command, *options, *record_options, *shown), False)
+    words = (*command, *options, *record_options, *shown)
+    return Step("build", model.name, words, has_own_file=False, settings=_threads())
 
 
 def _peers(suite: Suite, model: Model) -> Step:
     places = (model.path, str(saved(suite, model)), str(suite.result("peers", model.name)))
-    niceness = 0 if model is MODELS[0] else PEERS_NICENESS
-    return Step("peers", model.name, ("-m", "benchmarks.gpu.peers", *places), niceness=niceness)
+    is_first = model is MODELS[0]
+    compilers = _share(2) if is_first else _share(4)
+    return Step(
+        "peers",
+        model.name,
+        ("-m", "benchmarks.gpu.peers", *places),
+        niceness=0 if is_first else PEERS_NICENESS,
+        settings=_threads(compilers),
+    )
+
+
+def _share(parts: int) -> int:
+    """That part of the processors that this process may run on, or two of them."""
+    return max(2, len(os.sched_getaffinity(0)) // parts)
+
+
+def _threads(compilers: int = 2) -> dict[str, str]:
+    """For processes that run side by side: processes of Inductor, threads of torch."""
+    threads = str(_share(8))
+    return {"TORCHINDUCTOR_COMPILE_THREADS": str(compilers), "OMP_NUM_THREADS": threads}
 
 
 def _forward(suite: Suite, models: Sequence[Model]) -> None:
@@ -104,7 +122,7 @@ def _forward(suite: Suite, models: Sequence[Model]) -> None:
         places = (_theirs(suite, model), str(bundle(suite, model)), out)
         modes = ",".join(suite.read("peers", model.name).get("seconds", {}))
         command = ("-m", "benchmarks.gpu.forward", *places, "--wait", f"--modes={modes}")
-        steps.append(Step("forward", model.name, command))
+        steps.append(Step("forward", model.name, command, settings=_threads()))
     suite.in_turns(steps)
 
 

@@ -27,7 +27,8 @@ READY = ".ready"  # the suffix of the file by which a step says that it waits fo
 class Step:
     """A process: where its result goes, what it is about, its arguments after `python`.
 
-    niceness: how far it gives way to others that run at the same time, 0 to 19.
+    niceness: how far it gives way to others that run at the same time, 0 to 19; settings: variables
+    of its environment.
     """
 
     part: str
@@ -35,6 +36,7 @@ class Step:
     command: tuple[str, ...]
     has_own_file: bool = True  # else its standard output is the result
     niceness: int = 0
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -86,9 +88,7 @@ class Suite:
         What still runs when only `reserve_s` are left is ended.
         """
         open_steps = self._open(steps)
-        threads = max(2, len(os.sched_getaffinity(0)) // max(len(open_steps), 1))
-        share = {"OMP_NUM_THREADS": str(threads)}
-        self._finish([self._begin(step, share) for step in open_steps], reserve_s)
+        self._finish([self._begin(step) for step in open_steps], reserve_s)
 
     def in_turns(self, steps: Sequence[Step]) -> None:
         """Prepare the steps side by side; once all are ready or failed, let one after the other go.
@@ -114,13 +114,13 @@ class Suite:
         ready = self.result(row.step.part, row.step.name).with_suffix(READY)
         return row.process.poll() is None and not ready.exists()
 
-    def _begin(self, step: Step, settings: Mapping[str, str] | None = None) -> Running:
+    def _begin(self, step: Step) -> Running:
         log = self.work / f"{step.part}-{step.name}.log"
         self.result(step.part, step.name).with_suffix(READY).unlink(missing_ok=True)
         with log.open("w") as out, log.with_suffix(".err").open("w") as errors:
             process = subprocess.Popen(
                 [sys.executable, *step.command],
-                env=self._environment(settings or {}),
+                env=self._environment(step),
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=out,
@@ -132,10 +132,10 @@ class Suite:
             os.setpriority(os.PRIO_PROCESS, process.pid, step.niceness)
         return Running(step, process, log, time.monotonic())
 
-    def _environment(self, settings: Mapping[str, str]) -> dict[str, str]:
+    def _environment(self, step: Step) -> dict[str, str]:
         return {
             **os.environ,
-            **settings,
+            **step.settings,
             "AOTC_CACHE_DIR": str(self.work / "cache"),
             "TORCHINDUCTOR_CACHE_DIR": str(self.work / "inductor"),
             "TRITON_CACHE_DIR": str(self.work / "triton"),
