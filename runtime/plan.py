@@ -62,18 +62,26 @@ class Image(Record):
     """A cubin inside the library: where it lies and what a launch of its kernel takes.
 
     threads: of one program; shared_bytes: dynamic shared memory of one program; scratch_bytes:
-    global memory that each program needs for itself.
+    global memory that each program needs for itself; is_early: it may be launched before the
+    kernels before it have ended, since every thread waits for that by itself.
     """
 
-    __slots__ = ("nbytes", "offset", "scratch_bytes", "shared_bytes", "threads")
+    __slots__ = ("is_early", "nbytes", "offset", "scratch_bytes", "shared_bytes", "threads")
     offset: int
     nbytes: int
     threads: int
     shared_bytes: int
     scratch_bytes: int
+    is_early: bool
 
     def __init__(
-        self, offset: int, nbytes: int, threads: int, shared_bytes: int, scratch_bytes: int
+        self,
+        offset: int,
+        nbytes: int,
+        threads: int,
+        shared_bytes: int,
+        scratch_bytes: int,
+        is_early: bool = False,
     ) -> None:
         self._set(
             offset=offset,
@@ -81,11 +89,12 @@ class Image(Record):
             threads=threads,
             shared_bytes=shared_bytes,
             scratch_bytes=scratch_bytes,
+            is_early=is_early,
         )
 
     def to_map(self) -> dict[str, int]:
         """The image as plain values."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {name: int(getattr(self, name)) for name in self.__slots__}
 
 
 class Kernel(Record):

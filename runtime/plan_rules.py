@@ -65,6 +65,7 @@ IMAGE_SCHEMA = Fields(
         "threads": Multiple(WARP_THREADS, BLOCK_THREADS_LIMIT),
         "shared_bytes": Integer(0, SHARED_LIMIT_BYTES),
         "scratch_bytes": Integer(0, 1 << 20),
+        "is_early": Integer(0, 1),
     }
 )
 MAP_SCHEMA = Fields(
@@ -120,8 +121,23 @@ def upgraded(tree: Any) -> Any:
     if tree.get("abi") == 1 and "zeroed_bytes" not in tree:
         tree = _with_each(tree, 2, "kernels", "image", None) | {"zeroed_bytes": 0}
     if tree.get("abi") == 2:
-        tree = _with_each(tree, 3, "launches", "maps", [])
+        tree = _with_late_images(_with_each(tree, 3, "launches", "maps", []))
     return tree
+
+
+def _with_late_images(tree: dict[str, Any]) -> dict[str, Any]:
+    """The tree with images that wait for all kernels before them; as it is where it has others."""
+    kernels = tree.get("kernels")
+    rows = kernels if type(kernels) is list else ()
+    images = [row.get("image") for row in rows if type(row) is dict]
+    if any(type(image) is dict and "is_early" in image for image in images):
+        return tree
+    return tree | {"kernels": [_with_late_image(row) for row in rows]} if rows else tree
+
+
+def _with_late_image(row: Any) -> Any:
+    is_image = type(row) is dict and type(row.get("image")) is dict
+    return {**row, "image": {**row["image"], "is_early": 0}} if is_image else row
 
 
 def _with_each(tree: dict[str, Any], abi: int, rows: str, name: str, value: Any) -> dict[str, Any]:

@@ -81,6 +81,12 @@ SETTINGS: dict[str, Setting] = {
             "one allocation for each buffer and weight on a device, so that a memory checker sees "
             "overruns",
         ),
+        Setting(
+            "AOTC_EARLY_KERNELS",
+            "flag",
+            False,
+            "kernels on a device are launched before the ones before them have ended",
+        ),
         Setting("AOTC_CACHE_DIR", "path", None, "folder of the artifact cache"),
         Setting("AOTC_CACHE_LOWER", "path", None, "cache folder that is only read, below it"),
         Setting("AOTC_DUMP", "path", None, "folder for the text of each stage"),

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-FACTS = ("scratch_bytes", "threads", "shared_bytes", "registers", "spill_bytes")
+FACTS = ("scratch_bytes", "threads", "shared_bytes", "registers", "spill_bytes", "is_early")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,8 @@ class KernelBinary:
     `scratch_bytes` what each thread lends the kernel. On CUDA `code` is a cubin with the one entry
     `symbol`, `scratch_bytes` the global memory that each program needs for itself, `threads` and
     `shared_bytes` (dynamic) those of one program, `registers` and `spill_bytes` those of one
-    thread.
+    thread; `is_early`: it may be launched before the kernels before it have ended, since it waits
+    for that by itself.
     """
 
     symbol: str
@@ -28,6 +29,7 @@ class KernelBinary:
     shared_bytes: int = 0
     registers: int = 0
     spill_bytes: int = 0
+    is_early: bool = False
     packed_texts: bytes = b""  # see `pack_texts`: hundreds of candidates keep theirs in the cache
 
     @property

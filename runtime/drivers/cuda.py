@@ -85,8 +85,9 @@ class Executable:
     the hungriest launch needs for all its programs; threads: 1, since the host only launches.
     """
 
-    __slots__ = ("_library", "device", "functions", "gpu", "has_separate_buffers", "inputs",
-                 "outputs", "plan", "scratch_bytes", "sizes", "threads", "weights")  # fmt: skip
+    __slots__ = ("_library", "device", "functions", "gpu", "has_early_kernels",
+                 "has_separate_buffers", "inputs", "outputs", "plan", "scratch_bytes", "sizes",
+                 "threads", "weights")  # fmt: skip
 
     def __init__(
         self,
@@ -111,6 +112,7 @@ class Executable:
         self.device = device
         self.threads = 1
         self.has_separate_buffers: bool = read("AOTC_SEPARATE_BUFFERS").value
+        self.has_early_kernels: bool = read("AOTC_EARLY_KERNELS").value
         self.scratch_bytes = max(
             (self._scratch_of(launch.kernel, launch.grid) for launch in plan.launches), default=0
         )

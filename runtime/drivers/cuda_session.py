@@ -80,7 +80,8 @@ class CudaSession:
             described = (part for _, each in maps for part in each.parameters)
             # Triton's own two come last: scratch of each program, and no profile.
             arguments = Arguments([*values, *described, arena.scratch, 0])
-            node = graph.kernel(function, launch.grid, image.threads, arguments)
+            is_early = image.is_early and executable.has_early_kernels
+            node = graph.kernel(function, launch.grid, image.threads, arguments, is_early)
             for at, number in numbers.items():
                 patches[number].append((partial(arguments.slots.__setitem__, at), node))
             for at, tensor_map in maps:

@@ -271,6 +271,23 @@ def test_separate_buffers(program, fake_cuda, monkeypatch):
     assert fake_cuda.live() == {}
 
 
+@pytest.mark.parametrize(
+    ("setting", "is_early", "edges"), [("1", True, 2), ("1", False, 0), ("0", True, 0)]
+)
+def test_early_kernels(program, fake_cuda, monkeypatch, setting, is_early, edges):
+    """Only kernels that wait by themselves are launched before the one before them has ended."""
+    monkeypatch.setenv("AOTC_EARLY_KERNELS", setting)
+    executable = program(is_early=is_early)
+    session = executable.session()
+    assert fake_cuda.calls["cuGraphAddDependencies_v2"] == edges
+    for data in (bytes(range(COUNT)), bytes(range(50, 50 + COUNT))):  # the second one patches
+        x, y = place(executable, data), place(executable, bytes(COUNT))
+        session.addresses[:] = [x, y]
+        session.run()
+        assert fetch(executable, y) == bytes((each + 30) % 256 for each in data)
+    executable.close()
+
+
 def test_threads_with_sessions_of_their_own(program, fake_cuda):
     executable = program()
     wrong = []

@@ -191,11 +191,13 @@ def plan_tree(**changes) -> dict:
 
 
 def launch(grid=(1, 1, 1), kernel=0, args=(("int", 0),)) -> dict:
-    row = {"kernel": kernel, "grid": list(grid), "args": [list(each) for each in args]}
+    row = {"kernel": kernel, "grid": list(grid), "args": [list(each) for each in args], "maps": []}
     return {"launches": [row]}
 
 
-IMAGE = {"offset": 0, "nbytes": 64, "threads": 128, "shared_bytes": 0, "scratch_bytes": 0}
+IMAGE = {
+    "offset": 0, "nbytes": 64, "threads": 128, "shared_bytes": 0, "scratch_bytes": 0, "is_early": 0,
+}  # fmt: skip
 
 
 def kernel_with(**changes) -> dict:
@@ -203,8 +205,10 @@ def kernel_with(**changes) -> dict:
 
 
 PLANS = {
-    "abi": {"abi": 3},
+    "abi": {"abi": 4},
     "abi 1 with fields of abi 2": {"abi": 1},
+    "abi 2 with fields of abi 3": {"abi": 2},
+    "early and a half": kernel_with(is_early=2),
     "arena too large": {"arena_bytes": 1 << 50},
     "buffer past the end": {"buffers": [{"name": "b", "offset": 0, "nbytes": 65}]},
     "buffer offset past the end": {"buffers": [{"name": "b", "offset": 1 << 39, "nbytes": 1}]},
@@ -276,12 +280,25 @@ def test_images_are_for_devices_and_inside_the_library():
     use(launch(grid=(1, 65536, 1)), device="null")
 
 
-def test_plans_of_abi_1_are_read_as_abi_2():
-    old = plan_tree(abi=1)
+def test_plans_of_older_abis_are_read():
+    old = plan_tree(abi=2)
+    for launched in old["launches"]:
+        del launched["maps"]
+    assert LaunchPlan.from_msgpack(encode(old)) == small_bundle.copy_plan(24, 24)
     del old["zeroed_bytes"]
     for kernel in old["kernels"]:
         del kernel["image"]
-    assert LaunchPlan.from_msgpack(encode(old)) == small_bundle.copy_plan(24, 24)
+    assert LaunchPlan.from_msgpack(encode({**old, "abi": 1})) == small_bundle.copy_plan(24, 24)
+
+
+def test_images_of_abi_2_are_not_launched_early():
+    old = plan_tree(abi=2, **kernel_with())
+    del old["kernels"][0]["image"]["is_early"]
+    for launched in old["launches"]:
+        del launched["maps"]
+    image = LaunchPlan.from_msgpack(encode(old)).kernels[0].image
+    assert image is not None
+    assert not image.is_early
 
 
 def weights_file(header: bytes, data: bytes = b"") -> bytes:

@@ -73,5 +73,6 @@ def compile_kernel(
         shared_bytes=made.shared_bytes,
         registers=made.registers,
         spill_bytes=made.spill_bytes,
+        is_early=made.is_early,
         packed_texts=pack_texts(made.texts),
     )

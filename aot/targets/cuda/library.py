@@ -26,7 +26,12 @@ def library(kernels: Sequence[KernelBinary], prelude: Mapping[str, bytes]) -> Li
     end = 0
     for kernel in sorted({kernel.symbol: kernel for kernel in kernels}.values(), key=_symbol):
         images[kernel.symbol] = Image(
-            end, len(kernel.code), kernel.threads, kernel.shared_bytes, kernel.scratch_bytes
+            end,
+            len(kernel.code),
+            kernel.threads,
+            kernel.shared_bytes,
+            kernel.scratch_bytes,
+            kernel.is_early,
         )
         padding = bytes(-len(kernel.code) % IMAGE_ALIGNMENT_BYTES)
         parts += [kernel.code, padding]
