@@ -83,6 +83,7 @@ class Attention:
             value_block=padded(value[3]),
             itemsize_bytes=DTYPES[self.anchor.dtype].itemsize_bytes,
             is_causal=self.anchor.attr("causal"),
+            offset=self.anchor.attr("offset"),
             has_few_rows=has_few_rows(self.anchor),
             has_descriptors=self._has_descriptors(),
             may_overlap=self._may_overlap(),

@@ -27,6 +27,7 @@ class Problem:
     value_block: int
     itemsize_bytes: int
     is_causal: bool
+    offset: int  # of the causal mask: a row sees so many keys beyond its own place
     has_few_rows: bool
     has_descriptors: bool
     may_overlap: bool  # the Gluon form can address operands and result
@@ -47,36 +48,33 @@ class Config:
     stages: int
     rates: tuple[float, float]
     lone: float
+    tile_ns: float  # of each tile, beside its blocks of keys
 
 
 # Of the Gluon form: the tile of 128 rows is its own, stages are a constexpr.
 OVERLAPPED: tuple[Config, ...] = (
-    Config("overlapped", 128, 128, 4, 2, (0.42, 0.70), 1.0),
-    Config("overlapped", 128, 64, 4, 3, (0.35, 0.57), 1.0),
+    Config("overlapped", 128, 128, 4, 2, (0.45, 0.74), 1.0, 3300.0),
+    Config("overlapped", 128, 64, 4, 3, (0.37, 0.59), 1.0, 1800.0),
 )
 LARGE_ROWS = 512  # rows and keys from which its long compilation is worth it
 TILED: tuple[Config, ...] = (
-    Config("descriptor", 64, 64, 4, 3, (0.44, 0.52), 0.5),
-    Config("descriptor", 128, 64, 8, 4, (0.44, 0.44), 0.7),
-    Config("plain", 64, 64, 4, 3, (0.46, 0.53), 0.5),
-    Config("plain", 64, 64, 4, 2, (0.43, 0.45), 0.5),
-    Config("plain", 128, 64, 8, 3, (0.43, 0.46), 0.7),
-    Config("plain", 128, 64, 8, 2, (0.42, 0.42), 0.7),
-    Config("plain", 64, 128, 4, 1, (0.40, 0.30), 0.5),
-    Config("plain", 64, 32, 4, 3, (0.38, 0.40), 0.5),
-    Config("plain", 32, 64, 2, 2, (0.28, 0.25), 0.4),
-    Config("plain", 32, 32, 4, 2, (0.20, 0.20), 0.4),
-    Config("plain", 16, 64, 4, 2, (0.14, 0.14), 0.4),
-    Config("plain", 16, 32, 4, 2, (0.12, 0.12), 0.4),
-    Config("plain", 16, 32, 4, 1, (0.10, 0.10), 0.4),
+    Config("descriptor", 64, 64, 4, 3, (0.48, 0.55), 0.5, 1800.0),
+    Config("descriptor", 128, 64, 8, 4, (0.48, 0.46), 0.7, 3600.0),
+    Config("plain", 64, 64, 4, 3, (0.51, 0.56), 0.5, 1800.0),
+    Config("plain", 64, 64, 4, 2, (0.47, 0.47), 0.5, 1800.0),
+    Config("plain", 128, 64, 8, 3, (0.47, 0.48), 0.7, 3600.0),
+    Config("plain", 128, 64, 8, 2, (0.46, 0.44), 0.7, 3600.0),
+    Config("plain", 64, 128, 4, 1, (0.43, 0.31), 0.5, 1800.0),
+    Config("plain", 64, 32, 4, 3, (0.41, 0.42), 0.5, 1800.0),
+    Config("plain", 32, 64, 2, 2, (0.32, 0.26), 0.4, 1800.0),
+    Config("plain", 32, 32, 4, 2, (0.22, 0.21), 0.4, 1800.0),
+    Config("plain", 16, 64, 4, 2, (0.16, 0.15), 0.4, 1800.0),
+    Config("plain", 16, 32, 4, 2, (0.13, 0.13), 0.4, 1800.0),
+    Config("plain", 16, 32, 4, 1, (0.11, 0.10), 0.4, 1800.0),
 )
 MOST_TOGETHER = 4  # programs that the registers of a multiprocessor hold
 PEAK_RATE = 7490.0  # operations a nanosecond of one multiprocessor
-FIXED_NS = {
-    "plain": 2000.0,
-    "descriptor": 4400.0,
-    "overlapped": 5000.0,
-}  # of a program, beside its blocks of keys
+FIXED_NS = {"plain": 500.0, "descriptor": 3000.0, "overlapped": 5000.0}  # of a launch
 # Few rows are a matter of bytes in flight: keys a block, warps, stages.
 STREAMED: tuple[tuple[int, int, int], ...] = ((128, 4, 3), (64, 2, 3), (32, 1, 4))
 LEAN_STREAMS = ((32, 1, 2), (32, 1, 1))  # where none of those fits
@@ -128,13 +126,23 @@ def _has_tensor_copies(traits: TargetTraits) -> bool:
 
 
 def _price(row: Config, problem: Problem, traits: TargetTraits) -> float:
-    """Nanoseconds until the last program ends, as if all saw all keys."""
+    """Nanoseconds until the last program ends, as if all tiles had as many keys."""
     width = problem.key_block + problem.value_block
-    keys = ceil(problem.keys / row.keys) * row.keys
     rate = row.rates[max(problem.key_block, problem.value_block) > 64] * PEAK_RATE
-    work_ns = 2 * row.rows * keys * width / rate
+    work_ns = 2 * row.rows * _seen_keys(row, problem) * width / rate + row.tile_ns
     tiles = ceil(problem.rows / row.rows) * problem.heads
     return FIXED_NS[row.form] + work_ns * _turns(row, tiles, problem, traits)
+
+
+def _seen_keys(row: Config, problem: Problem) -> float:
+    """Keys in the blocks that a tile goes through, the mean over all tiles."""
+    if not problem.is_causal:
+        return ceil(problem.keys / row.keys) * row.keys
+    ends = [
+        min(problem.keys, max(1, first + row.rows + problem.offset))
+        for first in range(0, problem.rows, row.rows)
+    ]
+    return sum(ceil(end / row.keys) * row.keys for end in ends) / len(ends)
 
 
 def _turns(row: Config, tiles: int, problem: Problem, traits: TargetTraits) -> float:
@@ -185,7 +193,7 @@ def _streamed(problem: Problem, traits: TargetTraits) -> list[Candidate]:
             if splits > 1:
                 found.append(_split(rows, splits, row, problem))
     for keys, warps, stages in streams[:2]:
-        config = Config("plain", rows, keys, max(4, warps), stages, (1.0, 1.0), 1.0)
+        config = Config("plain", rows, keys, max(4, warps), stages, (1.0, 1.0), 1.0, 0.0)
         found.append(_tiled(config, problem, traits))
     return found
 
