@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aotc.aot.capture import (
+    bags,
     contractions,
     functions,
     movement,
@@ -22,6 +23,7 @@ ROWS: Rows = {
     **reductions.ROWS,
     **contractions.ROWS,
     **pooling.ROWS,
+    **bags.ROWS,
     **resampling.ROWS,
     **scans.ROWS,
     **scatters.ROWS,
