@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 from aotc.aot.ir.types import DTYPES
-from aotc.aot.lower.matmul_space import STYLES, Choice, Problem, Tile
+from aotc.aot.lower.matmul_space import Choice, Problem
+from aotc.aot.lower.matmul_tiles import STYLES, Tile
 from aotc.aot.lower.roofline import Machine, machine_of, nanoseconds
 from aotc.aot.lower.spec import Candidate, Scratch
 from aotc.aot.lower.tiles import power_above

@@ -110,13 +110,13 @@ def measure_here(
     """In the measuring process: times of all programs of one kernel."""
     rows = [Buffer(*row) for row in buffers]
     with Bench(_device(ordinal), rows, expected_us) as bench:
-        found = bench.measure([_program(*row) for row in programs])
+        found = bench.measure([_program(row) for row in programs])
     return [(outcome.time_us, outcome.refused) for outcome in found]
 
 
-def _program(*row: Any) -> Program:
-    *launch, maps = row
-    return Program(*launch, tuple(Map(**each) for each in maps))
+def _program(row: Sequence[Any]) -> Program:
+    values = [*row[:-1], tuple(Map(**each) for each in row[-1])]
+    return Program(*values)
 
 
 @functools.cache
