@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from .device_program import DeviceProgram
     from .port import Port
 
-# Loans are kept until a session waits for its work, which it does beyond these limits.
+# Loans are kept in two halves. When the newer one is beyond a limit, the calls of the older one
+# have ended or are waited for, and it is given back; the newer one becomes the older one.
 LENT_BYTES_LIMIT = 64 << 20
-LOANS_LIMIT = 256
+LOANS_LIMIT = 128
 
 
 class DeviceSession(Session):
@@ -52,6 +53,7 @@ class DeviceSession(Session):
         "_finish",
         "_is_plain",
         "_lent_bytes",
+        "_older_loans",
         "_ordinal",
         "_own_stream",
         "has_own_stream",
@@ -71,6 +73,7 @@ class DeviceSession(Session):
         self._finish: Callable[[Any], Any] | None = None
         self.hold: list[Any] = []
         self.loans: list[Any] = []
+        self._older_loans: list[Any] = []
         self._lent_bytes = 0
         self._copies_in: list[tuple[int, int]] = []  # (index, host address)
         self._copies_out: list[tuple[int, int]] = []
@@ -86,10 +89,10 @@ class DeviceSession(Session):
             self._chosen = chosen = current(self._ordinal)
         else:
             chosen = self._choose(stream)
-        arrays, values = self._fill(arrays, named, out, self.hold)
+        given, values = self._fill(arrays, named, out, self.hold)
         self._run(self._launch_stream() if chosen is None else chosen)
         if not self._is_plain:
-            values = self._complete(arrays, values)
+            values = self._complete(given, values)
         return self._program._give(values) if out is None else out
 
     def bind(
@@ -100,15 +103,15 @@ class DeviceSession(Session):
             self._chosen = current(self._ordinal)
         else:
             self._choose(stream)
-        arrays, values = self._fill(arrays, named, out, self.hold)
+        given, values = self._fill(arrays, named, out, self.hold)
         if not all(isinstance(each, Borrowed) for each in self.hold):  # a copy would go stale
             raise InputNotContiguous()
         if self._finish is not None:
             values = tuple(map(self._finish, values))
         if self.has_own_stream:
-            self._record(arrays, values)
+            self._record(given, values)
         outputs = self._program._give(values) if out is None else out
-        return Bound(self, self._replay(), outputs, (arrays, tuple(self.hold), values))
+        return Bound(self, self._replay(), outputs, (given, tuple(self.hold), values))
 
     # What the kinds of arrays ask for.
 
@@ -182,11 +185,7 @@ class DeviceSession(Session):
         self._copies_out.clear()
         self._finish = None
         self.has_own_stream = False
-        if self._lent_bytes > LENT_BYTES_LIMIT or len(self.loans) > LOANS_LIMIT:
-            self._native.synchronize()
-            self.loans.clear()
-            self._lent_bytes = 0
-        self._is_plain = not self.loans
+        self._is_plain = True
 
     def _launch_stream(self) -> int:
         """The stream of this call: where only host arrays take part, the session's own."""
@@ -205,8 +204,17 @@ class DeviceSession(Session):
             values = tuple(map(self._finish, values))
         if self.has_own_stream:
             self._record(arrays, values)
+        if self._lent_bytes > LENT_BYTES_LIMIT or len(self.loans) > LOANS_LIMIT:
+            self._give_back_older()
         self.hold.clear()
         return values
+
+    def _give_back_older(self) -> None:
+        """Let go of the older half of the loans, once the calls that used it have ended."""
+        self._native.reach_mark()
+        self._native.mark(self.stream)
+        self._older_loans, self.loans = self.loans, []
+        self._lent_bytes = 0
 
     def _replay(self) -> Callable[[], None]:
         """What a bound call runs."""
@@ -294,4 +302,5 @@ class DeviceSession(Session):
         finally:
             self.hold.clear()
             self.loans.clear()
+            self._older_loans.clear()
             self.memory = DeviceMemory(self._ordinal)  # the old one goes with the last output

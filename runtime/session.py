@@ -109,14 +109,15 @@ class Session:
             addresses.append(address)
         return self._program._give(values)
 
-    def _place(self, out: Any, addresses: list[int]) -> None:
-        """Append the addresses of the caller's outputs."""
+    def _place(self, out: Any, addresses: list[int]) -> Sequence[Any]:
+        """Append the addresses of the caller's outputs; returns these in order."""
         ports = self._outputs
         values = places(self._program._structure.outputs, self._program.outputs, out)
         for index, value in enumerate(values):
             port = ports[index]
             kind = KINDS.get(type(value)) or kind_of(port, value)
             addresses.append(kind.place(port, value))
+        return values
 
     def close(self) -> None:
         """Free the arena; may be called again."""

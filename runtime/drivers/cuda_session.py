@@ -39,8 +39,8 @@ class CudaSession:
     overlap on the host; on the device they follow each other, also from stream to stream.
     """
 
-    __slots__ = ("_arena", "_executable", "_is_closed", "_patches", "addresses", "graph", "run",
-                 "staging")  # fmt: skip
+    __slots__ = ("_arena", "_executable", "_is_closed", "_mark", "_patches", "addresses", "graph",
+                 "run", "staging")  # fmt: skip
 
     def __init__(self, executable: Executable) -> None:
         """Allocate and build; raises `DeviceMemoryFull`, with nothing left behind."""
@@ -51,6 +51,7 @@ class CudaSession:
         self._arena = Arena(executable)
         self.graph: LaunchGraph | None = None
         self._is_closed = False
+        self._mark: Event | None = None
         try:
             self._arena.clear(self.staging)
             self.graph = LaunchGraph(device)
@@ -144,6 +145,17 @@ class CudaSession:
         """Copy `stage(index)` to a host buffer after the last run; `synchronize` completes it."""
         self.staging.copy_out(index, host_address)
 
+    def mark(self, stream: int) -> None:
+        """Have `reach_mark` wait for all runs up to now, the last of which was on this stream."""
+        if self._mark is None:
+            self._mark = self._executable.gpu.event(is_timed=False)
+        self._mark.record(stream)
+
+    def reach_mark(self) -> None:
+        """Wait for the runs before the last `mark`, and for no later ones."""
+        if self._mark is not None:
+            self._mark.synchronize()
+
     def synchronize(self) -> None:
         """Wait for the last run and the copies; raises what went wrong in them.
 
@@ -176,6 +188,8 @@ class CudaSession:
     def _abandon(self) -> None:
         if self.graph is not None:
             self.graph.close()
+        if self._mark is not None:
+            self._mark.close()
         self.staging.close()
         self._arena.close()
 

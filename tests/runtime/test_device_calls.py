@@ -13,7 +13,7 @@ import pytest
 from device_bundle import SHAPE, WEIGHT, DeviceBlock, Interface, Lender
 from fake_cuda import FakeCuda, install
 
-from aotc.runtime import load
+from aotc.runtime import device_session, load
 from aotc.runtime.device_array import DeviceArray
 from aotc.runtime.device_errors import InputMisaligned, InputStrided, StreamUnreadable
 from aotc.runtime.dlpack import borrow
@@ -96,6 +96,20 @@ def test_many_loans_are_given_back(program):
     for call in range(900):
         program(given[call % 3])
     assert sum(each.lent for each in given) < 300
+
+
+def test_large_loans_are_given_back_without_waiting_for_the_last_call(program, cuda, monkeypatch):
+    """Only the calls of the older half are waited for; the newer ones may still run."""
+    monkeypatch.setattr(device_session, "LENT_BYTES_LIMIT", 96)
+    given = [Lender(DeviceBlock(NUMBERS)) for _ in range(12)]
+    outs = [DeviceBlock(bytes(96)) for _ in given]
+    weight = Interface(DeviceBlock(bytes(24)), shape=(6,))
+    for lender, out in zip(given, outs, strict=True):
+        program(lender, out=(Interface(out), weight))
+    assert sum(each.lent for each in given) < 6
+    assert [out.read() == NUMBERS for out in outs[:6]] == [True] * 6
+    assert outs[-1].read() == bytes(96)
+    assert cuda.calls["cuCtxSynchronize"] == 0
 
 
 def test_dlpack_with_a_stream(program, cuda):
