@@ -33,3 +33,15 @@ def cuda(fake_cuda):
 
     fake_cuda.kernels["copy"] = device_bundle.copy
     return fake_cuda
+
+
+@pytest.fixture
+def program(tmp_path, cuda):
+    """The program of `device_bundle`, loaded on the fake driver."""
+    import device_bundle
+
+    from aotc.runtime import load
+
+    opened = load(device_bundle.write(tmp_path / "bundle"))
+    yield opened
+    opened.close()

@@ -14,6 +14,7 @@ import small_bundle
 from fake_cubin import text_image
 
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
+from aotc.runtime.device_array import DeviceArray
 from aotc.runtime.dlpack import DELETER, allocate_block, describe, export_capsule, free_block
 from aotc.runtime.drivers.cuda_device import Device
 from aotc.runtime.manifest import TensorSpec
@@ -21,6 +22,8 @@ from aotc.runtime.plan import PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPla
 
 SHAPE = (4, 6)
 WEIGHT = struct.pack("<6f", 1, 2, 3, 4, 5, 6)
+NUMBERS = struct.pack("<24f", *range(24))  # of the input
+OTHERS = struct.pack("<24f", *range(100, 124))
 PARAMETERS = 5  # to, from, nbytes, and Triton's own two
 
 
@@ -80,6 +83,15 @@ def write(path: Path, **named) -> Path:
     """Pack it at `path`."""
     pack(contents(**named), path)
     return path
+
+
+def numbers(of: DeviceArray, cuda) -> bytes:
+    """The bytes of an array of ours once all work is done."""
+    cuda.settle()
+    nbytes = 4
+    for extent in of.shape:
+        nbytes *= extent
+    return bytes(cuda.memory(of.address, nbytes))
 
 
 class DeviceBlock:
