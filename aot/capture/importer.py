@@ -161,7 +161,7 @@ class _Importer:
         try:
             call = Call(_result_types(node), seen, self._table)
             with made_for(str(source) if source else None):
-                result = row(call, *arguments)
+                result = _nothing(call) or row(call, *arguments)
         except (NotSupported, TypeRuleError) as refused:
             self._refuse(node, str(refused))
             return
@@ -208,6 +208,14 @@ class _Importer:
             if got is not None and got.type != expected:
                 detail = f"row of `{node.target}` made {got.type}, torch says {expected}"
                 raise InternalError(stage="capture", detail=detail)
+
+
+def _nothing(call: Call) -> Any:
+    """The results of a call that computes no element at all, else nothing."""
+    if any(kind.numel for kind in call.results) or not call.results:
+        return None
+    made = tuple(build.empty(kind) for kind in call.results)
+    return made if len(made) > 1 else made[0]
 
 
 def _in_schema_order(node: torch.fx.Node) -> list[Any]:

@@ -93,12 +93,21 @@ def _div(call: Call, left: Operand, right: Operand, rounding_mode: str | None = 
     if rounding_mode is None:
         return call.pointwise("div", left, right)
     if DTYPES[call.dtype].kind == "float":
-        quotient = call.pointwise("div", left, right)
-        return build.unary("floor" if rounding_mode == "floor" else "trunc", quotient)
+        whole = "floor" if rounding_mode == "floor" else "trunc"
+        quotient = _quotient(call, left, right)
+        if rounding_mode == "trunc":  # of the quotient as the type holds it
+            quotient = build.cast(quotient, call.dtype)
+        return build.cast(build.unary(whole, quotient), call.dtype)
     floored = call.pointwise("floor_divide", left, right)
     if rounding_mode == "floor":
         return floored
     return build.add(floored, build.cast(_is_rounded_down(call, left, right), call.dtype))
+
+
+def _quotient(call: Call, left: Operand, right: Operand) -> Node:
+    """In f64, which holds the quotient of shorter floats to their last bit; `/` in f32 does not."""
+    operands = (call.operand(item, call.dtype) for item in (left, right))
+    return call.fill(build.div(*(build.cast(item, "f64") for item in operands)))
 
 
 def _is_rounded_down(call: Call, left: Operand, right: Operand) -> Node:
@@ -117,8 +126,35 @@ def _fmod(call: Call, left: Operand, right: Operand) -> Node:
         floored = call.pointwise("remainder", left, right)
         excess = build.sub(floored, call.operand(right, call.dtype))
         return build.pointwise("where", _is_rounded_down(call, left, right), excess, floored)
-    whole = build.unary("trunc", call.pointwise("div", left, right))
-    return call.pointwise("sub", left, call.pointwise("mul", whole, right))
+    return build.cast(_rest(call, left, right), call.dtype)
+
+
+def _rest(call: Call, left: Operand, right: Operand) -> Node:
+    """left - trunc(left / right) · right, f64; exact for shorter floats up to quotients of 2²⁹."""
+    first, second = (build.cast(call.operand(item, call.dtype), "f64") for item in (left, right))
+    whole = build.unary("trunc", build.div(first, second))
+    rest = build.sub(first, build.mul(whole, second))
+    is_endless = build.pointwise("eq", build.unary("abs", second), math.inf)
+    is_finite = build.pointwise("lt", build.unary("abs", first), math.inf)
+    is_left_itself = build.pointwise("logical_and", is_endless, is_finite)
+    return call.fill(build.pointwise("where", is_left_itself, first, rest))
+
+
+def _remainder(call: Call, left: Operand, right: Operand) -> Node:
+    if DTYPES[call.dtype].kind != "float":
+        return call.pointwise("remainder", left, right)
+    rest = _rest(call, left, right)
+    divisor = build.cast(call.operand(right, call.dtype), "f64")
+    signs = [build.pointwise("lt", item, 0.0) for item in (rest, divisor)]
+    is_other = build.pointwise("logical_xor", *signs)
+    is_inexact = build.pointwise("ne", rest, 0.0)
+    moved = build.pointwise(
+        "where",
+        build.pointwise("logical_and", is_inexact, is_other),
+        build.add(rest, divisor),
+        rest,
+    )
+    return build.cast(call.fill(moved), call.dtype)
 
 
 def _pow(call: Call, base: Operand, exponent: Operand) -> Node:
@@ -226,11 +262,6 @@ def _log10(call: Call, data: Node) -> Node:
     return build.mul(build.unary("log", call.operand(data, call.dtype)), 1 / math.log(10))
 
 
-def _tan(call: Call, data: Node) -> Node:
-    angle = call.operand(data, call.dtype)
-    return build.div(build.unary("sin", angle), build.unary("cos", angle))
-
-
 def _log_sigmoid(call: Call, data: Node) -> tuple[Node, None]:
     # min(x, 0) - log1p(e^-|x|): exact on both sides.
     fading = build.unary("exp", build.unary("neg", build.unary("abs", wide(data))))
@@ -256,6 +287,7 @@ ROWS: Rows = {
     "div": _div,
     "floor_divide": _floor_divide,
     "fmod": _fmod,
+    "remainder": _remainder,
     "pow": _pow,
     "square": _square,
     "clamp": _clamp,
@@ -278,7 +310,6 @@ ROWS: Rows = {
     "erfc": _erfc,
     "special_ndtr": _ndtr,
     "log10": _log10,
-    "tan": _tan,
     "log_sigmoid_forward": _log_sigmoid,
     "isfinite": _is_finite,
 }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.types import DTYPES, Scalar, TensorType
+
+OF_NOTHING: Mapping[str, Scalar] = {"sum": 0, "prod": 1, "any": False, "all": True}
 
 
 def scalar(value: Scalar, dtype: str) -> Node:
@@ -85,16 +87,28 @@ def pad(data: Node, low: Sequence[int], high: Sequence[int], value: Scalar) -> N
     """Constant padding."""
     if not any((*low, *high)):
         return data
+    if not data.type.numel:
+        widths = zip(low, data.shape, high, strict=True)
+        return expand(scalar(value, data.dtype), [sum(each) for each in widths])
     return make("pad", (data,), {"low": tuple(low), "high": tuple(high), "value": value})
+
+
+def empty(kind: TensorType) -> Node:
+    """A tensor without elements: a literal repeated no times, whatever would have computed it."""
+    return expand(scalar(0, kind.dtype), kind.shape)
 
 
 def concat(parts: Sequence[Node], axis: int) -> Node:
     """`parts` joined along `axis`."""
+    parts = [part for part in parts if part.shape[axis]] or list(parts[:1])
     return parts[0] if len(parts) == 1 else make("concat", tuple(parts), {"axis": axis})
 
 
 def reduce(op: str, data: Node, axes: Sequence[int]) -> Node:
-    """Reduction over `axes`, which stay as dims of 1."""
+    """Reduction over `axes`, which stay as dims of 1; of no elements it is what changes nothing."""
+    if not data.type.numel and op in OF_NOTHING:
+        shape = [1 if axis in axes else dim for axis, dim in enumerate(data.shape)]
+        return expand(scalar(OF_NOTHING[op], data.dtype), shape)
     return make(op, (data,), {"axes": tuple(sorted(axes))})
 
 
@@ -174,6 +188,9 @@ def root_mean_square_norm(data: Node, axes: Sequence[int], epsilon: float) -> No
 
 def matmul(left: Node, right: Node) -> Node:
     """Product over the last dims; a right operand without batch takes `left` as rows."""
+    if not left.shape[-1]:
+        batch = left.shape[:-2] if left.type.rank >= right.type.rank else right.shape[:-2]
+        return expand(scalar(0, left.dtype), (*batch, left.shape[-2], right.shape[-1]))
     if right.type.rank == 2 and left.type.rank > 2:
         rows = reshape(left, (math.prod(left.shape[:-1]), left.shape[-1]))
         product = make("matmul", (rows, right))

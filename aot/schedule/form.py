@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from aotc.aot.errors import InternalError, UnsupportedError
+from aotc.aot.errors import InternalError
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.schedule import domain as loops
 from aotc.aot.schedule.attention import attention_contract, attention_domain
@@ -13,56 +13,26 @@ from aotc.aot.schedule.group import Domain, Group, Root, Schedule
 from aotc.aot.schedule.grow import row_symbols
 from aotc.aot.schedule.label import label
 from aotc.aot.schedule.materialize import Kernel, kernels
+from aotc.aot.schedule.refuse import refuse
 from aotc.aot.schedule.stage import staged
 from aotc.aot.schedule.trace import LEAVES, STORED, Boundary, Demand, Tracer
 from aotc.aot.schedule.traits import TargetTraits
-
-LARGEST_NUMEL = 2**31 - 1
-
-
-class EmptyTensorUnsupported(UnsupportedError):
-    """The model computes a tensor of no elements."""
-
-    code = "empty-tensor"
-    template = "the model computes {tensor}, which has no elements{source}"
-    hint = "leave empty tensors out of the model"
-
-
-class TensorTooLarge(UnsupportedError):
-    """Kernels address elements with 32 bits."""
-
-    code = "tensor-too-large"
-    template = "the model holds {tensor} with {numel} elements, expected at most 2147483647{source}"
-    hint = "split the tensor, or give the model smaller inputs"
 
 
 def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
     """Graph of legal nodes → groups of nodes, one a kernel, in the order of execution.
 
-    Raises `EmptyTensorUnsupported`, `TensorTooLarge`, and `InternalError` where kernels have no
-    order.
+    An output without elements has no kernel. Raises what `refuse` does, and `InternalError` where
+    kernels have no order.
     """
     graph, copies = staged(_with_copies(graph))
-    _refuse_sizes(graph)
+    refuse(graph, traits)
     stored = _stored(graph)
-    found = kernels(graph, copies.union(stored), traits)
+    made = [node for node in stored if node.type.numel]
+    found = kernels(graph, copies.union(made), traits)
     roots = {node for kernel in found for node in kernel.roots}
     groups = [_group(kernel, roots, traits) for kernel in found]
     return Schedule(graph, _ordered(groups), stored)
-
-
-def _refuse_sizes(graph: Graph) -> None:
-    """Only views and inputs may be empty: parts of a concat that add nothing to it."""
-    for node in graph.nodes():
-        source = f", at {node.source}" if node.source else ""
-        if node.type.numel > LARGEST_NUMEL:
-            named = f"`{node.op}` of {node.type}"
-            raise TensorTooLarge(tensor=named, numel=node.type.numel, source=source)
-        is_computed = node in graph.outputs or node.kind not in ("input", "constant", "view")
-        if is_computed and 0 in (node.type.numel, *(item.type.numel for item in node.inputs[:1])):
-            if node.kind == "concat" and node.type.numel:
-                continue
-            raise EmptyTensorUnsupported(tensor=f"`{node.op}` of {node.type}", source=source)
 
 
 def _with_copies(graph: Graph) -> Graph:

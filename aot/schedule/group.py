@@ -92,5 +92,10 @@ class Schedule:
 
 
 def _listed(nodes: tuple[Node, ...], names: dict[Node, str]) -> str:
-    known = (names.get(node) or str(node.attr("name")) for node in nodes)
+    known = (names.get(node) or _outside(node) for node in nodes)
     return ", ".join(known) or "nothing"
+
+
+def _outside(node: Node) -> str:
+    """An input or a constant, or a result without elements, which no group stores."""
+    return str(node.attr("name")) if node.op in ("input", "constant") else str(node.type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.compiling import Counts
 from aotc.cache import Store
 from benchmarks.operators.judge import difference
-from benchmarks.operators.samples import Batch, Sample
+from benchmarks.operators.samples import NAME_PREFIX, Batch, Sample
 
 RIGHT, REFUSED, WRONG, BROKEN = "right", "refused", "wrong", "broken"
 Runner = Callable[[Captured], list[Array]]
@@ -41,26 +42,55 @@ class Outcome:
     reason: str = ""
 
 
-def drive(samples: Sequence[Sample], run: Runner) -> Iterator[Outcome]:
-    """One outcome a sample, in order; a batch that fails is halved until one is alone."""
-    if not samples:
-        return
-    try:
-        found = _results(samples, run)
-    except Exception as error:
-        if len(samples) > 1:
-            middle = len(samples) // 2
-            yield from drive(samples[:middle], run)
-            yield from drive(samples[middle:], run)
-            return
-        verdict = REFUSED if isinstance(error, UnsupportedError) else BROKEN
-        yield _outcome(samples[0], verdict, f"{type(error).__name__}: {error}")
-        return
-    for sample in samples:
-        own = [found.pop(0) for _ in sample.expected]
-        reasons = [difference(*pair) for pair in zip(own, sample.expected, strict=True)]
-        worst = next(filter(None, reasons), "")
-        yield _outcome(sample, WRONG if worst else RIGHT, worst)
+def drive(samples: Sequence[Sample], run: Runner) -> list[Outcome]:
+    """One outcome a sample, in order.
+
+    Those that a refusal names by their lines are left out and the rest is tried again; a batch that
+    fails without names is halved until one is alone.
+    """
+    outcomes: dict[int, Outcome] = {}
+    waiting = [list(enumerate(samples))] if samples else []
+    while waiting:
+        batch = waiting.pop()
+        try:
+            found = _results([sample for _, sample in batch], run)
+        except Exception as error:
+            named = _named_by(error) if len(batch) > 1 else {}
+            for place, reason in named.items():
+                number, sample = batch[place]
+                outcomes[number] = _outcome(sample, REFUSED, reason)
+            rest = [item for place, item in enumerate(batch) if place not in named]
+            if named:
+                waiting += [rest] if rest else []
+            elif len(batch) > 1:
+                waiting += [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
+            else:
+                number, sample = batch[0]
+                verdict = REFUSED if isinstance(error, UnsupportedError) else BROKEN
+                outcomes[number] = _outcome(sample, verdict, f"{type(error).__name__}: {error}")
+            continue
+        for number, sample in batch:
+            own = [found.pop(0) for _ in sample.expected]
+            outcomes[number] = _judged(sample, own)
+    return [outcomes[number] for number in range(len(samples))]
+
+
+def _named_by(error: Exception) -> dict[int, str]:
+    """The lines of a refusal by the place of the sample that each one names."""
+    if not isinstance(error, UnsupportedError):
+        return {}
+    found: dict[int, str] = {}
+    for line in str(error).splitlines():
+        place = re.search(rf"in {NAME_PREFIX}(\d+)", line)
+        if place is not None:
+            found.setdefault(int(place[1]), f"{type(error).__name__}: {line.strip()}")
+    return found
+
+
+def _judged(sample: Sample, found: Sequence[Array]) -> Outcome:
+    reasons = [difference(*pair) for pair in zip(found, sample.expected, strict=True)]
+    worst = next(filter(None, reasons), "")
+    return _outcome(sample, WRONG if worst else RIGHT, worst)
 
 
 def _outcome(sample: Sample, verdict: str, reason: str = "") -> Outcome:

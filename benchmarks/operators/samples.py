@@ -16,6 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 SEED = 0
+NAME_PREFIX = "sample_"  # of the functions of a batch, before their places
 DTYPES: dict[str, torch.dtype] = {
     "f32": torch.float32,
     "f16": torch.float16,
@@ -116,12 +117,19 @@ class Batch(torch.nn.Module):
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         super().__init__()
-        self.samples = tuple(samples)
+        self.functions = [_named(sample, place) for place, sample in enumerate(samples)]
+        self.counts = [len(sample.tensors) for sample in samples]
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Results of every sample."""
         waiting, results = iter(tensors), []
-        for sample in self.samples:
-            own = itertools.islice(waiting, len(sample.tensors))
-            results += sample.function(*own)
+        for function, count in zip(self.functions, self.counts, strict=True):
+            results += function(*itertools.islice(waiting, count))
         return results
+
+
+def _named(sample: Sample, place: int) -> Callable[..., list[torch.Tensor]]:
+    """The sample's function under a name of its own, which a refusal then shows as the line's."""
+    function: Any = sample.function
+    code = function.__code__.replace(co_name=f"{NAME_PREFIX}{place}")
+    return types.FunctionType(code, function.__globals__, code.co_name, None, function.__closure__)

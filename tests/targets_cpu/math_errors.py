@@ -25,6 +25,7 @@ REFERENCES: dict[str, Callable[..., np.ndarray]] = {
     "asin": np.arcsin,
     "acos": np.arccos,
     "atan": np.arctan,
+    "atan2": np.arctan2,
     "pow": np.power,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),

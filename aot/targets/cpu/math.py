@@ -184,6 +184,21 @@ def _atan(x: Value) -> Value:
     return (start + (reduced + tail)).copysign(x)
 
 
+def _atan2(y: Value, x: Value) -> Value:
+    """The angle of (x, y): atan of the smaller by the larger size, then the octant."""
+    height, width = y.abs(), x.abs()
+    steep = height > width
+    above, below = steep.select(width, height), steep.select(height, width)
+    # Both zero is no angle, both infinite is half a right one.
+    ratio = below.equals(0.0).select(x.like(0.0), above / below)
+    ratio = above.equals(math.inf).select(x.like(1.0), ratio)
+    angle_ = _atan(ratio)
+    angle_ = steep.select(math.pi / 2 - angle_, angle_)
+    angle_ = (x.like(1.0).copysign(x) < 0.0).select(math.pi - angle_, angle_)
+    unknown = x.is_nan() | y.is_nan()
+    return unknown.select(x.like(math.nan), angle_.copysign(y))
+
+
 def _arcsine_parts(x: Value) -> tuple[Value, Value]:
     """(|x| > ½, asin of |x| or, there, of √((1 − |x|) / 2))."""
     size = x.abs()
@@ -280,6 +295,7 @@ FUNCTIONS: dict[str, Function] = {
     "asin": Function(1, _asin, 4.0),
     "acos": Function(1, _acos, 4.0),
     "atan": Function(1, _atan, 4.0),
+    "atan2": Function(2, _atan2, 4.0),
     "pow": Function(2, _pow, 1.0, "C's cases for zeros, infinities, NaN and negative bases"),
     "sqrt": Function(1, Value.sqrt, 0.5),
     "rsqrt": Function(1, _rsqrt, 1.5),
