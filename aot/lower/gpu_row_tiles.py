@@ -97,11 +97,11 @@ _STREAMED = (
 # The same for rows that are only read.
 _READ = (
     Streamed(96 << 10, ((4 << 10, 2, 1), (2 << 10, 1, 1), (8 << 10, 4, 1))),
-    Streamed(1 << 20, ((16 << 10, 8, 1), (16 << 10, 16, 1), (32 << 10, 16, 1))),
+    Streamed(1 << 20, ((8 << 10, 8, 3), (16 << 10, 8, 1), (16 << 10, 16, 1))),
     Streamed(inf, ((64 << 10, 32, 1), (32 << 10, 32, 1), (16 << 10, 16, 1))),
 )
-# Chunks of a row that several programs read.
-_PARTS = ((8 << 10, 8, 3), (32 << 10, 32, 1), (16 << 10, 16, 1))
+# Elements of a chunk, warps and stages where several programs read a row.
+_PARTS = ((4096, 8, 3), (16384, 32, 1), (8192, 16, 1))
 # Elements of a piece and warps of a shared row.
 _SHARED = ((8192, 8), (8192, 16))
 
@@ -160,8 +160,9 @@ def _distinct(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
 def _held(shape: RowShape) -> RowTiles:
     block = power_above(shape.reduced)
     picks = next((row.picks for row in _HELD if block <= row.reduced), ())
-    if not shape.stores_elements and block == 1024:
-        picks = picks[1:] + picks[:1]  # one row a program is too little to start it for
+    if not shape.stores_elements and block in (1024, 4096):
+        # Nothing waits for stores: programs with more to read of each thread are better.
+        picks = picks[1:] + picks[:1]
     found = []
     for rows, warps in picks:
         rows = min(rows, power_above(shape.kept))
@@ -184,8 +185,11 @@ def _streamed(shape: RowShape) -> RowTiles:
 
 def _chunk(shape: RowShape, chunk_bytes: int, warps: int) -> int:
     """Elements of a chunk: a vector for each thread at least, as many as registers hold at most."""
-    block = chunk_bytes * shape.vector // VECTOR_BYTES
-    return min(max(block, shape.vector * WARP * warps), LARGEST_HELD, power_above(shape.reduced))
+    item_bytes = VECTOR_BYTES // shape.vector
+    tensors = max(1, round(shape.row_bytes / shape.reduced / item_bytes))
+    most = power_below(LARGEST_HELD / tensors)
+    block = max(chunk_bytes // item_bytes, shape.vector * WARP * warps)
+    return min(block, most, power_above(shape.reduced))
 
 
 def _row(shape: RowShape, block: int, warps: int, parts: int = 0, stages: int = 0) -> Candidate:
@@ -213,8 +217,7 @@ def _shared(shape: RowShape) -> RowTiles:
 def _shared_streams(shape: RowShape) -> RowTiles:
     found = []
     if shape.can_share and shape.reduced > SMALLEST_PIECE * 4:
-        for chunk_bytes, warps, stages in _PARTS:
-            block = _chunk(shape, chunk_bytes, warps)
+        for block, warps, stages in _PARTS:
             parts = min(MOST_SHARING, power_above(shape.reduced) // (block * 2))
             if parts > 1:
                 found.append(_row(shape, block, warps, parts, stages))
@@ -226,8 +229,7 @@ def _parted_rows(shape: RowShape, traits: TargetTraits) -> RowTiles:
     """Few rows, values of whole rows only: several programs read a row, the last one joins."""
     found = []
     if not shape.stores_elements and shape.levels == 1 and shape.reduced > SMALLEST_PIECE:
-        for chunk_bytes, warps, stages in _PARTS:
-            block = _chunk(shape, chunk_bytes, warps)
+        for block, warps, stages in _PARTS:
             parts = _parts(shape.kept, ceil(shape.reduced / block), traits)
             if parts > 1:
                 found.append(_row(shape, block, warps, parts, stages))

@@ -63,7 +63,7 @@ def pointwise_candidates(shape: PointwiseShape, traits: TargetTraits) -> tuple[C
 def _pointwise(shape: PointwiseShape, elements: int, more_warps: int) -> Candidate:
     lanes_block = _lanes_block(shape.lanes, elements)
     if shape.is_transposed:
-        elements = max(elements, 1024)
+        elements = max(elements, 2048)
         side = TRANSPOSED_TILE if elements >= TRANSPOSED_TILE**2 else TRANSPOSED_TILE // 2
         lanes_block = min(power_above(shape.lanes), side)
     rows_block = min(power_above(shape.rows), max(1, elements // lanes_block))
