@@ -22,6 +22,8 @@ def made(path: str) -> Loaded:
     sys.path.insert(0, str(Path(path).resolve().parent))  # of specs that share a module
     module = importlib.import_module(Path(path).stem)
     model = module.build_model() if hasattr(module, "build_model") else module.model
+    if hasattr(module, "for_torch"):  # a spec may know a form that suits torch better
+        model = module.for_torch(model)
     inputs = module.example_inputs
     inputs = inputs() if callable(inputs) else inputs
     if isinstance(inputs, dict):

@@ -125,7 +125,14 @@ class Prefill(Llama):
 
 
 class Decode(Llama):
-    """One token after those whose keys and values are given."""
+    """One token after those whose keys and values are given.
+
+    `packs_heads`: the query heads of a key head are given to the attention as queries of one head.
+    The result is the same, and torch has a fused kernel for it: with a mask it has none for heads
+    that share keys.
+    """
+
+    packs_heads = False
 
     def forward(
         self,
@@ -146,13 +153,16 @@ class Decode(Llama):
         new_keys, new_values = [], []
         for number, layer in enumerate(self.layers):
             query, key, value = layer.heads(layer.before_attention(x), cos, sin)
+            heads = query.shape
+            if self.packs_heads:
+                query = query.reshape(heads[0], self.shape.key_heads, -1, self.shape.size)
             context = scaled_dot_product_attention(
                 query,
                 torch.cat((keys[number], key), dim=2),
                 torch.cat((values[number], value), dim=2),
                 attn_mask=seen[None, None, None, :],
-                enable_gqa=True,
-            )
+                enable_gqa=not self.packs_heads,
+            ).reshape(heads)
             new_keys.append(key)
             new_values.append(value)
             x = layer.joined(x, context)
