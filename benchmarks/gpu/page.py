@@ -25,8 +25,10 @@ METHOD = (
     "by side, since that takes processors; each measurement of an autotuner, of `aotc` and of "
     "Inductor alike, waits until it has the device for itself (a lock of the machine). The models "
     "are then loaded into a process each, with warm caches, and measured one process after the "
-    "other, nothing else running. Torch runs without gradients, with `cudnn.benchmark`, models of "
-    "images in channels-last memory, attention by `scaled_dot_product_attention`."
+    "other, nothing else running. Inductor measures each choice 40 ms long, as it does its own "
+    "kernels. Torch runs without gradients, with `cudnn.benchmark`, models of images in channels-"
+    "last memory, attention by `scaled_dot_product_attention` in forms that it has fused kernels "
+    "for: no mask where nothing is masked, query heads packed where decoding shares keys."
 )
 FORWARD = (
     "Milliseconds a call by the device's events around 30 calls that follow each other; all "
