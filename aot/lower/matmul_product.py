@@ -44,9 +44,8 @@ class Operand:
         batch, outer, inner = self.strides
         long = outer if inner == 1 else inner
         parts = (batch, long, self.start)
-        return 1 in (outer, inner) and not any(
-            part * itemsize_bytes % DESCRIPTOR_BYTES for part in parts
-        )
+        is_matrix = 1 in (outer, inner) and long > 0  # one row again and again is none
+        return is_matrix and not any(part * itemsize_bytes % DESCRIPTOR_BYTES for part in parts)
 
     def view(self, width: str, depth: int) -> View:
         """The operand as a descriptor has it; `width` is the text of its block along `outer`."""

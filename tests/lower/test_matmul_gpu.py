@@ -170,6 +170,13 @@ def test_parts_of_a_split_matmul_cover_all_of_k():
         assert (counters.nbytes, counters.is_zeroed) == (row.grid[0] * 4, True)
 
 
+def test_a_row_that_is_read_again_and_again_has_no_descriptor():
+    row = b.expand(operand("x", 1, 64, dtype="bf16"), (64, 64))
+    result = op("matmul", row, b.permute(weight("w", 96, 64, dtype="bf16"), (1, 0)))
+    (spec,) = lower(schedule(graph_of([result]), TRAITS), TRAITS)
+    assert not any(row.maps for row in spec.candidates)
+
+
 def test_the_cases_use_every_form():
     styles = {form.rstrip("mnk").rstrip("_") for name in CASES for form in _forms(name)}
     made_by_kernels = {"tensor", "persistent", "split_tensor"}  # descriptors, where no launch can
