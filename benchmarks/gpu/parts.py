@@ -17,7 +17,7 @@ from benchmarks.gpu.suite import ROOT, Step, Suite
 
 RECORDS = ROOT / "benchmarks" / "records"
 PEERS_NICENESS = 5
-RESERVE_SECONDS = 35.0  # of each model: what measuring it takes once it is compiled
+RESERVE_SECONDS = 30.0  # of each model: what measuring it takes once it is compiled
 
 
 @dataclass(frozen=True, slots=True)
