@@ -114,6 +114,8 @@ def blocks_until(
     end = S
     if CAUSAL:
         end = gl.maximum(gl.minimum(S, first + 128 + OFFSET), 1)
+    elif S % BN != 0:  # a constant bound would unroll the last block: it takes more registers
+        end = gl.minimum(S, first + 128 + S)
     return gl.cdiv(end, BN)
 
 
@@ -170,13 +172,15 @@ def hide(
     scores, first, start, S: gl.constexpr, OFFSET: gl.constexpr, CAUSAL: gl.constexpr,
     BN: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Keys that do not exist, or that the causal rows do not see."""
-    s = start + gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))[None, :]
-    if S % BN != 0:
-        scores = gl.where(s < S, scores, float("-inf"))
+    """Keys that causal rows do not see, or that do not exist: without a mask, of the last block."""
+    column = gl.arange(0, BN, gl.SliceLayout(0, LAYOUT))[None, :]
     if CAUSAL:
         x = first + gl.arange(0, 64, gl.SliceLayout(1, LAYOUT))[:, None]
-        scores = gl.where(s <= x + OFFSET, scores, float("-inf"))
+        if S % BN != 0:
+            scores = gl.where(start + column < S, scores, float("-inf"))
+        scores = gl.where(start + column <= x + OFFSET, scores, float("-inf"))
+    elif S % BN != 0:
+        scores = gl.where(column < S % BN, scores, float("-inf"))
     return scores
 
 
@@ -250,7 +254,8 @@ def begin(
     scores = warpgroup_mma(q, keys_at(k_tiles, at, BN, BD), zeros, use_acc=False, is_async=True)
     scores = warpgroup_mma_wait(0, deps=(scores,))
     mbarrier.arrive(k_free.index(at))
-    scores = hide(scores, row, 0, S, OFFSET, CAUSAL, BN, SCORES)
+    if CAUSAL or S < BN:
+        scores = hide(scores, row, 0, S, OFFSET, CAUSAL, BN, SCORES)
     weights, peak, total, _ = soften(scores, peak, total, SCALE)
     wait_next(k_ready, count, blocks > 1, STAGES)
     return weights, peak, total
