@@ -9,6 +9,7 @@ a device in `device_program.py` and `device_session.py`.
 
 from __future__ import annotations
 
+import _thread
 import sys
 
 from .arguments import places
@@ -30,16 +31,34 @@ if TYPE_CHECKING:
 
 
 class Loaded:
-    """Code and weights in memory; freed when neither program nor session refers to it any more.
+    """Code and weights in memory, unloaded when program and sessions have all released it.
 
-    weights: the mapped file, where the code reads it in place.
+    They are counted, since references to it may live longer: in the frames of a caught error's
+    traceback, or of a memory checker. weights: the mapped file, where the code reads it in place.
     """
 
-    __slots__ = ("executable", "weights")
+    __slots__ = ("_lock", "_users", "executable", "weights")
 
     def __init__(self, executable: Any, weights: MappedFile | None) -> None:
         self.executable = executable
         self.weights = weights
+        self._users = 1  # the program
+        self._lock = _thread.allocate_lock()
+
+    def retain(self) -> None:
+        """Count a session; raises `ProgramClosed` where the code is unloaded."""
+        with self._lock:
+            if not self._users:
+                raise ProgramClosed()
+            self._users += 1
+
+    def release(self) -> None:
+        """Count a session or the program no longer; the last one unloads the code."""
+        with self._lock:
+            self._users -= 1
+            is_last = not self._users
+        if is_last:
+            self.executable.close()
 
     def __del__(self) -> None:
         # At the interpreter's end the process goes away, and so may what closing needs.
@@ -84,6 +103,7 @@ class Program:
         )
         self._make_ports(loaded)
         self._loaded: Loaded | None = loaded
+        self._owned = [loaded]  # until `close`, which takes it out in one atomic step
         # Made now, so that a machine with too little memory says so at load.
         self._free: list[Session] = [self.session()]
         self.threads: int = loaded.executable.threads
@@ -147,6 +167,11 @@ class Program:
         """
         self._loaded = None
         self._close_free()
+        try:
+            loaded = self._owned.pop()
+        except IndexError:
+            return
+        loaded.release()
 
     @property
     def closed(self) -> bool:

@@ -37,9 +37,14 @@ class Session:
 
     def __init__(self, program: Program) -> None:
         loaded = program._open()
+        loaded.retain()
+        try:
+            self._native = loaded.executable.session()
+        except BaseException:
+            loaded.release()
+            raise
         self._loaded: Loaded | None = loaded
         self._program = program
-        self._native = loaded.executable.session()
         self._addresses = self._native.addresses
         self._run: Callable[..., Any] = self._native.run
         self._inputs = program._input_ports
@@ -121,9 +126,12 @@ class Session:
 
     def close(self) -> None:
         """Free the arena; may be called again."""
-        if self._loaded is not None:
-            self._native.close()
-            self._loaded = None
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None:
+            try:
+                self._native.close()
+            finally:
+                loaded.release()
 
     def __enter__(self) -> Self:
         return self

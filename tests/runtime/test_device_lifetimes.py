@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import struct
+import sys
 import threading
 
 import device_bundle
@@ -81,6 +82,23 @@ def test_close_frees_everything_though_errors_are_kept(tmp_path, cuda):
     finally:
         gc.enable()
     assert len(kept) == 3
+
+
+def test_close_frees_everything_though_frames_are_kept(tmp_path, cuda):
+    """Memory checkers keep the Python frames of allocations, and with them all their variables."""
+    path, frames = device_bundle.write(tmp_path / "bundle"), []
+    sys.setprofile(lambda frame, event, argument: frames.append(frame))
+    try:
+        program = load(path)
+        session, bound = program.session(), program.bind(NUMBERS)
+        results = program(NUMBERS), session(NUMBERS), bound()
+    finally:
+        sys.setprofile(None)
+    assert all(bytes(y) == NUMBERS for y, _ in results)
+    for each in (session, bound, program):
+        each.close()
+    assert cuda.live() == {}
+    assert frames
 
 
 def test_sessions_and_bound_calls_keep_the_weights_until_they_are_closed(tmp_path, cuda):
