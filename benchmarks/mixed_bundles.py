@@ -20,15 +20,15 @@ from benchmarks.machine import facts
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "mixed-bundles.md"
-EXAMPLES = ("mlp_block", "mlp_block_bf16", "transformer_encoder", "small_cnn")
+EXAMPLES = ("mlp_block", "mlp_block_bf16", "transformer_encoder")
 KINDS = {"alone": (), "mixed": ("--target", "cuda:sm_90")}  # targets beside the CPU
 ROUNDS = 5
 SECONDS_A_TURN = 0.4
 TEMPLATE = """# What a mixed bundle costs the CPU
 
-Medians of milliseconds a call on the CPU, of a bundle for the CPU alone, whose matmul weights are
-packed for it, and of one for the CPU and sm_90, which stores them once, as they are. Both in turns,
-by `python -m benchmarks.mixed_bundles`.
+Milliseconds a call on the CPU (tenth percentile), of a bundle for the CPU alone, whose matmul weights
+are packed for it, and of one for the CPU and sm_90, which stores them once, as they are. Both in
+turns, by `python -m benchmarks.mixed_bundles`.
 
 {where}, {versions}:
 
@@ -59,7 +59,7 @@ def build(example: str, kind: str, folder: Path) -> Path:
 
 
 def row(example: str, bundles: dict[str, Path]) -> str:
-    """A line of the table: medians of both, their ratio, bytes of both bundles' weights."""
+    """A line of the table: times of both, their ratio, bytes of both bundles' weights."""
     contenders = [Contender("aotc", "", bundle) for bundle in bundles.values()]
     try:
         for each in contenders:
@@ -68,12 +68,17 @@ def row(example: str, bundles: dict[str, Path]) -> str:
     finally:
         for each in contenders:
             each.close()
-    alone_ms, mixed_ms = (statistics.median(each.times_us) / 1e3 for each in contenders)
+    alone_ms, mixed_ms = (fast_ms(each.times_us) for each in contenders)
     sizes = [(bundle / "weights.safetensors").stat().st_size / 1e6 for bundle in bundles.values()]
     return (
         f"| {example} | {alone_ms:.2f} | {mixed_ms:.2f} | {mixed_ms / alone_ms:.2f} "
         f"| {sizes[0]:.1f} | {sizes[1]:.1f} |"
     )
+
+
+def fast_ms(times_us: list[float]) -> float:
+    """The tenth percentile: what the call takes when nobody else has the cores."""
+    return statistics.quantiles(times_us, n=10)[0] / 1e3
 
 
 def page(lines: list[str]) -> str:
