@@ -26,9 +26,9 @@ ROUNDS = 5
 SECONDS_A_TURN = 0.4
 TEMPLATE = """# What a mixed bundle costs the CPU
 
-Milliseconds a call on the CPU (tenth percentile), of a bundle for the CPU alone, whose matmul weights
-are packed for it, and of one for the CPU and sm_90, which stores them once, as they are. Both in
-turns, by `python -m benchmarks.mixed_bundles`.
+Milliseconds a call on the CPU (tenth percentile), of a bundle for the CPU alone, whose matmul
+weights are packed for it, and of one for the CPU and sm_90, which stores them once, as they are.
+Both in turns, by `python -m benchmarks.mixed_bundles`.
 
 {where}, {versions}:
 
