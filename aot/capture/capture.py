@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.golden import golden_tensors, roundings
 from aotc.aot.capture.importer import import_program, to_array
+from aotc.aot.capture.libraries import register_types
 from aotc.aot.capture.refusals import export_refusal
 from aotc.aot.capture.sources import all_user_frames
 from aotc.aot.capture.spec import Spec, user_line
@@ -81,6 +82,8 @@ def export(spec: Spec) -> ExportedProgram:
         return _fixed(spec.program, spec.path)
     assert spec.module is not None
     keywords = dict(spec.keyword_arguments)
+    for module in spec.module.modules():
+        register_types(module)
     try:
         with all_user_frames(__file__):
             return torch.export.export(spec.module, spec.arguments, keywords, strict=False)

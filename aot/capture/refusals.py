@@ -39,6 +39,12 @@ CURES = (
         "the model leaves torch",
         "compute with torch's ops: what numpy does inside the model is not in the graph",
     ),
+    Cure(
+        "not a known type",
+        "an argument or the result holds an object that torch cannot take apart",
+        "leave it out of the result (`use_cache=False` in transformers), or register its type with "
+        "`torch.utils._pytree.register_pytree_node`",
+    ),
     Cure("", "", "control flow may depend on shapes and settings, not on the values of tensors"),
 )
 

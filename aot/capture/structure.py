@@ -159,6 +159,9 @@ class _Walker:
             raise _refused(name, type(value).__name__)
         pairs, _ = node.flatten_with_keys_fn(value)
         items = [(_label(key), below) for key, below in pairs]
+        if all(isinstance(label, int) for label, _ in items):
+            parts = [self.part(below, f"{name}.{label}") for label, below in items]
+            return Part("tuple", parts=parts)
         return self.keyed("record", kind, items, name)
 
 

@@ -76,7 +76,7 @@ def measure(row: Row, is_full: bool, folder: Path, rounds: int, seconds: float) 
     report = _build(spec, bundle)
     if "refused" in report:
         return Figures(row.name, refused=report["refused"])
-    difference, is_correct = compare_with_eager(row, is_full, spec, bundle)
+    difference, is_correct = compare_with_eager(spec, bundle)
     forward_us: dict[str, float] = {}
     skipped: dict[str, str] = {}
     if rounds:
@@ -104,7 +104,7 @@ def _build(spec: Path, bundle: Path) -> dict[str, Any]:
     return {"refused": " ".join(message.removeprefix("error: ").split())}
 
 
-def compare_with_eager(row: Row, is_full: bool, spec: Path, bundle: Path) -> tuple[float, bool]:
+def compare_with_eager(spec: Path, bundle: Path) -> tuple[float, bool]:
     """The largest difference from eager, and whether all outputs are as close and as named."""
     import torch
 

@@ -104,3 +104,13 @@ def test_plain_arguments_have_no_structure():
 def test_keys_that_are_no_text_are_refused_by_place():
     with pytest.raises(errors.StructureUnsupported, match=r"the result\.a"):
         capture(spec_of(lambda x: {"a": {1: x + 1}}, (X,)))
+
+
+def test_decoders_of_transformers_give_their_cache():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 32, "n_positions": 8}
+    ends = {"bos_token_id": 1, "eos_token_id": 2}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **ends)).eval()
+    captured = capture(spec_of(model, {"input_ids": torch.ones(1, 4, dtype=torch.int64)}))
+    assert captured.graph.output_names == ("logits", "past_key_values.0", "past_key_values.1")
+    assert [node.shape for node in captured.graph.outputs] == [(1, 4, 32), *[(1, 2, 4, 8)] * 2]
