@@ -13,20 +13,33 @@ from aotc.aot.ir.graph import Node, make
 def _matmul(call: Call, left: Node, right: Node) -> Node:
     rows = build.reshape(left, (1, *left.shape)) if left.type.rank == 1 else left
     columns = build.reshape(right, (*right.shape, 1)) if right.type.rank == 1 else right
-    return build.reshape(build.matmul(rows, columns), call.shape)
+    return build.reshape(_product(rows, columns), call.shape)
+
+
+def _product(left: Node, right: Node) -> Node:
+    """Matmul; of integers as sums of products, which wrap around as torch's do."""
+    if left.type.kind == "float" or not left.shape[-1]:
+        return build.matmul(left, right)
+    rank = max(left.type.rank, right.type.rank)
+    rows, columns = build.align(left, rank), build.align(right, rank)
+    pairs = build.mul(
+        build.reshape(rows, (*rows.shape[:-1], 1, rows.shape[-1])),
+        build.reshape(build.transpose(columns), (*columns.shape[:-2], 1, *columns.shape[:-3:-1])),
+    )
+    return build.drop(build.reduce("sum", pairs, (rank,)), (rank,))
 
 
 def _linear(call: Call, data: Node, weight: Node, bias: Node | None = None) -> Node:
     if weight.type.rank == 1:
         return _matmul(call, data, weight)
-    product = build.reshape(build.matmul(build.align(data, 2), build.transpose(weight)), call.shape)
+    product = build.reshape(_product(build.align(data, 2), build.transpose(weight)), call.shape)
     return product if bias is None else call.pointwise("add", product, bias)
 
 
 def _addmm(
     call: Call, start: Node, left: Node, right: Node, beta: Operand = 1, alpha: Operand = 1
 ) -> Node:
-    product = build.matmul(left, right)
+    product = _product(left, right)
     if alpha != 1:
         product = call.pointwise("mul", product, alpha)
     if beta == 0:

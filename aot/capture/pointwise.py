@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aotc.aot.capture.importing import Call, NotSupported, Operand, Row, Rows, wide
+from aotc.aot.capture.importing import Call, Operand, Row, Rows, wide
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.ops import OPS
@@ -51,6 +51,39 @@ def _bitwise(op: str) -> Row:
     return row
 
 
+WHOLE = ("floor", "ceil", "round", "trunc")
+OF_BOOLS = {"maximum": "logical_or", "minimum": "logical_and"}
+
+
+def _whole(op: str) -> Row:
+    def row(call: Call, data: Node) -> Node:
+        return call.pointwise(op, data) if data.type.kind == "float" else data
+
+    return row
+
+
+def _extreme(op: str) -> Row:
+    def row(call: Call, left: Operand, right: Operand) -> Node:
+        return call.pointwise(OF_BOOLS[op] if call.dtype == "bool" else op, left, right)
+
+    return row
+
+
+def _round(call: Call, data: Node, decimals: int = 0) -> Node:
+    if data.type.kind != "float" or not decimals:
+        return _whole("round")(call, data)  # type: ignore[return-value]
+    operand, power = wide(data), 10.0 ** abs(decimals)
+    if decimals < 0:
+        rounded = build.mul(build.unary("round", build.div(operand, power)), power)
+    else:
+        rounded = build.div(build.unary("round", build.mul(operand, power)), power)
+    return build.cast(rounded, call.dtype)
+
+
+def _sign(call: Call, data: Node) -> Node:
+    return data if data.dtype == "bool" else call.pointwise("sign", data)
+
+
 def _generated() -> Rows:
     rows: Rows = {}
     for op in OPS.values():
@@ -63,6 +96,10 @@ def _generated() -> Rows:
             row = _compare(op.name)
         elif op.name in ("isnan", "isinf"):
             row = _test(op.name)
+        elif op.name in WHOLE:
+            row = _whole(op.name)
+        elif op.name in OF_BOOLS:
+            row = _extreme(op.name)
         rows |= dict.fromkeys(op.aten, row)
     return rows
 
@@ -160,12 +197,38 @@ def _remainder(call: Call, left: Operand, right: Operand) -> Node:
 def _pow(call: Call, base: Operand, exponent: Operand) -> Node:
     if DTYPES[call.dtype].kind == "float":
         return call.pointwise("pow", base, exponent)
-    if isinstance(exponent, int) and 1 <= exponent <= 4:
-        power = first = call.operand(base, call.dtype)
-        for _ in range(exponent - 1):
-            power = build.mul(power, first)
-        return call.fill(power)
-    raise NotSupported("an integer power other than 1 to 4")
+    value = call.operand(base, call.dtype)
+    if isinstance(exponent, int) and exponent >= 0:
+        return call.fill(_constant_power(value, exponent))
+    return call.fill(_integer_power(value, call.operand(exponent, call.dtype)))
+
+
+def _constant_power(base: Node, exponent: int) -> Node:
+    result: Node | None = None
+    while exponent:
+        if exponent & 1:
+            result = base if result is None else build.mul(result, base)
+        exponent >>= 1
+        base = build.mul(base, base) if exponent else base
+    return build.expand(build.scalar(1, base.dtype), base.shape) if result is None else result
+
+
+def _integer_power(base: Node, exponent: Node) -> Node:
+    """By squaring, bit by bit; below 0, what 1 / power is rounded to."""
+    bits = DTYPES[base.dtype].itemsize_bytes * 8 - (base.dtype != "u8")
+    power, result = base, build.pointwise("where", build.pointwise("eq", base, base), 1, base)
+    for bit in range(bits):
+        is_set = build.pointwise("ne", build.pointwise("bitwise_and", exponent, 1 << bit), 0)
+        result = build.pointwise("where", is_set, build.mul(result, power), result)
+        power = build.mul(power, power)
+    if base.dtype == "u8":
+        return result
+    is_odd = build.pointwise("ne", build.pointwise("bitwise_and", exponent, 1), 0)
+    of_minus_one = build.pointwise("where", is_odd, base, 1)
+    is_unit = build.pointwise("eq", build.unary("abs", base), 1)
+    below = build.pointwise("where", is_unit, of_minus_one, 0)
+    below = build.pointwise("where", build.pointwise("eq", base, 1), 1, below)
+    return build.pointwise("where", build.pointwise("lt", exponent, 0), below, result)
 
 
 def _square(call: Call, data: Node) -> Node:
@@ -280,6 +343,8 @@ _IDENTITIES = ("clone", "alias", "detach", "contiguous", "lift_fresh_copy", "lif
 ROWS: Rows = {
     **_generated(),
     **dict.fromkeys(_IDENTITIES, _same),
+    "round": _round,
+    "sign": _sign,
     "add": _add,
     "sub": _sub,
     "rsub": _rsub,

@@ -35,9 +35,13 @@ def _mean(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
     return _finish(call, build.mean(operand, axes_of(dims, data.type.rank)))
 
 
+OF_BOOLS = {"max": "any", "min": "all"}
+
+
 def _extreme(op: str) -> Row:
     def row(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
-        return _finish(call, build.reduce(op, data, axes_of(dims, data.type.rank)))
+        reduction = OF_BOOLS[op] if data.dtype == "bool" else op
+        return _finish(call, build.reduce(reduction, data, axes_of(dims, data.type.rank)))
 
     return row
 
@@ -47,7 +51,7 @@ def _extreme_with_index(op: str) -> Row:
         if len(call.results) == 1:
             return _extreme(op)(call, data)  # type: ignore[return-value]
         axes = axes_of(rest[0], data.type.rank)
-        index = build.reduce(f"arg{op}", data, axes)
+        index = _place_of(f"arg{op}", data, axes)
         return _extreme(op)(call, data, axes), build.reshape(index, call.shape)  # type: ignore[return-value]
 
     return row
@@ -55,9 +59,17 @@ def _extreme_with_index(op: str) -> Row:
 
 def _index_of(op: str) -> Row:
     def row(call: Call, data: Node, dim: int | None = None, *rest: Any) -> Node:
-        return _finish(call, build.reduce(op, data, axes_of(dim, data.type.rank)))
+        return _finish(call, _place_of(op, data, axes_of(dim, data.type.rank)))
 
     return row
+
+
+def _place_of(op: str, data: Node, axes: tuple[int, ...]) -> Node:
+    """Place of an extreme over axes, which stay; bools are compared as numbers."""
+    if not axes:
+        return build.expand(build.scalar(0, "i64"), data.shape)
+    operand = build.cast(data, "i32") if data.dtype == "bool" else data
+    return build.reduce(op, operand, axes)
 
 
 def _logical(op: str) -> Row:
@@ -92,17 +104,6 @@ def _var_mean(
 ) -> tuple[Node, Node]:
     variance, average = _variance(data, dims, correction)
     return _finish(call, variance), _finish(call, average)
-
-
-def _vector_norm(call: Call, data: Node, order: float = 2, dims: Dims = None, *rest: Any) -> Node:
-    operand, axes = wide(data), axes_of(dims, data.type.rank)
-    if order == 2:
-        squares = build.reduce("sum", build.mul(operand, operand), axes)
-        return _finish(call, build.unary("sqrt", squares))
-    if order not in (1, math.inf):
-        raise NotSupported(f"a vector norm of order {order}")
-    size = build.unary("abs", operand)
-    return _finish(call, build.reduce("sum" if order == 1 else "max", size, axes))
 
 
 def _softmax(call: Call, data: Node, dim: int, *rest: Any) -> Node:
@@ -151,8 +152,31 @@ def _layer_norm(
     return build.cast(_affine(normal, weight, bias, padded), call.dtype)
 
 
-def _native_layer_norm(call: Call, *arguments: Any) -> tuple[Node, None, None]:
-    return _layer_norm(call, *arguments), None, None
+def _native_layer_norm(
+    call: Call,
+    data: Node,
+    shape: Sequence[int],
+    weight: Node | None,
+    bias: Node | None,
+    epsilon: float,
+) -> tuple[Node, Node, Node]:
+    rank = data.type.rank
+    axes = tuple(range(rank - len(shape), rank))
+    normal = _layer_norm(call, data, shape, weight, bias, epsilon)
+    return normal, *_statistics(call, wide(data), axes, epsilon)
+
+
+def _statistics(call: Call, data: Node, axes: tuple[int, ...], epsilon: float) -> tuple[Node, Node]:
+    """Mean and 1 / √(variance + epsilon) as torch's second and third results."""
+    average = build.mean(data, axes)
+    centered = build.sub(data, average)
+    variance = build.mean(build.mul(centered, centered), axes)
+    scale = build.unary("rsqrt", build.add(variance, epsilon))
+    pairs = zip((average, scale), call.results[1:], strict=True)
+    first, second = (
+        build.reshape(build.cast(made, kind.dtype), kind.shape) for made, kind in pairs
+    )
+    return first, second
 
 
 def _rms_norm(
@@ -199,8 +223,10 @@ def _native_group_norm(
     extent: int,
     groups: int,
     epsilon: float,
-) -> tuple[Node, None, None]:
-    return _group_norm(call, data, groups, weight, bias, epsilon), None, None
+) -> tuple[Node, Node, Node]:
+    normal = _group_norm(call, data, groups, weight, bias, epsilon)
+    rows = build.reshape(wide(data), (samples, groups, channels // groups * extent))
+    return normal, *_statistics(call, rows, (2,), epsilon)
 
 
 def _batch_norm(
@@ -256,7 +282,6 @@ ROWS: Rows = {
     "all": _logical("all"),
     "var": _var,
     "var_mean": _var_mean,
-    "linalg_vector_norm": _vector_norm,
     "softmax": _softmax,
     "_softmax": _softmax,
     "log_softmax": _log_softmax,

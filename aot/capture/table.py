@@ -5,11 +5,13 @@ from __future__ import annotations
 from aotc.aot.capture import (
     bags,
     contractions,
+    distances,
     functions,
     movement,
     pointwise,
     pooling,
     reductions,
+    refused,
     resampling,
     scans,
     scatters,
@@ -29,6 +31,8 @@ ROWS: Rows = {
     **scatters.ROWS,
     **functions.ROWS,
     **sorting.ROWS,
+    **distances.ROWS,
+    **refused.ROWS,
 }
 
 # Calls that check and return nothing; export has already proved them for these inputs.

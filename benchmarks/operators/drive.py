@@ -88,7 +88,8 @@ def _named_by(error: Exception) -> dict[int, str]:
 
 
 def _judged(sample: Sample, found: Sequence[Array]) -> Outcome:
-    reasons = [difference(*pair) for pair in zip(found, sample.expected, strict=True)]
+    pairs = zip(found, sample.expected, strict=True)
+    reasons = [difference(sample.operator, *pair) for pair in pairs]
     worst = next(filter(None, reasons), "")
     return _outcome(sample, WRONG if worst else RIGHT, worst)
 

@@ -83,7 +83,8 @@ def _samples(operator: str, dtype: str) -> Iterator[Sample]:
         torch.manual_seed(SEED)
         inputs = list(record.sample_inputs("cpu", DTYPES[dtype]))
         for number, item in enumerate(inputs):
-            function, tensors = _closed(record.op, (item.input, item.args, item.kwargs))
+            call = _with_values(record.op, operator) if operator in TIED else record.op
+            function, tensors = _closed(call, (item.input, item.args, item.kwargs))
             torch.manual_seed(SEED)
             try:
                 with torch.no_grad():
@@ -92,6 +93,27 @@ def _samples(operator: str, dtype: str) -> Iterator[Sample]:
                 continue
             if expected:
                 yield Sample(operator, dtype, number, function, tensors, tuple(expected))
+
+
+# Position of `dim` among the arguments after the input. Which place of equal elements these name is
+# not defined, so it is the elements at the places that are compared.
+TIED = {"argsort": 0, "kthvalue": 1, "sort": 0, "topk": 1}
+
+
+def _with_values(call: Callable[..., Any], operator: str) -> Callable[..., Any]:
+    """The call with each place in its result replaced by the element that stands there."""
+    position = TIED[operator]
+
+    def function(data: torch.Tensor, *rest: Any, **keywords: Any) -> list[torch.Tensor]:
+        result = call(data, *rest, **keywords)
+        dim = keywords.get("dim", rest[position] if len(rest) > position else -1)
+        is_kept = operator != "kthvalue" or (*rest, *keywords.values())[-1] is True
+        *values, places = result if isinstance(result, tuple) else (result,)
+        if data.dim() and not is_kept:
+            places = places.unsqueeze(dim)
+        return [*values, data.gather(dim, places) if data.dim() else places]
+
+    return function
 
 
 def _closed(
