@@ -39,13 +39,31 @@ def _linear(call: Call, data: Node, weight: Node, bias: Node | None = None) -> N
 def _addmm(
     call: Call, start: Node, left: Node, right: Node, beta: Operand = 1, alpha: Operand = 1
 ) -> Node:
-    product = _product(left, right)
+    return _plus(call, start, _product(left, right), beta, alpha)
+
+
+def _plus(call: Call, start: Node, product: Node, beta: Operand, alpha: Operand) -> Node:
+    """beta · start + alpha · product."""
     if alpha != 1:
         product = call.pointwise("mul", product, alpha)
     if beta == 0:
         return product
     scaled = start if beta == 1 else build.mul(start, beta)
     return call.pointwise("add", product, scaled)
+
+
+def _addbmm(
+    call: Call, start: Node, left: Node, right: Node, beta: Operand = 1, alpha: Operand = 1
+) -> Node:
+    products = _product(left, right)
+    whole = build.drop(build.reduce("sum", wide(products), (0,)), (0,))
+    return _plus(call, start, build.cast(whole, call.dtype), beta, alpha)
+
+
+def _addmv(
+    call: Call, start: Node, left: Node, right: Node, beta: Operand = 1, alpha: Operand = 1
+) -> Node:
+    return _plus(call, start, _matmul(call, left, right), beta, alpha)
 
 
 def _attention(
@@ -132,11 +150,38 @@ def _convolution(
         extra = spread(output_padding, rank)
         data, weight = _transposed(data, weight, steps, margins, gaps, extra, groups)
         steps, margins = (1,) * rank, (0,) * rank
-    attrs = {"stride": steps, "padding": margins, "dilation": gaps, "groups": groups}
-    result = make("convolution", (data, weight), attrs)
+    if data.type.kind == "float":
+        attrs = {"stride": steps, "padding": margins, "dilation": gaps, "groups": groups}
+        result = make("convolution", (data, weight), attrs)
+    else:
+        result = _sum_of_taps(call, data, weight, (steps, margins, gaps), groups)
     if bias is None:
         return result
     return build.add(result, build.reshape(bias, (1, bias.shape[0], *[1] * rank)))
+
+
+def _sum_of_taps(
+    call: Call,
+    data: Node,
+    weight: Node,
+    spacing: tuple[tuple[int, ...], ...],
+    groups: int,
+) -> Node:
+    """A convolution of integers, of which no kernel makes a matmul."""
+    steps, margins, gaps = spacing
+    count = len(steps)
+    widths = (0, 0, *margins)
+    attrs = {"axes": tuple(range(2, 2 + count)), "sizes": weight.shape[2:]}
+    attrs |= {"strides": steps, "dilations": gaps}
+    taps = make("window", (build.pad(data, widths, widths, 0),), attrs)
+    outputs, inputs = weight.shape[:2]
+    lead = (groups, outputs // groups, inputs)
+    positions, kernel = taps.shape[2 : 2 + count], weight.shape[2:]
+    across = build.reshape(taps, (data.shape[0], groups, 1, inputs, *positions, *kernel))
+    own = build.reshape(weight, (1, *lead, *[1] * count, *kernel))
+    axes = (3, *range(4 + count, 4 + 2 * count))
+    total = build.drop(build.reduce("sum", build.mul(across, own), axes), axes)
+    return build.reshape(total, (data.shape[0], outputs, *positions))
 
 
 def _transposed(
@@ -155,7 +200,7 @@ def _transposed(
         apart = build.reshape(data, (*data.shape[: axis + 1], 1, *data.shape[axis + 1 :]))
         high = [0] * apart.type.rank
         high[axis + 1] = step - 1
-        spaced = build.pad(apart, [0] * apart.type.rank, high, 0.0)
+        spaced = build.pad(apart, [0] * apart.type.rank, high, 0)
         joined = build.reshape(spaced, (*data.shape[:axis], extent * step, *data.shape[axis + 1 :]))
         data = build.slice_axis(joined, axis, 0, (extent - 1) * step + 1)
     rows = zip(weight.shape[2:], padding, dilation, strict=True)
@@ -163,7 +208,7 @@ def _transposed(
     if min(low) < 0:
         raise NotSupported("a transposed convolution padded by more than its kernel")
     high_margins = [width + more for width, more in zip(low, extra, strict=True)]
-    data = build.pad(data, (0, 0, *low), (0, 0, *high_margins), 0.0)
+    data = build.pad(data, (0, 0, *low), (0, 0, *high_margins), 0)
     inputs, outputs = weight.shape[:2]
     kernel = weight.shape[2:]
     split = build.reshape(weight, (groups, inputs // groups, outputs, *kernel))
@@ -181,6 +226,8 @@ ROWS: Rows = {
     "linear": _linear,
     "addmm": _addmm,
     "baddbmm": _addmm,
+    "addbmm": _addbmm,
+    "addmv": _addmv,
     "scaled_dot_product_attention": _attention,
     "convolution": _convolution,
 }

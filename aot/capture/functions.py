@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from aotc.aot.capture.importing import Call, NotSupported, Operand, Row, Rows, wide
+from aotc.aot.capture.pointwise import OF_BOOLS
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.types import DTYPES
@@ -159,7 +160,9 @@ def _infinite(sign: float) -> Row:
 def _skips_nan(op: str) -> Row:
     def row(call: Call, left: Operand, right: Operand) -> Node:
         first, second = (call.operand(item, call.dtype) for item in (left, right))
-        if first.type.kind != "float":
+        if first.type.kind == "bool":
+            return call.fill(build.pointwise(OF_BOOLS[op], first, second))
+        if first.type.kind == "int":
             return call.fill(build.pointwise(op, first, second))
         both = build.pointwise(op, first, second)
         rest = build.pointwise("where", build.unary("isnan", first), second, both)

@@ -10,7 +10,7 @@ from aotc.aot.capture.importing import Call, NotSupported, Operand, Row, Rows, w
 from aotc.aot.capture.scatters import flat_place
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
-from aotc.aot.ir.types import round_scalar
+from aotc.aot.ir.types import DTYPES, round_scalar
 
 
 def _reshape(call: Call, data: Node, *rest: Any) -> Node:
@@ -275,21 +275,35 @@ def _index(call: Call, data: Node, indices: Sequence[Node | None]) -> Node:
 
 
 def _unfold(call: Call, data: Node, dim: int, size: int, step: int) -> Node:
+    if data.type.rank == 0:
+        return build.reshape(data, call.shape)
     attrs = {"axes": (dim % data.type.rank,), "sizes": (size,), "strides": (step,)}
     return make("window", (data,), attrs | {"dilations": (1,)})
 
 
 def _arange(call: Call, start: Operand, stop: Operand, step: Operand = 1, *rest: Any) -> Node:
-    counted = build.cast(build.iota(call.shape, 0), call.dtype)
+    is_float = DTYPES[call.dtype].kind == "float"
+    # Of short integers the step itself may not fit.
+    counted = build.cast(build.iota(call.shape, 0), call.dtype if is_float else "i64")
     if step != 1:
         counted = build.mul(counted, step)
-    return counted if start == 0 else build.add(counted, start)
+    return build.cast(counted if start == 0 else build.add(counted, start), call.dtype)
 
 
 def _full(call: Call, size: Sequence[int], value: Operand, *rest: Any) -> Node:
     # An element of a 16-bit tensor is rounded; only literals of arithmetic keep f32's precision.
-    rounded = value if isinstance(value, Node) else round_scalar(value, call.dtype)
+    rounded = value if isinstance(value, Node) else _wrapped_number(value, call.dtype)
     return call.fill(call.operand(rounded, call.dtype))
+
+
+def _wrapped_number(value: bool | float, dtype: str) -> bool | float:
+    """A number as an element: floats are rounded, integers wrap around."""
+    kind = DTYPES[dtype]
+    if kind.kind != "int":
+        return round_scalar(value, dtype)
+    bits = kind.itemsize_bytes * 8
+    low = 0 if dtype == "u8" else -(2 ** (bits - 1))
+    return (int(value) - low) % 2**bits + low
 
 
 def _scalar_tensor(call: Call, value: Operand, *rest: Any) -> Node:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from aotc.aot.capture.importing import Call, Operand, Row, Rows, wide
@@ -62,7 +63,7 @@ def _whole(op: str) -> Row:
     return row
 
 
-def _extreme(op: str) -> Row:
+def _extreme(op: str) -> Callable[[Call, Operand, Operand], Node]:
     def row(call: Call, left: Operand, right: Operand) -> Node:
         return call.pointwise(OF_BOOLS[op] if call.dtype == "bool" else op, left, right)
 
@@ -238,8 +239,8 @@ def _square(call: Call, data: Node) -> Node:
 def _clamp(call: Call, data: Node, low: Operand | None = None, high: Operand | None = None) -> Node:
     result: Node = data
     if low is not None:
-        result = call.pointwise("maximum", result, low)
-    return result if high is None else call.pointwise("minimum", result, high)
+        result = _extreme("maximum")(call, result, low)
+    return result if high is None else _extreme("minimum")(call, result, high)
 
 
 def _clamp_max(call: Call, data: Node, high: Operand) -> Node:

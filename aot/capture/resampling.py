@@ -218,8 +218,6 @@ def _sampled(data: Node, column: Node, row: Node) -> Node:
 def _grid_sampler(
     call: Call, data: Node, grid: Node, interpolation: int, padding: int, has_corners: bool
 ) -> Node:
-    if data.dtype == "f64":
-        raise NotSupported("grid sampling of `f64`")
     extents = (data.shape[3], data.shape[2])
     area = grid.shape[:-1]
     raw = [

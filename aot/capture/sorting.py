@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from aotc.aot.capture.importing import Call, NotSupported, Operand, Rows
+from aotc.aot.capture.importing import Call, NotSupported, Operand, Row, Rows
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.types import DTYPES, Scalar
@@ -196,15 +196,40 @@ def _kth_value(call: Call, data: Node, place: int, dim: int = -1, *rest: bool) -
     return kth, at
 
 
-def _median(call: Call, data: Node, *rest: bool | int) -> Node | tuple[Node, Node]:
+def _median(skips_nan: bool) -> Row:
+    """The lower of two middle elements; where one is NaN, that, unless NaN does not count."""
+
+    def row(call: Call, data: Node, *rest: bool | int) -> Node | tuple[Node, Node]:
+        whole = build.reshape(data, (data.type.numel,)) if len(call.results) == 1 else data
+        values, places = _middle(whole, int(rest[0]) if rest else 0, skips_nan)
+        if len(call.results) == 1:
+            return build.reshape(values, ())
+        return build.reshape(values, call.shape), build.reshape(places, call.shape)
+
+    return row
+
+
+def _middle(data: Node, dim: int, skips_nan: bool) -> tuple[Node, Node]:
+    """Element and place of the median along `dim`, which stays as a dim of 1."""
+    if data.type.rank == 0:
+        return data, build.scalar(0, "i64")
+    values, places = _sorted(data, dim, None, False)
+    axis = dim % data.type.rank
+    extent = data.shape[axis]
+    shape = tuple(1 if each == axis else size for each, size in enumerate(data.shape))
+    at = build.expand(build.scalar((extent - 1) // 2, "i64"), shape)
     if data.type.kind == "float":
-        raise NotSupported("a median of floats, which is NaN where one element is: sort and select")
-    if len(call.results) == 1:
-        flat = build.reshape(data, (data.type.numel,))
-        return _kth_value(call, flat, (data.type.numel + 1) // 2, 0)[0]
-    dim = int(rest[0])
-    extent = data.shape[dim] if data.type.rank else 1
-    return _kth_value(call, data, (extent + 1) // 2, dim)
+        is_nan = build.cast(build.unary("isnan", data), "i64")
+        unknown = build.reduce("sum", is_nan, (axis,))
+        known = build.sub(extent, unknown)
+        if skips_nan:
+            less = build.pointwise("maximum", build.sub(known, 1), 0)
+            at = build.pointwise("floor_divide", less, 2)
+        else:
+            at = build.pointwise("where", build.pointwise("gt", unknown, 0), known, at)
+    found = (make("gather", (item, at), {"axis": axis}) for item in (values, places))
+    value, place = found
+    return value, place
 
 
 def _places(call: Call, edges: Node, values: Operand, is_right: bool, order: Node | None) -> Node:
@@ -240,8 +265,6 @@ def _search_sorted(
 def _bucketize(
     call: Call, values: Operand, edges: Node, is_narrow: bool = False, is_right: bool = False
 ) -> Node:
-    if isinstance(values, Node) and edges.type.rank == 1:
-        return _places(call, edges, values, is_right, None)
     return _places(call, edges, values, is_right, None)
 
 
@@ -249,7 +272,8 @@ ROWS: Rows = {
     "sort": _sort,
     "topk": _topk,
     "kthvalue": _kth_value,
-    "median": _median,
+    "median": _median(False),
+    "nanmedian": _median(True),
     "searchsorted": _search_sorted,
     "bucketize": _bucketize,
 }

@@ -30,8 +30,8 @@ def difference(operator: str, found: Array, expected: torch.Tensor) -> str:
     if name not in RELATIVE:
         count = int((found != stored).sum())
         return f"{count} of {stored.size} elements differ" if count else ""
-    left = torch.from_numpy(numpy.asarray(widen(found, name), "float64"))
-    right = torch.from_numpy(numpy.asarray(widen(stored, name), "float64"))
+    left = torch.from_numpy(numpy.array(widen(found, name), "float64", order="C"))
+    right = torch.from_numpy(numpy.array(widen(stored, name), "float64", order="C"))
     finite = right[right.isfinite()].abs()
     scale = float(finite.max()) if finite.numel() else 0.0
     limit = RELATIVE[name]
