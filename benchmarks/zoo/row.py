@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import nn
 
 
@@ -33,11 +34,29 @@ class Row:
 
     def model(self, is_full: bool = False) -> nn.Module:
         """The model in eval mode; its weights come from the random state."""
-        return self.make(**self.size(is_full).model).eval()
+        return settled(self.make(**self.size(is_full).model), self.example(is_full)).eval()
 
     def example(self, is_full: bool = False) -> tuple[Any, ...] | dict[str, Any]:
         """Example inputs; the same ones each time."""
         return self.inputs(**self.size(is_full).inputs)
+
+
+def settled(model: nn.Module, example: tuple[Any, ...] | dict[str, Any]) -> nn.Module:
+    """`model` with statistics of its batch norms taken from the example, as training leaves them.
+
+    Without it, random weights shrink what deep stacks of convolutions give to nothing.
+    """
+    norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+    if not norms:
+        return model
+    for norm in norms:
+        norm.momentum = None  # an average over all calls, of which there is one
+    with torch.no_grad():
+        if isinstance(example, dict):
+            model.train()(**example)
+        else:
+            model.train()(*example)
+    return model
 
 
 def library(model: str, config: str, **fixed: Any) -> Callable[..., nn.Module]:

@@ -101,7 +101,7 @@ CONVOLUTIONS = (
     Row("mobilenet_v3", MobileNet, plane, Size({"width": 0.25}, _SMALL), Size({}, _FULL)),
     Row(
         "efficientnet",
-        library("EfficientNetForImageClassification", "EfficientNetConfig"),
+        library("EfficientNetForImageClassification", "EfficientNetConfig", initializer_range=0.2),
         image,
         Size({"width_coefficient": 0.25, "depth_coefficient": 0.4, "hidden_dim": 320}, _SMALL),
         Size({"width_coefficient": 1.0, "depth_coefficient": 1.0, "hidden_dim": 1280}, _FULL),
