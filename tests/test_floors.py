@@ -50,6 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "aot.front": {
         *STAGE_FREE,
+        "kernels",
         "aot.options",
         "aot.capture",
         "aot.rewrites",
@@ -101,7 +102,7 @@ BUILD = "aot.build"  # the one module that knows every stage
 # Library → where it may be imported.
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "torch": ("aot/capture", "aot/reduce", "kernels", "aot/cli"),
-    "triton": ("aot/targets", "kernels"),
+    "triton": ("aot/targets", "aot/capture/kernel_text.py", "kernels"),
     "numpy": ("aot", "runtime/exchange.py", "kernels"),
     "click": ("aot/cli",),
     "filelock": ("cache",),

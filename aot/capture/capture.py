@@ -142,7 +142,7 @@ def _decompose(program: ExportedProgram) -> ExportedProgram:
         name = operator.name().removeprefix("aten::").partition(".")[0]
         if name in KEPT_WHOLE:
             table.pop(operator)
-    return program.run_decompositions(table)
+    return program.run_decompositions(table, decompose_custom_triton_ops=True)
 
 
 def _golden(

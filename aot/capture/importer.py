@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from aotc.aot.capture.importing import SHAPE_OF_DATA, Call, NotSupported, type_of
+from aotc.aot.capture.kernels import KERNEL_CALL, kernel_call
 from aotc.aot.capture.sources import source_of
 from aotc.aot.capture.table import CHECKS, ROWS
 from aotc.aot.errors import InternalError, MutationUnsupported, OpsUnsupported
@@ -146,6 +147,9 @@ class _Importer:
         if name == str(node.target) and getattr(node.target, "__name__", "") == "getitem":
             self._item(node)
             return
+        if name == KERNEL_CALL:
+            self._kernel(node)
+            return
         base = name.removeprefix("aten::")
         if base in CHECKS:
             return
@@ -167,6 +171,15 @@ class _Importer:
             return
         self._check(node, call, result)
         self.values[node] = result
+
+    def _kernel(self, node: torch.fx.Node) -> None:
+        """A call of a Triton kernel of the user's; its results are taken by parameter name."""
+        source = source_of(node)
+        try:
+            with made_for(str(source) if source else None):
+                self.values[node] = kernel_call(node, self.values)
+        except (NotSupported, TypeRuleError) as refused:
+            self._refuse(node, str(refused))
 
     def _item(self, node: torch.fx.Node) -> None:
         parent, index = node.args[0], node.args[1]

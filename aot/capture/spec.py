@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.sources import innermost
 from aotc.aot.errors import (
@@ -86,6 +87,17 @@ def spec_of(model: Any, example_inputs: Any, path: str = "the model") -> Spec:
     arguments, keyword_arguments = _as_arguments(example_inputs)
     _check_fit(module, arguments, keyword_arguments)
     return Spec(Path(path).stem, path, arguments, keyword_arguments, module.eval())
+
+
+def has_host_kernels(spec: Spec) -> bool:
+    """Whether Triton kernels behind ops may be launched for the model, on tensors of the host."""
+    from torch._library.triton import triton_ops_to_kernels
+
+    leaves = pytree.tree_leaves((spec.arguments, dict(spec.keyword_arguments)))
+    held = spec.module or spec.program
+    tensors = [*leaves, *(held.state_dict().values() if spec.module else held.state_dict.values())]
+    devices = {each.device.type for each in tensors if isinstance(each, torch.Tensor)}
+    return bool(triton_ops_to_kernels) and devices <= {"cpu"}
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.aot.ir import infer
+from aotc.aot.ir import call, infer
 from aotc.aot.ir.infer import AttrMap, Infer, Types
 from aotc.aot.ir.types import TensorType, TypeRuleError, round_scalar
 
@@ -20,7 +20,7 @@ class OpDef:
 
     name: str
     kind: str  # pointwise, reduce, view … decides how it is scheduled
-    operands: int | None  # number of operands; None: one or more
+    operands: int | None  # number of operands; None: at least `fewest`
     rule: Infer
     attributes: tuple[str, ...] = ()
     # Expression of a kernel: `{0}` is an operand, already bound to a name (it may occur twice).
@@ -30,6 +30,8 @@ class OpDef:
     aten: tuple[str, ...] = ()  # core ATen ops that are this op once their operands are aligned
     is_commutative: bool = False
     relative_tolerance: float = 2e-6  # f32 kernel against the reference, relative to the value
+    fewest: int = 1
+    is_opaque: bool = False  # never computed at build time, though its operands be constants
 
     def normalize(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         """`attrs` with lists as tuples and literals rounded; raises `TypeRuleError` on names."""
@@ -49,7 +51,7 @@ class OpDef:
     def infer(self, types: Types, attrs: AttrMap) -> TensorType:
         """Type of the result; raises `TypeRuleError` when the operands do not fit."""
         expected = self.operands
-        if len(types) != expected and (expected is not None or not types):
+        if len(types) != expected and (expected is not None or len(types) < self.fewest):
             raise TypeRuleError(f"{len(types)} operands, expected {expected or 'some'}")
         return self.rule(types, attrs)
 
@@ -227,6 +229,13 @@ _CONTRACTIONS: tuple[OpDef, ...] = (
     ),
 )
 
+_CALLS: tuple[OpDef, ...] = (
+    OpDef("call", "call", None, call.infer_call, call.ATTRIBUTES, fewest=0, is_opaque=True),
+    # Memory of its own with the operand's elements, which a call then updates; equal copies with
+    # different tags are different memory.
+    _unary("copy", ANY, "{0}", 0.0, attributes=("tag",), is_opaque=True, aten=()),
+)
+
 OPS: dict[str, OpDef] = {
     row.name: row
     for row in (
@@ -237,5 +246,6 @@ OPS: dict[str, OpDef] = {
         *_REDUCTIONS,
         *_MOVEMENT,
         *_CONTRACTIONS,
+        *_CALLS,
     )
 }

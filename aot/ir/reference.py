@@ -278,4 +278,5 @@ REFERENCE: Mapping[str, Reference] = {
     "matmul_packed": matmul_packed,
     "convolution": convolution,
     "attention": attention,
+    "copy": lambda x, tag: x,
 }

@@ -10,6 +10,7 @@ from typing import Any
 
 from aotc.aot.ir.graph import Graph, Node, made_for, make, walk
 from aotc.aot.ir.match import Pattern, match, root_ops
+from aotc.aot.ir.ops import OPS
 
 LEAF_KINDS = frozenset({"input", "constant", "scalar", "iota"})
 _PASS_LIMIT = 200  # a table that is still changing then does not end
@@ -62,7 +63,8 @@ class Context:
             for item in walk((node,)):
                 if item not in self.constancy:
                     of_inputs = all(self.constancy[operand] for operand in item.inputs)
-                    self.constancy[item] = item.op != "input" and of_inputs
+                    is_known = item.op != "input" and not OPS[item.op].is_opaque
+                    self.constancy[item] = is_known and of_inputs
             known = self.constancy[node]
         return known
 

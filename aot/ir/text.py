@@ -52,7 +52,12 @@ def print_graph(graph: Graph, with_sources: bool = False) -> str:
 def _call(node: Node, names: Mapping[Node, str]) -> str:
     hidden = ("dtype", "shape") if node.op in _DECLARED else ()
     items = [f"%{names[operand]}" for operand in node.inputs]
-    items += [f"{name}={value!r}" for name, value in node.attrs if name not in hidden]
+    # A percent sign in a text would read as a value.
+    items += [
+        f"{name}={value!r}".replace("%", "\\x25")
+        for name, value in node.attrs
+        if name not in hidden
+    ]
     return f"{node.op}({', '.join(items)})"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aotc.aot.lower.attention import lower_attention
+from aotc.aot.lower.call import lower_call
 from aotc.aot.lower.gpu_row_forms import lower_row_gpu
 from aotc.aot.lower.matmul import lower_matmul
 from aotc.aot.lower.pointwise import lower_pointwise
@@ -23,6 +24,7 @@ LOWERED: dict[str, Callable[[Group, TargetTraits], KernelSpec]] = {
     "row": _lower_row,
     "matmul": lower_matmul,
     "attention": lower_attention,
+    "call": lower_call,
 }
 
 

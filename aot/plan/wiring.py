@@ -55,6 +55,9 @@ def wire(schedule: Schedule) -> Wiring:
         for node in group.reads:
             if node.op == "constant":
                 places[node] = ("weight", str(node.attr("name")))
+    # What a call updates lies where its result will.
+    updated = {before: after for group in schedule.groups for before, after in group.updates}
+    places |= {before: places[after] for before, after in updated.items() if after in places}
     buffers: list[Lifetime] = []
     launches = []
     for number, group in enumerate(schedule.groups):
@@ -62,6 +65,8 @@ def wire(schedule: Schedule) -> Wiring:
             if root.node not in places:
                 name = f"{number}.{place_in_group} {group.label}"
                 places[root.node] = ("buffer", len(buffers))
+                if root.node in updated:
+                    places[updated[root.node]] = places[root.node]
                 buffers.append(Lifetime(name, root.node.type.nbytes, number, number))
         nodes = (*group.reads, *(root.node for root in group.roots))
         operands = tuple(Operand(*places[node], node.type.nbytes) for node in nodes)

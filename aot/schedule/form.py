@@ -8,6 +8,7 @@ from aotc.aot.errors import InternalError
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.schedule import domain as loops
 from aotc.aot.schedule.attention import attention_contract, attention_domain
+from aotc.aot.schedule.calls import call_group, with_memory
 from aotc.aot.schedule.cost import group_bytes, group_operations
 from aotc.aot.schedule.group import Domain, Group, Root, Schedule
 from aotc.aot.schedule.grow import row_symbols
@@ -25,7 +26,7 @@ def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
     An output without elements has no kernel. Raises what `refuse` does, and `InternalError` where
     kernels have no order.
     """
-    graph, copies = staged(_with_copies(graph))
+    graph, copies = staged(_with_copies(with_memory(graph)))
     refuse(graph, traits)
     stored = _stored(graph)
     made = [node for node in stored if node.type.numel]
@@ -56,11 +57,14 @@ def _stored(graph: Graph) -> tuple[Node, ...]:
         base = base.inputs[0] if base.op == "reshape" else base
         is_free = base not in found and base not in graph.outputs
         is_value = base.op not in (*STORED, *LEAVES) and base.kind != "view"
-        found.append(base if is_free and is_value and len(users[base]) > 1 else output)
+        is_wanted = base.kind == "call" or len(users[base]) > 1  # a call cannot store a view
+        found.append(base if is_free and is_value and is_wanted else output)
     return tuple(found)
 
 
 def _group(kernel: Kernel, roots: set[Node], traits: TargetTraits) -> Group:
+    if kernel.kind == "call":
+        return call_group(kernel.roots[0])
     own = set(kernel.roots)
 
     def is_boundary(node: Node) -> bool:

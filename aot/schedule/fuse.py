@@ -26,6 +26,7 @@ class Fusion:
 _ON_TILE = "runs on the tile in registers, saves a write and a read of the tensor"
 _MOVES = "only moves elements: an index expression of its reader"
 _WHOLE_ROWS = "a program has a tile of the result, a reduction needs whole rows"
+_IS_MEMORY = "a kernel of the user's reads and stores memory"
 _PER_TILE = "every column tile of a matmul would compute it again"
 
 FUSIONS: dict[tuple[str, str], Fusion] = {
@@ -53,6 +54,10 @@ FUSIONS: dict[tuple[str, str], Fusion] = {
         Fusion("view", "row", "always", _MOVES),
         Fusion("view", "matmul", "always", _MOVES),
         Fusion("view", "attention", "always", _MOVES),
+        Fusion("pointwise", "call", "never", _IS_MEMORY),
+        Fusion("unrolled", "call", "never", _IS_MEMORY),
+        Fusion("view", "call", "never", _IS_MEMORY),
+        Fusion("call", "pointwise", "never", _IS_MEMORY),
     )
 }
 

@@ -8,7 +8,7 @@ from typing import Literal
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.index import Index, Symbol
 
-GroupKind = Literal["pointwise", "row", "matmul", "attention"]
+GroupKind = Literal["pointwise", "row", "matmul", "attention", "call"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,15 @@ class Group:
     kind: GroupKind
     label: str  # what it is like: `softmax`, `layer_norm`, `matmul`, or its main operations
     domain: Domain
-    anchor: Node | None  # the matmul or attention of its group, the first reduction of a row group
+    # The matmul, attention or call of its group, the first reduction of a row group.
+    anchor: Node | None
     roots: tuple[Root, ...]
     nodes: tuple[Node, ...]  # all nodes computed here, inlined ones included, operands first
     reads: tuple[Node, ...]
     bytes: int  # moved between memory and the kernel, each buffer element once
     operations: int
+    # What a call updates: (the read that is in a root's memory before it, the root).
+    updates: tuple[tuple[Node, Node], ...] = ()
 
     def __str__(self) -> str:
         work = [node.op for node in self.nodes if node.kind not in ("view", "scalar", "iota")]

@@ -14,6 +14,7 @@ from math import ceil, prod
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.infer import PACK_N
 from aotc.aot.schedule.absorb import absorbed
+from aotc.aot.schedule.calls import call_clusters
 from aotc.aot.schedule.cost import is_worth_a_buffer
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
@@ -33,7 +34,7 @@ class Kernel:
 
     @property
     def kind(self) -> GroupKind:
-        """`pointwise`, `row` or `matmul`."""
+        """`pointwise`, `row`, `matmul` …"""
         return self.cluster.kind if self.cluster else "pointwise"
 
     @property
@@ -60,13 +61,14 @@ class _Materializer:
         found = clusters(graph, traits.device == "cuda")
         found, self.absorbed = absorbed(found, graph, traits)
         self.kernels = [Kernel([cluster.tip], cluster) for cluster in found]
+        self.kernels += [Kernel([*each.members], each) for each in call_clusters(graph)]
         self.owner = {
             node: kernel
             for kernel in self.kernels
             if kernel.cluster
             for node in kernel.cluster.members
         }
-        self.materialised = {kernel.roots[0] for kernel in self.kernels}
+        self.materialised = {root for kernel in self.kernels for root in kernel.roots}
         self.counts: dict[Node, dict[Kernel, int]] = {node: {} for node in self.nodes}
 
     def run(self, stored: frozenset[Node]) -> list[Kernel]:
@@ -210,7 +212,7 @@ def _mask(nodes: Iterable[Node], order: dict[Node, int]) -> int:
 def _evaluations(node: Node, position: int, count: int) -> int:
     """How often an operand is evaluated when the node is evaluated `count` times in a kernel."""
     operand = node.inputs[position]
-    if node.kind == "attention":
+    if node.kind in ("attention", "call"):
         return operand.type.numel
     if node.kind in MATMULS:
         side = node.shape[-1] if position == 0 else node.shape[-2]

@@ -1,0 +1,70 @@
+"""Kernels that the user wrote, in the schedule: each is a group of its own, with all its results.
+
+Its operands are memory: nothing is computed inside it, and nothing behind it joins it.
+"""
+
+from __future__ import annotations
+
+from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.index import Symbol
+from aotc.aot.schedule.group import Domain, Group, Root
+from aotc.aot.schedule.grow import Cluster
+from aotc.aot.schedule.trace import LEAVES
+
+_ONE = Domain(Symbol("z", 1), Symbol("x", 1), Symbol("y", 1))
+
+
+def with_memory(graph: Graph) -> Graph:
+    """The graph with operands of calls as memory: literals are copied, reshapes left out."""
+    new: dict[Node, Node] = {}
+    for node in graph.nodes():
+        inputs = tuple(new[operand] for operand in node.inputs)
+        if node.kind == "call":
+            inputs = tuple(_memory(operand) for operand in inputs)
+        same = inputs == node.inputs
+        new[node] = node if same else make(node.op, inputs, node.attrs, node.source)
+    return graph.with_outputs(tuple(new[node] for node in graph.outputs))
+
+
+def _memory(operand: Node) -> Node:
+    while operand.op == "reshape":
+        operand = operand.inputs[0]
+    is_literal = operand.op in LEAVES
+    return make("copy", (operand,), {"tag": "literal"}) if is_literal else operand
+
+
+def call_clusters(graph: Graph) -> list[Cluster]:
+    """One cluster for each call: those of its results that are read."""
+    found: dict[Node, Cluster] = {}
+    for node in graph.nodes():
+        if node.kind == "call":
+            first = result_of(node, 0)
+            cluster = found.setdefault(first, Cluster("call", node, node, set()))
+            cluster.members.add(node)
+    return list(found.values())
+
+
+def result_of(call: Node, number: int) -> Node:
+    """Another result of the same call."""
+    attrs = {**dict(call.attrs), "result": number}
+    return make(call.op, call.inputs, attrs, call.source)
+
+
+def call_group(call: Node) -> Group:
+    """The group of a call, given one of its results; it stores them all."""
+    results = [result_of(call, number) for number in range(len(call.attr("results")))]
+    reads = tuple(dict.fromkeys(call.inputs))
+    return Group(
+        kind="call",
+        label=call.attr("function"),
+        domain=_ONE,
+        anchor=call,
+        roots=tuple(Root(node, ()) for node in results),
+        nodes=tuple(results),
+        reads=reads,
+        bytes=sum(node.type.nbytes for node in (*reads, *results)),
+        operations=sum(node.type.numel for node in results),
+        updates=tuple(
+            (call.inputs[operand], results[number]) for number, operand in call.attr("updates")
+        ),
+    )
