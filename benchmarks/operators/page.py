@@ -19,9 +19,10 @@ captured, compiled for the CPU target and run, and their numbers compared with e
 """
 JUDGED = """
 Floats are right within {limits}
-of the value and of the largest value of the result; everything else to the last bit. A 16-bit sample is also right where it is what eager gives in f32, since eager
-rounds between steps that a kernel does at once. Where equal elements tie in a sort, the elements at
-the places are compared, not the places.
+of the value and of the largest value of the result; everything else to the last bit. A 16-bit
+sample is also right where it is what eager gives in f32, since eager rounds between steps that a
+kernel does at once. Where equal elements tie in a sort, the elements at the places are compared,
+not the places.
 """
 
 

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
+from aotc.aot.targets.cpu.division import divide
 from aotc.aot.targets.cpu.writer import Operand, Writer, constant
 
 LLVM_TYPES = {
@@ -234,9 +235,9 @@ class Lanes:
         """A two-operand instruction; a scalar meets a vector by splat."""
         if is_vector(a) != is_vector(b):
             a, b = self.splat(a), self.splat(b)
-        return self.writer.emit(
-            f"{name} {flags}{a.type} {a.text}, {b.text}", a.type, [a, b], can_fault=can_fault
-        )
+        if can_fault and not is_literal(b):
+            return divide(self.writer, name, a, b)
+        return self.writer.emit(f"{name} {flags}{a.type} {a.text}, {b.text}", a.type, [a, b])
 
     def atom(self, operand: Operand, kind: str, multiple: int = 1, *, natural: bool = False) -> Int:
         """An integer that is not looked into any further."""
