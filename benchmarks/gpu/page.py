@@ -34,7 +34,8 @@ FORWARD = (
     "Milliseconds a call by the device's events around 30 calls that follow each other; all "
     "contenders in one process, in turns, medians of 11 rounds. `host` is how long a bound call of "
     "ours keeps the caller on an idle device; `difference` that of our first output from eager's, "
-    "relative to its largest value."
+    "relative to its largest value. "
+    f"{MISSING}: torch had not compiled it when the time given to the run was over."
 )
 CALLS = "Milliseconds of single calls of the same run, between events after each call."
 START = (
