@@ -249,6 +249,14 @@ class SpecInputsInvalid(SpecError):
     template = "`example_inputs` do not fit `{callee}{signature}`: {detail}"
 
 
+class SpecDecompositionsInvalid(SpecError):
+    """`decompositions` does not say which function stands for which op."""
+
+    code = "spec-decompositions-invalid"
+    template = "`decompositions` in `{path}` holds {found}, expected ops with their functions"
+    hint = "write `decompositions = {{torch.ops.LIBRARY.OP: function}}`"
+
+
 class ModelRaised(SpecError):
     """The model raised when it was called with its own example inputs."""
 

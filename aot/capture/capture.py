@@ -13,6 +13,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from aotc.aot.capture.custom_ops import Decompositions
 from aotc.aot.capture.golden import golden_tensors, roundings
 from aotc.aot.capture.importer import import_program, to_array
 from aotc.aot.capture.libraries import register_types
@@ -49,7 +50,7 @@ def capture(spec: Spec) -> Captured:
     """
     with torch.no_grad(), _quiet_settings():
         program = export(spec)
-        graph = import_program(_decompose(program))
+        graph = import_program(_decompose(program, spec.decompositions))
         structure = structure_of(spec, program)
         golden_inputs, golden_outputs, roundings_of = _golden(spec, program)
     graph = named_outputs(graph, structure.outputs)
@@ -136,8 +137,10 @@ def _warn_of_weights(program: ExportedProgram) -> None:
             warnings.warn(f"weight `{name}` is {kind}: {elements}", WeightWarning, stacklevel=2)
 
 
-def _decompose(program: ExportedProgram) -> ExportedProgram:
+def _decompose(program: ExportedProgram, own: Decompositions) -> ExportedProgram:
+    """Core ATen ops, those that are imported whole, and calls of the model's Triton kernels."""
     table = torch.export.default_decompositions()
+    table.update(own)
     for operator in list(table):
         name = operator.name().removeprefix("aten::").partition(".")[0]
         if name in KEPT_WHOLE:

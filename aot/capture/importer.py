@@ -12,6 +12,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
+from aotc.aot.capture.custom_ops import called_op, ways_out
 from aotc.aot.capture.importing import SHAPE_OF_DATA, Call, NotSupported, type_of
 from aotc.aot.capture.kernels import KERNEL_CALL, kernel_call
 from aotc.aot.capture.sources import source_of
@@ -156,7 +157,7 @@ class _Importer:
         row = ROWS.get(base) if name.startswith("aten::") else None
         if row is None:
             if not self._follows_refused(node, name):
-                self._refuse(node, _data_dependence(node))
+                self._refuse(node, ways_out(node) or _data_dependence(node))
             return
         arguments, seen = self._arguments(node)
         if arguments is None:
@@ -210,10 +211,7 @@ class _Importer:
         source = source_of(node)
         place = f" at {source}" if source else ""
         because = f": {reason}" if reason else ""
-        # A call whose effects torch orders is wrapped, its op given as second argument.
-        has_wrapper = getattr(node.target, "__name__", "") == "with_effects"
-        target = node.args[1] if has_wrapper else node.target
-        self.unsupported.append(f"`{target}`{place}{because}")
+        self.unsupported.append(f"`{called_op(node)}`{place}{because}")
 
     def _check(self, node: torch.fx.Node, call: Call, result: Any) -> None:
         made = result if isinstance(result, list | tuple) else (result,)

@@ -13,7 +13,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +22,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from aotc.aot.capture.custom_ops import Decompositions, decompositions_of
 from aotc.aot.capture.sources import innermost
 from aotc.aot.errors import (
     DynamicShapesUnsupported,
@@ -49,6 +50,7 @@ class Spec:
     keyword_arguments: Mapping[str, Any]
     module: torch.nn.Module | None = None
     program: ExportedProgram | None = None
+    decompositions: Decompositions = field(default_factory=dict)  # of ops of the user's
 
 
 class FunctionModule(torch.nn.Module):
@@ -167,7 +169,8 @@ def _from_module(module: ModuleType, path: str, name: str) -> Spec:
     example = module.example_inputs
     if callable(example):
         example = _guarded(example, path, "`example_inputs()` ran")
-    return spec_of(model, example, path)
+    decompositions = decompositions_of(getattr(module, "decompositions", {}), path)
+    return replace(spec_of(model, example, path), decompositions=decompositions)
 
 
 def _find_model(module: ModuleType, path: str, name: str) -> Any:

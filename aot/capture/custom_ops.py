@@ -1,0 +1,59 @@
+"""Ops that are not torch's own: which they are, and the two ways to have them compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.library import CustomOpDef
+
+from aotc.aot.errors import SpecDecompositionsInvalid
+
+_NATIVE = "make it a Triton kernel behind `torch.library.triton_op`"
+WAYS_OUT = (
+    "an op of your own: give it a decomposition (`decompositions = {op: function}` beside the "
+    f"model), or {_NATIVE}"
+)
+# torch decomposes an op that changes its arguments only after it has wrapped it.
+WAYS_OUT_OF_CHANGES = (
+    "an op of your own that changes its arguments: have it return the new values and give it a "
+    f"decomposition, or {_NATIVE}"
+)
+TORCH_NAMESPACES = frozenset({"aten", "prim", "prims", "higher_order"})
+# Calls that wrap another op → the place of that op among their arguments.
+WRAPPERS = {"with_effects": 1, "auto_functionalized": 0, "auto_functionalized_v2": 0}
+
+Decompositions = Mapping[torch._ops.OpOverload, Callable[..., Any]]
+
+
+def called_op(node: torch.fx.Node) -> Any:
+    """The op that a node of an exported graph calls, without what torch wraps it in."""
+    place = WRAPPERS.get(getattr(node.target, "__name__", ""))
+    return node.target if place is None else node.args[place]
+
+
+def ways_out(node: torch.fx.Node) -> str:
+    """What to do about a call of an op that is the user's or a library's; empty for torch's."""
+    op = called_op(node)
+    if not isinstance(op, torch._ops.OpOverload) or op.namespace in TORCH_NAMESPACES:
+        return ""
+    return WAYS_OUT_OF_CHANGES if op._schema.is_mutable else WAYS_OUT
+
+
+def decompositions_of(given: Any, path: str) -> Decompositions:
+    """A spec's `decompositions` by overload; raises `SpecDecompositionsInvalid`."""
+    if not isinstance(given, Mapping):
+        raise SpecDecompositionsInvalid(path=path, found=f"a `{type(given).__name__}`")
+    found: dict[torch._ops.OpOverload, Callable[..., Any]] = {}
+    for op, function in given.items():
+        if not callable(function):
+            raise SpecDecompositionsInvalid(path=path, found=f"`{function!r}` for `{op}`")
+        if isinstance(op, CustomOpDef):
+            op = op._opoverload
+        elif isinstance(op, torch._ops.OpOverloadPacket):
+            op = op.default
+        if not isinstance(op, torch._ops.OpOverload):
+            raise SpecDecompositionsInvalid(path=path, found=f"`{op!r}` as an op")
+        found[op] = function
+    return found
