@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from aotc.aot.cli import flags
 from aotc.aot.cli.build import require_build_extra
 from aotc.aot.cli.contest import PERCENTILES, Result, contest
 from aotc.aot.cli.machine import cpu_name, usable_cpus
@@ -27,7 +28,7 @@ KINDS = ("eager", "graph", "compile", "max-autotune", "aoti")
 @click.option("--rounds", default=5, show_default=True, help="Turns of every contender.")
 @click.option("--seconds", default=0.5, show_default=True, help="Length of one turn.")
 @click.option("--fail-if-slower", type=float, metavar="PERCENT", help="Exit 1 if slower by more.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@flags.as_json
 def command(
     bundle: Path,
     spec: str | None,

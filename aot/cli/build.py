@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aotc.aot.cli import flags
 from aotc.aot.cli.machine import device_name
 from aotc.aot.cli.printing import bytes_text, print_json, time_text
 from aotc.aot.cli.progress import progress_for
@@ -26,14 +27,7 @@ NEEDED = ("torch", "triton", "numpy")
 @click.command("build")
 @click.argument("spec")
 @click.option("-o", "--output", "out", required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    default=("cpu",),
-    show_default=True,
-    help="cpu, cpu-x86-64-v3, cuda (the device present), cuda:sm_90 …; may be given repeatedly.",
-)
+@flags.targets
 @click.option("--force", is_flag=True, help="Replace a bundle that stands at the output path.")
 @click.option("--tune", type=click.Choice(["off", "quick", "full"]), help="[AOTC_TUNE]")
 @click.option("--tune-budget", type=float, metavar="SECONDS", help="Measure no longer than this.")
@@ -41,24 +35,19 @@ NEEDED = ("torch", "triton", "numpy")
 @click.option("--frozen", is_flag=True, help="Measure nothing: fail on a miss of the record.")
 @click.option("--allow-mismatch", is_flag=True, help="Keep a bundle whose numbers differ.")
 @click.option("--debug", is_flag=True, help="Leave every stage's text in the bundle's debug/.")
-@click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
-@click.option(
-    "--cache-dir",
-    "--cache",
-    metavar="DIR",
-    help="Folder of the artifact cache [AOTC_CACHE_DIR].",
-)
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@flags.jobs
+@flags.cache_dir
+@flags.quiet
+@flags.as_json
 def command(
-    spec: str, out: Path, targets: tuple[str, ...], quiet: bool, as_json: bool, **flags: Any
+    spec: str, out: Path, targets: tuple[str, ...], quiet: bool, as_json: bool, **given: Any
 ) -> None:
     """Compile the model that SPEC names into the bundle directory OUT.
 
     SPEC is FILE.py[:NAME] with `model` or `build_model()` and `example_inputs`, or
     PACKAGE.MODULE:NAME, or a FILE.pt2 that torch.export.save wrote.
     """
-    check_free(str(out), flags["force"])
+    check_free(str(out), given["force"])
     refuse_missing_file(spec)
     require_build_extra("aotc build")
     started_s = time.perf_counter()
@@ -67,7 +56,7 @@ def command(
         progress.begin("import")
         from aotc.aot.build import build
 
-        options = _options(flags)
+        options = _options(given)
         progress.end(StageTime("import", time.perf_counter() - started_s, "torch, triton"))
         report = build(spec, out, targets, options, progress)
     finally:
@@ -92,23 +81,23 @@ def require_build_extra(what: str) -> None:
             raise BuildExtraMissing(module=name, command=what)
 
 
-def _options(flags: dict[str, Any]) -> BuildOptions:
+def _options(given: dict[str, Any]) -> BuildOptions:
     from aotc.aot.build import BuildOptions
 
     dump = setting("AOTC_DUMP")
     return BuildOptions(
-        cache_folder=cache_folder(flags["cache_dir"]),
+        cache_folder=cache_folder(given["cache_dir"]),
         cache_lower=cache_lower(),
         device=device_name(),
-        tune=setting("AOTC_TUNE", flags["tune"]),
-        tune_budget_seconds=flags["tune_budget"],
-        record=flags["record"],
-        frozen=setting("AOTC_FROZEN", "1" if flags["frozen"] else None),
-        force=flags["force"],
-        debug=flags["debug"],
+        tune=setting("AOTC_TUNE", given["tune"]),
+        tune_budget_seconds=given["tune_budget"],
+        record=given["record"],
+        frozen=setting("AOTC_FROZEN", "1" if given["frozen"] else None),
+        force=given["force"],
+        debug=given["debug"],
         dump=Path(dump) if dump else None,
-        jobs=setting("AOTC_JOBS", flags["jobs"]) or None,
-        allow_mismatch=flags["allow_mismatch"],
+        jobs=setting("AOTC_JOBS", given["jobs"]) or None,
+        allow_mismatch=given["allow_mismatch"],
         skip=frozenset(setting("AOTC_SKIP")),
     )
 

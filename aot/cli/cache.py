@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.aot.cli.project import cache_folder
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from aotc.cache import Key, Store
     from aotc.cache.collect import Explanation
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _bucket_option = click.option(
     "--bucket", type=click.Choice(["binaries", "tuning"]), help="Only this kind of entry."
 )
@@ -37,7 +37,7 @@ def show_folder(folder: str | None) -> None:
 
 
 @command.command("size")
-@_json_option
+@flags.as_json
 @click.pass_obj
 def show_size(folder: str | None, as_json: bool) -> None:
     """Print how many entries there are and their bytes."""
@@ -53,7 +53,7 @@ def show_size(folder: str | None, as_json: bool) -> None:
 
 @command.command("ls")
 @_bucket_option
-@_json_option
+@flags.as_json
 @click.pass_obj
 def list_entries(folder: str | None, bucket: str | None, as_json: bool) -> None:
     """List the entries, the last used first, with the fields of their keys."""
@@ -89,7 +89,7 @@ def list_entries(folder: str | None, bucket: str | None, as_json: bool) -> None:
 
 @command.command("clear")
 @_bucket_option
-@_json_option
+@flags.as_json
 @click.pass_obj
 def clear_entries(folder: str | None, bucket: str | None, as_json: bool) -> None:
     """Delete all entries, or those of one bucket."""
@@ -104,7 +104,7 @@ def clear_entries(folder: str | None, bucket: str | None, as_json: bool) -> None
 
 @command.command("explain")
 @click.argument("wanted", required=False, metavar="[DIGEST]")
-@_json_option
+@flags.as_json
 @click.pass_obj
 def explain_misses(folder: str | None, wanted: str | None, as_json: bool) -> None:
     """Say why the last build missed: the nearest stored key and the fields that differ.

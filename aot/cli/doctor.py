@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.aot.cli.project import cache_folder, project_table
 from aotc.runtime import settings
@@ -20,7 +21,7 @@ INSTALL = 'pip install "aotc[build]"'
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@flags.as_json
 def command(as_json: bool) -> None:
     """Show this machine, the installed parts and every setting with its origin."""
     record: dict[str, Any] = {

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from aotc.aot.cli import flags
 from aotc.aot.cli.printing import print_json, print_table
 from aotc.aot.errors import UnknownCode
 
@@ -29,7 +30,7 @@ MODULES = (
 
 @click.command("explain")
 @click.argument("code", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@flags.as_json
 def command(code: str | None, as_json: bool) -> None:
     """Say what an error CODE means; without a code, list them all."""
     classes = error_classes()

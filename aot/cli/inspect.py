@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.runtime.check import mismatches, read_manifest
 from aotc.runtime.directory import Directory
@@ -33,7 +34,7 @@ GPU_COLUMNS = {
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option("--kernels", "with_kernels", is_flag=True, help="List every launch.")
 @click.option("--files", "with_files", is_flag=True, help="List every file with its digest.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@flags.as_json
 def command(bundle: Path, with_kernels: bool, with_files: bool, as_json: bool) -> None:
     """Show what BUNDLE takes, gives and holds. Reads data only; no code of it is loaded."""
     record = inspect_bundle(bundle)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aotc.aot.cli import flags
 from aotc.aot.cli.machine import cpu_name
 from aotc.aot.cli.printing import bytes_text, print_json, print_table, time_text
 from aotc.runtime import load
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--repetitions", default=20, show_default=True, help="Medians are of so many.")
 @click.option("--launches", "each", is_flag=True, help="One line a launch, in their order.")
 @click.option("--trace", "trace_file", type=click.Path(path_type=Path), help="Chrome trace.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@flags.as_json
 def command(
     bundle: Path,
     device: str | None,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from aotc.aot.cli import flags
 from aotc.aot.cli.build import refuse_missing_file, require_build_extra
 from aotc.aot.cli.printing import print_json
 from aotc.aot.cli.project import cache_folder, cache_lower, setting
@@ -14,25 +15,12 @@ from aotc.aot.cli.project import cache_folder, cache_lower, setting
 @click.command("reduce")
 @click.argument("spec")
 @click.option("-o", "--output", "out", required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    default=("cpu",),
-    show_default=True,
-    help="cpu, cpu-x86-64-v3, cuda:sm_90 …; may be given repeatedly.",
-)
+@flags.targets
 @click.option("--tries", default=200, show_default=True, help="Build at most this many parts.")
 @click.option("--force", is_flag=True, help="Replace a file that stands at the output path.")
-@click.option(
-    "--cache-dir",
-    "--cache",
-    "cache_dir",
-    metavar="DIR",
-    help="Folder of the artifact cache [AOTC_CACHE_DIR].",
-)
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@flags.cache_dir
+@flags.quiet
+@flags.as_json
 def command(
     spec: str,
     out: Path,

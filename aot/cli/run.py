@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aotc.aot.cli import flags
 from aotc.aot.cli.printing import print_json, time_text
 from aotc.aot.errors import InputArgumentError
 from aotc.aot.host_array import (
@@ -41,7 +42,7 @@ DEFAULT_TOLERANCE = 1e-4
 @click.option("--seed", type=int, help="Draw inputs at random; else the golden input is used.")
 @click.option("--device", help="cpu, cuda or cuda:1; else the first target that runs here.")
 @click.option("--threads", type=int, help="Threads for one call [AOTC_THREADS].")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@flags.as_json
 def command(
     bundle: Path,
     inputs: Sequence[str],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aotc.aot.cli import flags
 from aotc.aot.cli.machine import device_name
 from aotc.aot.cli.printing import print_json, time_text
 from aotc.aot.cli.progress import progress_for
@@ -30,17 +31,17 @@ NEEDED = ("triton", "numpy")
 @click.option("--tune-budget", type=float, metavar="SECONDS", help="Measure no longer than this.")
 @click.option("--record", type=click.Path(path_type=Path), help="Tuning record, read and written.")
 @click.option("--frozen", is_flag=True, help="Measure nothing: fail on a miss of the record.")
-@click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
-@click.option("--cache-dir", metavar="DIR", help="Folder of the artifact cache [AOTC_CACHE_DIR].")
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(bundle: Path, out: Path, quiet: bool, as_json: bool, **flags: Any) -> None:
+@flags.jobs
+@flags.cache_dir
+@flags.quiet
+@flags.as_json
+def command(bundle: Path, out: Path, quiet: bool, as_json: bool, **given: Any) -> None:
     """Write BUNDLE at OUT with the kernels that are fastest on this machine.
 
     Needs triton here, but neither torch nor the model. Compiles and runs the Triton sources that
     lie in BUNDLE: do this with bundles that you trust.
     """
-    check_free(str(out), flags["force"])
+    check_free(str(out), given["force"])
     for name in NEEDED:
         if importlib.util.find_spec(name) is None:
             raise BuildExtraMissing(module=name, command="aotc tune")
@@ -51,15 +52,15 @@ def command(bundle: Path, out: Path, quiet: bool, as_json: bool, **flags: Any) -
         from aotc.aot.retune import retune
 
         options = BuildOptions(
-            cache_folder=cache_folder(flags["cache_dir"]),
+            cache_folder=cache_folder(given["cache_dir"]),
             cache_lower=cache_lower(),
             device=device_name(),
-            tune=flags["tune"],
-            tune_budget_seconds=flags["tune_budget"],
-            record=flags["record"],
-            frozen=setting("AOTC_FROZEN", "1" if flags["frozen"] else None),
-            force=flags["force"],
-            jobs=setting("AOTC_JOBS", flags["jobs"]) or None,
+            tune=given["tune"],
+            tune_budget_seconds=given["tune_budget"],
+            record=given["record"],
+            frozen=setting("AOTC_FROZEN", "1" if given["frozen"] else None),
+            force=given["force"],
+            jobs=setting("AOTC_JOBS", given["jobs"]) or None,
         )
         report = retune(bundle, out, options, progress)
     finally:

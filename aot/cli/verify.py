@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from aotc.aot.cli import flags
 from aotc.aot.cli.explain import error_classes
 from aotc.aot.cli.printing import print_json
 from aotc.runtime.verify import LAYERS, Finding, verify
@@ -20,7 +21,7 @@ EXIT_CODES = {"integrity": 6, "compatibility": 5, "golden": 1}
 @click.option("--compat", "layer", flag_value="compatibility", help="Compatibility only.")
 @click.option("--golden", "layer", flag_value="golden", help="Golden numbers only.")
 @click.option("--device", help="cpu, cuda or cuda:1; else the first target that runs here.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@flags.as_json
 def command(bundle: Path, layer: str | None, device: str | None, as_json: bool) -> int:
     """Check BUNDLE: integrity, compatibility, golden numbers; all unless one is named.
 

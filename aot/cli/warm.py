@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aotc.aot.cli import flags
 from aotc.aot.cli.build import refuse_missing_file, require_build_extra
 from aotc.aot.cli.printing import print_json, time_text
 from aotc.aot.cli.progress import progress_for
@@ -19,21 +20,8 @@ if TYPE_CHECKING:
 
 @click.command("warm")
 @click.argument("specs", nargs=-1, required=True, metavar="SPEC…")
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    default=("cpu",),
-    show_default=True,
-    help="cpu, cpu-x86-64-v3, cuda:sm_90 …; may be given repeatedly.",
-)
-@click.option(
-    "--cache",
-    "--cache-dir",
-    "cache_dir",
-    metavar="DIR",
-    help="Folder of the artifact cache [AOTC_CACHE_DIR].",
-)
+@flags.targets
+@flags.cache_dir
 @click.option("--record", type=click.Path(path_type=Path), help="Tuning record: its choices too.")
 @click.option(
     "--tune",
@@ -43,11 +31,11 @@ if TYPE_CHECKING:
     help="Also what tuning in this mode would measure.",
 )
 @click.option("--shared", is_flag=True, help="Let other users read the cache, as in an image.")
-@click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@flags.jobs
+@flags.quiet
+@flags.as_json
 def command(
-    specs: tuple[str, ...], targets: tuple[str, ...], quiet: bool, as_json: bool, **flags: Any
+    specs: tuple[str, ...], targets: tuple[str, ...], quiet: bool, as_json: bool, **given: Any
 ) -> None:
     """Compile the kernels of every SPEC for every target into a cache, and write nothing else.
 
@@ -61,16 +49,16 @@ def command(
     from aotc.aot.warm import warm
 
     options = BuildOptions(
-        cache_folder=cache_folder(flags["cache_dir"]),
+        cache_folder=cache_folder(given["cache_dir"]),
         cache_lower=cache_lower(),
-        record=flags["record"],
-        tune=flags["tune"],
-        jobs=setting("AOTC_JOBS", flags["jobs"]) or None,
+        record=given["record"],
+        tune=given["tune"],
+        jobs=setting("AOTC_JOBS", given["jobs"]) or None,
         skip=frozenset(setting("AOTC_SKIP")),
     )
     progress = progress_for(quiet)
     try:
-        report = warm(specs, targets, options, progress, flags["shared"])
+        report = warm(specs, targets, options, progress, given["shared"])
     finally:
         progress.stop()
     if as_json:

@@ -1,0 +1,22 @@
+"""Options that several commands take; each is said once."""
+
+import click
+
+targets = click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    default=("cpu",),
+    show_default=True,
+    help="cpu, cpu-x86-64-v3, cuda (the device present), cuda:sm_90 …; may be given repeatedly.",
+)
+cache_dir = click.option(
+    "--cache-dir",
+    "--cache",
+    "cache_dir",
+    metavar="DIR",
+    help="Folder of the artifact cache [AOTC_CACHE_DIR].",
+)
+jobs = click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
+quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
