@@ -21,7 +21,7 @@ def norm(data: Node, order: float, axes: Sequence[int]) -> Node:
     if math.isinf(order):
         if not axes:
             return size
-        return build.reduce("max" if order > 0 else "min", size, axes)
+        return build.extreme("max" if order > 0 else "min", size, axes)
     if order == 0:
         different = build.cast(build.pointwise("ne", size, 0.0), size.dtype)
         return build.reduce("sum", different, axes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -14,6 +15,7 @@ from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.storage import Array
 
 Sizes = Sequence[int] | int
+WRITTEN_OUT = 64  # elements of a window up to which kernels write its maximum out, NaN and all
 
 
 def _windows(
@@ -57,7 +59,12 @@ def _max_pool(
 ) -> Node:
     least = lowest(data.dtype)
     windows, inner = _windows(call, data, count, kernel, stride, padding, dilation, least)
-    return build.drop(build.reduce("max", windows, inner), inner)
+    return build.drop(_peak(windows, inner), inner)
+
+
+def _peak(windows: Node, inner: tuple[int, ...]) -> Node:
+    is_small = math.prod(windows.shape[axis] for axis in inner) <= WRITTEN_OUT
+    return (build.reduce if is_small else build.extreme)("max", windows, inner)
 
 
 def _max_pool_with_indices(
@@ -75,7 +82,7 @@ def _max_pool_with_indices(
     margins = spread(padding, count)
     least = lowest(data.dtype)
     windows, inner = _windows(call, data, count, sizes, strides, margins, gaps, least)
-    first = build.drop(build.reduce("argmax", windows, inner), inner)
+    first = build.drop(build.place_of_extreme("argmax", windows, inner), inner)
     place, area = None, 1
     for number in reversed(range(count)):
         axis = data.type.rank - count + number
@@ -88,7 +95,7 @@ def _max_pool_with_indices(
         place = at if place is None else build.add(place, at)
         area *= data.shape[axis]
     assert place is not None
-    return build.drop(build.reduce("max", windows, inner), inner), place
+    return build.drop(_peak(windows, inner), inner), place
 
 
 def _average_pool(
@@ -169,7 +176,7 @@ def _adaptive_max(call: Call, data: Node, size: Sequence[int]) -> tuple[Node, No
         for cell in range(wanted):
             start, stop = cell * extent // wanted, -(-(cell + 1) * extent // wanted)
             part = build.slice_axis(result, axis, start, stop)
-            parts.append(build.reduce("max", part, (axis,)))
+            parts.append(build.extreme("max", part, (axis,)))
         result = build.concat(parts, axis)
     return result, None
 

@@ -40,8 +40,10 @@ OF_BOOLS = {"max": "any", "min": "all"}
 
 def _extreme(op: str) -> Row:
     def row(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
-        reduction = OF_BOOLS[op] if data.dtype == "bool" else op
-        return _finish(call, build.reduce(reduction, data, axes_of(dims, data.type.rank)))
+        axes = axes_of(dims, data.type.rank)
+        if data.dtype == "bool":
+            return _finish(call, build.reduce(OF_BOOLS[op], data, axes))
+        return _finish(call, build.extreme(op, data, axes))
 
     return row
 
@@ -69,7 +71,7 @@ def _place_of(op: str, data: Node, axes: tuple[int, ...]) -> Node:
     if not axes:
         return build.expand(build.scalar(0, "i64"), data.shape)
     operand = build.cast(data, "i32") if data.dtype == "bool" else data
-    return build.reduce(op, operand, axes)
+    return build.place_of_extreme(op, operand, axes)
 
 
 def _logical(op: str) -> Row:

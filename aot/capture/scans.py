@@ -35,6 +35,14 @@ def _plain(reduction: str, combination: str, identity: Callable[[str], Scalar]) 
     )
 
 
+def _extreme(reduction: str, combination: str, identity: Callable[[str], Scalar]) -> Scan:
+    return Scan(
+        lambda data, axis: build.extreme(reduction, data, (axis,)),
+        lambda left, right: build.pointwise(combination, left, right),
+        identity,
+    )
+
+
 def lowest(dtype: str) -> Scalar:
     """Smallest value of an element type; -inf of floats."""
     kind = DTYPES[dtype]
@@ -53,8 +61,8 @@ def highest(dtype: str) -> Scalar:
 
 SUM = _plain("sum", "add", lambda dtype: 0)
 PRODUCT = _plain("prod", "mul", lambda dtype: 1)
-MAXIMUM = _plain("max", "maximum", lowest)
-MINIMUM = _plain("min", "minimum", highest)
+MAXIMUM = _extreme("max", "maximum", lowest)
+MINIMUM = _extreme("min", "minimum", highest)
 
 
 def _log_sum(data: Node, axis: int) -> Node:

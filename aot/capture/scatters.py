@@ -69,7 +69,8 @@ class Writes:
         across = build.reshape(self.source, (*shape[: self.axis], 1, *shape[self.axis :]))
         identity = how.identity(self.source.dtype)
         masked = build.pointwise("where", self.is_hit, across, identity)
-        return self._dropped(build.reduce(how.reduce, masked, (self.axis + 1,)))
+        reduce = build.extreme if how.reduce in ("max", "min") else build.reduce
+        return self._dropped(reduce(how.reduce, masked, (self.axis + 1,)))
 
     @property
     def count(self) -> Node:

@@ -112,6 +112,31 @@ def reduce(op: str, data: Node, axes: Sequence[int]) -> Node:
     return make(op, (data,), {"axes": tuple(sorted(axes))})
 
 
+def extreme(op: str, data: Node, axes: Sequence[int]) -> Node:
+    """`max` or `min` over `axes`, which stay; NaN where an element is.
+
+    A kernel's own reduction passes NaN over, which softmax and the like need not care about.
+    """
+    found = reduce(op, data, axes)
+    if data.type.kind != "float":
+        return found
+    return pointwise("where", _has_nan(data, axes), float("nan"), found)
+
+
+def place_of_extreme(op: str, data: Node, axes: Sequence[int]) -> Node:
+    """i64 place of the first `argmax` or `argmin` over `axes`, which stay; that of the first NaN
+    where there is one."""
+    found = reduce(op, data, axes)
+    if data.type.kind != "float":
+        return found
+    first = reduce("argmax", cast(unary("isnan", data), "i32"), axes)
+    return make("where", (_has_nan(data, axes), first, found))
+
+
+def _has_nan(data: Node, axes: Sequence[int]) -> Node:
+    return reduce("any", unary("isnan", data), axes)
+
+
 def drop(data: Node, axes: Sequence[int]) -> Node:
     """`data` without the dims `axes`, each of extent 1."""
     return reshape(data, [dim for axis, dim in enumerate(data.shape) if axis not in axes])

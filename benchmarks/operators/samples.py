@@ -178,4 +178,5 @@ def _named(sample: Sample, place: int) -> Callable[..., list[torch.Tensor]]:
     """The sample's function under a name of its own, which a refusal then shows as the line's."""
     function: Any = sample.function
     code = function.__code__.replace(co_name=f"{NAME_PREFIX}{place}")
-    return types.FunctionType(code, function.__globals__, code.co_name, None, function.__closure__)
+    closed = (function.__defaults__, function.__closure__)
+    return types.FunctionType(code, function.__globals__, code.co_name, *closed)

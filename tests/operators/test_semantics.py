@@ -1,0 +1,74 @@
+"""What the database's samples do not reach: ties, NaN, empty tensors, long rows, odd divisors."""
+
+import math
+
+import pytest
+import torch
+
+from benchmarks.operators.drive import RIGHT, drive
+from benchmarks.operators.samples import Sample
+
+NAN, INF = math.nan, math.inf
+NUMBERS = torch.tensor([2.0, NAN, -INF, 0.5, NAN, 2.0, INF, -0.0, 0.0])
+LONG = torch.randn(3, 1000, generator=torch.Generator().manual_seed(7))
+
+
+def stable_sort(x, descending=False):
+    return list(torch.sort(x, dim=-1, descending=descending, stable=True))
+
+
+def written_twice(x):
+    places = torch.tensor([1, 1, 0, 1, 5])
+    values = torch.arange(5.0)
+    return [x.index_put((places,), values), x.index_put((places,), values, accumulate=True)]
+
+
+def divided(x, y):
+    return [x // y, x % y, torch.fmod(x, y), torch.div(x, y, rounding_mode="trunc")]
+
+
+CALLS = {
+    "sorts put NaN last": (stable_sort, NUMBERS),
+    "descending sorts put NaN first": (lambda x: stable_sort(x, True), NUMBERS),
+    "equal elements keep their order": (stable_sort, torch.tensor([3, 1, 3, 1, 1, 2, 3])),
+    "rows longer than a run are merged": (stable_sort, LONG.round(decimals=1)),
+    "a few of a long row": (lambda x: list(torch.topk(x, 7)), LONG),
+    "most of a long row": (lambda x: list(torch.topk(x, 600, largest=False)), LONG),
+    "a median of numbers with NaN": (lambda x: list(torch.median(x, 0)), NUMBERS),
+    "a running sum of blocks": (lambda x: [x.cumsum(-1)], LONG),
+    "a running maximum and its place": (lambda x: list(torch.cummax(x, -1)), NUMBERS),
+    "a running product of integers": (lambda x: [x.cumprod(0)], torch.arange(1, 60) % 7 - 3),
+    "the last of several writes": (lambda x: written_twice(x)[:1], torch.zeros(9)),
+    "all of several writes": (lambda x: written_twice(x)[1:], torch.ones(9)),
+    "sums of nothing": (lambda x: [x.sum(1), x.prod(1), x @ x.T, x * 2], torch.ones(3, 0)),
+    "whether any of nothing": (lambda x: [x.any(), x.all(), x.flip(0)], torch.ones(0) > 0),
+    "parts of no elements": (lambda x: [torch.cat([x[:, :0], x, x[:, 3:]], 1)], torch.ones(2, 3)),
+    "extremes of bools": (lambda x: [x.amax(), x.amin(), x.int().argmax()], NUMBERS > 0),
+    "integer products": (lambda x: [x @ x.T], torch.arange(12).reshape(3, 4) * 2**60),
+    "a shift by all bits": (lambda x: [x >> 31, x << 31], torch.tensor([1, -7, 9]).int()),
+    "extremes with NaN": (lambda x: [x.amax(), x.argmax(), x.clamp(0, 1)], NUMBERS),
+    "a mask writes": (lambda x: [x.masked_scatter(x > 0, torch.arange(9.0))], NUMBERS),
+}  # fmt: skip
+
+
+def checked(run, function, *tensors):
+    expected = tuple(function(*tensors))
+    (outcome,) = drive([Sample("a call", "", 0, function, tensors, expected)], run)
+    assert outcome.verdict == RIGHT, outcome.reason
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_call_gives_eagers_numbers(run, name):
+    checked(run, *CALLS[name])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.int8])
+def test_quotients_are_rounded_as_eager_rounds_them(run, dtype):
+    left = torch.tensor([7, -7, 49, -49, 0, 127, -128, 5, 9, -9, 100], dtype=dtype)
+    right = torch.tensor([2, 2, 49, -7, 3, 1, 1, -3, -4, 4, 7], dtype=dtype)
+    checked(run, divided, left, right)
+
+
+def test_a_masked_lane_does_not_divide(run):
+    # 7 elements leave lanes of the vector over, in which a divisor would be 0.
+    checked(run, lambda x, y: [x // y, x % y], torch.arange(7), torch.arange(1, 8))
