@@ -23,6 +23,7 @@ MODULES = (
     "aotc.aot.cli.project",
     "aotc.aot.pack.staging",
     "aotc.aot.schedule.form",
+    "aotc.aot.schedule.refuse",
     "aotc.aot.targets.toolchain",
     "aotc.cache.errors",
 )
