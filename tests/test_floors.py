@@ -94,7 +94,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.pack": {*STAGE_FREE, "aot.plan", "aot.tune", "aot.targets"},
     "aot.profile": WORDS,
     "aot.reduce": {*WORDS, "aot.build", "aot.capture", "aot.options", "aot.targets"},
-    "aot.cli": {"aot", "cache", "runtime"},
+    "aot.cli": {"aot", "cache", "kernels", "runtime"},
     "kernels": {*STAGE_FREE, "aot.targets", "aot.lower", "kernels.templates", "cache"},
 }
 BUILD = "aot.build"  # the one module that knows every stage

@@ -109,12 +109,15 @@ def build_aoti(spec: str, folder: str, device: str) -> dict[str, Any]:
 
 def load_model(spec: str, device: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """The model of a SPEC on a device with its example arguments, as `aotc build` sees it."""
-    from aotc.aot.capture.spec import load_spec
+    from aotc import kernels
+    from aotc.aot.capture.spec import has_host_kernels, load_spec
 
     loaded = load_spec(spec)
     model = loaded.module if loaded.module is not None else loaded.program.module()  # type: ignore[union-attr]
     arguments, keywords = loaded.arguments, dict(loaded.keyword_arguments)
     if device == "cpu":
+        if has_host_kernels(loaded):
+            kernels.use_cpu()  # the peers launch the model's own Triton kernels too
         return model, arguments, keywords
     from torch.utils import _pytree as pytree
 

@@ -7,6 +7,7 @@ like ours: parameters are what the group reads, then what it stores.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 
 from aotc.aot.ir.call import CallCandidate
 from aotc.aot.ir.graph import Node
@@ -26,7 +27,7 @@ def lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
     name = f"{group.label}_call"
     return KernelSpec(
         name=group.label,
-        forms=(Form("", _file(group, call, name, candidates[0]), name),),
+        forms=(Form("", _file(group, call, name, candidates), name),),
         params=source.parameters(group),
         candidates=candidates,
         bytes=group.bytes,
@@ -41,13 +42,16 @@ def _candidate(row: CallCandidate, traits: TargetTraits) -> Candidate:
     return Candidate(config, grid)
 
 
-def _file(group: Group, call: Node, name: str, candidate: Candidate) -> str:
+def _file(group: Group, call: Node, name: str, candidates: Sequence[Candidate]) -> str:
+    """The text; it tells the grids too, since only they tell some calls apart."""
     names = [param.name for param in source.parameters(group)]
-    names += [f"{constexpr}: tl.constexpr" for constexpr, _ in candidate.constexprs]
+    names += [f"{constexpr}: tl.constexpr" for constexpr, _ in candidates[0].constexprs]
     arguments = "".join(f"{INDENT}{each},\n" for each in _arguments(group, call))
     body = f"{call.attr('function')}(\n{arguments})"
     called = f"@triton.jit\ndef {name}({', '.join(names)}):\n{textwrap.indent(body, INDENT)}\n"
-    title = f'"""A kernel of the model\'s own, `{group.label}`, with the arguments of one call."""'
+    runs = "".join(f"{INDENT}{each}\n" for each in candidates)
+    title = f"A kernel of the model's own, `{group.label}`, with the arguments of one call:"
+    title = f'"""{title}\n\n{runs}"""'
     return f"{title}\n\n{call.attr('source')}\n\n{called}"
 
 
