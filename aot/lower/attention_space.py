@@ -79,6 +79,7 @@ FIXED_NS = {"plain": 500.0, "descriptor": 3000.0, "overlapped": 5000.0}  # of a 
 STREAMED: tuple[tuple[int, int, int], ...] = ((128, 4, 3), (64, 2, 3), (32, 1, 4))
 LEAN_STREAMS = ((32, 1, 2), (32, 1, 1))  # where none of those fits
 STREAM_BYTES = 32 << 10  # of a block of keys and values, more only makes splits uneven
+STREAMED_ACCUMULATOR = 64  # registers of a thread for scores and values; more spilled
 BLOCKS_WANTED = 4  # of one split, so that its loads overlap
 
 
@@ -207,6 +208,8 @@ def _distance(block: int, splits: int, problem: Problem) -> tuple[bool, float]:
 
 def _split(rows: int, splits: int, row: tuple[int, int, int], problem: Problem) -> Candidate:
     keys, warps, stages = row
+    held = rows * (keys + problem.value_block) / 32
+    warps = max(warps, power_above(ceil(held / STREAMED_ACCUMULATOR)))
     joined = power_above(problem.rows) * problem.value_block
     together = max(1, min(power_above(splits), power_below(JOIN_ELEMENTS / joined)))
     config = (
