@@ -8,7 +8,7 @@ of counted values, such as the sines of all positions, are worth their bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy
 
@@ -56,7 +56,11 @@ class _Folder:
         new: dict[Node, Node] = {}
         order = _needed(outputs, self)
         kept = {node.inputs[1] for node in order if node.op == "matmul" and self.keeps_transposes}
+        filters = dict(pair for node in order for pair in _filters(node, self.context))
         for node in order:
+            if node in filters:
+                new[node] = self._taps_first(node, filters[node])
+                continue
             if self.context.is_constant(node):
                 new[node] = self._transposed(node) if node in kept else self._folded(node)
                 continue
@@ -78,6 +82,15 @@ class _Folder:
         rows = build.transpose(node)
         is_view = node.op == "permute" and rows is node.inputs[0]
         return build.transpose(self._folded(rows)) if is_view else self._folded(node)
+
+    def _taps_first(self, node: Node, taps: int) -> Node:
+        """A filter stored with its last `taps` axes first, so that its channels lie together."""
+        rank = node.type.rank
+        order = (*range(rank - taps, rank), *range(rank - taps))
+        back = (*range(taps, rank), *range(taps))
+        if node.op == "permute" and node.attr("dims") == back and node.inputs[0].op == "constant":
+            return node
+        return build.permute(self._folded(build.permute(node, order)), back)
 
     def _packed(self, node: Node) -> Node:
         """Panels are stored as the kernels read them, even where padding makes them larger."""
@@ -127,6 +140,14 @@ class _Folder:
         name = f"folded_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
         self.made[name] = Constant(name, node.type, stored)
         return build.constant(name, node.type)
+
+
+def _filters(node: Node, context: Context) -> Iterator[tuple[Node, int]]:
+    """The constant that `node` multiplies windows with, and how many axes a window has."""
+    if node.op == "mul":
+        for windows, factors in (node.inputs, node.inputs[::-1]):
+            if windows.op == "window" and context.is_constant(factors) and factors.inputs:
+                yield factors, len(windows.attr("axes"))
 
 
 def _needed(outputs: tuple[Node, ...], folder: _Folder) -> list[Node]:

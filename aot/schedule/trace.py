@@ -137,6 +137,8 @@ def is_unrolled(node: Node) -> bool:
 def _reads_window(node: Node) -> bool:
     if node.op == "window":
         return True
+    if node.op == "mul":  # a convolution of each channel by itself
+        return any(map(_reads_window, node.inputs))
     return node.kind in ("view", "pad") and _reads_window(node.inputs[0])
 
 

@@ -431,3 +431,15 @@ def total_of_everything():
     x = operand("x", 3, 40)
     total = b.drop(b.reduce("sum", x, (0, 1)), (0, 1))
     return [total, op("mul", x, 2.0)]
+
+
+@case
+def convolution_of_each_channel():
+    """Windows of one channel each, padded, channels last; a filter stored taps first."""
+    x = operand("x", 2, 9, 7, 20)
+    padded = b.pad(x, (0, 1, 1, 0), (0, 1, 1, 0), 0.0)
+    attrs = {"axes": (1, 2), "sizes": (3, 3), "strides": (2, 1), "dilations": (1, 1)}
+    windows = make("window", (padded,), attrs)
+    factors = b.permute(weight("w", 3, 3, 1, 1, 1, 20), (2, 3, 4, 5, 0, 1))
+    total = b.reduce("sum", op("mul", windows, factors), (4, 5))
+    return [b.unary("relu", b.drop(total, (4, 5)))]
