@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from aotc.aot.capture.custom_ops import Decompositions
 from aotc.aot.capture.golden import golden_tensors, roundings
 from aotc.aot.capture.importer import import_program, to_array
+from aotc.aot.capture.kernels import defaults_known
 from aotc.aot.capture.libraries import register_types
 from aotc.aot.capture.refusals import export_refusal
 from aotc.aot.capture.sources import all_user_frames
@@ -145,7 +146,8 @@ def _decompose(program: ExportedProgram, own: Decompositions) -> ExportedProgram
         name = operator.name().removeprefix("aten::").partition(".")[0]
         if name in KEPT_WHOLE:
             table.pop(operator)
-    return program.run_decompositions(table, decompose_custom_triton_ops=True)
+    with defaults_known():
+        return program.run_decompositions(table, decompose_custom_triton_ops=True)
 
 
 def _golden(

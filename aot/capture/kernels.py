@@ -10,7 +10,8 @@ it is a view of and the place where the view begins.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +67,28 @@ def kernel_call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> dic
         elif name in arguments:
             importer.argument(name, arguments[name])
     return importer.results(names, candidates)
+
+
+@contextmanager
+def defaults_known() -> Iterator[None]:
+    """Inside, torch finds what a kernel stores to also where parameters are left to their defaults.
+
+    By itself it gives up there, and takes every tensor for one that is stored to.
+    """
+    from torch._higher_order_ops import triton_kernel_wrap
+
+    generate = triton_kernel_wrap.generate_ttir
+
+    def with_defaults(kernel: Any, arguments: dict[str, Any], *others: Any) -> Any:
+        function = kernel.fn if hasattr(kernel, "configs") else kernel
+        defaults = {each.name: each.default for each in function.params if each.has_default}
+        return generate(kernel, {**defaults, **arguments}, *others)
+
+    triton_kernel_wrap.generate_ttir = with_defaults
+    try:
+        yield
+    finally:
+        triton_kernel_wrap.generate_ttir = generate
 
 
 @dataclass

@@ -16,6 +16,15 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 
 @pytest.fixture(autouse=True)
+def host_kernels():
+    """Examples with Triton kernels of their own run eagerly too."""
+    from aotc.kernels import on_cpu
+
+    with on_cpu():
+        yield
+
+
+@pytest.fixture(autouse=True)
 def no_fast_path():
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
