@@ -7,13 +7,13 @@ import pytest
 
 pytest.importorskip("triton")
 
-from aotc.aot.lower import lower  # noqa: E402  needs triton
-from aotc.aot.schedule import schedule  # noqa: E402
-from aotc.aot.schedule.traits import GPUS  # noqa: E402
-from aotc.aot.targets.cuda.compile import compile_kernel  # noqa: E402
+from aotc.aot.lower import lower
+from aotc.aot.schedule import schedule
+from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.compile import compile_kernel
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "lower"))
-from attention_cases import Case, graph_of  # noqa: E402
+from attention_cases import Case, graph_of
 
 CASES = {
     "head 128": Case(2, 8, 2, 1, 5000, 128, 128, "bf16"),
