@@ -19,7 +19,7 @@ from aotc.aot.schedule.cost import is_worth_a_buffer
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
 from aotc.aot.schedule.grow import MATMULS, Cluster, clusters
-from aotc.aot.schedule.trace import LEAVES, STORED, is_unrolled, reduced_extents
+from aotc.aot.schedule.trace import LEAVES, STORED, is_tap_sum, is_unrolled, reduced_extents
 from aotc.aot.schedule.traits import TargetTraits
 
 MAX_ROOTS = 8  # stores of one kernel; more only spill registers
@@ -99,6 +99,7 @@ class _Materializer:
         if node in self.absorbed:
             return False
         kind = "unrolled" if is_unrolled(node) else node.kind
+        kind = "taps" if is_tap_sum(node) else kind
         counts = self.counts[node]
         verdicts = {fusion(kind, kernel.kind).verdict for kernel in counts}
         if verdicts <= {"always"}:
