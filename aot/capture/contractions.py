@@ -184,6 +184,17 @@ def _sum_of_taps(
     return build.reshape(total, (data.shape[0], outputs, *positions))
 
 
+def spaced(data: Node, axis: int, step: int) -> Node:
+    """Elements along an axis `step` apart, zeros between them."""
+    extent = data.shape[axis]
+    apart = build.reshape(data, (*data.shape[: axis + 1], 1, *data.shape[axis + 1 :]))
+    high = [0] * apart.type.rank
+    high[axis + 1] = step - 1
+    filled = build.pad(apart, [0] * apart.type.rank, high, 0)
+    joined = build.reshape(filled, (*data.shape[:axis], extent * step, *data.shape[axis + 1 :]))
+    return build.slice_axis(joined, axis, 0, (extent - 1) * step + 1)
+
+
 def _transposed(
     data: Node,
     weight: Node,
@@ -196,13 +207,7 @@ def _transposed(
     """Operands of the plain convolution that equals a transposed one: zeros between elements."""
     rank = len(stride)
     for axis, step in enumerate(stride, 2):
-        extent = data.shape[axis]
-        apart = build.reshape(data, (*data.shape[: axis + 1], 1, *data.shape[axis + 1 :]))
-        high = [0] * apart.type.rank
-        high[axis + 1] = step - 1
-        spaced = build.pad(apart, [0] * apart.type.rank, high, 0)
-        joined = build.reshape(spaced, (*data.shape[:axis], extent * step, *data.shape[axis + 1 :]))
-        data = build.slice_axis(joined, axis, 0, (extent - 1) * step + 1)
+        data = spaced(data, axis, step)
     rows = zip(weight.shape[2:], padding, dilation, strict=True)
     low = [(size - 1) * gap - margin for size, margin, gap in rows]
     if min(low) < 0:

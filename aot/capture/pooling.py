@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 
 import numpy
 
+from aotc.aot.capture.contractions import spaced
 from aotc.aot.capture.importing import Call, Rows, spread, wide
 from aotc.aot.capture.scans import lowest
 from aotc.aot.ir import build
@@ -192,6 +194,47 @@ def _adaptive(call: Call, data: Node, size: Sequence[int]) -> Node:
     return _uneven_average_pool(call, data, size)
 
 
+def _fold(
+    call: Call,
+    data: Node,
+    size: Sizes,
+    kernel: Sizes,
+    dilation: Sizes,
+    padding: Sizes,
+    stride: Sizes,
+) -> Node:
+    """Sums of overlapping patches `[N, C · kernel, positions]`: each tap is laid out and added."""
+    extents, sizes, gaps, margins, strides = (
+        spread(item, 2) for item in (size, kernel, dilation, padding, stride)
+    )
+    rows = zip(extents, sizes, gaps, margins, strides, strict=True)
+    positions = [
+        (extent + 2 * margin - gap * (taps - 1) - 1) // step + 1
+        for extent, taps, gap, margin, step in rows
+    ]
+    channels = call.shape[-3]
+    samples = data.type.numel // (channels * math.prod(sizes) * math.prod(positions))
+    patches = build.reshape(wide(data), (samples, channels, *sizes, *positions))
+    total: Node | None = None
+    for tap in product(*map(range, sizes)):
+        part = patches
+        for axis, place in enumerate(tap, 2):
+            part = build.slice_axis(part, axis, place, place + 1)
+        part = build.drop(part, (2, 3))
+        low, high = [0, 0], [0, 0]
+        for axis, place in enumerate(tap):
+            part = spaced(part, axis + 2, strides[axis])
+            low.append(place * gaps[axis])
+            whole = extents[axis] + 2 * margins[axis]
+            high.append(whole - low[-1] - part.shape[axis + 2])
+        laid = build.pad(part, low, high, 0)
+        total = laid if total is None else build.add(total, laid)
+    assert total is not None
+    for axis, (extent, margin) in enumerate(zip(extents, margins, strict=True), 2):
+        total = build.slice_axis(total, axis, margin, margin + extent)
+    return build.cast(build.reshape(total, call.shape), call.dtype)
+
+
 _ADAPTIVE_OPS = (
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
@@ -200,6 +243,7 @@ _ADAPTIVE_OPS = (
 )
 
 ROWS: Rows = {
+    "col2im": _fold,
     "max_pool2d": partial(_max_pool, 2),
     "max_pool2d_with_indices": partial(_max_pool_with_indices, 2),
     "max_pool3d_with_indices": partial(_max_pool_with_indices, 3),

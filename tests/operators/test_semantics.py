@@ -27,7 +27,16 @@ def divided(x, y):
     return [x // y, x % y, torch.fmod(x, y), torch.div(x, y, rounding_mode="trunc")]
 
 
+def folded(x):
+    fold = torch.nn.functional.fold
+    return [
+        fold(x, (6, 7), (3, 2), dilation=1, padding=1, stride=2),
+        fold(x[0], (7, 5), (3, 2), dilation=2, padding=(2, 1), stride=2),
+    ]
+
+
 CALLS = {
+    "overlapping patches": (folded, torch.arange(2 * 12 * 12.0).reshape(2, 12, 12)),
     "sorts put NaN last": (stable_sort, NUMBERS),
     "descending sorts put NaN first": (lambda x: stable_sort(x, True), NUMBERS),
     "equal elements keep their order": (stable_sort, torch.tensor([3, 1, 3, 1, 1, 2, 3])),
