@@ -19,8 +19,9 @@ def render(size: str, rows: Sequence[Figures]) -> str:
         "Written by `python -m benchmarks.zoo`; run it to measure your own machine. Models are "
         "made from the configs of their libraries with random weights (`benchmarks/zoo`), at "
         f"{size} sizes, in f32. *Difference* is the largest one of an output from eager torch, "
-        f"relative to that output's scale; at most {TOLERANCE:.0e} is right. Forward is the "
-        "median of calls on all cores, the contenders in processes of their own that take turns.",
+        f"relative to that output's scale; at most {TOLERANCE:.0e} is right. Times of calls are "
+        "medians on all cores, the contenders in processes of their own that take turns; a model "
+        "without them was built and compared only, with `--rounds 0`.",
         f"{len(built)} of {len(rows)} models build, {len(correct)} are right.",
         _machine(rows),
         _models(rows),
@@ -38,14 +39,16 @@ def _machine(rows: Sequence[Figures]) -> str:
 
 def _models(rows: Sequence[Figures]) -> str:
     heads = ["model", "difference", "kernels", "launches", "build s"]
-    contenders = ("aotc", *PEERS)
+    timed = {kind for row in rows for kind in row.forward_us}
+    contenders = [kind for kind in ("aotc", *PEERS) if kind in timed]
     heads += [f"{NAMES[kind]} ms" for kind in contenders]
-    return table([*heads, "best peer / aotc"], [_cells(row, contenders) for row in rows])
+    heads += ["best peer / aotc"] if timed else []
+    return table(heads, [_cells(row, contenders) for row in rows])
 
 
 def _cells(row: Figures, contenders: Sequence[str]) -> list[str]:
     if row.refused:
-        return [row.name, "refused", *["–"] * (len(contenders) + 4)]
+        return [row.name, "refused", *["–"] * (len(contenders) + 3 + bool(contenders))]
     mark = "" if row.is_correct else " **wrong**"
     times = [row.forward_us.get(kind) for kind in contenders]
     speedup = row.speedup()
@@ -56,7 +59,7 @@ def _cells(row: Figures, contenders: Sequence[str]) -> list[str]:
         str(row.launches),
         f"{row.build_seconds:.1f}",
         *("–" if time is None else f"{time / 1e3:.2f}" for time in times),
-        "–" if speedup is None else f"{speedup:.2f}×",
+        *(["–" if speedup is None else f"{speedup:.2f}×"] if contenders else []),
     ]
 
 
