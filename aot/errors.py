@@ -313,6 +313,17 @@ class MutationUnsupported(UnsupportedError):
     hint = "return the new value as an output and pass it in as an input"
 
 
+class KernelNotOnHost(UnsupportedError):
+    """A Triton kernel of the model's own does not compile for the processor that builds."""
+
+    code = "kernel-not-on-host"
+    template = (
+        "a Triton kernel of the model's own does not compile for the cpu, where the golden numbers "
+        "are made: {detail}\n  at {source}"
+    )
+    hint = "write the kernel without it: every build runs the model once on the host"
+
+
 class OpsUnsupported(UnsupportedError):
     """Everything in the model that has no import, each with its line."""
 

@@ -23,7 +23,12 @@ from aotc.aot.capture.sources import all_user_frames
 from aotc.aot.capture.spec import Spec, user_line
 from aotc.aot.capture.structure import named_outputs, structure_of
 from aotc.aot.capture.table import KEPT_WHOLE
-from aotc.aot.errors import DynamicShapesUnsupported, ModelRaised
+from aotc.aot.errors import (
+    CompileError,
+    DynamicShapesUnsupported,
+    KernelNotOnHost,
+    ModelRaised,
+)
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
 from aotc.aot.ir.storage import Array
@@ -111,6 +116,9 @@ def _raise_if_model_fails(spec: Spec) -> None:
 def _run(spec: Spec, module: torch.nn.Module) -> Any:
     try:
         return module(*spec.arguments, **spec.keyword_arguments)
+    except CompileError as error:
+        source = user_line(error, spec.path)
+        raise KernelNotOnHost(detail=error.message, source=source) from error
     except Exception as error:
         raise ModelRaised(
             kind=type(error).__name__,

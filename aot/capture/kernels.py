@@ -26,6 +26,7 @@ from aotc.aot.ir.graph import Node, make
 KERNEL_CALL = "triton_kernel_wrapper_functional"
 # What Triton launches a kernel with that says nothing else.
 DEFAULT_OPTIONS = {"num_warps": 4, "num_stages": 3}
+OPEN_SIZE = "depends on data or on a dynamic size, expected fixed ones around a kernel of yours"
 LARGEST_I32, LARGEST_I64 = 2**31 - 1, 2**63 - 1
 # Triton's short names of the types that a parameter may be annotated with, in its language.
 _TYPES = {
@@ -52,6 +53,7 @@ def kernel_call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> dic
     if written["tma_descriptor_metadata"]:
         raise NotSupported("it is given tensor descriptors: make them inside the kernel")
     arguments = {**written["kwargs"], **constants}
+    _refuse_open_sizes(arguments)
     tensors = [item for item in arguments.values() if isinstance(item, torch.fx.Node)]
     if any(values.get(item) is None for item in tensors):
         return None
@@ -67,6 +69,16 @@ def kernel_call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> dic
         elif name in arguments:
             importer.argument(name, arguments[name])
     return importer.results(names, candidates)
+
+
+def _refuse_open_sizes(arguments: Mapping[str, Any]) -> None:
+    """Numbers and shapes are part of the text of a call: they must be known."""
+    for name, item in arguments.items():
+        if isinstance(item, torch.fx.Node):
+            value = item.meta.get("val")
+            is_tensor = isinstance(value, torch.Tensor)
+            if not is_tensor or any(type(size) is not int for size in value.shape):
+                raise NotSupported(f"`{name}` {OPEN_SIZE}")
 
 
 @contextmanager
@@ -131,8 +143,6 @@ class _Importer:
         """Note what the parameter called `name` is given."""
         if not isinstance(item, torch.fx.Node):
             self.arguments.append((name, "value", self._number(name, item)))
-        elif not isinstance(item.meta.get("val"), torch.Tensor):
-            raise NotSupported(f"`{name}` is a number that depends on data")
         elif item in self.stored:
             self.arguments.append((name, "stored", self.stored[item]))
         else:
@@ -218,7 +228,7 @@ def _candidates(
         if config is not None and config.maxnreg is not None:
             rows.append(("maxnreg", config.maxnreg))
         if not all(type(extent) is int for extent in grid):
-            raise NotSupported("its grid depends on data")
+            raise NotSupported(f"its grid {OPEN_SIZE}")
         x, y, z = grid
         found.append((tuple(rows), (x, y, z)))
     return tuple(dict.fromkeys(found)), tuned

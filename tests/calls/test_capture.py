@@ -222,3 +222,25 @@ def test_a_spec_brings_decompositions(tmp_path, name, key):
 def test_other_decompositions_are_refused(tmp_path, name, decompositions):
     with pytest.raises(errors.SpecDecompositionsInvalid, match="decompositions"):
         write(tmp_path, name, decompositions)
+
+
+@triton.jit
+def with_assembly(x_ptr, out_ptr):
+    value = tl.load(x_ptr)
+    moved = tl.inline_asm_elementwise(
+        "mov.b32 $0, $1;", "=r,r", [value], dtype=tl.float32, is_pure=True, pack=1
+    )
+    tl.store(out_ptr, moved)
+
+
+@triton_op("aotc_capture::assembly", mutates_args={})
+def assembly(x: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros_like(x)
+    wrap_triton(with_assembly)[(1,)](x, out)
+    return out
+
+
+def test_a_kernel_that_the_host_cannot_run_is_refused_with_what_it_lacks():
+    with pytest.raises(errors.KernelNotOnHost, match="elementwise_inline_asm") as caught:
+        graph_of(lambda x: assembly(x), X)
+    assert "test_capture.py:" in caught.value.source

@@ -1,4 +1,4 @@
-"""Triton kernels of a model's own on a real device: built for it, compared with eager torch there."""
+"""Triton kernels of a model's own on a real device, compared with eager torch."""
 
 import subprocess
 import sys
