@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from aotc.aot.capture.capture import Captured, capture
-from aotc.aot.capture.spec import has_host_kernels, load_spec
+from aotc.aot.capture.spec import load_spec
+from aotc.aot.host_kernels import host_kernels
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
@@ -18,7 +18,6 @@ from aotc.aot.targets.target import Target
 from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.compiling import warm_up
 from aotc.cache import Store
-from aotc.kernels import on_cpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +57,7 @@ def _warm_up(devices: Sequence[str], workers: Workers, store: Store) -> None:
 def _capture(spec: str, clock: Clock) -> Captured:
     with clock.stage("capture"):
         loaded = load_spec(spec)
-        # A model's own Triton kernels run on the host's tensors too, as its export and golden ask.
-        with on_cpu() if has_host_kernels(loaded) else nullcontext():
+        with host_kernels(loaded):  # export and the golden numbers launch them
             captured = capture(loaded)
         clock.dump("capture", print_graph(captured.graph, with_sources=True))
         clock.detail = f"{len(captured.graph.nodes())} nodes"

@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "aot.front": {
         *STAGE_FREE,
-        "kernels",
+        "aot.host_kernels",
         "aot.options",
         "aot.capture",
         "aot.rewrites",
@@ -81,6 +81,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "cache",
     },
     "aot.rehearsal": {*STAGE_FREE, "aot.capture", "aot.contents", "aot.targets"},
+    "aot.host_kernels": {"aot.capture", "kernels"},
     "aot.errors": {"runtime"},
     "aot.stages": WORDS,
     "aot.ir": {*WORDS, "kernels.templates"},
@@ -93,7 +94,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.plan": {*STAGE_FREE, "aot.schedule", "aot.lower", "aot.targets"},
     "aot.pack": {*STAGE_FREE, "aot.plan", "aot.tune", "aot.targets"},
     "aot.profile": WORDS,
-    "aot.reduce": {*WORDS, "aot.build", "aot.capture", "aot.options", "aot.targets"},
+    "aot.reduce": {
+        *WORDS,
+        "aot.build",
+        "aot.capture",
+        "aot.host_kernels",
+        "aot.options",
+        "aot.targets",
+    },
     "aot.cli": {"aot", "cache", "kernels", "runtime"},
     "kernels": {*STAGE_FREE, "aot.targets", "aot.lower", "kernels.templates", "cache"},
 }

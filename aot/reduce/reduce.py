@@ -17,6 +17,7 @@ from aotc.aot.build import build
 from aotc.aot.capture.capture import export
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.errors import NothingToReduce, OutputExists
+from aotc.aot.host_kernels import host_kernels
 from aotc.aot.options import BuildOptions
 from aotc.aot.reduce.piece import Piece, piece
 from aotc.aot.reduce.recording import Recording, record
@@ -80,7 +81,7 @@ def reduce(
 
 def _recorded(spec: str) -> Recording:
     loaded = load_spec(spec)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), host_kernels(loaded):
         warnings.simplefilter("ignore")  # torch's about itself
         return record(export(loaded), loaded.arguments, dict(loaded.keyword_arguments))
 

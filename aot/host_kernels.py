@@ -1,0 +1,13 @@
+"""Triton kernels of a model's own, launched on the host's tensors wherever the model runs here."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+from aotc.aot.capture.spec import Spec, has_host_kernels
+from aotc.kernels import on_cpu
+
+
+def host_kernels(spec: Spec) -> AbstractContextManager[None]:
+    """The CPU as Triton's driver for a model in host memory, where any op is a Triton kernel."""
+    return on_cpu() if has_host_kernels(spec) else nullcontext()
