@@ -32,6 +32,7 @@ def main(
     """Build, run and judge samples of every core ATen op; write the coverage table."""
     warnings.simplefilter("ignore")
     core = [record for op in core_ops() for record in records_of(op)]
+    facts = machine.facts() | {"samples": f"the first {limit} of each op and element type"}
     outcomes: list[Outcome] = []
     with native(cache_dir) as compiled:
         run = interpreted if import_only else compiled
@@ -47,8 +48,8 @@ def main(
             for start in range(0, len(samples), BATCH):
                 outcomes += drive(samples[start : start + BATCH], run)
                 print(f"{dtype}: {start} of {len(samples)}", file=sys.stderr, flush=True)
-    facts = machine.facts() | {"samples": f"the first {limit} of each op and element type"}
-    out.write_text(page.render(outcomes, facts, RELATIVE), encoding="utf-8")
+            # After each element type, since all of them take an hour.
+            out.write_text(page.render(outcomes, facts, RELATIVE), encoding="utf-8")
     for outcome in outcomes:
         if outcome.verdict not in ("right", "refused"):
             print(outcome)
