@@ -102,6 +102,7 @@ def _narrowed(index: Node) -> Node:
 
 
 def _corner(data: Node, shape: Sequence[int], axis: int) -> Node:
+    """The first elements along the axes that `shape` lists, but for `axis`."""
     for each, extent in enumerate(shape):
         if each != axis:
             data = build.slice_axis(data, each, 0, extent)
@@ -111,18 +112,10 @@ def _corner(data: Node, shape: Sequence[int], axis: int) -> Node:
 def _with_corner(data: Node, corner: Node, axis: int) -> Node:
     """`data` with its first elements along every axis but `axis` replaced by `corner`."""
     for each in reversed(range(data.type.rank)):
-        if each == axis or corner.shape[each] == data.shape[each]:
-            continue
-        inner = [
-            slice(0, dim) if at < each and at != axis else slice(None)
-            for at, dim in enumerate(corner.shape)
-        ]
-        rest = data
-        for at, part in enumerate(inner):
-            if part.stop is not None:
-                rest = build.slice_axis(rest, at, 0, part.stop)
-        tail = build.slice_axis(rest, each, corner.shape[each], data.shape[each])
-        corner = build.concat([corner, tail], each)
+        if each != axis and corner.shape[each] < data.shape[each]:
+            beside = _corner(data, corner.shape[:each], axis)
+            tail = build.slice_axis(beside, each, corner.shape[each], data.shape[each])
+            corner = build.concat([corner, tail], each)
     return corner
 
 
@@ -131,7 +124,7 @@ def _along(
 ) -> Node:
     """`scatter`'s shapes: index within the source, and within the data but along `dim`."""
     if data.type.rank == 0:
-        data_row, index = build.reshape(data, (1,)), build.reshape(index, (1,) * 1)
+        data_row, index = build.reshape(data, (1,)), build.reshape(index, (1,))
         row = build.reshape(source, (1,)) if isinstance(source, Node) else source
         return build.reshape(_along(data_row, 0, index, row, merge), ())
     axis = dim % data.type.rank
