@@ -63,11 +63,13 @@ def kernel_call(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> dic
     names = [name for name in function.arg_names if name in written["tensors_to_clone"]]
     importer.store(names, arguments)
     candidates, tuned = _candidates(configs, written["grid"])
-    for name in function.arg_names:
-        if name in tuned:
-            importer.arguments.append((name, "config", tuned[name]))
-        elif name in arguments:
-            importer.argument(name, arguments[name])
+    for param in function.params:
+        if param.name in tuned:
+            importer.arguments.append((param.name, "config", tuned[param.name]))
+        elif param.name in arguments:
+            importer.argument(param.name, arguments[param.name])
+        elif not param.is_constexpr:  # a launch gives a default its type, a call would not
+            importer.argument(param.name, param.default)
     return importer.results(names, candidates)
 
 
@@ -221,8 +223,9 @@ def _candidates(
         for name, value in (config.kwargs if config is not None else {}).items():
             if not isinstance(value, int):
                 raise NotSupported(f"its config gives `{name}` {value!r}, expected a whole number")
-            tuned[name] = f"{name} != 0" if isinstance(value, bool) else name
-            rows.append((name, int(value)))
+            given = f"{name}_value" if name in (*DEFAULT_OPTIONS, "maxnreg") else name
+            tuned[name] = f"{given} != 0" if isinstance(value, bool) else given
+            rows.append((given, int(value)))
         for name, default in DEFAULT_OPTIONS.items():
             rows.append((name, default if config is None else getattr(config, name)))
         if config is not None and config.maxnreg is not None:

@@ -121,6 +121,23 @@ def accumulated(x: torch.Tensor, step: torch.Tensor) -> None:
     wrap_triton(accumulate)[(triton.cdiv(x.numel(), 64),)](x, step, x.numel(), BLOCK=64)
 
 
+@triton.autotune([triton.Config({}, num_warps=1), triton.Config({}, num_warps=2)], key=[])
+@triton.jit
+def blended(x_ptr, out_ptr, count, num_warps: tl.constexpr, share=0.3, BLOCK: tl.constexpr = 2048):
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < count)
+    # In the type of `share`, as a launch gives it: more digits than x has.
+    tl.store(out_ptr + at, x * share + num_warps // num_warps, mask=at < count)
+
+
+@triton_op("aotc_tests::blend", mutates_args={})
+def blend(x: torch.Tensor) -> torch.Tensor:
+    """Leaves parameters to their defaults, one of which is no compile-time number."""
+    out = torch.empty(x.shape)
+    wrap_triton(blended)[(1,)](x, out, x.numel())
+    return out
+
+
 @triton.jit
 def gated(gate_ptr, up_ptr, out_ptr, columns, stride, BLOCK: tl.constexpr):
     row = tl.program_id(0)
@@ -161,6 +178,7 @@ class Model(torch.nn.Module):
             "sums": bucket_sums(hidden),
             "changed": changed,
             "changed_twice": changed_twice,
+            "blend": blend(x.bfloat16()),
             "gate": gate(hidden),
             "gate_of_halves": gate(x.bfloat16()).float(),
             "scaled_halves": scaled(x.bfloat16(), x.bfloat16().t().contiguous().t(), 0.3),

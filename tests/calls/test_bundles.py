@@ -20,6 +20,7 @@ OUTPUTS = (
     "sums",
     "changed",
     "changed_twice",
+    "blend",
     "gate",
     "gate_of_halves",
     "scaled_halves",
