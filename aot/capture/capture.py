@@ -56,7 +56,7 @@ def capture(spec: Spec) -> Captured:
     """
     with torch.no_grad(), _quiet_settings():
         program = export(spec)
-        graph = import_program(_decompose(program, spec.decompositions))
+        graph = import_program(_decompose(program, spec.decompositions), program)
         structure = structure_of(spec, program)
         golden_inputs, golden_outputs, roundings_of = _golden(spec, program)
     graph = named_outputs(graph, structure.outputs)

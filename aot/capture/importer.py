@@ -34,12 +34,12 @@ def to_array(tensor: torch.Tensor) -> Array:
     return numpy.ascontiguousarray(plain.numpy()).reshape(tuple(tensor.shape))
 
 
-def import_program(program: ExportedProgram) -> Graph:
-    """Our graph of an exported and decomposed program.
+def import_program(program: ExportedProgram, exported: ExportedProgram) -> Graph:
+    """Our graph of a program that was decomposed from `exported`.
 
     Raises `OpsUnsupported` with every op that has no row, `MutationUnsupported` for state.
     """
-    _refuse_mutation(program)
+    _refuse_mutation(program, exported)
     walker = _Importer(program)
     for node in program.graph.nodes:
         walker.visit(node)
@@ -52,11 +52,22 @@ def _distinct(found: Sequence[str]) -> str:
     return "\n".join(f"  {line}" for line in dict.fromkeys(found))
 
 
-def _refuse_mutation(program: ExportedProgram) -> None:
+def _refuse_mutation(program: ExportedProgram, exported: ExportedProgram) -> None:
+    names = _changed(program)
+    if names and any(str(node.target) == KERNEL_CALL for node in program.graph.nodes):
+        # Where torch cannot follow a kernel, it takes all that the kernel is given for changed.
+        # With the ops whole it goes by what they declare.
+        declared = _changed(exported.run_decompositions({}))
+        names = [name for name in names if name in declared]
+    if names:
+        raise MutationUnsupported(names=", ".join(f"`{name}`" for name in names))
+
+
+def _changed(program: ExportedProgram) -> list[str]:
+    """Names of the buffers and inputs that the program writes to."""
     signature = program.graph_signature
     names = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
-    if names:
-        raise MutationUnsupported(names=", ".join(f"`{name}`" for name in dict.fromkeys(names)))
+    return list(dict.fromkeys(names))
 
 
 @dataclass

@@ -163,6 +163,22 @@ def test_numbers_keep_the_types_of_a_launch():
     assert texts == {"count": "tl.full((), 24, tl.int32)", "BLOCK": "32"}
 
 
+def test_a_kernel_that_torch_cannot_follow_changes_what_its_op_declares(monkeypatch):
+    from torch._higher_order_ops import triton_kernel_wrap
+
+    def fail(*arguments):
+        raise ValueError("no idea")
+
+    monkeypatch.setattr(triton_kernel_wrap, "generate_ttir", fail)
+    with kernels.on_cpu():
+        captured = capture(spec_of(lambda x: halved(x) + x, (X,), "test_capture.py"))
+    assert [node.op for node in captured.graph.inputs] == ["input"]
+    (call,) = {node.attr("source"): node for node in calls(captured.graph)}.values()
+    assert len(call.attr("results")) == 2  # as if `x` were stored to, into memory of its own
+    with pytest.raises(errors.MutationUnsupported, match="`x`"):
+        graph_of(lambda x: (tabled(x), x + 1)[1], X)
+
+
 REFUSED = {
     "stored to and has gaps": lambda x: into_half(x),
     "uses `TABLE`": lambda x: (y := x + 1, tabled(y))[0],
