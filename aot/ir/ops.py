@@ -26,6 +26,7 @@ class OpDef:
     # Expression of a kernel: `{0}` is an operand, already bound to a name (it may occur twice).
     triton: str = ""
     shortened: str = ""  # the same by functions of shortened.py, for 16-bit results on a GPU
+    double: str = ""  # the same of f64, where the first takes f32 only
     cost: float = 1.0  # operations for one element of the result (reduce: of the operand)
     aten: tuple[str, ...] = ()  # core ATen ops that are this op once their operands are aligned
     is_commutative: bool = False
@@ -124,7 +125,7 @@ _FUNCTIONS: tuple[OpDef, ...] = (
     _unary("log", FLOAT, "tl.log({0})", 14.0),
     _unary("log2", FLOAT, "tl.log2({0})", 14.0),
     _unary("log1p", FLOAT, "libdevice.log1p({0})", 18.0),
-    _unary("sqrt", FLOAT, "tl.sqrt_rn({0})", 6.0),
+    _unary("sqrt", FLOAT, "tl.sqrt_rn({0})", 6.0, double="tl.sqrt({0})"),
     _unary("rsqrt", FLOAT, "tl.rsqrt({0})", 6.0),
     _unary("reciprocal", FLOAT, "(1.0 / {0})", 4.0),
     _unary("sin", FLOAT, "tl.sin({0})", 20.0),

@@ -151,7 +151,8 @@ class Emitter:
             return self._write_cast(node, operands[0])
         row = OPS[node.op]
         is_shortened = self.shortens and row.shortened and DTYPES[node.dtype].itemsize_bytes == 2
-        spelling = row.shortened if is_shortened else row.triton
+        is_double = row.double and node.dtype == "f64"
+        spelling = row.shortened if is_shortened else row.double if is_double else row.triton
         if node.op == "logical_not" and operands[0].is_literal:
             operands = [Value(wrapped(operands[0].text, "bool"))]
         is_constant = all(operand.is_literal for operand in operands)

@@ -56,9 +56,9 @@ def short(reason: str) -> str:
     """A refusal without the error's name and the line: what a table's cell has room for."""
     text = " ".join(reason.split())
     text = re.sub(r"^\w+: (the model holds what aotc cannot compile: )?", "", text)
-    text = re.sub(r",? at samples.py:\d+ in \w+(: \w[^:]*$)?", "", text)
+    text = re.sub(r",? at samples\.py:\d+ in \w+", "", text)
     text = re.sub(r" hint: .*$", "", text)
-    return text.replace("|", "\\\\|")[:160]
+    return text.replace("|", "\\|")[:160]
 
 
 def render(
