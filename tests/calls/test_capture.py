@@ -19,7 +19,11 @@ from aotc.aot.capture.importing import NotSupported  # noqa: E402
 from aotc.aot.capture.kernel_text import kernel_text, spelled  # noqa: E402
 from aotc.aot.capture.spec import load_spec, spec_of  # noqa: E402
 from aotc.aot.ir.graph import walk  # noqa: E402
+from aotc.aot.ir.interpret import evaluate  # noqa: E402
 from aotc.aot.ir.text import parse_graph, print_graph  # noqa: E402
+from aotc.aot.plan import wire  # noqa: E402
+from aotc.aot.rewrites.rewrite import rewrite_each  # noqa: E402
+from aotc.aot.schedule import CPU, schedule  # noqa: E402
 from aotc.aot.targets.toolchain import load_kernel  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
@@ -72,6 +76,17 @@ def into_half(x: torch.Tensor) -> torch.Tensor:
 @triton_op("aotc_capture::with_table", mutates_args={"x"})
 def tabled(x: torch.Tensor) -> None:
     wrap_triton(with_table)[(1,)](x)
+
+
+@triton.jit
+def raise_one(x_ptr):
+    at = x_ptr + tl.arange(0, 8)
+    tl.store(at, tl.load(at) + 1)
+
+
+@triton_op("aotc_capture::raised", mutates_args={"x"})
+def raised(x: torch.Tensor) -> None:
+    wrap_triton(raise_one)[(1,)](x)
 
 
 @custom_op("aotc_capture::opaque", mutates_args=())
@@ -155,6 +170,34 @@ def test_operands_are_memory():
 def test_equal_calls_are_one_and_updated_memory_is_not_shared():
     graph = graph_of(lambda x: halved(x) + halved(x), X)
     assert len(calls(graph)) == 1
+
+
+def test_a_call_of_constants_stays_a_call():
+    class Weighted(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(4, 6))
+
+        def forward(self, x):
+            return halved(self.weight) + x
+
+    for rewritten, _ in rewrite_each(graph_of(Weighted(), X), ("cpu", "cuda")).values():
+        (call,) = calls(rewritten)
+        with pytest.raises(ValueError, match="copy_halves"):
+            evaluate(call, [X.numpy()])
+
+
+def test_memory_that_a_call_updates_is_its_results():
+    def changed(x):
+        y = x + 1
+        raised(y)
+        return y * 2
+
+    scheduled = schedule(graph_of(changed, X), CPU)
+    first, call, last = wire(scheduled).launches
+    (before,), (after,) = first.operands[1:], call.operands[call.stored :]
+    assert before == after == last.operands[0]
+    assert scheduled.groups[1].kind == "call"
 
 
 def test_numbers_keep_the_types_of_a_launch():
