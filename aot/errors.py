@@ -297,14 +297,6 @@ class StructureUnsupported(UnsupportedError):
     hint = "give it another type, or register it with `torch.utils._pytree.register_pytree_node`"
 
 
-class StructureUnsupported(UnsupportedError):
-    """An argument or a part of the result is neither an array nor plain data."""
-
-    code = "structure-unsupported"
-    template = "{name} holds a `{found}`, expected arrays, numbers, text or None in {containers}"
-    hint = "give it another type, or register it with `torch.utils._pytree.register_pytree_node`"
-
-
 class MutationUnsupported(UnsupportedError):
     """The model writes to its buffers or inputs when it runs."""
 
