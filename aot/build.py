@@ -17,6 +17,7 @@ from aotc.aot.front import front
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import BundleContents, TargetContents, pack
 from aotc.aot.pack.staging import check_free
+from aotc.aot.signature import signature
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime, write_texts
 from aotc.aot.targets.families import find_target
 from aotc.aot.targets.target import Target
@@ -25,6 +26,8 @@ from aotc.aot.tune.compiling import Counts
 from aotc.cache import Store
 from aotc.cache.collect import collect, note_misses
 from aotc.runtime.comparison import Comparison
+from aotc.runtime.manifest import DYNAMIC
+from aotc.runtime.plan import LaunchPlan
 
 __all__ = ["BuildOptions", "BuildReport", "TargetReport", "build"]
 
@@ -38,7 +41,7 @@ class TargetReport:
     launches: int  # a call
     measured: int  # kernels measured in this build
     code_bytes: int
-    arena_bytes: int
+    arena_bytes: int | None  # None where the call decides it
     checks: tuple[Comparison, ...]  # empty where this machine cannot run the target
 
     def record(self) -> dict[str, Any]:
@@ -59,6 +62,8 @@ class BuildReport:
     bundle_bytes: int
     stages: tuple[StageTime, ...]
     seconds: float
+    dims: tuple[str, ...] = ()  # sizes that a call decides, with their ranges
+    specialised: tuple[str, ...] = ()  # dims that were asked to vary and are fixed all the same
 
     def record(self) -> dict[str, Any]:
         """The report as plain data, for `--json`; kernels and measured are sums over targets."""
@@ -115,6 +120,8 @@ def build(
         bundle_bytes=packed.nbytes,
         stages=tuple(clock.rows),
         seconds=time.time() - started_s,
+        dims=tuple(f"{dim.name} = {dim.low}..{dim.high}" for dim in captured.dims),
+        specialised=captured.specialised,
     )
 
 
@@ -141,9 +148,8 @@ def _rehearse(
     """Run the code on the golden input, where this machine can; raises GoldenMismatch."""
     if not rehearsal.runs_here(compiled.target):
         return ()
-    constants = compiled.scheduled.graph.constants
     arguments = (compiled.plan, compiled.library, compiled.target)
-    checks = rehearsal.rehearse(captured, constants, *arguments)
+    checks = rehearsal.rehearse(captured, compiled.constants, *arguments)
     for check in checks:
         if not check.is_ok and not options.allow_mismatch:
             raise GoldenMismatch(
@@ -156,12 +162,17 @@ def _target_report(compiled: Compiled, checks: tuple[Comparison, ...]) -> Target
     return TargetReport(
         target=compiled.target.name,
         kernels=len(compiled.tuning.kernels),
-        launches=len(compiled.plan.launches),
+        launches=len(compiled.variants[-1].specs),
         measured=compiled.tuning.measured,
         code_bytes=len(compiled.library),
-        arena_bytes=compiled.plan.arena_bytes,
+        arena_bytes=_arena_bytes(compiled.plan),
         checks=checks,
     )
+
+
+def _arena_bytes(plan: contents.Plan) -> int | None:
+    """Size of the arena; None where the call decides it."""
+    return plan.arena_bytes if isinstance(plan, LaunchPlan) else None
 
 
 def _contents(
@@ -171,9 +182,16 @@ def _contents(
     options: BuildOptions,
     clock: Clock,
 ) -> BundleContents:
-    inputs, outputs = contents.signature(captured.graph)
+    types = signature(captured.graph, captured.dims, captured.guards)
     parts = [
-        contents.Part(each.target, each.scheduled, each.specs, each.tuning, each.plan)
+        contents.Part(
+            each.target,
+            each.groups,
+            each.specs,
+            None if captured.dims else each.variants[0].wiring,
+            each.tuning,
+            each.plan,
+        )
         for each in compiled
     ]
     seconds: dict[str, float] = {}
@@ -193,13 +211,13 @@ def _contents(
         extras |= contents.debug(clock.texts, parts)
     weights = {
         name: tensor
-        for part in parts
-        for name, tensor in contents.weights(part.scheduled.graph.constants, part.plan).items()
+        for each in compiled
+        for name, tensor in contents.weights(each.constants, each.plan).items()
     }
     precisions = [part.target.traits.dot_precision for part in parts]
     return BundleContents(
-        inputs=inputs,
-        outputs=outputs,
+        inputs=types.inputs,
+        outputs=types.outputs,
         structure=captured.structure,
         targets=tuple(
             TargetContents(
@@ -208,6 +226,10 @@ def _contents(
             for each in compiled
         ),
         weights=weights,
-        golden=contents.golden(captured, inputs, outputs, precisions),
+        golden=contents.golden(captured, types.inputs, types.outputs, precisions),
         extras=extras,
+        features=(DYNAMIC,) if types.dims else (),
+        dims=types.dims,
+        sizes=types.sizes,
+        guards=types.guards,
     )

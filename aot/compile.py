@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from aotc.aot import contents
-from aotc.aot.ir.graph import Graph
+from aotc.aot.contents import Plan
+from aotc.aot.errors import DynamicTargetUnsupported
+from aotc.aot.ir.graph import Constant, Graph
+from aotc.aot.ir.narrow import dims_of, large_sizes, narrowed
+from aotc.aot.ir.size import Dim, Extent, size_of, typical
 from aotc.aot.lower import KernelSpec, lower
 from aotc.aot.options import BuildOptions
-from aotc.aot.plan import ChosenKernel, Wiring, plan_wired, wire
+from aotc.aot.plan import ChosenKernel, Variant, Wiring, plan_dynamic, plan_wired, wire
+from aotc.aot.plan.form import GPU_ALIGNMENT_BYTES
 from aotc.aot.schedule import Schedule, schedule
+from aotc.aot.schedule.buckets import buckets
+from aotc.aot.schedule.group import Group
 from aotc.aot.stages import Clock
 from aotc.aot.targets.families import FAMILIES
+from aotc.aot.targets.library import Library
 from aotc.aot.targets.target import Target
 from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.choose import Policy, Tuning, tune, with_lines
@@ -24,7 +33,16 @@ from aotc.aot.tune.job import Job, Operand
 from aotc.aot.tune.measurers import device_here, measurer_for
 from aotc.aot.tune.record import Line, Place, parse_record, print_record
 from aotc.cache import Store
-from aotc.runtime.plan import LaunchPlan
+from aotc.runtime.plan import ALIGNMENT_BYTES, LaunchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """Kernels and wiring for all sizes, or for a range of those that a call decides."""
+
+    specs: tuple[KernelSpec, ...]  # one a launch
+    wiring: Wiring
+    dims: tuple[Dim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +50,29 @@ class Compiled:
     """Everything of one target between the rewritten graph and the bundle."""
 
     target: Target
-    scheduled: Schedule
-    specs: tuple[KernelSpec, ...]  # one a group
-    wiring: Wiring
+    scheduled: tuple[Schedule, ...]  # one a variant
+    variants: tuple[Lowered, ...]
     tuning: Tuning
-    plan: LaunchPlan
+    plan: Plan
     library: bytes
+
+    @property
+    def specs(self) -> tuple[KernelSpec, ...]:
+        """The kernels of all launches of all variants."""
+        return tuple(spec for each in self.variants for spec in each.specs)
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of all variants, one a kernel of `specs`."""
+        return tuple(group for each in self.scheduled for group in each.groups)
+
+    @property
+    def constants(self) -> dict[str, Constant]:
+        """The constants that some variant reads."""
+        found: dict[str, Constant] = {}
+        for each in self.scheduled:
+            found |= each.graph.constants
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +88,21 @@ def compile_for(
     target: Target, graph: Graph, options: BuildOptions, machinery: Machinery, clock: Clock
 ) -> Compiled:
     """The stages from schedule to plan, in order."""
-    scheduled = _schedule(graph, target, clock)
+    if dims_of(graph) and target.device != "cpu":
+        raise DynamicTargetUnsupported(target=target.name)
+    dims = dims_of(graph)
+    ranges = buckets(dims)
+    graphs = [narrowed(graph, dict(zip(dims, each, strict=True))) for each in ranges]
+    scheduled = _schedule(graphs if dims else [graph], target, clock)
     specs = _lower(scheduled, target, clock)
-    wiring = wire(scheduled)
-    tuning, planned, library = tune_and_plan(target, specs, wiring, options, machinery, clock)
-    return Compiled(target, scheduled, specs, wiring, tuning, planned, library)
+    variants = tuple(
+        Lowered(row, wire(each), narrow)
+        for row, each, narrow in zip(specs, scheduled, ranges, strict=True)
+    )
+    limits = large_sizes(graph)
+    tuning, beside = _tune(variants, target, options, machinery, clock)
+    planned, library = _plan(variants, (dims, limits), tuning, beside, target, clock)
+    return Compiled(target, scheduled, variants, tuning, planned, library)
 
 
 def tune_and_plan(
@@ -70,31 +115,37 @@ def tune_and_plan(
 ) -> tuple[Tuning, LaunchPlan, bytes]:
     """The stages tune and plan: the choices, the launch plan and the library of the kernels.
 
-    `specs` has one kernel a launch of the wiring. Needs neither the model nor its graph.
+    `specs` has one kernel a launch of the wiring, of fixed shapes. Needs neither the model nor its
+    graph.
     """
-    tuning, beside = _tune(specs, wiring, target, options, machinery, clock)
-    return (tuning, *_plan(specs, wiring, tuning, beside, target, clock))
+    variants = (Lowered(specs, wiring),)
+    tuning, beside = _tune(variants, target, options, machinery, clock)
+    planned, library = _plan(variants, ((), ()), tuning, beside, target, clock)
+    assert isinstance(planned, LaunchPlan)
+    return tuning, planned, library
 
 
-def _schedule(graph: Graph, target: Target, clock: Clock) -> Schedule:
+def _schedule(graphs: Sequence[Graph], target: Target, clock: Clock) -> tuple[Schedule, ...]:
     with clock.stage("schedule"):
-        scheduled = schedule(graph, target.traits)
-        clock.dump("schedule", str(scheduled))
-        clock.detail = f"{len(scheduled.groups)} groups"
+        scheduled = tuple(schedule(graph, target.traits) for graph in graphs)
+        clock.dump("schedule", "\n".join(map(str, scheduled)))
+        clock.detail = f"{sum(len(each.groups) for each in scheduled)} groups"
     return scheduled
 
 
-def _lower(scheduled: Schedule, target: Target, clock: Clock) -> tuple[KernelSpec, ...]:
+def _lower(
+    scheduled: Sequence[Schedule], target: Target, clock: Clock
+) -> list[tuple[KernelSpec, ...]]:
     with clock.stage("lower"):
-        specs = lower(scheduled, target.traits)
+        rows = [lower(each, target.traits) for each in scheduled]
+        specs = [spec for row in rows for spec in row]
         clock.dump("lower", contents.specs_text(specs))
         clock.detail = f"{len({spec.digest for spec in specs})} distinct kernels"
-    return specs
+    return rows
 
 
 def _tune(
-    specs: tuple[KernelSpec, ...],
-    wiring: Wiring,
+    variants: Sequence[Lowered],
     target: Target,
     options: BuildOptions,
     machinery: Machinery,
@@ -119,7 +170,7 @@ def _tune(
         if measurer is not None:
             stack.callback(measurer.close)
         arguments = (workers, store, counts, clock.progress.advance)
-        tuning = tune(_jobs(specs, wiring), policy, *arguments, measurer)
+        tuning = tune(_jobs(variants), policy, *arguments, measurer)
         clock.dump("tune", print_record({line.place: line for line in tuning.lines}))
         clock.detail = (
             f"{counts.compiled - compiled} compiled, {counts.cache_hits - hits} from the cache"
@@ -132,16 +183,21 @@ def _tune(
     return tuning, beside
 
 
-def _jobs(specs: tuple[KernelSpec, ...], wiring: Wiring) -> list[Job]:
-    """Each distinct kernel with the memory of its parameters."""
-    counts = Counter(spec.digest for spec in specs)
+def _jobs(variants: Sequence[Lowered]) -> list[Job]:
+    """Each distinct kernel with the memory of its parameters, at typical sizes."""
+    pairs = [
+        (spec, launch)
+        for each in variants
+        for spec, launch in zip(each.specs, each.wiring.launches, strict=True)
+    ]
+    counts = Counter(spec.digest for spec, _ in pairs)
     jobs: dict[str, Job] = {}
-    for spec, launch in zip(specs, wiring.launches, strict=True):
+    for spec, launch in pairs:
         if spec.digest in jobs:
             continue
         first_stored = len(launch.operands) - launch.stored
         operands = tuple(
-            Operand(row.nbytes, _role(row.space, place >= first_stored))
+            Operand(typical(row.nbytes), _role(row.space, place >= first_stored))
             for place, row in enumerate(launch.operands)
         )
         jobs[spec.digest] = Job(spec, operands, counts[spec.digest])
@@ -162,32 +218,50 @@ def _read_record(path: Path | None) -> dict[Place, Line]:
 
 
 def _plan(
-    specs: tuple[KernelSpec, ...],
-    wiring: Wiring,
+    variants: Sequence[Lowered],
+    sizes: tuple[Sequence[Dim], Sequence[Extent]],
     tuning: Tuning,
     beside: Files,
     target: Target,
     clock: Clock,
-) -> tuple[LaunchPlan, bytes]:
-    """The launch plan, and the library that holds its kernels."""
+) -> tuple[Plan, bytes]:
+    """The launch plan, and the library that holds its kernels.
+
+    `sizes`: the dims that a call decides, and the numbers of elements that must fit 31 bits.
+    """
+    dims, limits = sizes
     with clock.stage("plan"):
-        kernels = [tuning.kernels[spec.digest] for spec in specs]
+        used = [tuning.kernels[spec.digest] for each in variants for spec in each.specs]
         family = FAMILIES[target.device]
-        library = family.library([kernel.binary for kernel in kernels], beside)
-        rows = [
-            ChosenKernel(
-                kernel.binary.symbol,
-                spec.name,
-                kernel.candidate.grid,
-                library.images.get(kernel.binary.symbol),
-                kernel.candidate.scratch,
-                kernel.candidate.maps,
-            )
-            for spec, kernel in zip(specs, kernels, strict=True)
-        ]
+        library = family.library([kernel.binary for kernel in used], beside)
         # On a GPU each image names its own.
-        lent = [0 if library.images else kernel.binary.scratch_bytes for kernel in kernels]
-        planned = plan_wired(wiring, rows, max(lent, default=0))
+        lent = [0 if library.images else kernel.binary.scratch_bytes for kernel in used]
+        scratch_bytes = max(lent, default=0)
+        rows = [[_chosen(spec, tuning, library) for spec in each.specs] for each in variants]
+        planned: Plan
+        if dims:
+            step = GPU_ALIGNMENT_BYTES if library.images else ALIGNMENT_BYTES
+            parts = [
+                Variant(each.dims, each.wiring, tuple(row))
+                for each, row in zip(variants, rows, strict=True)
+            ]
+            planned = plan_dynamic(dims, parts, scratch_bytes, limits, step)
+            clock.detail = f"{sum(map(len, rows))} launches in {len(rows)} variants"
+        else:
+            planned = plan_wired(variants[0].wiring, rows[0], scratch_bytes)
+            clock.detail = f"{len(planned.launches)} launches, {planned.arena_bytes} bytes of arena"
         clock.dump("plan", contents.plan_text(planned))
-        clock.detail = f"{len(planned.launches)} launches, {planned.arena_bytes} bytes of arena"
     return planned, library.data
+
+
+def _chosen(spec: KernelSpec, tuning: Tuning, library: Library) -> ChosenKernel:
+    kernel = tuning.kernels[spec.digest]
+    return ChosenKernel(
+        kernel.binary.symbol,
+        spec.name,
+        kernel.candidate.grid,
+        library.images.get(kernel.binary.symbol),
+        kernel.candidate.scratch,
+        kernel.candidate.maps,
+        tuple(map(size_of, spec.sizes)),
+    )

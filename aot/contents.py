@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from aotc.aot.ir.graph import Constant, Graph
+from aotc.aot.ir.graph import Constant
 from aotc.aot.ir.storage import Array
 from aotc.aot.lower import KernelSpec
 from aotc.aot.pack import Golden, TensorData
-from aotc.aot.plan import wire
-from aotc.aot.schedule import Schedule
+from aotc.aot.plan import Wiring
+from aotc.aot.schedule.group import Group
+from aotc.aot.schedule.trace import LEAVES
 from aotc.aot.sources import Sources, print_sources
 from aotc.aot.targets.target import Target
 from aotc.aot.tune.choose import Tuning
 from aotc.aot.tune.record import Choice
+from aotc.runtime.dynamic_plan import DynamicPlan
 from aotc.runtime.manifest import TensorSpec
 from aotc.runtime.plan import LaunchPlan
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
 # orders of summation; integers must be equal.
 TOLERANCES: Mapping[str, float] = {"f64": 1e-4, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
 TF32_TOLERANCE = 1e-2  # of f32, where products are rounded as f16's are
+Plan = LaunchPlan | DynamicPlan
 DISTRIBUTIONS = ("aotc", "torch", "triton", "numpy")
 
 
@@ -41,27 +44,16 @@ class Part:
     """What the sources and facts of one target are written from."""
 
     target: Target
-    scheduled: Schedule
+    groups: tuple[Group, ...]  # of all variants
     specs: tuple[KernelSpec, ...]  # one a group
+    wiring: Wiring | None  # None where sizes depend on the call: `aotc tune` needs numbers
     tuning: Tuning
-    plan: LaunchPlan
+    plan: Plan
 
 
-def signature(graph: Graph) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
-    """Names and types of inputs and outputs, as the manifest lists them."""
-    inputs = zip(graph.input_names, graph.inputs, strict=True)
-    outputs = zip(graph.output_names, graph.outputs, strict=True)
-    return (
-        tuple(TensorSpec(name, node.type.dtype, node.shape) for name, node in inputs),
-        tuple(TensorSpec(name, node.type.dtype, node.shape) for name, node in outputs),
-    )
-
-
-def weights(constants: Mapping[str, Constant], plan: LaunchPlan) -> dict[str, TensorData]:
+def weights(constants: Mapping[str, Constant], plan: Plan) -> dict[str, TensorData]:
     """The constants that the plan's launches read, in the order of their first use."""
-    names = dict.fromkeys(
-        str(value) for launch in plan.launches for space, value in launch.args if space == "weight"
-    )
+    names = dict.fromkeys(str(value) for space, value in plan.arguments() if space == "weight")
     return {name: tensor(constants[name].type.dtype, constants[name].array) for name in names}
 
 
@@ -128,12 +120,12 @@ def _target_facts(part: Part) -> dict[str, Any]:
                 "name": spec.name,
                 "kind": group.kind,
                 "operations": " ".join(
-                    node.op for node in group.nodes if node.kind not in ("view", "scalar", "iota")
+                    node.op for node in group.nodes if node.kind not in ("view", *LEAVES)
                 ),
                 "bytes": group.bytes,
                 "arithmetic": group.operations,
             }
-            for spec, group in zip(part.specs, part.scheduled.groups, strict=True)
+            for spec, group in zip(part.specs, part.groups, strict=True)
         ],
         "kernels": {
             tuned.binary.symbol: {
@@ -151,10 +143,9 @@ def sources(parts: Sequence[Part]) -> dict[str, bytes]:
     """Triton source and spec of each distinct kernel and the wiring, to be tuned elsewhere."""
     return print_sources(
         [
-            Sources(
-                part.target.name, part.target.traits.dot_precision, part.specs, wire(part.scheduled)
-            )
+            Sources(part.target.name, part.target.traits.dot_precision, part.specs, part.wiring)
             for part in parts
+            if part.wiring is not None
         ]
     )
 
@@ -182,8 +173,10 @@ def specs_text(specs: Sequence[KernelSpec]) -> str:
     return "\n".join(parts)
 
 
-def plan_text(plan: LaunchPlan) -> str:
+def plan_text(plan: Plan) -> str:
     """The launch plan, one launch a line."""
+    if isinstance(plan, DynamicPlan):
+        return json.dumps(plan.to_map(), indent=1, sort_keys=True) + "\n"
     lines = [f"arena {plan.arena_bytes} bytes, scratch {plan.scratch_bytes} bytes"]
     lines += [f"{row.offset:>12} {row.nbytes:>12}  {row.name}" for row in plan.buffers]
     for launch in plan.launches:

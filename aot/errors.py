@@ -273,12 +273,28 @@ class ExportedFileInvalid(SpecError):
     hint = "write it with `torch.export.save(torch.export.export(model, args), path)`"
 
 
-class DynamicShapesUnsupported(UnsupportedError):
-    """The spec asks for dynamic shapes."""
+class DynamicTargetUnsupported(UnsupportedError):
+    """Sizes that a call decides, for a target whose kernels need numbers."""
 
-    code = "dynamic-shapes"
-    template = "`dynamic_shapes` is not supported yet: `{path}` asks for it"
-    hint = "leave it out and build one bundle for each shape"
+    code = "dynamic-target"
+    template = "target `{target}` takes fixed shapes only, and `dynamic_shapes` asks for others"
+    hint = "build for `cpu`, or one bundle for each shape"
+
+
+class DimUnreadable(UnsupportedError):
+    """No input of the model shows a size that the call decides."""
+
+    code = "dim-unreadable"
+    template = "no dim of an input is a multiple of the size `{name}`, so that no call shows it"
+    hint = "name the dims of the inputs themselves in `dynamic_shapes`, not what follows from them"
+
+
+class GuardUnsupported(UnsupportedError):
+    """The model holds only for sizes that meet a condition which a call cannot check."""
+
+    code = "guard-unsupported"
+    template = "the exported model holds only where `{guard}`, which a call cannot check"
+    hint = "give the dims ranges under which it always holds, or fix them"
 
 
 class ExportFailed(UnsupportedError):

@@ -46,21 +46,33 @@ class HostArray:
         return tuple(elements(self.dtype, self.data))
 
 
-def host_arrays(specs: Sequence[TensorSpec], data: Mapping[str, bytes]) -> dict[str, HostArray]:
-    """Bytes by name as arrays of the types that the specs give, in their order."""
-    return {spec.name: HostArray(spec.dtype, spec.shape, data[spec.name]) for spec in specs}
+def host_arrays(
+    specs: Sequence[TensorSpec], data: Mapping[str, bytes | memoryview]
+) -> dict[str, HostArray]:
+    """Bytes by name as arrays of the types that the specs give, in their order.
+
+    Where a call decides the shape, the data is a view that has it.
+    """
+    found = {}
+    for spec in specs:
+        value = data[spec.name]
+        shape = spec.shape if spec.is_fixed else tuple(memoryview(value).shape or ())
+        found[spec.name] = HostArray(spec.dtype, shape, bytes(value))
+    return found
 
 
-def buffers(specs: Sequence[TensorSpec], data: Mapping[str, bytes]) -> dict[str, memoryview]:
+def buffers(
+    specs: Sequence[TensorSpec], data: Mapping[str, bytes | memoryview]
+) -> dict[str, memoryview]:
     """The same as the runtime takes them."""
     return {name: array.buffer() for name, array in host_arrays(specs, data).items()}
 
 
-def outputs_of(program: Program, inputs: Mapping[str, memoryview]) -> dict[str, bytes]:
-    """Call the program on arrays by name; the bytes of its outputs by name."""
+def outputs_of(program: Program, inputs: Mapping[str, memoryview]) -> dict[str, bytes | memoryview]:
+    """Call the program on arrays by name; its outputs by name, as `host_arrays` takes them."""
     results = program.flatten(program(**inputs))
     pairs = zip(program.outputs, results, strict=True)
-    return {spec.name: bytes(result) for spec, result in pairs}
+    return {spec.name: bytes(result) if spec.is_fixed else result for spec, result in pairs}
 
 
 def pack_values(spec: TensorSpec, values: list[float]) -> HostArray:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy
 
-from aotc.aot.contents import signature, tolerances
+from aotc.aot.contents import Plan, tolerances
 from aotc.aot.ir.graph import Constant
 from aotc.aot.ir.storage import Array
+from aotc.aot.signature import signature
 from aotc.aot.targets.target import Target
 from aotc.runtime import drivers
 from aotc.runtime.comparison import Comparison, compare
+from aotc.runtime.dynamic_plan import DynamicPlan
 from aotc.runtime.plan import LaunchPlan
 from aotc.runtime.weights import ALIGNMENT_BYTES
 
@@ -33,7 +35,7 @@ def runs_here(target: Target) -> bool:
 def rehearse(
     captured: Captured,
     constants: Mapping[str, Constant],
-    plan: LaunchPlan,
+    plan: Plan,
     library: bytes,
     target: Target,
 ) -> tuple[Comparison, ...]:
@@ -41,9 +43,12 @@ def rehearse(
     weights = {name: aligned(constant.array) for name, constant in constants.items()}
     inputs = [aligned(array) for array in captured.golden_inputs]
     outputs = [aligned(numpy.zeros_like(array)) for array in captured.golden_outputs]
+    types = signature(captured.graph, captured.dims, captured.guards)
+    if isinstance(plan, DynamicPlan):
+        plan = plan.at(types.bind([array.shape for array in inputs]))
     run(target, library, plan, weights, inputs, outputs)
     rows = zip(
-        signature(captured.graph)[1],
+        types.outputs,
         outputs,
         captured.golden_outputs,
         tolerances(captured, target.traits.dot_precision),

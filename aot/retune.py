@@ -36,6 +36,7 @@ from aotc.runtime import drivers
 from aotc.runtime.check import read_manifest
 from aotc.runtime.comparison import compare
 from aotc.runtime.directory import Directory
+from aotc.runtime.dynamic_plan import read_plan
 from aotc.runtime.errors import GoldenMissing
 from aotc.runtime.extras import read_extra, read_extras, read_golden
 from aotc.runtime.manifest import GOLDEN_NAME, Manifest, Target
@@ -172,7 +173,7 @@ def _choose(
 def _kept(directory: Directory, manifest: Manifest, row: Target) -> TargetContents:
     """A target as the bundle has it."""
     data = directory.read(manifest.file(row.plan))
-    plan = LaunchPlan.from_msgpack(data, directory.where(row.plan))
+    plan = read_plan(data, directory.where(row.plan))
     library = directory.read(manifest.file(row.library))
     return TargetContents(row.name, row.device, row.needs, plan, library)
 
@@ -185,6 +186,7 @@ def _rehearse(row: TargetRow, target: TargetContents, contents: BundleContents) 
     arrays = [rehearsal.aligned(_bytes_of(tensor)) for tensor in golden.inputs]
     outputs = [rehearsal.aligned(numpy.zeros(row.nbytes, numpy.uint8)) for row in golden.outputs]
     weights = {name: _bytes_of(tensor) for name, tensor in contents.weights.items()}
+    assert isinstance(target.plan, LaunchPlan)  # `tune` takes no other
     rehearsal.run(row, target.library, target.plan, weights, arrays, outputs)
     for spec, found, expected, limit in zip(
         contents.outputs, outputs, golden.outputs, golden.tolerances, strict=True

@@ -16,7 +16,7 @@ from .errors import (
     NotABundle,
 )
 from .manifest import FEATURES, LIMITS, MANIFEST_NAME, Manifest
-from .plan import PLAN_ABI, PLAN_ABIS
+from .plan import DYNAMIC_ABI, PLAN_ABI, PLAN_ABIS
 from .record import Record
 
 TYPE_CHECKING = False
@@ -177,7 +177,7 @@ def _target_mismatches(target: Target, ordinal: int) -> list[Mismatch]:
         return [Mismatch("device-unsupported", target.name, "device", found, known, UPGRADE)]
     rows = []
     if target.abi not in PLAN_ABIS:
-        newer = target.abi > PLAN_ABI
+        newer = target.abi > DYNAMIC_ABI
         hint = UPGRADE if newer else "rebuild with this version of aotc"
         row = ("abi", str(target.abi), str(PLAN_ABI), hint)
         rows.append(Mismatch("abi", target.name, *row))

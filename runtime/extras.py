@@ -7,13 +7,16 @@ import struct
 
 from .check import read_manifest
 from .directory import Directory
+from .dtypes import DTYPES
 from .errors import BundleFileMissing, BundleMalformed, GoldenMissing
-from .manifest import EXTRAS_NAME, GOLDEN_NAME, LIMITS, Extras
+from .manifest import EXTRAS_NAME, GOLDEN_NAME, LIMITS, Extras, TensorSpec
 from .record import Record
 from .weights import read_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from .manifest import Manifest
     from .weights import Tensor
 
@@ -21,16 +24,21 @@ if TYPE_CHECKING:
 class Golden(Record):
     """An example and the exported model's answer: contiguous arrays as bytes, by name.
 
+    An input whose shape depends on the call is a view that has the example's.
+
     tolerances: the largest difference allowed of each output, relative to its scale.
     """
 
     __slots__ = ("inputs", "outputs", "tolerances")
-    inputs: dict[str, bytes]
+    inputs: dict[str, bytes | memoryview]
     outputs: dict[str, bytes]
     tolerances: dict[str, float]
 
     def __init__(
-        self, inputs: dict[str, bytes], outputs: dict[str, bytes], tolerances: dict[str, float]
+        self,
+        inputs: dict[str, bytes | memoryview],
+        outputs: dict[str, bytes],
+        tolerances: dict[str, float],
     ) -> None:
         self._set(inputs=inputs, outputs=outputs, tolerances=tolerances)
 
@@ -73,8 +81,17 @@ def read_golden(path: str | os.PathLike[str]) -> Golden:
         tensor = tensors[name]
         return data[tensor.offset : tensor.offset + tensor.nbytes]
 
+    def shaped(spec: TensorSpec) -> bytes | memoryview:
+        """An input; with its own shape where the spec leaves that to the call."""
+        found = part(f"input.{spec.name}")
+        if spec.is_fixed:
+            return found
+        letter: Any = "H" if spec.dtype == "f16" else DTYPES[spec.dtype].buffer
+        shape = tensors[f"input.{spec.name}"].shape
+        return memoryview(found).cast("B").cast(letter, list(shape))
+
     return Golden(
-        {spec.name: part(f"input.{spec.name}") for spec in manifest.inputs},
+        {spec.name: shaped(spec) for spec in manifest.inputs},
         {spec.name: part(f"output.{spec.name}") for spec in manifest.outputs},
         {
             spec.name: struct.unpack("<d", part(f"tolerance.{spec.name}"))[0]
@@ -85,16 +102,15 @@ def read_golden(path: str | os.PathLike[str]) -> Golden:
 
 def _check(manifest: Manifest, tensors: dict[str, Tensor], path: str) -> None:
     expected = {
-        f"{role}.{spec.name}": (spec.dtype, spec.shape)
+        f"{role}.{spec.name}": spec
         for role, specs in (("input", manifest.inputs), ("output", manifest.outputs))
         for spec in specs
     }
     for spec in manifest.outputs:
-        expected[f"tolerance.{spec.name}"] = ("f64", ())
-    for name, (dtype, shape) in expected.items():
+        expected[f"tolerance.{spec.name}"] = TensorSpec(spec.name, "f64", ())
+    for name, spec in expected.items():
         tensor = tensors.get(name)
-        if tensor is None or (tensor.dtype, tensor.shape) != (dtype, shape):
+        is_right = tensor and tensor.dtype == spec.dtype and spec.admits(tensor.shape)
+        if not is_right:
             found = "missing" if tensor is None else f"{tensor.dtype}{list(tensor.shape)}"
-            raise BundleMalformed(
-                path=path, field=name, found=found, expected=f"{dtype}{list(shape)}"
-            )
+            raise BundleMalformed(path=path, field=name, found=found, expected=str(spec))

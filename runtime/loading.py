@@ -7,6 +7,7 @@ import os
 from .check import read_manifest, require_target
 from .directory import Directory
 from .drivers import load as load_driver
+from .dynamic_plan import DynamicPlan, read_plan
 from .errors import (
     BundleAltered,
     BundleMalformed,
@@ -14,7 +15,6 @@ from .errors import (
     SettingInvalid,
 )
 from .manifest import identity_of
-from .plan import LaunchPlan
 from .plan_rules import IMAGE_DEVICES
 from .program import Loaded, Program
 from .settings import SETTINGS, parse, read
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .manifest import Manifest, Target, WeightsEntry
+    from .plan import LaunchPlan
 
 
 def load(
@@ -66,7 +67,8 @@ def load(
         try:
             plan_bytes = directory.read(manifest.file(target.plan))
             library = directory.read(manifest.file(target.library))
-            plan = LaunchPlan.from_msgpack(plan_bytes, directory.where(target.plan))
+            plan = read_plan(plan_bytes, directory.where(target.plan))
+            _check_kind(manifest, plan, directory.where(target.plan))
             spans = _spans(directory, manifest, weights)
             counts = (len(manifest.inputs), len(manifest.outputs))
             where = directory.where(target.plan)
@@ -88,21 +90,32 @@ def _program(
     manifest: Manifest,
     target: Target,
     identity: str,
-    plan: LaunchPlan,
+    plan: LaunchPlan | DynamicPlan,
     loaded: Loaded,
     stream: Any,
 ) -> Program:
     """The program with its first session; raises `DeviceMemoryFull`, with nothing left behind."""
-    row = (manifest, target, identity, plan, loaded)
     try:
+        if isinstance(plan, DynamicPlan):
+            from .dynamic_program import DynamicProgram
+
+            return DynamicProgram(manifest, target, identity, plan, loaded)
         if target.device in IMAGE_DEVICES:
             from .device_program import DeviceProgram
 
-            return DeviceProgram(*row, stream)
-        return Program(*row)
+            return DeviceProgram(manifest, target, identity, plan, loaded, stream)
+        return Program(manifest, target, identity, plan, loaded)
     except BaseException:  # its traceback holds `loaded`, so that nothing would be freed yet
         loaded.executable.close()
         raise
+
+
+def _check_kind(manifest: Manifest, plan: LaunchPlan | DynamicPlan, path: str) -> None:
+    """The plan has the dims of the manifest, or neither has any."""
+    count = plan.tree["dims"] if isinstance(plan, DynamicPlan) else 0
+    if count != len(manifest.dims):
+        expected = f"{len(manifest.dims)}, as the manifest has"
+        raise BundleMalformed(path=path, field="dims", found=str(count), expected=expected)
 
 
 def _setting(name: str, argument: Any) -> Any:
@@ -177,7 +190,7 @@ def _spans(
 
 def _on_host(
     manifest: Manifest,
-    plan: LaunchPlan,
+    plan: LaunchPlan | DynamicPlan,
     library: bytes,
     spans: dict[str, tuple[int, int]],
     target: Target,
@@ -194,7 +207,7 @@ def _on_host(
 
 def _on_device(
     manifest: Manifest,
-    plan: LaunchPlan,
+    plan: LaunchPlan | DynamicPlan,
     library: bytes,
     spans: dict[str, tuple[int, int]],
     target: Target,

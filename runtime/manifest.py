@@ -9,7 +9,12 @@ Grammar of `manifest.msgpack`; `extras.msgpack` has the same frame with another 
 
     manifest = {"features": [text], "files": [file], "inputs": [tensor], "outputs": [tensor],
                 "structure"?: structure, "targets": [target], "weights": weights | nil}
-    tensor   = {"dtype", "name", "shape": [int]}
+             | and, with the feature "dynamic-shapes", {"dims": [dim], "guards": [guard],
+                "sizes": [row]}
+    tensor   = {"dtype", "name", "shape": [extent]}
+    extent   = int | [number of a value, its formula]     values and rows: see `extent.py`
+    dim      = {"axis", "high", "input", "low", "name", "offset", "scale"}     see `signature.py`
+    guard    = {"high", "index", "low", "text"}
     target   = {"abi": int, "device", "library": file name, "name", "needs": [text],
                 "plan": file name}
     weights  = {"chunk_bytes": int, "chunks": [sha256], "name": file name, "nbytes": int}
@@ -22,25 +27,17 @@ each chunk. What does not count to the identity (golden, sources, provenance, de
 extras.msgpack, which may be deleted together with what it lists. `structure`, whose grammar is in
 `structure.py`, is there where the feature of that name is.
 
-Version history: 1.0, the first; 1.1, `structure`.
+Version history: 1.0, the first; 1.1, `structure`, and shapes that depend on the call.
 """
 
 from __future__ import annotations
 
-import hashlib
-import struct
-
-from .canonical import Limits, decode, encode
 from .dtypes import DTYPES
-from .errors import (
-    BundleAltered,
-    BundleMalformed,
-    BundleSizeMismatch,
-    BundleTruncated,
-    FormatTooNew,
-    FormatTooOld,
-    NotABundle,
-)
+from .errors import BundleMalformed
+from .extent import Extent, ExtentSchema
+from .frame import FORMAT as FORMAT
+from .frame import LIMITS as LIMITS
+from .frame import TRAILER_BYTES, frame, unframe
 from .record import Record
 from .schema import (
     Choice,
@@ -53,50 +50,27 @@ from .schema import (
     Optional,
     Schema,
     Text,
-    keep_known,
 )
+from .signature import SIZES_SCHEMA, Condition, Signature, Size, broken_sizes
+from .signature import TensorSpec as TensorSpec
 from .structure import FEATURE, PLAIN, STRUCTURE_SCHEMA, Structure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FORMAT = (1, 1)
+    from .extent import Row
+
 MANIFEST_NAME = "manifest.msgpack"
 EXTRAS_NAME = "extras.msgpack"
 WEIGHTS_NAME = "weights.safetensors"
 GOLDEN_NAME = "golden.safetensors"
 MANIFEST_MAGIC = b"\x89AOTC\r\n\x1a"
 EXTRAS_MAGIC = b"\x89AOTX\r\n\x1a"
-HEADER = struct.Struct(">8sHHI")
-TRAILER_BYTES = 32
 CHUNK_BYTES = 4 << 20
-LIMITS = Limits(file_bytes=16 << 20, values=1 << 17, depth=16, text_bytes=1 << 16)
 FILE_LIMIT_BYTES = 1 << 44
-FEATURES = frozenset({FEATURE})  # critical features that this runtime knows
-
-
-class TensorSpec(Record):
-    """One input or output: name, element type (a key of DTYPES) and static shape."""
-
-    __slots__ = ("dtype", "name", "shape")
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-    def __init__(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:
-        self._set(name=name, dtype=dtype, shape=tuple(shape))
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the contiguous array in bytes."""
-        size = DTYPES[self.dtype].itemsize_bytes
-        for extent in self.shape:
-            size *= extent
-        return size
-
-    def __str__(self) -> str:
-        return f"{self.dtype}{list(self.shape)}"
+DYNAMIC = "dynamic-shapes"
+FEATURES = frozenset({FEATURE, DYNAMIC})  # critical features that this runtime knows
 
 
 class FileEntry(Record):
@@ -142,9 +116,23 @@ class WeightsEntry(Record):
 
 
 class Manifest(Record):
-    """A manifest's contents; `identity` is the hex SHA-256 that its file ends with."""
+    """A manifest's contents; `identity` is the hex SHA-256 that its file ends with.
 
-    __slots__ = ("features", "files", "inputs", "outputs", "structure", "targets", "weights")
+    dims, sizes, guards: of shapes that depend on the call, see `signature.py`; else empty.
+    """
+
+    __slots__ = (
+        "dims",
+        "features",
+        "files",
+        "guards",
+        "inputs",
+        "outputs",
+        "sizes",
+        "structure",
+        "targets",
+        "weights",
+    )
     features: tuple[str, ...]
     targets: tuple[Target, ...]
     inputs: tuple[TensorSpec, ...]
@@ -152,6 +140,9 @@ class Manifest(Record):
     weights: WeightsEntry | None
     files: tuple[FileEntry, ...]
     structure: Structure
+    dims: tuple[Size, ...]
+    sizes: tuple[Row, ...]
+    guards: tuple[Condition, ...]
 
     def __init__(
         self,
@@ -162,6 +153,9 @@ class Manifest(Record):
         weights: WeightsEntry | None,
         files: tuple[FileEntry, ...],
         structure: Structure = PLAIN,
+        dims: tuple[Size, ...] = (),
+        sizes: tuple[Row, ...] = (),
+        guards: tuple[Condition, ...] = (),
     ) -> None:
         self._set(
             structure=structure,
@@ -171,7 +165,15 @@ class Manifest(Record):
             outputs=tuple(outputs),
             weights=weights,
             files=tuple(files),
+            dims=tuple(dims),
+            sizes=tuple(sizes),
+            guards=tuple(guards),
         )
+
+    @property
+    def signature(self) -> Signature:
+        """Inputs and outputs with what their sizes obey."""
+        return Signature(self.inputs, self.outputs, self.dims, self.sizes, self.guards)
 
     def file(self, name: str) -> FileEntry:
         """The entry of a file that the manifest lists."""
@@ -181,6 +183,9 @@ class Manifest(Record):
         """The manifest as the plain values that are encoded."""
         tree: dict[str, Any] = _as_map(self)
         tree.pop("structure")
+        if not self.dims:
+            for name in SIZES_SCHEMA:
+                del tree[name]
         return tree if self.structure == PLAIN else {**tree, "structure": self.structure.to_map()}
 
     def to_bytes(self) -> bytes:
@@ -206,6 +211,9 @@ class Manifest(Record):
             None if weights is None else WeightsEntry(**weights),
             tuple(FileEntry(**row) for row in tree["files"]),
             structure,
+            tuple(Size(**row) for row in tree.get("dims", ())),
+            tuple((row[0], row[1], row[2]) for row in tree.get("sizes", ())),
+            tuple(Condition(**row) for row in tree.get("guards", ())),
         )
 
 
@@ -238,47 +246,9 @@ def identity_of(data: bytes) -> str:
     return data[-TRAILER_BYTES:].hex()
 
 
-def frame(magic: bytes, tree: Any) -> bytes:
-    """Header, canonical payload and digest around a tree of plain values."""
-    payload = encode(tree)
-    data = HEADER.pack(magic, *FORMAT, len(payload)) + payload
-    return data + hashlib.sha256(data).digest()
-
-
-def unframe(magic: bytes, data: bytes, path: str, schema: Schema) -> Any:
-    """The tree inside a framed file.
-
-    A newer minor version may have fields that `schema` lacks; they are left out, since whatever
-    must not be ignored is a feature. A newer major version is refused.
-
-    The order of the checks tells apart what is no bundle, what is too new, what is cut off and
-    what was altered. Raises `NotABundle`, `FormatTooNew`, `FormatTooOld`, `BundleTruncated`,
-    `BundleSizeMismatch`, `BundleAltered`, and what `decode` raises.
-    """
-    if not data or data[: len(magic)] != magic[: len(data)]:
-        raise NotABundle(path=path, detail=f"it starts with {data[:8]!r}, expected {magic!r}")
-    least_bytes = HEADER.size + TRAILER_BYTES
-    if len(data) < HEADER.size:
-        raise BundleTruncated(path=path, found=len(data), expected=least_bytes)
-    _, major, minor, length = HEADER.unpack_from(data)
-    if major != FORMAT[0]:
-        kind = FormatTooNew if major > FORMAT[0] else FormatTooOld
-        raise kind(path=path, found=f"{major}.{minor}", expected=f"{FORMAT[0]}.x")
-    total_bytes = least_bytes + length
-    if len(data) < total_bytes:
-        raise BundleTruncated(path=path, found=len(data), expected=total_bytes)
-    if len(data) > total_bytes:
-        raise BundleSizeMismatch(path=path, found=len(data), expected=total_bytes)
-    found = hashlib.sha256(memoryview(data)[:-TRAILER_BYTES]).digest()
-    if found != data[-TRAILER_BYTES:]:
-        raise BundleAltered(
-            path=path, where="the file", found=found.hex(), expected=data[-TRAILER_BYTES:].hex()
-        )
-    tree = decode(data[HEADER.size : -TRAILER_BYTES], LIMITS, path)
-    return keep_known(tree, schema) if minor > FORMAT[1] else tree
-
-
 def _as_map(value: Any) -> Any:
+    if isinstance(value, Extent):
+        return [value.index, value.text]
     if isinstance(value, Record):
         return {name: _as_map(getattr(value, name)) for name in type(value).__slots__}
     if isinstance(value, tuple):
@@ -294,7 +264,7 @@ TENSOR_SCHEMA = Fields(
     {
         "name": Text(),
         "dtype": Choice(*DTYPES),
-        "shape": List(Integer(0, 1 << 40), limit=64),
+        "shape": List(ExtentSchema(0, 1 << 40, is_named=True), limit=64),
     }
 )
 MANIFEST_SCHEMA: Schema = Fields(
@@ -328,8 +298,9 @@ MANIFEST_SCHEMA: Schema = Fields(
         ),
         "files": List(FILE_SCHEMA, limit=4096),
         "structure": STRUCTURE_SCHEMA,
+        **SIZES_SCHEMA,
     },
-    absent=("structure",),
+    absent=("structure", *SIZES_SCHEMA),
 )
 
 
@@ -342,7 +313,8 @@ def _check(tree: Any, path: str) -> None:
     for kind in ("inputs", "outputs"):
         _refuse_twins([row["name"] for row in tree[kind]], kind, path)
         for index, row in enumerate(tree[kind]):
-            nbytes = TensorSpec(**row).nbytes
+            spec = TensorSpec(**row)
+            nbytes = spec.nbytes if spec.is_fixed else 0
             if nbytes > FILE_LIMIT_BYTES:
                 raise BundleMalformed(
                     path=path,
@@ -357,6 +329,7 @@ def _check(tree: Any, path: str) -> None:
             found="there" if "structure" in tree else "missing",
             expected=f"a structure where `features` has `{FEATURE}`, and only there",
         )
+    _check_sizes(tree, path)
     for index, row in enumerate(tree["targets"]):
         for field in ("plan", "library"):
             if row[field] not in names:
@@ -376,6 +349,18 @@ def _check(tree: Any, path: str) -> None:
                 found=f"{len(weights['chunks'])} digests",
                 expected=f"{expected}, one for each {weights['chunk_bytes']} bytes",
             )
+
+
+def _check_sizes(tree: Any, path: str) -> None:
+    """Shapes that depend on the call hang together, and the feature says that there are some."""
+    whole = {**{name: [] for name in SIZES_SCHEMA}, **tree}
+    for field, found, expected in broken_sizes(whole):
+        raise BundleMalformed(path=path, field=field, found=str(found), expected=expected)
+    if bool(whole["dims"]) != (DYNAMIC in tree["features"]):
+        expected = f"`{DYNAMIC}` where there are dims, and only there"
+        raise BundleMalformed(
+            path=path, field="features", found=str(tree["features"]), expected=expected
+        )
 
 
 def _refuse_twins(names: list[str], field: str, path: str) -> None:

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from .canonical import Limits, decode, encode
 from .plan_rules import ALIGNMENT_BYTES as ALIGNMENT_BYTES
+from .plan_rules import DYNAMIC_ABI as DYNAMIC_ABI
 from .plan_rules import PLAN_ABI as PLAN_ABI
 from .plan_rules import PLAN_ABIS as PLAN_ABIS
 from .plan_rules import check_plan, check_use, upgraded
@@ -39,7 +40,7 @@ from .record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
     from typing import Any
 
 LIMITS = Limits(file_bytes=16 << 20, values=1 << 19, depth=16, text_bytes=4096)
@@ -218,6 +219,11 @@ class LaunchPlan(Record):
             zeroed_bytes=zeroed_bytes,
         )
 
+    def arguments(self) -> Iterator[Argument]:
+        """The arguments of all launches, in order."""
+        for launch in self.launches:
+            yield from launch.args
+
     def to_map(self) -> dict[str, Any]:
         """The plan as plain values, as `aotc inspect --json` shows it."""
         return {
@@ -259,6 +265,11 @@ class LaunchPlan(Record):
         """Read and check everything that needs no other file; raises `BundleError`s."""
         tree = upgraded(decode(data, LIMITS, path))
         check_plan(tree, path)
+        return cls.from_map(tree)
+
+    @classmethod
+    def from_map(cls, tree: dict[str, Any]) -> LaunchPlan:
+        """The plan of a tree that was checked."""
         return cls(
             tree["abi"],
             tree["arena_bytes"],

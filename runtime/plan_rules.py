@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     Broken = Iterator[tuple[str, object, str]]  # field, found, expected
 
 PLAN_ABI = 3
-PLAN_ABIS = (1, 2, 3)  # those that `upgraded` and the drivers understand
+DYNAMIC_ABI = 4  # of plans whose sizes depend on the call, see `dynamic_plan.py`
+PLAN_ABIS = (1, 2, 3, DYNAMIC_ABI)  # those that `upgraded` and the drivers understand
 ALIGNMENT_BYTES = 64
 ARENA_LIMIT_BYTES = 1 << 40
 SCRATCH_LIMIT_BYTES = 1 << 30
@@ -174,7 +175,7 @@ def _refuse(broken: Broken, path: str) -> None:
 
 
 def _broken_relations(tree: dict[str, Any]) -> Broken:
-    """Every relation inside the plan that does not hold."""
+    """Every relation inside a plan of fixed shapes that does not hold."""
     arena_bytes, buffers = tree["arena_bytes"], tree["buffers"]
     if tree["zeroed_bytes"] > arena_bytes:
         yield "zeroed_bytes", tree["zeroed_bytes"], f"at most the arena's {arena_bytes} bytes"

@@ -47,7 +47,7 @@ class Port:
         self.role = role
         self.dtype = spec.dtype
         self.shape = spec.shape
-        self.nbytes = spec.nbytes
+        self.nbytes = spec.nbytes if spec.is_fixed else 0
         self.copy = copy
         self.torch_dtype: Any = None
         self.numpy_dtype: Any = None

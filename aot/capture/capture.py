@@ -19,18 +19,15 @@ from aotc.aot.capture.importer import import_program, to_array
 from aotc.aot.capture.kernels import defaults_known
 from aotc.aot.capture.libraries import register_types
 from aotc.aot.capture.refusals import export_refusal
+from aotc.aot.capture.sizes import sizes_of
 from aotc.aot.capture.sources import all_user_frames
 from aotc.aot.capture.spec import Spec, user_line
 from aotc.aot.capture.structure import named_outputs, structure_of
 from aotc.aot.capture.table import KEPT_WHOLE
-from aotc.aot.errors import (
-    CompileError,
-    DynamicShapesUnsupported,
-    KernelNotOnHost,
-    ModelRaised,
-)
+from aotc.aot.errors import CompileError, KernelNotOnHost, ModelRaised
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
+from aotc.aot.ir.size import Dim, Guard
 from aotc.aot.ir.storage import Array
 from aotc.runtime.structure import Structure
 
@@ -46,6 +43,9 @@ class Captured:
     structure: Structure  # how arguments and result nest
     golden_roundings: tuple[float, ...]  # how far 16-bit roundings carry each, of its scale
     dot_precision: str = "ieee"  # of f32 operands on a GPU, by torch's own switch: or "tf32"
+    dims: tuple[Dim, ...] = ()  # the sizes that a call decides
+    guards: tuple[Guard, ...] = ()  # what they must meet beside their ranges
+    specialised: tuple[str, ...] = ()  # dims that were asked to vary and are fixed all the same
 
 
 def capture(spec: Spec) -> Captured:
@@ -56,7 +56,9 @@ def capture(spec: Spec) -> Captured:
     """
     with torch.no_grad(), _quiet_settings():
         program = export(spec)
-        graph = import_program(_decompose(program, spec.decompositions), program)
+        arguments = (spec.arguments, spec.keyword_arguments)
+        sizes = sizes_of(program, spec.dynamic_shapes, arguments)
+        graph, asserted = import_program(_decompose(program, spec.decompositions), program, sizes)
         structure = structure_of(spec, program)
         golden_inputs, golden_outputs, roundings_of = _golden(spec, program)
     graph = named_outputs(graph, structure.outputs)
@@ -65,7 +67,9 @@ def capture(spec: Spec) -> Captured:
     is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     precision = "tf32" if is_tf32 else "ieee"
     golden = (golden_inputs, golden_outputs, structure, roundings_of)
-    return Captured(spec.name, graph, *golden, precision)
+    guards = tuple(dict.fromkeys((*sizes.guards, *asserted)))
+    known = (sizes.dims, guards, sizes.specialised)
+    return Captured(spec.name, graph, *golden, precision, *known)
 
 
 @contextmanager
@@ -86,25 +90,23 @@ def _quiet_settings() -> Iterator[None]:
 def export(spec: Spec) -> ExportedProgram:
     """The spec's model as torch.export sees it; raises `ExportFailed` and `ModelRaised`."""
     if spec.program is not None:
-        return _fixed(spec.program, spec.path)
+        return spec.program
     assert spec.module is not None
     keywords = dict(spec.keyword_arguments)
     for module in spec.module.modules():
         register_types(module)
     try:
         with all_user_frames(__file__):
-            return torch.export.export(spec.module, spec.arguments, keywords, strict=False)
+            return torch.export.export(
+                spec.module,
+                spec.arguments,
+                keywords,
+                dynamic_shapes=spec.dynamic_shapes,
+                strict=False,
+            )
     except Exception as error:
         _raise_if_model_fails(spec)
         raise export_refusal(error, spec.path) from error
-
-
-def _fixed(program: ExportedProgram, path: str) -> ExportedProgram:
-    for node in program.graph.find_nodes(op="placeholder"):
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and not all(type(dim) is int for dim in value.shape):
-            raise DynamicShapesUnsupported(path=path)
-    return program
 
 
 def _raise_if_model_fails(spec: Spec) -> None:

@@ -13,13 +13,16 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from aotc.aot.capture.custom_ops import called_op, ways_out
-from aotc.aot.capture.importing import SHAPE_OF_DATA, Call, NotSupported, type_of
+from aotc.aot.capture.importing import Call, NotSupported, type_of
 from aotc.aot.capture.kernels import KERNEL_CALL, kernel_call
+from aotc.aot.capture.numbers import FLOATS
+from aotc.aot.capture.sizes import Sizes, asserted, extent_of, reading
 from aotc.aot.capture.sources import source_of
 from aotc.aot.capture.table import CHECKS, ROWS
 from aotc.aot.errors import InternalError, MutationUnsupported, OpsUnsupported
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make
+from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make, sizes_in
+from aotc.aot.ir.size import Guard, UndecidedSize
 from aotc.aot.ir.storage import Array, narrow
 from aotc.aot.ir.types import TensorType, TypeRuleError
 
@@ -34,18 +37,21 @@ def to_array(tensor: torch.Tensor) -> Array:
     return numpy.ascontiguousarray(plain.numpy()).reshape(tuple(tensor.shape))
 
 
-def import_program(program: ExportedProgram, exported: ExportedProgram) -> Graph:
-    """Our graph of a program that was decomposed from `exported`.
+def import_program(
+    program: ExportedProgram, exported: ExportedProgram, sizes: Sizes
+) -> tuple[Graph, tuple[Guard, ...]]:
+    """Our graph of a program that was decomposed from `exported`, and what it asks of sizes.
 
     Raises `OpsUnsupported` with every op that has no row, `MutationUnsupported` for state.
     """
     _refuse_mutation(program, exported)
     walker = _Importer(program)
-    for node in program.graph.nodes:
-        walker.visit(node)
+    with reading(sizes):
+        for node in program.graph.nodes:
+            walker.visit(node)
     if walker.unsupported:
         raise OpsUnsupported(ops=_distinct(walker.unsupported))
-    return walker.graph()
+    return walker.graph(), tuple(walker.guards)
 
 
 def _distinct(found: Sequence[str]) -> str:
@@ -79,6 +85,7 @@ class _Importer:
     constants: dict[str, Constant] = field(default_factory=dict)
     names_by_digest: dict[tuple[TensorType, str], str] = field(default_factory=dict)
     unsupported: list[str] = field(default_factory=list)
+    guards: list[Guard] = field(default_factory=list)
 
     def visit(self, node: torch.fx.Node) -> None:
         """Import one node of the exported graph."""
@@ -149,8 +156,10 @@ class _Importer:
                 continue
             if isinstance(value, torch.fx.Node):
                 made = self.values.get(value)
-                if made is not None:  # else an op on the way was refused, and is listed
+                if isinstance(made, Node):
                     self.outputs.append(made)
+                elif made is not None:  # else an op on the way was refused, and is listed
+                    self.unsupported.append(f"output `{made}`: it is no tensor")
             elif not isinstance(value, bool | int | float | str | None):
                 self.unsupported.append(f"output `{value!r}`: it is no tensor")
 
@@ -164,6 +173,10 @@ class _Importer:
             return
         base = name.removeprefix("aten::")
         if base in CHECKS:
+            self._assert(node)
+            return
+        if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool):
+            self._number(node)
             return
         row = ROWS.get(base) if name.startswith("aten::") else None
         if row is None:
@@ -192,6 +205,32 @@ class _Importer:
                 self.values[node] = kernel_call(node, self.values)
         except (NotSupported, TypeRuleError) as refused:
             self._refuse(node, str(refused))
+
+    def _number(self, node: torch.fx.Node) -> None:
+        """A number that depends on sizes: a size, or arithmetic on values of rank 0."""
+        value = node.meta["val"]
+        needed = [item for item in _flatten(list(node.args)) if isinstance(item, torch.fx.Node)]
+        if any(self.values.get(item) is None for item in needed):
+            return  # an operand was refused, and is listed
+        try:
+            if isinstance(value, torch.SymInt):
+                self.values[node] = extent_of(value)
+            elif isinstance(value, torch.SymFloat):
+                row = FLOATS.get(getattr(node.target, "__name__", ""))
+                if row is None:
+                    raise NotSupported("a number that depends on sizes")
+                self.values[node] = row(*torch.fx.map_arg(node.args, self.values.__getitem__))
+        except (NotSupported, TypeRuleError) as refused:
+            self._refuse(node, _data_dependence(node) or str(refused))
+
+    def _assert(self, node: torch.fx.Node) -> None:
+        """What an assertion asks of sizes that the call decides, kept as a guard."""
+        condition = node.args[0] if node.args else None
+        value = condition.meta.get("val") if isinstance(condition, torch.fx.Node) else None
+        if isinstance(value, torch.SymBool):
+            guard = asserted(value)
+            if guard is not None:
+                self.guards.append(guard)
 
     def _item(self, node: torch.fx.Node) -> None:
         parent, index = node.args[0], node.args[1]
@@ -227,7 +266,14 @@ class _Importer:
     def _check(self, node: torch.fx.Node, call: Call, result: Any) -> None:
         made = result if isinstance(result, list | tuple) else (result,)
         for got, expected in zip(made, call.results, strict=False):
-            if got is not None and got.type != expected:
+            if (
+                got is not None
+                and got.type != expected
+                and (got.sizes() or sizes_in(expected.shape))
+            ):
+                reason = f"that {got.type} is {expected} is only known at the call"
+                self._refuse(node, reason)
+            elif got is not None and got.type != expected:
                 detail = f"row of `{node.target}` made {got.type}, torch says {expected}"
                 raise InternalError(stage="capture", detail=detail)
 
@@ -263,8 +309,11 @@ def _data_dependence(node: torch.fx.Node) -> str:
     """Why an op without a row cannot have one, as far as its result says so."""
     value = node.meta.get("val")
     tensors = [item for item in _flatten(value) if isinstance(item, torch.Tensor)]
-    if any(type(dim) is not int for tensor in tensors for dim in tensor.shape):
-        return SHAPE_OF_DATA
+    try:
+        for tensor in tensors:
+            tuple(map(extent_of, tensor.shape))
+    except UndecidedSize as refused:
+        return str(refused)
     return "" if value is None or tensors else NUMBER_OF_DATA
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 
+from aotc.aot.capture.sizes import extent_of
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.size import Extent, Shape, UndecidedSize
 from aotc.aot.ir.storage import Array
 from aotc.aot.ir.types import TensorType
 
@@ -26,8 +28,7 @@ DTYPE_NAMES: dict[torch.dtype, str] = {
     torch.bool: "bool",
 }
 
-SHAPE_OF_DATA = "its shape depends on data: keep the full size and a mask of what counts"
-Operand = Node | bool | int | float
+Operand = Node | Extent | bool | float
 # A row: (call, arguments in the order of the op's schema, defaults filled in) → result.
 # An op with several results gives a tuple; `None` there is a result that may not be used.
 Row = Callable[..., Node | Sequence[Node | None]]
@@ -39,12 +40,14 @@ class NotSupported(Exception):
 
 
 def type_of(value: torch.Tensor) -> TensorType:
-    """Type of a (fake) tensor; raises `NotSupported` for dtypes and symbolic shapes we lack."""
+    """Type of a (fake) tensor; raises `NotSupported` for dtypes and sizes that we lack."""
     if value.dtype not in DTYPE_NAMES:
         raise NotSupported(f"element type `{value.dtype}`")
-    if not all(isinstance(dim, int) for dim in value.shape):
-        raise NotSupported(SHAPE_OF_DATA)
-    return TensorType(DTYPE_NAMES[value.dtype], tuple(value.shape))
+    try:
+        shape = tuple(map(extent_of, value.shape))
+    except UndecidedSize as refused:
+        raise NotSupported(str(refused)) from None
+    return TensorType(DTYPE_NAMES[value.dtype], shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class Call:
     table: Callable[[Array, str], Node]  # a constant of these numbers and this element type
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """Shape of the first result."""
         return self.results[0].shape
 
@@ -73,7 +76,7 @@ class Call:
     def operand(self, value: Operand, dtype: str) -> Node:
         """`value` cast to `dtype` and given the result's rank (rank 0 stays)."""
         if not isinstance(value, Node):
-            return build.scalar(value, dtype)
+            return build.number(value, dtype)
         converted = build.cast(value, dtype)
         if converted.type.rank in (0, len(self.shape)):
             return converted

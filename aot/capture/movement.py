@@ -10,6 +10,7 @@ from aotc.aot.capture.importing import Call, NotSupported, Operand, Row, Rows, w
 from aotc.aot.capture.scatters import flat_place
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.size import Extent, Size, is_static, proves_at_most
 from aotc.aot.ir.types import DTYPES, round_scalar
 
 
@@ -38,8 +39,15 @@ def _expand(call: Call, data: Node, *rest: Any) -> Node:
 
 def _select(call: Call, data: Node, dim: int, index: int) -> Node:
     axis = dim % data.type.rank
-    start = index % data.shape[axis]
+    start = _from_start(index, data.shape[axis])
     return build.drop(build.slice_axis(data, axis, start, start + 1), (axis,))
+
+
+def _from_start(index: Extent, extent: Extent) -> Extent:
+    """An index that may count from the end, counted from the start."""
+    if is_static((index, extent)):
+        return index % extent
+    return index + extent if isinstance(index, int) and index < 0 else index
 
 
 def _bounds(start: int | None, stop: int | None, extent: int) -> tuple[int, int]:
@@ -56,7 +64,15 @@ def _slice(
     step: int = 1,
 ) -> Node:
     axis = dim % data.type.rank
-    return build.slice_axis(data, axis, *_bounds(start, stop, data.shape[axis]), step)
+    extent = data.shape[axis]
+    if is_static((extent, start or 0, stop or 0)):
+        return build.slice_axis(data, axis, *_bounds(start, stop, extent), step)
+    first = _from_start(start or 0, extent)
+    if not (proves_at_most(0, first) and proves_at_most(first, extent)):
+        raise NotSupported(f"a slice from `{first}` of an extent of `{extent}`")
+    # Of its end torch has already said how many elements there are.
+    last = first + (call.shape[axis] - 1) * step + 1
+    return build.slice_axis(data, axis, first, last, step)
 
 
 def _slice_scatter(
@@ -96,7 +112,7 @@ def _strided_scatter(data: Node, source: Node, axis: int, places: range) -> Node
 
 def _select_scatter(call: Call, data: Node, source: Node, dim: int, index: int) -> Node:
     axis = dim % data.type.rank
-    start = index % data.shape[axis]
+    start = _from_start(index, data.shape[axis])
     kept = list(data.shape)
     kept[axis] = 1
     return _slice_scatter(call, data, build.reshape(source, kept), axis, start, start + 1)
@@ -292,7 +308,7 @@ def _arange(call: Call, start: Operand, stop: Operand, step: Operand = 1, *rest:
 
 def _full(call: Call, size: Sequence[int], value: Operand, *rest: Any) -> Node:
     # An element of a 16-bit tensor is rounded; only literals of arithmetic keep f32's precision.
-    rounded = value if isinstance(value, Node) else _wrapped_number(value, call.dtype)
+    rounded = value if isinstance(value, Node | Size) else _wrapped_number(value, call.dtype)
     return call.fill(call.operand(rounded, call.dtype))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from aotc.aot.capture.importing import Call, NotSupported, Operand, Row, Rows, axes_of, wide
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.size import Extent, Size
 from aotc.aot.ir.types import DTYPES
 
 Dims = Sequence[int] | int | None
@@ -88,11 +89,16 @@ def _variance(data: Node, dims: Dims, correction: float | None) -> tuple[Node, N
     operand = wide(data)
     average = build.mean(operand, axes)
     centered = build.sub(operand, average)
-    count = math.prod(data.shape[axis] for axis in axes)
-    divisor = count - (1 if correction is None else correction)
-    scale = 1.0 / divisor if divisor > 0 else math.nan
+    scale = _spread(build.count_of(data, axes), 1 if correction is None else correction)
     squares = build.reduce("sum", build.mul(centered, centered), axes)
     return build.mul(squares, scale), average
+
+
+def _spread(count: Extent, correction: float) -> Node | float:
+    """1 / (count - correction); NaN where nothing is left."""
+    if isinstance(count, Size):
+        return build.share(count - int(correction), "f32")
+    return 1.0 / (count - correction) if count > correction else math.nan
 
 
 def _var(

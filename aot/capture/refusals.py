@@ -45,6 +45,11 @@ CURES = (
         "leave it out of the result (`use_cache=False` in transformers), or register its type with "
         "`torch.utils._pytree.register_pytree_node`",
     ),
+    Cure(
+        "Constraints violated",
+        "the model does not hold for all sizes that `dynamic_shapes` allows",
+        "give the dims the ranges that torch suggests, or `Dim.AUTO`, which finds them",
+    ),
     Cure("", "", "control flow may depend on shapes and settings, not on the values of tensors"),
 )
 

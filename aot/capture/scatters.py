@@ -315,10 +315,7 @@ def flat_place(indices: Sequence[Node], extents: Sequence[int]) -> tuple[Node, t
     flat: Node | None = None
     for index, extent in zip(indices, extents, strict=True):
         aligned = build.align(index, rank)
-        shape = [
-            max(old, new) if 0 not in (old, new) else 0
-            for old, new in zip(shape, aligned.shape, strict=True)
-        ]
+        shape = [new if old == 1 else old for old, new in zip(shape, aligned.shape, strict=True)]
         place = wrapped(build.cast(aligned, "i64"), extent)
         flat = place if flat is None else build.add(build.mul(flat, extent), place)
     assert flat is not None

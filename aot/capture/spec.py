@@ -25,7 +25,6 @@ from torch.utils import _pytree as pytree
 from aotc.aot.capture.custom_ops import Decompositions, decompositions_of
 from aotc.aot.capture.sources import innermost
 from aotc.aot.errors import (
-    DynamicShapesUnsupported,
     ExportedFileInvalid,
     SpecFileMissing,
     SpecImportFailed,
@@ -51,6 +50,7 @@ class Spec:
     module: torch.nn.Module | None = None
     program: ExportedProgram | None = None
     decompositions: Decompositions = field(default_factory=dict)  # of ops of the user's
+    dynamic_shapes: Any = None  # in the words of torch.export
 
 
 class FunctionModule(torch.nn.Module):
@@ -64,7 +64,7 @@ class FunctionModule(torch.nn.Module):
 def load_spec(text: str) -> Spec:
     """The spec that `text` names: `FILE.py[:NAME]`, `PACKAGE.MODULE:NAME` or `FILE.pt2`.
 
-    Raises a `SpecError` for whatever is wrong with it, `DynamicShapesUnsupported` when asked for.
+    Raises a `SpecError` for whatever is wrong with it.
     """
     location, _, name = text.partition(":")
     with torch.random.fork_rng(devices=[]):
@@ -80,15 +80,24 @@ def load_spec(text: str) -> Spec:
         return _from_module(module, location, name)
 
 
-def spec_of(model: Any, example_inputs: Any, path: str = "the model") -> Spec:
-    """A spec of a live model (module or function) and its example inputs.
+def spec_of(
+    model: Any, example_inputs: Any, path: str = "the model", dynamic_shapes: Any = None
+) -> Spec:
+    """A spec of a live model (module or function), its example inputs and its dims that vary.
 
     Raises `SpecModelInvalid` and `SpecInputsInvalid`.
     """
     module = _as_module(model, "model", path)
     arguments, keyword_arguments = _as_arguments(example_inputs)
     _check_fit(module, arguments, keyword_arguments)
-    return Spec(Path(path).stem, path, arguments, keyword_arguments, module.eval())
+    return Spec(
+        Path(path).stem,
+        path,
+        arguments,
+        keyword_arguments,
+        module.eval(),
+        dynamic_shapes=dynamic_shapes,
+    )
 
 
 def has_host_kernels(spec: Spec) -> bool:
@@ -162,15 +171,16 @@ def user_line(error: BaseException, path: str) -> str:
 
 def _from_module(module: ModuleType, path: str, name: str) -> Spec:
     model = _find_model(module, path, name)
-    if getattr(module, "dynamic_shapes", None):
-        raise DynamicShapesUnsupported(path=path)
     if not hasattr(module, "example_inputs"):
         raise SpecInputsMissing(path=path)
     example = module.example_inputs
     if callable(example):
         example = _guarded(example, path, "`example_inputs()` ran")
+    shapes = getattr(module, "dynamic_shapes", None)
+    if callable(shapes):
+        shapes = _guarded(shapes, path, "`dynamic_shapes()` ran")
     decompositions = decompositions_of(getattr(module, "decompositions", {}), path)
-    return replace(spec_of(model, example, path), decompositions=decompositions)
+    return replace(spec_of(model, example, path, shapes), decompositions=decompositions)
 
 
 def _find_model(module: ModuleType, path: str, name: str) -> Any:

@@ -105,16 +105,24 @@ def _options(given: dict[str, Any]) -> BuildOptions:
 def _print(report: BuildReport, seconds: float) -> None:
     click.echo(f"bundle   {report.path} ({bytes_text(report.bundle_bytes)})")
     click.echo(f"identity sha256:{report.identity}")
+    for line in report.dims:
+        click.echo(f"dim      {line}")
+    for line in report.specialised:
+        click.echo(f"fixed    {line}: the model does not hold for other sizes")
     for target in report.targets:
         _print_target(target)
     click.echo(f"kernels  {report.compiled} compiled, {report.cache_hits} from the cache")
     click.echo(f"time     {time_text(seconds)}")
 
 
+def _arena_text(target: TargetReport) -> str:
+    return "each call's own" if target.arena_bytes is None else bytes_text(target.arena_bytes)
+
+
 def _print_target(target: TargetReport) -> None:
     click.echo(
         f"target   {target.target}: {target.kernels} kernels in {target.launches} launches, "
-        f"{bytes_text(target.code_bytes)} code, {bytes_text(target.arena_bytes)} arena"
+        f"{bytes_text(target.code_bytes)} code, {_arena_text(target)} arena"
     )
     if not target.checks:
         click.echo("golden   not rehearsed: this machine does not run the target")

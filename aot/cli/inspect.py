@@ -14,6 +14,7 @@ from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.runtime.check import mismatches, read_manifest
 from aotc.runtime.directory import Directory
+from aotc.runtime.dynamic_plan import DynamicPlan, read_plan
 from aotc.runtime.extras import read_extra
 from aotc.runtime.manifest import LIMITS, Manifest, TensorSpec, identity_of
 from aotc.runtime.plan import Kernel, LaunchPlan
@@ -57,7 +58,7 @@ def inspect_bundle(bundle: Path) -> dict[str, Any]:
     with Directory(str(bundle)) as directory:
         manifest, data = read_manifest(directory)
         plans = {
-            target.name: LaunchPlan.from_msgpack(
+            target.name: read_plan(
                 directory.read(manifest.file(target.plan)), directory.where(target.plan)
             )
             for target in manifest.targets
@@ -68,6 +69,8 @@ def inspect_bundle(bundle: Path) -> dict[str, Any]:
         "identity": identity_of(data),
         "inputs": [_tensor(spec) for spec in manifest.inputs],
         "outputs": [_tensor(spec) for spec in manifest.outputs],
+        "dims": [str(dim) for dim in manifest.dims],
+        "guards": [guard.text for guard in manifest.guards],
         "weights_bytes": manifest.weights.nbytes if manifest.weights else 0,
         "features": list(manifest.features),
         "mismatches": [row.as_map() for row in mismatches(manifest)],
@@ -86,8 +89,8 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
     return {
         "name": spec.name,
         "dtype": spec.dtype,
-        "shape": list(spec.shape),
-        "bytes": spec.nbytes,
+        "shape": [each if isinstance(each, int) else str(each) for each in spec.shape],
+        "bytes": spec.nbytes if spec.is_fixed else None,
     }
 
 
@@ -99,7 +102,7 @@ def _known(provenance: dict[str, Any], target: str) -> dict[str, Any]:
 
 
 def _target(
-    manifest: Manifest, name: str, plan: LaunchPlan, known: dict[str, Any]
+    manifest: Manifest, name: str, plan: LaunchPlan | DynamicPlan, known: dict[str, Any]
 ) -> dict[str, Any]:
     row = next(target for target in manifest.targets if target.name == name)
     figures = known.get("kernels", {})
@@ -108,10 +111,21 @@ def _target(
         "device": row.device,
         "needs": list(row.needs),
         "code_bytes": manifest.file(row.library).nbytes,
-        "arena_bytes": plan.arena_bytes,
-        "zeroed_bytes": plan.zeroed_bytes,
-        "scratch_bytes": plan.scratch_bytes,
+        **_plan(plan),
         "kernels": [_kernel(kernel, figures.get(kernel.symbol, {})) for kernel in plan.kernels],
+        "groups": known.get("groups", []),
+        "tuning": known.get("tuning", []),
+        "dot_precision": known.get("dot_precision"),
+    }
+
+
+def _plan(plan: LaunchPlan | DynamicPlan) -> dict[str, Any]:
+    """Memory and launches; where calls decide sizes, those of the smallest ones."""
+    smallest = plan if isinstance(plan, LaunchPlan) else plan.at(plan.lowest)
+    return {
+        "arena_bytes": smallest.arena_bytes if smallest is plan else None,
+        "zeroed_bytes": smallest.zeroed_bytes,
+        "scratch_bytes": smallest.scratch_bytes,
         "launches": [
             {
                 "kernel": plan.kernels[launch.kernel].name,
@@ -119,11 +133,8 @@ def _target(
                 "grid": list(launch.grid),
                 "args": [list(argument) for argument in launch.args],
             }
-            for launch in plan.launches
+            for launch in smallest.launches
         ],
-        "groups": known.get("groups", []),
-        "tuning": known.get("tuning", []),
-        "dot_precision": known.get("dot_precision"),
     }
 
 
@@ -149,7 +160,12 @@ def _print_head(record: dict[str, Any]) -> None:
     for kind in ("inputs", "outputs"):
         for row in record[kind]:
             shape = f"{row['dtype']}{row['shape']}"
-            click.echo(f"{kind[:-1]:<8} {row['name']}: {shape}, {bytes_text(row['bytes'])}")
+            size = "" if row["bytes"] is None else f", {bytes_text(row['bytes'])}"
+            click.echo(f"{kind[:-1]:<8} {row['name']}: {shape}{size}")
+    for row in record["dims"]:
+        click.echo(f"dim      {row}")
+    for row in record["guards"]:
+        click.echo(f"where    {row}")
     click.echo(f"weights  {bytes_text(record['weights_bytes'])}")
     for row in record["mismatches"]:
         click.echo(f"does not run here: {row['field']} is {row['found']}")
@@ -160,7 +176,9 @@ def _print_target(target: dict[str, Any], with_kernels: bool) -> None:
     click.echo(f"code     {bytes_text(target['code_bytes'])}, {len(target['kernels'])} kernels")
     scratch = f", {bytes_text(target['scratch_bytes'])} scratch a thread"
     is_gpu = target["device"] == "cuda"
-    click.echo(f"memory   {bytes_text(target['arena_bytes'])} arena{'' if is_gpu else scratch}")
+    arena_bytes = target["arena_bytes"]
+    arena = "each call's own" if arena_bytes is None else bytes_text(arena_bytes)
+    click.echo(f"memory   {arena} arena{'' if is_gpu else scratch}")
     click.echo(f"launches {len(target['launches'])} a call")
     if with_kernels:
         print_table(

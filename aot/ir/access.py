@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from aotc.aot.ir.index import ZERO, Bound, Index, bound, bounds_of, linear, unravel
+from aotc.aot.ir.bound import Bound, bound, bounds_of
+from aotc.aot.ir.index import ZERO, Index, linear, unravel
+from aotc.aot.ir.size import Extent, divides, is_static
 
 
 def through_reshape(
-    index: Sequence[Index], shape: Sequence[int], source: Sequence[int]
+    index: Sequence[Index], shape: Sequence[Extent], source: Sequence[Extent]
 ) -> tuple[Index, ...]:
     """Index into `source` of the element at `index` of its reshape to `shape`."""
     if 0 in source:
@@ -19,13 +21,29 @@ def through_reshape(
     while start < len(source) or at < len(shape):
         stop, until = min(start + 1, len(source)), min(at + 1, len(shape))
         while (have := prod(source[start:stop])) != (want := prod(shape[at:until])):
-            stop, until = (stop + 1, until) if have < want else (stop, until + 1)
+            stop, until = _widened((have, stop, len(source)), (want, until, len(shape)))
         found.extend(unravel(linear(index[at:until], shape[at:until]), source[start:stop]))
         start, at = stop, until
     return tuple(found)
 
 
-def through_permute(index: Sequence[Index], dims: Sequence[int]) -> tuple[Index, ...]:
+def _widened(left: tuple[Extent, int, int], right: tuple[Extent, int, int]) -> tuple[int, int]:
+    """The ends of two runs of dims whose products differ, the shorter one moved on.
+
+    Each side is (product, end of the run, number of dims). Sizes that the call decides are ordered
+    by what divides what; where neither does, both runs go on.
+    """
+    (have, stop, source_rank), (want, until, rank) = left, right
+    if is_static((have, want)):
+        return (stop + 1, until) if have < want else (stop, until + 1)
+    if stop < source_rank and divides(have, want):
+        return stop + 1, until
+    if until < rank and divides(want, have):
+        return stop, until + 1
+    return min(stop + 1, source_rank), min(until + 1, rank)
+
+
+def through_permute(index: Sequence[Index], dims: Sequence[Extent]) -> tuple[Index, ...]:
     """Result axis i is operand axis dims[i]."""
     found = [ZERO] * len(dims)
     for axis, source_axis in enumerate(dims):
@@ -34,7 +52,7 @@ def through_permute(index: Sequence[Index], dims: Sequence[int]) -> tuple[Index,
 
 
 def through_broadcast(
-    index: Sequence[Index], shape: Sequence[int], source: Sequence[int]
+    index: Sequence[Index], shape: Sequence[Extent], source: Sequence[Extent]
 ) -> tuple[Index, ...]:
     """Axes of extent 1 that the result repeats are read at zero; a rank-0 operand has no index."""
     if not source:
@@ -43,13 +61,13 @@ def through_broadcast(
     return tuple(ZERO if have == 1 and want != 1 else position for position, want, have in rows)
 
 
-def through_slice(index: Sequence[Index], axis: int, start: int, step: int) -> tuple[Index, ...]:
+def through_slice(index: Sequence[Index], axis: int, start: Extent, step: int) -> tuple[Index, ...]:
     """Element i of the result is element start + i*step of the operand along `axis`."""
     return _replaced(index, axis, index[axis] * step + start)
 
 
 def through_flip(
-    index: Sequence[Index], axes: Iterable[int], shape: Sequence[int]
+    index: Sequence[Index], axes: Iterable[int], shape: Sequence[Extent]
 ) -> tuple[Index, ...]:
     """The axes run backwards."""
     found = list(index)
@@ -59,7 +77,10 @@ def through_flip(
 
 
 def through_window(
-    index: Sequence[Index], axes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    index: Sequence[Index],
+    axes: Sequence[Extent],
+    strides: Sequence[Extent],
+    dilations: Sequence[Extent],
 ) -> tuple[Index, ...]:
     """Position p of window element w reads p*stride + w*dilation; each w is a trailing axis."""
     rank = len(index) - len(axes)
@@ -70,7 +91,7 @@ def through_window(
 
 
 def through_pad(
-    index: Sequence[Index], low: Sequence[int], source: Sequence[int]
+    index: Sequence[Index], low: Sequence[Extent], source: Sequence[Extent]
 ) -> tuple[tuple[Index, ...], list[Bound]]:
     """Index into the operand, and the conditions under which it is inside."""
     inner = tuple(position - before for position, before in zip(index, low, strict=True))
@@ -78,11 +99,11 @@ def through_pad(
 
 
 def through_concat(
-    index: Sequence[Index], axis: int, extents: Sequence[int]
+    index: Sequence[Index], axis: int, extents: Sequence[Extent]
 ) -> list[tuple[tuple[Index, ...], Bound | None]]:
     """For each operand its index and the condition, on the joined axis, that it is the one read."""
     found: list[tuple[tuple[Index, ...], Bound | None]] = []
-    offset = 0
+    offset: Extent = 0
     for extent in extents:
         condition = bound(index[axis], offset, offset + extent)
         found.append((_replaced(index, axis, index[axis] - offset), condition))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.size import Extent, Size
 from aotc.aot.ir.types import DTYPES, Scalar, TensorType
 
 OF_NOTHING: Mapping[str, Scalar] = {"sum": 0, "prod": 1, "any": False, "all": True}
@@ -14,6 +15,13 @@ OF_NOTHING: Mapping[str, Scalar] = {"sum": 0, "prod": 1, "any": False, "all": Tr
 def scalar(value: Scalar, dtype: str) -> Node:
     """A rank-0 literal."""
     return make("scalar", (), {"value": value, "dtype": dtype})
+
+
+def number(value: Scalar | Extent, dtype: str) -> Node:
+    """A number as a rank-0 value: a literal, or a size that the call decides."""
+    if not isinstance(value, Size):
+        return scalar(value, dtype)
+    return cast(make("extent", (), {"extent": value}), dtype)
 
 
 def constant(name: str, kind: TensorType) -> Node:
@@ -36,7 +44,7 @@ def _loses_range(data: Node, dtype: str) -> bool:
     return data.type.kind == "float" and DTYPES[dtype].kind != "float"
 
 
-def reshape(data: Node, shape: Sequence[int]) -> Node:
+def reshape(data: Node, shape: Sequence[Extent]) -> Node:
     """Row-major elements of `data` under `shape`."""
     if data.shape == tuple(shape):
         return data
@@ -63,7 +71,7 @@ def transpose(data: Node) -> Node:
     return permute(data, dims)
 
 
-def expand(data: Node, shape: Sequence[int]) -> Node:
+def expand(data: Node, shape: Sequence[Extent]) -> Node:
     """`data` repeated to `shape`, whose rank may be larger."""
     aligned = align(data, len(shape))
     if aligned.shape == tuple(shape):
@@ -76,14 +84,14 @@ def align(data: Node, rank: int) -> Node:
     return reshape(data, (*[1] * (rank - data.type.rank), *data.shape))
 
 
-def slice_axis(data: Node, axis: int, start: int, stop: int, step: int = 1) -> Node:
+def slice_axis(data: Node, axis: int, start: Extent, stop: Extent, step: int = 1) -> Node:
     """Elements start:stop:step along `axis`."""
     if (start, stop, step) == (0, data.shape[axis], 1):
         return data
     return make("slice", (data,), {"axis": axis, "start": start, "stop": stop, "step": step})
 
 
-def pad(data: Node, low: Sequence[int], high: Sequence[int], value: Scalar) -> Node:
+def pad(data: Node, low: Sequence[Extent], high: Sequence[Extent], value: Scalar) -> Node:
     """Constant padding."""
     if not any((*low, *high)):
         return data
@@ -142,15 +150,15 @@ def drop(data: Node, axes: Sequence[int]) -> Node:
     return reshape(data, [dim for axis, dim in enumerate(data.shape) if axis not in axes])
 
 
-def iota(shape: Sequence[int], axis: int) -> Node:
+def iota(shape: Sequence[Extent], axis: int) -> Node:
     """i64 that counts along `axis`."""
     return make("iota", (), {"shape": tuple(shape), "axis": axis})
 
 
-def pointwise(op: str, *operands: Node | Scalar) -> Node:
+def pointwise(op: str, *operands: Node | Scalar | Extent) -> Node:
     """`op(*operands)`; Python numbers take the element type of the last node."""
     dtype = [item.dtype for item in operands if isinstance(item, Node)][-1]
-    nodes = [item if isinstance(item, Node) else scalar(item, dtype) for item in operands]
+    nodes = [item if isinstance(item, Node) else number(item, dtype) for item in operands]
     return make(op, tuple(nodes))
 
 
@@ -181,8 +189,19 @@ def unary(op: str, data: Node) -> Node:
 
 def mean(data: Node, axes: Sequence[int]) -> Node:
     """Mean over `axes` as a sum and one multiplication."""
-    count = math.prod(data.shape[axis] for axis in axes)
-    return mul(reduce("sum", data, axes), 1.0 / count if count else float("nan"))
+    return mul(reduce("sum", data, axes), share(count_of(data, axes), data.dtype))
+
+
+def count_of(data: Node, axes: Sequence[int]) -> Extent:
+    """Number of elements along `axes` together."""
+    return math.prod(data.shape[axis] for axis in axes)
+
+
+def share(count: Extent, dtype: str) -> Node | Scalar:
+    """1 / count; NaN for a count of nothing."""
+    if isinstance(count, Size):
+        return unary("reciprocal", number(count, dtype))
+    return 1.0 / count if count else float("nan")
 
 
 def softmax(data: Node, axis: int) -> Node:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.size import Shape, Size
 from aotc.aot.ir.types import TensorType, TypeRuleError
 
 if TYPE_CHECKING:
     import numpy
 
-AttrValue = Any  # hashable and a Python literal: bool, int, float, str or a tuple of these
+AttrValue = Any  # hashable: bool, int, float, str, a Size or a tuple of these
 Attrs = tuple[tuple[str, AttrValue], ...]
 
 
@@ -53,7 +54,7 @@ class Node:
         return OPS[self.op].kind
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Shape:
         """Shape of the result."""
         return self.type.shape
 
@@ -61,6 +62,10 @@ class Node:
     def dtype(self) -> str:
         """Element type of the result."""
         return self.type.dtype
+
+    def sizes(self) -> tuple[Size, ...]:
+        """The sizes in its shape and attributes that only the call decides."""
+        return sizes_in((self.type.shape, self.attrs))
 
     def __repr__(self) -> str:
         words = [f"<{operand.op}>" for operand in self.inputs]
@@ -126,6 +131,15 @@ def walk(outputs: tuple[Node, ...]) -> Iterator[Node]:
             stack.extend((operand, False) for operand in reversed(node.inputs))
 
 
+def sizes_in(value: AttrValue) -> tuple[Size, ...]:
+    """The sizes in an attribute's value, however deep."""
+    if isinstance(value, Size):
+        return (value,)
+    if isinstance(value, tuple):
+        return tuple(size for item in value for size in sizes_in(item))
+    return ()
+
+
 _INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
 _INTERN_LOCK = threading.Lock()
 _SOURCE: ContextVar[str | None] = ContextVar("source", default=None)
@@ -163,7 +177,7 @@ def make(
         raise IllegalNodeError(op, operand_types, str(error)) from None
     frozen: Attrs = tuple(sorted(given.items()))
     # repr keeps 0.0, -0.0, 0 and False apart and makes nan equal to itself.
-    key = (op, inputs, repr(frozen), result)
+    key = (op, inputs, repr(frozen), sizes_in(frozen), result)
     with _INTERN_LOCK:
         node = _INTERNED.get(key)
         if node is None:

@@ -1,7 +1,9 @@
 """Integer index expressions over loop symbols, simplified exactly by the symbols' ranges.
 
 An `Index` is a linear form `constant + sum(coefficient * atom)`, where an atom is a loop symbol, a
-floor quotient or a floor remainder of another index by a positive constant. Every operation returns
+floor quotient or a floor remainder of another index by a positive divisor. Coefficients, constants,
+divisors and the symbols' extents are ints, or sizes that the call decides; what is true of those
+only at some calls simplifies nothing. Every operation returns
 the simplified form at once, so that equal accesses are equal values and a contiguous access prints
 as `x*768 + y`. Quotients and remainders are floored here and truncated in Triton: the two agree
 wherever the dividend is not negative, and a dividend can only be negative where the condition of a
@@ -13,7 +15,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import gcd
+
+from aotc.aot.ir.size import (
+    Extent,
+    UndecidedSize,
+    bounds,
+    common_factor,
+    divides,
+    fixed,
+    kernel_text,
+    proves_at_most,
+    proves_below,
+    typical,
+    with_remainder,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +36,12 @@ class Symbol:
     """A loop variable, or a loaded integer, with values in [0, extent)."""
 
     name: str
-    extent: int
+    extent: Extent
+
+    @property
+    def length(self) -> int:
+        """The extent as a number; raises `UndecidedSize` where only the call decides it."""
+        return fixed(self.extent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +49,7 @@ class Quotient:
     """floor(dividend / divisor), where nothing simpler is known."""
 
     dividend: Index
-    divisor: int
+    divisor: Extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +57,7 @@ class Remainder:
     """dividend - divisor * floor(dividend / divisor), where nothing simpler is known."""
 
     dividend: Index
-    divisor: int
+    divisor: Extent
 
 
 Atom = Symbol | Quotient | Remainder
@@ -47,30 +67,30 @@ Atom = Symbol | Quotient | Remainder
 class Index:
     """constant + sum of coefficient * atom; terms are sorted, distinct and non-zero."""
 
-    terms: tuple[tuple[Atom, int], ...]
-    constant: int
+    terms: tuple[tuple[Atom, Extent], ...]
+    constant: Extent
 
-    def __add__(self, other: Index | int) -> Index:
-        if isinstance(other, int):
+    def __add__(self, other: Index | Extent) -> Index:
+        if not isinstance(other, Index):
             return Index(self.terms, self.constant + other)
         coefficients = dict(self.terms)
         for atom, coefficient in other.terms:
             coefficients[atom] = coefficients.get(atom, 0) + coefficient
         return _linear(coefficients, self.constant + other.constant)
 
-    def __sub__(self, other: Index | int) -> Index:
+    def __sub__(self, other: Index | Extent) -> Index:
         return self + (other * -1)
 
-    def __mul__(self, factor: int) -> Index:
+    def __mul__(self, factor: Extent) -> Index:
         if factor == 0:
             return ZERO
         terms = {atom: coefficient * factor for atom, coefficient in self.terms}
         return Index(_sorted_terms(terms), self.constant * factor)
 
-    def __floordiv__(self, divisor: int) -> Index:
+    def __floordiv__(self, divisor: Extent) -> Index:
         return _divide(self, divisor)
 
-    def __mod__(self, divisor: int) -> Index:
+    def __mod__(self, divisor: Extent) -> Index:
         return _remain(self, divisor)
 
     def __str__(self) -> str:
@@ -84,13 +104,13 @@ class Index:
         """All loop symbols that the value depends on."""
         return _symbols(self)
 
-    def bounds(self) -> tuple[int, int]:
+    def bounds(self) -> tuple[Extent, Extent]:
         """Smallest and largest value (both inclusive) that the ranges allow."""
         return _bounds(self)
 
-    def stride(self, symbol: Symbol) -> int | None:
+    def stride(self, symbol: Symbol) -> Extent | None:
         """Change of the value when `symbol` grows by one; None where it is not constant."""
-        stride = 0
+        stride: Extent = 0
         for atom, coefficient in self.terms:
             if atom == symbol:
                 stride = coefficient
@@ -115,7 +135,7 @@ class Index:
 ZERO = Index((), 0)
 
 
-def constant(value: int) -> Index:
+def constant(value: Extent) -> Index:
     """The index of one fixed value."""
     return Index((), value)
 
@@ -127,12 +147,12 @@ def of(atom: Atom) -> Index:
     return Index(((atom, 1),), 0)
 
 
-def symbol(name: str, extent: int) -> Index:
+def symbol(name: str, extent: Extent) -> Index:
     """A loop symbol with values in [0, extent) as an index."""
     return of(Symbol(name, extent))
 
 
-def linear(index: Sequence[Index], shape: Sequence[int]) -> Index:
+def linear(index: Sequence[Index], shape: Sequence[Extent]) -> Index:
     """Row-major position of a multi-dimensional index."""
     total = ZERO
     for position, extent in zip(index, shape, strict=True):
@@ -140,7 +160,7 @@ def linear(index: Sequence[Index], shape: Sequence[int]) -> Index:
     return total
 
 
-def unravel(position: Index, shape: Sequence[int]) -> tuple[Index, ...]:
+def unravel(position: Index, shape: Sequence[Extent]) -> tuple[Index, ...]:
     """Multi-dimensional index of a row-major position in [0, product of shape)."""
     found: list[Index] = []
     for axis in range(len(shape) - 1, -1, -1):
@@ -152,46 +172,10 @@ def unravel(position: Index, shape: Sequence[int]) -> tuple[Index, ...]:
     return tuple(reversed(found))
 
 
-# -- conditions ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """The condition low <= index < high; a side that always holds is None."""
-
-    index: Index
-    low: int | None
-    high: int | None
-
-    def __str__(self) -> str:
-        sides = []
-        if self.low is not None:
-            sides.append(f"({self.index} >= {self.low})")
-        if self.high is not None:
-            sides.append(f"({self.index} < {self.high})")
-        return " & ".join(sides)
-
-
-def bound(index: Index, low: int, high: int) -> Bound | None:
-    """The condition low <= index < high, or None where the ranges already imply it."""
-    smallest, largest = index.bounds()
-    needs_low = low if smallest < low else None
-    needs_high = high if largest >= high else None
-    if needs_low is None and needs_high is None:
-        return None
-    return Bound(index, needs_low, needs_high)
-
-
-def bounds_of(index: Sequence[Index], lows: Sequence[int], highs: Sequence[int]) -> list[Bound]:
-    """The conditions lows[i] <= index[i] < highs[i] that are not already implied."""
-    found = (bound(*row) for row in zip(index, lows, highs, strict=True))
-    return [condition for condition in found if condition is not None]
-
-
 # -- simplification --------------------------------------------------------------------------------
 
 
-def _linear(coefficients: dict[Atom, int], constant_part: int) -> Index:
+def _linear(coefficients: dict[Atom, Extent], constant_part: Extent) -> Index:
     """Drop zero terms, join quotients with their remainders, sort."""
     kept = {atom: coefficient for atom, coefficient in coefficients.items() if coefficient}
     for atom, coefficient in kept.items():
@@ -202,7 +186,7 @@ def _linear(coefficients: dict[Atom, int], constant_part: int) -> Index:
     return Index(_sorted_terms(kept), constant_part)
 
 
-def _join(coefficients: dict[Atom, int], remainder: Remainder, factor: int) -> Index | None:
+def _join(coefficients: dict[Atom, Extent], remainder: Remainder, factor: Extent) -> Index | None:
     """D*(E // D) + E % D → E and D*(E // D % c) + E % D → E % (D*c), all times `factor`."""
     dividend, divisor = remainder.dividend, remainder.divisor
     whole = dividend // divisor
@@ -221,110 +205,147 @@ def _join(coefficients: dict[Atom, int], remainder: Remainder, factor: int) -> I
     return None
 
 
-def _without(coefficients: dict[Atom, int], taken: set[Atom]) -> Index:
+def _without(coefficients: dict[Atom, Extent], taken: set[Atom]) -> Index:
     rest = {atom: count for atom, count in coefficients.items() if atom not in taken}
     return _linear(rest, 0)
 
 
-def _sorted_terms(coefficients: Mapping[Atom, int]) -> tuple[tuple[Atom, int], ...]:
-    return tuple(sorted(coefficients.items(), key=lambda term: (-term[1], _atom_text(term[0]))))
+def _sorted_terms(coefficients: Mapping[Atom, Extent]) -> tuple[tuple[Atom, Extent], ...]:
+    return tuple(
+        sorted(coefficients.items(), key=lambda term: (-typical(term[1]), _atom_text(term[0])))
+    )
 
 
 @lru_cache(maxsize=65536)
-def _divide(index: Index, divisor: int) -> Index:
-    if divisor <= 0:
-        raise ValueError(f"divisor is {divisor}, expected a positive integer")
+def _divide(index: Index, divisor: Extent) -> Index:
+    _refuse_divisor(divisor)
     if divisor == 1:
         return index
     whole, rest = _split(index, divisor)
-    whole = whole + rest.constant // divisor
-    rest = Index(rest.terms, rest.constant % divisor)
-    low, high = rest.bounds()
-    if low // divisor == high // divisor:
-        return whole + low // divisor
+    quotient, start = with_remainder(rest.constant, divisor)
+    whole, rest = whole + quotient, Index(rest.terms, start)
+    common = _common_quotient(rest, divisor)
+    if common is not None:
+        return whole + common
     for factor in _shared_factors(rest, divisor):
         outer, inner = _split(rest, factor)
-        outer, inner = outer + inner.constant // factor, _wrapped(inner, factor)
-        inner_low, inner_high = inner.bounds()
-        if inner_low >= 0 and inner_high < factor:
+        outer, inner = _carried(outer, inner, factor)
+        if _is_within(inner, factor):
             return whole + outer // (divisor // factor)
     return whole + _divide_atom(rest, divisor)
 
 
-def _divide_atom(rest: Index, divisor: int) -> Index:
+def _divide_atom(rest: Index, divisor: Extent) -> Index:
     """An atom, or (E // a + k) // b → (E + k*a) // (a*b), or (E % a) // b → (E // b) % (a / b)."""
     if len(rest.terms) == 1 and rest.terms[0][1] == 1:
         atom = rest.terms[0][0]
         if isinstance(atom, Quotient):
             lifted = atom.dividend + rest.constant * atom.divisor
             return lifted // (atom.divisor * divisor)
-        if isinstance(atom, Remainder) and rest.constant == 0 and atom.divisor % divisor == 0:
+        is_plain = rest.constant == 0
+        if isinstance(atom, Remainder) and is_plain and divides(divisor, atom.divisor):
             return (atom.dividend // divisor) % (atom.divisor // divisor)
     return of(Quotient(rest, divisor))
 
 
 @lru_cache(maxsize=65536)
-def _remain(index: Index, divisor: int) -> Index:
-    if divisor <= 0:
-        raise ValueError(f"divisor is {divisor}, expected a positive integer")
+def _remain(index: Index, divisor: Extent) -> Index:
+    _refuse_divisor(divisor)
     if divisor == 1:
         return ZERO
     _, rest = _split(index, divisor)
     rest = _wrapped(rest, divisor)
-    low, high = rest.bounds()
-    if low // divisor == high // divisor:
-        return rest - (low // divisor) * divisor
+    common = _common_quotient(rest, divisor)
+    if common is not None:
+        return rest - common * divisor
     opened = _open_remainders(rest, divisor)
     if opened != rest:
         return opened % divisor
     for factor in _shared_factors(rest, divisor):
         outer, inner = _split(rest, factor)
-        outer, inner = outer + inner.constant // factor, _wrapped(inner, factor)
-        inner_low, inner_high = inner.bounds()
-        if inner_low >= 0 and inner_high < factor:
+        outer, inner = _carried(outer, inner, factor)
+        if _is_within(inner, factor):
             return (outer % (divisor // factor)) * factor + inner
     return of(Remainder(rest, divisor))
 
 
-def _open_remainders(index: Index, divisor: int) -> Index:
+def _open_remainders(index: Index, divisor: Extent) -> Index:
     """k*(E % a) → k*E under a remainder by a divisor of k*a."""
     total = constant(index.constant)
     for atom, coefficient in index.terms:
-        if isinstance(atom, Remainder) and (coefficient * atom.divisor) % divisor == 0:
+        if isinstance(atom, Remainder) and divides(divisor, coefficient * atom.divisor):
             total = total + atom.dividend * coefficient
         else:
             total = total + of(atom) * coefficient
     return total
 
 
-def _split(index: Index, divisor: int) -> tuple[Index, Index]:
+def _refuse_divisor(divisor: Extent) -> None:
+    if proves_at_most(1, divisor):
+        return
+    if isinstance(divisor, int):
+        raise ValueError(f"divisor is {divisor}, expected a positive integer")
+    raise UndecidedSize(f"divisor `{divisor}` may be less than 1")
+
+
+def _common_quotient(rest: Index, divisor: Extent) -> int | None:
+    """floor(rest / divisor) where it is the same number over the whole range."""
+    low, high = rest.bounds()
+    if isinstance(divisor, int):
+        first, last = bounds(low)[0] // divisor, bounds(high)[1] // divisor
+        if first == last:
+            return first
+    return 0 if proves_at_most(0, low) and proves_below(high, divisor) else None
+
+
+def _is_within(index: Index, extent: Extent) -> bool:
+    """Whether 0 ≤ index < extent over the whole range."""
+    low, high = index.bounds()
+    return proves_at_most(0, low) and proves_below(high, extent)
+
+
+def _split(index: Index, divisor: Extent) -> tuple[Index, Index]:
     """(A, B) with index = divisor*A + B: A takes the terms whose coefficient divides."""
-    whole = {atom: count // divisor for atom, count in index.terms if count % divisor == 0}
-    rest = {atom: count for atom, count in index.terms if count % divisor}
+    whole, rest = dict[Atom, Extent](), dict[Atom, Extent]()
+    for atom, count in index.terms:
+        if divides(divisor, count):
+            whole[atom] = count // divisor
+        else:
+            rest[atom] = count
     return Index(_sorted_terms(whole), 0), Index(_sorted_terms(rest), index.constant)
 
 
-def _wrapped(index: Index, divisor: int) -> Index:
-    return Index(index.terms, index.constant % divisor)
+def _carried(outer: Index, inner: Index, factor: Extent) -> tuple[Index, Index]:
+    """outer*factor + inner with the inner constant below the factor."""
+    quotient, start = with_remainder(inner.constant, factor)
+    return outer + quotient, Index(inner.terms, start)
 
 
-def _shared_factors(index: Index, divisor: int) -> list[int]:
+def _wrapped(index: Index, divisor: Extent) -> Index:
+    return Index(index.terms, with_remainder(index.constant, divisor)[1])
+
+
+def _shared_factors(index: Index, divisor: Extent) -> list[Extent]:
     """Proper factors of the divisor that some coefficient shares with it, largest first."""
-    factors = {gcd(coefficient, divisor) for _, coefficient in index.terms}
-    return sorted((factor for factor in factors if factor > 1), reverse=True)
+    factors = {common_factor(coefficient, divisor) for _, coefficient in index.terms}
+    proper = (factor for factor in factors if factor != 1)
+    return sorted(proper, key=lambda factor: (typical(factor), str(factor)), reverse=True)
 
 
 @lru_cache(maxsize=65536)
-def _bounds(index: Index) -> tuple[int, int]:
+def _bounds(index: Index) -> tuple[Extent, Extent]:
     low = high = index.constant
     for atom, coefficient in index.terms:
-        ends = tuple(coefficient * end for end in _atom_bounds(atom))
-        low += min(ends)
-        high += max(ends)
+        ends = [coefficient * end for end in _atom_bounds(atom)]
+        if not proves_at_most(0, coefficient):
+            ends.reverse()
+            if not proves_at_most(coefficient, 0):
+                raise UndecidedSize(f"`{coefficient}` may have either sign")
+        low, high = low + ends[0], high + ends[1]
     return low, high
 
 
-def _atom_bounds(atom: Atom) -> tuple[int, int]:
+def _atom_bounds(atom: Atom) -> tuple[Extent, Extent]:
     if isinstance(atom, Symbol):
         return 0, atom.extent - 1
     low, high = _bounds(atom.dividend)
@@ -346,22 +367,24 @@ def _symbols(index: Index) -> frozenset[Symbol]:
 
 @lru_cache(maxsize=65536)
 def _text(index: Index) -> str:
-    positive = [_term_text(atom, count) for atom, count in index.terms if count > 0]
-    negative = [_term_text(atom, -count) for atom, count in index.terms if count < 0]
-    if index.constant > 0:
-        positive.append(str(index.constant))
-    elif index.constant < 0 and positive:
-        negative.append(str(-index.constant))
-    elif not positive:
-        positive.append(str(index.constant))
+    positive = [_term_text(*term) for term in index.terms if not _is_negative(term[1])]
+    negative = [_term_text(atom, -count) for atom, count in index.terms if _is_negative(count)]
+    if _is_negative(index.constant) and positive:
+        negative.append(kernel_text(-index.constant))
+    elif index.constant != 0 or not positive:
+        positive.append(kernel_text(index.constant))
     return " - ".join([" + ".join(positive), *negative])
 
 
-def _term_text(atom: Atom, factor: int) -> str:
+def _is_negative(count: Extent) -> bool:
+    return isinstance(count, int) and count < 0
+
+
+def _term_text(atom: Atom, factor: Extent) -> str:
     if factor == 1:
         return _atom_text(atom)
     name = atom.name if isinstance(atom, Symbol) else f"({_atom_text(atom)})"
-    return f"{name}*{factor}"
+    return f"{name}*{kernel_text(factor)}"
 
 
 @lru_cache(maxsize=65536)
@@ -374,4 +397,4 @@ def _atom_text(atom: Atom) -> str:
     if not (is_symbol and terms[0][1] == 1):
         inner = f"({inner})"
     sign = "//" if isinstance(atom, Quotient) else "%"
-    return f"{inner} {sign} {atom.divisor}"
+    return f"{inner} {sign} {kernel_text(atom.divisor)}"

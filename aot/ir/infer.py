@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from aotc.aot.ir.size import Extent, Shape, typical
 from aotc.aot.ir.types import DTYPES, TensorType, TypeRuleError
 
 Types = tuple[TensorType, ...]
@@ -24,7 +25,7 @@ def require(condition: bool, reason: str) -> None:
         raise TypeRuleError(reason)
 
 
-def broadcast_shape(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
     """Common shape of operands of rank 0 or of one rank, whose dims are equal or 1."""
     ranked = [shape for shape in shapes if shape]
     if not ranked:
@@ -34,7 +35,7 @@ def broadcast_shape(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     result = []
     for dims in zip(*ranked, strict=True):
         extents = {dim for dim in dims if dim != 1}
-        require(len(extents) <= 1, f"dims {sorted(extents)} differ")
+        require(len(extents) <= 1, f"dims {sorted(extents, key=typical)} differ")
         result.append(extents.pop() if extents else 1)
     return tuple(result)
 
@@ -85,6 +86,11 @@ def declared(types: Types, attrs: AttrMap) -> TensorType:
 def scalar(types: Types, attrs: AttrMap) -> TensorType:
     """A rank-0 literal."""
     return TensorType(_dtype(attrs), ())
+
+
+def extent(types: Types, attrs: AttrMap) -> TensorType:
+    """The number `extent` as a rank-0 i64: a size that the call decides."""
+    return TensorType("i64", ())
 
 
 def iota(types: Types, attrs: AttrMap) -> TensorType:
@@ -139,7 +145,7 @@ def slice_(types: Types, attrs: AttrMap) -> TensorType:
     return _replace(types[0], axis, (-(-(stop - start) // step),))
 
 
-def _replace(data: TensorType, axis: int, dims: tuple[int, ...]) -> TensorType:
+def _replace(data: TensorType, axis: int, dims: Shape) -> TensorType:
     return data.with_shape(data.shape[:axis] + dims + data.shape[axis + 1 :])
 
 
@@ -155,7 +161,7 @@ def pad(types: Types, attrs: AttrMap) -> TensorType:
     require(len(low) == len(high) == types[0].rank, "low and high need one entry a dim")
     require(all(width >= 0 for width in low + high), "padding is negative")
     padded = zip(low, types[0].shape, high, strict=True)
-    return types[0].with_shape(tuple(sum(widths) for widths in padded))
+    return types[0].with_shape(tuple(below + dim + above for below, dim, above in padded))
 
 
 def window(types: Types, attrs: AttrMap) -> TensorType:
@@ -228,7 +234,7 @@ def convolution(types: Types, attrs: AttrMap) -> TensorType:
     require(1 <= spatial_rank <= 3 and weight.rank == data.rank, "rank is not 3, 4 or 5")
     require(data.shape[1] == weight.shape[1] * groups, "channels do not fit the weight")
     require(weight.shape[0] % groups == 0, f"{weight.shape[0]} does not divide by {groups}")
-    positions = []
+    positions: list[Extent] = []
     rows = [attrs[name] for name in ("stride", "padding", "dilation")]
     require(all(len(row) == spatial_rank for row in rows), "one entry a spatial dim")
     for dim, size, stride, padding, dilation in zip(

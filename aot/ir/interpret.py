@@ -19,7 +19,7 @@ def evaluate(node: Node, operands: Sequence[Array]) -> Array:
     """
     if node.kind == "call":
         raise ValueError(f"`{node.attr('function')}` has no meaning in numpy: run its kernel")
-    moves_only = OPS[node.op].cost == 0.0 and node.kind not in ("scalar", "iota", "pad")
+    moves_only = OPS[node.op].cost == 0.0 and node.kind not in ("scalar", "extent", "iota", "pad")
     if moves_only:
         return numpy.asarray(REFERENCE[node.op](*operands, **dict(node.attrs)))
     wide = [_operand(*pair) for pair in zip(node.inputs, operands, strict=True)]

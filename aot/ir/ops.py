@@ -91,6 +91,7 @@ _LEAVES: tuple[OpDef, ...] = (
     _leaf("input", infer.declared, "name", "dtype", "shape"),
     _leaf("constant", infer.declared, "name", "dtype", "shape"),
     _leaf("scalar", infer.scalar, "value", "dtype"),
+    _leaf("extent", infer.extent, "extent"),
     _leaf("iota", infer.iota, "shape", "axis"),
 )
 

@@ -70,6 +70,11 @@ def _index_of(function: Callable[..., Any]) -> Reference:
     return index_of
 
 
+def extent(extent: int) -> Array:
+    """A size, once it is known."""
+    return numpy.asarray(extent)
+
+
 def iota(shape: tuple[int, ...], axis: int) -> Array:
     """Counts along `axis`."""
     column = [1] * len(shape)
@@ -194,6 +199,7 @@ def attention(
 
 REFERENCE: Mapping[str, Reference] = {
     "scalar": scalar,
+    "extent": extent,
     "iota": iota,
     "add": numpy.add,
     "sub": numpy.subtract,

@@ -11,8 +11,9 @@ from typing import Any
 from aotc.aot.ir.graph import Graph, Node, made_for, make, walk
 from aotc.aot.ir.match import Pattern, match, root_ops
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.size import UndecidedSize
 
-LEAF_KINDS = frozenset({"input", "constant", "scalar", "iota"})
+LEAF_KINDS = frozenset({"input", "constant", "scalar", "extent", "iota"})
 _PASS_LIMIT = 200  # a table that is still changing then does not end
 
 
@@ -57,13 +58,14 @@ class Context:
         return self.use_counts[node] <= 1
 
     def is_constant(self, node: Node) -> bool:
-        """Whether `node` depends on constants and literals only."""
+        """Whether `node` depends on constants and literals only, its shape included."""
         known = self.constancy.get(node)
         if known is None:
             for item in walk((node,)):
                 if item not in self.constancy:
                     of_inputs = all(self.constancy[operand] for operand in item.inputs)
                     is_known = item.op != "input" and not OPS[item.op].is_opaque
+                    is_known = is_known and not item.sizes()
                     self.constancy[item] = is_known and of_inputs
             known = self.constancy[node]
         return known
@@ -140,9 +142,12 @@ def _replacement(rule: Rule, node: Node, context: Context) -> Node | None:
     if bindings is None:
         return None
     known = bindings | {"root": node, "context": context}
-    if rule.guard is not None and not _call(rule.guard, known):
+    try:
+        if rule.guard is not None and not _call(rule.guard, known):
+            return None
+        result: Node | None = _call(rule.replace, known)
+    except UndecidedSize:  # what holds at some calls only is no equation
         return None
-    result: Node | None = _call(rule.replace, known)
     return result
 
 

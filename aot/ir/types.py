@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from aotc.aot.ir.size import Extent
 
 Kind = Literal["float", "int", "bool"]
 Scalar = bool | int | float
@@ -47,10 +50,10 @@ DTYPES: dict[str, DType] = {
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Element type and static shape; rank 0 is a scalar. Prints as `f32[4, 128]`."""
+    """Element type and shape; rank 0 is a scalar. Prints as `f32[4, 128]`, `f32[batch, 128]`."""
 
     dtype: str
-    shape: tuple[int, ...]
+    shape: tuple[Extent, ...]
 
     @property
     def rank(self) -> int:
@@ -58,12 +61,12 @@ class TensorType:
         return len(self.shape)
 
     @property
-    def numel(self) -> int:
+    def numel(self) -> Extent:
         """Number of elements."""
         return math.prod(self.shape)
 
     @property
-    def nbytes(self) -> int:
+    def nbytes(self) -> Extent:
         """Size of the contiguous storage in bytes."""
         return self.numel * DTYPES[self.dtype].itemsize_bytes
 
@@ -72,7 +75,7 @@ class TensorType:
         """Kind of the element type: float, int or bool."""
         return DTYPES[self.dtype].kind
 
-    def with_shape(self, shape: tuple[int, ...]) -> TensorType:
+    def with_shape(self, shape: tuple[Extent, ...]) -> TensorType:
         """Same elements, another shape."""
         return TensorType(self.dtype, shape)
 

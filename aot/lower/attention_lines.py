@@ -35,10 +35,10 @@ class Lines:
         """Holes of a form that loads through pointers."""
         writer = self.writer
         self._mask(self.domain.rows, self.has_row_mask)
-        self.body.write(f"d = tl.arange(0, {padded(writer.element.extent)})[None, :]")
+        self.body.write(f"d = tl.arange(0, {padded(writer.element.length)})[None, :]")
         self._mask(writer.element, overhangs(writer.element))
         self._mask(self.domain.lanes, overhangs(self.domain.lanes))
-        self._operand("q", writer.needs[0], "BM", padded(writer.element.extent))
+        self._operand("q", writer.needs[0], "BM", padded(writer.element.length))
         before, self.body.lines = self.body.lines, []
         self.emitter.known.clear()
         holes: dict[str, list[str]] = {}
@@ -83,12 +83,12 @@ class Lines:
         assert loop is not None
         self.body.write("sk = s[:, None]", inside)
         self._loop_mask(writer.row, is_last)
-        self._operand("k", self._of(1, writer.row), "BN", padded(writer.element.extent))
+        self._operand("k", self._of(1, writer.row), "BN", padded(writer.element.length))
         at_mask = len(loop)
         if len(writer.needs) == 4:
             self._write_mask(is_last)
         at_value = len(loop)
-        self._operand("v", self._of(2, writer.row), "BN", padded(self.domain.lanes.extent))
+        self._operand("v", self._of(2, writer.row), "BN", padded(self.domain.lanes.length))
         lines = self.body.close_loop()
         self.emitter.forget(inside)
         self.masks.pop(writer.row, None)
@@ -103,7 +103,7 @@ class Lines:
         if has_overhang:
             self.masks[symbol] = f"{symbol.name}_mask"
             self.body.write(
-                f"{symbol.name}_mask = {symbol.name} < {symbol.extent}", frozenset({symbol})
+                f"{symbol.name}_mask = {symbol.name} < {symbol.length}", frozenset({symbol})
             )
 
     def _of(self, place: int, keys: Symbol) -> Demand:
@@ -165,7 +165,7 @@ class Lines:
         writer = self.writer
         lines = []
         if self.has_last:
-            lines.append(f'scores = tl.where(sl < {writer.keys.extent}, scores, float("-inf"))')
+            lines.append(f'scores = tl.where(sl < {writer.keys.length}, scores, float("-inf"))')
         if writer.anchor.attr("causal"):
             _, _, query, _ = query_position(writer.anchor, self.domain)
             seen = f"sl <= {query + writer.anchor.attr('offset')}"
@@ -178,17 +178,17 @@ class Lines:
         self.emitter.known.clear()
         self.body.lines = []
         if self.is_split:
-            row = Symbol("r", rows.extent)
-            tall = power_above(rows.extent)
+            row = Symbol("r", rows.length)
+            tall = power_above(rows.length)
             self.body.write(f"r = tl.arange(0, {tall})[:, None]")
             self.masks.pop(rows, None)
-            self._mask(row, tall != rows.extent)
+            self._mask(row, tall != rows.length)
             values = {rows: ix.of(row)}
             roots = tuple(
                 Root(root.node, tuple(part.substitute(values) for part in root.index))
                 for root in roots
             )
-        elif rows.extent == 1:
+        elif rows.length == 1:
             self.body.write("result = tl.sum(tl.where(x == 0, result, 0.0), 0)[None, :]")
         source.write_stores(self.emitter, roots)
         return self.body.lines
@@ -196,6 +196,6 @@ class Lines:
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
         if node is not self.writer.anchor:
             return None
-        rows = Symbol("r", self.domain.rows.extent) if self.is_split else self.domain.rows
+        rows = Symbol("r", self.domain.rows.length) if self.is_split else self.domain.rows
         tile = frozenset({rows, self.domain.lanes, self.domain.outer})
-        return Value("result", frozenset(symbol for symbol in tile if symbol.extent > 1))
+        return Value("result", frozenset(symbol for symbol in tile if symbol.length > 1))

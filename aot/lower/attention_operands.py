@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import fixed
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.attention_space import Problem
 from aotc.aot.lower.tiles import power_above
@@ -68,19 +69,19 @@ class Attention:
         )  # fmt: skip
         self.keys = group.domain.reduced
         self.needs = attention_demands(group.anchor, group.domain)
-        self.row = Symbol("sk", self.keys.extent)  # keys along the rows of a tile
-        self.column = Symbol("sl", self.keys.extent)  # keys along its lanes
+        self.row = Symbol("sk", self.keys.length)  # keys along the rows of a tile
+        self.column = Symbol("sl", self.keys.length)  # keys along its lanes
         self.element = head_element(group.anchor)
 
     def problem(self) -> Problem:
         """What the choice of a config depends on."""
         key, value = (operand.shape for operand in self.anchor.inputs[1:3])
         return Problem(
-            heads=self.domain.outer.extent,
-            rows=self.domain.rows.extent,
-            keys=self.keys.extent,
-            key_block=padded(key[3]),
-            value_block=padded(value[3]),
+            heads=self.domain.outer.length,
+            rows=self.domain.rows.length,
+            keys=self.keys.length,
+            key_block=padded(fixed(key[3])),
+            value_block=padded(fixed(value[3])),
             itemsize_bytes=DTYPES[self.anchor.dtype].itemsize_bytes,
             is_causal=self.anchor.attr("causal"),
             offset=self.anchor.attr("offset"),
@@ -160,7 +161,7 @@ def _matrix(memory: Node, index: Sequence[Index], outer: Symbol, inner: Symbol) 
     itemsize = DTYPES[memory.dtype].itemsize_bytes
     if any(part * itemsize % DESCRIPTOR_BYTES for part in parts) or memory.type.numel > FARTHEST:
         return None
-    return Matrix(memory, start, (outer.extent, inner.extent), stride)
+    return Matrix(memory, start, (outer.length, inner.length), fixed(stride))
 
 
 def padded(extent: int) -> int:
@@ -169,4 +170,4 @@ def padded(extent: int) -> int:
 
 
 def overhangs(symbol: Symbol) -> bool:
-    return padded(symbol.extent) != symbol.extent
+    return padded(symbol.length) != symbol.length

@@ -7,6 +7,7 @@ from dataclasses import replace
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import fixed
 from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.convolution_tiles import PARTIALS, Shape, convolution_candidates, pack_of
@@ -36,11 +37,11 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
     if windows is None:
         return None
     domain = group.domain
-    result_bytes = sum(root.node.type.nbytes for root in group.roots)
+    result_bytes = sum(fixed(root.node.type.nbytes) for root in group.roots)
     shape = Shape(
-        domain.outer.extent,
-        domain.rows.extent,
-        domain.lanes.extent,
+        domain.outer.length,
+        domain.rows.length,
+        domain.lanes.length,
         windows.taps,
         windows.run,
         windows.data.dtype,
@@ -51,8 +52,8 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
     candidates = convolution_candidates(shape, traits)
     writer = _Writer(group, windows, candidates, shape.pack)
     constants = {
-        "M": str(domain.rows.extent),
-        "N": str(domain.lanes.extent),
+        "M": str(domain.rows.length),
+        "N": str(domain.lanes.length),
         "TAPS": str(windows.taps),
         "RUN": str(windows.run),
         "PACK": str(shape.pack),
@@ -104,8 +105,8 @@ class _Writer:
     def _load_a(self) -> list[str]:
         """Lines of a step; what a row needs goes before the loop."""
         windows, rows = self.windows, self.group.domain.rows
-        inner = Symbol("xa", rows.extent)
-        self.before_loop.append(f"xa = tl.minimum(x, {rows.extent - 1})")
+        inner = Symbol("xa", rows.length)
+        self.before_loop.append(f"xa = tl.minimum(x, {rows.length - 1})")
         position = {rows: ix.of(inner)}
         start = windows.rows.substitute(position)
         self.before_loop.append(f"rows = {self.names[windows.data]} + ({start})")
@@ -130,7 +131,7 @@ class _Writer:
     def _tap(self, side: str) -> dict[Symbol, Index]:
         """The name of the tap: one for a whole step, or one for each column of it."""
         tap = self.windows.tap
-        return {tap: ix.of(Symbol(f"tap{side}", tap.extent))} if self.pack else {}
+        return {tap: ix.of(Symbol(f"tap{side}", tap.length))} if self.pack else {}
 
     def _step(self, side: str, dim: str) -> list[str]:
         """The channels of a step, and its taps where it has several."""

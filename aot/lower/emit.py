@@ -8,9 +8,11 @@ from itertools import product
 
 from aotc.aot.errors import InternalError
 from aotc.aot.ir import index as ix
+from aotc.aot.ir.bound import Bound
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.index import Bound, Index, Symbol
+from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.size import kernel_text, proves_at_most, proves_below
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.literal import computed, literal, spelled, wrapped
@@ -109,6 +111,9 @@ class Emitter:
             return self._load(node, index, guard)
         if node.op == "scalar":
             return Value(literal(node.attr("value"), node.dtype), is_literal=True)
+        if node.op == "extent":
+            text = f"{kernel_text(node.attr('extent'))}.to(tl.int64)"
+            return self.body.bind(text, ())
         if node.op == "iota":
             return self._write_iota(index[node.attr("axis")])
         if is_unrolled(node):
@@ -234,7 +239,9 @@ class Emitter:
             loaded = ix.constant(int(where.text))
         else:
             # An index from outside must never leave the buffer.
-            clamped = f"tl.minimum(tl.maximum({where.text}, 0), {extent - 1}).to(tl.int32)"
+            clamped = (
+                f"tl.minimum(tl.maximum({where.text}, 0), {kernel_text(extent - 1)}).to(tl.int32)"
+            )
             bound = self.body.bind(clamped, where.symbols)
             symbol = Symbol(bound.text, extent)
             self.loaded[symbol] = bound.symbols
@@ -282,9 +289,9 @@ def _is_possible(conditions: Guard) -> bool:
     """Whether some element meets the conditions, as far as the ranges tell."""
     for condition in conditions:
         low, high = condition.index.bounds()
-        if condition.low is not None and high < condition.low:
+        if condition.low is not None and proves_below(high, condition.low):
             return False
-        if condition.high is not None and low >= condition.high:
+        if condition.high is not None and proves_at_most(condition.high, low):
             return False
     return True
 

@@ -53,13 +53,13 @@ def row_shape(group: Group, levels: Levels) -> RowShape:
     assert domain.reduced is not None
     is_lanes = domain.is_reduced_in_lanes
     varies = any(domain.reduced in part.symbols() for root in group.roots for part in root.index)
-    kept = domain.rows.extent if is_lanes else domain.lanes.extent
+    kept = domain.rows.length if is_lanes else domain.lanes.length
     partials = [partial for level in levels for row in level for partial in row.partials()]
-    elements = max(1, domain.outer.extent * kept * domain.reduced.extent)
+    elements = max(1, domain.outer.length * kept * domain.reduced.length)
     return RowShape(
-        outer=1 if is_lanes else domain.outer.extent,
+        outer=1 if is_lanes else domain.outer.length,
         kept=kept,
-        reduced=domain.reduced.extent,
+        reduced=domain.reduced.length,
         element_bytes=group.bytes / elements,
         levels=len(levels),
         is_lanes=is_lanes,

@@ -8,6 +8,7 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.infer import PACK_N
+from aotc.aot.ir.size import fixed, highest, kernel_text
 from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.emit import Emitter
@@ -15,7 +16,7 @@ from aotc.aot.lower.literal import computed, spelled
 from aotc.aot.lower.product import lower_product
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.template import fill
-from aotc.aot.lower.tiles import matmul_candidates, power_above
+from aotc.aot.lower.tiles import is_shifted, matmul_candidates, power_above
 from aotc.aot.lower.walk import Walk, walk_of
 from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_demands
 from aotc.aot.schedule.group import Group, Root
@@ -36,9 +37,10 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     reads = set(group.reads)
     run = contiguous_run(anchor, domain, lambda node: node in reads)
     walk = walk_of(domain.reduced.extent, run)
-    columns_block = min(PACK_N, power_above(domain.lanes.extent))
+    columns_block = min(PACK_N, power_above(highest(domain.lanes.extent)))
     shape = (domain.outer.extent, domain.rows.extent, domain.lanes.extent, domain.reduced.extent)
-    inner_block = walk.block & -walk.block if walk.is_split else 0
+    run_block = fixed(walk.block) if walk.is_split else 0
+    inner_block = run_block & -run_block
     candidates = matmul_candidates(shape, columns_block, traits, inner_block)
     writer = _MatmulWriter(group, anchor, candidates, walk)
     lines = fill(
@@ -47,7 +49,15 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
         writer.constants(),
         writer.before_loop,
     )
+    if writer.is_shifted:
+        lines = [_shifted(line, domain.rows) for line in lines]
     return source.kernel(group, ("BM", "BN", "BK"), lines, candidates)
+
+
+def _shifted(line: str, rows: Symbol) -> str:
+    """The template's first row of a tile, the last tile moved back to end with the rows."""
+    first = "tl.program_id(0) * BM"
+    return line.replace(first, f"tl.minimum({first}, {kernel_text(rows.extent)} - BM)")
 
 
 @dataclass(slots=True)
@@ -74,6 +84,9 @@ class _MatmulWriter:
             symbol.name: source.overhangs(symbol, source.blocks_of(candidates, block))
             for symbol, block in self._blocks()
         }
+        self.is_shifted = is_shifted(self.domain.rows.extent, candidates)
+        if self.is_shifted:
+            self.has_overhang[self.domain.rows.name] = False
         self.columns_block = source.blocks_of(candidates, "BN")[0]
         self.panel, self.column = self._column_symbols()
         self._write_loop()
@@ -83,7 +96,7 @@ class _MatmulWriter:
         columns, block = self.domain.lanes.extent, self.columns_block
         panels = -(-columns // block)
         # Masked lanes are never used, so n may claim the real extent; but a tile dim it must be.
-        return Symbol("panel", panels), Symbol("n", min(block, max(2, columns)))
+        return Symbol("panel", panels), Symbol("n", min(block, max(2, highest(columns))))
 
     def _in_columns(self, index: tuple[Index, ...]) -> tuple[Index, ...]:
         position = ix.of(self.panel) * self.columns_block + ix.of(self.column)
@@ -93,9 +106,9 @@ class _MatmulWriter:
         """Sizes and the accumulator's type, as literals of the template."""
         assert self.domain.reduced is not None
         return {
-            "M": str(self.domain.rows.extent),
-            "N": str(self.domain.lanes.extent),
-            "K": str(self.walk.taps * self.walk.block),
+            "M": kernel_text(self.domain.rows.extent),
+            "N": kernel_text(self.domain.lanes.extent),
+            "K": kernel_text(self.walk.taps * self.walk.block),
             "ACCUMULATOR": spelled(self.accumulator),
         }
 
@@ -139,7 +152,7 @@ class _MatmulWriter:
         if self.has_overhang[rows.name]:
             last = rows.extent - 1
             rows = Symbol("xa", rows.extent)
-            self.body.write(f"xa = tl.minimum(x, {last})")
+            self.body.write(f"xa = tl.minimum(x, {kernel_text(last)})")
         inner = Symbol("ca" if self.walk.is_split else "ka", self.walk.run)
         domain = replace(self.domain, rows=rows)
         need, _ = operand_demands(self.anchor, domain, batch_index(self.anchor, domain))
@@ -167,7 +180,7 @@ class _MatmulWriter:
     def _write_side(self, side: _Side, dim: str, name: str) -> None:
         inside = frozenset({side.inner})
         start, walk = "start", self.walk
-        if side.inner.extent < walk.depth:
+        if walk.is_split and side.inner.extent != walk.depth:
             start = f"start % {walk.block}"
             if name == "a":
                 self.body.write(f"tap = start // {walk.block}", inside)
@@ -183,7 +196,7 @@ class _MatmulWriter:
         dtype = self.anchor.dtype
         if computed(dtype) != dtype:
             text = f"{text}.to({spelled(dtype)})"
-        wanted = {symbol for symbol in (side.inner, side.outer) if symbol.extent > 1}
+        wanted = {symbol for symbol in (side.inner, side.outer) if symbol.extent != 1}
         if not wanted & value.symbols or not wanted <= value.symbols:
             text = f"tl.broadcast_to({text}, {side.shape})"
         self._name(name, text, inside)
@@ -200,4 +213,4 @@ class _MatmulWriter:
         if node is not self.anchor:
             return None
         tile = frozenset({self.domain.rows, self.column, self.panel, self.domain.outer})
-        return Value("acc", frozenset(symbol for symbol in tile if symbol.extent > 1))
+        return Value("acc", frozenset(symbol for symbol in tile if symbol.extent != 1))

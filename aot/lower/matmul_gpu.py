@@ -9,6 +9,7 @@ from aotc.aot.errors import InternalError
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import fixed
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
@@ -60,20 +61,20 @@ def problem_of(product: Product, traits: TargetTraits) -> Problem:
     size = product.itemsize_bytes
     walk = product.walk
     return Problem(
-        batch=product.batch.extent,
-        rows=product.rows.extent,
-        columns=product.columns.extent,
-        depth=walk.taps * walk.block,
+        batch=product.batch.length,
+        rows=product.rows.length,
+        columns=product.columns.length,
+        depth=fixed(walk.taps * walk.block),
         dtype=product.anchor.dtype,
-        run=walk.block if walk.is_split else 0,
+        run=fixed(walk.block) if walk.is_split else 0,
         is_left_along_depth=product.left.is_along_depth,
         is_right_along_depth=product.right.is_along_depth,
         has_descriptors=product.left.has_descriptor(size) and product.right.has_descriptor(size),
         is_paired=product.pair is not None,
         is_plain=product.left.strides is not None and product.right.strides is not None,
-        result_bytes=sum(root.node.type.nbytes for root in product.roots),
+        result_bytes=sum(fixed(root.node.type.nbytes) for root in product.roots),
         precision=traits.dot_precision,
-        operand_bytes=sum(node.type.nbytes for node in product.group.reads),
+        operand_bytes=sum(fixed(node.type.nbytes) for node in product.group.reads),
     )
 
 
@@ -87,7 +88,7 @@ def _maps(product: Product, choice: Choice) -> tuple[TensorMap, ...]:
     found = []
     for name, (operand, width) in zip(MAP_NAMES, sides, strict=True):
         assert operand.memory is not None
-        view = operand.view(str(width), product.walk.depth)
+        view = operand.view(str(width), fixed(product.walk.depth))
         block = tuple(width if text != "BK" else choice.tile.depth for text in view.block)
         kind = DTYPES[product.anchor.dtype].triton
         place = places[operand.memory]
@@ -110,8 +111,8 @@ def _form(product: Product, choice: Choice, traits: TargetTraits) -> Form:
             "store": writer.store,
         },
         {
-            "M": str(oriented.rows.extent),
-            "N": str(oriented.columns.extent),
+            "M": str(oriented.rows.length),
+            "N": str(oriented.columns.length),
             "K": str(product.walk.taps * product.walk.block),
             "ACCUMULATOR": spelled(computed(product.anchor.dtype)),
             "PRECISION": f'"{precision}"',
@@ -146,7 +147,7 @@ class _Writer:
         """A tensor descriptor of the operand, if the launch makes none; the load of a tile."""
         assert operand.memory is not None
         assert operand.strides is not None
-        view = operand.view(block, self.walk.depth)
+        view = operand.view(block, fixed(self.walk.depth))
         if not self.choice.style.has_maps:
             base = self.buffers[operand.memory] + (f" + {operand.start}" if operand.start else "")
             base += f" + z * {operand.strides[0]}" if operand.strides[0] else ""
@@ -177,7 +178,7 @@ class _Writer:
 
     def _depth(self, inner: Symbol) -> Index:
         """Position k of an element `inner` of the current run, or of all elements."""
-        if inner.extent == self.walk.depth:
+        if inner.length == self.walk.depth:
             return ix.of(inner)
         return ix.of(Symbol("tap", self.walk.taps)) * self.walk.run + ix.of(inner)
 
@@ -188,11 +189,11 @@ class _Writer:
         is_in_run = walk.is_split and (name == "a" or walk.is_padded)
         inner = Symbol(f"{'c' if is_in_run else 'k'}{name}", walk.run if is_in_run else walk.depth)
         outer, values = operand.outer, {depth: self._depth(inner)}
-        if letter in self.choice.overhangs and outer.extent > 1:
+        if letter in self.choice.overhangs and outer.length > 1:
             if operand.is_along_depth:
-                outer = Symbol(f"{outer.name}{name}", outer.extent)
+                outer = Symbol(f"{outer.name}{name}", outer.length)
                 self.body.write(
-                    f"{outer.name} = tl.minimum({operand.outer.name}, {outer.extent - 1})"
+                    f"{outer.name} = tl.minimum({operand.outer.name}, {outer.length - 1})"
                 )
                 values[operand.outer] = ix.of(outer)
             else:
@@ -203,7 +204,7 @@ class _Writer:
     def _write_side(self, side: _Side, name: str) -> None:
         inside, walk = frozenset({side.inner}), self.walk
         start = "start"
-        if side.inner.extent < walk.depth:
+        if side.inner.length < walk.depth:
             start = f"start % {walk.block}"
             if name == "a":
                 self.body.write(f"tap = start // {walk.block}", inside)
@@ -248,14 +249,14 @@ class _Writer:
         self.emitter = self._emitter()
         self.tile, shape = "acc", ["BM", "BN"]
         for axis, (letter, symbol) in enumerate(self._tile_symbols()):
-            if letter in self.choice.overhangs and symbol.extent == 1:
+            if letter in self.choice.overhangs and symbol.length == 1:
                 # The result has no such axis: the tile's first row or column is all of it.
                 only = f"tl.where({symbol.name} == 0, {self.tile}, 0.0)"
                 self.tile, shape[axis] = f"single{axis}", "1"
                 self.body.write(f"{self.tile} = tl.sum({only}, axis={axis}, keep_dims=True)")
         self.body.lines += self._pair_lines(*shape)
         for letter, symbol in self._tile_symbols():
-            if letter in self.choice.overhangs and symbol.extent > 1:
+            if letter in self.choice.overhangs and symbol.length > 1:
                 source.write_mask(self.body, symbol, self.masks)
         source.write_stores(self.emitter, self.product.roots)
         return self.body.lines
@@ -286,7 +287,7 @@ class _Writer:
 
     def _row_statistic(self, node: Node) -> Value:
         """A reduction of the only row of A, in each program: it does not vary with k."""
-        need, count = whole_row(node), prod(reduced_extents(node))
+        need, count = whole_row(node), fixed(prod(reduced_extents(node)))
         (elements,) = {symbol for part in need.index for symbol in part.symbols()}
         dim = "[None, None, :]" if self.is_flat else "[None, :]"
         if elements not in self.row_symbols:
@@ -308,7 +309,7 @@ class _Writer:
         if node is not self.product.anchor:
             return None
         tile = [symbol for _, symbol in self._tile_symbols()]
-        symbols = frozenset(item for item in (self.product.batch, *tile) if item.extent > 1)
+        symbols = frozenset(item for item in (self.product.batch, *tile) if item.length > 1)
         pair = self.product.pair
         if pair is None:
             return Value(self.tile, symbols)

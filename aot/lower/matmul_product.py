@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import fixed
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.walk import Walk, walk_of
 from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_demands
@@ -52,8 +53,8 @@ class Operand:
         assert self.strides is not None
         _, outer, inner = self.strides
         if inner == 1:
-            return View((self.outer.extent, depth), (outer, 1), (width, "BK"))
-        return View((depth, self.outer.extent), (inner, 1), ("BK", width))
+            return View((self.outer.length, depth), (outer, 1), (width, "BK"))
+        return View((depth, self.outer.length), (inner, 1), ("BK", width))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Product:
 
     def swapped(self) -> Product:
         """The transposed product: B's columns as rows. Names x and y change places too."""
-        rows, columns = Symbol("x", self.columns.extent), Symbol("y", self.rows.extent)
+        rows, columns = Symbol("x", self.columns.length), Symbol("y", self.rows.length)
         values = {self.rows: ix.of(columns), self.columns: ix.of(rows)}
 
         def renamed(operand: Operand, outer: Symbol) -> Operand:
@@ -120,10 +121,10 @@ def product_of(group: Group) -> Product:
     inner = replace(domain, lanes=columns)
     run = contiguous_run(anchor, inner, lambda node: node in reads)
     left, right = operand_demands(anchor, inner, batch_index(anchor, inner))
-    walk = walk_of(domain.reduced.extent, run)
+    walk = walk_of(domain.reduced.length, run)
     pair, roots = None, group.roots
-    if domain.lanes.extent != columns.extent:
-        pair = Symbol("pair", domain.lanes.extent)
+    if domain.lanes.length != columns.length:
+        pair = Symbol("pair", domain.lanes.length)
         roots = _renamed(roots, {domain.lanes: ix.of(pair)})
     symbols = (domain.outer, domain.reduced)
     return Product(
@@ -161,7 +162,7 @@ def _operand(
         return Operand(need, outer)
     if set(offset.symbols()) - {batch, outer, depth}:
         return Operand(need, outer)
-    of_batch, of_outer, of_depth = (stride or 0 for stride in strides)
-    if outer.extent == 1 and of_depth == 1:
-        of_outer = -(-depth.extent // ROW_MULTIPLE) * ROW_MULTIPLE  # never used, but legal
-    return Operand(need, outer, behind.node, (of_batch, of_outer, of_depth), offset.constant)
+    of_batch, of_outer, of_depth = (fixed(stride or 0) for stride in strides)
+    if outer.length == 1 and of_depth == 1:
+        of_outer = -(-depth.length // ROW_MULTIPLE) * ROW_MULTIPLE  # never used, but legal
+    return Operand(need, outer, behind.node, (of_batch, of_outer, of_depth), fixed(offset.constant))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.index import Index, Remainder, Symbol
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.size import fixed, kernel_text, typical
 from aotc.aot.lower import gpu_tiles, source
 from aotc.aot.lower.body import Body
 from aotc.aot.lower.emit import Emitter
@@ -45,18 +46,18 @@ def _gpu_starts(rows: Symbol, lanes: Symbol) -> tuple[str, str]:
     """The same over one grid axis: neighbours in time are neighbours in memory, no axis limit."""
     if lanes.extent == 1 or rows.extent == 1:
         return "tl.program_id(0) * XBLOCK", "tl.program_id(0) * YBLOCK"
-    blocks = f"tl.cdiv({lanes.extent}, YBLOCK)"
+    blocks = f"tl.cdiv({kernel_text(lanes.extent)}, YBLOCK)"
     return f"tl.program_id(0) // {blocks} * XBLOCK", f"tl.program_id(0) % {blocks} * YBLOCK"
 
 
 def _candidates(group: Group, traits: TargetTraits) -> tuple[Candidate, ...]:
     rows, lanes = group.domain.rows, group.domain.lanes
-    element_bytes = group.bytes / max(1, rows.extent * lanes.extent)
+    element_bytes = group.bytes / max(1, typical(rows.extent * lanes.extent))
     if traits.device != "cuda":
         return pointwise_candidates(rows.extent, lanes.extent, element_bytes, traits)
     shape = gpu_tiles.PointwiseShape(
-        rows.extent,
-        lanes.extent,
+        fixed(rows.extent),
+        fixed(lanes.extent),
         element_bytes,
         functions=sum(OPS[node.op].cost >= gpu_tiles.FUNCTION_COST for node in group.nodes),
         is_transposed=_is_transposed(group),

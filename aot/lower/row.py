@@ -9,6 +9,7 @@ from functools import partial
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import kernel_text, proves_at_most, typical
 from aotc.aot.ir.types import Scalar
 from aotc.aot.lower import source
 from aotc.aot.lower.body import INDENT, Body, Value
@@ -66,7 +67,7 @@ def lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
     reduced = domain.reduced.extent
     if domain.is_reduced_in_lanes:
         kept = domain.rows.extent
-        element_bytes = group.bytes / max(1, kept * reduced)
+        element_bytes = group.bytes / max(1, typical(kept * reduced))
         candidates = row_candidates(kept, reduced, element_bytes, traits)
         names: tuple[str, str] = ("XBLOCK", "RBLOCK")
     else:
@@ -103,7 +104,8 @@ class RowWriter:
         self.body, self.masks = Body(), dict[Symbol, str]()
         self.emitter = Emitter(self.body, source.buffer_names(group), self.masks, self._stop)
         self.has_overhang = source.overhangs(self.reduced, source.blocks_of(candidates, "RBLOCK"))
-        self.is_chunked = source.blocks_of(candidates, "RBLOCK")[0] < self.reduced.extent
+        block = source.blocks_of(candidates, "RBLOCK")[0]
+        self.is_chunked = not proves_at_most(self.reduced.extent, block)
         self._write_kept(candidates)
 
     def lines(self) -> list[str]:
@@ -119,10 +121,10 @@ class RowWriter:
         return self.body.lines
 
     def _write_kept(self, candidates: tuple[Candidate, ...]) -> None:
-        if self.domain.outer.extent > 1:
+        if self.domain.outer.extent != 1:
             self.body.write("z = tl.program_id(1)")
         block, dim = ("XBLOCK", "[:, None]") if self.is_lanes else ("YBLOCK", "[None, :]")
-        if self.kept_symbol.extent > 1:
+        if self.kept_symbol.extent != 1:
             self.body.write(source.tile_line(self.kept_symbol, 0, block, dim))
             if source.overhangs(self.kept_symbol, source.blocks_of(candidates, block)):
                 source.write_mask(self.body, self.kept_symbol, self.masks)
@@ -140,7 +142,8 @@ class RowWriter:
         inner = self.body.close_loop()
         self.emitter.forget(frozenset({self.reduced}))
         if len(inner) > 1 + self.has_overhang:
-            self.body.write(f"for start in range(0, {self.reduced.extent}, RBLOCK):")
+            extent = kernel_text(self.reduced.extent)
+            self.body.write(f"for start in range(0, {extent}, RBLOCK):")
             self.body.lines += [INDENT + line for line in inner]
 
     def _store(self, varying: bool) -> None:

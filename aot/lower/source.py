@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Symbol
+from aotc.aot.ir.size import KERNEL_PREFIX, Dim, kernel_text
 from aotc.aot.lower.body import INDENT, Body
 from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import pointer
@@ -38,8 +40,18 @@ def parameters(group: Group) -> tuple[Param, ...]:
 
 def function_name(group: Group) -> str:
     """Name of the kernel: what it is like and its sizes."""
-    sizes = str(group.domain).replace("×", "x")
+    sizes = re.sub(r"\W+", "_", str(group.domain).replace("×", "x")).strip("_")
     return f"{group.label}_{sizes}"
+
+
+def sizes_of(group: Group, text: str) -> tuple[Dim, ...]:
+    """The dims that a kernel's text reads, each of them a parameter."""
+    inner = (*group.nodes, *(root.node for root in group.roots))
+    nodes = {*inner, *group.reads, *(leaf for node in inner for leaf in node.inputs)}
+    dims = {dim for node in nodes for size in node.sizes() for dim in size.dims()}
+    words = set(re.findall(rf"\b{KERNEL_PREFIX}\w+", text))
+    found = (dim for dim in dims if KERNEL_PREFIX + dim.name in words)
+    return tuple(sorted(found, key=lambda dim: dim.name))
 
 
 def assemble(
@@ -60,7 +72,9 @@ def assemble(
     imports = ["import triton", "import triton.language as tl"]
     if "libdevice." in text + functions:
         imports.append("from triton.language.extra import libdevice")
-    arguments = [*(param.name for param in parameters(group)), *scratch]
+    arguments = [param.name for param in parameters(group)]
+    arguments += [KERNEL_PREFIX + dim.name for dim in sizes_of(group, text + functions)]
+    arguments += scratch
     arguments += [f"{name}: tl.constexpr" for name in constexprs]
     signature = f"def {function_name(group)}({', '.join(arguments)}):"
     if len(signature) > 96:
@@ -84,7 +98,8 @@ def tile_line(symbol: Symbol, axis: int | None, block: str, dim: str) -> str:
 def write_mask(body: Body, symbol: Symbol, masks: dict[Symbol, str]) -> None:
     """Define the mask of a symbol whose blocks overhang its extent."""
     masks[symbol] = f"{symbol.name}_mask"
-    body.write(f"{masks[symbol]} = {symbol.name} < {symbol.extent}", frozenset({symbol}))
+    extent = kernel_text(symbol.extent)
+    body.write(f"{masks[symbol]} = {symbol.name} < {extent}", frozenset({symbol}))
 
 
 def overhangs(symbol: Symbol, blocks: Sequence[int]) -> bool:
@@ -128,4 +143,5 @@ def kernel(
         candidates=tuple(candidates),
         bytes=group.bytes,
         operations=group.operations,
+        sizes=sizes_of(group, "\n".join(lines)),
     )

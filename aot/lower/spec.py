@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from aotc.aot.ir.size import KERNEL_PREFIX, Dim, Extent
 from aotc.aot.ir.types import DTYPES
 from aotc.runtime.plan import Map
 
@@ -78,7 +79,7 @@ class Candidate:
     """
 
     config: tuple[tuple[str, int], ...]
-    grid: tuple[int, int, int]
+    grid: tuple[Extent, Extent, Extent]
     form: str = ""
     scratch: tuple[Scratch, ...] = ()
     maps: tuple[TensorMap, ...] = ()
@@ -114,7 +115,10 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class KernelSpec:
-    """What the tuner and a target need of a kernel. Candidate 0 is the model's pick."""
+    """What the tuner and a target need of a kernel. Candidate 0 is the model's pick.
+
+    `params` are pointers; an i32 for each of `sizes`, the dims that the source reads, follows them.
+    """
 
     name: str
     forms: tuple[Form, ...]
@@ -122,6 +126,7 @@ class KernelSpec:
     candidates: tuple[Candidate, ...]
     bytes: int
     operations: int
+    sizes: tuple[Dim, ...] = ()
 
     def form(self, candidate: Candidate) -> Form:
         """The source that a candidate configures."""
@@ -129,8 +134,10 @@ class KernelSpec:
 
     def params_of(self, candidate: Candidate) -> tuple[Param, ...]:
         """The run-time parameters of a candidate, its scratch and tensor maps included."""
+        sizes = (Param(KERNEL_PREFIX + dim.name, "i32") for dim in self.sizes)
         scratch = (Param(row.name, row.type) for row in candidate.scratch)
-        return (*self.params, *scratch, *(Param(row.name, row.type) for row in candidate.maps))
+        maps = (Param(row.name, row.type) for row in candidate.maps)
+        return (*self.params, *sizes, *scratch, *maps)
 
     @property
     def digest(self) -> str:
@@ -140,4 +147,6 @@ class KernelSpec:
         # A source names its tensor maps only; what they are of is in the candidates.
         maps = {each.placed() for row in self.candidates for each in row.maps}
         rows += sorted({f"{row.argument}:{row.start}:{row.shape}:{row.strides}" for row in maps})
+        # The typical size is no part of the source, but of what is measured.
+        rows += [f"{dim.name}:i32 {dim.typical}" for dim in self.sizes]
         return hashlib.sha256("\0".join(rows).encode()).hexdigest()

@@ -278,6 +278,8 @@ def _mean_of(node: Node, total: Node) -> Node | None:
     if mean.op != "mul" or uncast(mean.inputs[0]) is not total or mean.inputs[1].op != "scalar":
         return None
     count = total.inputs[0].type.numel // total.type.numel
+    if not isinstance(count, int):
+        return None
     share = float(mean.inputs[1].attr("value")) * count
     return mean if abs(share - 1.0) < 1e-3 else None
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 
+from aotc.aot.ir.size import Extent, bounds, content, highest, proves_at_most, typical
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.schedule.traits import TargetTraits
 
 LARGEST_TILE = 1 << 20  # elements that Triton allows in a tensor
 LARGEST_ROW = 1 << 16  # reduced elements held in one tile; longer rows are read in chunks
 ROW_CHUNK = 1 << 13
+WHOLE_ROW = 2048  # reduced elements up to which a row whose length the call decides is one tile
+FEW_TYPICAL = 8  # typical rows that may be as long as the longest one, if it is one tile
+FEWEST_ROWS = 8  # of a product, from which tiles may be no taller than the fewest rows of a call
 ROW_LANES = 256  # kept elements side by side where the reduced ones are not contiguous
 
 
@@ -23,6 +28,11 @@ def power_above(value: int) -> int:
     return 1 << max(0, value - 1).bit_length()
 
 
+def blocks(extent: Extent, block: int) -> Extent:
+    """Blocks that cover an extent."""
+    return -(-extent // block)
+
+
 def _program_elements(
     total: int, element_bytes: float, largest_bytes: int, traits: TargetTraits
 ) -> int:
@@ -33,51 +43,62 @@ def _program_elements(
 
 
 def pointwise_candidates(
-    rows: int, lanes: int, element_bytes: float, traits: TargetTraits
+    rows: Extent, lanes: Extent, element_bytes: float, traits: TargetTraits
 ) -> tuple[Candidate, ...]:
     """Configs XBLOCK, YBLOCK; grid is (row blocks, lane blocks, 1)."""
-    pick = _program_elements(rows * lanes, element_bytes, traits.cache_bytes // 4, traits)
+    pick = _program_elements(typical(rows * lanes), element_bytes, traits.cache_bytes // 4, traits)
     found = []
     for elements in (pick, pick * 2, max(1, pick // 2)):
-        lanes_block = min(power_above(lanes), elements)
-        rows_block = min(power_above(rows), max(1, elements // lanes_block))
-        grid = (ceil(rows / rows_block), ceil(lanes / lanes_block), 1)
+        lanes_block = min(power_above(typical(lanes)), elements)
+        rows_block = min(power_above(typical(rows)), max(1, elements // lanes_block))
+        grid = (blocks(rows, rows_block), blocks(lanes, lanes_block), 1)
         found.append(Candidate((("XBLOCK", rows_block), ("YBLOCK", lanes_block)), grid))
     return tuple(dict.fromkeys(found))
 
 
 def row_candidates(
-    kept: int, reduced: int, element_bytes: float, traits: TargetTraits
+    kept: Extent, reduced: Extent, element_bytes: float, traits: TargetTraits
 ) -> tuple[Candidate, ...]:
     """Configs XBLOCK, RBLOCK for rows whose reduced elements lie along the lanes."""
-    block = power_above(reduced) if reduced <= LARGEST_ROW else ROW_CHUNK
+    block = _row_block(reduced, LARGEST_ROW, ROW_CHUNK)
     # Values between the passes over a row are kept in scratch memory: small tiles stay in cache.
-    pick = _program_elements(kept * reduced, element_bytes, traits.cache_bytes // 16, traits)
-    largest = min(power_above(kept), LARGEST_TILE // block)
+    total = typical(kept * reduced)
+    pick = _program_elements(total, element_bytes, traits.cache_bytes // 16, traits)
+    largest = min(power_above(typical(kept)), LARGEST_TILE // block)
     found = []
     for elements in (pick, pick * 2, pick // 2):
-        rows_block = max(1, min(power_below(elements / reduced), largest))
+        rows_block = max(1, min(power_below(elements / typical(reduced)), largest))
         config = (("XBLOCK", rows_block), ("RBLOCK", block))
-        found.append(Candidate(config, (ceil(kept / rows_block), 1, 1)))
+        found.append(Candidate(config, (blocks(kept, rows_block), 1, 1)))
     return tuple(dict.fromkeys(found))
 
 
-def column_candidates(outer: int, reduced: int, lanes: int) -> tuple[Candidate, ...]:
+def _row_block(reduced: Extent, longest: int, chunk: int) -> int:
+    """RBLOCK: all of a row, or a chunk of one that is longer or may be much longer than typical."""
+    most = highest(reduced)
+    is_whole = most <= longest and most <= max(WHOLE_ROW, FEW_TYPICAL * typical(reduced))
+    return power_above(most) if is_whole else chunk
+
+
+def column_candidates(outer: Extent, reduced: Extent, lanes: Extent) -> tuple[Candidate, ...]:
     """Configs YBLOCK, RBLOCK for kept elements along the lanes; grid is (lane blocks, outer, 1)."""
     found = []
     for width in (ROW_LANES, ROW_LANES * 4, ROW_LANES // 4):
-        lanes_block = min(power_above(lanes), width)
+        lanes_block = min(power_above(typical(lanes)), width)
         longest = min(LARGEST_ROW, LARGEST_TILE // lanes_block)
-        block = power_above(reduced) if reduced <= longest else min(ROW_CHUNK, longest)
+        block = _row_block(reduced, longest, min(ROW_CHUNK, longest))
         config = (("YBLOCK", lanes_block), ("RBLOCK", block))
-        found.append(Candidate(config, (ceil(lanes / lanes_block), outer, 1)))
+        found.append(Candidate(config, (blocks(lanes, lanes_block), outer, 1)))
     # The source decides once whether rows are read in chunks, for all candidates alike.
-    chunks = {candidate.config[1][1] >= reduced for candidate in found}
+    chunks = {proves_at_most(reduced, candidate.config[1][1]) for candidate in found}
     return tuple(dict.fromkeys(found if len(chunks) == 1 else found[:1]))
 
 
 def matmul_candidates(
-    shape: tuple[int, int, int, int], columns_block: int, traits: TargetTraits, inner: int = 0
+    shape: tuple[Extent, Extent, Extent, Extent],
+    columns_block: int,
+    traits: TargetTraits,
+    inner: int = 0,
 ) -> tuple[Candidate, ...]:
     """Configs BM, BN, BK for a (batch, M, N, K) matmul; grid is (M tiles, N tiles, batch).
 
@@ -85,26 +106,40 @@ def matmul_candidates(
     """
     batch, rows, columns, depth = shape
     inner_block = min(512, inner & -inner) if inner else inner_candidates(depth)
-    columns_tiles = ceil(columns / columns_block)
+    columns_tiles = blocks(columns, columns_block)
+    count = typical(rows)
+    columns_count = typical(columns_tiles * batch)
 
     def price(rows_block: int) -> float:
-        tiles = ceil(rows / rows_block) * columns_tiles * batch
-        waste = ceil(rows / rows_block) * rows_block / rows
+        tiles = ceil(count / rows_block) * columns_count
+        waste = ceil(count / rows_block) * rows_block / count
         idle = ceil(tiles / traits.programs_wanted) * traits.programs_wanted / tiles
         # A panel of B is read again for each row of tiles.
         return waste * idle * (1 + 4 / rows_block)
 
-    sizes = [1 << bit for bit in range(8) if 1 << bit <= max(1, power_above(rows))]
+    sizes = [1 << bit for bit in range(8) if 1 << bit <= max(1, power_above(count))]
+    if not isinstance(rows, int) and bounds(rows)[0] >= FEWEST_ROWS:
+        sizes = [size for size in sizes if size <= bounds(rows)[0]]
     found = []
     for rows_block in sorted(sizes, key=price)[:3]:
         config = (("BM", rows_block), ("BN", columns_block), ("BK", inner_block))
-        found.append(Candidate(config, (ceil(rows / rows_block), columns_tiles, batch)))
+        found.append(Candidate(config, (blocks(rows, rows_block), columns_tiles, batch)))
     return tuple(found)
 
 
-def inner_candidates(depth: int) -> int:
+def is_shifted(rows: Extent, candidates: Sequence[Candidate]) -> bool:
+    """Whether the last tile of rows moves back to end with them, where the call decides how many.
+
+    It computes some rows again, to the same numbers, and no tile has rows to mask or to clamp.
+    """
+    least = bounds(rows)[0]
+    fits = all(dict(candidate.config)["BM"] <= least for candidate in candidates)
+    return fits and not isinstance(rows, int) and least >= FEWEST_ROWS
+
+
+def inner_candidates(depth: Extent) -> int:
     """BK: the largest power of two up to 512 that divides the depth, else one that overhangs."""
-    divisor = min(512, depth & -depth)
+    divisor = min(512, content(depth) & -content(depth))
     if divisor >= 32 or divisor == depth:
         return divisor
-    return min(256, power_above(depth))
+    return min(256, power_above(typical(depth)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aotc.aot.ir.size import Extent
 from aotc.aot.lower.tiles import power_above
 
 SMALLEST_BLOCK = 16  # BK below which the loop costs more than the multiplications
@@ -17,17 +18,17 @@ class Walk:
     of two that is worth a block divides it.
     """
 
-    depth: int
-    run: int
-    block: int
+    depth: Extent
+    run: Extent
+    block: Extent
 
     @property
     def is_split(self) -> bool:
         """Whether there are several runs."""
-        return self.run < self.depth
+        return self.run != self.depth
 
     @property
-    def taps(self) -> int:
+    def taps(self) -> Extent:
         """Number of runs."""
         return self.depth // self.run
 
@@ -37,8 +38,8 @@ class Walk:
         return self.block != self.run
 
 
-def walk_of(depth: int, run: int) -> Walk:
+def walk_of(depth: Extent, run: Extent) -> Walk:
     """The walk over `depth` elements in contiguous runs; a run of 0 is none worth a split."""
-    if run in (0, depth):
+    if run in (0, depth) or not isinstance(run, int):
         return Walk(depth, depth, depth)
     return Walk(depth, run, run if (run & -run) >= SMALLEST_BLOCK else power_above(run))

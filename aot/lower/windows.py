@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aotc.aot.ir import index as ix
+from aotc.aot.ir.bound import Bound
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.index import Bound, Index, Symbol
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import fixed
 from aotc.aot.schedule.domain import batch_index, breaks, contiguous_run, operand_demands
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Demand, demands
@@ -71,7 +73,7 @@ def windows_of(group: Group) -> Windows | None:
     anchor, domain = group.anchor, group.domain
     if anchor is None or anchor.kind != "matmul" or domain.reduced is None:
         return None
-    if domain.lanes.extent != anchor.shape[-1]:
+    if domain.lanes.length != anchor.shape[-1]:
         return None  # columns that meet in pairs
     reads = frozenset(group.reads)
     left, right = operand_demands(anchor, domain, batch_index(anchor, domain))
@@ -81,10 +83,11 @@ def windows_of(group: Group) -> Windows | None:
     depth = domain.reduced
     run = contiguous_run(anchor, domain, reads.__contains__)
     # What lies together in memory may still cross the border of the image.
-    run = min([run, *(length for row in whole.conditions for length in breaks(row.index, depth))])
-    if run < SMALLEST_RUN or depth.extent % run:
+    lengths = {run, *(length for row in whole.conditions for length in breaks(row.index, depth))}
+    run = min(map(fixed, lengths))
+    if run < SMALLEST_RUN or depth.length % run:
         return None
-    tap, channel = Symbol("tap", depth.extent // run), Symbol("c", run)
+    tap, channel = Symbol("tap", depth.length // run), Symbol("c", run)
     inner = {depth: ix.of(tap) * run + ix.of(channel)}
     data, weights = _traced(_at(left, inner), reads), _traced(_at(right, inner), reads)
     if data is None or weights is None or weights.conditions:
@@ -102,7 +105,7 @@ def windows_of(group: Group) -> Windows | None:
         tuple(border for border in borders if border is not None),
         ix.linear(weights.index, weights.node.shape),
         run,
-        tap.extent,
+        tap.length,
     )
 
 
@@ -141,15 +144,16 @@ def _border(condition: Bound, tap: Symbol, channel: Symbol) -> Border | None:
         return None
     digit = ix.of(steps.terms[0][0]) if len(steps.terms) == 1 else ix.of(tap)
     if not steps.terms:
-        digit, values = ix.ZERO, (0,)
+        digit, values = ix.ZERO, [0]
     elif len(steps.terms) == 1:
-        values = tuple(steps.terms[0][1] * value for value in range(digit.bounds()[1] + 1))
+        values = [fixed(steps.terms[0][1] * value) for value in range(digit.bounds()[1] + 1)]
     else:
-        at = ({tap: ix.constant(value)} for value in range(tap.extent))
-        values = tuple(steps.substitute(value).constant for value in at)
+        at = ({tap: ix.constant(value)} for value in range(tap.length))
+        values = [fixed(steps.substitute(value).constant) for value in at]
     if len(values) > MOST_TAPS:
         return None
-    return Border(digit, index - steps, values, condition.low, condition.high)
+    low, high = (None if end is None else fixed(end) for end in (condition.low, condition.high))
+    return Border(digit, index - steps, tuple(values), low, high)
 
 
 def _varies(atom: ix.Atom, symbol: Symbol) -> bool:

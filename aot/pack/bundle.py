@@ -70,6 +70,9 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
             weights=weights,
             files=counted,
             structure=contents.structure,
+            dims=contents.dims,
+            sizes=contents.sizes,
+            guards=contents.guards,
         ).to_bytes()
         writer.write(MANIFEST_NAME, [manifest])
         staging.publish(force)

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aotc.runtime.dtypes import DTYPES
+from aotc.runtime.dynamic_plan import DynamicPlan
+from aotc.runtime.extent import Row
 from aotc.runtime.manifest import TensorSpec
 from aotc.runtime.plan import LaunchPlan
+from aotc.runtime.signature import Condition, Size
 from aotc.runtime.structure import PLAIN, Structure
 
 
@@ -40,7 +43,7 @@ class TargetContents:
     name: str
     device: str
     needs: tuple[str, ...]
-    plan: LaunchPlan
+    plan: LaunchPlan | DynamicPlan
     library: bytes
 
 
@@ -74,3 +77,7 @@ class BundleContents:
     extras: Mapping[str, bytes] = field(default_factory=dict)
     features: tuple[str, ...] = ()
     structure: Structure = PLAIN
+    # What the sizes of a call obey, where it decides some.
+    dims: tuple[Size, ...] = ()
+    sizes: tuple[Row, ...] = ()
+    guards: tuple[Condition, ...] = ()

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aotc.aot.ir.size import Extent, fixed
 from aotc.runtime.plan import ALIGNMENT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A buffer of `nbytes` bytes, needed from launch `first` to launch `last`, both included."""
+    """A buffer of `nbytes` bytes, needed from launch `first` to launch `last`, both included.
+
+    The size is an int wherever shapes are fixed; only `place_slots` takes others.
+    """
 
     name: str
-    nbytes: int
+    nbytes: Extent
     first: int
     last: int
 
@@ -34,8 +38,8 @@ def place(
 
     Largest first, each into the smallest gap that holds it between the buffers it lives with.
     """
-    order = sorted(range(len(lifetimes)), key=lambda at: (-lifetimes[at].nbytes, at))
-    sizes = [aligned(row.nbytes, alignment_bytes) for row in lifetimes]
+    order = sorted(range(len(lifetimes)), key=lambda at: (-fixed(lifetimes[at].nbytes), at))
+    sizes = [aligned(fixed(row.nbytes), alignment_bytes) for row in lifetimes]
     offsets = [0] * len(lifetimes)
     placed: list[int] = []
     for at in order:

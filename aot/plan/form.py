@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.lower.spec import Scratch, TensorMap
 from aotc.aot.plan.arena import Lifetime, aligned, place
 from aotc.aot.plan.wiring import Operand, Wiring, wire
@@ -30,14 +31,16 @@ class ChosenKernel:
 
     `image`: where the kernel lies by itself, on a GPU. `scratch`: memory beside its parameters.
     `maps`: tensor descriptors that its launches make.
+    `sizes`: what it takes as numbers, after its pointers.
     """
 
     symbol: str
     name: str
-    grid: tuple[int, int, int]
+    grid: tuple[Extent, Extent, Extent]
     image: Image | None = None
     scratch: tuple[Scratch, ...] = ()
     maps: tuple[TensorMap, ...] = ()
+    sizes: tuple[Extent, ...] = ()
 
 
 def plan(schedule: Schedule, chosen: Sequence[ChosenKernel], scratch_bytes: int) -> LaunchPlan:
@@ -57,7 +60,7 @@ def plan_wired(wiring: Wiring, chosen: Sequence[ChosenKernel], scratch_bytes: in
     launches = [
         Launch(
             numbers[kernel.symbol],
-            kernel.grid,
+            _grid(kernel),
             (*(arena.argument(operand) for operand in launch.operands), *scratch),
             tuple(row.placed() for row in kernel.maps),
         )
@@ -72,6 +75,11 @@ def plan_wired(wiring: Wiring, chosen: Sequence[ChosenKernel], scratch_bytes: in
         launches=tuple(launches),
         zeroed_bytes=arena.zeroed_bytes,
     )
+
+
+def _grid(kernel: ChosenKernel) -> tuple[int, int, int]:
+    x, y, z = map(fixed, kernel.grid)
+    return x, y, z
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,7 @@ def _lay_out(wiring: Wiring, chosen: Sequence[ChosenKernel]) -> _Arena:
                 rows.append(Lifetime(f"{number} scratch {each.name}", each.nbytes, number, number))
     offsets, arena_bytes = place(rows, step)
     buffers = [
-        Buffer(row.name, zeroed_bytes + offset, row.nbytes)
+        Buffer(row.name, zeroed_bytes + offset, fixed(row.nbytes))
         for row, offset in zip(rows, offsets, strict=True)
     ]
     plain = iter(buffers[len(wiring.buffers) :])

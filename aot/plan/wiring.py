@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.size import Extent
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.schedule.group import Schedule
 
@@ -25,7 +26,7 @@ class Operand:
 
     space: str
     value: int | str
-    nbytes: int
+    nbytes: Extent
 
 
 @dataclass(frozen=True, slots=True)

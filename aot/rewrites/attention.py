@@ -16,6 +16,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.match import any_node, both_orders, call, either, match
 from aotc.aot.ir.rules import Context, Rule, rule_for
+from aotc.aot.ir.size import Shape, fixed
 
 HIDDEN = -1e30  # a score at most this is meant to hide a key
 LARGEST_SIZE = 256  # elements of a head
@@ -27,7 +28,7 @@ class _Mask:
     """One mask: `node` broadcasts to the scores' dims `shape` where it is applied."""
 
     node: Node
-    shape: tuple[int, ...]
+    shape: Shape
     is_seen: bool = False  # a bool, true where the key is seen; else a number that is added
 
 
@@ -42,7 +43,7 @@ class _Scores:
     key: Node
     scale: float = 1.0
     masks: tuple[_Mask, ...] = ()
-    shapes: tuple[tuple[int, ...], ...] = ()
+    shapes: tuple[Shape, ...] = ()
 
 
 x, peak, total = any_node("x"), any_node("peak"), any_node("total")
@@ -188,17 +189,17 @@ class _Heads:
     heads: int
 
 
-def _heads(shapes: tuple[tuple[int, ...], ...]) -> _Heads:
+def _heads(shapes: tuple[Shape, ...]) -> _Heads:
     """From the dims of the scores: those of rank 4 say it plainly."""
     four = [shape for shape in shapes if len(shape) == 4]
     shape = four[0] if four else shapes[-1]
-    lead = shape[:-2]
+    lead = tuple(map(fixed, shape[:-2]))
     if len(lead) > 2:  # [.., key heads, query heads of each]
         return _Heads(prod(lead[:-2]), lead[-2] * lead[-1])
     return _Heads(prod(lead[:-1]), prod(lead[-1:]))
 
 
-def _in_heads(operand: Node, batch: tuple[int, ...], heads: _Heads) -> Node:
+def _in_heads(operand: Node, batch: Shape, heads: _Heads) -> Node:
     """[batch.., R, C], batch dims broadcast, as [B, H, R, C]."""
     tail = operand.shape[-2:]
     full = build.expand(operand, (*batch, *tail))
@@ -288,7 +289,7 @@ def _repeated(node: Node, axis: int) -> tuple[Node, int] | None:
         return inner and (build.permute(inner[0], node.attr("dims")), inner[1])
     if node.op == "expand" and node.inputs[0].shape[axis] == 1 < node.shape[axis]:
         shape = tuple(1 if at == axis else dim for at, dim in enumerate(node.shape))
-        return build.expand(node.inputs[0], shape), node.shape[axis]
+        return build.expand(node.inputs[0], shape), fixed(node.shape[axis])
     if node.op == "reshape":
         return _repeated_reshape(node, axis)
     return None

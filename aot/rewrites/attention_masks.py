@@ -14,6 +14,7 @@ import numpy
 from aotc.aot.ir.graph import Constant, Graph, Node, make
 from aotc.aot.ir.interpret import evaluate_all
 from aotc.aot.ir.rules import Context
+from aotc.aot.ir.size import fixed
 from aotc.aot.ir.storage import Array, widen
 from aotc.aot.rewrites.attention import HIDDEN
 
@@ -68,7 +69,7 @@ class _Reader:
         seen = self._seen(part)
         if seen is None:
             return None
-        rows, keys = node.shape[2], node.inputs[1].shape[2]
+        rows, keys = fixed(node.shape[2]), fixed(node.inputs[1].shape[2])
         if seen.all():
             return keys - 1
         table = seen.reshape(-1, *seen.shape[2:])

@@ -11,6 +11,7 @@ from __future__ import annotations
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.rules import Context, Rule, rule_for
+from aotc.aot.ir.size import fixed
 from aotc.aot.ir.types import DTYPES
 
 VECTOR_BYTES = 16
@@ -20,7 +21,7 @@ MOST_CHANNELS = 8  # beyond which vectors of a part of the channels are no loss
 def _zeros_beside(root: Node, context: Context) -> Node | None:
     """conv(x, w) → conv(x with zero channels and margins, w with zero channels)"""
     data, weight = root.inputs
-    channels, kernel = weight.shape[1], weight.shape[2:]
+    channels, kernel = fixed(weight.shape[1]), weight.shape[2:]
     margin, stride = root.attr("padding")[-1], root.attr("stride")[-1]
     vector = VECTOR_BYTES // DTYPES[root.dtype].itemsize_bytes
     width = data.shape[-1] + 2 * margin

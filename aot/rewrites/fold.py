@@ -17,6 +17,7 @@ from aotc.aot.ir.graph import Constant, Graph, Node, make, walk
 from aotc.aot.ir.interpret import evaluate_all
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.rules import Context
+from aotc.aot.ir.size import proves_at_most
 from aotc.aot.ir.storage import Array, widen
 from aotc.aot.ir.text import print_graph
 
@@ -199,7 +200,7 @@ def _simplified(node: Node, folder: _Folder) -> Node:
     if start < 0 or not numpy.array_equal(flat, numpy.arange(start, start + flat.size)):
         return node
     axis = node.attr("axis")
-    if start + flat.size > data.shape[axis]:
+    if not proves_at_most(start + flat.size, data.shape[axis]):
         return node
     folder.count += 1
     return build.reshape(build.slice_axis(data, axis, start, start + flat.size), node.shape)

@@ -11,6 +11,7 @@ import math
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.rules import Context, Rule, rule_for
+from aotc.aot.ir.size import Extent, Shape, typical
 from aotc.aot.rewrites.views import POINTWISE, REDUCTIONS
 
 
@@ -121,7 +122,8 @@ def _unpermuted(operand: Node, dims: tuple[int, ...], root: Node, context: Conte
         return operand.inputs[0]
     if operand.type.rank == 0:
         return operand
-    is_small = operand.type.numel * 8 <= root.type.numel or context.is_constant(operand)
+    is_small = typical(operand.type.numel) * 8 <= typical(root.type.numel)
+    is_small = is_small or context.is_constant(operand)
     return build.permute(operand, _inverse(dims)) if is_small else None
 
 
@@ -176,7 +178,7 @@ def _sink_permute_concat(root: Node) -> Node | None:
     return build.permute(build.concat(parts, dims[root.attr("axis")]), dims)
 
 
-def _ones_first(source: Node, shape: tuple[int, ...], dims: list[int]) -> Node:
+def _ones_first(source: Node, shape: Shape, dims: list[int]) -> Node:
     """permute(x, …) of `shape` whose long dims are `dims` of the source, with the ones in front."""
     places = [place for place, extent in enumerate(shape) if extent != 1]
     kept = sorted(dims)
@@ -226,13 +228,14 @@ def _reshape_permute_split(root: Node) -> Node | None:
     return build.permute(split, [flat.index(place) for place in range(root.type.rank)])
 
 
-def _split_groups(shape: tuple[int, ...], split: tuple[int, ...]) -> list[list[int]] | None:
+def _split_groups(shape: Shape, split: Shape) -> list[list[int]] | None:
     """Places of `split` that each dim of `shape` becomes, or None when dims are merged."""
     groups: list[list[int]] = []
     place = 0
     for extent in shape:
-        group, product = [], 1
-        while product < extent and place < len(split):
+        group: list[int] = []
+        product: Extent = 1
+        while product != extent and place < len(split):
             product *= split[place]
             group.append(place)
             place += 1
@@ -262,7 +265,7 @@ def _sink_permute_rows(root: Node) -> Node | None:
     return build.reshape(build.permute(split, (*order, count)), root.shape)
 
 
-def _row_dims(shape: tuple[int, ...], rows: int) -> int | None:
+def _row_dims(shape: Shape, rows: Extent) -> int | None:
     """How many leading dims make up `rows`."""
     for count in range(1, len(shape)):
         if math.prod(shape[:count]) == rows:
@@ -289,7 +292,7 @@ def _sink_reshape(root: Node) -> Node | None:
     return build.reshape(make(root.op, flat, root.attrs), root.shape)
 
 
-def _flattened(operand: Node, shape: tuple[int, ...], root: Node) -> Node | None:
+def _flattened(operand: Node, shape: Shape, root: Node) -> Node | None:
     if operand.type.rank == 0:
         return operand
     if operand.shape[:-1] == (1,) * (root.type.rank - 1):

@@ -10,6 +10,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.match import any_node, both_orders, call
 from aotc.aot.ir.rules import Context, Rule, rule_for
+from aotc.aot.ir.size import Extent
 from aotc.aot.ir.types import DTYPES
 
 x, w, s, t = any_node("x"), any_node("w"), any_node("s"), any_node("t")
@@ -38,7 +39,7 @@ def _is_widening(cast: Node) -> bool:
     return is_float and rows[0].itemsize_bytes < rows[1].itemsize_bytes
 
 
-def _is_column(scale: Node, channels: int, axis: int, rank: int) -> bool:
+def _is_column(scale: Node, channels: Extent, axis: int, rank: int) -> bool:
     """Whether `scale` varies along `axis` only."""
     if scale.type.rank == 0:
         return True

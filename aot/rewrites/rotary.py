@@ -13,6 +13,7 @@ from itertools import pairwise
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.match import any_node, call, match
+from aotc.aot.ir.size import Shape, fixed
 from aotc.aot.rewrites.weights import replace_nodes
 
 x, cos, sin = any_node("x"), any_node("cos"), any_node("sin")
@@ -62,7 +63,7 @@ def _rotary(node: Node) -> _Rotary | None:
     found = match(_ROTARY, node) if node.op == "add" and node.type.rank == SIZE + 1 else None
     if found is None or found["x"].shape != node.shape or found["x"].op != "reshape":
         return None
-    size = node.shape[SIZE]
+    size = fixed(node.shape[SIZE])
     halves = (found["first"], 0, size // 2), (found["second"], size // 2, size)
     is_half = size % 2 == 0 and found["a"] == SIZE
     if not is_half or not all(_cuts(part, SIZE, *ends) for part, *ends in halves):
@@ -80,7 +81,7 @@ def _rotary(node: Node) -> _Rotary | None:
     return _Rotary(node, heads, found["cos"], found["sin"], columns.inputs[0], start, stop)
 
 
-def _heads(shape: tuple[int, ...], columns: tuple[int, ...]) -> int | None:
+def _heads(shape: Shape, columns: Shape) -> int | None:
     """The axis of the heads, where each row of a matrix holds all heads side by side."""
     if columns == (shape[0] * shape[1], shape[2] * shape[3]):
         return 2
@@ -96,7 +97,7 @@ def _cuts(part: Node, axis: int, start: int, stop: int) -> bool:
 def _joined(members: list[_Rotary]) -> dict[Node, Node]:
     """Each expression as a slice of the one over all heads."""
     first, last = members[0], members[-1]
-    axis, size = first.heads, first.node.shape[SIZE]
+    axis, size = first.heads, fixed(first.node.shape[SIZE])
     columns = build.slice_axis(first.source, 1, first.start, last.stop)
     shape = list(first.node.shape)
     shape[axis] = sum(member.node.shape[axis] for member in members)
@@ -106,7 +107,7 @@ def _joined(members: list[_Rotary]) -> dict[Node, Node]:
     result = build.add(make("mul", (whole, first.cos)), make("mul", (turned, first.sin)))
     found, start = {}, 0
     for member in members:
-        stop = start + member.node.shape[axis]
+        stop = start + fixed(member.node.shape[axis])
         found[member.node] = build.slice_axis(result, axis, start, stop)
         start = stop
     return found

@@ -7,6 +7,7 @@ from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.infer import broadcast_shape
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.rules import Rule, rule_for
+from aotc.aot.ir.size import Shape
 
 POINTWISE = tuple(op.name for op in OPS.values() if op.kind == "pointwise")
 REDUCTIONS = tuple(op.name for op in OPS.values() if op.kind == "reduce")
@@ -57,7 +58,7 @@ def _narrowest(operand: Node) -> Node:
     return operand.inputs[0] if operand.op == "expand" else operand
 
 
-def _gives(shapes: tuple[tuple[int, ...], ...], wanted: tuple[int, ...]) -> bool:
+def _gives(shapes: tuple[Shape, ...], wanted: Shape) -> bool:
     return broadcast_shape(shapes) == wanted
 
 

@@ -20,7 +20,7 @@ def _pack(root: Node, context: Context) -> Node | None:
     if not is_plain or not context.is_constant(right) or context.is_constant(left):
         return None
     inner, columns = right.shape[-2:]
-    if not min(root.shape) or not inner:
+    if 0 in root.shape or not inner:
         return None
     panels = math.ceil(columns / PACK_N)
     dense = build.reshape(right, (inner, columns))

@@ -8,6 +8,7 @@ from aotc.aot.ir import access
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import fixed, typical
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.trace import Contract, Demand
 
@@ -18,7 +19,8 @@ Position = tuple[Index, ...]
 
 def groups(anchor: Node) -> int:
     """Query heads that share one key head."""
-    return anchor.inputs[0].shape[1] // max(1, anchor.inputs[1].shape[1])
+    heads, key_heads = (fixed(operand.shape[1]) for operand in anchor.inputs[:2])
+    return heads // max(1, key_heads)
 
 
 def has_few_rows(anchor: Node) -> bool:
@@ -95,5 +97,5 @@ def attention_contract(domain: Domain) -> Contract:
 def attention_operations(anchor: Node) -> int:
     """Multiplications and additions of both products; half of them where it is causal."""
     query, key, value = (operand.shape for operand in anchor.inputs[:3])
-    whole = 2 * prod(query[:3]) * key[2] * (query[3] + value[3])
+    whole = typical(2 * prod(query[:3]) * key[2] * (query[3] + value[3]))
     return whole // 2 if anchor.attr("causal") else whole

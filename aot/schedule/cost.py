@@ -7,6 +7,7 @@ from math import prod
 
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.size import typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.schedule.attention import attention_operations
 from aotc.aot.schedule.trace import STORED, reduced_extents
@@ -16,12 +17,12 @@ from aotc.aot.schedule.traits import TargetTraits
 def operations(node: Node) -> int:
     """Operations to compute the node once, its operands given."""
     if node.kind in ("matmul", "matmul_packed"):
-        return 2 * node.type.numel * node.inputs[0].shape[-1]
+        return 2 * typical(node.type.numel * node.inputs[0].shape[-1])
     if node.kind == "attention":
         return attention_operations(node)
     if node.kind == "reduce":
-        return int(OPS[node.op].cost * node.inputs[0].type.numel)
-    return int(OPS[node.op].cost * node.type.numel)
+        return int(OPS[node.op].cost * typical(node.inputs[0].type.numel))
+    return int(OPS[node.op].cost * typical(node.type.numel))
 
 
 def group_operations(nodes: Iterable[Node]) -> int:
@@ -35,10 +36,10 @@ def group_bytes(touched: Mapping[Node, int], stores: Iterable[Node]) -> int:
     A table that is read by loaded indices has more rows than a kernel touches.
     """
     reads = (
-        min(node.type.numel, count) * DTYPES[node.dtype].itemsize_bytes
+        min(typical(node.type.numel), count) * DTYPES[node.dtype].itemsize_bytes
         for node, count in touched.items()
     )
-    return sum(reads) + sum(node.type.nbytes for node in stores)
+    return sum(reads) + sum(typical(node.type.nbytes) for node in stores)
 
 
 def chain(node: Node, materialised: Collection[Node]) -> tuple[float, int]:
@@ -49,10 +50,10 @@ def chain(node: Node, materialised: Collection[Node]) -> tuple[float, int]:
         current = stack.pop()
         if current.op in STORED or current in materialised:
             # What is small against the result stays in a near cache.
-            if current.type.numel * 8 > node.type.numel:
-                loaded += current.type.nbytes // max(1, current.type.numel)
+            if typical(current.type.numel) * 8 > typical(node.type.numel):
+                loaded += DTYPES[current.dtype].itemsize_bytes
             continue
-        repeats = prod(reduced_extents(current)) if current.kind == "reduce" else 1
+        repeats = typical(prod(reduced_extents(current))) if current.kind == "reduce" else 1
         work += OPS[current.op].cost * repeats
         fresh = [operand for operand in current.inputs if operand not in seen]
         seen.update(fresh)
@@ -64,10 +65,10 @@ def is_worth_a_buffer(
     node: Node, evaluations: int, readers: int, materialised: Collection[Node], traits: TargetTraits
 ) -> bool:
     """Whether storing the node once beats computing it `evaluations` times in all."""
-    extra = evaluations - node.type.numel
+    extra = evaluations - typical(node.type.numel)
     if extra <= 0:
         return False
     work, loaded = chain(node, materialised)
     recompute_ns = extra * (work * traits.operation_ns + loaded * traits.byte_ns)
-    store_ns = traits.launch_ns + node.type.nbytes * (1 + readers) * traits.byte_ns
+    store_ns = traits.launch_ns + typical(node.type.nbytes) * (1 + readers) * traits.byte_ns
     return recompute_ns > store_ns

@@ -10,6 +10,7 @@ from aotc.aot.ir import access
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Quotient, Remainder, Symbol
+from aotc.aot.ir.size import Extent, divides, is_static, typical
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import column_symbol, matmul_symbols, row_symbols
 from aotc.aot.schedule.trace import (
@@ -28,6 +29,7 @@ SMALLEST_RUN = 12  # elements of a contiguous run of k worth a loop of its own
 ONE = Symbol("z", 1)
 # Price of one loaded or stored element, relative to a contiguous one in vector code.
 BROADCAST_PRICE, STRIDED_PRICE, SCATTERED_PRICE = 0.1, 4.0, 8.0
+_PRICES: dict[Extent | None, float] = {None: SCATTERED_PRICE, 0: BROADCAST_PRICE, 1: 1.0}
 
 
 def kept_index(domain: Domain) -> Index:
@@ -37,7 +39,7 @@ def kept_index(domain: Domain) -> Index:
     return ix.of(domain.outer) * domain.lanes.extent + ix.of(domain.lanes)
 
 
-def pointwise_domains(shape: Sequence[int]) -> list[Domain]:
+def pointwise_domains(shape: Sequence[Extent]) -> list[Domain]:
     """Splits of the axes into rows x and lanes y, most lanes first; then other axes as lanes."""
     found = []
     for split in range(len(shape) + 1):
@@ -45,12 +47,12 @@ def pointwise_domains(shape: Sequence[int]) -> list[Domain]:
         found.append(Domain(ONE, rows, lanes))
     for axis, extent in enumerate(shape[:-1]):
         order = (*(other for other in range(len(shape)) if other != axis), axis)
-        rows = Symbol("x", prod(shape) // max(1, extent))
+        rows = Symbol("x", prod(shape[other] for other in order[:-1]))
         found.append(Domain(ONE, rows, Symbol("y", extent), order=order))
     return list(dict.fromkeys(found))
 
 
-def pointwise_index(domain: Domain, shape: Sequence[int]) -> tuple[Index, ...]:
+def pointwise_index(domain: Domain, shape: Sequence[Extent]) -> tuple[Index, ...]:
     """Index of an element of `shape` at the symbols of the domain."""
     position = ix.of(domain.rows) * domain.lanes.extent + ix.of(domain.lanes)
     if not domain.order:
@@ -66,7 +68,7 @@ def row_domains(anchor: Node) -> list[Domain]:
     extents = kept_extents(anchor)
     for split in range(len(extents)):
         lanes = prod(extents[split:])
-        if lanes > 1:
+        if lanes != 1:
             outer = Symbol("z", prod(extents[:split]))
             found.append(Domain(outer, reduced, Symbol("y", lanes), reduced))
     return found
@@ -98,12 +100,12 @@ def _price(accesses: Iterable[Demand], domain: Domain, traits: TargetTraits) -> 
     for need in accesses:
         offset = ix.linear(need.index, need.node.shape)
         loaded = frozenset().union(*map(loaded_by, offset.symbols()))
-        repeats = prod(symbol.extent for symbol in varies_with(need, domain))
+        repeats = prod(typical(symbol.extent) for symbol in varies_with(need, domain))
         stride = None if domain.lanes.name in loaded else offset.stride(domain.lanes)
-        price = {None: SCATTERED_PRICE, 0: BROADCAST_PRICE, 1: 1.0}.get(stride, STRIDED_PRICE)
+        price = _PRICES.get(stride, STRIDED_PRICE)
         price = 1.0 if domain.lanes.extent == 1 else price
         total += price * repeats
-    lanes = domain.lanes.extent
+    lanes = typical(domain.lanes.extent)
     return total * -(-lanes // traits.lanes) * traits.lanes / lanes
 
 
@@ -167,7 +169,7 @@ def batch_index(anchor: Node, domain: Domain) -> tuple[Index, ...]:
     return ix.unravel(ix.of(domain.outer), anchor.shape[:-2])
 
 
-def contiguous_run(anchor: Node, domain: Domain, boundary: Boundary) -> int:
+def contiguous_run(anchor: Node, domain: Domain, boundary: Boundary) -> Extent:
     """Elements of k that follow each other in all buffers behind A: all of them, a run, or 0.
 
     An implicit GEMM reads channels in runs, one for each tap of the convolution's window.
@@ -181,8 +183,11 @@ def contiguous_run(anchor: Node, domain: Domain, boundary: Boundary) -> int:
     broken = [offset for offset in offsets if offset.stride(domain.reduced) is None]
     if not broken:
         return depth
-    run = min(set().union(*(breaks(offset, domain.reduced) for offset in broken)))
-    if run < SMALLEST_RUN or depth % run:
+    lengths = set().union(*(breaks(offset, domain.reduced) for offset in broken))
+    if not is_static(lengths):
+        return 0
+    run = min(lengths)
+    if run < SMALLEST_RUN or not divides(run, depth):
         return 0
     inner = Symbol("c", run)
     step = {domain.reduced: ix.symbol("tap", depth // run) * run + ix.of(inner)}
@@ -190,9 +195,9 @@ def contiguous_run(anchor: Node, domain: Domain, boundary: Boundary) -> int:
     return run if strides <= {0, 1} else 0
 
 
-def breaks(index: Index, symbol: Symbol) -> set[int]:
+def breaks(index: Index, symbol: Symbol) -> set[Extent]:
     """Lengths of the runs of the symbol over which the index is linear in it."""
-    found: set[int] = set()
+    found: set[Extent] = set()
     for atom, _ in index.terms:
         if isinstance(atom, Quotient | Remainder) and symbol in atom.dividend.symbols():
             # A quotient of a quotient breaks where the inner one does, or less often.

@@ -6,6 +6,7 @@ from math import prod
 
 from aotc.aot.errors import InternalError
 from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.size import typical
 from aotc.aot.schedule import domain as loops
 from aotc.aot.schedule.attention import attention_contract, attention_domain
 from aotc.aot.schedule.calls import call_group, with_memory
@@ -93,7 +94,7 @@ def _touched(tracer: Tracer, domain: Domain) -> dict[Node, int]:
     """Elements of each buffer that the accesses name, at most."""
     counts: dict[Node, int] = {}
     for access in tracer.accesses:
-        count = prod(symbol.extent for symbol in loops.varies_with(access, domain))
+        count = prod(typical(symbol.extent) for symbol in loops.varies_with(access, domain))
         counts[access.node] = counts.get(access.node, 0) + count
     return counts
 

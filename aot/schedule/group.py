@@ -7,6 +7,7 @@ from typing import Literal
 
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.schedule.trace import LEAVES
 
 GroupKind = Literal["pointwise", "row", "matmul", "attention", "call"]
 
@@ -65,7 +66,7 @@ class Group:
     updates: tuple[tuple[Node, Node], ...] = ()
 
     def __str__(self) -> str:
-        work = [node.op for node in self.nodes if node.kind not in ("view", "scalar", "iota")]
+        work = [node.op for node in self.nodes if node.kind not in ("view", *LEAVES)]
         return f"{self.kind} {self.domain}: {self.label} [{', '.join(work)}]"
 
 

@@ -13,6 +13,7 @@ from math import ceil, prod
 
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.infer import PACK_N
+from aotc.aot.ir.size import Shape, typical
 from aotc.aot.schedule.absorb import absorbed
 from aotc.aot.schedule.calls import call_clusters
 from aotc.aot.schedule.cost import is_worth_a_buffer
@@ -38,7 +39,7 @@ class Kernel:
         return self.cluster.kind if self.cluster else "pointwise"
 
     @property
-    def shape(self) -> tuple[int, ...] | None:
+    def shape(self) -> Shape | None:
         """Shape that a further root must have; None where there can be none."""
         if self.cluster is None:
             return self.roots[0].shape
@@ -76,10 +77,10 @@ class _Materializer:
             if node.op in STORED or (node.op in LEAVES and node not in stored):
                 continue
             if node in self.owner:
-                self._count_operands(node, {self.owner[node]: node.type.numel})
+                self._count_operands(node, {self.owner[node]: typical(node.type.numel)})
             elif node in stored or self._needs_buffer(node):
                 kernel = self._store(node)
-                self._count_operands(node, {kernel: node.type.numel})
+                self._count_operands(node, {kernel: typical(node.type.numel)})
             else:
                 self._count_operands(node, self.counts[node])
         return self.kernels
@@ -213,14 +214,15 @@ def _mask(nodes: Iterable[Node], order: dict[Node, int]) -> int:
 def _evaluations(node: Node, position: int, count: int) -> int:
     """How often an operand is evaluated when the node is evaluated `count` times in a kernel."""
     operand = node.inputs[position]
+    elements, result = typical(operand.type.numel), typical(node.type.numel)
     if node.kind in ("attention", "call"):
-        return operand.type.numel
+        return elements
     if node.kind in MATMULS:
         side = node.shape[-1] if position == 0 else node.shape[-2]
-        return operand.type.numel * ceil(side / PACK_N)
+        return elements * ceil(typical(side) / PACK_N)
     if node.kind == "reduce":
-        return count * prod(reduced_extents(node))
+        return count * typical(prod(reduced_extents(node)))
     is_repeated = node.kind in ("window", "gather") or (node.kind == "take" and position == 0)
-    if operand.type.numel < node.type.numel and not is_repeated:
-        return max(1, count * operand.type.numel // node.type.numel)
+    if elements < result and not is_repeated:
+        return max(1, count * elements // result)
     return count

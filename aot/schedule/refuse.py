@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aotc.aot.errors import UnsupportedError
 from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.size import bounds
 from aotc.aot.schedule.traits import TargetTraits
 
 LARGEST_NUMEL = 2**31 - 1
@@ -45,7 +46,7 @@ def refuse(graph: Graph, traits: TargetTraits) -> None:
     """Raise `TensorTooLarge`, `EmptyTensorUnsupported` or `DoubleUnsupported` where one is due."""
     doubles = []
     for node in graph.nodes():
-        if node.type.numel > LARGEST_NUMEL:
+        if bounds(node.type.numel)[0] > LARGEST_NUMEL:
             named = f"`{node.op}` of {node.type}"
             raise TensorTooLarge(tensor=named, numel=node.type.numel, source=_at(node))
         if node.type.numel and _reads_nothing(node):

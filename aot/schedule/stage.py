@@ -8,6 +8,7 @@ copied once, padding included and channels last, so that a whole row of a window
 from __future__ import annotations
 
 from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.size import Extent
 from aotc.aot.schedule.domain import contiguous_run, matmul_domain
 from aotc.aot.schedule.grow import MATMULS
 
@@ -51,7 +52,7 @@ def _with_copy(anchor: Node, copies: dict[Node, Node]) -> Node:
     return changed
 
 
-def _run(anchor: Node, copy: Node | None) -> int:
+def _run(anchor: Node, copy: Node | None) -> Extent:
     """Elements of k in one run, if the matmul reads the copy, or what is behind its views."""
 
     def is_boundary(node: Node) -> bool:

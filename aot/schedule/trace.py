@@ -8,11 +8,13 @@ from math import prod
 
 from aotc.aot.ir import access
 from aotc.aot.ir import index as ix
+from aotc.aot.ir.bound import Bound
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.index import Bound, Index, Symbol
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import Shape
 
 _LOADED = "loaded by "
-LEAVES = frozenset({"scalar", "iota"})
+LEAVES = frozenset({"scalar", "extent", "iota"})
 STORED = frozenset({"input", "constant"})
 UNROLL_WINDOW = 64  # elements of a pooling window that are unrolled inside a pointwise kernel
 UNROLL_PLAIN = 4  # elements of any other reduction that are
@@ -115,12 +117,12 @@ def inverse(node: Node, index: tuple[Index, ...]) -> tuple[Index, ...] | None:
     return None
 
 
-def reduced_extents(node: Node) -> tuple[int, ...]:
+def reduced_extents(node: Node) -> Shape:
     """Extents of the reduced axes of a reduction's operand."""
     return tuple(node.inputs[0].shape[axis] for axis in node.attr("axes"))
 
 
-def kept_extents(node: Node) -> tuple[int, ...]:
+def kept_extents(node: Node) -> Shape:
     """Extents of the other axes."""
     axes = node.attr("axes")
     return tuple(dim for axis, dim in enumerate(node.inputs[0].shape) if axis not in axes)
@@ -131,6 +133,8 @@ def is_unrolled(node: Node) -> bool:
     if node.kind != "reduce" or node.op in ("argmax", "argmin"):
         return False
     count = prod(reduced_extents(node))
+    if not isinstance(count, int):
+        return False
     return count <= UNROLL_PLAIN or (count <= UNROLL_WINDOW and _reads_window(node.inputs[0]))
 
 

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
-from aotc.aot.lower.spec import Candidate
+from aotc.aot.ir.size import typical
+from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.tune.job import Job, Option, Tell
@@ -41,7 +42,7 @@ class CpuMeasurer:
         with ExitStack() as stack:
             runs = []
             for option in options:
-                plan = _plan(option.candidate, option.binary, sizes_bytes)
+                plan = _plan(job.spec, option, sizes_bytes)
                 executable = Executable(library, plan, {}, 0, 0)
                 stack.enter_context(closing(executable))
                 session = executable.session()
@@ -78,19 +79,22 @@ def _sample(run: Callable[[], None], count: int) -> float:
     return (time.perf_counter() - started_s) / count
 
 
-def _plan(candidate: Candidate, binary: KernelBinary, sizes_bytes: Sequence[int]) -> LaunchPlan:
-    """One launch whose parameters lie side by side in the arena."""
+def _plan(spec: KernelSpec, option: Option, sizes_bytes: Sequence[int]) -> LaunchPlan:
+    """One launch at typical sizes whose parameters lie side by side in the arena."""
+    binary: KernelBinary = option.binary
     buffers = []
     end = 0
     for index, nbytes in enumerate(sizes_bytes):
         buffers.append(Buffer(f"parameter_{index}", end, nbytes))
         end += -(-max(nbytes, 1) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-    arguments = tuple(("arena", buffer.offset) for buffer in buffers)
+    pointers = tuple(("arena", buffer.offset) for buffer in buffers)
+    sizes = tuple(("int", dim.typical) for dim in spec.sizes)
+    x, y, z = map(typical, option.candidate.grid)
     return LaunchPlan(
         PLAN_ABI,
         end,
         binary.scratch_bytes,
         tuple(buffers),
         (Kernel(binary.symbol, binary.symbol),),
-        (Launch(0, candidate.grid, arguments),),
+        (Launch(0, (x, y, z), (*pointers, *sizes)),),
     )

@@ -77,10 +77,21 @@ class Executable:
         self.threads = threads or default_threads()
         self.functions = [self.library.address_of(kernel.symbol) for kernel in plan.kernels]
 
-    def session(self) -> NativeSession:
-        """A session with memory of its own; raises DriverFault where the system has no room."""
+    def at(self, plan: LaunchPlan) -> Executable:
+        """The same code with a plan for given sizes; it needs no closing."""
+        found = Executable.__new__(Executable)
+        for name in Executable.__slots__:
+            setattr(found, name, getattr(self, name))
+        found.plan = plan
+        return found
+
+    def session(self, arena: Memory | None = None) -> NativeSession:
+        """A session with memory of its own, but for a lent arena that is large enough.
+
+        Raises DriverFault where the system has no room.
+        """
         try:
-            return NativeSession(self)
+            return NativeSession(self, arena)
         except (OSError, ValueError, OverflowError) as error:
             detail = f"no memory for a session of {self.plan.arena_bytes} bytes: {error}"
             raise DriverFault(driver="cpu", detail=detail) from error
@@ -114,13 +125,13 @@ class NativeSession:
 
     __slots__ = ("_blocks", "addresses", "arena_address", "run", "workers")
 
-    def __init__(self, executable: Executable) -> None:
+    def __init__(self, executable: Executable, lent: Memory | None = None) -> None:
         plan, threads = executable.plan, executable.threads
         layout = _Layout(executable)
         stride = -(-plan.scratch_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-        arena, scratch = Memory(plan.arena_bytes), Memory(stride * threads)
+        arena, scratch = lent or Memory(plan.arena_bytes), Memory(stride * threads)
         control, pool = Memory(layout.nbytes), process_pool()
-        self._blocks = (arena, scratch, control)
+        self._blocks = (scratch, control) if lent else (arena, scratch, control)
         self.arena_address = arena.address
         base = control.address
         parallel = layout.write(base, arena.address, threads)

@@ -47,8 +47,14 @@ class Executable:
         self.sessions_open = 0
         self.closed = False
 
-    def session(self) -> NativeSession:
-        """A session with an arena of its own."""
+    def at(self, plan: LaunchPlan) -> Executable:
+        """The same code with a plan for given sizes."""
+        found = Executable.__new__(Executable)
+        found.__dict__ = {**self.__dict__, "plan": plan}
+        return found
+
+    def session(self, arena: object = None) -> NativeSession:
+        """A session with an arena of its own; a lent one is left alone."""
         self.sessions_open += 1
         return NativeSession(self)
 

@@ -150,11 +150,6 @@ WRONG = [
         errors.SpecInputsInvalid,
         ["`model(x, y)`", "missing a required argument: 'y'"],
     ),
-    (
-        "model = nn.ReLU()\nexample_inputs = (torch.ones(1),)\ndynamic_shapes = {'x': {0: 'n'}}",
-        errors.DynamicShapesUnsupported,
-        ["dynamic_shapes"],
-    ),
 ]
 
 
@@ -185,14 +180,15 @@ def test_damaged_exported_file(tmp_path):
         load_spec(str(tmp_path / "model.pt2"))
 
 
-def test_exported_file_with_dynamic_shapes_is_refused(tmp_path):
+def test_exported_file_with_dynamic_shapes_keeps_its_dims(tmp_path):
     rows = torch.export.Dim("rows")
     program = torch.export.export(
         torch.nn.Linear(4, 3), (torch.ones(2, 4),), dynamic_shapes=({0: rows},)
     )
     torch.export.save(program, tmp_path / "linear.pt2")
-    with pytest.raises(errors.DynamicShapesUnsupported, match=r"linear\.pt2"):
-        capture(load_spec(str(tmp_path / "linear.pt2")))
+    captured = capture(load_spec(str(tmp_path / "linear.pt2")))
+    (size,) = captured.dims
+    assert str(captured.graph.outputs[0].type) == f"f32[{size.name}, 3]"
 
 
 def refusal(path: str, kind: type[errors.AotcError]) -> str:

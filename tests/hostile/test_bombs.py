@@ -12,7 +12,8 @@ import small_bundle
 from aotc.runtime import load
 from aotc.runtime.canonical import encode
 from aotc.runtime.errors import AotcError, BundleError
-from aotc.runtime.manifest import FORMAT, HEADER, MANIFEST_MAGIC, Manifest
+from aotc.runtime.frame import FORMAT, HEADER
+from aotc.runtime.manifest import MANIFEST_MAGIC, Manifest
 from aotc.runtime.plan import LaunchPlan
 from aotc.runtime.weights import read_header
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from aotc.aot.pack.tensors import tensor_file
 from aotc.runtime.canonical import encode
 from aotc.runtime.errors import BundleError, IncompatibleError
-from aotc.runtime.manifest import MANIFEST_MAGIC, Manifest, frame, unframe
+from aotc.runtime.frame import frame, unframe
+from aotc.runtime.manifest import MANIFEST_MAGIC, Manifest
 from aotc.runtime.manifest import MANIFEST_SCHEMA as SCHEMA
 from aotc.runtime.plan import LaunchPlan
 from aotc.runtime.weights import read_header

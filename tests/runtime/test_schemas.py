@@ -9,7 +9,8 @@ import small_bundle
 
 from aotc.runtime.dtypes import DTYPES
 from aotc.runtime.errors import BundleMalformed
-from aotc.runtime.manifest import MANIFEST_MAGIC, Extras, FileEntry, Manifest, TensorSpec, frame
+from aotc.runtime.frame import frame
+from aotc.runtime.manifest import MANIFEST_MAGIC, Extras, FileEntry, Manifest, TensorSpec
 from aotc.runtime.plan import Buffer, Kernel, Launch, LaunchPlan
 
 

@@ -1,0 +1,373 @@
+"""Sizes of an exported program: torch's symbols as named dims, its guards as conditions on them.
+
+A dim takes the name that the user's `dynamic_shapes` gives it, else that of the first input that
+has it: `x_0`. torch takes sizes other than 0 and 1 for granted while it traces and says so by
+guards like `x.size()[0] != 1`; kernels hold for a size of 1 as well, so those are left out, and a
+lower bound of 2 that nobody asked for is one of 1. Tensors of no elements are not compiled.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+
+from aotc.aot.errors import GuardUnsupported
+from aotc.aot.ir.size import (
+    Dim,
+    Extent,
+    Guard,
+    Size,
+    UndecidedSize,
+    bounds,
+    largest,
+    size_of,
+    smallest,
+)
+
+SHAPE_OF_DATA = "its shape depends on data: keep the full size and a mask of what counts"
+LARGEST_EXTENT = (1 << 31) - 1  # kernels address elements with 32 bits
+_TRACED_LOW = 2  # torch's own lower bound of a size that it does not specialise
+_CURRENT: ContextVar[Mapping[Any, Extent]] = ContextVar("symbols", default=MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the call decides: each symbol's size, and what must hold beside the dims' ranges."""
+
+    symbols: Mapping[Any, Extent]
+    guards: tuple[Guard, ...]
+    specialised: tuple[str, ...]  # dims that were asked for and turned out to be fixed
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """All dims by name."""
+        found = {dim for size in self.symbols.values() if isinstance(size, Size)
+                 for dim in size.dims()}  # fmt: skip
+        return tuple(sorted(found, key=lambda dim: dim.name))
+
+
+@contextmanager
+def reading(sizes: Sizes) -> Iterator[None]:
+    """`extent_of` knows the symbols inside the block."""
+    token = _CURRENT.set(sizes.symbols)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+def extent_of(value: Any) -> Extent:
+    """A torch size as ours; raises `UndecidedSize` for one that depends on data."""
+    if isinstance(value, int):
+        return value
+    return _converted(value.node.expr)
+
+
+def sizes_of(program: ExportedProgram, shapes: Any, arguments: Any) -> Sizes:
+    """The dims, guards and specialised dims of an exported program.
+
+    `shapes` is the spec's `dynamic_shapes`, `arguments` the example's (positional, by name).
+    Raises `GuardUnsupported` for a guard that cannot be checked at a call.
+    """
+    inputs = _inputs(program)
+    asked = _asked(shapes, arguments)
+    names = _names(inputs, asked)
+    symbols: dict[Any, Extent] = {}
+    for symbol, name in names.items():
+        symbols[symbol] = size_of(_dim(name, symbol, program, inputs))
+    sizes = Sizes(symbols, (), _specialised(inputs, asked))
+    with reading(sizes):
+        guards = tuple(_guards(program, inputs))
+    return Sizes(symbols, guards, sizes.specialised)
+
+
+def _inputs(program: ExportedProgram) -> list[tuple[str, Any]]:
+    """Name and example value of each tensor input, in order."""
+    wanted = {
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind is InputKind.USER_INPUT
+    }
+    placeholders = program.graph.find_nodes(op="placeholder")
+    pairs = [(node.name, node.meta.get("val")) for node in placeholders if node.name in wanted]
+    return [pair for pair in pairs if isinstance(pair[1], torch.Tensor)]
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def _asked(shapes: Any, arguments: Any) -> list[Mapping[int, Any]]:
+    """What the user asked for each tensor of the arguments, by axis."""
+    positional, named = arguments
+    if not shapes:
+        return []
+    if isinstance(shapes, Mapping):
+        order = list(shapes.values())
+        values = [*positional, *named.values()]
+        by_name = [shapes.get(name) for name in named]
+        rows = by_name if not positional else [*order[: len(positional)], *by_name]
+    else:
+        values, rows = [*positional, *named.values()], list(shapes)
+    found: list[Mapping[int, Any]] = []
+    for value, row in zip(values, rows, strict=False):
+        found += _asked_of(value, row)
+    return found
+
+
+def _asked_of(value: Any, row: Any) -> Iterator[Mapping[int, Any]]:
+    """The rows of the tensors in one argument, however nested."""
+    if isinstance(value, torch.Tensor):
+        pairs = row.items() if isinstance(row, Mapping) else enumerate(row or ())
+        yield {axis: entry for axis, entry in pairs if entry is not None}
+        return
+    keys = value if isinstance(value, Mapping) else range(len(value)) if _is_row(value) else ()
+    for key in keys:
+        inner = row.get(key) if isinstance(row, Mapping) else row[key] if _is_row(row) else None
+        yield from _asked_of(value[key], inner)
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _names(inputs: Sequence[tuple[str, Any]], asked: Sequence[Mapping[int, Any]]) -> dict[Any, str]:
+    """Symbol → name: the user's, else input and axis."""
+    found: dict[Any, str] = {}
+    spare: dict[Any, str] = {}
+    for place, (name, value) in enumerate(inputs):
+        for axis, size in enumerate(value.shape):
+            if isinstance(size, int):
+                continue
+            entry = asked[place].get(axis) if place < len(asked) else None
+            root = getattr(entry, "root", entry)
+            given = getattr(root, "__name__", "")
+            for symbol in sorted(size.node.expr.free_symbols, key=str):
+                spare.setdefault(symbol, f"{name}_{axis}")
+                if given:
+                    found.setdefault(symbol, given)
+    chosen = spare | found
+    return {symbol: _identifier(name) for symbol, name in chosen.items()}
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+
+def _specialised(
+    inputs: Sequence[tuple[str, Any]], asked: Sequence[Mapping[int, Any]]
+) -> tuple[str, ...]:
+    """Dims that the user asked to vary and that are fixed all the same."""
+    found = []
+    for (name, value), row in zip(inputs, asked, strict=False):
+        for axis in sorted(row):
+            is_wanted = not isinstance(row[axis], int) and row[axis] is not torch.export.Dim.STATIC
+            if is_wanted and axis < value.dim() and _is_fixed(value.shape[axis]):
+                found.append(f"input `{name}` dim {axis} is {value.shape[axis]}")
+    return tuple(found)
+
+
+def _is_fixed(size: Any) -> bool:
+    """Whether a size is a number, as it is or because torch found that it can be no other."""
+    return isinstance(size, int) or bool(size.node.expr.is_Integer)
+
+
+def _dim(
+    name: str, symbol: Any, program: ExportedProgram, inputs: Sequence[tuple[str, Any]]
+) -> Dim:
+    """The dim of a symbol: torch's range within what 32 bits address, and the example's size."""
+    allowed = program.range_constraints.get(symbol)
+    low, high = 1, LARGEST_EXTENT
+    if allowed is not None:
+        least = int(allowed.lower) if getattr(allowed.lower, "is_Integer", False) else 1
+        low = 1 if least == _TRACED_LOW else max(1, least)
+        if getattr(allowed.upper, "is_Integer", False):  # else infinity
+            high = min(high, int(allowed.upper))
+    for _, value in inputs:
+        if any(getattr(size, "node", None) and size.node.expr == symbol for size in value.shape):
+            high = min(high, LARGEST_EXTENT // prod(s for s in value.shape if isinstance(s, int)))
+    example = next(
+        (
+            int(size.node.hint)
+            for _, value in inputs
+            for size in value.shape
+            if not isinstance(size, int) and size.node.expr == symbol and size.node.hint
+        ),
+        low,
+    )
+    return Dim(name, low, max(low, high), min(max(example, low), max(low, high)))
+
+
+# -- torch's expressions ---------------------------------------------------------------------------
+
+
+def _converted(expression: Any) -> Extent:
+    """A sympy expression over torch's symbols as a size."""
+    if expression.is_Integer:
+        return int(expression)
+    if expression.is_Symbol:
+        known = _CURRENT.get().get(expression)
+        if known is None:
+            raise UndecidedSize(SHAPE_OF_DATA)
+        return known
+    name = type(expression).__name__
+    if name not in _SPELLINGS:
+        raise UndecidedSize(f"a size of the form `{expression}`")
+    parts = [_converted(part) for part in expression.args]
+    total = parts[0]
+    for part in parts[1:]:
+        total = _SPELLINGS[name](total, part)
+    return total
+
+
+def _power(base: Extent, exponent: Extent) -> Extent:
+    if not isinstance(exponent, int) or exponent < 0:
+        raise UndecidedSize(f"a size to the power of `{exponent}`")
+    return prod([base] * exponent)
+
+
+_SPELLINGS: dict[str, Any] = {
+    "Add": lambda left, right: left + right,
+    "Mul": lambda left, right: left * right,
+    "Pow": _power,
+    "FloorDiv": lambda left, right: left // right,
+    "CleanDiv": lambda left, right: left // right,
+    "Mod": lambda left, right: left % right,
+    "PythonMod": lambda left, right: left % right,
+    "Max": largest,
+    "Min": smallest,
+}
+
+
+# -- guards ----------------------------------------------------------------------------------------
+
+
+def _guards(program: ExportedProgram, inputs: Sequence[tuple[str, Any]]) -> Iterator[Guard]:
+    """What must hold at a call beside ranges and shapes, in the words of torch's guards."""
+    known: set[Guard] = set()
+    for text in getattr(program, "_guards_code", None) or ():
+        for comparison in _comparisons(text):
+            guard = _guard(comparison, text, inputs)
+            if guard is not None and guard not in known:
+                known.add(guard)
+                yield guard
+
+
+def _comparisons(text: str) -> Iterator[tuple[ast.expr, ast.cmpop, ast.expr]]:
+    """The comparisons that a guard is made of."""
+    stack = [ast.parse(text, mode="eval").body]
+    while stack:
+        expression = stack.pop()
+        if isinstance(expression, ast.BoolOp) and isinstance(expression.op, ast.And):
+            stack += expression.values
+        elif isinstance(expression, ast.Compare):
+            sides = [expression.left, *expression.comparators]
+            yield from zip(sides, expression.ops, sides[1:], strict=False)
+        else:
+            raise GuardUnsupported(guard=text)
+
+
+def _guard(
+    comparison: tuple[ast.expr, ast.cmpop, ast.expr], text: str, inputs: Sequence[tuple[str, Any]]
+) -> Guard | None:
+    """The guard of one comparison; None where every call meets it, or only 0 and 1 do not."""
+    first, operator, second = comparison
+    try:
+        left, right = (_evaluated(side, inputs) for side in (first, second))
+    except (UndecidedSize, LookupError) as error:
+        raise GuardUnsupported(guard=text) from error
+    if isinstance(operator, ast.NotEq):
+        # Two sizes differ where the square of their distance is at least 1.
+        apart = left - right
+        is_traced = bool({left, right} & {0, 1})
+        return None if is_traced else _bounded(apart * apart, ast.Gt, _plain(text))
+    return _bounded(left - right, type(operator), _plain(text))
+
+
+def _bounded(distance: Extent, operator: type[ast.cmpop], text: str) -> Guard | None:
+    """The guard that left - right has the sign that the operator asks for."""
+    ends = _ENDS.get(operator)
+    low, high = bounds(distance)
+    if ends and (ends[0] is None or ends[0] <= low) and (ends[1] is None or high <= ends[1]):
+        return None
+    if ends is None or not isinstance(distance, Size):
+        raise GuardUnsupported(guard=text)
+    return Guard(text, distance, *ends)
+
+
+# Operator → smallest and largest legal value of left - right.
+_ENDS: dict[type[ast.cmpop], tuple[int | None, int | None]] = {
+    ast.Eq: (0, 0),
+    ast.LtE: (None, 0),
+    ast.Lt: (None, -1),
+    ast.GtE: (0, None),
+    ast.Gt: (1, None),
+}
+_RELATIONS: dict[str, type[ast.cmpop]] = {
+    "Equality": ast.Eq,
+    "LessThan": ast.LtE,
+    "StrictLessThan": ast.Lt,
+    "GreaterThan": ast.GtE,
+    "StrictGreaterThan": ast.Gt,
+}
+
+
+def asserted(value: torch.SymBool) -> Guard | None:
+    """The guard of an assertion inside the program; None where every call meets it.
+
+    What depends on data is left to the data.
+    """
+    expression = value.node.expr
+    operator = _RELATIONS.get(type(expression).__name__)
+    if operator is None or not expression.free_symbols <= set(_CURRENT.get()):
+        return None
+    left, right = (_converted(side) for side in expression.args)
+    return _bounded(left - right, operator, str(expression))
+
+
+_SIZE = re.compile(r"L((?:\[[^\]]+\])+)\.size\(\)\[(\d+)\]")
+
+
+def _evaluated(expression: ast.expr, inputs: Sequence[tuple[str, Any]]) -> Extent:
+    """A side of a comparison: sizes of inputs, numbers, sums, products and quotients."""
+    if isinstance(expression, ast.Constant) and type(expression.value) is int:
+        return expression.value
+    if isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.USub):
+        return -_evaluated(expression.operand, inputs)
+    if isinstance(expression, ast.BinOp) and type(expression.op) in _OPERATORS:
+        sides = (_evaluated(side, inputs) for side in (expression.left, expression.right))
+        return _OPERATORS[type(expression.op)](*sides)
+    match = _SIZE.fullmatch(ast.unparse(expression))
+    if match is None:
+        raise UndecidedSize(f"`{ast.unparse(expression)}`")
+    keys = re.findall(r"\[([^\]]+)\]", match[1])
+    name = "_".join(_identifier(key.strip("'\"")) for key in keys)
+    return extent_of(dict(inputs)[name].shape[int(match[2])])
+
+
+_OPERATORS: dict[type[ast.operator], Any] = {
+    ast.Add: lambda left, right: left + right,
+    ast.Sub: lambda left, right: left - right,
+    ast.Mult: lambda left, right: left * right,
+    ast.FloorDiv: lambda left, right: left // right,
+    ast.Mod: lambda left, right: left % right,
+}
+
+
+def _plain(text: str) -> str:
+    """A guard as people write it: `x.shape[1] % 4 == 0`."""
+    return _SIZE.sub(lambda match: f"{_joined(match[1])}.shape[{match[2]}]", text)
+
+
+def _joined(keys: str) -> str:
+    return ".".join(key.strip("'\"") for key in re.findall(r"\[([^\]]+)\]", keys))

@@ -1,0 +1,83 @@
+"""The signature of a bundle: inputs, outputs, and what sizes obey where a call decides them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aotc.aot.errors import DimUnreadable
+from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.size import Dim, Extent, Guard, Size, content, divides, size_of
+from aotc.aot.plan import SizeTable
+from aotc.runtime import signature as runtime
+from aotc.runtime.extent import VALUE_LIMIT, Row
+from aotc.runtime.manifest import TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What the manifest says of a call; the last three are empty where all shapes are fixed."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    dims: tuple[runtime.Size, ...] = ()
+    sizes: tuple[Row, ...] = ()
+    guards: tuple[runtime.Condition, ...] = ()
+
+    def bind(self, shapes: Sequence[Sequence[int]]) -> list[int]:
+        """The dims' sizes for these shapes of the inputs, as a call reads them."""
+        read = runtime.Signature(self.inputs, self.outputs, self.dims, self.sizes, self.guards)
+        return read.bind(shapes)[: len(self.dims)]
+
+
+def signature(graph: Graph, dims: Sequence[Dim] = (), guards: Sequence[Guard] = ()) -> Signature:
+    """Names and types of inputs and outputs, as the manifest lists them, and their sizes.
+
+    Raises `DimUnreadable` for a dim that no input shows.
+    """
+    table = SizeTable(dims)
+    inputs = _specs(graph.input_names, graph.inputs, table)
+    outputs = _specs(graph.output_names, graph.outputs, table)
+    conditions = tuple(
+        runtime.Condition(
+            table.index(guard.size),
+            -VALUE_LIMIT if guard.low is None else guard.low,
+            VALUE_LIMIT if guard.high is None else guard.high,
+            guard.text,
+        )
+        for guard in guards
+    )
+    read = tuple(_read(dim, graph) for dim in dims)
+    return Signature(inputs, outputs, read, tuple(table.rows), conditions)
+
+
+def _specs(names: Sequence[str], nodes: Sequence[Node], table: SizeTable) -> tuple[TensorSpec, ...]:
+    return tuple(
+        TensorSpec(name, node.dtype, tuple(map(table.named, node.shape)))
+        for name, node in zip(names, nodes, strict=True)
+    )
+
+
+def _read(dim: Dim, graph: Graph) -> runtime.Size:
+    """Where a call shows the dim: an input's dim that is a multiple of it, and a number."""
+    found: list[tuple[int, int, int, int]] = []
+    for place, node in enumerate(graph.inputs):
+        for axis, extent in enumerate(node.shape):
+            linear = _linear(extent, dim)
+            if linear is not None:
+                found.append((*linear, place, axis))
+    if not found:
+        raise DimUnreadable(name=dim.name)
+    scale, offset, place, axis = min(found)
+    return runtime.Size(dim.name, dim.low, dim.high, place, axis, scale, offset)
+
+
+def _linear(extent: Extent, dim: Dim) -> tuple[int, int] | None:
+    """(scale, offset) where the extent is scale · dim + offset."""
+    if not isinstance(extent, Size) or extent.dims() != (dim,):
+        return None
+    offset = dict(extent.terms).get((), 0)
+    rest, own = extent - offset, size_of(dim)
+    if not divides(own, rest) or not isinstance(rest // own, int):
+        return None
+    return content(rest), offset

@@ -1,0 +1,201 @@
+"""Programs in host memory whose shapes depend on the call: one plan and session for each shape met.
+
+A call reads the sizes from its inputs. For shapes that a session has met before it makes the same
+one native call as a program of fixed shapes; for new ones it checks them, makes their plan, and
+forgets the ones used the longest time ago. All shapes of a session share one arena, which grows.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from .drivers.memory import Memory
+from .dynamic_plan import DynamicPlan
+from .errors import ProgramClosed
+from .exchange import kind_of
+from .port import Port
+from .program import Loaded, Program
+from .session import Bound, Session
+from .strided import copier
+from .structure import Structure
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .manifest import Manifest, Target
+    from .signature import Size
+
+SHAPES_KEPT = 16  # in each session
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class DynamicProgram(Program):
+    """A bundle ready to run on inputs of any shape within its ranges; see `Program`.
+
+    dims: the sizes that a call decides, each with its name and range.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        target: Target,
+        identity: str,
+        plan: DynamicPlan,
+        loaded: Loaded,
+    ) -> None:
+        """Made by `load` only."""
+        self.signature = manifest.signature
+        self.dims: tuple[Size, ...] = manifest.dims
+        self.dynamic_plan = plan
+        super().__init__(manifest, target, identity, plan, loaded)  # type: ignore[arg-type]
+
+    def session(self) -> Session:
+        """A session of one's own: a thread that keeps one never meets another's arena."""
+        return DynamicSession(self)
+
+
+class Shaped:
+    """The program at given shapes: what a `Session` asks of a program."""
+
+    __slots__ = (
+        "_executable",
+        "_give",
+        "_input_ports",
+        "_output_ports",
+        "_program",
+        "_structure",
+        "inputs",
+        "needs",
+        "outputs",
+    )
+
+    def __init__(self, program: DynamicProgram, shapes: Shapes) -> None:
+        """Raises the `InputError`s of `Signature.bind`."""
+        signature = program.signature
+        values = signature.bind(shapes)
+        plan = program.dynamic_plan.at(values[: len(signature.dims)])
+        self._program = program
+        self.inputs, self.outputs = signature.at(values)
+        self._give = program._give
+        # Arguments come in order: the session of all shapes has unfolded them.
+        self._structure = Structure(None, program._structure.outputs)
+        self.needs = plan.arena_bytes
+        executable = program._open().executable
+        self._executable = executable.at(plan)
+        copy, count = copier(executable.copy_strided), len(self.inputs)
+        self._input_ports = tuple(
+            Port(spec, "input", index, copy) for index, spec in enumerate(self.inputs)
+        )
+        self._output_ports = tuple(
+            Port(spec, "output", count + index, copy) for index, spec in enumerate(self.outputs)
+        )
+
+    @property
+    def _loaded(self) -> Loaded | None:
+        return self._program._loaded
+
+    def _open(self) -> _Lent:
+        return _Lent(self._executable, self._program._open())
+
+
+class _Lent:
+    """The code at given shapes, as `Loaded` has it: with the memory of all shapes behind it."""
+
+    __slots__ = ("executable", "release", "retain")
+
+    def __init__(self, executable: Any, loaded: Loaded) -> None:
+        self.executable = executable
+        self.retain = loaded.retain
+        self.release = loaded.release
+
+
+class _OnArena:
+    """An executable whose sessions all work in one arena."""
+
+    __slots__ = ("_arena", "_executable")
+
+    def __init__(self, executable: Any, arena: Memory) -> None:
+        self._executable = executable
+        self._arena = arena
+
+    def session(self) -> Any:
+        return self._executable.session(self._arena)
+
+
+class DynamicSession(Session):
+    """One caller's arena for all shapes; for one thread at a time. Called like the program."""
+
+    __slots__ = ("_arena", "_known")
+
+    def __init__(self, program: DynamicProgram) -> None:
+        loaded = program._open()
+        loaded.retain()
+        self._loaded: Any = loaded
+        self._program: Any = program
+        self._arity = -1 if program._structure.inputs else len(program.inputs)
+        self._known: dict[Shapes, Session] = {}
+        self._arena = Memory(0)
+
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+        """Run once; see `Program`."""
+        program = self._program
+        if program._loaded is None or self._loaded is None:
+            raise ProgramClosed()
+        if named or len(arrays) != self._arity:
+            arrays = tuple(self._arranged(arrays, named))
+        shapes = tuple([_shape_of(program, *pair) for pair in enumerate(arrays)])
+        session = self._known.get(shapes)
+        if session is None:
+            session = self._made(shapes)
+        return session(*arrays, out=out)
+
+    def bind(self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any) -> Bound:
+        """This session at the arrays' shapes; `Program.bind` gives it to nobody else."""
+        values = tuple(self._arranged(arrays, named))
+        shapes = tuple(_shape_of(self._program, *pair) for pair in enumerate(values))
+        bound = self._made(shapes).bind(values, {}, out)
+        bound._keep = (bound._keep, self)
+        return bound
+
+    def _made(self, shapes: Shapes) -> Session:
+        """A session for new shapes, in place of the one that was made the longest time ago."""
+        shaped = Shaped(self._program, shapes)
+        if shaped.needs > self._arena.nbytes:
+            self._forget()
+            self._arena.close()
+            self._arena = Memory(shaped.needs)
+        elif len(self._known) >= SHAPES_KEPT:
+            self._known.pop(next(iter(self._known))).close()
+        shaped._executable = _OnArena(shaped._executable, self._arena)
+        session = Session(shaped)  # type: ignore[arg-type]
+        self._known[shapes] = session
+        return session
+
+    def _forget(self) -> None:
+        for session in self._known.values():
+            session.close()
+        self._known.clear()
+
+    def close(self) -> None:
+        """Free the arena; may be called again."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None:
+            try:
+                self._forget()
+                self._arena.close()
+            finally:
+                loaded.release()
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing() and getattr(self, "_loaded", None) is not None:
+            self.close()
+
+
+def _shape_of(program: DynamicProgram, index: int, value: Any) -> tuple[int, ...]:
+    """The shape of an argument; raises `InputUnreadable` for what is no array."""
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        kind_of(program._input_ports[index], value)
+        shape = memoryview(value).shape
+    return tuple(shape or ())

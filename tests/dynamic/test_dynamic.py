@@ -1,0 +1,141 @@
+"""Bundles whose shapes a call decides: right at every size, and what does not fit is named."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from aotc.aot import errors
+from aotc.runtime import check, load
+from aotc.runtime.errors import InputRank
+from aotc.runtime.size_errors import SizeGuard, SizeMismatch, SizeOutOfRange
+from aotc.runtime.verify import verify
+from dynamic.models import CASES, made
+
+TOLERANCE = 1e-4
+
+
+def agrees(found, expected):
+    """Whether results have the shapes and, up to rounding, the numbers of the model's."""
+    pairs = list(zip(pytree.tree_leaves(found), pytree.tree_leaves(expected), strict=True))
+    for got, want in pairs:
+        assert got.shape == want.shape
+        if want.dtype.is_floating_point:
+            scale = float(want.abs().max())
+            assert float((got - want).abs().max()) <= TOLERANCE * scale
+        else:
+            assert torch.equal(got, want)
+    return len(pairs)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_size_gives_the_models_numbers(built, name):
+    path, report = built(name)
+    case, model = CASES[name], made(name)
+    assert report.specialised == ()
+    with load(path) as program, torch.no_grad():
+        for sizes in (*case.sizes, case.sizes[0]):
+            inputs = case.inputs(*sizes)
+            assert agrees(program(*inputs), model(*inputs))
+
+
+def test_many_sizes_in_turn(built):
+    """More shapes than a session keeps, among them some that make its arena grow."""
+    path, _ = built("perceptron")
+    case, model = CASES["perceptron"], made("perceptron")
+    with load(path) as program, torch.no_grad():
+        for batch in (*range(1, 22), 64, 3, 2):
+            inputs = case.inputs(batch, 5)
+            assert agrees(program(*inputs), model(*inputs))
+
+
+def test_the_bundle_says_what_varies(built):
+    path, report = built("movement")
+    assert report.dims == ("batch = 1..64", "seq = 3..64")
+    assert check(path) == []
+    assert {finding.status for finding in verify(path)} == {"ok"}
+    with load(path) as program:
+        assert [str(dim) for dim in program.dims] == list(report.dims)
+        assert str(program.inputs[1]) == "f32[batch, 2*seq, 8]"
+
+
+REFUSED = [
+    ((65, 8), (65, 16), SizeOutOfRange, "`batch` is 65"),
+    ((3, 2), (3, 4), SizeOutOfRange, "`seq` is 2"),
+    ((3, 8), (4, 16), SizeMismatch, "input `y` has 4 at dim 0"),
+    ((3, 8), (3, 17), SizeMismatch, r"input `y` has 17 at dim 1, expected 16 \(`2\*seq`"),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "kind", "words"), REFUSED)
+def test_sizes_that_do_not_fit_are_named(built, first, second, kind, words):
+    path, _ = built("movement")
+    with load(path) as program, pytest.raises(kind, match=words):
+        program(torch.zeros(*first, 8), torch.zeros(*second, 8))
+
+
+def test_other_ranks_and_kinds(built):
+    path, _ = built("movement")
+    with load(path) as program:
+        with pytest.raises(InputRank):
+            program(torch.zeros(3, 8), torch.zeros(3, 16, 8))
+        x, y = CASES["movement"].inputs(2, 5)
+        expected = program(x, y)
+        found = program(x.numpy(), y=y.numpy())
+        assert all((got == want.numpy()).all() for got, want in zip(found, expected, strict=True))
+        strided = program(x.transpose(0, 1).contiguous().transpose(0, 1), y)
+        assert torch.equal(strided[0], expected[0])
+
+
+def test_bound_calls_and_outputs_in_place(built):
+    path, _ = built("perceptron")
+    (x,) = CASES["perceptron"].inputs(3, 9)
+    with load(path) as program:
+        expected = program(x)
+        out = torch.zeros(3, 9, 48)
+        assert program(x, out=out) is out
+        bound = program.bind(x)
+        assert torch.equal(bound(), expected)
+        assert torch.equal(out, expected)
+
+
+AUTO = """
+    import torch
+    from torch.export import Dim
+
+    def model(x, y):
+        if x.shape[1] % 4 == 0:
+            x = x * 2
+        return x.sum(1) + (y * torch.arange(3.0)[:, None]).sum()
+
+    example_inputs = (torch.ones(5, 8), torch.ones(3, 4))
+    dynamic_shapes = ({0: Dim.AUTO, 1: Dim.AUTO}, {0: Dim.AUTO, 1: Dim.AUTO})
+"""
+
+
+def test_what_the_model_asks_of_sizes_is_checked_and_what_it_fixes_is_told(built):
+    path, report = built("auto", AUTO)
+    assert report.specialised == ("input `y` dim 0 is 3",)
+    with load(path) as program:
+        ones = torch.ones(3, 5)
+        assert torch.equal(program(torch.ones(2, 12), ones), torch.full((2,), 39.0))
+        with pytest.raises(SizeGuard, match=r"x.shape\[1\] % 4"):
+            program(torch.ones(2, 9), ones)
+
+
+UNSUPPORTED = """
+    import torch
+    from torch.export import Dim
+
+    def model(x):
+        return x.sum() + torch.nonzero(x).sum()
+
+    example_inputs = (torch.ones(8),)
+    dynamic_shapes = ({0: Dim("n")},)
+"""
+
+
+def test_what_depends_on_data_is_refused_with_its_line(built):
+    with pytest.raises(errors.UnsupportedError, match="depends on data"):
+        built("unsupported", UNSUPPORTED)

@@ -1,0 +1,210 @@
+"""Plans and signatures of sizes that a call decides: what is refused, and what comes out."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotc.runtime.dynamic_plan import DynamicPlan, read_plan
+from aotc.runtime.errors import BundleError, InputRank
+from aotc.runtime.extent import VALUE_LIMIT, Extent, evaluate
+from aotc.runtime.manifest import Manifest, Target, TensorSpec
+from aotc.runtime.plan_rules import DYNAMIC_ABI
+from aotc.runtime.signature import Condition, Signature, Size
+from aotc.runtime.size_errors import SizeGuard, SizeInvalid, SizeMismatch, SizeOutOfRange
+
+ROWS = [["number", 64, 0], ["mul", 0, 1], ["add", 0, 1], ["floordiv", 2, 1], ["max", 0, 1]]
+
+
+def tree(**changes):
+    """A plan of one dim: a buffer of 64·n bytes, one launch of n programs."""
+    variant = {
+        "arena_bytes": [2],
+        "zeroed_bytes": 0,
+        "ranges": [[1, 100]],
+        "buffers": [{"name": "b", "offset": 0, "nbytes": [2]}],
+        "launches": [{"kernel": 0, "grid": [[0], 1, 1], "args": [["arena", 0], ["int", [0]]]}],
+    }
+    variant |= changes.pop("variant", {})
+    plan = {
+        "abi": DYNAMIC_ABI,
+        "dims": 1,
+        "sizes": [list(row) for row in ROWS],
+        "limits": [],
+        "scratch_bytes": 0,
+        "kernels": [{"symbol": "k", "name": "k", "image": None}],
+        "variants": [variant],
+    }
+    return plan | changes
+
+
+def launch(**changes):
+    row = {"kernel": 0, "grid": [[0], 1, 1], "args": []} | changes
+    return {"variant": {"launches": [row]}}
+
+
+def test_values_of_a_plan():
+    plan = DynamicPlan(tree()).at([7])
+    assert plan.arena_bytes == 448
+    assert plan.buffers[0].nbytes == 448
+    assert plan.launches[0].grid == (7, 1, 1)
+    assert plan.launches[0].args == (("arena", 0), ("int", 7))
+
+
+def test_it_comes_back_from_its_bytes():
+    plan = DynamicPlan(tree())
+    assert read_plan(plan.to_msgpack()) == plan
+
+
+def test_instructions():
+    assert evaluate([tuple(row) for row in ROWS], [3]) == [3, 64, 192, 67, 3, 64]
+
+
+MALFORMED = {
+    "an unknown operation": tree(sizes=[["eval", 0, 0]]),
+    "a row that is no row": tree(sizes=[["add", 0]]),
+    "a row that names itself": tree(sizes=[["add", 0, 1]]),
+    "a row that names a later one": tree(sizes=[["add", 0, 2], ["number", 1, 0]]),
+    "a negative operand": tree(sizes=[["add", -1, 0]]),
+    "a number beyond 62 bits": tree(sizes=[["number", VALUE_LIMIT + 1, 0]]),
+    "a number that is none": tree(sizes=[["number", 1.5, 0]]),
+    "a value that is not there": tree(variant={"arena_bytes": [99]}),
+    "two values for one extent": tree(variant={"arena_bytes": [0, 1]}),
+    "no dims": tree(dims=0),
+    "too many dims": tree(dims=65),
+    "no variant": tree(variants=[]),
+    "ranges of another number of dims": tree(variant={"ranges": [[1, 2], [1, 2]]}),
+    "a range from zero": tree(variant={"ranges": [[0, 2]]}),
+    "a kernel that is not there": tree(**launch(kernel=1)),
+    "an argument of an unknown space": tree(**launch(args=[["size", 0]])),
+    "a limit that is no extent": tree(limits=["n"]),
+    "a field too many": tree(colour=1),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_plans_are_refused_when_read(name):
+    with pytest.raises(BundleError):
+        DynamicPlan(MALFORMED[name])
+
+
+BROKEN = {
+    "a division by zero": ([["number", 0, 0], ["floordiv", 0, 1]], {}, SizeInvalid),
+    "a division by less": ([["number", -2, 0], ["floordiv", 0, 1]], {}, SizeInvalid),
+    "a product too large": (
+        [["number", 1 << 61, 0], ["mul", 1, 1]], {}, SizeInvalid,
+    ),
+    "a tensor too large": (
+        [["number", 1 << 31, 0], ["mul", 0, 1]], {"limits": [[2]]}, SizeInvalid,
+    ),
+    "a grid of nothing": (
+        [["number", 0, 0]], launch(grid=[[1], 1, 1]), BundleError,
+    ),
+    "a negative buffer": (
+        [["number", -64, 0]],
+        {"variant": {"buffers": [{"name": "b", "offset": 0, "nbytes": [1]}]}},
+        BundleError,
+    ),
+    "a buffer beyond the arena": (
+        [["number", 64, 0]],
+        {"variant": {"arena_bytes": 64, "buffers": [{"name": "b", "offset": [1], "nbytes": 64}]}},
+        BundleError,
+    ),
+    "an address outside of all buffers": (
+        [["number", 1 << 20, 0]], launch(args=[["arena", [1]]]), BundleError,
+    ),
+    "sizes of no variant": (
+        [["number", 1, 0]], {"variant": {"ranges": [[1, 5]], "arena_bytes": 0,
+                                         "buffers": [], "launches": []}}, BundleError,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_plans_that_break_at_some_sizes(name):
+    rows, changes, kind = BROKEN[name]
+    # The rest of the plan names no value that these rows lack.
+    plain = {"arena_bytes": 64, "buffers": [], "launches": []}
+    changes = {**changes, "variant": plain | changes.get("variant", {})}
+    plan = DynamicPlan(tree(sizes=rows, **changes))
+    with pytest.raises(kind):
+        plan.at([7])
+
+
+# -- signatures ------------------------------------------------------------------------------------
+
+BATCH, TWICE = Extent(0, "batch"), Extent(2, "2*batch")
+SIGNATURE = Signature(
+    (TensorSpec("x", "f32", (BATCH, 4)), TensorSpec("y", "f32", (TWICE,))),
+    (TensorSpec("z", "f32", (TWICE, 4)),),
+    (Size("batch", 2, 9, 0, 0),),
+    [("number", 2, 0), ("mul", 0, 1), ("number", -8, 0), ("add", 0, 3)],
+    (Condition(4, -(1 << 40), 0, "batch <= 8"),),
+)
+
+
+def test_sizes_are_read_and_put_to_use():
+    values = SIGNATURE.bind([(3, 4), (6,)])
+    assert values[:1] == [3]
+    inputs, outputs = SIGNATURE.at(values)
+    assert [spec.shape for spec in (*inputs, *outputs)] == [(3, 4), (6,), (6, 4)]
+
+
+REFUSED = [
+    ([(1, 4), (2,)], SizeOutOfRange, ["`batch` is 1", "input `x`, dim 0", "expected 2 to 9"]),
+    ([(10, 4), (20,)], SizeOutOfRange, ["`batch` is 10", "expected 2 to 9"]),
+    ([(3, 5), (6,)], SizeMismatch, ["input `x` has 5 at dim 1", "expected 4"]),
+    ([(3, 4), (7,)], SizeMismatch, ["input `y` has 7 at dim 0", "6 (`2*batch`", "input `x`"]),
+    ([(3, 4, 1), (6,)], InputRank, ["rank 3"]),
+    ([(9, 4), (18,)], SizeGuard, ["batch <= 8", "batch = 9"]),
+]
+
+
+@pytest.mark.parametrize(("shapes", "kind", "words"), REFUSED)
+def test_shapes_that_do_not_fit_are_named(shapes, kind, words):
+    with pytest.raises(kind) as caught:
+        SIGNATURE.bind(shapes)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_size_that_is_not_whole():
+    odd = Signature(
+        (TensorSpec("y", "f32", (Extent(2, "2*n"),)),), (), (Size("n", 1, 9, 0, 0, 2),),
+        [("number", 2, 0), ("mul", 0, 1)], (),
+    )  # fmt: skip
+    assert odd.bind([(6,)])[0] == 3
+    with pytest.raises(SizeMismatch, match=r"`2\*n` for a whole `n`"):
+        odd.bind([(7,)])
+
+
+def manifest(**changes):
+    fields = {
+        "features": ("dynamic-shapes",),
+        "targets": (Target("null", "null", DYNAMIC_ABI, (), "p", "l"),),
+        "inputs": SIGNATURE.inputs,
+        "outputs": SIGNATURE.outputs,
+        "weights": None,
+        "files": (),
+        "dims": SIGNATURE.dims,
+        "sizes": tuple(SIGNATURE.rows),
+        "guards": SIGNATURE.guards,
+    }
+    return Manifest(**(fields | changes))
+
+
+WRONG_MANIFESTS = {
+    "no feature": {"features": ()},
+    "a feature without dims": {"dims": (), "sizes": (), "guards": ()},
+    "a dim of no input": {"dims": (Size("batch", 2, 9, 5, 0),)},
+    "a dim of no axis": {"dims": (Size("batch", 2, 9, 0, 2),)},
+    "a range that is empty": {"dims": (Size("batch", 9, 2, 0, 0),)},
+    "a shape of no value": {"outputs": (TensorSpec("z", "f32", (Extent(9, "9"),)),)},
+    "a guard of no value": {"guards": (Condition(9, 0, 1, "x"),)},
+    "rows that name later ones": {"sizes": (("add", 5, 5),)},
+}
+
+
+@pytest.mark.parametrize("name", WRONG_MANIFESTS)
+def test_manifests_that_do_not_hang_together(name):
+    with pytest.raises(BundleError):
+        manifest(**WRONG_MANIFESTS[name]).to_bytes()
