@@ -111,12 +111,13 @@ def _average_pool(
     counts_padding: bool = True,
     divisor: int | None = None,
 ) -> Node:
-    windows, inner = _windows(call, wide(data), count, kernel, stride, padding, 1, 0.0)
+    sizes = spread(kernel, count)
+    strides = spread(stride, count) if stride not in ((), []) else sizes
+    reached = _reached(call, data, sizes, spread(padding, count))
+    windows, inner = _windows(call, wide(data), count, reached[0], strides, reached[1], 1, 0.0)
     total = build.drop(build.reduce("sum", windows, inner), inner)
     if divisor is not None:
         return build.cast(_shared(total, divisor), call.dtype)
-    sizes = spread(kernel, count)
-    strides = spread(stride, count) if stride not in ((), []) else sizes
     cells = numpy.ones([1] * count, numpy.int64)
     for axis, margin in enumerate(spread(padding, count)):
         extent = data.shape[axis - count]
@@ -130,6 +131,22 @@ def _average_pool(
         return build.cast(_shared(total, int(cells.flat[0])), call.dtype)
     table = build.align(call.table(cells, total.dtype), total.type.rank)
     return build.cast(_shared(total, table), call.dtype)
+
+
+def _reached(
+    call: Call, data: Node, sizes: tuple[int, ...], margins: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes and margins without the padding of an axis that one window covers whole.
+
+    Models ask for an average over everything by a window far larger than the plane.
+    """
+    pairs = []
+    for axis, (size, margin) in enumerate(zip(sizes, margins, strict=True), -len(sizes)):
+        extent = data.shape[axis]
+        covers = call.shape[axis] == 1 and size - margin >= extent
+        pairs.append((extent, 0) if covers else (size, margin))
+    clipped_sizes, clipped_margins = zip(*pairs, strict=True)
+    return clipped_sizes, clipped_margins
 
 
 def _shared(total: Node, count: Node | int) -> Node:
