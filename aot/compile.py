@@ -11,10 +11,10 @@ from typing import Literal
 
 from aotc.aot import contents
 from aotc.aot.contents import Plan
-from aotc.aot.errors import DynamicTargetUnsupported
+from aotc.aot.errors import DynamicTargetUnsupported, SizeUnsupported
 from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.narrow import dims_of, large_sizes, narrowed
-from aotc.aot.ir.size import Dim, Extent, size_of, typical
+from aotc.aot.ir.size import Dim, Extent, UndecidedSize, size_of, typical
 from aotc.aot.lower import KernelSpec, lower
 from aotc.aot.options import BuildOptions
 from aotc.aot.plan import ChosenKernel, Variant, Wiring, plan_dynamic, plan_wired, wire
@@ -127,7 +127,10 @@ def tune_and_plan(
 
 def _schedule(graphs: Sequence[Graph], target: Target, clock: Clock) -> tuple[Schedule, ...]:
     with clock.stage("schedule"):
-        scheduled = tuple(schedule(graph, target.traits) for graph in graphs)
+        try:
+            scheduled = tuple(schedule(graph, target.traits) for graph in graphs)
+        except UndecidedSize as undecided:
+            raise SizeUnsupported(kernel="schedule", detail=str(undecided), source="") from None
         clock.dump("schedule", "\n".join(map(str, scheduled)))
         clock.detail = f"{sum(len(each.groups) for each in scheduled)} groups"
     return scheduled

@@ -281,6 +281,14 @@ class DynamicTargetUnsupported(UnsupportedError):
     hint = "build for `cpu`, or one bundle for each shape"
 
 
+class SizeUnsupported(UnsupportedError):
+    """A kernel would need a number where only the call decides the size."""
+
+    code = "size-unsupported"
+    template = "`{kernel}` needs to know what only a call decides: {detail}{source}"
+    hint = "give the dims narrower ranges in `dynamic_shapes`, or fix one of them"
+
+
 class DimUnreadable(UnsupportedError):
     """No input of the model shows a size that the call decides."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aotc.aot.errors import SizeUnsupported
+from aotc.aot.ir.size import UndecidedSize
 from aotc.aot.lower.attention import lower_attention
 from aotc.aot.lower.call import lower_call
 from aotc.aot.lower.gpu_row_forms import lower_row_gpu
@@ -34,4 +36,13 @@ def lower(schedule: Schedule, traits: TargetTraits) -> tuple[KernelSpec, ...]:
     Groups of the same work give specs of the same digest: compile each digest once. The pointer
     parameters of a spec are its group's `reads`, then its `roots`.
     """
-    return tuple(LOWERED[group.kind](group, traits) for group in schedule.groups)
+    return tuple(_lowered(group, traits) for group in schedule.groups)
+
+
+def _lowered(group: Group, traits: TargetTraits) -> KernelSpec:
+    try:
+        return LOWERED[group.kind](group, traits)
+    except UndecidedSize as undecided:
+        places = [node.source for node in group.nodes if node.source]
+        source = f"\n  at {places[-1]}" if places else ""
+        raise SizeUnsupported(kernel=group.label, detail=str(undecided), source=source) from None

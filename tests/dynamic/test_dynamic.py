@@ -139,3 +139,33 @@ UNSUPPORTED = """
 def test_what_depends_on_data_is_refused_with_its_line(built):
     with pytest.raises(errors.UnsupportedError, match="depends on data"):
         built("unsupported", UNSUPPORTED)
+
+
+ROLLED = """
+    import torch
+    from torch.export import Dim
+
+    def model(x):
+        return torch.roll(x, 3, 0)
+
+    example_inputs = (torch.arange(8.0),)
+    dynamic_shapes = ({0: Dim("n", min=2, max=64)},)
+"""
+
+
+def test_what_needs_a_number_is_refused_with_its_line(built):
+    """A roll by 3 of 2 elements is one by 1: an index that no form of ours has."""
+    with pytest.raises(errors.UnsupportedError) as caught:
+        built("rolled", ROLLED)
+    assert caught.value.exit_code == 3
+    assert "rolled.py:6" in str(caught.value)
+
+
+def test_gpus_take_fixed_shapes_only(built, tmp_path):
+    from aotc.aot.build import build
+    from aotc.aot.options import BuildOptions
+
+    path, _ = built("perceptron")
+    spec = path.with_suffix(".py")
+    with pytest.raises(errors.DynamicTargetUnsupported, match="fixed shapes only"):
+        build(str(spec), tmp_path / "out", ["cuda:sm_90"], BuildOptions(tmp_path / "cache"))
