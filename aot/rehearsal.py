@@ -29,7 +29,8 @@ if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
 
 def runs_here(target: Target) -> bool:
     """Whether this machine can run a target's code."""
-    return set(target.needs) <= drivers.load(target.device).features()
+    features: frozenset[str] = drivers.load(target.device).features()
+    return set(target.needs) <= features
 
 
 def rehearse(

@@ -154,8 +154,8 @@ def _parse(record: dict[str, Any], texts: Mapping[str, str], path: str) -> Sourc
         for launch in record["launches"]
     )
     for number, launch in enumerate(record["launches"]):
-        spec = specs.get(launch["kernel"])
-        if spec is None or len(spec.params) != len(launch["operands"]):
+        kernel = specs.get(launch["kernel"])
+        if kernel is None or len(kernel.params) != len(launch["operands"]):
             detail = f"launches[{number}] names no kernel with its number of operands"
             raise SourcesInvalid(path=path, detail=detail)
         for space, value, _ in launch["operands"]:
@@ -195,7 +195,9 @@ def _parse_kernel(row: dict[str, Any], texts: Mapping[str, str]) -> KernelSpec:
 
 
 def _parse_map(row: dict[str, Any]) -> TensorMap:
-    parts = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
+    parts: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
+    }
     return TensorMap(**parts)
 
 

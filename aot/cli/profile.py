@@ -76,7 +76,7 @@ def profile_bundle(bundle: Path, device: str | None, repetitions: int) -> Profil
         return Profile(program.target, name, rows, call_us, limits)
 
 
-def _inputs(bundle: Path, program: Program) -> dict[str, bytes]:
+def _inputs(bundle: Path, program: Program) -> dict[str, bytes | memoryview]:
     """The golden input; zeros where it was deleted."""
     try:
         return dict(read_golden(bundle).inputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,7 +83,10 @@ def command(
 
 
 def input_arrays(
-    program: Program, golden: dict[str, bytes], files: dict[str, Path], seed: int | None
+    program: Program,
+    golden: Mapping[str, bytes | memoryview],
+    files: dict[str, Path],
+    seed: int | None,
 ) -> dict[str, HostArray]:
     """Every input: from its file, else drawn with the seed, else the golden one.
 

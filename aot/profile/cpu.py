@@ -17,7 +17,7 @@ CALLS = 5  # of a launch for one sample; they are short
 
 
 def measure(
-    program: Program, inputs: Mapping[str, bytes], repetitions: int
+    program: Program, inputs: Mapping[str, bytes | memoryview], repetitions: int
 ) -> tuple[list[float], float]:
     """(microseconds of each launch, microseconds of a call), medians of so many repetitions.
 

@@ -16,7 +16,7 @@ WARM_CALLS = 3
 
 
 def measure(
-    program: Program, inputs: Mapping[str, bytes], repetitions: int
+    program: Program, inputs: Mapping[str, bytes | memoryview], repetitions: int
 ) -> tuple[list[float], float]:
     """(microseconds of each launch, microseconds of a call), medians of so many repetitions."""
     executable: Any = program._open().executable

@@ -14,7 +14,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.match import any_node, call, match
 from aotc.aot.ir.size import Shape, fixed
-from aotc.aot.rewrites.weights import replace_nodes
+from aotc.aot.rewrites.replace import replace_nodes
 
 x, cos, sin = any_node("x"), any_node("cos"), any_node("sin")
 _TURNED = call("concat", -call("slice", x, name="second"), call("slice", x, name="first"), axis="a")

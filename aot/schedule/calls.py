@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.index import Symbol
+from aotc.aot.ir.size import typical
 from aotc.aot.schedule.group import Domain, Group, Root
 from aotc.aot.schedule.grow import Cluster
 from aotc.aot.schedule.trace import LEAVES
@@ -62,8 +63,8 @@ def call_group(call: Node) -> Group:
         roots=tuple(Root(node, ()) for node in results),
         nodes=tuple(results),
         reads=reads,
-        bytes=sum(node.type.nbytes for node in (*reads, *results)),
-        operations=sum(node.type.numel for node in results),
+        bytes=sum(typical(node.type.nbytes) for node in (*reads, *results)),
+        operations=sum(typical(node.type.numel) for node in results),
         updates=tuple(
             (call.inputs[operand], results[number]) for number, operand in call.attr("updates")
         ),
