@@ -43,7 +43,6 @@ REACHED_BY: dict[str, tuple[str, ...]] = {
     "max_pool3d_with_indices": ("nn.functional.max_pool3d",),
     "native_dropout": ("nn.functional.dropout",),
     "rand": ("rand_like",),
-    "randn": ("randn", "randn_like"),
     "reflection_pad1d": ("nn.functional.pad.reflect",),
     "replication_pad2d": ("nn.functional.pad.replicate",),
     "topk": ("topk", "kthvalue"),

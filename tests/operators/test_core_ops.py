@@ -22,7 +22,6 @@ REFUSALS = {
     "nonzero": "depends on data",
     "rand_like": "random",
     "randn": "random",
-    "randn_like": "random",
 }
 
 
