@@ -22,6 +22,7 @@ from aotc.aot.capture.kernel_text import kernel_text, spelled
 from aotc.aot.ir import build
 from aotc.aot.ir.call import CallArgument, CallCandidate
 from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.size import fixed
 
 KERNEL_CALL = "triton_kernel_wrapper_functional"
 # What Triton launches a kernel with that says nothing else.
@@ -134,7 +135,7 @@ class _Importer:
                 )
             self.stored[item] = number = len(self.types)
             kind = type_of(value)
-            self.types.append((kind.dtype, tuple(kind.shape[dim] for dim in order)))
+            self.types.append((kind.dtype, tuple(fixed(kind.shape[dim]) for dim in order)))
             self.orders.append(order)
             if not _is_empty(item):
                 data = build.permute(self.values[item], order)

@@ -13,10 +13,12 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.machine import cpu_name
 from aotc.aot.cli.printing import bytes_text, print_json, print_table, time_text
+from aotc.aot.errors import ProfileUnsupported
 from aotc.runtime import load
 from aotc.runtime.directory import Directory
 from aotc.runtime.errors import GoldenMissing
 from aotc.runtime.extras import read_golden
+from aotc.runtime.plan import LaunchPlan
 
 if TYPE_CHECKING:
     from aotc.aot.profile.report import LaunchRow, Profile
@@ -60,6 +62,8 @@ def profile_bundle(bundle: Path, device: str | None, repetitions: int) -> Profil
     from aotc.aot.profile.report import Profile, facts_of, rows_of
 
     with closing(load(bundle, device)) as program:
+        if not isinstance(program.plan, LaunchPlan):
+            raise ProfileUnsupported(path=str(bundle))
         inputs = _inputs(bundle, program)
         family = program.device.partition(":")[0]
         measure = cuda.measure if family == "cuda" else cpu.measure
@@ -79,7 +83,7 @@ def profile_bundle(bundle: Path, device: str | None, repetitions: int) -> Profil
 def _inputs(bundle: Path, program: Program) -> dict[str, bytes | memoryview]:
     """The golden input; zeros where it was deleted."""
     try:
-        return dict(read_golden(bundle).inputs)
+        return {name: bytes(data) for name, data in read_golden(bundle).inputs.items()}
     except GoldenMissing:
         return {spec.name: bytes(spec.nbytes) for spec in program.inputs}
 
