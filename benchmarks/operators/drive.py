@@ -128,14 +128,12 @@ def native(cache_folder: Path) -> Iterator[Runner]:
             graph, _ = rewrite_each(captured.graph, ["cpu"])["cpu"]
             machinery = Machinery(workers, Store(cache_folder), Counts())
             made = compile_for(target, graph, options, machinery, Clock())
-            constants = made.scheduled.graph.constants
-            weights = {name: rehearsal.aligned(row.array) for name, row in constants.items()}
+            weights = {name: rehearsal.aligned(row.array) for name, row in made.constants.items()}
             inputs = [rehearsal.aligned(array) for array in captured.golden_inputs]
             outputs = [rehearsal.aligned(array) for array in captured.golden_outputs]
             for array in outputs:
-                array.reshape(-1).view("uint8")[...] = (
-                    0xA5  # nothing is right because nobody wrote it
-                )
+                # Nothing is right because nobody wrote it.
+                array.reshape(-1).view("uint8")[...] = 0xA5
             rehearsal.run(target, made.library, made.plan, weights, inputs, outputs)
             return outputs
 
