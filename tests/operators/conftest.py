@@ -1,14 +1,11 @@
-"""Finds the harness, and compiles all samples of this folder into one cache."""
+"""Compiles all samples of this folder into one cache."""
 
-import sys
 import warnings
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.operators.drive import native
 

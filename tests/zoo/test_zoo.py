@@ -5,14 +5,10 @@ A handful with every change; the whole zoo with `pytest -m nightly`. What has no
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.zoo.measure import Figures, compare_with_eager, write_spec  # noqa: E402
 from benchmarks.zoo.page import render  # noqa: E402
