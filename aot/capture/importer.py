@@ -45,7 +45,7 @@ def import_program(
     Raises `OpsUnsupported` with every op that has no row, `MutationUnsupported` for state.
     """
     _refuse_mutation(program, exported)
-    walker = _Importer(program)
+    walker = _ProgramImporter(program=program)
     with reading(sizes):
         for node in program.graph.nodes:
             walker.visit(node)
@@ -77,8 +77,9 @@ def _changed(program: ExportedProgram) -> list[str]:
 
 
 @dataclass
-class _Importer:
-    program: ExportedProgram
+class Importer:
+    """Imports node after node; what stands at the graph's ends is the subclass's to say."""
+
     values: dict[torch.fx.Node, Any] = field(default_factory=dict)
     inputs: list[Node] = field(default_factory=list)
     outputs: list[Node] = field(default_factory=list)
@@ -105,24 +106,11 @@ class _Importer:
         whole = Graph(tuple(self.inputs), outputs, names, output_names, self.constants)
         return whole.with_outputs(outputs)
 
-    def _placeholder(self, node: torch.fx.Node) -> Node | Any:
-        specs = self.program.graph_signature.input_specs
-        spec = next(item for item in specs if item.arg.name == node.name)
-        if isinstance(spec.arg, ConstantArgument):
-            return spec.arg.value
-        if spec.kind is InputKind.USER_INPUT:
-            return self._input(node)
-        if spec.kind is InputKind.TOKEN:
-            return None  # orders calls that have effects, which are refused where they are made
-        target = str(spec.target)
-        tensor = self.program.state_dict.get(target)
-        if tensor is None:
-            tensor = self.program.constants[target]
-        try:
-            return self._constant(target, tensor)
-        except NotSupported as refused:
-            self.unsupported.append(f"constant `{target}`: {refused}")
-            return None
+    def _placeholder(self, node: torch.fx.Node) -> Any:
+        raise NotImplementedError
+
+    def _output(self, node: torch.fx.Node) -> None:
+        raise NotImplementedError
 
     def _input(self, node: torch.fx.Node) -> Node | None:
         try:
@@ -148,20 +136,6 @@ class _Importer:
         name = self.names_by_digest.setdefault((kind, digest), f"table.{digest[:16]}")
         self.constants.setdefault(name, Constant(name, kind, numpy.ascontiguousarray(array)))
         return build.constant(name, kind)
-
-    def _output(self, node: torch.fx.Node) -> None:
-        specs = self.program.graph_signature.output_specs
-        for value, spec in zip(node.args[0], specs, strict=True):
-            if spec.kind is not OutputKind.USER_OUTPUT:
-                continue
-            if isinstance(value, torch.fx.Node):
-                made = self.values.get(value)
-                if isinstance(made, Node):
-                    self.outputs.append(made)
-                elif made is not None:  # else an op on the way was refused, and is listed
-                    self.unsupported.append(f"output `{made}`: it is no tensor")
-            elif not isinstance(value, bool | int | float | str | None):
-                self.unsupported.append(f"output `{value!r}`: it is no tensor")
 
     def _call(self, node: torch.fx.Node) -> None:
         name = getattr(getattr(node.target, "_schema", None), "name", str(node.target))
@@ -276,6 +250,46 @@ class _Importer:
             elif got is not None and got.type != expected:
                 detail = f"row of `{node.target}` made {got.type}, torch says {expected}"
                 raise InternalError(stage="capture", detail=detail)
+
+
+@dataclass(kw_only=True)
+class _ProgramImporter(Importer):
+    """Imports an exported program, whose signature tells inputs from weights."""
+
+    program: ExportedProgram
+
+    def _placeholder(self, node: torch.fx.Node) -> Node | Any:
+        specs = self.program.graph_signature.input_specs
+        spec = next(item for item in specs if item.arg.name == node.name)
+        if isinstance(spec.arg, ConstantArgument):
+            return spec.arg.value
+        if spec.kind is InputKind.USER_INPUT:
+            return self._input(node)
+        if spec.kind is InputKind.TOKEN:
+            return None  # orders calls that have effects, which are refused where they are made
+        target = str(spec.target)
+        tensor = self.program.state_dict.get(target)
+        if tensor is None:
+            tensor = self.program.constants[target]
+        try:
+            return self._constant(target, tensor)
+        except NotSupported as refused:
+            self.unsupported.append(f"constant `{target}`: {refused}")
+            return None
+
+    def _output(self, node: torch.fx.Node) -> None:
+        specs = self.program.graph_signature.output_specs
+        for value, spec in zip(node.args[0], specs, strict=True):
+            if spec.kind is not OutputKind.USER_OUTPUT:
+                continue
+            if isinstance(value, torch.fx.Node):
+                made = self.values.get(value)
+                if isinstance(made, Node):
+                    self.outputs.append(made)
+                elif made is not None:  # else an op on the way was refused, and is listed
+                    self.unsupported.append(f"output `{made}`: it is no tensor")
+            elif not isinstance(value, bool | int | float | str | None):
+                self.unsupported.append(f"output `{value!r}`: it is no tensor")
 
 
 def _nothing(call: Call) -> Any:
