@@ -87,6 +87,7 @@ class GraphFunctions(Functions):
 
     def _cuTensorMapEncodeTiled(self, to, kind, rank, address, shape, strides, box, steps, *modes):
         """A map that a fake kernel reads: address, rank, then shape, strides and box."""
+        self._context()
         numbers = [ctypes.c_uint64.from_address(shape + 8 * at).value for at in range(rank)]
         numbers += [ctypes.c_uint64.from_address(strides + 8 * at).value for at in range(rank - 1)]
         numbers += [ctypes.c_uint32.from_address(box + 4 * at).value for at in range(rank)]

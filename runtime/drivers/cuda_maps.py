@@ -50,7 +50,8 @@ class TensorMap:
         """Write the map of the memory at a device address; raises `CudaError`."""
         before, behind = self._fixed
         place = address + self._start_bytes
-        self._device.call("cuTensorMapEncodeTiled", self.address, *before, place, *behind)
+        with self._device.current():  # the driver asks for a context, whatever the memory
+            self._device.call("cuTensorMapEncodeTiled", self.address, *before, place, *behind)
 
 
 def parameters(device: Device, rows: Sequence[Map], addresses: Sequence[int]) -> list[Any]:
