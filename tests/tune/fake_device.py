@@ -6,6 +6,7 @@ It has the names of `runtime/drivers/cuda_device.py` that the tuner and the prof
 from __future__ import annotations
 
 import ctypes
+from contextlib import contextmanager
 
 from aotc.runtime.drivers.cuda_errors import DeviceLost, ImageRefused
 
@@ -24,6 +25,7 @@ class FakeDevice:
         self.clock_us = 0.0
         self.launched = []  # (symbol, addresses) of every launch
         self.closed = []
+        self.is_current = False
         self._next = 1 << 20
 
     # Memory.
@@ -56,8 +58,15 @@ class FakeDevice:
         block, offset = self.place(address)
         ctypes.memmove(host_address, bytes(block[offset : offset + nbytes]), nbytes)
 
+    @contextmanager
+    def current(self):
+        self.is_current = True
+        yield
+        self.is_current = False
+
     def call(self, name, *arguments):
         assert name == "cuTensorMapEncodeTiled", name
+        assert self.is_current
 
     def attribute(self, name):
         return {"l2_bytes": L2_BYTES, "multiprocessors": 4}[name]
