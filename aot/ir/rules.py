@@ -77,12 +77,20 @@ class Applied:
 
     counts: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    images: dict[Node, Node] = field(default_factory=dict)  # what each followed node has become
 
 
 def apply_rules(
-    graph: Graph, rules: Sequence[Rule], skip: frozenset[str] = frozenset()
+    graph: Graph,
+    rules: Sequence[Rule],
+    skip: frozenset[str] = frozenset(),
+    follow: Iterable[Node] = (),
 ) -> tuple[Graph, Applied]:
-    """`graph` with `rules` applied until none fires; rules named in `skip` are left out."""
+    """`graph` with `rules` applied until none fires; rules named in `skip` are left out.
+
+    `images` of the answer says what each node of `follow` is now; one that the graph does not need
+    any more stays what it was last.
+    """
     table: dict[str, list[Rule]] = {}
     for rule in rules:
         if rule.name in skip:
@@ -90,9 +98,11 @@ def apply_rules(
         ops = rule.pattern.ops if isinstance(rule.pattern, _Roots) else root_ops(rule.pattern)
         for op in ops:
             table.setdefault(op, []).append(rule)
-    applied = Applied()
+    applied = Applied(images={node: node for node in follow})
     for _ in range(_PASS_LIMIT):
-        outputs = _one_pass(graph.outputs, table, applied)
+        new = _one_pass(graph.outputs, table, applied)
+        applied.images = {node: new.get(image, image) for node, image in applied.images.items()}
+        outputs = tuple(new[node] for node in graph.outputs)
         if outputs == graph.outputs:
             return graph.with_outputs(outputs), applied
         graph = graph.with_outputs(outputs)
@@ -101,7 +111,8 @@ def apply_rules(
 
 def _one_pass(
     outputs: tuple[Node, ...], table: dict[str, list[Rule]], applied: Applied
-) -> tuple[Node, ...]:
+) -> dict[Node, Node]:
+    """What each node that the outputs need becomes when every rule has had one look at it."""
     context = Context()
     order = list(walk(outputs))
     for node in order:
@@ -115,7 +126,7 @@ def _one_pass(
             current = make(node.op, operands, node.attrs, node.source)
             context.use_counts[current] += context.use_counts[node]
         new[node] = _rewrite_node(current, table, context, applied)
-    return tuple(new[node] for node in outputs)
+    return new
 
 
 def _rewrite_node(
