@@ -84,7 +84,7 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "AOTC_EARLY_KERNELS",
             "flag",
-            False,
+            True,
             "kernels on a device are launched before the ones before them have ended",
         ),
         Setting("AOTC_CACHE_DIR", "path", None, "folder of the artifact cache"),
