@@ -108,14 +108,20 @@ def contest(
     rounds: int,
     seconds: float,
     device: str = "cpu",
+    prepared: Path | None = None,
 ) -> list[Result]:
-    """Sample every contender `seconds` long in each of `rounds` turns."""
+    """Sample every contender `seconds` long in each of `rounds` turns.
+
+    `prepared`: a folder that holds AOTInductor's package already, if it takes part.
+    """
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aotc-bench-")))
+        folder = prepared or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="aotc-bench-"))
+        )
         skipped, builds = {}, {}
         running = []
         for kind in kinds:
-            if kind == "aoti":
+            if kind == "aoti" and prepared is None:
                 answer = once("build-aoti", str(spec), str(folder), device)
                 builds[kind] = answer.get("build_s")
                 if "skipped" in answer:

@@ -10,7 +10,7 @@ import click
 
 from benchmarks.gpu import machine, page
 from benchmarks.gpu.parts import MODELS, PARTS, USUAL
-from benchmarks.gpu.suite import ROOT, Suite
+from benchmarks.suite import ROOT, Suite
 
 
 @click.command()

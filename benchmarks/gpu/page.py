@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.parts import KERNELS, MODELS, Model
-from benchmarks.gpu.suite import Suite
 from benchmarks.report import geometric_mean, table
+from benchmarks.suite import Suite
 
 TITLES = {
     "aotc": "aotc", "eager": "eager", "eager + graph": "eager + CUDA graph",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.gpu.suite import ROOT, Step, Suite
+from benchmarks.suite import ROOT, Step, Suite
 
 RECORDS = ROOT / "benchmarks" / "records"
 PEERS_NICENESS = 5

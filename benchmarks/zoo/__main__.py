@@ -2,53 +2,84 @@
 
 from __future__ import annotations
 
-import json
+import importlib.util
 import sys
 import tempfile
-from dataclasses import replace
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
-from benchmarks import machine
-from benchmarks.zoo import page
-from benchmarks.zoo.measure import ROOT, Figures, measure
+from benchmarks.suite import Suite
+from benchmarks.zoo import builds, page
+from benchmarks.zoo.contest import Terms, read_record, run, write_record
+from benchmarks.zoo.measure import ROOT, Figures
 from benchmarks.zoo.table import ZOO
 
-SECONDS_A_TURN = 0.3
+RECORDS = ROOT / "benchmarks" / "records"
+PATH = click.Path(path_type=Path)
 
 
 @click.command()
 @click.option("--small/--full", "is_small", default=True, help="Sizes of CI, or published ones.")
 @click.option("--rounds", default=5, show_default=True, help="Turns of a contender; 0: no timing.")
 @click.option("--only", multiple=True, type=click.Choice(list(ZOO)), help="These models only.")
-@click.option("--record", type=click.Path(path_type=Path), help="Figures kept between runs.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="The page.")
+@click.option("--cores", default=2, show_default=True, help="Cores that a contender has.")
+@click.option(
+    "--side-by-side",
+    default=1,
+    show_default=True,
+    help="Models timed at once, on cores of their own; no more than the machine has room for.",
+)
+@click.option("--seconds", default=86400.0, help="Begin nothing after this; end what still runs.")
+@click.option("--resume", is_flag=True, help="Leave out models with times in the record.")
+@click.option("--work", type=PATH, help="Folder of steps' results, which are not run again.")
+@click.option("--record", type=PATH, help="Figures kept between runs.")
+@click.option("--builds", "is_of_builds", is_flag=True, help="Time builds, cold and warm, instead.")
+@click.option("-o", "--out", type=PATH, help="The page.")
 def main(
-    is_small: bool, rounds: int, only: tuple[str, ...], record: Path | None, out: Path | None
+    is_small: bool,
+    rounds: int,
+    only: tuple[str, ...],
+    cores: int,
+    side_by_side: int,
+    seconds: float,
+    resume: bool,
+    work: Path | None,
+    record: Path | None,
+    is_of_builds: bool,
+    out: Path | None,
 ) -> None:
     """Measure the zoo on this machine; models that are not named keep their recorded figures."""
+    if importlib.util.find_spec("transformers") is None:
+        raise click.UsageError("the zoo's models are made by `transformers`, which is missing")
     size = "small" if is_small else "full"
-    record = record or ROOT / "benchmarks" / "records" / f"zoo-{size}.json"
-    out = out or ROOT / "docs" / ("zoo.md" if is_small else "zoo-full.md")
-    found = _read(record)
-    facts = machine.facts()
-    for name in only or ZOO:
-        with tempfile.TemporaryDirectory(prefix="aotc-zoo-") as folder:
-            figures = measure(ZOO[name], not is_small, Path(folder), rounds, SECONDS_A_TURN)
-        found[name] = replace(figures, facts=facts)
-        print(_line(figures), file=sys.stderr, flush=True)
-        rows = [found[each] for each in ZOO if each in found]
-        record.write_text(json.dumps([row.record() for row in rows], indent=1) + "\n")
-        out.write_text(page.render(size, rows), encoding="utf-8")
+    kind = "builds" if is_of_builds else "zoo"
+    record = record or RECORDS / f"{kind}-{size}.json"
+    out = out or ROOT / "docs" / f"zoo{'' if is_small else '-full'}.md"
+    if is_of_builds:
+        builds.run(only or tuple(ZOO), size, record, out.with_name(f"{out.stem}-builds.md"))
+        return
+    terms = Terms(not is_small, cores, side_by_side, rounds)
+    found = read_record(record)
+    known = {name for name, row in found.items() if resume and row.forward_us}
+    rows = [ZOO[name] for name in only or ZOO if name not in known]
+
+    def keep(row: Figures) -> None:
+        if found.get(row.name) == row:
+            return
+        found[row.name] = row
+        print(_line(row), flush=True)
+        listed = [found[name] for name in ZOO if name in found]
+        write_record(record, listed)
+        out.write_text(page.render(size, listed), encoding="utf-8")
+
+    with ExitStack() as stack:
+        folder = work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aotc-zoo-")))
+        folder.mkdir(parents=True, exist_ok=True)
+        run(Suite(folder.resolve(), seconds), rows, terms, keep)
     failed = [row.name for row in found.values() if row.refused or not row.is_correct]
     sys.exit(1 if failed else 0)
-
-
-def _read(record: Path) -> dict[str, Figures]:
-    if not record.exists():
-        return {}
-    return {row["name"]: Figures(**row) for row in json.loads(record.read_text())}
 
 
 def _line(row: Figures) -> str:

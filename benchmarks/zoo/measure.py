@@ -1,4 +1,4 @@
-"""One model of the zoo: built, compared with eager, timed beside its peers."""
+"""One model of the zoo: built, compared with eager, and what was found of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aotc.aot.cli.contest import contest
 from aotc.runtime import load
 from benchmarks.zoo.row import Row
 
@@ -66,33 +65,26 @@ class Figures:
 
 def write_spec(row: Row, is_full: bool, folder: Path) -> Path:
     """A SPEC file of the model, as `aotc build` takes it."""
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{row.name}.py"
     path.write_text(_SPEC.format(root=str(ROOT), name=row.name, is_full=is_full))
     return path
 
 
-def measure(row: Row, is_full: bool, folder: Path, rounds: int, seconds: float) -> Figures:
-    """Everything about one model; without `rounds` nothing is timed."""
+def build_and_compare(row: Row, is_full: bool, folder: Path) -> Figures:
+    """The model's bundle at `folder`, and how far it is from eager; nothing is timed."""
     spec, bundle = write_spec(row, is_full, folder), folder / row.name
     report = _build(spec, bundle)
     if "refused" in report:
         return Figures(row.name, refused=report["refused"])
-    difference, is_correct = compare_with_eager(spec, bundle)
-    forward_us: dict[str, float] = {}
-    skipped: dict[str, str] = {}
-    if rounds:
-        for result in contest(bundle, str(spec), ("aotc", *PEERS), rounds, seconds):
-            if result.skipped:
-                skipped[result.kind] = result.skipped
-            else:
-                forward_us[result.kind] = result.median_us
     launches = sum(target["launches"] for target in report["targets"])
     built = (report["kernels"], launches, report["seconds"])
-    return Figures(row.name, "", difference, is_correct, *built, forward_us, skipped)
+    return Figures(row.name, "", *compare_with_eager(spec, bundle), *built)
 
 
 def _build(spec: Path, bundle: Path) -> dict[str, Any]:
     command = ["-m", "aotc.aot.cli", "build", str(spec), "-o", str(bundle), "--json", "--quiet"]
+    command.append("--force")  # what a build left that was cut off
     done = subprocess.run(
         [sys.executable, *command], capture_output=True, text=True, check=False, cwd=ROOT
     )

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.gpu import page
 from benchmarks.gpu.parts import MODELS
-from benchmarks.gpu.suite import Step, Suite
+from benchmarks.suite import Step, Suite
 
 WRITE = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text('{}')"
 # Says that it is ready, waits for its turn, writes when that began and ended.

@@ -1,4 +1,4 @@
-"""Runs the steps of the GPU benchmark: one process a step, results as JSON files in a folder.
+"""Runs the steps of a benchmark: one process a step, results as JSON files in a folder.
 
 A step whose file is there is not run again, so that a run that was cut off goes on; the compiler
 caches of all contenders lie in the same folder.
@@ -13,13 +13,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from benchmarks.cores import Cores
+
+ROOT = Path(__file__).resolve().parents[1]
 POLL_SECONDS = 0.1
+
 READY = ".ready"  # the suffix of the file by which a step says that it waits for its turn
 
 
@@ -89,6 +93,44 @@ class Suite:
         """
         open_steps = self._open(steps)
         self._finish([self._begin(step) for step in open_steps], reserve_s)
+
+    def on_cores(
+        self,
+        steps: Sequence[Step],
+        groups: Sequence[Cores],
+        reserve_s: float = 0.0,
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Run the steps that have no result yet, each on a group of cores that it has for itself.
+
+        `ended` is called after each. When only `reserve_s` are left, what runs is ended and the
+        rest is not begun.
+        """
+        waiting, free = deque(self._open(steps)), list(groups)
+        taken: dict[int, Cores] = {}  # process → its cores
+        running: list[Running] = []
+        try:
+            while (waiting or running) and self.left_s() > reserve_s:
+                while waiting and free:
+                    row = self._begin(waiting.popleft())
+                    running.append(row)
+                    taken[row.process.pid] = free.pop()
+                    with contextlib.suppress(ProcessLookupError):
+                        os.sched_setaffinity(row.process.pid, taken[row.process.pid])
+                for row in [row for row in running if row.process.poll() is not None]:
+                    running.remove(row)
+                    free.append(taken.pop(row.process.pid))
+                    _end(row)
+                    self._keep(row, is_late=False)
+                    ended()
+                time.sleep(POLL_SECONDS)
+        finally:
+            for row in running:
+                _end(row)
+        for row in running:
+            self._keep(row, is_late=True)
+        for step in waiting:
+            print(f"{step.part} {step.name}: no time left", flush=True)
 
     def in_turns(self, steps: Sequence[Step]) -> None:
         """Prepare the steps side by side; once all are ready or failed, let one after the other go.
