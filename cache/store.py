@@ -125,7 +125,12 @@ class Store:
 
     def holds(self, key: Key) -> bool:
         """Whether an entry of the key is there; its bytes are not looked at."""
-        return any(_exists(folder / RECORD) for folder in (self.path(key), self._lower_path(key)))
+        return self.folder_of(key) is not None
+
+    def folder_of(self, key: Key) -> Path | None:
+        """The folder that has the key's entry, in this cache or the lower one."""
+        folders = (self.path(key), self._lower_path(key))
+        return next((folder for folder in folders if _exists(folder / RECORD)), None)
 
     def _get_lower(self, key: Key) -> Entry | None:
         """The entry of the lower folder, else a miss; a damaged one there is as good as none."""

@@ -21,6 +21,7 @@ from .structure import Structure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from .manifest import Manifest, Target
@@ -50,9 +51,24 @@ class DynamicProgram(Program):
         self.dynamic_plan = plan
         super().__init__(manifest, target, identity, plan, loaded)  # type: ignore[arg-type]
 
-    def session(self) -> Session:
+    def session(self) -> DynamicSession:
         """A session of one's own: a thread that keeps one never meets another's arena."""
         return DynamicSession(self)
+
+    def runner(self, shapes: Shapes) -> Callable[[list[int]], None]:
+        """`run_at` for inputs of these shapes."""
+
+        def run(addresses: list[int]) -> None:
+            try:
+                session = self._free.pop()
+            except IndexError:
+                session = self.session()
+            try:
+                session.at(shapes).run_at(addresses)  # type: ignore[attr-defined]
+            finally:
+                self._take_back(session)
+
+        return run
 
 
 class Shaped:
@@ -145,10 +161,11 @@ class DynamicSession(Session):
         if named or len(arrays) != self._arity:
             arrays = tuple(self._arranged(arrays, named))
         shapes = tuple([_shape_of(program, *pair) for pair in enumerate(arrays)])
-        session = self._known.get(shapes)
-        if session is None:
-            session = self._made(shapes)
-        return session(*arrays, out=out)
+        return self.at(shapes)(*arrays, out=out)
+
+    def at(self, shapes: Shapes) -> Session:
+        """The session for inputs of these shapes."""
+        return self._known.get(shapes) or self._made(shapes)
 
     def bind(self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any) -> Bound:
         """This session at the arrays' shapes; `Program.bind` gives it to nobody else."""

@@ -128,6 +128,20 @@ class Program:
         finally:
             self._take_back(session)
 
+    def run_at(self, addresses: list[int]) -> None:
+        """Run once on memory at these addresses: contiguous inputs, then outputs.
+
+        Nothing is checked. For callers that know their arrays, such as a graph's guards.
+        """
+        try:
+            session = self._free.pop()
+        except IndexError:
+            session = self.session()
+        try:
+            session.run_at(addresses)
+        finally:
+            self._take_back(session)
+
     def _take_back(self, session: Session) -> None:
         """Keep a session for the next call, or close it where the program was closed meanwhile."""
         self._free.append(session)

@@ -62,6 +62,13 @@ class Session:
         self._run()
         return result
 
+    def run_at(self, addresses: list[int]) -> None:
+        """Run once on memory at these addresses, inputs first; for callers that checked it all."""
+        if addresses != self._last:
+            self._addresses[:] = addresses
+            self._last = addresses
+        self._run()
+
     def bind(self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any) -> Bound:
         """This session with fixed memory; `Program.bind` gives it to nobody else."""
         hold: list[Any] = []

@@ -22,6 +22,7 @@ MODULES = (
     "aotc.runtime.drivers.cuda_errors",
     "aotc.aot.errors",
     "aotc.aot.cli.project",
+    "aotc.aot.dynamo.errors",
     "aotc.aot.pack.staging",
     "aotc.aot.schedule.form",
     "aotc.aot.schedule.refuse",

@@ -9,8 +9,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
+def aotc(
+    module: Any,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: Any = None,
+) -> Callable[..., Any]:
+    """Forward and backward graphs by our kernels, in this process: `backend="aotc"`."""
+    from aotc.aot.dynamo.backend import compiled
+
+    return compiled(module, inputs, options)
+
+
 def aotc_rewrite(
-    module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: Any = None
+    module: Any,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: Any = None,
 ) -> Callable[..., Any]:
     """The graph with our rewrites, compiled by Inductor: `backend="aotc_rewrite"`."""
     from aotc.aot.dynamo.rewriting import rewritten
@@ -19,7 +36,11 @@ def aotc_rewrite(
 
 
 def aotc_debug(
-    module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: Any = None
+    module: Any,
+    inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: Any = None,
 ) -> Callable[..., Any]:
     """The graph described, and run as it is: `backend="aotc_debug"`."""
     from aotc.aot.dynamo.debugging import described

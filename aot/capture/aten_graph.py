@@ -1,0 +1,333 @@
+"""Imports the ATen graphs of AOTAutograd: every tensor is an input, and memory may be shared.
+
+Such a graph is functional. Its weights are inputs; its outputs may be inputs as they are, views of
+inputs, sizes or nothing, and only what is left is computed. A tensor whose memory is dense is taken
+and given as it lies: the graph sees it in the order of its memory and permutes, so that channels
+last and transposed weights are not copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from aotc.aot.capture.importer import Importer
+from aotc.aot.capture.importing import NotSupported, type_of
+from aotc.aot.capture.sizes import Sizes, extent_of, reading
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.size import Extent, UndecidedSize
+from aotc.aot.ir.types import TypeRuleError
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An input of the program: the argument at `place`, its dims in the `order` of its memory."""
+
+    place: int
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A result that the program computes as its output `number`, in the `order` of its memory."""
+
+    number: int
+    order: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A result that is the argument at `place`."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """A result that lies in the memory of the argument at `place`.
+
+    `strides` are those that the argument must have for it; `offset` counts elements from its start.
+    """
+
+    place: int
+    strides: tuple[int, ...]
+    shape: tuple[int, ...]
+    view_strides: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A result that is a number or nothing, known now."""
+
+    value: int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A result that is a size of the call."""
+
+    size: Extent
+
+
+Result = Made | Passed | Viewed | Fixed | Sized
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Imported:
+    """A graph and how a call's arguments and results belong to its inputs and outputs."""
+
+    graph: Graph
+    taken: tuple[Taken, ...]  # one an input of the graph
+    results: tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A node that has no import, and why."""
+
+    node: torch.fx.Node
+    reason: str  # `aten.foo at model.py:31 in forward: why`
+
+
+def import_aten(graph: torch.fx.Graph, owner: torch.nn.Module, sizes: Sizes) -> Imported:
+    """Our graph of a functional ATen graph; `owner` has the constants that it names.
+
+    Raises `NotSupported` with all reasons where a node has no import.
+    """
+    with reading(sizes):
+        walker = _AtenImporter(owner=owner)
+        for node in graph.nodes:
+            walker.visit(node)
+    if walker.refused:
+        raise NotSupported("; ".join(dict.fromkeys(row.reason for row in walker.refused)))
+    return Imported(walker.graph(), tuple(walker.taken), tuple(walker.results))
+
+
+def refusals(graph: torch.fx.Graph, owner: torch.nn.Module, sizes: Sizes) -> list[Refusal]:
+    """Every node that has no import; what follows one is looked at as if its results were inputs.
+
+    A refused placeholder or output is a node like others.
+    """
+    with reading(sizes):
+        walker = _AtenImporter(owner=owner)
+        for node in graph.nodes:
+            walker.visit(node)
+    return walker.refused
+
+
+def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
+    """The dims by falling stride where the memory is dense; None where it is not.
+
+    Sizes that the call decides count as the example's.
+    """
+    try:
+        shape, strides = _hints(value.shape), _hints(value.stride())
+    except (TypeError, ValueError):
+        return None
+    order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
+    # Dims of one element lie anywhere: they stay where a contiguous tensor would have them.
+    if any(extent == 1 for extent in shape):
+        wide = iter(axis for axis in order if shape[axis] != 1)
+        order = [axis if shape[axis] == 1 else next(wide) for axis in range(len(shape))]
+    expected = 1
+    for axis in reversed(order):
+        if shape[axis] != 1 and strides[axis] != expected:
+            return None
+        expected *= shape[axis]
+    return tuple(order)
+
+
+def _hints(values: Sequence[Any]) -> list[int]:
+    """Sizes as numbers, those of the example where a call decides them."""
+    return [value if isinstance(value, int) else int(value.node.hint) for value in values]
+
+
+@dataclass(kw_only=True)
+class _AtenImporter(Importer):
+    """Imports a graph module of AOTAutograd."""
+
+    owner: torch.nn.Module
+    places: dict[torch.fx.Node, int] = field(default_factory=dict)
+    taken: list[Taken] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    stand_ins: int = 0
+
+    def visit(self, node: torch.fx.Node) -> None:
+        """Import one node."""
+        if node.op == "get_attr":
+            self._attribute(node)
+        else:
+            super().visit(node)
+
+    def graph(self) -> Graph:
+        """The graph with those inputs only that it reads."""
+        whole = super().graph()
+        read = {node for node in whole.nodes() if node.op == "input"}
+        kept = [place for place, node in enumerate(self.inputs) if node in read]
+        self.taken = [self.taken[place] for place in kept]
+        inputs = tuple(self.inputs[place] for place in kept)
+        names = tuple(node.attr("name") for node in inputs)
+        return Graph(inputs, whole.outputs, names, whole.output_names, whole.constants)
+
+    def _placeholder(self, node: torch.fx.Node) -> Any:
+        self.places[node] = len(self.places)
+        value = node.meta.get("val")
+        try:
+            if isinstance(value, torch.Tensor):
+                return self._tensor(node, value)
+            if isinstance(value, torch.SymInt | int):
+                return extent_of(value)
+            if value is None:
+                return None
+            raise NotSupported(f"an argument of type `{type(value).__name__}`")
+        except (NotSupported, UndecidedSize) as refused:
+            self._refuse(node, str(refused))
+            return None
+
+    def _tensor(self, node: torch.fx.Node, value: torch.Tensor) -> Node:
+        """The input of a tensor, seen in the order of its memory and permuted back."""
+        _check_memory(value)
+        order = memory_order(value) or tuple(range(value.dim()))
+        kind = type_of(value)
+        shape = tuple(kind.shape[axis] for axis in order)
+        source = make("input", (), {"name": node.name, "dtype": kind.dtype, "shape": shape})
+        self.inputs.append(source)
+        self.taken.append(Taken(self.places[node], order))
+        return build.permute(source, _inverse(order))
+
+    def _attribute(self, node: torch.fx.Node) -> None:
+        """A tensor constant that the graph holds."""
+        value: Any = self.owner
+        for name in str(node.target).split("."):
+            value = getattr(value, name)
+        if isinstance(value, torch.Tensor):
+            try:
+                _check_memory(value)
+                self.values[node] = self._constant(str(node.target), value)
+            except NotSupported as refused:
+                self._refuse(node, str(refused))
+
+    def _output(self, node: torch.fx.Node) -> None:
+        for value in node.args[0]:
+            try:
+                self.results.append(self._result(value))
+            except (NotSupported, UndecidedSize) as refused:
+                self._refuse(node, str(refused))
+
+    def _result(self, value: Any) -> Result:
+        if not isinstance(value, torch.fx.Node):
+            if isinstance(value, int | float | bool | None):
+                return Fixed(value)
+            raise NotSupported(f"a result of type `{type(value).__name__}`")
+        if value in self.places:
+            return Passed(self.places[value])
+        example = value.meta.get("val")
+        if isinstance(example, torch.SymInt):
+            return Sized(extent_of(example))
+        viewed = self._viewed(value)
+        if viewed is not None:
+            return viewed
+        made = self.values.get(value)
+        if not isinstance(made, Node) or not isinstance(example, torch.Tensor):
+            raise NotSupported(f"a result of type `{type(example).__name__}`")
+        order = memory_order(example) or tuple(range(example.dim()))
+        self.outputs.append(build.permute(made, order))
+        return Made(len(self.outputs) - 1, order, example.dtype)
+
+    def _viewed(self, node: torch.fx.Node) -> Viewed | None:
+        """The result as a view of an argument, where all between them are views of fixed sizes."""
+        base = node
+        while base not in self.places:
+            if not _is_view(base) or not isinstance(base.args[0], torch.fx.Node):
+                return None
+            base = base.args[0]
+        whole, part = base.meta["val"], node.meta["val"]
+        numbers = (*whole.shape, *whole.stride(), *part.shape, *part.stride())
+        numbers += (whole.storage_offset(), part.storage_offset())
+        if not all(isinstance(number, int) for number in numbers):
+            return None
+        if whole.dtype != part.dtype:
+            return None
+        offset = part.storage_offset() - whole.storage_offset()
+        place = self.places[base]
+        return Viewed(place, whole.stride(), tuple(part.shape), part.stride(), offset)
+
+    def _refuse(self, node: torch.fx.Node, reason: str) -> None:
+        before = len(self.unsupported)
+        if node.op == "call_function":
+            super()._refuse(node, reason)
+        else:
+            self.unsupported.append(f"{node.op} `{node.name}`: {reason}")
+        self.refused += [Refusal(node, text) for text in self.unsupported[before:]]
+        if node.op == "call_function":
+            self._stand_in(node)
+
+    def _stand_in(self, node: torch.fx.Node) -> None:
+        """Inputs in place of the results of a refused node, so that the walk goes on."""
+        value = node.meta.get("val")
+        parts = value if isinstance(value, list | tuple) else (value,)
+        made = tuple(self._free(part) for part in parts)
+        self.values[node] = made if isinstance(value, list | tuple) else made[0]
+
+    def _free(self, value: Any) -> Any:
+        if isinstance(value, torch.SymInt):
+            try:
+                return extent_of(value)
+            except UndecidedSize:
+                return None
+        if not isinstance(value, torch.Tensor):
+            return None
+        try:
+            kind = type_of(value)
+        except NotSupported:
+            return None
+        self.stand_ins += 1
+        attrs = {"name": f"refused.{self.stand_ins}", "dtype": kind.dtype, "shape": kind.shape}
+        return make("input", (), attrs)
+
+
+def _check_memory(value: torch.Tensor) -> None:
+    """Raise `NotSupported` for what is no plain memory of the host."""
+    if value.device.type != "cpu":
+        raise NotSupported(f"device `{value.device}`, which has no target here")
+    if value.layout != torch.strided:
+        raise NotSupported(f"layout `{value.layout}`")
+    if value.is_conj() or value.is_neg():
+        raise NotSupported("a lazily conjugated or negated tensor")
+
+
+def _inverse(order: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(order)), key=lambda place: order[place]))
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    """Whether an op gives its first argument's memory back as another view of it."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or len(schema.returns) != 1 or not schema.arguments:
+        return False
+    given = schema.returns[0].alias_info
+    return given is not None and not given.is_write and schema.arguments[0].alias_info is not None
+
+
+__all__ = [
+    "Fixed",
+    "Imported",
+    "Made",
+    "Passed",
+    "Refusal",
+    "Result",
+    "Sized",
+    "Taken",
+    "TypeRuleError",
+    "Viewed",
+    "import_aten",
+    "memory_order",
+    "refusals",
+]

@@ -1,0 +1,173 @@
+"""The decompositions of AOTAutograd's graphs: torch's core table, and those of backward ops."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import core_aten_decompositions, get_decompositions
+
+aten = torch.ops.aten
+Table = dict[Any, Callable[..., Any]]
+FROM_TORCH = (aten._native_batch_norm_legit_functional, aten.native_batch_norm)
+
+
+@functools.cache
+def decompositions() -> Table:
+    """Op → its arithmetic, for forward and backward graphs."""
+    table: Table = dict(core_aten_decompositions())
+    table.update(get_decompositions(FROM_TORCH))
+    table[aten.convolution_backward.default] = _convolution_backward
+    table[aten.max_pool2d_with_indices_backward.default] = _max_pool2d_backward
+    table[aten._scaled_dot_product_flash_attention_for_cpu.default] = _attention
+    table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = _attention_backward
+    return table
+
+
+def _max_pool2d_backward(
+    gradient: Tensor,
+    data: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor:
+    """Each window's gradient goes to where its maximum was; windows that overlap add up."""
+    plane = data.shape[-2] * data.shape[-1]
+    leading = tuple(data.shape[:-2])
+    zeros = gradient.new_zeros((*leading, plane))
+    found = zeros.scatter_add(-1, indices.flatten(-2), gradient.flatten(-2))
+    return found.view(data.shape)
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> Any:
+    """Attention and the logarithm of its rows' sums, which the gradient reads.
+
+    torch's own table gives the weights in place of the latter.
+    """
+    if dropout_p or query.shape[1] != key.shape[1]:
+        return NotImplemented
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = _scores(query, key, attn_mask, is_causal, factor)
+    highest = scores.amax(-1, keepdim=True)
+    powers = torch.exp(scores - highest)
+    total = powers.sum(-1, keepdim=True)
+    found = (powers / total) @ value.to(scores.dtype)
+    # The op's result lies as [batch, row, head, element], and views of it count on that.
+    placed = found.to(query.dtype).transpose(1, 2).contiguous().transpose(1, 2)
+    return placed, (highest + torch.log(total)).squeeze(-1)
+
+
+def _scores(
+    query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, factor: float
+) -> Tensor:
+    """Scaled and masked products of queries and keys, in f32 as the op has them."""
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    scores = query.to(wide) @ key.to(wide).transpose(-2, -1) * factor
+    if attn_mask is not None:
+        scores = scores + attn_mask
+    if is_causal:
+        rows = torch.arange(query.shape[-2], device=query.device)
+        columns = torch.arange(key.shape[-2], device=query.device)
+        scores = scores.masked_fill(rows[:, None] < columns, float("-inf"))
+    return scores
+
+
+def _attention_backward(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> Any:
+    """The gradients of attention from its result and the logarithm of its rows' sums.
+
+    With P the weights: dV = Pᵀ dO, dS = P ∘ (dO Vᵀ - rowsum(dO ∘ O)), dQ = s dS K, dK = s dSᵀ Q.
+    """
+    if dropout_p or query.shape[1] != key.shape[1]:
+        return NotImplemented
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = _scores(query, key, attn_mask, is_causal, factor)
+    weights = torch.exp(scores - logsumexp.to(scores.dtype)[..., None])
+    q, k, v, o, g = (each.to(scores.dtype) for each in (query, key, value, out, gradient))
+    inner = weights * (g @ v.transpose(-2, -1) - (g * o).sum(-1, keepdim=True)) * factor
+    found = (inner @ k, inner.transpose(-2, -1) @ q, weights.transpose(-2, -1) @ g)
+    return tuple(each.to(query.dtype) for each in found)
+
+
+def _convolution_backward(
+    gradient: Tensor,
+    data: Tensor,
+    weight: Tensor,
+    bias_sizes: Sequence[int] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> Any:
+    """The gradients of a convolution as convolutions; NotImplemented for transposed ones."""
+    if transposed:
+        return NotImplemented
+    wanted = list(output_mask)
+    sizes = (list(stride), list(padding), list(dilation))
+    of_data = _data_gradient(gradient, data, weight, sizes, groups) if wanted[0] else None
+    of_weight = _weight_gradient(gradient, data, weight, sizes, groups) if wanted[1] else None
+    axes = [0, *range(2, gradient.dim())]
+    return of_data, of_weight, gradient.sum(axes) if wanted[2] else None
+
+
+def _data_gradient(
+    gradient: Tensor, data: Tensor, weight: Tensor, sizes: Sequence[list[int]], groups: int
+) -> Tensor:
+    """The transposed convolution of the gradient; its output padding restores the data's size."""
+    stride, padding, dilation = sizes
+    extra = []
+    for axis, step in enumerate(stride):
+        reach = dilation[axis] * (weight.shape[2 + axis] - 1) + 1
+        smallest = (gradient.shape[2 + axis] - 1) * step - 2 * padding[axis] + reach
+        extra.append(data.shape[2 + axis] - smallest)
+    return aten.convolution(gradient, weight, None, stride, padding, dilation, True, extra, groups)
+
+
+def _weight_gradient(
+    gradient: Tensor, data: Tensor, weight: Tensor, sizes: Sequence[list[int]], groups: int
+) -> Tensor:
+    """The convolution of the data with the gradient, batch and channels exchanged.
+
+    Stride and dilation exchange their parts too; what the windows did not reach is cut off.
+    """
+    stride, padding, dilation = sizes
+    batch, channels = data.shape[:2]
+    rest, inner = data.shape[2:], channels // groups
+    # [batch, groups·inner, …] → [inner, groups·batch, …]: a group of the result reads its own.
+    order = (2, 1, 0, *range(3, data.dim() + 1))
+    seen = data.reshape(batch, groups, inner, *rest).permute(order)
+    seen = seen.reshape(inner, groups * batch, *rest)
+    kernel = gradient.transpose(0, 1)  # [groups·outer, batch, …]
+    zeros = [0] * len(stride)
+    found = aten.convolution(seen, kernel, None, dilation, padding, stride, False, zeros, groups)
+    for axis in range(len(stride)):
+        found = found.narrow(2 + axis, 0, weight.shape[2 + axis])
+    return found.transpose(0, 1).contiguous()

@@ -1,0 +1,78 @@
+"""The options of `torch.compile(…, backend="aotc", options={…})`, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from aotc.aot.dynamo.errors import OptionInvalid, OptionUnknown
+from aotc.aot.errors import UnknownTarget
+from aotc.aot.targets.families import find_target
+from aotc.aot.targets.target import Target
+from aotc.runtime import settings
+from aotc.runtime.settings import SettingInvalid
+
+FALLBACKS = ("inductor", "eager", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How graphs are compiled; the names are those that a user writes."""
+
+    fallback: str  # who takes what we cannot compile: one of `FALLBACKS`
+    target: Target
+    threads: int  # that share the work of one call; 0 takes what affinity and cgroup allow
+    tune: str  # `off`, `quick` or `full`
+
+
+def read_options(given: Mapping[str, Any] | None) -> Options:
+    """The options of a call of torch.compile; raises `OptionUnknown` and `OptionInvalid`."""
+    known = [field.name for field in fields(Options)]
+    for name in given or {}:
+        if name not in known:
+            raise OptionUnknown(name=name, backend="aotc", known=", ".join(known))
+    values = {name: _ROWS[name]((given or {}).get(name)) for name in known}
+    return Options(**values)
+
+
+def _fallback(given: Any) -> str:
+    if given is None:
+        return FALLBACKS[0]
+    if given not in FALLBACKS:
+        raise OptionInvalid(name="fallback", found=given, expected=f"one of {', '.join(FALLBACKS)}")
+    return str(given)
+
+
+def _target(given: Any) -> Target:
+    expected = "a CPU target, such as `cpu` or `cpu-x86-64-v3`"
+    try:
+        target = find_target(str(given or "cpu"))
+    except UnknownTarget:
+        raise OptionInvalid(name="target", found=given, expected=expected) from None
+    if target.device != "cpu":
+        raise OptionInvalid(name="target", found=given, expected=expected)
+    return target
+
+
+def _setting(option: str, name: str) -> Callable[[Any], Any]:
+    """A row that follows a setting of `runtime/settings.py` where it is not given."""
+
+    def read(given: Any) -> Any:
+        if given is None:
+            return settings.read(name).value
+        try:
+            return settings.parse(settings.SETTINGS[name], given, "option")
+        except SettingInvalid:
+            expected = settings.SETTINGS[name].expected
+            raise OptionInvalid(name=option, found=given, expected=expected) from None
+
+    return read
+
+
+_ROWS: Mapping[str, Callable[[Any], Any]] = {
+    "fallback": _fallback,
+    "target": _target,
+    "threads": _setting("threads", "AOTC_THREADS"),
+    "tune": _setting("tune", "AOTC_TUNE"),
+}
