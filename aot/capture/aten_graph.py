@@ -20,7 +20,6 @@ from aotc.aot.capture.sizes import Sizes, extent_of, reading
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import Extent, UndecidedSize
-from aotc.aot.ir.types import TypeRuleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,33 +91,34 @@ class Refusal:
     """A node that has no import, and why."""
 
     node: torch.fx.Node
-    reason: str  # `aten.foo at model.py:31 in forward: why`
+    reason: str  # `torch.ops.aten.foo` at model.py:31 in forward: why
 
 
-def import_aten(graph: torch.fx.Graph, owner: torch.nn.Module, sizes: Sizes) -> Imported:
+@dataclass(frozen=True, slots=True, eq=False)
+class Walked:
+    """What came of a walk over a graph: our graph, or the nodes that have no import."""
+
+    imported: Imported | None
+    refusals: tuple[Refusal, ...]
+    left: frozenset[torch.fx.Node]  # calls that are refused or take what a refused input gives
+
+
+def import_aten(graph: torch.fx.Graph, owner: torch.nn.Module, sizes: Sizes) -> Walked:
     """Our graph of a functional ATen graph; `owner` has the constants that it names.
 
-    Raises `NotSupported` with all reasons where a node has no import.
+    What follows a refused node is looked at as if the node's results were inputs, so that all nodes
+    that have no import are found at once. A refused placeholder or output is a node like others.
     """
     with reading(sizes):
         walker = _AtenImporter(owner=owner)
         for node in graph.nodes:
             walker.visit(node)
-    if walker.refused:
-        raise NotSupported("; ".join(dict.fromkeys(row.reason for row in walker.refused)))
-    return Imported(walker.graph(), tuple(walker.taken), tuple(walker.results))
-
-
-def refusals(graph: torch.fx.Graph, owner: torch.nn.Module, sizes: Sizes) -> list[Refusal]:
-    """Every node that has no import; what follows one is looked at as if its results were inputs.
-
-    A refused placeholder or output is a node like others.
-    """
-    with reading(sizes):
-        walker = _AtenImporter(owner=owner)
-        for node in graph.nodes:
-            walker.visit(node)
-    return walker.refused
+    if not walker.refused:
+        return Walked(walker.imported(), (), frozenset())
+    wrong = {row.node for row in walker.refused}
+    calls = (node for node in graph.nodes if node.op == "call_function")
+    left = frozenset(node for node in calls if node in wrong or walker.values.get(node) is None)
+    return Walked(None, tuple(walker.refused), left)
 
 
 def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
@@ -166,15 +166,20 @@ class _AtenImporter(Importer):
         else:
             super().visit(node)
 
-    def graph(self) -> Graph:
+    def imported(self) -> Imported:
         """The graph with those inputs only that it reads."""
-        whole = super().graph()
+        whole = self.graph()
         read = {node for node in whole.nodes() if node.op == "input"}
         kept = [place for place, node in enumerate(self.inputs) if node in read]
-        self.taken = [self.taken[place] for place in kept]
         inputs = tuple(self.inputs[place] for place in kept)
         names = tuple(node.attr("name") for node in inputs)
-        return Graph(inputs, whole.outputs, names, whole.output_names, whole.constants)
+        graph = Graph(inputs, whole.outputs, names, whole.output_names, whole.constants)
+        return Imported(graph, tuple(self.taken[place] for place in kept), tuple(self.results))
+
+    def _assert(self, node: torch.fx.Node) -> None:
+        """Assertions of sizes are among torch's guards; those of data have to run."""
+        if str(node.target).startswith("aten._assert_async"):
+            self._refuse(node, "it checks data at the call")
 
     def _placeholder(self, node: torch.fx.Node) -> Any:
         self.places[node] = len(self.places)
@@ -315,19 +320,3 @@ def _is_view(node: torch.fx.Node) -> bool:
     given = schema.returns[0].alias_info
     return given is not None and not given.is_write and schema.arguments[0].alias_info is not None
 
-
-__all__ = [
-    "Fixed",
-    "Imported",
-    "Made",
-    "Passed",
-    "Refusal",
-    "Result",
-    "Sized",
-    "Taken",
-    "TypeRuleError",
-    "Viewed",
-    "import_aten",
-    "memory_order",
-    "refusals",
-]

@@ -1,4 +1,9 @@
-"""AOTAutograd: from one of Dynamo's graphs to functional ATen graphs, forward and backward."""
+"""AOTAutograd: from one of Dynamo's graphs to functional ATen graphs, forward and backward.
+
+This is the one file that calls what changes between versions of torch. A compiled graph is an
+`OutputCode` that holds a recipe, so that torch's own cache of AOTAutograd's results keeps it: on a
+hit torch traces nothing, and the recipe finds its programs in our artifact cache.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +12,81 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch import config as functorch_config
+from torch._functorch._aot_autograd.autograd_cache import (
+    BypassAOTAutogradCache,
+    FXGraphCacheMiss,
+)
+from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._inductor.output_code import OutputCode
+from torch.fx import GraphModule
 
+from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.decompositions import decompositions
+from aotc.aot.dynamo.machinery import toolchain_digest
+from aotc.aot.dynamo.options import Options
+from aotc.aot.dynamo.recipe import Boxed, ProgramGone, Recipe
 
-Compiler = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[[list[Any]], Any]]
+GraphCompiler = Callable[[GraphModule, Sequence[Any], Options], tuple[Recipe, Boxed]]
+
+
+class CompiledGraph(OutputCode):
+    """A graph that torch's cache can keep: the recipe travels, the callable is made anew."""
+
+    def __init__(self, recipe: Recipe, call: Boxed) -> None:
+        super().__init__()
+        self._boxed_call = True
+        self.recipe = recipe
+        self.call: Boxed | None = call
+
+    def __call__(self, inputs: Any) -> Any:
+        """Run once; `inputs` is a list, which is empty afterwards."""
+        return self.call(inputs)  # type: ignore[misc]
+
+    def prepare_for_serialization(self) -> None:
+        """Called on a copy; what cannot be kept bypasses the cache."""
+        if not self.recipe.is_kept:
+            raise BypassAOTAutogradCache("a region's code cannot be stored")
+        self.call = None
+
+    def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
+        """In another process: the programs from the artifact cache, or a miss that compiles."""
+        if self.call is not None:
+            return
+        try:
+            self.call = self.recipe.opened()
+        except ProgramGone as error:
+            raise FXGraphCacheMiss(f"program {error} is not in the artifact cache") from None
+        counting().graphs += 1
+        counting().traces_skipped += 1
+
+    def set_triton_bundle(self, triton_bundle: Any) -> None:
+        """Nothing: there are no kernels of torch's."""
 
 
 def differentiated(
-    module: Any, inputs: Sequence[Any], compile_graph: Compiler
+    module: Any, inputs: Sequence[Any], options: Options, compile_graph: GraphCompiler
 ) -> Callable[..., Any]:
     """The callable of a graph whose forward and backward parts `compile_graph` compiles."""
 
-    def boxed(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[[list[Any]], Any]:
-        call = compile_graph(graph, examples)
+    def compiled(graph: GraphModule, examples: Sequence[Any]) -> CompiledGraph:
+        with torch._subclasses.fake_tensor.unset_fake_temporarily():
+            return CompiledGraph(*compile_graph(graph, examples, options))
 
-        def run(arguments: list[Any]) -> Any:
-            return call(arguments)
+    def compiler() -> SerializableAOTDispatchCompiler:
+        return SerializableAOTDispatchCompiler(CompiledGraph, compiled)
 
-        run._boxed_call = True  # type: ignore[attr-defined]
-        return run
-
-    compiler = aot_autograd(
-        fw_compiler=boxed,
-        bw_compiler=boxed,
-        inference_compiler=boxed,
+    # The module's attributes are part of the key under which torch keeps the result.
+    module._aotc_key = f"{options} {toolchain_digest()}"
+    backend = aot_autograd(
+        fw_compiler=compiler(),
+        bw_compiler=compiler(),
+        inference_compiler=compiler(),
         partition_fn=min_cut_rematerialization_partition,
         decompositions=decompositions(),
     )
-    return compiler(module, inputs)  # type: ignore[no-any-return]
+    # Whole results are kept, and the backward graph is compiled at once so that they are whole.
+    patch = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True}
+    with functorch_config.patch(patch):
+        return backend(module, inputs)  # type: ignore[no-any-return]

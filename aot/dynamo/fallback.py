@@ -7,54 +7,76 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.fx import GraphModule
 
-from aotc.aot.capture.aten_graph import Refusal
 from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.errors import GraphRefused
 
 log = logging.getLogger("aotc")
 SHOWN = 3  # reasons in a line of the log
+Boxed = Callable[[list[Any]], Any]
+
+
+def refuse(module: GraphModule, reasons: Sequence[str]) -> GraphRefused:
+    """The error for a graph where the option `fallback` is `error`."""
+    text = "\n".join(f"  {reason}" for reason in reasons)
+    return GraphRefused(count=len(reasons), total=_calls(module), reasons=text)
 
 
 def leave(
-    module: torch.fx.GraphModule, examples: Sequence[Any], fallback: str, reasons: Sequence[str]
-) -> Callable[[list[Any]], Any]:
-    """A boxed callable of the graph by another compiler, said in one line of the log.
+    module: GraphModule, examples: Sequence[Any], fallback: str, reasons: Sequence[str]
+) -> tuple[Boxed, GraphModule | bytes | None]:
+    """A graph's callable by another compiler, and what is kept of it; said in a line of the log.
 
-    Raises `GraphRefused` where the option `fallback` is `error`.
+    Nothing is kept where torch cannot store what it compiled.
     """
-    total = sum(node.op == "call_function" for node in module.graph.nodes)
-    if fallback == "error":
-        text = "\n".join(f"  {reason}" for reason in reasons)
-        raise GraphRefused(count=len(reasons), total=total, reasons=text)
     counting().regions_left += 1
-    more = f"; and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
-    shown = "; ".join(reasons[:SHOWN])
-    log.warning("aotc: a graph of %d ops goes to %s: %s%s", total, fallback, shown, more)
-    return _COMPILERS[fallback](module, examples)
+    known = list(dict.fromkeys(reasons))
+    more = f"; and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
+    log.warning(
+        "aotc: %d ops go to %s: %s%s", _calls(module), fallback, "; ".join(known[:SHOWN]), more
+    )
+    if fallback == "eager":
+        return run_eagerly(module), module
+    return _by_inductor(module, examples)
 
 
-def _inductor(module: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    from torch._inductor import standalone_compile
+def _calls(module: GraphModule) -> int:
+    return sum(node.op == "call_function" for node in module.graph.nodes)
 
-    with torch.no_grad():
-        compiled = standalone_compile(module, list(examples), dynamic_shapes="from_example_inputs")
+
+def run_eagerly(module: GraphModule) -> Boxed:
+    """The graph as torch runs it, op after op."""
 
     def call(arguments: list[Any]) -> Any:
         given = tuple(arguments)
         arguments.clear()
-        with torch.no_grad():
-            return compiled(*given)
+        return module(*given)
 
     return call
 
 
-def _eager(module: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[[list[Any]], Any]:
+def _by_inductor(module: GraphModule, examples: Sequence[Any]) -> tuple[Boxed, bytes | None]:
+    from torch._inductor import standalone_compile
+
+    with torch.no_grad():
+        compiled = standalone_compile(
+            module, list(examples), dynamic_shapes="from_tracing_context", aot=True
+        )
+    return _unboxed(compiled), compiled.serialize()
+
+
+def load_inductor(data: bytes) -> Boxed:
+    """The callable of what Inductor compiled in another process."""
+    from torch._inductor.standalone_compile import AOTCompiledArtifact
+
+    return _unboxed(AOTCompiledArtifact.deserialize(data))
+
+
+def _unboxed(compiled: Callable[..., Any]) -> Boxed:
     def call(arguments: list[Any]) -> Any:
-        return torch.fx.Interpreter(module).boxed_run(arguments)
+        given = tuple(arguments)
+        arguments.clear()
+        return compiled(*given)
 
     return call
-
-
-_COMPILERS = {"inductor": _inductor, "eager": _eager}
-__all__ = ["Refusal", "leave"]

@@ -1,0 +1,75 @@
+"""Cuts a graph into regions that aotc compiles and regions that it leaves to others.
+
+A region is all nodes of one level. The level of a node is the smallest that is not below those of
+its arguments and has the right parity: even levels are ours. So regions depend on lower ones only,
+and there are as few of them, one after the other, as the graph allows.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """Nodes of the whole graph as a graph of their own."""
+
+    module: GraphModule
+    is_left: bool  # whether aotc cannot compile it
+    arguments: tuple[Node, ...]  # of the whole graph, one a placeholder
+    results: tuple[Node, ...]  # of the whole graph, one an output
+    nodes: frozenset[Node]  # of the whole graph
+
+
+def regions(module: GraphModule, left: Set[Node]) -> list[Region]:
+    """The regions in the order in which they run; `left` are the nodes that aotc cannot compile."""
+    levels = _levels(module.graph, left)
+    rows: dict[int, list[Node]] = {}
+    for node, level in levels.items():
+        rows.setdefault(level, []).append(node)
+    return [_region(module, rows[level], bool(level % 2)) for level in sorted(rows)]
+
+
+def _levels(graph: Graph, left: Set[Node]) -> dict[Node, int]:
+    """The level of each call; the parts of a result stay with it."""
+    levels: dict[Node, int] = {}
+    for node in graph.nodes:
+        if node.op != "call_function":
+            continue
+        if node.target is operator.getitem:
+            levels[node] = levels[node.args[0]]
+            continue
+        least = max((levels.get(each, 0) for each in node.all_input_nodes), default=0)
+        levels[node] = least + (least % 2 != (node in left))
+    return levels
+
+
+def _region(module: GraphModule, nodes: Sequence[Node], is_left: bool) -> Region:
+    """Nodes as a graph module that shares the constants of the whole one."""
+    inside = set(nodes)
+    graph, copies = Graph(), {}
+    arguments = tuple(dict.fromkeys(each for node in nodes for each in _read(node, inside)))
+    for node in arguments:
+        copies[node] = graph.placeholder(node.name)
+        copies[node].meta = dict(node.meta)
+    for node in nodes:
+        for each in node.all_input_nodes:
+            if each.op == "get_attr" and each not in copies:
+                copies[each] = graph.node_copy(each)
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    results = tuple(node for node in nodes if any(user not in inside for user in node.users))
+    graph.output(tuple(copies[node] for node in results))
+    return Region(GraphModule(module, graph), is_left, arguments, results, frozenset(nodes))
+
+
+def _read(node: Node, inside: Set[Node]) -> Iterator[Node]:
+    """What a node takes from outside of its region, but for constants."""
+    for each in node.all_input_nodes:
+        if each not in inside and each.op != "get_attr":
+            yield each
+
