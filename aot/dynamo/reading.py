@@ -64,6 +64,7 @@ class Reading:
     values: Mapping[torch.fx.Node, Node]  # of each node that computes one tensor
     leaves: Mapping[Node, torch.fx.Node]  # inputs of `graph`: the nodes whose tensors they are
     regions: Mapping[torch.fx.Node, int]  # of each node in `values`
+    rows: frozenset[torch.fx.Node]  # nodes that compute several tensors, taken out one by one
     refusals: tuple[str, ...]  # why nodes have no import
     written: tuple[torch.fx.Node, ...]  # nodes that may write to memory
 
@@ -110,6 +111,7 @@ class _Reader(Importer):
     aten_graph: torch.fx.Graph = field(default_factory=torch.fx.Graph)
     aten_nodes: dict[torch.fx.Node, torch.fx.Node] = field(default_factory=dict)
     parts: dict[torch.fx.Node, list[torch.fx.Node]] = field(default_factory=dict)
+    rows: set[torch.fx.Node] = field(default_factory=set)
     region: int = 0
     found: dict[torch.fx.Node, Node] = field(default_factory=dict)
     regions: dict[torch.fx.Node, int] = field(default_factory=dict)
@@ -144,8 +146,8 @@ class _Reader(Importer):
         input_names = tuple(node.attr("name") for node in inputs)
         whole = Graph(inputs, tuple(outputs), input_names, names, self.constants)
         graph = whole.with_outputs(tuple(outputs))
-        found = (self.found, self.leaves, self.regions, tuple(self.refusals), tuple(self.written))
-        return Reading(graph, *found)
+        found = (self.found, self.leaves, self.regions, frozenset(self.rows))
+        return Reading(graph, *found, tuple(self.refusals), tuple(self.written))
 
     def _is_read(self, node: torch.fx.Node) -> bool:
         """Whether a node that has no value in the same region reads this one."""
@@ -175,6 +177,7 @@ class _Reader(Importer):
         if isinstance(result, torch.Tensor):
             self._take(node, tensors[id(result)])
         else:
+            self.rows.add(node)
             self.parts[node] = [tensors[id(item)] for item in result]
 
     def _visit(
@@ -272,10 +275,11 @@ def _calls(node: torch.fx.Node) -> tuple[list[_AtenCall], Any]:
     if whole is not None:
         _refuse_effects(whole)
         return [_AtenCall(whole, tuple(args), dict(kwargs), value)], value
-    return _recorded(_function(node), args, kwargs, value)
+    return _recorded(function_of(node), args, kwargs, value)
 
 
-def _function(node: torch.fx.Node) -> Callable[..., Any]:
+def function_of(node: torch.fx.Node) -> Callable[..., Any]:
+    """What a node calls; raises `_Effect` where that is no plain function or method."""
     if node.op == "call_method":
         return _method(str(node.target))
     if node.op != "call_function" or isinstance(node.target, torch._ops.HigherOrderOperator):
@@ -322,7 +326,7 @@ def _recorded(
             raise
         except Exception as error:  # whatever it is, the node stays as it is
             raise _Effect(f"does not run on its own: {type(error).__name__}") from error
-    if not _is_like(result, value):
+    if not is_like(result, value):
         raise NotSupported("run on its own, it gives another tensor")
     return list(_useful(recorder.calls)), result
 
@@ -332,11 +336,11 @@ def _useful(calls: Sequence[_AtenCall]) -> Iterator[_AtenCall]:
     return (each for each in calls if _holds_tensors(each.result))
 
 
-def _is_like(result: Any, value: Any) -> bool:
+def is_like(result: Any, value: Any) -> bool:
     """Whether two results have the same element types, shapes and strides."""
     if isinstance(result, list | tuple):
         is_row = isinstance(value, list | tuple) and len(value) == len(result)
-        return is_row and all(map(_is_like, result, value))
+        return is_row and all(map(is_like, result, value))
     if not isinstance(result, torch.Tensor) or not isinstance(value, torch.Tensor):
         return False
     return (

@@ -65,7 +65,7 @@ class AnyNode(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class AnyLiteral(Pattern):
-    """Matches every scalar literal and binds its value to `name`."""
+    """Matches every scalar literal, of one value if `name` occurs twice, and binds that."""
 
     name: str
 
@@ -137,7 +137,10 @@ def _matches(pattern: Pattern, node: Node, bound: Bindings) -> Iterator[Bindings
         ):
             yield bound | {pattern.name: node}
     elif isinstance(pattern, AnyLiteral):
-        if node.op == "scalar" and pattern.name not in bound:
+        # repr makes nan equal to itself, and 0.0 and -0.0 differ.
+        if node.op == "scalar" and repr(bound.get(pattern.name, node.attr("value"))) == repr(
+            node.attr("value")
+        ):
             yield bound | {pattern.name: node.attr("value")}
     elif isinstance(pattern, Literal):
         if node.op == "scalar" and _is_close(node.attr("value"), pattern.value):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
-from aotc.aot.ir.match import any_node, both_orders, call
+from aotc.aot.ir.match import AnyLiteral, any_node, both_orders, call, either
 from aotc.aot.ir.rules import Context, Rule, rule_for
 from aotc.aot.ir.size import Extent
 from aotc.aot.ir.types import DTYPES
@@ -132,6 +132,30 @@ def _join(biased: Node, t: Node) -> Node:
 
 
 _exponential = call("exp", x - call("max", x, axes="peak"), name="exponential")
+# As torch.max has the largest: NaN where an element is, which softmax comes to by itself.
+_marked_peak = call(
+    "where",
+    call("any", call("isnan", x), axes="of_any"),
+    AnyLiteral("marker"),
+    call("max", x, axes="peak"),
+)
+_shifted = x - _marked_peak
+_marked = call("exp", _shifted)
+
+
+def _is_marked(axes: tuple[int, ...], of_any: object, peak: object, marker: float) -> bool:
+    return axes == of_any == peak and marker != marker
+
+
+def _unmarked(x: Node, axes: tuple[int, ...]) -> Node:
+    shifted = build.sub(x, build.reduce("max", x, axes))
+    return _normalize(build.unary("exp", shifted), axes)
+
+
+def _unmarked_logarithm(x: Node, axes: tuple[int, ...]) -> Node:
+    shifted = build.sub(x, build.reduce("max", x, axes))
+    total = build.reduce("sum", build.unary("exp", shifted), axes)
+    return build.sub(shifted, build.unary("log", total))
 
 
 def _normalize(exponential: Node, axes: tuple[int, ...]) -> Node:
@@ -158,6 +182,25 @@ RULES: tuple[Rule, ...] = (
         _exponential / call("sum", _exponential, axes="axes"),
         _normalize,
         lambda axes, peak: axes == peak,
+        is_exact=False,
+    ),
+    # e / sum(e) → softmax(x) where e = e^(x - m) and m = max(x), or NaN if an x is
+    Rule(
+        "softmax-peak",
+        either(
+            _marked / call("sum", _marked, axes="axes"),
+            both_orders(_marked * call("reciprocal", call("sum", _marked, axes="axes"))),
+        ),
+        _unmarked,
+        _is_marked,
+        is_exact=False,
+    ),
+    # (x - m) - log sum e^(x - m) → log_softmax(x), m as above
+    Rule(
+        "log-softmax-peak",
+        _shifted - call("log", call("sum", _marked, axes="axes")),
+        _unmarked_logarithm,
+        _is_marked,
         is_exact=False,
     ),
 )

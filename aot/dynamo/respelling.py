@@ -1,0 +1,279 @@
+"""Writes what the rewrites found back into an FX graph; whatever they did not touch stays as it is.
+
+A node whose value the graph has already is replaced by the earlier one. A node whose value has a
+shorter spelling gets it, right before itself, and what only it needed goes. Replacements are run on
+the fake tensors of the graph: element type, shape and strides must be those of what they replace.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from aotc.aot.dynamo.reading import VALUE_KEYS, Reading, function_of, is_like, value_of
+from aotc.aot.dynamo.spelling import Spelling, composites_of, spelling_of
+from aotc.aot.ir.graph import Node
+
+REPEATED, FREE = "common subexpressions", "identities"
+
+
+def respell(
+    module: torch.fx.GraphModule, found: Reading, images: Mapping[Node, Node]
+) -> Counter[str]:
+    """Respell `module` in place; `images` says what each value of `found` has become.
+
+    The answer counts what was done by its label. The module is left linted and recompiled.
+    """
+    writer = _Writer(module, found, images)
+    own = [node for node in writer.order if node in found.values or node in found.rows]
+    for node in own:
+        writer.share(node)
+    for node in reversed(own):
+        writer.sweep(node)
+    for node in reversed(own):
+        writer.shorten(node)
+        writer.sweep(node)
+    module.graph.lint()
+    module.recompile()
+    return writer.done
+
+
+@dataclass
+class _Writer:
+    module: torch.fx.GraphModule
+    found: Reading
+    images: Mapping[Node, Node]
+    done: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.order = list(self.module.graph.nodes)
+        self.places = {node: place for place, node in enumerate(self.order)}
+        self.spoken: dict[tuple[int, Node], torch.fx.Node] = {}
+        for node in self.order:  # the first that has a value in its region
+            if node in self.found.values:
+                self.spoken.setdefault((self.found.regions[node], self.value(node)), node)
+        self.fresh: set[torch.fx.Node] = set()
+        self.gone: set[torch.fx.Node] = set()
+        self.escaping = _escaping(self.order, self.found.written)
+
+    def value(self, node: torch.fx.Node) -> Node:
+        """What the node computes, as the rewrites left it."""
+        own = self.found.values[node]
+        return self.images.get(own, own)
+
+    def first(self, value: Node, node: torch.fx.Node) -> torch.fx.Node | None:
+        """The first node before `node`, in its region, that has the value."""
+        found = self.found.leaves.get(value) or self.spoken.get((self.found.regions[node], value))
+        is_before = found is not None and self.places[found] < self.places[node]
+        return found if is_before else None
+
+    def share(self, node: torch.fx.Node) -> None:
+        """Have an earlier node of the same value read in place of this one, which dies of it."""
+        first = self.first(self.value(node), node) if node in self.found.values else None
+        if first is not None and self._stands_for(first, node):
+            self.done[FREE if first in node.all_input_nodes else REPEATED] += 1
+            node.replace_all_uses_with(first)
+
+    def sweep(self, node: torch.fx.Node) -> None:
+        """Take out a node that nothing reads."""
+        if not node.users and node not in self.gone:
+            self.module.graph.erase_node(node)
+            self.gone.add(node)
+
+    def shorten(self, node: torch.fx.Node) -> None:
+        """Replace a node by a shorter spelling of its value, if there is one."""
+        if not node.users or node not in self.found.values:
+            return
+        value = self.value(node)
+        for spelling in (*composites_of(value), spelling_of(value)):
+            if spelling is not None and self._replace(node, value, spelling):
+                return
+
+    def _stands_for(self, first: torch.fx.Node, node: torch.fx.Node) -> bool:
+        """Whether an earlier node may be read in place of this one, memory included."""
+        memories = {_memory(value_of(first)), _memory(value_of(node))}
+        return is_like(value_of(first), value_of(node)) and (
+            len(memories) == 1 or not self.escaping & memories
+        )
+
+    def _replace(self, node: torch.fx.Node, value: Node, spelling: Spelling) -> bool:
+        """Put `spelling` in place of a node, if that is shorter and gives the same tensor."""
+        plan = self._plan(value, spelling, node)
+        if plan is None:
+            return False
+        stays = set(plan.operands.values())
+        dying = self._dying(node, stays)
+        saved = sum(map(_weight, dying))
+        if saved <= plan.weight or len(dying) <= len(plan.steps) or not self._is_own_memory(node):
+            return False
+        fresh = self._write(plan, node)
+        values = self._restrided(node, value_of(fresh[-1]))
+        if values is None:
+            for each in reversed(fresh):
+                self.module.graph.erase_node(each)
+            return False
+        self.done[plan.label] += 1
+        self.fresh.update(fresh)
+        for each, new in values.items():
+            each.meta[_key(each)] = new
+        node.replace_all_uses_with(fresh[-1])
+        return True
+
+    def _restrided(self, node: torch.fx.Node, new: Any) -> dict[torch.fx.Node, Any] | None:
+        """The values behind `node` that differ when its tensor lies otherwise in memory.
+
+        None where one cannot be computed any more, or what leaves the graph would differ.
+        """
+        old = value_of(node)
+        if (new.dtype, new.shape, new.device) != (old.dtype, old.shape, old.device):
+            return None
+        changed = {node: new}
+        waiting = set() if is_like(new, old) else set(node.users)
+        while waiting:
+            each = min(waiting, key=lambda each: self.places.get(each, 0))
+            waiting.remove(each)
+            value = self._rerun(each, changed)
+            if value is None:
+                return None
+            if not is_like(value, value_of(each)):
+                changed[each] = value
+                waiting |= set(each.users)
+        return changed
+
+    def _rerun(self, node: torch.fx.Node, changed: Mapping[torch.fx.Node, Any]) -> Any:
+        """The node's value from changed operands; None where it may be seen or does not run."""
+        is_seen = node not in self.found.values and node not in self.fresh
+        if is_seen or _memory(value_of(node)) in self.escaping:
+            return None
+        args, kwargs = torch.fx.map_arg(
+            (node.args, node.kwargs), lambda each: changed.get(each, value_of(each))
+        )
+        try:
+            return function_of(node)(*args, **kwargs)
+        except RuntimeError:  # a view that the other strides do not allow
+            return None
+
+    def _is_own_memory(self, node: torch.fx.Node) -> bool:
+        """Whether the result is a tensor of its own, or nobody can tell."""
+        memory = _memory(value_of(node))
+        if memory not in self.escaping:
+            return True
+        shared = (each for each in node.all_input_nodes if _memory(value_of(each)) == memory)
+        return next(shared, None) is None
+
+    def _plan(self, value: Node, spelling: Spelling, node: torch.fx.Node) -> _Plan | None:
+        """All calls that are needed to compute `value`, operands first."""
+        steps: dict[Node, Spelling] = {}
+        operands: dict[Node, torch.fx.Node] = {}
+        if not self._needs(value, spelling, node, steps, operands):
+            return None
+        return _Plan(spelling.label, steps, operands)
+
+    def _needs(
+        self,
+        value: Node,
+        spelling: Spelling,
+        node: torch.fx.Node,
+        steps: dict[Node, Spelling],
+        operands: dict[Node, torch.fx.Node],
+    ) -> bool:
+        for operand in spelling.operands():
+            first = self.first(operand, node)
+            if first is not None:
+                operands[operand] = first
+            if first is not None or operand in steps:
+                continue
+            inner = spelling_of(operand)
+            if inner is None or not self._needs(operand, inner, node, steps, operands):
+                return False
+        steps[value] = spelling
+        return True
+
+    def _dying(self, node: torch.fx.Node, stays: set[torch.fx.Node]) -> set[torch.fx.Node]:
+        """The node, and those before it that nothing else needs once it is computed from `stays`."""
+        dying = {node}
+        behind = {each: None for each in node.all_input_nodes}
+        while behind:
+            each = max(behind, key=self.places.__getitem__)  # its users have been looked at
+            del behind[each]
+            is_needed = each in stays or each not in self.found.values
+            if not is_needed and dying.issuperset(each.users):
+                dying.add(each)
+                behind |= dict.fromkeys(each.all_input_nodes)
+        return dying
+
+    def _write(self, plan: _Plan, node: torch.fx.Node) -> list[torch.fx.Node]:
+        """The plan's calls before `node`; the last is its value."""
+        made: dict[Node, torch.fx.Node] = dict(plan.operands)
+        fresh: list[torch.fx.Node] = []
+        with self.module.graph.inserting_before(node), torch.no_grad():
+            for value, spelling in plan.steps.items():
+                args, kwargs = _with_nodes(spelling, made)
+                each = self.module.graph.call_function(spelling.target, args, kwargs)
+                each.meta = {name: item for name, item in node.meta.items() if name in _KEPT_META}
+                fake_args, fake_kwargs = torch.fx.map_arg((args, kwargs), value_of)
+                each.meta[_key(node)] = spelling.target(*fake_args, **fake_kwargs)
+                made[value] = each
+                fresh.append(each)
+        return fresh
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    label: str
+    steps: Mapping[Node, Spelling]
+    operands: Mapping[Node, torch.fx.Node]  # values that nodes before have
+
+    @property
+    def weight(self) -> int:
+        """Calls that do work."""
+        return sum(value.kind != "view" for value in self.steps)
+
+
+_KEPT_META = ("stack_trace", "nn_module_stack", "source_fn_stack", "fwd_nn_module_stack")
+
+
+def _with_nodes(
+    spelling: Spelling, made: Mapping[Node, torch.fx.Node]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def written(item: Any) -> Any:
+        return made[item] if isinstance(item, Node) else item
+
+    args, kwargs = torch.utils._pytree.tree_map(written, (spelling.args, dict(spelling.kwargs)))
+    return args, kwargs
+
+
+def _key(node: torch.fx.Node) -> str:
+    """Where the node's value is kept."""
+    return next(key for key in VALUE_KEYS if key in node.meta)
+
+
+def _weight(node: torch.fx.Node) -> int:
+    """1 for a node that does work, 0 for a view of its operand."""
+    own = _memory(value_of(node))
+    return int(all(_memory(value_of(each)) != own for each in node.all_input_nodes))
+
+
+def _memory(value: Any) -> int | None:
+    """What tensors that share memory have in common."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    return int(value.untyped_storage()._cdata)
+
+
+def _escaping(
+    order: Iterable[torch.fx.Node], written: Iterable[torch.fx.Node]
+) -> frozenset[int | None]:
+    """Memory that outlives the graph or is written to in it: whose it is, must not change."""
+    readers = [node for node in order if node.op == "output"]
+    touched = [each for node in (*readers, *written) for each in node.all_input_nodes]
+    return frozenset(_memory(value) for node in touched for value in _tensors(node))
+
+
+def _tensors(node: torch.fx.Node) -> Iterator[Any]:
+    value = value_of(node)
+    yield from value if isinstance(value, list | tuple) else (value,)

@@ -1,0 +1,86 @@
+"""`backend="aotc_rewrite"`: Dynamo's graph with our rewrites, compiled by Inductor.
+
+The rewrites see the graph before gradients are taken, so that the backward pass is that of what
+they leave: SiLU's own formula, not the product rule of `x * sigmoid(x)`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._inductor import config as inductor_config
+from torch._inductor import list_mode_options
+from torch._inductor.compile_fx import compile_fx
+
+from aotc.aot.dynamo.errors import OptionUnknown
+from aotc.aot.dynamo.reading import read_graph
+from aotc.aot.dynamo.respelling import respell
+from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.rules import Rule, apply_rules
+from aotc.aot.rewrites import activations, algebra, attention, norms, views
+
+OWN_OPTIONS = frozenset({"print"})
+_CLEANING = (*algebra.RULES, *views.RULES)
+# Those of the tables that help Inductor: nothing that packs weights or decides about layouts.
+TABLES: tuple[tuple[Rule, ...], ...] = (
+    _CLEANING,
+    (*activations.RULES, *_CLEANING),
+    (*norms.RULES, *_CLEANING),
+    (*attention.RULES, *_CLEANING),
+)
+# Equal values, but not equal gradients: torch shares a tie between both operands of a maximum.
+OTHER_GRADIENTS = frozenset({"maximum-zero"})
+
+
+def rewritten(
+    module: torch.fx.GraphModule, inputs: Sequence[Any], options: Mapping[str, Any], mode: Any
+) -> Callable[..., Any]:
+    """Rewrite a graph of Dynamo's and compile it by Inductor.
+
+    `print` among the options says on stderr what was done; the others, and `mode`, are Inductor's.
+    Raises `OptionUnknown` for a name that neither knows.
+    """
+    own = {name: value for name, value in options.items() if name in OWN_OPTIONS}
+    patches = _inductor_options(options, mode)
+    done = rewrite_module(module)
+    if own.get("print"):
+        print(f"aotc_rewrite: {summary(done)}", file=sys.stderr)
+    return compile_fx(module, inputs, config_patches=patches)
+
+
+def _inductor_options(options: Mapping[str, Any], mode: Any) -> dict[str, Any]:
+    """What Inductor is given: the settings of the mode, and those that are named."""
+    patches: dict[str, Any] = dict(list_mode_options(mode)) if mode not in (None, "default") else {}
+    for name, value in options.items():
+        key = name.replace("-", "_")
+        if name in OWN_OPTIONS:
+            continue
+        if key not in inductor_config.get_config_copy():
+            known = f"{', '.join(sorted(OWN_OPTIONS))}, or an option of Inductor's"
+            raise OptionUnknown(name=name, backend="aotc_rewrite", known=known)
+        patches[key] = value
+    return patches
+
+
+def rewrite_module(module: torch.fx.GraphModule) -> Counter[str]:
+    """Rewrite a graph of Dynamo's or AOTAutograd's in place; what was done, by its label."""
+    found = read_graph(module)
+    return respell(module, found, _images(found.graph, tuple(found.values.values())))
+
+
+def summary(done: Mapping[str, int]) -> str:
+    """What was done in a line: `SiLU ×24, LayerNorm ×12`."""
+    return ", ".join(f"{label} ×{count}" for label, count in sorted(done.items())) or "nothing"
+
+
+def _images(graph: Graph, values: Sequence[Node]) -> dict[Node, Node]:
+    """What each of `values` is after the rewrites."""
+    images = {value: value for value in values}
+    for table in TABLES:
+        graph, applied = apply_rules(graph, table, OTHER_GRADIENTS, set(images.values()))
+        images = {value: applied.images[image] for value, image in images.items()}
+    return images

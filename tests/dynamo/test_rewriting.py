@@ -1,0 +1,233 @@
+"""`backend="aotc_rewrite"`: what is respelled, and that values, gradients and memory stay."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from aotc.aot.dynamo.rewriting import rewrite_module
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def rewriting():
+    """A back end that rewrites and runs eagerly; what it did and left is on it."""
+
+    class Eagerly:
+        def __init__(self):
+            self.done, self.modules = [], []
+
+        def __call__(self, module, inputs):
+            self.done.append(dict(rewrite_module(module)))
+            self.modules.append(module)
+            module.graph.lint()
+            return module.forward
+
+        def calls(self):
+            return [
+                str(getattr(node.target, "_schema", node.target)).partition("(")[0]
+                for module in self.modules
+                for node in module.graph.nodes
+                if node.op.startswith("call_")
+            ]
+
+    return Eagerly()
+
+
+def agree(function, rewriting, *inputs):
+    """The compiled function gives eager's values and gradients."""
+    compiled = torch.compile(function, backend=rewriting)
+    results = []
+    for each in (compiled, function):
+        leaves = [item.clone().requires_grad_(item.is_floating_point()) for item in inputs]
+        result = each(*leaves)
+        weights = torch.linspace(0.5, 1.5, result.numel()).view(result.shape)
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        gradients = torch.autograd.grad((result * weights).sum(), wanted)
+        results.append((result, *gradients))
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+class Everything(nn.Module):
+    def __init__(self, width=16, heads=2):
+        super().__init__()
+        self.linears = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
+        self.weight, self.bias = nn.Parameter(torch.rand(width)), nn.Parameter(torch.rand(width))
+        self.heads = heads
+
+    def forward(self, x):
+        x = x * torch.sigmoid(x) * 2.0 * 3.0
+        mean = x.mean(-1, keepdim=True)
+        variance = ((x - mean) ** 2).mean(-1, keepdim=True)
+        x = (x - mean) / torch.sqrt(variance + 1e-5) * self.weight + self.bias
+        x = 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        x = self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+        q, k, v = (linear(x).unflatten(-1, (self.heads, -1)) for linear in self.linears)
+        scores = q.transpose(1, 2) @ k.transpose(1, 2).transpose(-1, -2) / math.sqrt(8)
+        x = (scores.softmax(-1) @ v.transpose(1, 2)).transpose(1, 2).flatten(2)
+        raised = torch.exp(x - x.max(-1, keepdim=True).values)
+        return raised / raised.sum(-1, keepdim=True)
+
+
+def test_arithmetic_becomes_calls(rewriting):
+    model = Everything()
+    agree(model, rewriting, torch.randn(2, 4, 16))
+    (done,) = rewriting.done
+    names = ("SiLU", "GELU", "LayerNorm", "RMSNorm", "attention", "softmax")
+    assert {name: done.get(name) for name in names} == dict.fromkeys(names, 1)
+    calls = rewriting.calls()
+    assert len(calls) < 25
+    assert {"aten::silu", "aten::layer_norm", "aten::scaled_dot_product_attention"} <= set(calls)
+
+
+def test_inductor_compiles_what_is_left(capsys):
+    model, x = Everything(), torch.randn(2, 4, 16, requires_grad=True)
+    compiled = torch.compile(model, backend="aotc_rewrite", options={"print": True})
+    result = compiled(x)
+    torch.testing.assert_close(result, model(x))
+    assert "aotc_rewrite: GELU ×1, LayerNorm ×1, RMSNorm ×1, SiLU ×1" in capsys.readouterr().err
+    (found,) = torch.autograd.grad(result[..., 0].sum(), x)
+    (expected,) = torch.autograd.grad(model(x)[..., 0].sum(), x)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_what_nothing_changes_stays_node_for_node(rewriting):
+    model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU(), nn.Softmax(-1))
+    seen = []
+
+    def keeping(module, inputs):
+        seen.extend(node.name for node in module.graph.nodes)
+        return rewriting(module, inputs)
+
+    torch.compile(model, backend=keeping)(torch.randn(2, 8))
+    assert [node.name for node in rewriting.modules[0].graph.nodes] == seen
+    assert rewriting.done == [{}]
+
+
+def test_new_nodes_know_their_line_and_their_value(rewriting):
+    torch.compile(lambda x: x * torch.sigmoid(x) + 1, backend=rewriting)(torch.randn(4))
+    (node,) = [each for each in rewriting.modules[0].graph.nodes if "silu" in each.name]
+    assert "test_rewriting.py" in node.meta["stack_trace"]
+    assert node.meta["example_value"].shape == (4,)
+
+
+def test_sizes_of_a_call(rewriting):
+    def function(x, weight):
+        x = x * torch.sigmoid(x)
+        return torch.exp(x - x.amax(-1, True)) / torch.exp(x - x.amax(-1, True)).sum(-1, True)
+
+    compiled = torch.compile(function, backend=rewriting, dynamic=True)
+    for rows in (3, 5):
+        x, weight = torch.randn(rows, 8), torch.ones(8)
+        torch.testing.assert_close(compiled(x, weight), function(x, weight))
+    assert rewriting.done == [{"SiLU": 1, "softmax": 1, "common subexpressions": 3}]
+
+
+# -- memory and gradients --------------------------------------------------------------------------
+
+
+def test_what_is_written_to_is_not_shared(rewriting):
+    def function(x):
+        first, second = x * 2.0, x * 2.0
+        first.add_(1.0)
+        return first, second
+
+    x = torch.randn(4)
+    for found, expected in zip(
+        torch.compile(function, backend=rewriting)(x), function(x), strict=True
+    ):
+        assert torch.equal(found, expected)
+
+
+def test_a_copy_that_leaves_the_graph_stays_a_copy(rewriting):
+    x = torch.randn(4)
+    result = torch.compile(lambda x: x * 1.0, backend=rewriting)(x)
+    result.add_(1.0)
+    assert not torch.equal(result, x)
+
+
+def test_values_before_and_after_a_write_differ(rewriting):
+    def function(x):
+        y = x + 1.0
+        before = torch.sigmoid(y)
+        y.mul_(2.0)
+        return y * before, y * torch.sigmoid(y)
+
+    x = torch.randn(4)
+    for found, expected in zip(
+        torch.compile(function, backend=rewriting)(x), function(x), strict=True
+    ):
+        torch.testing.assert_close(found, expected)
+    assert rewriting.done == [{"SiLU": 1}]
+
+
+def test_fresh_tensors_are_not_those_of_before_a_write(rewriting):
+    def function(x):
+        first = torch.zeros(4)
+        first.add_(x)
+        return first, torch.zeros(4) * 2.0 + x
+
+    x = torch.ones(4)
+    for found, expected in zip(
+        torch.compile(function, backend=rewriting)(x), function(x), strict=True
+    ):
+        assert torch.equal(found, expected)
+
+
+def test_detached_values_pass_no_gradient(rewriting):
+    def function(x):
+        return x.detach() * torch.sigmoid(x) + x * torch.sigmoid(x)
+
+    agree(function, rewriting, torch.randn(4))
+
+
+def test_a_part_without_gradients_keeps_to_itself(rewriting):
+    def function(x):
+        with torch.no_grad():
+            gate = torch.sigmoid(x)
+        return x * gate + torch.sigmoid(x)
+
+    agree(function, rewriting, torch.randn(4))
+
+
+def test_ties_of_a_maximum_share_their_gradient(rewriting):
+    agree(lambda x: torch.maximum(x, torch.zeros(4)), rewriting, torch.tensor([0.0, 1, -1, 0]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_16_bit_norms_round_as_torch_does(rewriting, dtype):
+    def norm(x, weight):
+        wide = x.float()
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return weight * wide.to(x.dtype)
+
+    x, weight = torch.randn(4, 32).to(dtype), torch.randn(32).to(dtype)
+    found = torch.compile(norm, backend=rewriting)(x, weight)
+    assert rewriting.done == [{"RMSNorm": 1}]
+    assert torch.equal(found, norm(x, weight))
+
+
+def test_training_runs_batch_norm_as_it_is(rewriting):
+    model = nn.Sequential(nn.BatchNorm1d(8), nn.SiLU())
+    reference = nn.Sequential(nn.BatchNorm1d(8), nn.SiLU())
+    x = torch.randn(16, 8)
+    torch.testing.assert_close(torch.compile(model, backend=rewriting)(x), reference(x))
+    torch.testing.assert_close(model[0].running_mean, reference[0].running_mean)
+
+
+def test_an_option_of_nobody_is_refused():
+    compiled = torch.compile(lambda x: x + 1, backend="aotc_rewrite", options={"louder": 1})
+    with pytest.raises(Exception, match="option `louder` of backend `aotc_rewrite` is not known"):
+        compiled(torch.randn(4))
