@@ -11,6 +11,7 @@ from typing import Any
 
 from aotc.aot import contents, rehearsal
 from aotc.aot.capture.capture import Captured
+from aotc.aot.capture.fallback import TorchOp
 from aotc.aot.compile import Compiled, Machinery, compile_for
 from aotc.aot.errors import GoldenMismatch
 from aotc.aot.front import front
@@ -64,6 +65,7 @@ class BuildReport:
     seconds: float
     dims: tuple[str, ...] = ()  # sizes that a call decides, with their ranges
     specialised: tuple[str, ...] = ()  # dims that were asked to vary and are fixed all the same
+    torch_ops: tuple[TorchOp, ...] = ()  # what torch runs at each call
 
     def record(self) -> dict[str, Any]:
         """The report as plain data, for `--json`; kernels and measured are sums over targets."""
@@ -122,6 +124,7 @@ def build(
         seconds=time.time() - started_s,
         dims=tuple(f"{dim.name} = {dim.low}..{dim.high}" for dim in captured.dims),
         specialised=captured.specialised,
+        torch_ops=captured.torch_ops,
     )
 
 
@@ -204,6 +207,7 @@ def _contents(
     facts = {
         **contents.provenance(captured.name, parts),
         "rehearsed": rehearsed,
+        "torch_ops": [asdict(op) for op in captured.torch_ops],
         "seconds": seconds,
     }
     extras = {**contents.sources(parts), **contents.json_file("provenance.json", facts)}

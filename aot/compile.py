@@ -64,7 +64,7 @@ class Compiled:
     @property
     def groups(self) -> tuple[Group, ...]:
         """The groups of all variants, one a kernel of `specs`."""
-        return tuple(group for each in self.scheduled for group in each.groups)
+        return tuple(group for each in self.scheduled for group in each.launched)
 
     @property
     def constants(self) -> dict[str, Constant]:

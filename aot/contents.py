@@ -183,6 +183,7 @@ def plan_text(plan: Plan) -> str:
         arguments = " ".join(f"{space}:{value}" for space, value in launch.args)
         grid = "×".join(map(str, launch.grid))
         lines.append(f"{plan.kernels[launch.kernel].name} {grid} {arguments}")
+    lines += [f"torch {json.dumps(call.to_map(), sort_keys=True)}" for call in plan.calls]
     return "\n".join(lines) + "\n"
 
 

@@ -353,7 +353,26 @@ class OpsUnsupported(UnsupportedError):
 
     code = "ops-unsupported"
     template = "the model holds what aotc cannot compile:\n{ops}"
-    hint = "write it with other ops, or add a row to the import table (CONTRIBUTING.md)"
+    hint = (
+        "write it with other ops, add a row to the import table (CONTRIBUTING.md), or have torch run "
+        "it at each call: `--fallback torch`"
+    )
+
+
+class FallbackRefused(OpsUnsupported):
+    """With `--fallback torch`: what torch cannot run between compiled code either, with its line."""
+
+    code = "fallback-refused"
+    template = "the model holds what neither aotc can compile nor torch can run for it:\n{ops}"
+    hint = "write it with other ops, or keep it outside of the model"
+
+
+class FallbackTargetUnsupported(UnsupportedError):
+    """Ops are left to torch, for a target whose programs cannot call it."""
+
+    code = "fallback-target"
+    template = "target `{target}` runs no ops through torch, and the model leaves it:\n{ops}"
+    hint = "build for `cpu`, or write these with ops that aotc compiles"
 
 
 class SpecMissing(UserError):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from aotc.aot.capture.capture import Captured, capture
 from aotc.aot.capture.spec import load_spec
+from aotc.aot.errors import FallbackTargetUnsupported
 from aotc.aot.host_kernels import host_kernels
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.text import print_graph
@@ -18,6 +19,9 @@ from aotc.aot.targets.target import Target
 from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.compiling import warm_up
 from aotc.cache import Store
+
+
+FALLBACK_DEVICES = ("cpu",)  # whose programs can call torch between their launches
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ def front(
     warming = threading.Thread(target=_warm_up, args=(devices, workers, store))
     warming.start()
     try:
-        captured = _capture(spec, clock)
+        captured = _capture(spec, options, clock)
+        _refuse_targets(captured, targets)
         graphs = _rewrite(captured.graph, devices, options, clock)
     finally:
         warming.join()
@@ -54,11 +59,19 @@ def _warm_up(devices: Sequence[str], workers: Workers, store: Store) -> None:
         warm_up(device, workers, store)
 
 
-def _capture(spec: str, clock: Clock) -> Captured:
+def _refuse_targets(captured: Captured, targets: Sequence[Target]) -> None:
+    """Raise `FallbackTargetUnsupported` where ops are left to torch and a target has none."""
+    for target in targets:
+        if captured.torch_ops and target.device not in FALLBACK_DEVICES:
+            ops = "\n".join(f"  {op}" for op in captured.torch_ops)
+            raise FallbackTargetUnsupported(target=target.name, ops=ops)
+
+
+def _capture(spec: str, options: BuildOptions, clock: Clock) -> Captured:
     with clock.stage("capture"):
         loaded = load_spec(spec)
         with host_kernels(loaded):  # export and the golden numbers launch them
-            captured = capture(loaded)
+            captured = capture(loaded, fallback=options.fallback == "torch")
         clock.dump("capture", print_graph(captured.graph, with_sources=True))
         clock.detail = f"{len(captured.graph.nodes())} nodes"
     return captured

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from aotc.aot.tune.job import Mode
 
@@ -24,4 +25,5 @@ class BuildOptions:
     dump: Path | None = None  # folder that gets every stage's text, also of a build that fails
     jobs: int | None = None
     allow_mismatch: bool = False
+    fallback: Literal["torch"] | None = None  # what runs ops at each call that cannot be compiled
     skip: frozenset[str] = frozenset()  # rewrite steps and rules to leave out

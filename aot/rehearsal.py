@@ -20,7 +20,9 @@ from aotc.aot.targets.target import Target
 from aotc.runtime import drivers
 from aotc.runtime.comparison import Comparison, compare
 from aotc.runtime.dynamic_plan import DynamicPlan
+from aotc.runtime.fallback import Fallback
 from aotc.runtime.plan import LaunchPlan
+from aotc.runtime.segments import SegmentedExecutable
 from aotc.runtime.weights import ALIGNMENT_BYTES
 
 if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
@@ -85,6 +87,9 @@ def _run_on_host(
     addresses = {name: array.ctypes.data for name, array in weights.items()}
     driver = drivers.load("cpu")
     executable = driver.Executable(library, plan, addresses, len(inputs), len(outputs))
+    if plan.calls:
+        ops = dict.fromkeys(call.op for call in plan.calls)
+        executable = SegmentedExecutable(executable, Fallback(ops, "the rehearsal"))
     with closing(executable), closing(executable.session()) as session:
         for place, array in enumerate((*inputs, *outputs)):
             session.addresses[place] = array.ctypes.data

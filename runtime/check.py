@@ -16,7 +16,7 @@ from .errors import (
     NotABundle,
 )
 from .manifest import FEATURES, LIMITS, MANIFEST_NAME, Manifest
-from .plan import DYNAMIC_ABI, PLAN_ABI, PLAN_ABIS
+from .plan import PLAN_ABI, PLAN_ABIS
 from .record import Record
 
 TYPE_CHECKING = False
@@ -70,7 +70,7 @@ def check(path: str | os.PathLike[str], device: str | None = None) -> list[Misma
     """Every reason why the bundle at `path` does not run on this machine; empty when it does.
 
     Reads the manifest and the sizes of the files it lists, nothing else: no digest of a payload,
-    no code. What is no bundle, too new, cut off or altered is a mismatch too; only an
+    no code; for a bundle that runs ops through torch, torch is asked for them. What is no bundle, too new, cut off or altered is a mismatch too; only an
     `EnvironmentFault` (no permission …) is raised.
     """
     text = os.fspath(path)
@@ -78,11 +78,25 @@ def check(path: str | os.PathLike[str], device: str | None = None) -> list[Misma
         with Directory(text) as directory:
             manifest = read_manifest(directory)[0]
             found = mismatches(manifest, device)
+            found += _missing_ops(manifest, directory.path)
             return found + _file_mismatches(directory, manifest)
     except AotcError as error:
         if error.exit_code == 7:
             raise
         return [_from_error(error)]
+
+
+def _missing_ops(manifest: Manifest, path: str) -> list[Mismatch]:
+    """Ops that the bundle runs through torch and that are not here."""
+    if not manifest.torch:
+        return []
+    from .fallback import Fallback
+
+    try:
+        Fallback(manifest.torch, path)
+    except AotcError as error:
+        return [_from_error(error)]
+    return []
 
 
 def read_manifest(directory: Directory) -> tuple[Manifest, bytes]:
@@ -177,7 +191,7 @@ def _target_mismatches(target: Target, ordinal: int) -> list[Mismatch]:
         return [Mismatch("device-unsupported", target.name, "device", found, known, UPGRADE)]
     rows = []
     if target.abi not in PLAN_ABIS:
-        newer = target.abi > DYNAMIC_ABI
+        newer = target.abi > max(PLAN_ABIS)
         hint = UPGRADE if newer else "rebuild with this version of aotc"
         row = ("abi", str(target.abi), str(PLAN_ABI), hint)
         rows.append(Mismatch("abi", target.name, *row))

@@ -18,12 +18,14 @@ from .manifest import identity_of
 from .plan_rules import IMAGE_DEVICES
 from .program import Loaded, Program
 from .settings import SETTINGS, parse, read
+from .torch_calls import check_calls
 from .weights import ALIGNMENT_BYTES, Digests, MappedFile, hash_threads, read_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .fallback import Fallback
     from .manifest import Manifest, Target, WeightsEntry
     from .plan import LaunchPlan
 
@@ -47,7 +49,8 @@ def load(
     stream: on a device, the stream of all calls that name no other: torch's or cupy's object, or a
     CUstream handle. None takes the one that is current at each call.
 
-    Raises `BundleError` (damage, exit 6), `IncompatibleError` (not for this machine, 5),
+    Raises `BundleError` (damage, exit 6), `IncompatibleError` (not for this machine, 5; among them
+    `FallbackUnavailable`),
     `EnvironmentFault` (7; among them `DeviceMemoryFull`) and `SettingInvalid` (2).
     """
     thread_count = _setting("AOTC_THREADS", threads)
@@ -57,6 +60,7 @@ def load(
         identity = identity_of(data)
         if digest is not None:
             _check_digest(directory.path, identity, digest)
+        fallback = _find_ops(manifest, directory.path)
         target, ordinal = require_target(manifest, directory.path, device)
         if stream is not None and target.device not in IMAGE_DEVICES:
             expected = f"None, since target `{target.name}` has no streams"
@@ -73,17 +77,31 @@ def load(
             counts = (len(manifest.inputs), len(manifest.outputs))
             where = directory.where(target.plan)
             plan.validate(*counts, spans.keys(), where, target.device, len(library))
+            if not isinstance(plan, DynamicPlan):
+                signature = (manifest.inputs, manifest.outputs)
+                sizes = {name: nbytes for name, (_, nbytes) in spans.items()}
+                check_calls(plan.calls, manifest.torch, signature, sizes, where)
             # The code is digested by now. Weights whose digests still run may be uploaded, but
             # nothing runs on them before `_finish`.
             if target.device in IMAGE_DEVICES:
                 loaded = _on_device(manifest, plan, library, spans, target, ordinal)
             else:
                 options = (thread_count, directory.where(target.library))
-                loaded = _on_host(manifest, plan, library, spans, target, options, weights)
+                rest = (weights, fallback)
+                loaded = _on_host(manifest, plan, library, spans, target, options, *rest)
         finally:
             if digests is not None:
                 _finish(digests, loaded)
     return _program(manifest, target, identity, plan, loaded, stream)
+
+
+def _find_ops(manifest: Manifest, path: str) -> Fallback | None:
+    """The ops that the bundle leaves to torch; raises `FallbackUnavailable`."""
+    if not manifest.torch:
+        return None
+    from .fallback import Fallback
+
+    return Fallback(manifest.torch, path)
 
 
 def _program(
@@ -196,13 +214,18 @@ def _on_host(
     target: Target,
     options: tuple[int, str],  # threads, the library's path
     weights: MappedFile | None,
+    fallback: Fallback | None,
 ) -> Loaded:
     """Code in this process, which reads the weights where they are mapped."""
     addresses = {name: address for name, (address, _) in spans.items()}
     counts = (len(manifest.inputs), len(manifest.outputs))
     driver = load_driver(target.device)
     executable = driver.Executable(library, plan, addresses, *counts, *options)
-    return Loaded(executable, weights)
+    if fallback is not None:
+        from .segments import SegmentedExecutable
+
+        executable = SegmentedExecutable(executable, fallback)
+    return Loaded(executable, weights, fallback)
 
 
 def _on_device(

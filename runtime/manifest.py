@@ -11,6 +11,7 @@ Grammar of `manifest.msgpack`; `extras.msgpack` has the same frame with another 
                 "structure"?: structure, "targets": [target], "weights": weights | nil}
              | and, with the feature "dynamic-shapes", {"dims": [dim], "guards": [guard],
                 "sizes": [row]}
+             | and, with the feature "torch", {"torch": [name of an op]}    see `torch_calls.py`
     tensor   = {"dtype", "name", "shape": [extent]}
     extent   = int | [number of a value, its formula]     values and rows: see `extent.py`
     dim      = {"axis", "high", "input", "low", "name", "offset", "scale"}     see `signature.py`
@@ -54,6 +55,7 @@ from .schema import (
 from .signature import SIZES_SCHEMA, Condition, Signature, Size, broken_sizes
 from .signature import TensorSpec as TensorSpec
 from .structure import FEATURE, PLAIN, STRUCTURE_SCHEMA, Structure
+from .torch_calls import OpName
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +72,8 @@ EXTRAS_MAGIC = b"\x89AOTX\r\n\x1a"
 CHUNK_BYTES = 4 << 20
 FILE_LIMIT_BYTES = 1 << 44
 DYNAMIC = "dynamic-shapes"
-FEATURES = frozenset({FEATURE, DYNAMIC})  # critical features that this runtime knows
+TORCH = "torch"  # ops that torch runs at each call, by name
+FEATURES = frozenset({FEATURE, DYNAMIC, TORCH})  # critical features that this runtime knows
 
 
 class FileEntry(Record):
@@ -118,7 +121,8 @@ class WeightsEntry(Record):
 class Manifest(Record):
     """A manifest's contents; `identity` is the hex SHA-256 that its file ends with.
 
-    dims, sizes, guards: of shapes that depend on the call, see `signature.py`; else empty.
+    dims, sizes, guards: of shapes that depend on the call, see `signature.py`; else empty. torch:
+    names of the ops that torch runs at each call.
     """
 
     __slots__ = (
@@ -131,6 +135,7 @@ class Manifest(Record):
         "sizes",
         "structure",
         "targets",
+        "torch",
         "weights",
     )
     features: tuple[str, ...]
@@ -143,6 +148,7 @@ class Manifest(Record):
     dims: tuple[Size, ...]
     sizes: tuple[Row, ...]
     guards: tuple[Condition, ...]
+    torch: tuple[str, ...]
 
     def __init__(
         self,
@@ -156,6 +162,7 @@ class Manifest(Record):
         dims: tuple[Size, ...] = (),
         sizes: tuple[Row, ...] = (),
         guards: tuple[Condition, ...] = (),
+        torch: tuple[str, ...] = (),
     ) -> None:
         self._set(
             structure=structure,
@@ -168,6 +175,7 @@ class Manifest(Record):
             dims=tuple(dims),
             sizes=tuple(sizes),
             guards=tuple(guards),
+            torch=tuple(torch),
         )
 
     @property
@@ -186,6 +194,8 @@ class Manifest(Record):
         if not self.dims:
             for name in SIZES_SCHEMA:
                 del tree[name]
+        if not self.torch:
+            del tree["torch"]
         return tree if self.structure == PLAIN else {**tree, "structure": self.structure.to_map()}
 
     def to_bytes(self) -> bytes:
@@ -214,6 +224,7 @@ class Manifest(Record):
             tuple(Size(**row) for row in tree.get("dims", ())),
             tuple((row[0], row[1], row[2]) for row in tree.get("sizes", ())),
             tuple(Condition(**row) for row in tree.get("guards", ())),
+            tuple(tree.get("torch", ())),
         )
 
 
@@ -299,8 +310,9 @@ MANIFEST_SCHEMA: Schema = Fields(
         "files": List(FILE_SCHEMA, limit=4096),
         "structure": STRUCTURE_SCHEMA,
         **SIZES_SCHEMA,
+        "torch": List(OpName(), limit=1 << 12, least=1),
     },
-    absent=("structure", *SIZES_SCHEMA),
+    absent=("structure", "torch", *SIZES_SCHEMA),
 )
 
 
@@ -322,13 +334,15 @@ def _check(tree: Any, path: str) -> None:
                     found=f"{nbytes} bytes",
                     expected=f"at most {FILE_LIMIT_BYTES} bytes",
                 )
-    if ("structure" in tree) != (FEATURE in tree["features"]):
-        raise BundleMalformed(
-            path=path,
-            field="structure",
-            found="there" if "structure" in tree else "missing",
-            expected=f"a structure where `features` has `{FEATURE}`, and only there",
-        )
+    for field, feature in (("structure", FEATURE), ("torch", TORCH)):
+        if (field in tree) != (feature in tree["features"]):
+            raise BundleMalformed(
+                path=path,
+                field=field,
+                found="there" if field in tree else "missing",
+                expected=f"this field where `features` has `{feature}`, and only there",
+            )
+    _refuse_twins(tree.get("torch", []), "torch", path)
     _check_sizes(tree, path)
     for index, row in enumerate(tree["targets"]):
         for field in ("plan", "library"):

@@ -22,7 +22,8 @@ Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
 The first `zeroed_bytes` of the arena are zero when a session opens; every launch leaves them so.
 
 Version history: abi 1, the first; abi 2, images of kernels and zeroed bytes; abi 3, tensor maps. An
-older plan is read as one of abi 3 without what it does not know, with nothing zeroed.
+older plan is read as one of abi 3 without what it does not know, with nothing zeroed. Abi 4 is
+another grammar (`dynamic_plan.py`); abi 5 is abi 3 with calls of torch (`torch_calls.py`).
 
 The compiler builds `LaunchPlan` objects and the runtime reads them: one schema for both. Every
 index and offset is checked before a number reaches native code, by the rules of `plan_rules.py`.
@@ -35,8 +36,10 @@ from .plan_rules import ALIGNMENT_BYTES as ALIGNMENT_BYTES
 from .plan_rules import DYNAMIC_ABI as DYNAMIC_ABI
 from .plan_rules import PLAN_ABI as PLAN_ABI
 from .plan_rules import PLAN_ABIS as PLAN_ABIS
+from .plan_rules import TORCH_ABI as TORCH_ABI
 from .plan_rules import check_plan, check_use, upgraded
 from .record import Record
+from .torch_calls import TorchCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,13 +182,14 @@ class LaunchPlan(Record):
 
     arena_bytes: size of the block that holds every intermediate tensor; scratch_bytes: size of the
     block that each thread lends to the kernel it runs; zeroed_bytes: the arena's first bytes, zero
-    when a session opens and left zero by every launch.
+    when a session opens and left zero by every launch; calls: of torch, between launches.
     """
 
     __slots__ = (
         "abi",
         "arena_bytes",
         "buffers",
+        "calls",
         "kernels",
         "launches",
         "scratch_bytes",
@@ -198,6 +202,7 @@ class LaunchPlan(Record):
     kernels: tuple[Kernel, ...]
     launches: tuple[Launch, ...]
     zeroed_bytes: int
+    calls: tuple[TorchCall, ...]
 
     def __init__(
         self,
@@ -208,6 +213,7 @@ class LaunchPlan(Record):
         kernels: tuple[Kernel, ...],
         launches: tuple[Launch, ...],
         zeroed_bytes: int = 0,
+        calls: tuple[TorchCall, ...] = (),
     ) -> None:
         self._set(
             abi=abi,
@@ -217,16 +223,21 @@ class LaunchPlan(Record):
             kernels=tuple(kernels),
             launches=tuple(launches),
             zeroed_bytes=zeroed_bytes,
+            calls=tuple(calls),
         )
 
     def arguments(self) -> Iterator[Argument]:
-        """The arguments of all launches, in order."""
+        """The arguments of all launches in order, then the memory of all calls of torch."""
         for launch in self.launches:
             yield from launch.args
+        for call in self.calls:
+            yield from (each.memory for each in call.tensors())
 
     def to_map(self) -> dict[str, Any]:
         """The plan as plain values, as `aotc inspect --json` shows it."""
+        calls = {"calls": [each.to_map() for each in self.calls]} if self.calls else {}
         return {
+            **calls,
             "abi": self.abi,
             "arena_bytes": self.arena_bytes,
             "scratch_bytes": self.scratch_bytes,
@@ -289,6 +300,7 @@ class LaunchPlan(Record):
                 for row in tree["launches"]
             ),
             tree["zeroed_bytes"],
+            tuple(map(TorchCall.from_map, tree.get("calls", ()))),
         )
 
     def validate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .errors import BundleMalformed
 from .schema import Choice, Fields, Integer, List, Multiple, Optional, Schema, Symbol, Text
+from .torch_calls import broken_calls, call_schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 PLAN_ABI = 3
 DYNAMIC_ABI = 4  # of plans whose sizes depend on the call, see `dynamic_plan.py`
-PLAN_ABIS = (1, 2, 3, DYNAMIC_ABI)  # those that `upgraded` and the drivers understand
+TORCH_ABI = 5  # of plans that call torch, see `torch_calls.py`
+PLAN_ABIS = (1, 2, 3, DYNAMIC_ABI, TORCH_ABI)  # those that `upgraded` and the drivers understand
 ALIGNMENT_BYTES = 64
 ARENA_LIMIT_BYTES = 1 << 40
 SCRATCH_LIMIT_BYTES = 1 << 30
@@ -82,7 +84,7 @@ MAP_SCHEMA = Fields(
 )
 PLAN_SCHEMA = Fields(
     {
-        "abi": Integer(PLAN_ABI, PLAN_ABI),
+        "abi": Integer(PLAN_ABI, TORCH_ABI),
         "arena_bytes": Integer(0, ARENA_LIMIT_BYTES),
         "scratch_bytes": Integer(0, SCRATCH_LIMIT_BYTES),
         "zeroed_bytes": Integer(0, ARENA_LIMIT_BYTES),
@@ -111,7 +113,9 @@ PLAN_SCHEMA = Fields(
             ),
             limit=1 << 16,
         ),
-    }
+        "calls": List(call_schema(_ArgumentSchema()), limit=1 << 12, least=1),
+    },
+    absent=("calls",),
 )
 
 
@@ -177,6 +181,9 @@ def _refuse(broken: Broken, path: str) -> None:
 def _broken_relations(tree: dict[str, Any]) -> Broken:
     """Every relation inside a plan of fixed shapes that does not hold."""
     arena_bytes, buffers = tree["arena_bytes"], tree["buffers"]
+    abi = TORCH_ABI if "calls" in tree else PLAN_ABI
+    if tree["abi"] != abi:
+        yield "abi", tree["abi"], f"{abi}, the least for what the plan holds"
     if tree["zeroed_bytes"] > arena_bytes:
         yield "zeroed_bytes", tree["zeroed_bytes"], f"at most the arena's {arena_bytes} bytes"
     for index, row in enumerate(buffers):
@@ -198,6 +205,7 @@ def _broken_relations(tree: dict[str, Any]) -> Broken:
                 yield where, f"arena offset {value}", "an offset inside a buffer"
         for position, each in enumerate(row["maps"]):
             yield from _broken_map(f"{field}.maps[{position}]", each, row["args"])
+    yield from broken_calls(tree)
 
 
 def _broken_map(field: str, row: dict[str, Any], arguments: list[Any]) -> Broken:
@@ -229,15 +237,18 @@ def _broken_arguments(
 ) -> Broken:
     """Arguments outside the signature or the weights."""
     limits = {"input": counts[0], "output": counts[1]}
-    for index, launch in enumerate(plan.launches):
-        for position, (space, value) in enumerate(launch.args):
+    rows = [(f"launches[{index}].args", row.args) for index, row in enumerate(plan.launches)]
+    for index, call in enumerate(plan.calls):
+        rows.append((f"calls[{index}]", tuple(each.memory for each in call.tensors())))
+    for field, arguments in rows:
+        for position, (space, value) in enumerate(arguments):
             expected = ""
             if space in limits and not (type(value) is int and value < limits[space]):
                 expected = f"an {space} from 0 to {limits[space] - 1}"
             elif space == "weight" and value not in weights:
                 expected = "the name of a tensor in the weights"
             if expected:
-                yield f"launches[{index}].args[{position}]", f"{space} {value!r}", expected
+                yield f"{field}[{position}]", f"{space} {value!r}", expected
 
 
 def _broken_images(plan: LaunchPlan, device: str, library_bytes: int) -> Broken:
@@ -257,6 +268,8 @@ def _broken_images(plan: LaunchPlan, device: str, library_bytes: int) -> Broken:
             if launch.maps:
                 yield f"launches[{index}].maps", len(launch.maps), f"none for device `{device}`"
     else:
+        if plan.calls:
+            yield "calls", len(plan.calls), f"none for device `{device}`"
         for index, launch in enumerate(plan.launches):
             kernel = plan.kernels[launch.kernel]
             yield from _broken_launch(f"launches[{index}].grid", launch.grid, kernel)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Self
 
+    from .fallback import Fallback
     from .manifest import Manifest, Target, TensorSpec
     from .plan import LaunchPlan
     from .weights import MappedFile
@@ -34,14 +35,18 @@ class Loaded:
     """Code and weights in memory, unloaded when program and sessions have all released it.
 
     They are counted, since references to it may live longer: in the frames of a caught error's
-    traceback, or of a memory checker. weights: the mapped file, where the code reads it in place.
+    traceback, or of a memory checker. weights: the mapped file, where the code reads it in place;
+    fallback: the ops that torch runs, where there are any.
     """
 
-    __slots__ = ("_lock", "_users", "executable", "weights")
+    __slots__ = ("_lock", "_users", "executable", "fallback", "weights")
 
-    def __init__(self, executable: Any, weights: MappedFile | None) -> None:
+    def __init__(
+        self, executable: Any, weights: MappedFile | None, fallback: Fallback | None = None
+    ) -> None:
         self.executable = executable
         self.weights = weights
+        self.fallback = fallback
         self._users = 1  # the program
         self._lock = _thread.allocate_lock()
 
@@ -101,6 +106,7 @@ class Program:
         self._give = (
             _plain if manifest.structure.outputs is None else giver(manifest.structure.outputs)
         )
+        self._fallback = loaded.fallback
         self._make_ports(loaded)
         self._loaded: Loaded | None = loaded
         self._owned = [loaded]  # until `close`, which takes it out in one atomic step
@@ -172,6 +178,12 @@ class Program:
     def flatten(self, result: Any) -> tuple[Any, ...]:
         """The arrays of a call's result in the order of `outputs`; raises `OutputStructure`."""
         return tuple(places(self._structure.outputs, self.outputs, result))
+
+    @property
+    def fallback_calls(self) -> dict[str, int]:
+        """How often torch ran each op that the bundle leaves to it, over all calls so far; empty
+        where all ops are compiled."""
+        return {} if self._fallback is None else self._fallback.calls()
 
     def close(self) -> None:
         """End the program and free its memory; may be called again.

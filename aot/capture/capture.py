@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.custom_ops import Decompositions
+from aotc.aot.capture.fallback import CHECKED_WHOLE, TorchOp, torch_ops, warn_of
 from aotc.aot.capture.golden import golden_tensors, roundings
 from aotc.aot.capture.importer import import_program, to_array
 from aotc.aot.capture.kernels import defaults_known
@@ -46,29 +47,35 @@ class Captured:
     dims: tuple[Dim, ...] = ()  # the sizes that a call decides
     guards: tuple[Guard, ...] = ()  # what they must meet beside their ranges
     specialised: tuple[str, ...] = ()  # dims that were asked to vary and are fixed all the same
+    torch_ops: tuple[TorchOp, ...] = ()  # what torch runs at each call
 
 
-def capture(spec: Spec) -> Captured:
+def capture(spec: Spec, fallback: bool = False) -> Captured:
     """The spec's model as a graph and its golden numbers.
 
-    Raises `ModelRaised` when the model does not run on its inputs, and an `UnsupportedError` when
+    With `fallback`, ops that cannot be compiled are left to torch, and a `FallbackWarning` names
+    them. Raises `ModelRaised` when the model does not run on its inputs, and an `UnsupportedError` when
     it runs but cannot be compiled.
     """
     with torch.no_grad(), _quiet_settings():
         program = export(spec)
         arguments = (spec.arguments, spec.keyword_arguments)
         sizes = sizes_of(program, spec.dynamic_shapes, arguments)
-        graph, asserted = import_program(_decompose(program, spec.decompositions), program, sizes)
+        whole = (*KEPT_WHOLE, *CHECKED_WHOLE) if fallback else KEPT_WHOLE
+        decomposed = _decompose(program, spec.decompositions, whole)
+        graph, asserted = import_program(decomposed, program, sizes, fallback)
         structure = structure_of(spec, program)
         golden_inputs, golden_outputs, roundings_of = _golden(spec, program)
     graph = named_outputs(graph, structure.outputs)
     _warn_of_weights(program)
+    left = torch_ops(graph)
+    warn_of(left)
     check(graph, "capture")
     is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     precision = "tf32" if is_tf32 else "ieee"
     golden = (golden_inputs, golden_outputs, structure, roundings_of)
     guards = tuple(dict.fromkeys((*sizes.guards, *asserted)))
-    known = (sizes.dims, guards, sizes.specialised)
+    known = (sizes.dims, guards, sizes.specialised, left)
     return Captured(spec.name, graph, *golden, precision, *known)
 
 
@@ -148,13 +155,15 @@ def _warn_of_weights(program: ExportedProgram) -> None:
             warnings.warn(f"weight `{name}` is {kind}: {elements}", WeightWarning, stacklevel=2)
 
 
-def _decompose(program: ExportedProgram, own: Decompositions) -> ExportedProgram:
-    """Core ATen ops, those that are imported whole, and calls of the model's Triton kernels."""
+def _decompose(
+    program: ExportedProgram, own: Decompositions, whole: Collection[str]
+) -> ExportedProgram:
+    """Core ATen ops, those to keep whole, and calls of the model's Triton kernels."""
     table = torch.export.default_decompositions()
     table.update(own)
     for operator in list(table):
         name = operator.name().removeprefix("aten::").partition(".")[0]
-        if name in KEPT_WHOLE:
+        if name in whole:
             table.pop(operator)
     with defaults_known():
         return program.run_decompositions(table, decompose_custom_triton_ops=True)

@@ -13,13 +13,19 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from aotc.aot.capture.custom_ops import called_op, ways_out
+from aotc.aot.capture.fallback import torch_call
 from aotc.aot.capture.importing import Call, NotSupported, type_of
 from aotc.aot.capture.kernels import KERNEL_CALL, kernel_call
 from aotc.aot.capture.numbers import FLOATS
 from aotc.aot.capture.sizes import Sizes, asserted, extent_of, reading
 from aotc.aot.capture.sources import source_of
 from aotc.aot.capture.table import CHECKS, ROWS
-from aotc.aot.errors import InternalError, MutationUnsupported, OpsUnsupported
+from aotc.aot.errors import (
+    FallbackRefused,
+    InternalError,
+    MutationUnsupported,
+    OpsUnsupported,
+)
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make, sizes_in
 from aotc.aot.ir.size import Guard, UndecidedSize
@@ -38,19 +44,21 @@ def to_array(tensor: torch.Tensor) -> Array:
 
 
 def import_program(
-    program: ExportedProgram, exported: ExportedProgram, sizes: Sizes
+    program: ExportedProgram, exported: ExportedProgram, sizes: Sizes, fallback: bool = False
 ) -> tuple[Graph, tuple[Guard, ...]]:
     """Our graph of a program that was decomposed from `exported`, and what it asks of sizes.
 
-    Raises `OpsUnsupported` with every op that has no row, `MutationUnsupported` for state.
+    `fallback` leaves ops that have no row to torch. Raises `OpsUnsupported` with every op that can
+    neither be imported nor left, `MutationUnsupported` for state.
     """
     _refuse_mutation(program, exported)
-    walker = _ProgramImporter(program=program)
+    walker = _ProgramImporter(program=program, has_fixed_shapes=not sizes.dims, fallback=fallback)
     with reading(sizes):
         for node in program.graph.nodes:
             walker.visit(node)
     if walker.unsupported:
-        raise OpsUnsupported(ops=_distinct(walker.unsupported))
+        refused = FallbackRefused if fallback else OpsUnsupported
+        raise refused(ops=_distinct(walker.unsupported))
     return walker.graph(), tuple(walker.guards)
 
 
@@ -87,6 +95,8 @@ class Importer:
     names_by_digest: dict[tuple[TensorType, str], str] = field(default_factory=dict)
     unsupported: list[str] = field(default_factory=list)
     guards: list[Guard] = field(default_factory=list)
+    fallback: bool = False  # whether torch is to run what cannot be imported
+    has_fixed_shapes: bool = True
 
     def visit(self, node: torch.fx.Node) -> None:
         """Import one node of the exported graph."""
@@ -155,7 +165,7 @@ class Importer:
         row = ROWS.get(base) if name.startswith("aten::") else None
         if row is None:
             if not self._follows_refused(node, name):
-                self._refuse(node, ways_out(node) or _data_dependence(node))
+                self._leave(node, ways_out(node) or _data_dependence(node))
             return
         arguments, seen = self._arguments(node)
         if arguments is None:
@@ -166,10 +176,25 @@ class Importer:
             with made_for(str(source) if source else None):
                 result = _nothing(call) or row(call, *arguments)
         except (NotSupported, TypeRuleError) as refused:
-            self._refuse(node, str(refused))
+            self._leave(node, str(refused))
             return
         self._check(node, call, result)
         self.values[node] = result
+
+    def _leave(self, node: torch.fx.Node, reason: str) -> None:
+        """What cannot be imported for this reason: torch's where that was asked for, else refused."""
+        if self.fallback:
+            if any(self.values.get(each) is None for each in node.all_input_nodes):
+                return  # an operand was refused, and is listed
+            source = source_of(node)
+            try:
+                with made_for(str(source) if source else None):
+                    self.values[node] = torch_call(node, self.values, self.has_fixed_shapes)
+                return
+            except NotSupported as refused:
+                both = dict.fromkeys((reason, f"torch cannot run it: {refused}"))
+                reason = "; ".join(filter(None, both))
+        self._refuse(node, reason)
 
     def _kernel(self, node: torch.fx.Node) -> None:
         """A call of a Triton kernel of the user's; its results are taken by parameter name."""

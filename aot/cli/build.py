@@ -34,6 +34,7 @@ NEEDED = ("torch", "triton", "numpy")
 @click.option("--record", type=click.Path(path_type=Path), help="Tuning record, read and written.")
 @click.option("--frozen", is_flag=True, help="Measure nothing: fail on a miss of the record.")
 @click.option("--allow-mismatch", is_flag=True, help="Keep a bundle whose numbers differ.")
+@flags.fallback
 @click.option("--debug", is_flag=True, help="Leave every stage's text in the bundle's debug/.")
 @flags.jobs
 @flags.cache_dir
@@ -99,6 +100,7 @@ def _options(given: dict[str, Any]) -> BuildOptions:
         jobs=setting("AOTC_JOBS", given["jobs"]) or None,
         allow_mismatch=given["allow_mismatch"],
         skip=frozenset(setting("AOTC_SKIP")),
+        fallback=given["fallback"],
     )
 
 
@@ -109,6 +111,8 @@ def _print(report: BuildReport, seconds: float) -> None:
         click.echo(f"dim      {line}")
     for line in report.specialised:
         click.echo(f"fixed    {line}: the model does not hold for other sizes")
+    for op in report.torch_ops:
+        click.echo(f"torch    runs {op}")
     for target in report.targets:
         _print_target(target)
     click.echo(f"kernels  {report.compiled} compiled, {report.cache_hits} from the cache")

@@ -20,3 +20,8 @@ cache_dir = click.option(
 jobs = click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
 quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+fallback = click.option(
+    "--fallback",
+    type=click.Choice(["torch"]),
+    help="Run ops that cannot be compiled through torch at each call; the bundle then needs it.",
+)

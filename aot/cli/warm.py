@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Also what tuning in this mode would measure.",
 )
+@flags.fallback
 @click.option("--shared", is_flag=True, help="Let other users read the cache, as in an image.")
 @flags.jobs
 @flags.quiet
@@ -55,6 +56,7 @@ def command(
         tune=given["tune"],
         jobs=setting("AOTC_JOBS", given["jobs"]) or None,
         skip=frozenset(setting("AOTC_SKIP")),
+        fallback=given["fallback"],
     )
     progress = progress_for(quiet)
     try:

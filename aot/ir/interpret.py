@@ -15,10 +15,12 @@ from aotc.aot.ir.storage import Array, narrow, widen
 def evaluate(node: Node, operands: Sequence[Array]) -> Array:
     """Result of one op on stored arrays (bf16 as uint16), as a stored array of `node.type`.
 
-    Raises `ValueError` for a kernel of the user's, whose meaning is its text.
+    Raises `ValueError` for a kernel of the user's, whose meaning is its text, and for torch's ops.
     """
     if node.kind == "call":
         raise ValueError(f"`{node.attr('function')}` has no meaning in numpy: run its kernel")
+    if node.kind == "torch":
+        raise ValueError(f"`{node.attr('operator')}` has no meaning in numpy: torch runs it")
     moves_only = OPS[node.op].cost == 0.0 and node.kind not in ("scalar", "extent", "iota", "pad")
     if moves_only:
         return numpy.asarray(REFERENCE[node.op](*operands, **dict(node.attrs)))

@@ -31,12 +31,12 @@ LOWERED: dict[str, Callable[[Group, TargetTraits], KernelSpec]] = {
 
 
 def lower(schedule: Schedule, traits: TargetTraits) -> tuple[KernelSpec, ...]:
-    """One spec for each group, in the order of the groups.
+    """One spec for each group that is launched, in the order of the groups.
 
     Groups of the same work give specs of the same digest: compile each digest once. The pointer
     parameters of a spec are its group's `reads`, then its `roots`.
     """
-    return tuple(_lowered(group, traits) for group in schedule.groups)
+    return tuple(_lowered(group, traits) for group in schedule.launched)
 
 
 def _lowered(group: Group, traits: TargetTraits) -> KernelSpec:

@@ -15,6 +15,7 @@ from aotc.runtime.manifest import (
     EXTRAS_NAME,
     GOLDEN_NAME,
     MANIFEST_NAME,
+    TORCH,
     WEIGHTS_NAME,
     Extras,
     FileEntry,
@@ -23,7 +24,9 @@ from aotc.runtime.manifest import (
     WeightsEntry,
     identity_of,
 )
+from aotc.runtime.plan import LaunchPlan
 from aotc.runtime.structure import FEATURE, PLAIN
+from aotc.runtime.torch_calls import check_calls
 
 # Device family → file that holds a target's machine code.
 LIBRARY_NAMES = {"cpu": "kernels.so", "cuda": "kernels.cubins", "null": "kernels.so"}
@@ -56,6 +59,10 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
         counts = (len(contents.inputs), len(contents.outputs))
         names, library_bytes = contents.weights.keys(), len(target.library)
         target.plan.validate(*counts, names, target.name, target.device, library_bytes)
+        if isinstance(target.plan, LaunchPlan):
+            signature = (contents.inputs, contents.outputs)
+            sizes = {name: tensor.nbytes for name, tensor in contents.weights.items()}
+            check_calls(target.plan.calls, contents.torch, signature, sizes, target.name)
     with Staging(path) as staging:
         writer = _Writer(staging)
         targets = tuple(writer.target(target) for target in contents.targets)
@@ -73,6 +80,7 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
             dims=contents.dims,
             sizes=contents.sizes,
             guards=contents.guards,
+            torch=contents.torch,
         ).to_bytes()
         writer.write(MANIFEST_NAME, [manifest])
         staging.publish(force)
@@ -81,7 +89,9 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
 
 def _features(contents: BundleContents) -> tuple[str, ...]:
     """What a runtime must know to call the bundle as it was built."""
-    return contents.features if contents.structure == PLAIN else (*contents.features, FEATURE)
+    structure = () if contents.structure == PLAIN else (FEATURE,)
+    torch = (TORCH,) if contents.torch else ()
+    return (*contents.features, *structure, *torch)
 
 
 class _Writer:

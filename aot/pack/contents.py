@@ -81,3 +81,10 @@ class BundleContents:
     dims: tuple[Size, ...] = ()
     sizes: tuple[Row, ...] = ()
     guards: tuple[Condition, ...] = ()
+
+    @property
+    def torch(self) -> tuple[str, ...]:
+        """Names of the ops that torch runs for some target."""
+        plans = (target.plan for target in self.targets)
+        calls = (call for plan in plans if isinstance(plan, LaunchPlan) for call in plan.calls)
+        return tuple(sorted({call.op for call in calls}))

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.lower.spec import Scratch, TensorMap
 from aotc.aot.plan.arena import Lifetime, aligned, place
-from aotc.aot.plan.wiring import Operand, Wiring, wire
+from aotc.aot.plan.wiring import CallWiring, Operand, Wiring, wire
 from aotc.aot.schedule.group import Schedule
 from aotc.runtime.plan import (
     ALIGNMENT_BYTES,
     PLAN_ABI,
+    TORCH_ABI,
     Argument,
     Buffer,
     Image,
@@ -20,6 +21,7 @@ from aotc.runtime.plan import (
     Launch,
     LaunchPlan,
 )
+from aotc.runtime.torch_calls import CallTensor, TorchCall
 
 GPU_ALIGNMENT_BYTES = 256  # of buffers: what descriptors, vector loads and sectors ask for
 ZEROED = "zeroed scratch"
@@ -67,13 +69,24 @@ def plan_wired(wiring: Wiring, chosen: Sequence[ChosenKernel], scratch_bytes: in
         for launch, kernel, scratch in zip(wiring.launches, chosen, arena.scratch, strict=True)
     ]
     return LaunchPlan(
-        abi=PLAN_ABI,
+        abi=TORCH_ABI if wiring.calls else PLAN_ABI,
         arena_bytes=arena.nbytes,
         scratch_bytes=scratch_bytes,
         buffers=arena.buffers,
         kernels=tuple(Kernel(row.symbol, row.name, row.image) for row in kernels.values()),
         launches=tuple(launches),
         zeroed_bytes=arena.zeroed_bytes,
+        calls=tuple(_call(row, arena) for row in wiring.calls),
+    )
+
+
+def _call(row: CallWiring, arena: _Arena) -> TorchCall:
+    def tensor(found: tuple[Operand, str, tuple[int, ...]] | None) -> CallTensor | None:
+        return found and CallTensor(found[1], arena.argument(found[0]), found[2])
+
+    operands = [each for each in map(tensor, row.operands) if each is not None]
+    return TorchCall(
+        row.operator, row.after, operands, list(map(tensor, row.results)), row.arguments
     )
 
 
@@ -107,7 +120,9 @@ def _lay_out(wiring: Wiring, chosen: Sequence[ChosenKernel]) -> _Arena:
     for number, kernel in enumerate(chosen):
         for each in kernel.scratch:
             if not each.is_zeroed:
-                rows.append(Lifetime(f"{number} scratch {each.name}", each.nbytes, number, number))
+                step_number = wiring.step(number)
+                name = f"{number} scratch {each.name}"
+                rows.append(Lifetime(name, each.nbytes, step_number, step_number))
     offsets, arena_bytes = place(rows, step)
     buffers = [
         Buffer(row.name, zeroed_bytes + offset, fixed(row.nbytes))

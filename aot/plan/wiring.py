@@ -6,12 +6,14 @@ can be made anew around other kernels where neither the model nor its graph is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.size import Extent
 from aotc.aot.plan.arena import Lifetime
-from aotc.aot.schedule.group import Schedule
+from aotc.aot.schedule.group import Group, Schedule
 
 SPACES = ("buffer", "weight", "input", "output")
 
@@ -38,11 +40,33 @@ class LaunchWiring:
 
 
 @dataclass(frozen=True, slots=True)
+class CallWiring:
+    """A call of torch: its op and arguments, and operands and results, each with (dtype, shape).
+
+    `after` launches come before it. A result that nothing reads is None.
+    """
+
+    operator: str
+    arguments: tuple[Any, ...]  # (name, kind, value), see `runtime/torch_calls.py`
+    operands: tuple[tuple[Operand, str, tuple[int, ...]], ...]
+    results: tuple[tuple[Operand, str, tuple[int, ...]] | None, ...]
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class Wiring:
-    """All launches of a call in order, and the buffers between them with their lifetimes."""
+    """All launches of a call in order, and the buffers between them with their lifetimes.
+
+    Lifetimes count steps: launches and, between them, calls of torch.
+    """
 
     buffers: tuple[Lifetime, ...]
     launches: tuple[LaunchWiring, ...]
+    calls: tuple[CallWiring, ...] = ()
+
+    def step(self, launch: int) -> int:
+        """The step that a launch is."""
+        return launch + sum(call.after <= launch for call in self.calls)
 
 
 def wire(schedule: Schedule) -> Wiring:
@@ -60,7 +84,8 @@ def wire(schedule: Schedule) -> Wiring:
     updated = {before: after for group in schedule.groups for before, after in group.updates}
     places |= {before: places[after] for before, after in updated.items() if after in places}
     buffers: list[Lifetime] = []
-    launches = []
+    launches: list[LaunchWiring] = []
+    calls: list[CallWiring] = []
     for number, group in enumerate(schedule.groups):
         for place_in_group, root in enumerate(group.roots):
             if root.node not in places:
@@ -69,10 +94,36 @@ def wire(schedule: Schedule) -> Wiring:
                 if root.node in updated:
                     places[updated[root.node]] = places[root.node]
                 buffers.append(Lifetime(name, root.node.type.nbytes, number, number))
-        nodes = (*group.reads, *(root.node for root in group.roots))
-        operands = tuple(Operand(*places[node], node.type.nbytes) for node in nodes)
-        launches.append(LaunchWiring(operands, len(group.roots)))
+        if group.kind == "torch":
+            calls.append(_call(group, places, len(launches)))
+        else:
+            nodes = (*group.reads, *(root.node for root in group.roots))
+            operands = tuple(Operand(*places[node], node.type.nbytes) for node in nodes)
+            launches.append(LaunchWiring(operands, len(group.roots)))
         for space, value in (places[node] for node in group.reads):
             if space == "buffer" and isinstance(value, int):
                 buffers[value] = replace(buffers[value], last=number)
-    return Wiring(tuple(buffers), tuple(launches))
+    return Wiring(tuple(buffers), tuple(launches), tuple(calls))
+
+
+def _call(
+    group: Group, places: Mapping[Node, tuple[str, int | str]], after: int
+) -> CallWiring:
+    call = group.anchor
+    assert call is not None
+    stored = {int(root.node.attr("result")): root.node for root in group.roots}
+
+    def tensor(node: Node, kind: Any) -> tuple[Operand, str, tuple[int, ...]]:
+        return (Operand(*places[node], node.type.nbytes), *kind)
+
+    kinds = zip(call.inputs, call.attr("operands"), strict=True)
+    return CallWiring(
+        operator=call.attr("operator"),
+        arguments=call.attr("arguments"),
+        operands=tuple(tensor(node, kind) for node, kind in kinds),
+        results=tuple(
+            tensor(stored[number], kind) if number in stored else None
+            for number, kind in enumerate(call.attr("results"))
+        ),
+        after=after,
+    )

@@ -1,9 +1,12 @@
-"""Kernels that the user wrote, in the schedule: each is a group of its own, with all its results.
+"""Kernels that the user wrote and ops that torch runs: each call is a group of its own.
 
 Its operands are memory: nothing is computed inside it, and nothing behind it joins it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
 
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.index import Symbol
@@ -12,6 +15,7 @@ from aotc.aot.schedule.group import Domain, Group, Root
 from aotc.aot.schedule.grow import Cluster
 from aotc.aot.schedule.trace import LEAVES
 
+MEMORY_KINDS = frozenset({"call", "torch"})
 _ONE = Domain(Symbol("z", 1), Symbol("x", 1), Symbol("y", 1))
 
 
@@ -20,7 +24,7 @@ def with_memory(graph: Graph) -> Graph:
     new: dict[Node, Node] = {}
     for node in graph.nodes():
         inputs = tuple(new[operand] for operand in node.inputs)
-        if node.kind == "call":
+        if node.kind in MEMORY_KINDS:
             inputs = tuple(_memory(operand) for operand in inputs)
         same = inputs == node.inputs
         new[node] = node if same else make(node.op, inputs, node.attrs, node.source)
@@ -38,11 +42,17 @@ def call_clusters(graph: Graph) -> list[Cluster]:
     """One cluster for each call: those of its results that are read."""
     found: dict[Node, Cluster] = {}
     for node in graph.nodes():
-        if node.kind == "call":
-            first = result_of(node, 0)
-            cluster = found.setdefault(first, Cluster("call", node, node, set()))
+        if node.kind in MEMORY_KINDS:
+            kind: Literal["call", "torch"] = "call" if node.kind == "call" else "torch"
+            first = result_of(node, _first_result(node))
+            cluster = found.setdefault(first, Cluster(kind, node, node, set()))
             cluster.members.add(node)
     return list(found.values())
+
+
+def _first_result(call: Node) -> int:
+    """The number of a call's first result that has memory."""
+    return next(number for number, kind in enumerate(call.attr("results")) if kind)
 
 
 def result_of(call: Node, number: int) -> Node:
@@ -68,4 +78,22 @@ def call_group(call: Node) -> Group:
         updates=tuple(
             (call.inputs[operand], results[number]) for number, operand in call.attr("updates")
         ),
+    )
+
+
+def torch_group(results: Sequence[Node]) -> Group:
+    """The group of a call of torch, given those of its results that are read."""
+    call = results[0]
+    roots = sorted(results, key=lambda node: int(node.attr("result")))
+    reads = tuple(dict.fromkeys(call.inputs))
+    return Group(
+        kind="torch",
+        label=call.attr("operator"),
+        domain=_ONE,
+        anchor=call,
+        roots=tuple(Root(node, ()) for node in roots),
+        nodes=tuple(roots),
+        reads=reads,
+        bytes=sum(typical(node.type.nbytes) for node in (*reads, *roots)),
+        operations=sum(typical(node.type.numel) for node in roots),
     )

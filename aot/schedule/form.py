@@ -9,7 +9,7 @@ from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import typical
 from aotc.aot.schedule import domain as loops
 from aotc.aot.schedule.attention import attention_contract, attention_domain
-from aotc.aot.schedule.calls import call_group, with_memory
+from aotc.aot.schedule.calls import MEMORY_KINDS, call_group, torch_group, with_memory
 from aotc.aot.schedule.cost import group_bytes, group_operations
 from aotc.aot.schedule.group import Domain, Group, Root, Schedule
 from aotc.aot.schedule.grow import row_symbols
@@ -58,7 +58,7 @@ def _stored(graph: Graph) -> tuple[Node, ...]:
         base = base.inputs[0] if base.op == "reshape" else base
         is_free = base not in found and base not in graph.outputs
         is_value = base.op not in (*STORED, *LEAVES) and base.kind != "view"
-        is_wanted = base.kind == "call" or len(users[base]) > 1  # a call cannot store a view
+        is_wanted = base.kind in MEMORY_KINDS or len(users[base]) > 1  # a call cannot store a view
         found.append(base if is_free and is_value and is_wanted else output)
     return tuple(found)
 
@@ -66,6 +66,8 @@ def _stored(graph: Graph) -> tuple[Node, ...]:
 def _group(kernel: Kernel, roots: set[Node], traits: TargetTraits) -> Group:
     if kernel.kind == "call":
         return call_group(kernel.roots[0])
+    if kernel.kind == "torch":
+        return torch_group(kernel.roots)
     own = set(kernel.roots)
 
     def is_boundary(node: Node) -> bool:

@@ -26,7 +26,7 @@ class Fusion:
 _ON_TILE = "runs on the tile in registers, saves a write and a read of the tensor"
 _MOVES = "only moves elements: an index expression of its reader"
 _WHOLE_ROWS = "a program has a tile of the result, a reduction needs whole rows"
-_IS_MEMORY = "a kernel of the user's reads and stores memory"
+_IS_MEMORY = "a kernel of the user's, and so an op that torch runs, reads and stores memory"
 _PER_TILE = "every column tile of a matmul would compute it again"
 
 FUSIONS: dict[tuple[str, str], Fusion] = {
@@ -72,7 +72,14 @@ _MOVEMENT = frozenset({"view", "pad", "window", "concat", "take", "gather"})
 
 def fusion(producer: str, consumer: str) -> Fusion:
     """The row for a node or group kind that feeds a node or group kind."""
-    produced = "view" if producer in _MOVEMENT else producer.removesuffix("_packed")
-    consumed = "view" if consumer in _MOVEMENT else consumer.removesuffix("_packed")
+    produced = _row_kind(producer)
+    consumed = _row_kind(consumer)
     missing = Fusion(produced, consumed, "never", "no row allows it")
     return FUSIONS.get((produced, consumed), missing)
+
+
+def _row_kind(kind: str) -> str:
+    """The kind that the table has a row for."""
+    if kind in _MOVEMENT:
+        return "view"
+    return "call" if kind == "torch" else kind.removesuffix("_packed")

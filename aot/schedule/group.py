@@ -9,7 +9,7 @@ from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.schedule.trace import LEAVES
 
-GroupKind = Literal["pointwise", "row", "matmul", "attention", "call"]
+GroupKind = Literal["pointwise", "row", "matmul", "attention", "call", "torch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Group:
     kind: GroupKind
     label: str  # what it is like: `softmax`, `layer_norm`, `matmul`, or its main operations
     domain: Domain
-    # The matmul, attention or call of its group, the first reduction of a row group.
+    # The matmul, attention or call of its group, also one of torch, the first reduction of a row group.
     anchor: Node | None
     roots: tuple[Root, ...]
     nodes: tuple[Node, ...]  # all nodes computed here, inlined ones included, operands first
@@ -81,6 +81,11 @@ class Schedule:
     graph: Graph
     groups: tuple[Group, ...]
     stored: tuple[Node, ...]
+
+    @property
+    def launched(self) -> tuple[Group, ...]:
+        """The groups that become kernels: all but the calls of torch."""
+        return tuple(group for group in self.groups if group.kind != "torch")
 
     def __str__(self) -> str:
         names: dict[Node, str] = {}

@@ -15,7 +15,7 @@ from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.size import Shape, typical
 from aotc.aot.schedule.absorb import absorbed
-from aotc.aot.schedule.calls import call_clusters
+from aotc.aot.schedule.calls import MEMORY_KINDS, call_clusters
 from aotc.aot.schedule.cost import is_worth_a_buffer
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
@@ -215,7 +215,7 @@ def _evaluations(node: Node, position: int, count: int) -> int:
     """How often an operand is evaluated when the node is evaluated `count` times in a kernel."""
     operand = node.inputs[position]
     elements, result = typical(operand.type.numel), typical(node.type.numel)
-    if node.kind in ("attention", "call"):
+    if node.kind == "attention" or node.kind in MEMORY_KINDS:
         return elements
     if node.kind in MATMULS:
         side = node.shape[-1] if position == 0 else node.shape[-2]

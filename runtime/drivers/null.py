@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..plan import LaunchPlan
+    from .memory import Memory
 
 COPY_SYMBOL = "null_copy"
 
@@ -53,10 +54,10 @@ class Executable:
         found.__dict__ = {**self.__dict__, "plan": plan}
         return found
 
-    def session(self, arena: object = None) -> NativeSession:
-        """A session with an arena of its own; a lent one is left alone."""
+    def session(self, arena: Memory | None = None) -> NativeSession:
+        """A session with an arena of its own, but for a lent one."""
         self.sessions_open += 1
-        return NativeSession(self)
+        return NativeSession(self, arena)
 
     def copy_strided(
         self, to: int, source: int, itemsize: int, shape: tuple[int, ...], strides: tuple[int, ...]
@@ -72,11 +73,12 @@ class Executable:
 class NativeSession:
     """The addresses and the arena of one caller."""
 
-    def __init__(self, executable: Executable) -> None:
+    def __init__(self, executable: Executable, lent: Memory | None = None) -> None:
         self.executable = executable
         self.addresses = (ctypes.c_int64 * (executable.inputs + executable.outputs))()
         self._arena = ctypes.create_string_buffer(executable.plan.arena_bytes + 64)
-        self.arena_address = -(-ctypes.addressof(self._arena) // 64) * 64
+        own_address = -(-ctypes.addressof(self._arena) // 64) * 64
+        self.arena_address = own_address if lent is None else lent.address
 
     def run(self) -> None:
         """Resolve every argument, write the launch down, and copy where the kernel is a copy."""

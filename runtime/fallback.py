@@ -1,0 +1,204 @@
+"""Ops that torch runs for a bundle: found when it is loaded, called between launches, counted.
+
+torch is imported here and only for bundles whose manifest names such ops.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ctypes
+
+from .errors import BundleMalformed
+from .fallback_errors import FallbackFailed, FallbackResult, FallbackUnavailable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from .torch_calls import CallTensor, TorchCall
+
+DTYPES = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u8": "uint8",
+    "bool": "bool",
+}
+OWN_LIBRARIES = ("aten", "prims")  # those that come with torch
+INSTALL_TORCH = "install torch here: `pip install torch`"
+
+
+class Fallback:
+    """The ops of one loaded bundle by name. torch: the module; `calls` counts each op's calls."""
+
+    __slots__ = ("_counts", "_lock", "ops", "torch")
+
+    def __init__(self, names: Iterable[str], path: str) -> None:
+        """Find every op; `path` is the bundle's.
+
+        Raises `FallbackUnavailable` with all that are missing, and `BundleMalformed` for an op
+        that changes its arguments.
+        """
+        names = tuple(names)
+        self.torch = _torch(names, path)
+        self.ops: dict[str, Any] = {}
+        missing = []
+        for name in names:
+            op = _found(self.torch, name)
+            if op is None:
+                missing.append(name)
+            elif op._schema.is_mutable:
+                expected = "an op that changes none of its arguments"
+                raise BundleMalformed(path=path, field="torch", found=f"`{name}`", expected=expected)
+            else:
+                self.ops[name] = op
+        if missing:
+            raise _unavailable(path, missing, self.torch.__version__)
+        self._counts = dict.fromkeys(names, 0)
+        self._lock = _thread.allocate_lock()
+
+    def calls(self) -> dict[str, int]:
+        """How often each op was called since the bundle was loaded."""
+        with self._lock:
+            return dict(self._counts)
+
+    def count(self, name: str) -> None:
+        """Count one call."""
+        with self._lock:
+            self._counts[name] += 1
+
+    def tensor(self, address: int, spec: CallTensor) -> Any:
+        """A tensor of torch's on the memory at `address`, which must outlive it; no copy."""
+        dtype = getattr(self.torch, DTYPES[spec.dtype])
+        if not spec.numel:
+            return self.torch.empty(spec.shape, dtype=dtype, device="cpu")
+        memory = (ctypes.c_char * spec.nbytes).from_address(address)
+        return self.torch.frombuffer(memory, dtype=dtype).view(spec.shape)
+
+
+class Step:
+    """One call of a plan on the memory of one session; called without arguments."""
+
+    __slots__ = (
+        "_arguments", "_call", "_fallback", "_fixed", "_keywords", "_op", "_place", "_results",
+    )  # fmt: skip
+
+    def __init__(
+        self, fallback: Fallback, call: TorchCall, place: Callable[[str, int | str], int | None]
+    ) -> None:
+        """`place` gives the address of memory that stays, and None for what a call decides."""
+        self._fallback = fallback
+        self._call = call
+        self._op = fallback.ops[call.op]
+        self._place = place
+        self._fixed = [self._fixed_tensor(each) for each in call.operands]
+        self._results = [each and self._fixed_tensor(each) for each in call.results]
+        self._arguments = [row[1:] for row in call.arguments if not row[0]]
+        self._keywords = {name: (kind, value) for name, kind, value in call.arguments if name}
+
+    def _fixed_tensor(self, spec: CallTensor) -> Any:
+        address = self._place(*spec.memory)
+        return None if address is None else self._fallback.tensor(address, spec)
+
+    def __call__(self, address_of: Callable[[str, int], int]) -> None:
+        """Run the op; `address_of` gives the addresses of this call's inputs and outputs."""
+        call, fallback = self._call, self._fallback
+        torch = fallback.torch
+
+        def tensor(spec: CallTensor, fixed: Any) -> Any:
+            if fixed is not None:
+                return fixed
+            return fallback.tensor(address_of(spec.memory[0], int(spec.memory[1])), spec)
+
+        operands = [tensor(*pair) for pair in zip(call.operands, self._fixed, strict=True)]
+        arguments = [_value(torch, row, operands) for row in self._arguments]
+        keywords = {name: _value(torch, row, operands) for name, row in self._keywords.items()}
+        fallback.count(call.op)
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            try:
+                found = self._op(*arguments, **keywords)
+            except Exception as error:
+                detail = (str(error).strip().splitlines() or [""])[0]
+                kind = type(error).__name__
+                raise FallbackFailed(op=call.op, kind=kind, detail=detail) from error
+            values = found if isinstance(found, (tuple, list)) else (found,)
+            self._check(values)
+            for value, spec, fixed in zip(values, call.results, self._results, strict=True):
+                if spec is not None:
+                    tensor(spec, fixed).copy_(value)
+
+    def _check(self, values: Sequence[Any]) -> None:
+        """Results are what they were when the bundle was built; raises `FallbackResult`."""
+        call, torch = self._call, self._fallback.torch
+        if len(values) != len(call.results):
+            found, expected = f"one of {len(values)}", f"one of {len(call.results)}"
+            raise FallbackResult(op=call.op, index=0, found=found, expected=expected)
+        for index, (value, spec) in enumerate(zip(values, call.results, strict=True)):
+            if spec is None:
+                continue
+            expected = f"{DTYPES[spec.dtype]}{list(spec.shape)}"
+            if not isinstance(value, torch.Tensor):
+                found = f"a `{type(value).__name__}`"
+            else:
+                found = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+            if found != expected:
+                raise FallbackResult(op=call.op, index=index, found=found, expected=expected)
+
+
+def _value(torch: Any, row: Sequence[Any], operands: Sequence[Any]) -> Any:
+    """An argument as the op takes it."""
+    kind, value = row
+    if kind == "tensor":
+        return operands[value]
+    if kind == "list":
+        return [_value(torch, item, operands) for item in value]
+    return VALUES[kind](torch, value)
+
+
+VALUES: dict[str, Callable[[Any, Any], Any]] = {
+    "none": lambda torch, value: None,
+    "device": lambda torch, value: torch.device("cpu"),
+    "bool": lambda torch, value: bool(value),
+    "int": lambda torch, value: value,
+    "float": lambda torch, value: float.fromhex(value),
+    "text": lambda torch, value: value,
+    "dtype": lambda torch, value: getattr(torch, DTYPES[value]),
+    "layout": lambda torch, value: getattr(torch, value),
+    "memory_format": lambda torch, value: getattr(torch, value),
+}
+
+
+def _torch(names: Sequence[str], path: str) -> Any:
+    try:
+        import torch
+    except ImportError:
+        ops = ", ".join(f"`{name}`" for name in names)
+        found = "torch is not installed"
+        raise FallbackUnavailable(path=path, ops=ops, found=found, advice=INSTALL_TORCH) from None
+    return torch
+
+
+def _found(torch: Any, name: str) -> Any:
+    """The overload of that name in torch's registry, or None."""
+    library, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, library), base), overload or "default")
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def _unavailable(path: str, missing: Sequence[str], version: str) -> FallbackUnavailable:
+    ops = ", ".join(f"`{name}`" for name in missing)
+    libraries = sorted({name.partition("::")[0] for name in missing} - set(OWN_LIBRARIES))
+    advice = "import what registers " + ", ".join(f"`torch.ops.{each}`" for each in libraries)
+    if not libraries:
+        advice = "install the torch that built the bundle, `provenance.json` names it"
+    found = f"torch {version} has no such op here"
+    return FallbackUnavailable(path=path, ops=ops, found=found, advice=f"{advice} before `load`")
