@@ -354,13 +354,13 @@ class OpsUnsupported(UnsupportedError):
     code = "ops-unsupported"
     template = "the model holds what aotc cannot compile:\n{ops}"
     hint = (
-        "write it with other ops, add a row to the import table (CONTRIBUTING.md), or have torch run "
-        "it at each call: `--fallback torch`"
+        "write it with other ops, add a row to the import table (CONTRIBUTING.md), or have torch "
+        "run it at each call: `--fallback torch`"
     )
 
 
 class FallbackRefused(OpsUnsupported):
-    """With `--fallback torch`: what torch cannot run between compiled code either, with its line."""
+    """With `--fallback torch`: what torch cannot run for compiled code either, with its line."""
 
     code = "fallback-refused"
     template = "the model holds what neither aotc can compile nor torch can run for it:\n{ops}"

@@ -20,7 +20,6 @@ from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.compiling import warm_up
 from aotc.cache import Store
 
-
 FALLBACK_DEVICES = ("cpu",)  # whose programs can call torch between their launches
 
 

@@ -70,8 +70,9 @@ def check(path: str | os.PathLike[str], device: str | None = None) -> list[Misma
     """Every reason why the bundle at `path` does not run on this machine; empty when it does.
 
     Reads the manifest and the sizes of the files it lists, nothing else: no digest of a payload,
-    no code; for a bundle that runs ops through torch, torch is asked for them. What is no bundle, too new, cut off or altered is a mismatch too; only an
-    `EnvironmentFault` (no permission …) is raised.
+    no code. For a bundle that runs ops through torch, torch is asked for them. What is no bundle,
+    too new, cut off or altered is a mismatch too; only an `EnvironmentFault` (no permission …) is
+    raised.
     """
     text = os.fspath(path)
     try:

@@ -55,11 +55,13 @@ class Fallback:
                 missing.append(name)
             elif op._schema.is_mutable:
                 expected = "an op that changes none of its arguments"
-                raise BundleMalformed(path=path, field="torch", found=f"`{name}`", expected=expected)
+                raise BundleMalformed(
+                    path=path, field="torch", found=f"`{name}`", expected=expected
+                )
             else:
                 self.ops[name] = op
         if missing:
-            raise _unavailable(path, missing, self.torch.__version__)
+            raise _unknown(path, missing, self.torch.__version__)
         self._counts = dict.fromkeys(names, 0)
         self._lock = _thread.allocate_lock()
 
@@ -178,9 +180,7 @@ def _torch(names: Sequence[str], path: str) -> Any:
     try:
         import torch
     except ImportError:
-        ops = ", ".join(f"`{name}`" for name in names)
-        found = "torch is not installed"
-        raise FallbackUnavailable(path=path, ops=ops, found=found, advice=INSTALL_TORCH) from None
+        raise _unavailable(path, names, "absent", INSTALL_TORCH) from None
     return torch
 
 
@@ -194,11 +194,17 @@ def _found(torch: Any, name: str) -> Any:
         return None
 
 
-def _unavailable(path: str, missing: Sequence[str], version: str) -> FallbackUnavailable:
-    ops = ", ".join(f"`{name}`" for name in missing)
+def _unknown(path: str, missing: Sequence[str], version: str) -> FallbackUnavailable:
+    """The error for ops that this torch does not know."""
     libraries = sorted({name.partition("::")[0] for name in missing} - set(OWN_LIBRARIES))
-    advice = "import what registers " + ", ".join(f"`torch.ops.{each}`" for each in libraries)
+    names = ", ".join(f"`torch.ops.{each}`" for each in libraries)
+    advice = f"import what registers {names} before `load` (`--import` of the command line)"
     if not libraries:
         advice = "install the torch that built the bundle, `provenance.json` names it"
-    found = f"torch {version} has no such op here"
-    return FallbackUnavailable(path=path, ops=ops, found=found, advice=f"{advice} before `load`")
+    return _unavailable(path, missing, f"{version} without them", advice)
+
+
+def _unavailable(path: str, ops: Sequence[str], found: str, advice: str) -> FallbackUnavailable:
+    expected = "one that knows " + ", ".join(f"`{name}`" for name in ops)
+    rest = {"found": found, "expected": expected, "advice": advice}
+    return FallbackUnavailable(path=path, field="torch", ops=tuple(ops), **rest)

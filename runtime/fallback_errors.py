@@ -6,10 +6,10 @@ from .errors import EnvironmentFault, IncompatibleError, InputError
 
 
 class FallbackUnavailable(IncompatibleError):
-    """The bundle has ops that torch runs, and torch or some of them are not here."""
+    """The bundle has ops that torch runs, and torch or some of them are not here: `ops`."""
 
     code = "fallback-unavailable"
-    template = "`{path}` runs {ops} through torch, and {found}"
+    template = "`{path}` runs ops through torch, which is {found}, expected {expected}"
     hint = "{advice}, or rebuild the model without `--fallback torch`"
 
 

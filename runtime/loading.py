@@ -72,15 +72,8 @@ def load(
             plan_bytes = directory.read(manifest.file(target.plan))
             library = directory.read(manifest.file(target.library))
             plan = read_plan(plan_bytes, directory.where(target.plan))
-            _check_kind(manifest, plan, directory.where(target.plan))
             spans = _spans(directory, manifest, weights)
-            counts = (len(manifest.inputs), len(manifest.outputs))
-            where = directory.where(target.plan)
-            plan.validate(*counts, spans.keys(), where, target.device, len(library))
-            if not isinstance(plan, DynamicPlan):
-                signature = (manifest.inputs, manifest.outputs)
-                sizes = {name: nbytes for name, (_, nbytes) in spans.items()}
-                check_calls(plan.calls, manifest.torch, signature, sizes, where)
+            _check_plan(manifest, plan, target, spans, len(library), directory.where(target.plan))
             # The code is digested by now. Weights whose digests still run may be uploaded, but
             # nothing runs on them before `_finish`.
             if target.device in IMAGE_DEVICES:
@@ -128,12 +121,26 @@ def _program(
         raise
 
 
-def _check_kind(manifest: Manifest, plan: LaunchPlan | DynamicPlan, path: str) -> None:
-    """The plan has the dims of the manifest, or neither has any."""
+def _check_plan(
+    manifest: Manifest,
+    plan: LaunchPlan | DynamicPlan,
+    target: Target,
+    spans: dict[str, tuple[int, int]],
+    library_bytes: int,
+    path: str,
+) -> None:
+    """The plan fits signature, weights and library; it has the dims of the manifest, or neither
+    has any. Raises `BundleMalformed`."""
     count = plan.tree["dims"] if isinstance(plan, DynamicPlan) else 0
     if count != len(manifest.dims):
         expected = f"{len(manifest.dims)}, as the manifest has"
         raise BundleMalformed(path=path, field="dims", found=str(count), expected=expected)
+    counts = (len(manifest.inputs), len(manifest.outputs))
+    plan.validate(*counts, spans.keys(), path, target.device, library_bytes)
+    if not isinstance(plan, DynamicPlan):
+        signature = (manifest.inputs, manifest.outputs)
+        sizes = {name: nbytes for name, (_, nbytes) in spans.items()}
+        check_calls(plan.calls, manifest.torch, signature, sizes, path)
 
 
 def _setting(name: str, argument: Any) -> Any:

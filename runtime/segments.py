@@ -107,9 +107,7 @@ class SegmentedSession:
             self._steps.append(lambda step=step: step(self._address_of))  # type: ignore[misc]
         self._add_launches(executable, plan.launches[done:])
 
-    def _add_launches(
-        self, executable: SegmentedExecutable, launches: tuple[Launch, ...]
-    ) -> None:
+    def _add_launches(self, executable: SegmentedExecutable, launches: tuple[Launch, ...]) -> None:
         if launches:
             session = executable.part(launches).session(self._arena)
             self._sessions.append(session)
@@ -134,4 +132,3 @@ class SegmentedSession:
             session.close()
         self._sessions.clear()
         self._arena.close()
-

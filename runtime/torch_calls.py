@@ -145,9 +145,7 @@ class CallTensor(Record):
     memory: tuple[str, int | str]
     shape: tuple[int, ...]
 
-    def __init__(
-        self, dtype: str, memory: Sequence[int | str], shape: Sequence[int]
-    ) -> None:
+    def __init__(self, dtype: str, memory: Sequence[int | str], shape: Sequence[int]) -> None:
         self._set(dtype=dtype, memory=tuple(memory), shape=tuple(shape))
 
     @property

@@ -126,7 +126,14 @@ BUILD = "aot.build"  # the one module that knows every stage
 
 # Library → where it may be imported.
 LIBRARIES: dict[str, tuple[str, ...]] = {
-    "torch": ("aot/capture", "aot/dynamo", "aot/reduce", "kernels", "aot/cli"),
+    "torch": (
+        "aot/capture",
+        "aot/dynamo",
+        "aot/reduce",
+        "kernels",
+        "aot/cli",
+        "runtime/fallback.py",
+    ),
     "triton": ("aot/targets", "aot/capture/kernel_text.py", "kernels"),
     "numpy": ("aot", "runtime/exchange.py", "kernels"),
     "click": ("aot/cli",),

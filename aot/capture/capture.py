@@ -54,8 +54,8 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
     """The spec's model as a graph and its golden numbers.
 
     With `fallback`, ops that cannot be compiled are left to torch, and a `FallbackWarning` names
-    them. Raises `ModelRaised` when the model does not run on its inputs, and an `UnsupportedError` when
-    it runs but cannot be compiled.
+    them. Raises `ModelRaised` when the model does not run on its inputs, and an
+    `UnsupportedError` when it runs but cannot be compiled.
     """
     with torch.no_grad(), _quiet_settings():
         program = export(spec)

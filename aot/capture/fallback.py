@@ -102,9 +102,7 @@ def _result(value: Any) -> tuple[Any, ...]:
     return (kind.dtype, kind.shape)
 
 
-def _encoded(
-    value: Any, values: Mapping[torch.fx.Node, Any], operands: list[Node]
-) -> Value:
+def _encoded(value: Any, values: Mapping[torch.fx.Node, Any], operands: list[Node]) -> Value:
     """An argument as (kind, value), see `runtime/torch_calls.py`; adds to the operands."""
     if isinstance(value, torch.fx.Node):
         value = values[value]

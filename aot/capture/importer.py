@@ -182,7 +182,7 @@ class Importer:
         self.values[node] = result
 
     def _leave(self, node: torch.fx.Node, reason: str) -> None:
-        """What cannot be imported for this reason: torch's where that was asked for, else refused."""
+        """What cannot be imported: torch's where that was asked for, else refused for `reason`."""
         if self.fallback:
             if any(self.values.get(each) is None for each in node.all_input_nodes):
                 return  # an operand was refused, and is listed

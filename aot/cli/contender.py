@@ -142,19 +142,19 @@ def _aotc(spec: str, place: Path, device: str) -> Call:
     """
     from aotc.runtime import load
 
-    program = load(place, device)
     if spec:
-        tensors = _tensors(spec, device)
+        tensors = _tensors(spec, device)  # first: its file may register ops that the bundle needs
+        program = load(place, device)
         return _without_gradients(lambda: program(*tensors))
-    return _on_buffers(program, place)
+    return _on_buffers(load(place, device), place)
 
 
 def _bound(spec: str, place: Path, device: str) -> Call:
     """The bundle with the memory of inputs and outputs fixed, as a server would hold it."""
     from aotc.runtime import load
 
-    program = load(place, device)
     tensors = _tensors(spec, device)
+    program = load(place, device)
     outputs: Any = program(*tensors)
     return _without_gradients(program.bind(*tensors, out=outputs))
 

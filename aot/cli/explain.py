@@ -18,6 +18,7 @@ MODULES = (
     "aotc.runtime.errors",
     "aotc.runtime.argument_errors",
     "aotc.runtime.device_errors",
+    "aotc.runtime.fallback_errors",
     "aotc.runtime.size_errors",
     "aotc.runtime.drivers.cuda_errors",
     "aotc.aot.errors",

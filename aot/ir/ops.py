@@ -233,7 +233,9 @@ _CONTRACTIONS: tuple[OpDef, ...] = (
 
 _CALLS: tuple[OpDef, ...] = (
     OpDef("call", "call", None, call.infer_call, call.ATTRIBUTES, fewest=0, is_opaque=True),
-    OpDef("torch", "torch", None, fallback.infer_torch, fallback.ATTRIBUTES, fewest=0, is_opaque=True),
+    OpDef(
+        "torch", "torch", None, fallback.infer_torch, fallback.ATTRIBUTES, fewest=0, is_opaque=True
+    ),
     # Memory of its own with the operand's elements, which a call then updates; equal copies with
     # different tags are different memory.
     _unary("copy", ANY, "{0}", 0.0, attributes=("tag",), is_opaque=True, aten=()),

@@ -106,9 +106,7 @@ def wire(schedule: Schedule) -> Wiring:
     return Wiring(tuple(buffers), tuple(launches), tuple(calls))
 
 
-def _call(
-    group: Group, places: Mapping[Node, tuple[str, int | str]], after: int
-) -> CallWiring:
+def _call(group: Group, places: Mapping[Node, tuple[str, int | str]], after: int) -> CallWiring:
     call = group.anchor
     assert call is not None
     stored = {int(root.node.attr("result")): root.node for root in group.roots}

@@ -55,7 +55,7 @@ class Group:
     kind: GroupKind
     label: str  # what it is like: `softmax`, `layer_norm`, `matmul`, or its main operations
     domain: Domain
-    # The matmul, attention or call of its group, also one of torch, the first reduction of a row group.
+    # The matmul, attention or call of its group (of torch too), the first reduction of a row group.
     anchor: Node | None
     roots: tuple[Root, ...]
     nodes: tuple[Node, ...]  # all nodes computed here, inlined ones included, operands first
