@@ -14,67 +14,13 @@ from typing import Any
 
 import torch
 
+from aotc.aot.capture.aten_ends import Fixed, Made, Passed, Result, Sized, Taken, Viewed
 from aotc.aot.capture.importer import Importer
 from aotc.aot.capture.importing import NotSupported, type_of
 from aotc.aot.capture.sizes import Sizes, extent_of, reading
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
-from aotc.aot.ir.size import Extent, UndecidedSize
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """An input of the program: the argument at `place`, its dims in the `order` of its memory."""
-
-    place: int
-    order: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A result that the program computes as its output `number`, in the `order` of its memory."""
-
-    number: int
-    order: tuple[int, ...]
-    dtype: torch.dtype
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """A result that is the argument at `place`."""
-
-    place: int
-
-
-@dataclass(frozen=True, slots=True)
-class Viewed:
-    """A result that lies in the memory of the argument at `place`.
-
-    `strides` are those that the argument must have for it; `offset` counts elements from its start.
-    """
-
-    place: int
-    strides: tuple[int, ...]
-    shape: tuple[int, ...]
-    view_strides: tuple[int, ...]
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """A result that is a number or nothing, known now."""
-
-    value: int | float | bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Sized:
-    """A result that is a size of the call."""
-
-    size: Extent
-
-
-Result = Made | Passed | Viewed | Fixed | Sized
+from aotc.aot.ir.size import UndecidedSize
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -319,4 +265,3 @@ def _is_view(node: torch.fx.Node) -> bool:
         return False
     given = schema.returns[0].alias_info
     return given is not None and not given.is_write and schema.arguments[0].alias_info is not None
-

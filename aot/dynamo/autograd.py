@@ -1,13 +1,13 @@
 """AOTAutograd: from one of Dynamo's graphs to functional ATen graphs, forward and backward.
 
-This is the one file that calls what changes between versions of torch. A compiled graph is an
+This file and `graph_key.py` call what changes between versions of torch. A compiled graph is an
 `OutputCode` that holds a recipe, so that torch's own cache of AOTAutograd's results keeps it: on a
 hit torch traces nothing, and the recipe finds its programs in our artifact cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,13 +22,12 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.output_code import OutputCode
 from torch.fx import GraphModule
 
+from aotc.aot.dynamo.calling import Boxed
 from aotc.aot.dynamo.counting import counting
-from aotc.aot.dynamo.decompositions import decompositions
-from aotc.aot.dynamo.machinery import toolchain_digest
+from aotc.aot.dynamo.graph_key import TEXT, own_keys
 from aotc.aot.dynamo.options import Options
-from aotc.aot.dynamo.recipe import Boxed, ProgramGone, Recipe
-
-GraphCompiler = Callable[[GraphModule, Sequence[Any], Options], tuple[Recipe, Boxed]]
+from aotc.aot.dynamo.programs import toolchain_digest
+from aotc.aot.dynamo.recipe import ProgramGone, Recipe
 
 
 class CompiledGraph(OutputCode):
@@ -65,28 +64,46 @@ class CompiledGraph(OutputCode):
         """Nothing: there are no kernels of torch's."""
 
 
-def differentiated(
-    module: Any, inputs: Sequence[Any], options: Options, compile_graph: GraphCompiler
-) -> Callable[..., Any]:
-    """The callable of a graph whose forward and backward parts `compile_graph` compiles."""
+class _Decompositions(Mapping[Any, Callable[..., Any]]):
+    """The table of decompositions, made when a trace first looks into it."""
+
+    @property
+    def _table(self) -> Mapping[Any, Callable[..., Any]]:
+        from aotc.aot.dynamo.decompositions import decompositions
+
+        return decompositions()
+
+    def __getitem__(self, operator: Any) -> Callable[..., Any]:
+        return self._table[operator]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._table)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+
+def differentiated(module: Any, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """The callable of one of Dynamo's graphs, whose forward and backward parts we compile."""
 
     def compiled(graph: GraphModule, examples: Sequence[Any]) -> CompiledGraph:
+        from aotc.aot.dynamo.graphs import compile_graph
+
         with torch._subclasses.fake_tensor.unset_fake_temporarily():
             return CompiledGraph(*compile_graph(graph, examples, options))
 
     def compiler() -> SerializableAOTDispatchCompiler:
         return SerializableAOTDispatchCompiler(CompiledGraph, compiled)
 
-    # The module's attributes are part of the key under which torch keeps the result.
-    module._aotc_key = f"{options} {toolchain_digest()}"
+    setattr(module, TEXT, f"{options} {toolchain_digest()}")
     backend = aot_autograd(
         fw_compiler=compiler(),
         bw_compiler=compiler(),
         inference_compiler=compiler(),
         partition_fn=min_cut_rematerialization_partition,
-        decompositions=decompositions(),
+        decompositions=_Decompositions(),
     )
     # Whole results are kept, and the backward graph is compiled at once so that they are whole.
     patch = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True}
-    with functorch_config.patch(patch):
+    with functorch_config.patch(patch), own_keys():
         return backend(module, inputs)  # type: ignore[no-any-return]

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.aten_graph import Fixed, Made, Passed, Viewed
+from aotc.aot.capture.aten_ends import Fixed, Made, Passed, Viewed
 from aotc.aot.dynamo.interface import Interface, Numbered
 from aotc.runtime import Program
 from aotc.runtime.dynamic_program import DynamicProgram

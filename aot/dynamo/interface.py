@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import torch
-
-from aotc.aot.capture.aten_graph import Fixed, Imported, Made, Passed, Sized, Taken, Viewed
-from aotc.aot.capture.sizes import Sizes
-from aotc.aot.errors import DimUnreadable
-from aotc.aot.ir.size import Dim, size_of
-from aotc.aot.plan import SizeTable
+from aotc.aot.capture.aten_ends import Fixed, Made, Passed, Taken, Viewed
 from aotc.runtime.extent import Row
 
 
@@ -40,33 +32,3 @@ class Interface:
     def has_program(self) -> bool:
         """Whether anything is computed."""
         return any(isinstance(row, Made) for row in self.results)
-
-
-def interface_of(imported: Imported, arguments: Sequence[Any], sizes: Sizes) -> Interface:
-    """The interface of an imported graph; `arguments` are its examples, fake tensors and numbers.
-
-    Raises `DimUnreadable` for a size that no argument shows.
-    """
-    table = SizeTable(sizes.dims)
-    results = tuple(
-        Numbered(table.index(row.size)) if isinstance(row, Sized) else row
-        for row in imported.results
-    )
-    dims = tuple(_read(dim, arguments, sizes) for dim in sizes.dims)
-    return Interface(imported.taken, results, dims, tuple(table.rows))
-
-
-def _read(dim: Dim, arguments: Sequence[Any], sizes: Sizes) -> tuple[int, int | None]:
-    for place, value in enumerate(arguments):
-        if isinstance(value, torch.SymInt) and _is_dim(value, dim, sizes):
-            return place, None
-    for place, value in enumerate(arguments):
-        if isinstance(value, torch.Tensor):
-            for axis, extent in enumerate(value.shape):
-                if _is_dim(extent, dim, sizes):
-                    return place, axis
-    raise DimUnreadable(name=dim.name)
-
-
-def _is_dim(extent: Any, dim: Dim, sizes: Sizes) -> bool:
-    return not isinstance(extent, int) and sizes.symbols.get(extent.node.expr) == size_of(dim)

@@ -8,10 +8,9 @@ from typing import Any
 
 from aotc.aot.dynamo.errors import OptionInvalid, OptionUnknown
 from aotc.aot.errors import UnknownTarget
-from aotc.aot.targets.families import find_target
-from aotc.aot.targets.target import Target
 from aotc.runtime import settings
-from aotc.runtime.settings import SettingInvalid
+from aotc.runtime.drivers.cpu import best_isa, features
+from aotc.runtime.errors import SettingInvalid
 
 FALLBACKS = ("inductor", "eager", "error")
 
@@ -21,7 +20,7 @@ class Options:
     """How graphs are compiled; the names are those that a user writes."""
 
     fallback: str  # who takes what we cannot compile: one of `FALLBACKS`
-    target: Target
+    target: str  # a name of the target table, `cpu-x86-64-v4`
     threads: int  # that share the work of one call; 0 takes what affinity and cgroup allow
     tune: str  # `off`, `quick` or `full`
 
@@ -44,15 +43,20 @@ def _fallback(given: Any) -> str:
     return str(given)
 
 
-def _target(given: Any) -> Target:
-    expected = "a CPU target, such as `cpu` or `cpu-x86-64-v3`"
+def _target(given: Any) -> str:
+    best = best_isa(features())
+    if given is None and best is not None:
+        return f"cpu-{best}"  # a start from the cache does not import the compilers
+    from aotc.aot.targets.families import find_target
+
+    expected = "a CPU target that this machine runs, such as `cpu` or `cpu-x86-64-v3`"
     try:
         target = find_target(str(given or "cpu"))
     except UnknownTarget:
         raise OptionInvalid(name="target", found=given, expected=expected) from None
-    if target.device != "cpu":
+    if target.device != "cpu" or not set(target.needs) <= features():
         raise OptionInvalid(name="target", found=given, expected=expected)
-    return target
+    return target.name
 
 
 def _setting(option: str, name: str) -> Callable[[Any], Any]:

@@ -6,20 +6,18 @@ neither traces nor compiles: a step of ours names an entry of the artifact cache
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch.fx import GraphModule
 
-from aotc.aot.dynamo.calling import Call
+from aotc.aot.dynamo.calling import Boxed, Call
 from aotc.aot.dynamo.fallback import load_inductor, run_eagerly
 from aotc.aot.dynamo.interface import Interface
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import cached_program
 from aotc.cache import Key
-
-Boxed = Callable[[list[Any]], Any]
 
 
 class ProgramGone(Exception):

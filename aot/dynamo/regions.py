@@ -8,10 +8,10 @@ and there are as few of them, one after the other, as the graph allows.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-import torch
 from torch.fx import Graph, GraphModule, Node
 
 
@@ -26,7 +26,7 @@ class Region:
     nodes: frozenset[Node]  # of the whole graph
 
 
-def regions(module: GraphModule, left: Set[Node]) -> list[Region]:
+def regions(module: GraphModule, left: AbstractSet[Node]) -> list[Region]:
     """The regions in the order in which they run; `left` are the nodes that aotc cannot compile."""
     levels = _levels(module.graph, left)
     rows: dict[int, list[Node]] = {}
@@ -35,7 +35,7 @@ def regions(module: GraphModule, left: Set[Node]) -> list[Region]:
     return [_region(module, rows[level], bool(level % 2)) for level in sorted(rows)]
 
 
-def _levels(graph: Graph, left: Set[Node]) -> dict[Node, int]:
+def _levels(graph: Graph, left: AbstractSet[Node]) -> dict[Node, int]:
     """The level of each call; the parts of a result stay with it."""
     levels: dict[Node, int] = {}
     for node in graph.nodes:
@@ -67,9 +67,8 @@ def _region(module: GraphModule, nodes: Sequence[Node], is_left: bool) -> Region
     return Region(GraphModule(module, graph), is_left, arguments, results, frozenset(nodes))
 
 
-def _read(node: Node, inside: Set[Node]) -> Iterator[Node]:
+def _read(node: Node, inside: AbstractSet[Node]) -> Iterator[Node]:
     """What a node takes from outside of its region, but for constants."""
     for each in node.all_input_nodes:
         if each not in inside and each.op != "get_attr":
             yield each
-

@@ -1,0 +1,152 @@
+"""From an imported graph to a program in this process: our stages, and the artifact cache."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from aotc.aot import contents
+from aotc.aot.capture.sizes import Sizes
+from aotc.aot.compile import Compiled, Machinery, compile_for
+from aotc.aot.dynamo.counting import counting
+from aotc.aot.dynamo.options import Options
+from aotc.aot.dynamo.programs import cached_program, store, toolchain_digest
+from aotc.aot.ir.graph import Graph
+from aotc.aot.ir.legal import check
+from aotc.aot.ir.text import print_graph
+from aotc.aot.options import BuildOptions
+from aotc.aot.pack.tensors import tensor_file
+from aotc.aot.rewrites.rewrite import rewrite_each
+from aotc.aot.signature import signature
+from aotc.aot.stages import Clock, write_texts
+from aotc.aot.targets.families import find_target
+from aotc.aot.targets.workers import Workers
+from aotc.aot.tune.compiling import Counts
+from aotc.cache import Key
+from aotc.runtime import Program, load, settings
+from aotc.runtime.manifest import (
+    CHUNK_BYTES,
+    DYNAMIC,
+    MANIFEST_NAME,
+    WEIGHTS_NAME,
+    FileEntry,
+    Manifest,
+    Target,
+    WeightsEntry,
+)
+
+PLAN_NAME = "plan.msgpack"
+LIBRARY_NAME = "kernels.so"
+Files = dict[str, bytes]
+
+
+@functools.cache
+def _workers(jobs: int | None) -> Workers:
+    """The compiler processes of this process, which wait for the next graph."""
+    workers = Workers(jobs)
+    atexit.register(workers.close)
+    os.register_at_fork(after_in_child=_workers.cache_clear)  # a child has none of them
+    return workers
+
+
+def key_of(graph: Graph, sizes: Sizes, options: Options) -> Key:
+    """Every fact that a graph's program depends on."""
+    text = hashlib.sha256(print_graph(graph).encode())
+    for dim in sizes.dims:
+        text.update(f"{dim.name} {dim.low} {dim.high} {dim.typical}\n".encode())
+    for name, constant in sorted(graph.constants.items()):
+        text.update(f"{name} {constant.type}\n".encode() + constant.array.tobytes())
+    return Key.of(
+        "programs",
+        graph=text.hexdigest(),
+        skip=",".join(settings.read("AOTC_SKIP").value),
+        target=options.target,
+        toolchain=toolchain_digest(),
+        tune=options.tune,
+    )
+
+
+def program_of(key: Key, graph: Graph, sizes: Sizes, options: Options) -> Program:
+    """The program of a graph, from the cache or compiled and put there.
+
+    Raises the errors of the stages for what cannot be compiled.
+    """
+    found = cached_program(key, options)
+    if found is not None:
+        return found
+    check(graph, "capture")
+    files = _compiled_files(graph, sizes, options)
+    store().put(key, files)
+    counting().programs_made += 1
+    with tempfile.TemporaryDirectory(prefix="aotc-program-") as folder:
+        for name, data in files.items():
+            Path(folder, name).write_bytes(data)
+        return load(folder, threads=options.threads, verify="code")
+
+
+def _compiled_files(graph: Graph, sizes: Sizes, options: Options) -> Files:
+    """The stages from rewrite to plan, and the files of the bundle."""
+    clock, kept = Clock(), store()
+    own = Machinery(_workers(settings.read("AOTC_JOBS").value or None), kept, Counts())
+    build_options = BuildOptions(
+        cache_folder=kept.root,
+        cache_lower=kept.lower,
+        tune=options.tune,  # type: ignore[arg-type]
+        skip=frozenset(settings.read("AOTC_SKIP").value),
+    )
+    dump = settings.read("AOTC_DUMP").value
+    try:
+        with clock.stage("rewrite"):
+            clock.dump("capture", print_graph(graph, with_sources=True))
+            rewritten, _ = rewrite_each(graph, ("cpu",), skip=build_options.skip)["cpu"]
+            clock.dump("rewrite", print_graph(rewritten))
+        compiled = compile_for(find_target(options.target), rewritten, build_options, own, clock)
+    finally:
+        if dump is not None:
+            write_texts(Path(dump) / f"graph-{counting().graphs}", clock.texts)
+        counting().kernels_compiled += own.counts.compiled
+        counting().kernels_cached += own.counts.cache_hits
+    return _files(graph, sizes, compiled)
+
+
+def _files(graph: Graph, sizes: Sizes, compiled: Compiled) -> Files:
+    """A bundle of one target, all its files in one folder."""
+    types = signature(graph, sizes.dims, sizes.guards)
+    target = compiled.target
+    files = {PLAN_NAME: compiled.plan.to_msgpack(), LIBRARY_NAME: compiled.library}
+    entries = tuple(_entry(name, data) for name, data in files.items())
+    weights = contents.weights(compiled.constants, compiled.plan)
+    if weights:
+        files[WEIGHTS_NAME] = b"".join(map(bytes, tensor_file(weights)))
+    abi = compiled.plan.abi
+    row = Target(target.name, target.device, abi, target.needs, PLAN_NAME, LIBRARY_NAME)
+    manifest = Manifest(
+        features=(DYNAMIC,) if types.dims else (),
+        targets=(row,),
+        inputs=types.inputs,
+        outputs=types.outputs,
+        weights=_weights_entry(files),
+        files=entries,
+        dims=types.dims,
+        sizes=types.sizes,
+        guards=types.guards,
+    )
+    return {**files, MANIFEST_NAME: manifest.to_bytes()}
+
+
+def _entry(name: str, data: bytes) -> FileEntry:
+    return FileEntry(name, len(data), hashlib.sha256(data).digest())
+
+
+def _weights_entry(files: Mapping[str, bytes]) -> WeightsEntry | None:
+    data = files.get(WEIGHTS_NAME)
+    if data is None:
+        return None
+    starts = range(0, len(data), CHUNK_BYTES)
+    digests = tuple(hashlib.sha256(data[start : start + CHUNK_BYTES]).digest() for start in starts)
+    return WeightsEntry(WEIGHTS_NAME, len(data), CHUNK_BYTES, digests)

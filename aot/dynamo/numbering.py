@@ -1,0 +1,46 @@
+"""From an imported graph to the interface of its program: where a call shows its sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from aotc.aot.capture.aten_ends import Sized
+from aotc.aot.capture.aten_graph import Imported
+from aotc.aot.capture.sizes import Sizes
+from aotc.aot.dynamo.interface import Interface, Numbered
+from aotc.aot.errors import DimUnreadable
+from aotc.aot.ir.size import Dim, size_of
+from aotc.aot.plan import SizeTable
+
+
+def interface_of(imported: Imported, arguments: Sequence[Any], sizes: Sizes) -> Interface:
+    """The interface of an imported graph; `arguments` are its examples, fake tensors and numbers.
+
+    Raises `DimUnreadable` for a size that no argument shows.
+    """
+    table = SizeTable(sizes.dims)
+    results = tuple(
+        Numbered(table.index(row.size)) if isinstance(row, Sized) else row
+        for row in imported.results
+    )
+    dims = tuple(_read(dim, arguments, sizes) for dim in sizes.dims)
+    return Interface(imported.taken, results, dims, tuple(table.rows))
+
+
+def _read(dim: Dim, arguments: Sequence[Any], sizes: Sizes) -> tuple[int, int | None]:
+    for place, value in enumerate(arguments):
+        if isinstance(value, torch.SymInt) and _is_dim(value, dim, sizes):
+            return place, None
+    for place, value in enumerate(arguments):
+        if isinstance(value, torch.Tensor):
+            for axis, extent in enumerate(value.shape):
+                if _is_dim(extent, dim, sizes):
+                    return place, axis
+    raise DimUnreadable(name=dim.name)
+
+
+def _is_dim(extent: Any, dim: Dim, sizes: Sizes) -> bool:
+    return not isinstance(extent, int) and sizes.symbols.get(extent.node.expr) == size_of(dim)
