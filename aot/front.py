@@ -5,14 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from aotc.aot.capture.capture import Captured, capture
 from aotc.aot.capture.spec import load_spec
+from aotc.aot.capture.tracing import traced
 from aotc.aot.errors import FallbackTargetUnsupported
-from aotc.aot.host_kernels import host_kernels
+from aotc.aot.host_kernels import host_kernels, kernels_of
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
+from aotc.aot.rewrites.own_applying import apply_own
 from aotc.aot.rewrites.rewrite import rewrite_each
 from aotc.aot.stages import Clock
 from aotc.aot.targets.target import Target
@@ -81,7 +84,9 @@ def _rewrite(
 ) -> dict[str, Graph]:
     """The graph of each device family."""
     with clock.stage("rewrite"):
-        rewritten = rewrite_each(graph, devices, skip=options.skip)
+        own = partial(apply_own, rewrites=options.rewrites, trace=traced)
+        with kernels_of(options.rewrites):
+            rewritten = rewrite_each(graph, devices, skip=options.skip, own=own)
         for device, (result, log) in rewritten.items():
             rules = "".join(f"# {name} ×{count}\n" for name, count in log.counts().items())
             clock.target = device

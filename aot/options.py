@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from aotc.aot.rewrites.own import OwnRewrite
 from aotc.aot.tune.job import Mode
 
 
@@ -27,3 +28,4 @@ class BuildOptions:
     allow_mismatch: bool = False
     fallback: Literal["torch"] | None = None  # what runs ops at each call that cannot be compiled
     skip: frozenset[str] = frozenset()  # rewrite steps and rules to leave out
+    rewrites: tuple[OwnRewrite, ...] = ()  # of the user's

@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.sources",
     },
     "aot.sources": {*WORDS, "aot.lower", "aot.plan"},
-    "aot.options": {"aot.tune"},
+    "aot.options": {"aot.rewrites", "aot.tune"},
     "aot.compile": {
         *STAGE_FREE,
         "aot.options",
@@ -81,7 +81,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "cache",
     },
     "aot.rehearsal": {*STAGE_FREE, "aot.capture", "aot.contents", "aot.signature", "aot.targets"},
-    "aot.host_kernels": {"aot.capture", "kernels"},
+    "aot.host_kernels": {"aot.capture", "aot.rewrites", "kernels"},
     "aot.signature": {*STAGE_FREE, "aot.plan"},
     "aot.errors": {"runtime"},
     "aot.stages": WORDS,

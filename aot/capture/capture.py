@@ -57,12 +57,12 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
     them. Raises `ModelRaised` when the model does not run on its inputs, and an
     `UnsupportedError` when it runs but cannot be compiled.
     """
-    with torch.no_grad(), _quiet_settings():
+    with torch.no_grad(), quiet_settings():
         program = export(spec)
         arguments = (spec.arguments, spec.keyword_arguments)
         sizes = sizes_of(program, spec.dynamic_shapes, arguments)
         whole = (*KEPT_WHOLE, *CHECKED_WHOLE) if fallback else KEPT_WHOLE
-        decomposed = _decompose(program, spec.decompositions, whole)
+        decomposed = decompose(program, spec.decompositions, whole)
         graph, asserted = import_program(decomposed, program, sizes, fallback)
         structure = structure_of(spec, program)
         golden_inputs, golden_outputs, roundings_of = _golden(spec, program)
@@ -80,7 +80,7 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
 
 
 @contextmanager
-def _quiet_settings() -> Iterator[None]:
+def quiet_settings() -> Iterator[None]:
     """TransformerEncoder's fast path off, since it changes padded rows; no torch chatter."""
     fast_path, level = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
     torch.backends.mha.set_fastpath_enabled(False)
@@ -155,7 +155,7 @@ def _warn_of_weights(program: ExportedProgram) -> None:
             warnings.warn(f"weight `{name}` is {kind}: {elements}", WeightWarning, stacklevel=2)
 
 
-def _decompose(
+def decompose(
     program: ExportedProgram, own: Decompositions, whole: Collection[str]
 ) -> ExportedProgram:
     """Core ATen ops, those to keep whole, and calls of the model's Triton kernels."""

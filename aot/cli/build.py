@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from aotc.aot.stages import StageTime
 
 if TYPE_CHECKING:
     from aotc.aot.build import BuildOptions, BuildReport, TargetReport
+    from aotc.aot.rewrites.own import OwnRewrite
 
 NEEDED = ("torch", "triton", "numpy")
 
@@ -35,6 +37,7 @@ NEEDED = ("torch", "triton", "numpy")
 @click.option("--frozen", is_flag=True, help="Measure nothing: fail on a miss of the record.")
 @click.option("--allow-mismatch", is_flag=True, help="Keep a bundle whose numbers differ.")
 @flags.fallback
+@flags.rewrites
 @click.option("--debug", is_flag=True, help="Leave every stage's text in the bundle's debug/.")
 @flags.jobs
 @flags.cache_dir
@@ -100,8 +103,16 @@ def _options(given: dict[str, Any]) -> BuildOptions:
         jobs=setting("AOTC_JOBS", given["jobs"]) or None,
         allow_mismatch=given["allow_mismatch"],
         skip=frozenset(setting("AOTC_SKIP")),
+        rewrites=rewrites_of(given["rewrites"]),
         fallback=given["fallback"],
     )
+
+
+def rewrites_of(paths: Sequence[Path]) -> tuple[OwnRewrite, ...]:
+    """The rewrites in the files that `--rewrites` names, in order."""
+    from aotc.aot.rewrites.own import load_rewrites
+
+    return tuple(rewrite for path in paths for rewrite in load_rewrites(path))
 
 
 def _print(report: BuildReport, seconds: float) -> None:

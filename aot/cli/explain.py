@@ -25,6 +25,7 @@ MODULES = (
     "aotc.aot.cli.project",
     "aotc.aot.dynamo.errors",
     "aotc.aot.pack.staging",
+    "aotc.aot.rewrites.own_errors",
     "aotc.aot.schedule.form",
     "aotc.aot.schedule.refuse",
     "aotc.aot.targets.toolchain",

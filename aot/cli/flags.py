@@ -1,5 +1,7 @@
 """Options that several commands take; each is said once."""
 
+from pathlib import Path
+
 import click
 
 targets = click.option(
@@ -20,6 +22,13 @@ cache_dir = click.option(
 jobs = click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
 quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+rewrites = click.option(
+    "--rewrites",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE.py",
+    help="Rewrites of your own: functions with @aot.rewrite; may be given repeatedly.",
+)
 fallback = click.option(
     "--fallback",
     type=click.Choice(["torch"]),

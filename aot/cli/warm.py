@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.aot.cli import flags
-from aotc.aot.cli.build import refuse_missing_file, require_build_extra
+from aotc.aot.cli.build import refuse_missing_file, require_build_extra, rewrites_of
 from aotc.aot.cli.printing import print_json, time_text
 from aotc.aot.cli.progress import progress_for
 from aotc.aot.cli.project import cache_folder, cache_lower, setting
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     help="Also what tuning in this mode would measure.",
 )
 @flags.fallback
+@flags.rewrites
 @click.option("--shared", is_flag=True, help="Let other users read the cache, as in an image.")
 @flags.jobs
 @flags.quiet
@@ -56,6 +57,7 @@ def command(
         tune=given["tune"],
         jobs=setting("AOTC_JOBS", given["jobs"]) or None,
         skip=frozenset(setting("AOTC_SKIP")),
+        rewrites=rewrites_of(given["rewrites"]),
         fallback=given["fallback"],
     )
     progress = progress_for(quiet)

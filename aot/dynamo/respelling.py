@@ -194,9 +194,9 @@ class _Writer:
         return True
 
     def _dying(self, node: torch.fx.Node, stays: set[torch.fx.Node]) -> set[torch.fx.Node]:
-        """The node, and those before it that nothing else needs once it is computed from `stays`."""
+        """The node, and those before it that nobody needs once it is computed from `stays`."""
         dying = {node}
-        behind = {each: None for each in node.all_input_nodes}
+        behind = dict.fromkeys(node.all_input_nodes)
         while behind:
             each = max(behind, key=self.places.__getitem__)  # its users have been looked at
             del behind[each]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -22,8 +23,8 @@ class Rule:
     """One equation. Its comment in the table is the equation; its filetest shows it at work.
 
     `replace` and `guard` are called with the names of the pattern that they take as parameters,
-    `root` (the matched node) and `context` among them. `replace` may answer None: no match after
-    all. A replacement of another type than the matched node is refused.
+    `root` (the matched node), `context` and `bindings` (all of them) among them. `replace` may
+    answer None: no match after all. A replacement of another type than the matched node is refused.
     """
 
     name: str
@@ -152,7 +153,7 @@ def _replacement(rule: Rule, node: Node, context: Context) -> Node | None:
         bindings = match(rule.pattern, node)
     if bindings is None:
         return None
-    known = bindings | {"root": node, "context": context}
+    known = bindings | {"root": node, "context": context, "bindings": bindings}
     try:
         if rule.guard is not None and not _call(rule.guard, known):
             return None
@@ -163,11 +164,9 @@ def _replacement(rule: Rule, node: Node, context: Context) -> Node | None:
 
 
 def _call(function: Callable[..., Any], known: dict[str, Any]) -> Any:
-    wanted = _PARAMETERS.get(function)
-    if wanted is None:
-        wanted = tuple(inspect.signature(function).parameters)
-        _PARAMETERS[function] = wanted
-    return function(*(known[name] for name in wanted))
+    return function(*(known[name] for name in _parameters(function)))
 
 
-_PARAMETERS: dict[Callable[..., Any], tuple[str, ...]] = {}
+@functools.lru_cache(maxsize=1024)
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)

@@ -24,8 +24,12 @@ from aotc.aot.rewrites import (
     views,
     weights,
 )
+from aotc.aot.rewrites.own_applying import OwnLog
 
 DEVICES = ("cpu", "cuda")
+ApplyOwn = Callable[[Graph], tuple[Graph, OwnLog]]
+OWN = "own"  # the step of the user's rewrites: first of all, and again behind `OWN_AGAIN`
+OWN_AGAIN = "norms"
 STORING_DEVICE = "cuda"  # whose weights all targets of a bundle share, where it is among them
 
 
@@ -43,6 +47,7 @@ class Stage:
     function: Callable[[Graph], tuple[Graph, int]] | None = None
     devices: tuple[str, ...] = DEVICES
     is_storage: bool = False
+    own: ApplyOwn | None = None  # the user's rewrites
 
     def serves(self, device: str, devices: frozenset[str]) -> bool:
         """Whether it is run for `device` in a bundle for all of `devices`."""
@@ -129,12 +134,17 @@ def rewrite(
 
 
 def rewrite_each(
-    graph: Graph, devices: Sequence[str], pack: bool = True, skip: frozenset[str] = frozenset()
+    graph: Graph,
+    devices: Sequence[str],
+    pack: bool = True,
+    skip: frozenset[str] = frozenset(),
+    own: ApplyOwn | None = None,
 ) -> dict[str, tuple[Graph, RewriteLog]]:
     """As `rewrite`, for several device families: what they have in common is done once, and weights
-    are stored the same way for all."""
+    are stored the same way for all. `own` applies the user's rewrites, and may raise their errors.
+    """
     left_out = skip if pack else skip | {"pack"}
-    stages = [stage for stage in STAGES if stage.name not in left_out]
+    stages = [stage for stage in _with_own(own) if stage.name not in left_out]
     wanted = frozenset(devices)
     shared = list(
         takewhile(lambda stage: all(stage.serves(each, wanted) for each in wanted), stages)
@@ -150,6 +160,15 @@ def rewrite_each(
     return found
 
 
+def _with_own(own: ApplyOwn | None) -> list[Stage]:
+    """All steps; the user's rewrites see the graph as captured, and with our ops in it."""
+    if own is None:
+        return list(STAGES)
+    step = Stage(OWN, own=own)
+    behind = [[stage, step] if stage.name == OWN_AGAIN else [stage] for stage in STAGES]
+    return [step, *(stage for stages in behind for stage in stages)]
+
+
 def _run_all(
     stages: Sequence[Stage], graph: Graph, skip: frozenset[str]
 ) -> tuple[Graph, list[StageLog]]:
@@ -163,6 +182,9 @@ def _run_all(
 
 
 def _run(stage: Stage, graph: Graph, skip: frozenset[str]) -> tuple[Graph, dict[str, int]]:
+    if stage.own is not None:
+        graph, own = stage.own(graph)
+        return graph, own.counts
     if stage.function is not None:
         graph, count = stage.function(graph)
         return graph, {stage.name: count} if count else {}
