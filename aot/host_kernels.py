@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from aotc.aot.capture.spec import Spec, has_host_kernels
-from aotc.aot.rewrites.own import OwnRewrite
+from aotc.aot.rewrites.registry import OwnRewrite
 from aotc.kernels import on_cpu
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from aotc.aot.rewrites.own import OwnRewrite
+from aotc.aot.rewrites.registry import OwnRewrite
 from aotc.aot.tune.job import Mode
 
 

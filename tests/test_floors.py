@@ -108,6 +108,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.capture",
         "aot.compile",
         "aot.contents",
+        "aot.host_kernels",
         "aot.options",
         "aot.pack",
         "aot.plan",

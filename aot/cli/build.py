@@ -21,7 +21,7 @@ from aotc.aot.stages import StageTime
 
 if TYPE_CHECKING:
     from aotc.aot.build import BuildOptions, BuildReport, TargetReport
-    from aotc.aot.rewrites.own import OwnRewrite
+    from aotc.aot.rewrites.registry import OwnRewrite
 
 NEEDED = ("torch", "triton", "numpy")
 

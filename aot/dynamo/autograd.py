@@ -28,6 +28,7 @@ from aotc.aot.dynamo.graph_key import TEXT, own_keys
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import toolchain_digest
 from aotc.aot.dynamo.recipe import ProgramGone, Recipe
+from aotc.aot.rewrites.registry import digest_of, registered
 
 
 class CompiledGraph(OutputCode):
@@ -95,7 +96,7 @@ def differentiated(module: Any, inputs: Sequence[Any], options: Options) -> Call
     def compiler() -> SerializableAOTDispatchCompiler:
         return SerializableAOTDispatchCompiler(CompiledGraph, compiled)
 
-    setattr(module, TEXT, f"{options} {toolchain_digest()}")
+    setattr(module, TEXT, f"{options} {toolchain_digest()} {digest_of(registered())}")
     backend = aot_autograd(
         fw_compiler=compiler(),
         bw_compiler=compiler(),

@@ -15,13 +15,14 @@ from aotc.aot.capture.sizes import Sizes
 from aotc.aot.compile import Compiled, Machinery, compile_for
 from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.options import Options
+from aotc.aot.dynamo.own import rewrite_with_own
 from aotc.aot.dynamo.programs import cached_program, store, toolchain_digest
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
 from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack.tensors import tensor_file
-from aotc.aot.rewrites.rewrite import rewrite_each
+from aotc.aot.rewrites.registry import digest_of, registered
 from aotc.aot.signature import signature
 from aotc.aot.stages import Clock, write_texts
 from aotc.aot.targets.families import find_target
@@ -64,6 +65,7 @@ def key_of(graph: Graph, sizes: Sizes, options: Options) -> Key:
     return Key.of(
         "programs",
         graph=text.hexdigest(),
+        rewrites=digest_of(registered()),
         skip=",".join(settings.read("AOTC_SKIP").value),
         target=options.target,
         toolchain=toolchain_digest(),
@@ -103,7 +105,7 @@ def _compiled_files(graph: Graph, sizes: Sizes, options: Options) -> Files:
     try:
         with clock.stage("rewrite"):
             clock.dump("capture", print_graph(graph, with_sources=True))
-            rewritten, _ = rewrite_each(graph, ("cpu",), skip=build_options.skip)["cpu"]
+            rewritten, _ = rewrite_with_own(graph, "cpu", skip=build_options.skip)
             clock.dump("rewrite", print_graph(rewritten))
         compiled = compile_for(find_target(options.target), rewritten, build_options, own, clock)
     finally:

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from aotc.aot.dynamo.errors import OptionUnknown
+from aotc.aot.dynamo.own import rewrite_with_own
 from aotc.aot.dynamo.reading import Reading, read_graph, value_of
-from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.schedule.form import schedule
 from aotc.aot.schedule.group import Schedule
 from aotc.aot.schedule.traits import CPU, GPUS, TargetTraits
@@ -103,7 +103,7 @@ def _groups(found: Reading, traits: TargetTraits) -> tuple[Schedule | None, str]
     if not found.values:
         return None, "no op has an import"
     try:
-        graph, _ = rewrite(found.graph, pack=False, device=traits.device)
+        graph, _ = rewrite_with_own(found.graph, traits.device, pack=False)
         return schedule(graph, traits), ""
     except (AotcError, ValueError) as error:
         return None, str(error).partition("\n")[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,13 +22,18 @@ REPEATED, FREE = "common subexpressions", "identities"
 
 
 def respell(
-    module: torch.fx.GraphModule, found: Reading, images: Mapping[Node, Node]
+    module: torch.fx.GraphModule,
+    found: Reading,
+    images: Mapping[Node, Node],
+    wanted: Mapping[Node, Spelling | str],
 ) -> Counter[str]:
     """Respell `module` in place; `images` says what each value of `found` has become.
 
-    The answer counts what was done by its label. The module is left linted and recompiled.
+    `wanted` are values that the user's rewrites made: each with its call, or the rewrite's name.
+    They are written whether that is shorter or not. The answer counts what was done by its label.
+    The module is left linted and recompiled.
     """
-    writer = _Writer(module, found, images)
+    writer = _Writer(module, found, images, wanted)
     own = [node for node in writer.order if node in found.values or node in found.rows]
     for node in own:
         writer.share(node)
@@ -47,6 +52,7 @@ class _Writer:
     module: torch.fx.GraphModule
     found: Reading
     images: Mapping[Node, Node]
+    wanted: Mapping[Node, Spelling | str]
     done: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -89,9 +95,21 @@ class _Writer:
         if not node.users or node not in self.found.values:
             return
         value = self.value(node)
+        if value in self.wanted and value is not self.found.values[node]:
+            spelling = self._wanted(value)
+            if spelling is not None and self._replace(node, value, spelling, is_wanted=True):
+                return
         for spelling in (*composites_of(value), spelling_of(value)):
             if spelling is not None and self._replace(node, value, spelling):
                 return
+
+    def _wanted(self, value: Node) -> Spelling | None:
+        """The call of a value that a rewrite of the user's made."""
+        wanted = self.wanted[value]
+        if isinstance(wanted, Spelling):
+            return wanted
+        plain = spelling_of(value)
+        return None if plain is None else replace(plain, label=wanted)
 
     def _stands_for(self, first: torch.fx.Node, node: torch.fx.Node) -> bool:
         """Whether an earlier node may be read in place of this one, memory included."""
@@ -100,7 +118,9 @@ class _Writer:
             len(memories) == 1 or not self.escaping & memories
         )
 
-    def _replace(self, node: torch.fx.Node, value: Node, spelling: Spelling) -> bool:
+    def _replace(
+        self, node: torch.fx.Node, value: Node, spelling: Spelling, is_wanted: bool = False
+    ) -> bool:
         """Put `spelling` in place of a node, if that is shorter and gives the same tensor."""
         plan = self._plan(value, spelling, node)
         if plan is None:
@@ -108,7 +128,8 @@ class _Writer:
         stays = set(plan.operands.values())
         dying = self._dying(node, stays)
         saved = sum(map(_weight, dying))
-        if saved <= plan.weight or len(dying) <= len(plan.steps) or not self._is_own_memory(node):
+        is_shorter = saved > plan.weight and len(dying) > len(plan.steps)
+        if not (is_wanted or is_shorter) or not self._is_own_memory(node):
             return False
         fresh = self._write(plan, node)
         values = self._restrided(node, value_of(fresh[-1]))

@@ -17,11 +17,14 @@ from torch._inductor import list_mode_options
 from torch._inductor.compile_fx import compile_fx
 
 from aotc.aot.dynamo.errors import OptionUnknown
+from aotc.aot.dynamo.own import apply_registered
 from aotc.aot.dynamo.reading import read_graph
 from aotc.aot.dynamo.respelling import respell
+from aotc.aot.dynamo.spelling import Spelling
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.rules import Rule, apply_rules
 from aotc.aot.rewrites import activations, algebra, attention, norms, views
+from aotc.aot.rewrites.own_applying import OwnLog
 
 OWN_OPTIONS = frozenset({"print"})
 _CLEANING = (*algebra.RULES, *views.RULES)
@@ -69,7 +72,8 @@ def _inductor_options(options: Mapping[str, Any], mode: Any) -> dict[str, Any]:
 def rewrite_module(module: torch.fx.GraphModule) -> Counter[str]:
     """Rewrite a graph of Dynamo's or AOTAutograd's in place; what was done, by its label."""
     found = read_graph(module)
-    return respell(module, found, _images(found.graph, tuple(found.values.values())))
+    images, own = _images(found.graph, tuple(found.values.values()))
+    return respell(module, found, images, _wanted(own))
 
 
 def summary(done: Mapping[str, int]) -> str:
@@ -77,10 +81,22 @@ def summary(done: Mapping[str, int]) -> str:
     return ", ".join(f"{label} ×{count}" for label, count in sorted(done.items())) or "nothing"
 
 
-def _images(graph: Graph, values: Sequence[Node]) -> dict[Node, Node]:
-    """What each of `values` is after the rewrites."""
+def _images(graph: Graph, values: Sequence[Node]) -> tuple[dict[Node, Node], OwnLog]:
+    """What each of `values` is after the rewrites, and what the user's own ones among them did."""
     images = {value: value for value in values}
+    own = OwnLog()
     for table in TABLES:
-        graph, applied = apply_rules(graph, table, OTHER_GRADIENTS, set(images.values()))
+        graph, log = apply_registered(graph, tuple(images.values()))
+        images = {value: log.images[image] for value, image in images.items()}
+        own.add(log)
+        graph, applied = apply_rules(graph, table, OTHER_GRADIENTS, images.values())
         images = {value: applied.images[image] for value, image in images.items()}
-    return images
+    return images, own
+
+
+def _wanted(own: OwnLog) -> dict[Node, Spelling | str]:
+    """The calls of what the user's rewrites made, or their names."""
+    wanted: dict[Node, Spelling | str] = dict(own.results)
+    for node, (rewrite, operands) in own.made.items():
+        wanted[node] = Spelling(rewrite.name, rewrite.function, operands)
+    return wanted

@@ -22,33 +22,16 @@ import hashlib
 import inspect
 import runpy
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aotc.aot.ir.match import AnyLiteral, Pattern, root_ops
 from aotc.aot.rewrites.equations import parameters
 from aotc.aot.rewrites.own_errors import OwnRewriteInvalid, OwnRewritesUnreadable
+from aotc.aot.rewrites.registry import OwnRewrite, register
 
-
-@dataclass(frozen=True, slots=True)
-class OwnRewrite:
-    """One rewrite of the user's."""
-
-    name: str
-    source: str  # `my_rules.py:12`
-    digest: str  # SHA-256 of the file that holds it: all that it may call is there
-    function: Callable[..., Any]  # the right side, or the function over the graph
-    pattern: Pattern | None = None  # the left side; None for a function over the graph
-    when: Callable[..., bool] | None = None  # asked with the nodes of the names it takes
-    with_torch: bool = False  # the right side takes and gives torch's tensors
-    literals: frozenset[str] = frozenset()  # the names that stand for numbers
-
-
-_REGISTERED: list[OwnRewrite] = []
 _COLLECTING: ContextVar[list[OwnRewrite] | None] = ContextVar("collecting", default=None)
 
 
@@ -78,22 +61,6 @@ def rewrite(
     return decorate
 
 
-def registered() -> tuple[OwnRewrite, ...]:
-    """The rewrites of this process, first registered first."""
-    return tuple(_REGISTERED)
-
-
-@contextmanager
-def only(*rewrites: OwnRewrite) -> Iterator[None]:
-    """Inside, these are the registered rewrites and no others."""
-    before = list(_REGISTERED)
-    _REGISTERED[:] = rewrites
-    try:
-        yield
-    finally:
-        _REGISTERED[:] = before
-
-
 def load_rewrites(path: Path) -> tuple[OwnRewrite, ...]:
     """The rewrites of a file, which is run; raises `OwnRewritesUnreadable`."""
     if not path.is_file():
@@ -116,12 +83,6 @@ def load_rewrites(path: Path) -> tuple[OwnRewrite, ...]:
     return tuple(found)
 
 
-def digest_of(rewrites: Sequence[OwnRewrite]) -> str:
-    """SHA-256 of all of them in order; of nothing for none."""
-    text = "".join(f"{each.name} {each.digest}\n" for each in rewrites)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 # -- registering -----------------------------------------------------------------------------------
 
 
@@ -134,10 +95,10 @@ def _is_left_side(function: Callable[..., Any]) -> bool:
 
 def _register(own: OwnRewrite) -> None:
     target = _COLLECTING.get()
-    chosen = _REGISTERED if target is None else target
-    # A file that is read again replaces what it registered before.
-    chosen[:] = [each for each in chosen if (each.name, each.source) != (own.name, own.source)]
-    chosen.append(own)
+    if target is None:
+        register(own)
+    else:
+        target.append(own)
 
 
 def _over_graph(function: Callable[..., Any]) -> OwnRewrite:

@@ -13,8 +13,8 @@ from aotc.aot.ir.match import Literal, any_node
 from aotc.aot.ir.rules import Rule, apply_rules
 from aotc.aot.ir.text import print_graph
 from aotc.aot.rewrites.equations import instantiate
-from aotc.aot.rewrites.own import OwnRewrite
 from aotc.aot.rewrites.own_errors import OwnRewriteEndless, OwnRewriteRefused
+from aotc.aot.rewrites.registry import OwnRewrite
 
 FIRINGS = 10_000  # of one rewrite beyond those that every node of the graph may take
 # Nodes of operands → the node that a function over torch's tensors makes of them.
@@ -28,8 +28,16 @@ class OwnLog:
     counts: dict[str, int] = field(default_factory=dict)
     # What a right side over tensors made, and of which operands.
     made: dict[Node, tuple[OwnRewrite, tuple[Node, ...]]] = field(default_factory=dict)
-    results: list[Node] = field(default_factory=list)  # what right sides made
+    results: dict[Node, str] = field(default_factory=dict)  # what right sides made, by name
     images: dict[Node, Node] = field(default_factory=dict)  # as in `Applied`
+
+    def add(self, later: OwnLog) -> None:
+        """Count in what was done afterwards; images are the later ones."""
+        for name, count in later.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+        self.made |= later.made
+        self.results |= later.results
+        self.images = later.images
 
 
 def apply_own(
@@ -91,7 +99,7 @@ class _Attempt:
             return None
         self.count += 1
         self.last = root, result
-        self.log.results.append(result)
+        self.log.results[result] = self.own.name
         if self.count > self.limit:
             raise RuntimeError("too many replacements")
         return result

@@ -11,7 +11,8 @@ import pytest
 from aotc import runtime
 from aotc.aot.build import build
 from aotc.aot.options import BuildOptions
-from aotc.aot.rewrites.own import digest_of, load_rewrites
+from aotc.aot.rewrites.own import load_rewrites
+from aotc.aot.rewrites.registry import digest_of
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 EXAMPLES = Path(__file__).parents[2] / "examples"

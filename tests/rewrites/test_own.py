@@ -9,7 +9,7 @@ import pytest
 
 from aotc.aot import ops, rewrite
 from aotc.aot.ir.text import parse_graph, print_graph
-from aotc.aot.rewrites.own import digest_of, load_rewrites, only, registered
+from aotc.aot.rewrites.own import load_rewrites
 from aotc.aot.rewrites.own_applying import apply_own
 from aotc.aot.rewrites.own_errors import (
     OwnRewriteEndless,
@@ -17,6 +17,7 @@ from aotc.aot.rewrites.own_errors import (
     OwnRewriteRefused,
     OwnRewritesUnreadable,
 )
+from aotc.aot.rewrites.registry import digest_of, only, registered
 from aotc.aot.rewrites.rewrite import rewrite_each
 
 GRAPH = """%x = input(name='x') : f32[4, 8]
