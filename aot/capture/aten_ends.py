@@ -20,6 +20,13 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """An input that is never read: its one dim is the argument at `place`, a size."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
 class Made:
     """A result that the program computes as its output `number`, in the `order` of its memory."""
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.aten_ends import Fixed, Made, Passed, Result, Sized, Taken, Viewed
+from aotc.aot.capture.aten_ends import Fixed, Made, Passed, Result, Shown, Sized, Taken, Viewed
 from aotc.aot.capture.importer import Importer
 from aotc.aot.capture.importing import NotSupported, type_of
 from aotc.aot.capture.sizes import Sizes, extent_of, reading
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
-from aotc.aot.ir.size import UndecidedSize
+from aotc.aot.ir.size import Extent, Size, UndecidedSize
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +28,7 @@ class Imported:
     """A graph and how a call's arguments and results belong to its inputs and outputs."""
 
     graph: Graph
-    taken: tuple[Taken, ...]  # one an input of the graph
+    taken: tuple[Taken | Shown, ...]  # one an input of the graph
     results: tuple[Result, ...]
 
 
@@ -100,7 +100,7 @@ class _AtenImporter(Importer):
 
     owner: torch.nn.Module
     places: dict[torch.fx.Node, int] = field(default_factory=dict)
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[Taken | Shown] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     stand_ins: int = 0
@@ -113,10 +113,14 @@ class _AtenImporter(Importer):
             super().visit(node)
 
     def imported(self) -> Imported:
-        """The graph with those inputs only that it reads."""
+        """The graph with those inputs only that it reads, or that show a size."""
         whole = self.graph()
         read = {node for node in whole.nodes() if node.op == "input"}
-        kept = [place for place, node in enumerate(self.inputs) if node in read]
+        kept = [
+            place
+            for place, (node, row) in enumerate(zip(self.inputs, self.taken, strict=True))
+            if node in read or isinstance(row, Shown)
+        ]
         inputs = tuple(self.inputs[place] for place in kept)
         names = tuple(node.attr("name") for node in inputs)
         graph = Graph(inputs, whole.outputs, names, whole.output_names, whole.constants)
@@ -134,13 +138,21 @@ class _AtenImporter(Importer):
             if isinstance(value, torch.Tensor):
                 return self._tensor(node, value)
             if isinstance(value, torch.SymInt | int):
-                return extent_of(value)
+                return self._number_given(node, extent_of(value))
             if value is None:
                 return None
             raise NotSupported(f"an argument of type `{type(value).__name__}`")
         except (NotSupported, UndecidedSize) as refused:
             self._refuse(node, str(refused))
             return None
+
+    def _number_given(self, node: torch.fx.Node, extent: Extent) -> Extent:
+        """A size that is an argument; an input that nothing reads shows it to the program."""
+        if isinstance(extent, Size):
+            attrs = {"name": node.name, "dtype": "u8", "shape": (extent,)}
+            self.inputs.append(make("input", (), attrs))
+            self.taken.append(Shown(self.places[node]))
+        return extent
 
     def _tensor(self, node: torch.fx.Node, value: torch.Tensor) -> Node:
         """The input of a tensor, seen in the order of its memory and permuted back."""

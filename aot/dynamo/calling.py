@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.aten_ends import Fixed, Made, Passed, Viewed
+from aotc.aot.capture.aten_ends import Fixed, Made, Passed, Shown, Taken, Viewed
 from aotc.aot.dynamo.interface import Interface, Numbered
 from aotc.runtime import Program
 from aotc.runtime.dynamic_program import DynamicProgram
@@ -39,10 +39,8 @@ class Call:
         self._interface = interface
         self._program = program
         rows = interface.results
-        plain = [
-            (row.place, None if _is_plain(row.order) else row.order) for row in interface.taken
-        ]
-        self._readers = plain if program is not None else []
+        readers = [_reader(row) for row in interface.taken]
+        self._readers = readers if program is not None else []
         self._made = [place for place, row in enumerate(rows) if isinstance(row, Made)]
         self._passed = [
             (place, row.place) for place, row in enumerate(rows) if isinstance(row, Passed)
@@ -58,6 +56,9 @@ class Call:
         results = self._blank.copy()
         hold, addresses = [], []
         for place, order in self._readers:
+            if place is None:
+                addresses.append(0)  # an input that shows a size and is not read
+                continue
             value = arguments[place]
             if order is not None:
                 value = value.permute(order)
@@ -107,10 +108,7 @@ class Call:
                 _layout(spec.shape, row) for spec, row in zip(program.outputs, rows, strict=True)
             )
             return Frame(made, numbers, program.run_at)
-        shapes = tuple(
-            tuple(arguments[row.place].shape[axis] for axis in row.order)
-            for row in self._interface.taken
-        )
+        shapes = tuple(_shape(row, arguments[row.place]) for row in self._interface.taken)
         _, outputs = program.signature.at(program.signature.bind(shapes))
         made = tuple(_layout(spec.shape, row) for spec, row in zip(outputs, rows, strict=True))
         return Frame(made, numbers, program.runner(shapes))
@@ -133,6 +131,20 @@ def _view(value: torch.Tensor, row: Viewed) -> torch.Tensor:
         ordered = value.new_empty_strided(value.shape, row.strides)
         value = ordered.copy_(value)
     return value.as_strided(row.shape, row.view_strides, value.storage_offset() + row.offset)
+
+
+def _reader(row: Taken | Shown) -> tuple[int | None, tuple[int, ...] | None]:
+    """Where an input's memory comes from, and its order where that is not the plain one."""
+    if isinstance(row, Shown):
+        return None, None
+    return row.place, None if _is_plain(row.order) else row.order
+
+
+def _shape(row: Taken | Shown, value: Any) -> tuple[int, ...]:
+    """The shape of an input for an argument."""
+    if isinstance(row, Shown):
+        return (int(value),)
+    return tuple(value.shape[axis] for axis in row.order)
 
 
 def _is_plain(order: Sequence[int]) -> bool:

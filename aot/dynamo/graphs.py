@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.fx import GraphModule, Node
 
-from aotc.aot.capture.aten_graph import import_aten
+from aotc.aot.capture.aten_graph import Walked, import_aten
+from aotc.aot.capture.aten_sizes import at_sizes, sizes_in
 from aotc.aot.capture.sizes import Sizes
 from aotc.aot.dynamo.calling import Boxed, Call
 from aotc.aot.dynamo.compiling import key_of, program_of
 from aotc.aot.dynamo.counting import counting
-from aotc.aot.dynamo.fallback import leave, refuse
+from aotc.aot.dynamo.fallback import leave, log, refuse
 from aotc.aot.dynamo.numbering import interface_of
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.recipe import Left, Own, Recipe, Step
 from aotc.aot.dynamo.regions import Region, regions
+from aotc.aot.errors import InternalError
 from aotc.runtime import AotcError
 
 Code = Own | Left | None
@@ -27,51 +31,118 @@ def compile_graph(
 ) -> tuple[Recipe, Boxed]:
     """The recipe and the callable of one ATen graph: a forward, a backward or an inference graph.
 
-    Raises `GraphRefused` where something cannot be compiled and the option `fallback` is `error`.
+    A graph that does not hold for all sizes of a call is compiled for each that it meets. Raises
+    `GraphRefused` where something cannot be compiled and the option `fallback` is `error`.
     """
     counting().graphs += 1
-    placeholders = tuple(module.graph.find_nodes(op="placeholder"))
-    walked = import_aten(module.graph, module, Sizes({}, (), ()))
+    sizes = sizes_in(examples)
+    walked = import_aten(module.graph, module, sizes)
+    if walked.refusals and sizes.symbols:
+        fixed = at_sizes(sizes, examples, [_hint(value) for value in examples])
+        if len(import_aten(module.graph, module, fixed).refusals) < len(walked.refusals):
+            call = PerSize(module, examples, sizes, options, walked.refusals[0].reason)
+            return _whole(module, None), call
+    return compile_at(module, examples, sizes, options, walked)
+
+
+def compile_at(
+    module: GraphModule, examples: Sequence[Any], sizes: Sizes, options: Options, walked: Walked
+) -> tuple[Recipe, Boxed]:
+    """The recipe and the callable of a graph that was walked with these sizes."""
     reasons = [row.reason for row in walked.refusals]
     if reasons and options.fallback == "error":
         raise refuse(module, reasons)
     if not reasons:
-        code, call = _own(module, examples, options)
+        code, call = _own(module, examples, sizes, options)
         return _whole(module, code), call
     parts = regions(module, walked.left)
-    named = [[row.reason for row in walked.refusals if row.node in part.nodes] for part in parts]
-    pairs = [
-        _compiled(part, options, reason or reasons)
-        for part, reason in zip(parts, named, strict=True)
-    ]
+    pairs = []
+    for part in parts:
+        named = [row.reason for row in walked.refusals if row.node in part.nodes]
+        pairs.append(_compiled(part, sizes, options, named or reasons))
+    placeholders = tuple(module.graph.find_nodes(op="placeholder"))
     recipe = _recipe(module, placeholders, parts, [code for code, _ in pairs])
     return recipe, recipe.bound([call for _, call in pairs])
 
 
-def _compiled(part: Region, options: Options, reasons: Sequence[str]) -> tuple[Code, Boxed]:
+class PerSize:
+    """A graph compiled anew for each set of sizes that it meets, by the table's rules."""
+
+    def __init__(
+        self,
+        module: GraphModule,
+        examples: Sequence[Any],
+        sizes: Sizes,
+        options: Options,
+        reason: str,
+    ) -> None:
+        self._known: dict[tuple[Any, ...], Boxed] = {}
+        self._arguments = (module, examples, sizes, options)
+        log.info("aotc: a graph is compiled for each size that it meets: %s", reason)
+
+    def __call__(self, arguments: list[Any]) -> Any:
+        """Run once; `arguments` is empty afterwards."""
+        module, examples, sizes, options = self._arguments
+        fixed = at_sizes(sizes, examples, arguments)
+        key = tuple(fixed.symbols.values())
+        call = self._known.get(key)
+        if call is None:
+            walked = import_aten(module.graph, module, fixed)
+            _, call = compile_at(module, examples, fixed, options, walked)
+            self._known[key] = call
+        return call(arguments)
+
+
+def _hint(value: Any) -> Any:
+    """An example with numbers in place of sizes: what `at_sizes` reads."""
+    if isinstance(value, torch.SymInt):
+        return value.node.hint
+    if isinstance(value, torch.Tensor):
+        return _Shape(tuple(_hint(extent) for extent in value.shape))
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    shape: tuple[int, ...]
+
+
+def _compiled(
+    part: Region, sizes: Sizes, options: Options, reasons: Sequence[str]
+) -> tuple[Code, Boxed]:
     examples = [node.meta.get("val") for node in part.arguments]
     if not part.is_left:
-        return _own(part.module, examples, options)
+        return _own(part.module, examples, sizes, options)
     call, kept = leave(part.module, examples, options.fallback, reasons)
     return None if kept is None else Left(kept), call
 
 
-def _own(module: GraphModule, examples: Sequence[Any], options: Options) -> tuple[Code, Boxed]:
+def _own(
+    module: GraphModule, examples: Sequence[Any], sizes: Sizes, options: Options
+) -> tuple[Code, Boxed]:
     """A graph through our stages; what these refuse goes where the option `fallback` says."""
-    sizes = Sizes({}, (), ())
     imported = import_aten(module.graph, module, sizes).imported
     try:
-        interface = interface_of(imported, examples, sizes)
+        if imported is None:
+            raise InternalError(stage="capture", detail="a region of ours was refused")
+        shown = _shown(sizes, examples)
+        interface = interface_of(imported, examples, shown)
         if not interface.has_program:
             return Own(None, interface, options), Call(interface, None)
-        key = key_of(imported.graph, sizes, options)
-        program = program_of(key, imported.graph, sizes, options)
+        key = key_of(imported.graph, shown, options)
+        program = program_of(key, imported.graph, shown, options)
     except AotcError as error:
         if options.fallback == "error":
             raise
         call, kept = leave(module, examples, options.fallback, [error.message])
         return None if kept is None else Left(kept), call
     return Own(key, interface, options), Call(interface, program)
+
+
+def _shown(sizes: Sizes, examples: Sequence[Any]) -> Sizes:
+    """The sizes that the arguments of a region show."""
+    here = sizes_in(examples).symbols
+    return Sizes({name: size for name, size in sizes.symbols.items() if name in here}, (), ())
 
 
 def _whole(module: GraphModule, code: Code) -> Recipe:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aotc.aot.capture.aten_ends import Fixed, Made, Passed, Taken, Viewed
+from aotc.aot.capture.aten_ends import Fixed, Made, Passed, Shown, Taken, Viewed
 from aotc.runtime.extent import Row
 
 
@@ -23,7 +23,7 @@ class Interface:
     argument is the number itself. rows: what is computed of them, as `runtime/extent.py` has it.
     """
 
-    taken: tuple[Taken, ...]
+    taken: tuple[Taken | Shown, ...]
     results: tuple[Made | Passed | Viewed | Fixed | Numbered, ...]
     dims: tuple[tuple[int, int | None], ...] = ()
     rows: tuple[Row, ...] = ()
