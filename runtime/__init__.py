@@ -2,6 +2,8 @@
 why it would not. It needs the standard library and msgpack; nothing is written at import.
 """
 
+from __future__ import annotations
+
 
 def _is_second_name() -> bool:
     """In a checkout the folder answers to `runtime`; an installed `aotc.runtime` goes first."""
@@ -30,6 +32,21 @@ if not _is_second_name():
     from .program import Bound, Program
     from .session import Session
 
+    TYPE_CHECKING = False
+    if TYPE_CHECKING:
+        from typing import Any
+
+        from .backends import get_backend as get_backend
+
+    def __getattr__(name: str) -> Any:
+        """`get_backend`, imported at its first use: most programs call no native back end."""
+        if name != "get_backend":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .backends import get_backend
+
+        globals()[name] = get_backend
+        return get_backend
+
     __all__ = [
         "AotcError",
         "Bound",
@@ -42,5 +59,6 @@ if not _is_second_name():
         "Session",
         "TensorSpec",
         "check",
+        "get_backend",
         "load",
     ]

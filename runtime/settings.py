@@ -87,6 +87,12 @@ SETTINGS: dict[str, Setting] = {
             True,
             "kernels on a device are launched before the ones before them have ended",
         ),
+        Setting(
+            "AOTC_BACKEND_PATH",
+            "folders",
+            (),
+            "folders of native back ends, searched in this order before installed packages",
+        ),
         Setting("AOTC_CACHE_DIR", "path", None, "folder of the artifact cache"),
         Setting("AOTC_CACHE_LOWER", "path", None, "cache folder that is only read, below it"),
         Setting("AOTC_DUMP", "path", None, "folder for the text of each stage"),
@@ -113,6 +119,7 @@ EXPECTED = {
     "threads": f"a whole number from 0 to {MAX_THREADS}",
     "count": "a whole number from 0 to 4096",
     "path": "a path",
+    "folders": "absolute paths with `:` between them",
     "names": "names with commas between them",
     "flag": "`0` or `1`",
     "presence": "anything",
@@ -187,10 +194,21 @@ def _parse(setting: Setting, given: Any) -> Any:
     if kind == "names":
         names = given.split(",") if isinstance(given, str) else list(given)
         return tuple(str(name).strip() for name in names if str(name).strip())
+    if kind == "folders":
+        return _absolute_folders(given)
     text = str(given)
     if setting.choices and text not in setting.choices:
         raise ValueError(text)
     return text
+
+
+def _absolute_folders(given: Any) -> tuple[str, ...]:
+    """The folders of a search path; never the current one, which an empty entry would mean."""
+    entries = given.split(os.pathsep) if isinstance(given, str) else [str(each) for each in given]
+    folders = tuple(each for each in entries if each)
+    if not all(os.path.isabs(each) for each in folders):
+        raise ValueError(given)
+    return folders
 
 
 def _whole_number(given: Any, limit: int) -> int:

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "profile": ("profile", "Time every kernel of a bundle against the device's limits."),
     "warm": ("warm", "Fill the artifact cache for later builds, in an image build."),
     "reduce": ("reduce", "Find the smallest part of a model that fails to build or differs."),
+    "backends": ("backends", "Find, check and begin native back ends."),
     "doctor": ("doctor", "Show this machine, the installed parts and every setting."),
     "cache": ("cache", "Show, explain or clear the artifact cache."),
     "explain": ("explain", "Say what an error code means and what to do."),

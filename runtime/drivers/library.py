@@ -30,7 +30,7 @@ class Library:
         Raises DriverFault when the system's loader refuses, or the executor's ABI is another.
         """
         self._kept = False
-        self._descriptor, self._handle = _load(data, path)
+        self._descriptor, self._handle = load_bytes(data, path)
         found = self._function("aotc_abi", [])
         found.restype = ctypes.c_int
         if found() != abi.ABI:
@@ -72,7 +72,7 @@ class Library:
             os.close(self._descriptor)
 
 
-def _load(data: bytes, path: str | None) -> tuple[int, Any]:
+def load_bytes(data: bytes, path: str | None) -> tuple[int, Any]:
     """(descriptor that must stay open, or −1; the loaded library)."""
     try:
         descriptor = _memory_file(data)

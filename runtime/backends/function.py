@@ -1,0 +1,211 @@
+"""A native function as Python calls it, with numpy, torch or any array that has DLPack or a buffer.
+
+The first call on arrays of some element types and shapes learns what they are (`view.py`), holds
+them against the signature and lays out a frame. Later ones take the arrays' own pointers, write
+them into the frame and make one native call (`prepared.py`).
+"""
+
+from __future__ import annotations
+
+from struct import error as StructError
+
+from .. import streams
+from . import abi
+from .errors import BackendClosed, FunctionArguments, FunctionDevice, FunctionFailed, FunctionScalar
+from .frame import scalar_bytes
+from .prepared import Frame, check_view
+from .view import View, view_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .library import NativeFunction
+
+SHAPES_LIMIT = 64  # sets of shapes whose frames a function keeps
+
+
+class Function:
+    """A function of a back end: `function(a, b, n, out=out)`, or all in the kernel's order.
+
+    `signature` says what it takes; `pointer` is its plain address, an `aotc_kernel`.
+    """
+
+    __slots__ = (
+        "_call",
+        "_count",
+        "_is_alone",
+        "_is_plain",
+        "_labels",
+        "_library",
+        "_native",
+        "_ready",
+        "_recent",
+        "_total",
+        "signature",
+    )
+
+    def __init__(self, native: NativeFunction) -> None:
+        self._native = native
+        self._library = native.library
+        self.signature = signature = native.signature
+        self._call: Any = abi.KERNEL(native.address)
+        self._labels = [f"{native.name}.{slot.name}" for slot in signature.tensors]
+        self._recent: list[Frame] = []  # of the last call; more where threads call at once
+        self._ready: dict[Any, list[Frame]] = {}
+        self._count = len(signature.tensors)
+        self._total = self._count + len(signature.scalars)
+        outputs = len(signature.outputs)
+        # What a call need not look at: one output, which comes first; neither lock nor workspace.
+        self._is_plain = outputs == 1 and signature.tensors[0].role == "output"
+        self._is_alone = not signature.is_concurrent or bool(native.workspace_address)
+
+    @property
+    def pointer(self) -> int:
+        """The address of the kernel, for other code; valid while the process runs."""
+        return self._native.address
+
+    def __repr__(self) -> str:
+        return f"<native function {self._library.name}::{self.signature}>"
+
+    def __call__(self, *arguments: Any, out: Any = None, stream: Any = None, **named: Any) -> Any:
+        """Inputs, then scalars, by position or name; returns `out`.
+
+        out: the array of the only output, or a tuple of them; every output is given, since the
+        back end cannot tell its shape beforehand. stream: on a device, where the work goes; None
+        is torch's current stream, or the default one. The call does not wait for it.
+        """
+        if self._is_plain and not named and out is not None and type(out) not in (tuple, list):
+            self.execute((out, *arguments), stream)
+        else:
+            self.execute(self._in_order(self._outputs(out), arguments, named), stream)
+        return out
+
+    def _outputs(self, out: Any) -> tuple[Any, ...]:
+        outputs = tuple(out) if type(out) in (tuple, list) else () if out is None else (out,)
+        expected = len(self.signature.outputs)
+        if len(outputs) != expected:
+            raise self._refuse(f"{len(outputs)} arrays as `out`", f"{expected}: {self.signature}")
+        return outputs
+
+    def _by_name(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        names = [slot.name for slot in self.signature.inputs]
+        names += [slot.name for slot in self.signature.scalars]
+        found = list(arguments)
+        for name in names[len(arguments) :]:
+            if name not in named:
+                raise self._refuse(f"no `{name}`", str(self.signature))
+            found.append(named.pop(name))
+        if named:
+            unknown = ", ".join(f"`{name}`" for name in named)
+            raise self._refuse(unknown, f"each of {', '.join(names)} once")
+        return tuple(found)
+
+    def _in_order(
+        self, outputs: tuple[Any, ...], arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """Outputs and inputs where the kernel has them, then the scalars."""
+        if named:
+            arguments = self._by_name(arguments, named)
+        count = self._count - len(outputs)
+        if len(arguments) < count:
+            raise self._refuse(f"{len(arguments)} arguments", str(self.signature))
+        written, read = iter(outputs), iter(arguments[:count])
+        slots = self.signature.tensors
+        tensors = [next(written if slot.role == "output" else read) for slot in slots]
+        return (*tensors, *arguments[count:])
+
+    def _refuse(self, found: str, expected: str) -> FunctionArguments:
+        return FunctionArguments(function=self._native.name, found=found, expected=expected)
+
+    def execute(self, arguments: tuple[Any, ...], stream: Any = None) -> None:
+        """One call on tensors and scalars in the kernel's order; outputs are written in place.
+
+        Raises the `InputError` family with the names of library, function and argument, and
+        `FunctionFailed` with the library's own message where the function returns an error.
+        """
+        if len(arguments) != self._total:
+            raise self._refuse(f"{len(arguments)} arguments", f"{self._total}: {self.signature}")
+        if self._library.is_closed:
+            raise BackendClosed(name=self._library.name)
+        hold: list[Any] = []  # keeps what libraries lend by DLPack
+        recent = self._recent
+        frame = recent.pop() if recent else None
+        if frame is None or not frame.rows or not frame.fill(arguments, hold):
+            if frame is not None:
+                self._put_back(frame)
+            frame = self._prepared(arguments[: self._count], stream, hold)
+        try:
+            for words, word, place in frame.scalars:
+                words[word] = arguments[place]
+            status = self._run_alone(frame) if self._is_alone else self._call(*frame.pointers)
+            if status:
+                detail = frame.take_message()
+                raise FunctionFailed(function=self._native.name, detail=detail, status=status)
+        except (TypeError, ValueError):  # of the frame's memory, for what is no such number
+            self._check_scalars(arguments[self._count :])
+            raise
+        finally:
+            recent.append(frame)
+
+    def _run_alone(self, frame: Frame) -> int:
+        """A call with its workspace, and not beside others where the function asks for that."""
+        if self._native.workspace_address:
+            frame.lend_workspace(self._native)
+        if self.signature.is_concurrent:
+            return int(self._call(*frame.pointers))
+        with self._library.lock:
+            return int(self._call(*frame.pointers))
+
+    def _check_scalars(self, scalars: tuple[Any, ...]) -> None:
+        """Raise `FunctionScalar` for the one that could not be written."""
+        for slot, value in zip(self.signature.scalars, scalars, strict=True):
+            is_whole = slot.kind == "whole"
+            try:
+                scalar_bytes(slot.kind, value)
+            except (TypeError, OverflowError, StructError):
+                expected = "a whole number of 64 bits" if is_whole else "a number"
+                raise FunctionScalar(
+                    function=self._native.name, name=slot.name, found=repr(value), expected=expected
+                ) from None
+
+    # Arrays of shapes that the last call did not have.
+
+    def _prepared(self, tensors: tuple[Any, ...], stream: Any, hold: list[Any]) -> Frame:
+        """A frame with the addresses of these arrays, after every check."""
+        slots = self.signature.tensors
+        given = stream if type(stream) is int else None
+        rows = zip(slots, self._labels, tensors, strict=True)
+        views = [view_of(slot, label, value, given) for slot, label, value in rows]
+        device = self._device(views)
+        for slot, label, view in zip(slots, self._labels, views, strict=True):
+            check_view(slot, label, view)
+        shapes = tuple((view.dtype, view.shape, view.strides) for view in views)
+        key = (shapes, device, self._stream(stream, device))
+        ready = self._ready.get(key)
+        frame = ready.pop() if ready else Frame(self._native, key)
+        frame.fill_views(views)
+        hold.extend(views)
+        return frame
+
+    def _device(self, views: list[View]) -> tuple[str, int]:
+        """The one device of all arrays; raises `FunctionDevice`."""
+        found = {view.device for view in views} or {(self.signature.devices[0], 0)}
+        if len(found) > 1 or next(iter(found))[0] not in self.signature.devices:
+            where = ", ".join(f"{name}:{ordinal}" for name, ordinal in sorted(found))
+            expected = ", ".join(self.signature.devices)
+            raise FunctionDevice(function=self._native.name, found=where, expected=expected)
+        return found.pop()
+
+    def _stream(self, stream: Any, device: tuple[str, int]) -> int:
+        """The handle of the stream of a call; 0 on the CPU."""
+        if device[0] == "cpu":
+            return 0
+        if stream is not None:
+            return streams.handle_of(stream, device[1])
+        return streams.current(device[1]) or streams.LEGACY
+
+    def _put_back(self, frame: Frame) -> None:
+        if len(self._ready) >= SHAPES_LIMIT:
+            self._ready.clear()
+        self._ready.setdefault(frame.key, []).append(frame)

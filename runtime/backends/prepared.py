@@ -1,0 +1,194 @@
+"""Frames of a function for arrays of certain shapes: made after every check, used again after that.
+
+`fill` is the fast way: it takes arrays by their own pointers, which is all that later calls on
+arrays of the same element types and shapes need.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from ..device_errors import InputMisaligned, InputStrided
+from ..dlpack import is_contiguous
+from ..errors import InputDtype, InputError, InputRank, OutputUnusable
+from ..exchange import BUFFER, KINDS, NUMPY, kind_of
+from ..manifest import TensorSpec
+from ..port import Port
+from . import abi
+from .errors import FunctionFailed
+from .frame import (
+    CONTEXT_WORKSPACE,
+    FRAME_CONTEXT,
+    FRAME_MESSAGE,
+    FrameLayout,
+    message_at,
+    write_frame,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from .library import NativeFunction
+    from .signature import TensorSlot
+    from .view import View
+
+    # port, its word in the frame, bits of an address that must be 0, whether it is written, shape
+    Row = tuple[Port, int, int, bool, tuple[int, ...]]
+
+addressof, from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
+
+
+class Frame:
+    """What calls on arrays of certain shapes are made with; one call at a time.
+
+    words: the frame as 8-byte numbers; rows: one a tensor, none where every call needs views; key:
+    (shapes, device, stream); scalars: (where each number goes, its word, its argument);
+    pointers: what the kernel gets.
+    """
+
+    __slots__ = (
+        "_block",
+        "_workspace",
+        "base",
+        "key",
+        "layout",
+        "pointers",
+        "rows",
+        "scalars",
+        "words",
+    )
+
+    def __init__(self, native: NativeFunction, key: Any) -> None:
+        shapes, device, stream = key
+        signature = native.signature
+        self.key = key
+        ranks = [len(shape) for _, shape, _ in shapes]
+        self.layout = layout = FrameLayout(ranks, len(signature.scalars))
+        self._block = (ctypes.c_int64 * (layout.nbytes // 8))()
+        self._workspace: Any = None
+        self.base = ctypes.addressof(self._block)
+        context, tensors = self.base + FRAME_CONTEXT, self.base + layout.tensors
+        self.pointers = (context, tensors, self.base + layout.scalars)
+        self.words: Any = memoryview(self._block).cast("B").cast("q")
+        reals = self.words.cast("B").cast("d")
+        self.scalars = tuple(
+            (
+                self.words if slot.kind == "whole" else reals,
+                layout.scalar(place) >> 3,
+                len(ranks) + place,
+            )
+            for place, slot in enumerate(signature.scalars)
+        )
+        has_gaps = any(slot.is_strided for slot in signature.tensors)
+        is_fast = device[0] == "cpu" and not has_gaps
+        self.rows: tuple[Row, ...] = ()
+        if is_fast:
+            pairs = enumerate(zip(signature.tensors, shapes, strict=True))
+            self.rows = tuple(self._row(native, place, *pair) for place, pair in pairs)
+        state = native.library.state(*device)
+        place = (abi.DEVICE_TYPES[device[0]], device[1])
+        write_frame(self.base, layout, native.address, shapes, place, state, stream)
+
+    def _row(self, native: NativeFunction, place: int, slot: TensorSlot, described: Any) -> Row:
+        dtype, shape, _ = described
+        label = f"{native.name}.{slot.name}"
+        port = Port(TensorSpec(label, dtype, shape), slot.role, place, _refuse_gaps)
+        mask = slot.alignment_of(dtype) - 1
+        return port, self.layout.data(place) >> 3, mask, slot.role == "output", shape
+
+    def fill(self, arguments: Sequence[Any], hold: list[Any]) -> bool:
+        """Write the arrays' addresses; False where one is not as the frame has it."""
+        words = self.words
+        try:
+            for (port, word, mask, is_written, shape), value in zip(
+                self.rows, arguments, strict=False
+            ):
+                kind = KINDS.get(type(value)) or kind_of(port, value)
+                if kind is NUMPY and value.dtype is port.numpy_dtype and value.shape == shape:
+                    address = addressof(from_buffer(value))  # `NumpyKind.place`, written out
+                elif kind is BUFFER:  # bytes stand for arrays of any shape
+                    return False
+                elif is_written:
+                    address = kind.place(port, value)
+                else:
+                    address = kind.address(port, value, hold)
+                if address & mask:
+                    return False
+                words[word] = address
+        except (InputError, TypeError, ValueError):  # the latter two: read-only, empty, with gaps
+            return False
+        return True
+
+    def fill_views(self, views: Sequence[View]) -> None:
+        """The slow way: the addresses of arrays that were looked at."""
+        for place, view in enumerate(views):
+            self.words[self.layout.data(place) >> 3] = view.address
+
+    def lend_workspace(self, native: NativeFunction) -> None:
+        """Memory for this call; the function is asked each time, since it may read the scalars."""
+        nbytes = workspace_bytes(native, self.base, self.layout)
+        if self._workspace is None or self._workspace[2] < nbytes:
+            self._workspace = _workspace(self.key[1], self.key[2], nbytes)
+        at = (FRAME_CONTEXT + CONTEXT_WORKSPACE) >> 3
+        self.words[at], self.words[at + 1] = self._workspace[1:]
+
+    def take_message(self) -> str:
+        """What the function said of its failure; the next call begins without it."""
+        text = message_at(self.base)
+        self.words[FRAME_MESSAGE >> 3] = 0
+        return text
+
+
+def workspace_bytes(native: NativeFunction, base: int, layout: FrameLayout) -> int:
+    """What a function asks for beside its tensors, in bytes; raises `FunctionFailed`."""
+    if not native.workspace_address:
+        return 0
+    ask = abi.WORKSPACE(native.workspace_address)
+    nbytes: int = ask(base + FRAME_CONTEXT, base + layout.tensors, base + layout.scalars)
+    if nbytes < 0:
+        raise FunctionFailed(function=native.name, detail=message_at(base), status=nbytes)
+    return nbytes
+
+
+def _workspace(device: tuple[str, int], stream: int, nbytes: int) -> tuple[Any, int, int]:
+    """(what owns it, address, bytes) of memory on the device."""
+    if device[0] == "cpu":
+        from ..drivers.memory import Memory
+
+        memory = Memory(nbytes)
+        return memory, memory.address, nbytes
+    from ..device_array import DeviceArray, DeviceMemory
+
+    array = DeviceArray("u8", (max(nbytes, 1),), DeviceMemory(device[1]), stream)
+    return array, array.address, nbytes
+
+
+def _refuse_gaps(
+    address: int, itemsize: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> Any:
+    """In place of a copy: a native function gets the caller's memory or none."""
+    raise InputStrided(role="input", name="")
+
+
+def check_view(slot: TensorSlot, label: str, view: View) -> None:
+    """Raise the typed error for an array that the signature does not admit."""
+    if view.dtype not in slot.dtypes:
+        expected = " or ".join(slot.dtypes)
+        raise InputDtype(role=slot.role, name=label, found=view.dtype, expected=expected)
+    if slot.rank is not None and len(view.shape) != slot.rank:
+        found, shape = len(view.shape), list(view.shape)
+        raise InputRank(
+            role=slot.role, name=label, found=found, shape=shape, rank=slot.rank, expected="here"
+        )
+    if slot.role == "output" and view.is_read_only:
+        expected = "writable memory"
+        raise OutputUnusable(role=slot.role, name=label, found="read-only", expected=expected)
+    if not slot.is_strided and not is_contiguous(view.shape, view.strides, 1):
+        raise InputStrided(role=slot.role, name=label)
+    alignment = slot.alignment_of(view.dtype)
+    if view.address % alignment and 0 not in view.shape:
+        raise InputMisaligned(
+            role=slot.role, name=label, found=hex(view.address), expected=alignment
+        )
