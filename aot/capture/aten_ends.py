@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    from aotc.aot.ir.size import Extent
+Numbers = tuple[Any, ...]  # ints, or what stands for a size of the call
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +27,17 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A result that the program computes as its output `number`, in the `order` of its memory."""
+    """An output of the program, its dims in the `order` of its memory."""
 
-    number: int
     order: tuple[int, ...]
     dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A result that is output `number` of the program."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +49,18 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Viewed:
-    """A result that lies in the memory of the argument at `place`.
+    """A result that lies in the memory of an argument, or of an output of the program.
 
-    `strides` are those that the argument must have for it; `offset` counts elements from its start.
+    `base` is the strides that an argument must have for it; `offset` counts elements from the start
+    of what is viewed.
     """
 
-    place: int
-    strides: tuple[int, ...]
-    shape: tuple[int, ...]
-    view_strides: tuple[int, ...]
-    offset: int
+    is_argument: bool
+    place: int  # of the argument, or the number of the output
+    base: Numbers
+    shape: Numbers
+    strides: Numbers
+    offset: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ class Fixed:
 class Sized:
     """A result that is a size of the call."""
 
-    size: Extent
+    size: Any
 
 
-Result = Made | Passed | Viewed | Fixed | Sized
+Result = Given | Passed | Viewed | Fixed | Sized

@@ -8,13 +8,24 @@ last and transposed weights are not copied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from aotc.aot.capture.aten_ends import Fixed, Made, Passed, Result, Shown, Sized, Taken, Viewed
+from aotc.aot.capture.aten_ends import (
+    Fixed,
+    Given,
+    Made,
+    Passed,
+    Result,
+    Shown,
+    Sized,
+    Taken,
+    Viewed,
+)
 from aotc.aot.capture.importer import Importer
 from aotc.aot.capture.importing import NotSupported, type_of
 from aotc.aot.capture.sizes import Sizes, extent_of, reading
@@ -29,6 +40,7 @@ class Imported:
 
     graph: Graph
     taken: tuple[Taken | Shown, ...]  # one an input of the graph
+    made: tuple[Made, ...]  # one an output of the graph
     results: tuple[Result, ...]
 
 
@@ -101,6 +113,7 @@ class _AtenImporter(Importer):
     owner: torch.nn.Module
     places: dict[torch.fx.Node, int] = field(default_factory=dict)
     taken: list[Taken | Shown] = field(default_factory=list)
+    made: dict[torch.fx.Node, Made] = field(default_factory=dict)
     results: list[Result] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     stand_ins: int = 0
@@ -124,7 +137,8 @@ class _AtenImporter(Importer):
         inputs = tuple(self.inputs[place] for place in kept)
         names = tuple(node.attr("name") for node in inputs)
         graph = Graph(inputs, whole.outputs, names, whole.output_names, whole.constants)
-        return Imported(graph, tuple(self.taken[place] for place in kept), tuple(self.results))
+        taken = tuple(self.taken[place] for place in kept)
+        return Imported(graph, taken, tuple(self.made.values()), tuple(self.results))
 
     def _assert(self, node: torch.fx.Node) -> None:
         """Assertions of sizes are among torch's guards; those of data have to run."""
@@ -178,13 +192,15 @@ class _AtenImporter(Importer):
                 self._refuse(node, str(refused))
 
     def _output(self, node: torch.fx.Node) -> None:
+        shared = Counter(_base(value) for value in node.args[0] if isinstance(value, torch.fx.Node))
         for value in node.args[0]:
             try:
-                self.results.append(self._result(value))
+                self.results.append(self._result(value, shared))
             except (NotSupported, UndecidedSize) as refused:
                 self._refuse(node, str(refused))
 
-    def _result(self, value: Any) -> Result:
+    def _result(self, value: Any, shared: Mapping[torch.fx.Node, int]) -> Result:
+        """Where a result comes from; `shared` counts the results that lie in one memory."""
         if not isinstance(value, torch.fx.Node):
             if isinstance(value, int | float | bool | None):
                 return Fixed(value)
@@ -194,33 +210,43 @@ class _AtenImporter(Importer):
         example = value.meta.get("val")
         if isinstance(example, torch.SymInt):
             return Sized(extent_of(example))
-        viewed = self._viewed(value)
-        if viewed is not None:
-            return viewed
-        made = self.values.get(value)
-        if not isinstance(made, Node) or not isinstance(example, torch.Tensor):
+        if not isinstance(example, torch.Tensor):
             raise NotSupported(f"a result of type `{type(example).__name__}`")
-        order = memory_order(example) or tuple(range(example.dim()))
-        self.outputs.append(build.permute(made, order))
-        return Made(len(self.outputs) - 1, order, example.dtype)
+        base = _base(value)
+        is_part = memory_order(example) is None or shared[base] > 1
+        if base in self.places or (base is not value and is_part):
+            viewed = self._viewed(base, value)
+            if viewed is not None:
+                return viewed
+        return Given(self._number_made(value))
 
-    def _viewed(self, node: torch.fx.Node) -> Viewed | None:
-        """The result as a view of an argument, where all between them are views of fixed sizes."""
-        base = node
-        while base not in self.places:
-            if not _is_view(base) or not isinstance(base.args[0], torch.fx.Node):
-                return None
-            base = base.args[0]
-        whole, part = base.meta["val"], node.meta["val"]
-        numbers = (*whole.shape, *whole.stride(), *part.shape, *part.stride())
-        numbers += (whole.storage_offset(), part.storage_offset())
-        if not all(isinstance(number, int) for number in numbers):
+    def _viewed(self, base: torch.fx.Node, part: torch.fx.Node) -> Viewed | None:
+        """The result as a view of an argument or of an output; None where nobody knows the place."""
+        whole, view = base.meta.get("val"), part.meta["val"]
+        if not isinstance(whole, torch.Tensor) or whole.dtype != view.dtype:
             return None
-        if whole.dtype != part.dtype:
+        try:
+            strides = tuple(map(extent_of, whole.stride()))
+            shape, own = (tuple(map(extent_of, each)) for each in (view.shape, view.stride()))
+            offset = extent_of(view.storage_offset()) - extent_of(whole.storage_offset())
+        except UndecidedSize:
             return None
-        offset = part.storage_offset() - whole.storage_offset()
-        place = self.places[base]
-        return Viewed(place, whole.stride(), tuple(part.shape), part.stride(), offset)
+        if base in self.places:
+            return Viewed(True, self.places[base], strides, shape, own, offset)
+        if memory_order(whole) is None:
+            return None
+        return Viewed(False, self._number_made(base), (), shape, own, offset)
+
+    def _number_made(self, node: torch.fx.Node) -> int:
+        """The number of the output that computes a node."""
+        if node not in self.made:
+            made, example = self.values.get(node), node.meta["val"]
+            if not isinstance(made, Node):
+                raise NotSupported(f"a result of type `{type(made).__name__}`")
+            order = memory_order(example) or tuple(range(example.dim()))
+            self.outputs.append(build.permute(made, order))
+            self.made[node] = Made(order, example.dtype)
+        return list(self.made).index(node)
 
     def _refuse(self, node: torch.fx.Node, reason: str) -> None:
         before = len(self.unsupported)
@@ -268,6 +294,13 @@ def _check_memory(value: torch.Tensor) -> None:
 
 def _inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(order)), key=lambda place: order[place]))
+
+
+def _base(node: torch.fx.Node) -> torch.fx.Node:
+    """The node whose memory a node is a view of: itself where it is no view."""
+    while _is_view(node) and isinstance(node.args[0], torch.fx.Node):
+        node = node.args[0]
+    return node
 
 
 def _is_view(node: torch.fx.Node) -> bool:

@@ -12,22 +12,24 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.aten_ends import Fixed, Made, Passed, Shown, Taken, Viewed
-from aotc.aot.dynamo.interface import Interface, Numbered
+from aotc.aot.capture.aten_ends import Fixed, Given, Made, Passed, Shown, Taken, Viewed
+from aotc.aot.dynamo.interface import Interface, Numbered, number_of
 from aotc.runtime import Program
 from aotc.runtime.dynamic_program import DynamicProgram
 from aotc.runtime.extent import evaluate
 
 Boxed = Callable[[list[Any]], Any]
+Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]  # shape, strides, dtype
 FRAMES_KEPT = 64  # sizes that a call has met, for each graph
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a call at given sizes does: shape, strides and dtype of each output, and the run."""
+    """What a call at given sizes does."""
 
-    made: tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]
+    made: tuple[Layout, ...]  # one an output of the program
     numbers: tuple[tuple[int, int], ...]  # (place among the results, value)
+    views: tuple[tuple[int, Viewed], ...]  # (place among the results, its numbers known)
     run: Callable[[list[int]], None]
 
 
@@ -38,22 +40,17 @@ class Call:
         """`program` is None where nothing is computed: every result is an argument's."""
         self._interface = interface
         self._program = program
-        rows = interface.results
-        readers = [_reader(row) for row in interface.taken]
-        self._readers = readers if program is not None else []
-        self._made = [place for place, row in enumerate(rows) if isinstance(row, Made)]
-        self._passed = [
-            (place, row.place) for place, row in enumerate(rows) if isinstance(row, Passed)
-        ]
-        self._viewed = [(place, row) for place, row in enumerate(rows) if isinstance(row, Viewed)]
-        self._blank = [row.value if isinstance(row, Fixed) else None for row in rows]
+        rows = list(enumerate(interface.results))
+        self._readers = [_reader(row) for row in interface.taken] if program is not None else []
+        self._given = [(place, row.number) for place, row in rows if isinstance(row, Given)]
+        self._passed = [(place, row.place) for place, row in rows if isinstance(row, Passed)]
+        self._blank = [row.value if isinstance(row, Fixed) else None for _, row in rows]
         self._frames: dict[tuple[int, ...], Frame] = {}
-        self._fixed = None if interface.dims else self._frame(())
+        self._fixed = None if interface.dims else self._frame((), ())
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         """Run once; `arguments` is empty afterwards."""
         frame = self._fixed or self._frame_for(arguments)
-        results = self._blank.copy()
         hold, addresses = [], []
         for place, order in self._readers:
             if place is None:
@@ -66,17 +63,30 @@ class Call:
                 value = value.contiguous()
                 hold.append(value)
             addresses.append(value.data_ptr())
-        for place, (shape, strides, dtype) in zip(self._made, frame.made, strict=True):
-            made = results[place] = torch.empty_strided(shape, strides, dtype=dtype)
-            addresses.append(made.data_ptr())
+        made = [
+            torch.empty_strided(shape, strides, dtype=dtype) for shape, strides, dtype in frame.made
+        ]
+        for value in made:
+            addresses.append(value.data_ptr())
         frame.run(addresses)
+        results = self._results(frame, arguments, made)
+        arguments.clear()
+        return results
+
+    def _results(
+        self, frame: Frame, arguments: Sequence[Any], made: Sequence[torch.Tensor]
+    ) -> list[Any]:
+        results = self._blank.copy()
+        for place, number in self._given:
+            results[place] = made[number]
         for place, source in self._passed:
             results[place] = arguments[source]
-        for place, row in self._viewed:
-            results[place] = _view(arguments[row.place], row)
+        for place, row in frame.views:
+            results[place] = _view(
+                arguments[row.place] if row.is_argument else made[row.place], row
+            )
         for place, number in frame.numbers:
             results[place] = number
-        arguments.clear()
         return results
 
     def _frame_for(self, arguments: Sequence[Any]) -> Frame:
@@ -92,32 +102,26 @@ class Call:
             frame = self._frames[key] = self._frame(key, arguments)
         return frame
 
-    def _frame(self, sizes: tuple[int, ...], arguments: Sequence[Any] = ()) -> Frame:
-        values = evaluate(self._interface.rows, list(sizes))
-        numbers = tuple(
-            (place, values[row.index])
-            for place, row in enumerate(self._interface.results)
-            if isinstance(row, Numbered)
-        )
+    def _frame(self, sizes: tuple[int, ...], arguments: Sequence[Any]) -> Frame:
+        interface = self._interface
+        values = evaluate(interface.rows, list(sizes))
+        rows = list(enumerate(interface.results))
+        numbers = tuple((at, values[row.index]) for at, row in rows if isinstance(row, Numbered))
+        views = tuple((at, _at(row, values)) for at, row in rows if isinstance(row, Viewed))
         program = self._program
         if program is None:
-            return Frame((), numbers, _nothing)
-        rows = [row for row in self._interface.results if isinstance(row, Made)]
-        if not isinstance(program, DynamicProgram):
-            made = tuple(
-                _layout(spec.shape, row) for spec, row in zip(program.outputs, rows, strict=True)
-            )
-            return Frame(made, numbers, program.run_at)
-        shapes = tuple(_shape(row, arguments[row.place]) for row in self._interface.taken)
-        _, outputs = program.signature.at(program.signature.bind(shapes))
-        made = tuple(_layout(spec.shape, row) for spec, row in zip(outputs, rows, strict=True))
-        return Frame(made, numbers, program.runner(shapes))
+            return Frame((), numbers, views, _nothing)
+        run, outputs = program.run_at, program.outputs
+        if isinstance(program, DynamicProgram):
+            shapes = tuple(_shape(row, arguments[row.place]) for row in interface.taken)
+            _, outputs = program.signature.at(program.signature.bind(shapes))
+            run = program.runner(shapes)
+        pairs = zip(outputs, interface.made, strict=True)
+        return Frame(tuple(_layout(spec.shape, row) for spec, row in pairs), numbers, views, run)
 
 
-def _layout(
-    memory: Sequence[Any], row: Made
-) -> tuple[tuple[int, ...], tuple[int, ...], torch.dtype]:
-    """Shape, strides and dtype of a result whose memory has the dims `memory` in its order."""
+def _layout(memory: Sequence[Any], row: Made) -> Layout:
+    """The layout of an output whose memory has the dims `memory` in its order."""
     shape, strides, step = [0] * len(memory), [0] * len(memory), 1
     for axis, extent in zip(reversed(row.order), reversed(memory), strict=True):
         shape[axis], strides[axis] = extent, step
@@ -125,19 +129,28 @@ def _layout(
     return tuple(shape), tuple(strides), row.dtype
 
 
+def _at(row: Viewed, values: list[int]) -> Viewed:
+    """A view at a call's sizes."""
+    base, shape, strides = (
+        tuple(number_of(each, values) for each in numbers)
+        for numbers in (row.base, row.shape, row.strides)
+    )
+    offset = number_of(row.offset, values)
+    return Viewed(row.is_argument, row.place, base, shape, strides, offset)
+
+
 def _view(value: torch.Tensor, row: Viewed) -> torch.Tensor:
-    """A view of an argument, which is copied first where it lies otherwise than was told."""
-    if value.stride() != row.strides:
-        ordered = value.new_empty_strided(value.shape, row.strides)
-        value = ordered.copy_(value)
-    return value.as_strided(row.shape, row.view_strides, value.storage_offset() + row.offset)
+    """A view of a tensor; an argument that lies otherwise than was told is copied first."""
+    if row.is_argument and value.stride() != row.base:
+        value = value.new_empty_strided(value.shape, row.base).copy_(value)
+    return value.as_strided(row.shape, row.strides, value.storage_offset() + row.offset)
 
 
 def _reader(row: Taken | Shown) -> tuple[int | None, tuple[int, ...] | None]:
     """Where an input's memory comes from, and its order where that is not the plain one."""
     if isinstance(row, Shown):
         return None, None
-    return row.place, None if _is_plain(row.order) else row.order
+    return row.place, None if list(row.order) == sorted(row.order) else row.order
 
 
 def _shape(row: Taken | Shown, value: Any) -> tuple[int, ...]:
@@ -145,10 +158,6 @@ def _shape(row: Taken | Shown, value: Any) -> tuple[int, ...]:
     if isinstance(row, Shown):
         return (int(value),)
     return tuple(value.shape[axis] for axis in row.order)
-
-
-def _is_plain(order: Sequence[int]) -> bool:
-    return list(order) == sorted(order)
 
 
 def _nothing(addresses: list[int]) -> None:

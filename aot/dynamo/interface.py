@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from aotc.aot.capture.aten_ends import Fixed, Made, Passed, Shown, Taken, Viewed
+from aotc.aot.capture.aten_ends import Fixed, Given, Made, Passed, Shown, Taken, Viewed
 from aotc.runtime.extent import Row
 
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """A result that is a size of the call: value `index` of the interface's rows."""
+    """A size of the call: value `index` of the interface's rows."""
 
     index: int
 
@@ -19,16 +20,23 @@ class Numbered:
 class Interface:
     """One graph's. Plain data: it is stored beside torch's own record of a compiled function.
 
-    dims: where each size of a call is read: (argument, axis), or (argument, None) where the
-    argument is the number itself. rows: what is computed of them, as `runtime/extent.py` has it.
+    taken, made: one an input and an output of the program. dims: where each size of a call is read:
+    (argument, axis), or (argument, None) where the argument is the number itself. rows: what is
+    computed of them, as `runtime/extent.py` has it.
     """
 
     taken: tuple[Taken | Shown, ...]
-    results: tuple[Made | Passed | Viewed | Fixed | Numbered, ...]
+    made: tuple[Made, ...]
+    results: tuple[Given | Passed | Viewed | Fixed | Numbered, ...]
     dims: tuple[tuple[int, int | None], ...] = ()
     rows: tuple[Row, ...] = ()
 
     @property
     def has_program(self) -> bool:
         """Whether anything is computed."""
-        return any(isinstance(row, Made) for row in self.results)
+        return bool(self.made)
+
+
+def number_of(value: Any, values: list[int]) -> int:
+    """A number of the interface at a call's sizes."""
+    return values[value.index] if isinstance(value, Numbered) else value

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.aten_ends import Sized
+from aotc.aot.capture.aten_ends import Fixed, Result, Sized, Viewed
 from aotc.aot.capture.aten_graph import Imported
 from aotc.aot.capture.sizes import Sizes
 from aotc.aot.dynamo.interface import Interface, Numbered
 from aotc.aot.errors import DimUnreadable
-from aotc.aot.ir.size import Dim, size_of
+from aotc.aot.ir.size import Dim, Extent, size_of
 from aotc.aot.plan import SizeTable
 
 
@@ -22,12 +22,25 @@ def interface_of(imported: Imported, arguments: Sequence[Any], sizes: Sizes) -> 
     Raises `DimUnreadable` for a size that no argument shows.
     """
     table = SizeTable(sizes.dims)
-    results = tuple(
-        Numbered(table.index(row.size)) if isinstance(row, Sized) else row
-        for row in imported.results
-    )
+    results = tuple(_numbered(row, table) for row in imported.results)
     dims = tuple(_read(dim, arguments, sizes) for dim in sizes.dims)
-    return Interface(imported.taken, results, dims, tuple(table.rows))
+    return Interface(imported.taken, imported.made, results, dims, tuple(table.rows))
+
+
+def _numbered(row: Result, table: SizeTable) -> Any:
+    """A result whose sizes are numbers of the table."""
+
+    def number(extent: Extent) -> int | Numbered:
+        return extent if isinstance(extent, int) else Numbered(table.index(extent))
+
+    if isinstance(row, Sized):
+        return Fixed(row.size) if isinstance(row.size, int) else number(row.size)
+    if isinstance(row, Viewed):
+        base, shape, strides = (
+            tuple(map(number, each)) for each in (row.base, row.shape, row.strides)
+        )
+        return Viewed(row.is_argument, row.place, base, shape, strides, number(row.offset))
+    return row
 
 
 def _read(dim: Dim, arguments: Sequence[Any], sizes: Sizes) -> tuple[int, int | None]:
