@@ -221,7 +221,7 @@ class _AtenImporter(Importer):
         return Given(self._number_made(value))
 
     def _viewed(self, base: torch.fx.Node, part: torch.fx.Node) -> Viewed | None:
-        """The result as a view of an argument or of an output; None where nobody knows the place."""
+        """The result as a view of an argument or an output; None where that is not known."""
         whole, view = base.meta.get("val"), part.meta["val"]
         if not isinstance(whole, torch.Tensor) or whole.dtype != view.dtype:
             return None
