@@ -1,55 +1,59 @@
 """Activations: sigmoid, SiLU and both forms of GELU recognised from their arithmetic.
 
-A literal stands second here, since algebra's rules run in the same table.
+A literal stands second here, since algebra's rules run in the same table. What stands inside of
+`erf` and `tanh` is read as a polynomial, so that its spelling and the places of its factors do not
+matter.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node
 from aotc.aot.ir.match import Either, Pattern, any_node, both_orders, call, either
 from aotc.aot.ir.rules import Rule
+from aotc.aot.rewrites.polynomials import Polynomial, is_close, polynomial
 
-x = any_node("x")
+x, inner = any_node("x"), any_node("inner")
+
+# How far the literals of model code are from what they stand for: 1.41421 for √2.
+TOLERANCE = 1e-5
+_FACTOR = math.sqrt(2 / math.pi)
+_OF_ERF: Polynomial = {1: math.sqrt(0.5)}
+_OF_TANH: Polynomial = {1: _FACTOR, 3: _FACTOR * 0.044715}
+_OF_SIGMOID: Polynomial = {degree: 2 * value for degree, value in _OF_TANH.items()}
 
 _fading = call("exp", -x) + 1.0
-
-# 1 + erf(x / √2)
-_scaled = either(x * math.sqrt(0.5), x / math.sqrt(2.0))
-_erf = call("erf", _scaled)
-_two_phi = _erf + 1.0
-_phi = either(_two_phi * 0.5, _erf * 0.5 + 0.5)
-
-# 1 + tanh(√(2/π) · (x + 0.044715 · x³)), the cube in each spelling
-_square = x * x
-_cube = either(_square * x, x * _square)
-_COEFFICIENT, _FACTOR = 0.044715, math.sqrt(2 / math.pi)
-_scaled_cube = either(
-    _cube * _COEFFICIENT,
-    both_orders((x * _COEFFICIENT) * _square),
-    both_orders((_square * _COEFFICIENT) * x),
-)
-_bent = both_orders(x + _scaled_cube)
-_factored = _square * _COEFFICIENT + 1.0
-_inner = either(
-    _bent * _FACTOR,
-    both_orders((x * _FACTOR) * _factored),
-    call("mul", both_orders(x * _factored), _FACTOR),
-    both_orders(x * (_factored * _FACTOR)),
-)
-_tanh = call("tanh", _inner)
-_two_phi_tanh = _tanh + 1.0
-_phi_tanh = either(_two_phi_tanh * 0.5, _tanh * 0.5 + 0.5)
+_half_angle = call("tanh", x * 0.5)
 
 
-def _half_product(two_phi: Pattern, phi: Pattern) -> Either:
-    """x · φ(x), the half taken at any place."""
+def _phi(function: str) -> tuple[Pattern, Pattern]:
+    """(1 + f(u), ½ + ½ f(u)) for a function f and its operand u."""
+    of_inner = call(function, inner)
+    return of_inner + 1.0, either((of_inner + 1.0) * 0.5, of_inner * 0.5 + 0.5)
+
+
+def _half_product(function: str) -> Either:
+    """x · ½(1 + f(u)), the half taken at any place, or the product written out."""
+    two_phi, phi = _phi(function)
+    of_inner, half = call(function, inner), x * 0.5
     return either(
         both_orders((x * 0.5) * two_phi),
         both_orders(x * phi),
         call("mul", both_orders(x * two_phi), 0.5),
+        both_orders(half + both_orders(half * of_inner)),
+        both_orders(half + call("mul", both_orders(x * of_inner), 0.5)),
+        call("mul", both_orders(x + both_orders(x * of_inner)), 0.5),
     )
+
+
+def _is(expected: Polynomial) -> Callable[[Node, Node], bool]:
+    def guard(x: Node, inner: Node) -> bool:
+        return is_close(polynomial(inner, x), expected, TOLERANCE)
+
+    return guard
 
 
 RULES: tuple[Rule, ...] = (
@@ -57,6 +61,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "sigmoid",
         call("reciprocal", _fading),
+        lambda x: build.unary("sigmoid", x),
+        is_exact=False,
+    ),
+    # ½(1 + tanh(x/2)) → sigmoid(x)
+    Rule(
+        "sigmoid-tanh",
+        either((_half_angle + 1.0) * 0.5, _half_angle * 0.5 + 0.5),
         lambda x: build.unary("sigmoid", x),
         is_exact=False,
     ),
@@ -69,18 +80,38 @@ RULES: tuple[Rule, ...] = (
     ),
     # x / (1 + e^-x) → silu(x)
     Rule("silu-quotient", x / _fading, lambda x: build.unary("silu", x), is_exact=False),
+    # x · (1 + tanh(x/2)) · ½ → silu(x)
+    Rule(
+        "silu-tanh",
+        either(
+            call("mul", both_orders(x * (_half_angle + 1.0)), 0.5),
+            both_orders((x * 0.5) * (_half_angle + 1.0)),
+        ),
+        lambda x: build.unary("silu", x),
+        is_exact=False,
+    ),
     # x · ½(1 + erf(x/√2)) → gelu(x)
     Rule(
         "gelu",
-        _half_product(_two_phi, _phi),
+        _half_product("erf"),
         lambda x: build.unary("gelu", x),
+        _is(_OF_ERF),
         is_exact=False,
     ),
     # x · ½(1 + tanh(√(2/π)(x + 0.044715 x³))) → gelu_tanh(x)
     Rule(
         "gelu-tanh",
-        _half_product(_two_phi_tanh, _phi_tanh),
+        _half_product("tanh"),
         lambda x: build.unary("gelu_tanh", x),
+        _is(_OF_TANH),
+        is_exact=False,
+    ),
+    # x · sigmoid(2√(2/π)(x + 0.044715 x³)) → gelu_tanh(x)
+    Rule(
+        "gelu-tanh-sigmoid",
+        both_orders(x * call("sigmoid", inner)),
+        lambda x: build.unary("gelu_tanh", x),
+        _is(_OF_SIGMOID),
         is_exact=False,
     ),
 )

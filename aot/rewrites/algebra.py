@@ -46,6 +46,26 @@ def _is_power_of_two(x: Node, c: Scalar) -> bool:
     return abs(mantissa) == 0.5 and -100 < exponent < 100 and x.dtype != "f16"
 
 
+def _is_not_below_zero(x: Node) -> bool:
+    """Whether no element is below zero or -0.0, as far as its own op tells; NaN is neither."""
+    if x.op == "scalar":
+        return bool(math.copysign(1, x.attr("value")) > 0)
+    if x.op in _NEVER_NEGATIVE_ZERO:
+        return True
+    if x.op == "mul" and x.inputs[0] is x.inputs[1]:
+        return True
+    is_monotone = x.op in ("add", "mul", "sum", "cast", "reshape", "expand")
+    return is_monotone and all(map(_is_not_below_zero, x.inputs))
+
+
+def _is_positive(x: Node) -> bool:
+    """Whether every number is above zero: a mean of squares and an epsilon, for one."""
+    is_sum = x.op == "add" and any(
+        each.op == "scalar" and each.attr("value") > 0 for each in x.inputs
+    )
+    return is_sum and _is_not_below_zero(x)
+
+
 def _commuted(op: str) -> Rule:
     def swap(number: Node, other: Node) -> Node:
         return make(op, (other, number))
@@ -140,6 +160,22 @@ ARITHMETIC: tuple[Rule, ...] = (
         lambda x: build.unary("reciprocal", x),
         is_exact=False,
     ),
+    # x^½ → sqrt(x) for x > 0
+    Rule(
+        "pow-half",
+        call("pow", x, 0.5),
+        lambda x: build.unary("sqrt", x),
+        _is_positive,
+        is_exact=False,
+    ),
+    # x^-½ → rsqrt(x) for x > 0
+    Rule(
+        "pow-minus-half",
+        call("pow", x, -0.5),
+        lambda x: build.unary("rsqrt", x),
+        _is_positive,
+        is_exact=False,
+    ),
     # |(-x)| → |x|
     Rule("abs-neg", call("abs", -x), lambda x: build.unary("abs", x)),
     # ||x|| → |x|
@@ -163,6 +199,18 @@ def _holds_exactly(narrow: str, wide: str) -> bool:
     return inner.significand_bits <= outer.significand_bits
 
 
+def _narrow_through(root: Node) -> Node | None:
+    """cast(f(cast(x, wide)), narrow) → f(x) for an x of the narrow type"""
+    function = root.inputs[0]
+    if root.dtype not in ("f16", "bf16") or function.kind != "pointwise" or function.op == "cast":
+        return None
+    if len(function.inputs) != 1 or function.inputs[0].op != "cast" or function.attrs:
+        return None
+    (narrow,) = function.inputs[0].inputs
+    is_wide = function.dtype == function.inputs[0].dtype == "f32"
+    return make(function.op, (narrow,)) if is_wide and narrow.dtype == root.dtype else None
+
+
 def _cast_through(root: Node) -> Node | None:
     """cast(cast(x, wider), t) → cast(x, t)"""
     (middle,) = root.inputs
@@ -180,6 +228,8 @@ CASTS: tuple[Rule, ...] = (
     ),
     # cast(cast(x, wider), t) → cast(x, t)
     rule_for(("cast",), "cast-cast", _cast_through),
+    # cast(f(cast(x, f32)), t) → f(x) for a 16-bit x of type t: kernels compute it in f32 anyway
+    rule_for(("cast",), "cast-function", _narrow_through),
     # cast(b, t) ≠ 0 → b for a bool b
     Rule(
         "cast-bool-nonzero",
