@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from aotc.aot.capture.importing import Call, NotSupported, Operand, Row, Rows, wide
+from aotc.aot.capture.importing import Call, Operand, Row, Rows, wide
 from aotc.aot.capture.pointwise import OF_BOOLS
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.types import DTYPES
 
 LOG_2 = math.log(2.0)
+NEWTON_STEPS = 2  # as torch takes them
 LARGE = 1e9  # beyond, x² + 1 is x² in single precision, and x² may overflow
 
 
@@ -64,15 +65,17 @@ def _sinc(x: Node) -> Node:
 
 
 def _erfinv(x: Node) -> Node:
-    """Giles' two polynomials, which are good for single precision."""
-    if x.dtype == "f64":
-        raise NotSupported("erfinv of `f64`")
+    """Giles' two polynomials, which are good for single precision; of f64, Newton's steps more."""
     rest = build.mul(build.sub(1.0, x), build.add(x, 1.0))
     depth = build.unary("neg", build.unary("log", rest))
     is_near = build.pointwise("lt", depth, 5.0)
     near = _polynomial(_NEAR, build.sub(depth, 2.5))
     far = _polynomial(_FAR, build.sub(build.unary("sqrt", depth), 3.0))
     result = build.mul(build.pointwise("where", is_near, near, far), x)
+    for _ in range(NEWTON_STEPS if x.dtype == "f64" else 0):
+        excess = build.sub(build.unary("erf", result), x)
+        slope = build.unary("exp", build.unary("neg", build.mul(result, result)))
+        result = build.sub(result, build.div(excess, build.mul(slope, 2 / math.sqrt(math.pi))))
     is_end = build.pointwise("eq", build.unary("abs", x), 1.0)
     end = build.mul(x, math.inf)
     return build.pointwise("where", is_end, end, result)

@@ -84,7 +84,7 @@ def _max_pool_with_indices(
     margins = spread(padding, count)
     least = lowest(data.dtype)
     windows, inner = _windows(call, data, count, sizes, strides, margins, gaps, least)
-    first = build.drop(build.place_of_extreme("argmax", windows, inner), inner)
+    first = build.drop(_place_of_peak(windows, inner), inner)
     place, area = None, 1
     for number in reversed(range(count)):
         axis = data.type.rank - count + number
@@ -186,18 +186,49 @@ def _uneven_average_pool(call: Call, data: Node, size: Sequence[int]) -> Node:
     return build.cast(result, call.dtype)
 
 
-def _adaptive_max(call: Call, data: Node, size: Sequence[int]) -> tuple[Node, None]:
-    # The maximum is separable: one axis after another.
-    result = data
-    for axis, wanted in enumerate(call.shape[-len(size) :], data.type.rank - len(size)):
-        extent = result.shape[axis]
-        parts = []
-        for cell in range(wanted):
-            start, stop = cell * extent // wanted, -(-(cell + 1) * extent // wanted)
-            part = build.slice_axis(result, axis, start, stop)
-            parts.append(build.extreme("max", part, (axis,)))
-        result = build.concat(parts, axis)
-    return result, None
+def _adaptive_max(call: Call, data: Node, size: Sequence[int]) -> tuple[Node, Node]:
+    """Maxima and their places in the plane, one axis after another, the last one first.
+
+    So that of equal elements the first one in the plane's order is found, as in torch.
+    """
+    result, place, area = data, None, 1
+    for axis in reversed(range(data.type.rank - len(size), data.type.rank)):
+        found = [_cell(part, start, axis) for part, start in _cells(result, call.shape[axis], axis)]
+        within = build.concat([at for _, at in found], axis)
+        result = build.concat([peak for peak, _ in found], axis)
+        at = build.mul(within, area)
+        if place is not None:
+            at = build.add(at, make("gather", (place, within), {"axis": axis}))
+        place = at
+        area *= data.shape[axis]
+    return result, place
+
+
+def _cells(data: Node, wanted: int, axis: int) -> list[tuple[Node, int]]:
+    """The elements along an axis that each cell of a result of `wanted` covers, and the first."""
+    extent = data.shape[axis]
+    bounds = [(cell * extent // wanted, -(-(cell + 1) * extent // wanted)) for cell in range(wanted)]
+    return [(build.slice_axis(data, axis, start, stop), start) for start, stop in bounds]
+
+
+def _cell(part: Node, start: int, axis: int) -> tuple[Node, Node]:
+    place = _place_of_peak(part, (axis,))
+    return build.extreme("max", part, (axis,)), build.add(place, start)
+
+
+def _place_of_peak(data: Node, axes: tuple[int, ...]) -> Node:
+    """i64 place of the first maximum over `axes`; that of the last NaN where there is one."""
+    found = build.reduce("argmax", data, axes)
+    if data.type.kind != "float":
+        return found
+    is_nan = build.unary("isnan", data)
+    cells = math.prod(data.shape[axis] for axis in axes)
+    counted = build.reshape(
+        build.iota((cells,), 0),
+        [data.shape[axis] if axis in axes else 1 for axis in range(data.type.rank)],
+    )
+    last = build.reduce("max", build.pointwise("where", is_nan, counted, -1), axes)
+    return build.pointwise("where", build.pointwise("ge", last, 0), last, found)
 
 
 def _adaptive(call: Call, data: Node, size: Sequence[int]) -> Node:

@@ -8,14 +8,14 @@ from aotc.aot.capture.importing import Call, NotSupported, Row, Rows
 
 RANDOM = "it draws random numbers: draw them outside of the model and pass them in"
 COMPLEX = "complex numbers: write it with their real and imaginary parts"
-GAMMA = "the gamma function has no kernel: fold it into a table outside of the model"
+GAMMA = "this function of the gamma family has no kernel: compute it outside of the model"
 REASONS: dict[str, tuple[str, ...]] = {
     RANDOM: (
         "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial",
         "native_dropout", "normal", "normal_functional", "rand", "rand_like", "randint",
         "randint_like", "randn", "randn_like", "randperm", "rrelu_with_noise_functional", "uniform",
     ),
-    GAMMA: ("digamma", "lgamma", "polygamma", "igamma", "igammac"),
+    GAMMA: ("polygamma", "igamma", "igammac"),
     COMPLEX: ("_fft_c2c", "_fft_c2r", "_fft_r2c", "complex", "view_as_complex", "view_as_real"),
 }  # fmt: skip
 

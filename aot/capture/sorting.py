@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 
 from aotc.aot.capture.importing import Call, NotSupported, Operand, Row, Rows
+from aotc.aot.capture.scans import MAXIMUM, scan_along
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.types import DTYPES, Scalar
@@ -232,6 +233,30 @@ def _middle(data: Node, dim: int, skips_nan: bool) -> tuple[Node, Node]:
     return value, place
 
 
+def _mode(
+    call: Call, data: Node, dim: int = -1, keeps_dim: bool = False
+) -> tuple[Node, Node]:
+    """The smallest of the most frequent elements, and its last place."""
+    if data.type.rank == 0:
+        return data, build.scalar(0, "i64")
+    values, places = _sorted(data, dim, None, False)
+    axis = dim % data.type.rank
+    column = tuple(extent if each == axis else 1 for each, extent in enumerate(data.shape))
+    counter = _counted(column, axis)
+    is_first = build.pointwise("eq", counter, 0)
+    if data.shape[axis] > 1:
+        low = [int(each == axis) for each in range(data.type.rank)]
+        head = build.slice_axis(values, axis, 0, data.shape[axis] - 1)
+        before = build.pad(head, low, [0] * data.type.rank, 0)
+        is_first = _either(is_first, build.pointwise("ne", values, before))
+    starts = build.expand(build.pointwise("where", is_first, counter, 0), data.shape)
+    lengths = build.sub(counter, scan_along(MAXIMUM, starts, axis))
+    longest = build.reduce("argmax", lengths, (axis,))
+    found = (make("gather", (item, longest), {"axis": axis}) for item in (values, places))
+    value, place = (build.reshape(item, call.shape) for item in found)
+    return value, place
+
+
 def _places(call: Call, edges: Node, values: Operand, is_right: bool, order: Node | None) -> Node:
     """How many of the sorted `edges` `[.., m]` stand before each value `[.., n]`."""
     if order is not None:
@@ -274,6 +299,7 @@ ROWS: Rows = {
     "kthvalue": _kth_value,
     "median": _median(False),
     "nanmedian": _median(True),
+    "mode": _mode,
     "searchsorted": _search_sorted,
     "bucketize": _bucketize,
 }

@@ -28,7 +28,7 @@ def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
     kernels have no order.
     """
     graph, copies = staged(_with_copies(with_memory(graph)))
-    refuse(graph, traits)
+    refuse(graph)
     stored = _stored(graph)
     made = [node for node in stored if node.type.numel]
     found = kernels(graph, copies.union(made), traits)

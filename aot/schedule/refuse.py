@@ -5,17 +5,8 @@ from __future__ import annotations
 from aotc.aot.errors import UnsupportedError
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.size import bounds
-from aotc.aot.schedule.traits import TargetTraits
 
 LARGEST_NUMEL = 2**31 - 1
-# The CPU's vector math is polynomials for f32, which 16-bit floats are computed in too.
-POLYNOMIALS = frozenset(
-    {
-        "exp", "exp2", "expm1", "log", "log2", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
-        "atan2", "sinh", "cosh", "tanh", "sigmoid", "erf", "pow", "silu", "gelu", "gelu_tanh",
-        "attention",
-    }
-)  # fmt: skip
 
 
 class EmptyTensorUnsupported(UnsupportedError):
@@ -34,27 +25,14 @@ class TensorTooLarge(UnsupportedError):
     hint = "split the tensor, or give the model smaller inputs"
 
 
-class DoubleUnsupported(UnsupportedError):
-    """The CPU target has functions of f32 only; all calls are listed at once."""
-
-    code = "double-function"
-    template = "the cpu target has no `f64` form of what the model computes:\n{calls}"
-    hint = "compute these in float32, or build for a target with a GPU"
-
-
-def refuse(graph: Graph, traits: TargetTraits) -> None:
-    """Raise `TensorTooLarge`, `EmptyTensorUnsupported` or `DoubleUnsupported` where one is due."""
-    doubles = []
+def refuse(graph: Graph) -> None:
+    """Raise `TensorTooLarge` or `EmptyTensorUnsupported` where one is due."""
     for node in graph.nodes():
         if bounds(node.type.numel)[0] > LARGEST_NUMEL:
             named = f"`{node.op}` of {node.type}"
             raise TensorTooLarge(tensor=named, numel=node.type.numel, source=_at(node))
         if node.type.numel and _reads_nothing(node):
             raise EmptyTensorUnsupported(tensor=f"`{node.op}` of {node.type}", source=_at(node))
-        if traits.device == "cpu" and node.dtype == "f64" and node.op in POLYNOMIALS:
-            doubles.append(f"  `{node.op}`{_at(node)}")
-    if doubles:
-        raise DoubleUnsupported(calls="\n".join(dict.fromkeys(doubles)))
 
 
 def _reads_nothing(node: Node) -> bool:

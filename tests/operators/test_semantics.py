@@ -35,7 +35,41 @@ def folded(x):
     ]
 
 
+PLANE = torch.randn(2, 3, 7, 5, generator=torch.Generator().manual_seed(8)).round(decimals=1)
+UNKNOWN = torch.where(torch.arange(35.0).reshape(7, 5) % 6 == 1, NAN, PLANE)
+EDGES = torch.tensor([0.0, -0.0, 1.0, 2.0, -1.0, -2.5, 0.5, 1e-30, -1e-20, 3e7, INF, NAN, 170.6])
+OF_DOUBLES = (
+    "exp exp2 expm1 log log2 log1p log10 tanh sigmoid erf erfc sinh cosh sin cos tan asin acos"
+    " atan asinh acosh atanh rsqrt lgamma digamma erfinv"
+).split()
+
+
+def pooled_with_places(x):
+    pool = torch.nn.functional
+    return [
+        *pool.max_pool2d(x, 3, padding=1, return_indices=True),
+        *pool.adaptive_max_pool2d(x, (3, 4), return_indices=True),
+        *pool.adaptive_max_pool2d(x, (1, 2), return_indices=True),
+    ]
+
+
 CALLS = {
+    "maxima and their places": (pooled_with_places, PLANE),
+    "maxima and the places of NaN": (pooled_with_places, UNKNOWN),
+    "the most frequent of ties": (lambda x: list(torch.mode(x, 0)), NUMBERS),
+    "the most frequent along an inner dim": (
+        lambda x: list(torch.mode(x, 1, keepdim=True)),
+        torch.arange(60).reshape(3, 10, 2) ** 2 % 7,
+    ),
+    "the gamma function at its edges": (lambda x: [x.lgamma(), x.digamma()], EDGES),
+    "functions of doubles at their edges": (
+        lambda x: [getattr(torch, name)(x) for name in OF_DOUBLES],
+        torch.cat([NUMBERS, EDGES, torch.tensor([0.999999, -0.7, 1e300, -745.2, 1e22])]).double(),
+    ),
+    "powers of doubles": (
+        lambda x: [x[:, None] ** x, torch.atan2(x[:, None], x), x.abs() ** 0.3],
+        torch.cat([NUMBERS, torch.tensor([-3.0, 2.5, 1e3, -0.5, 1.0])]).double(),
+    ),
     "overlapping patches": (folded, torch.arange(2 * 12 * 12.0).reshape(2, 12, 12)),
     "sorts put NaN last": (stable_sort, NUMBERS),
     "descending sorts put NaN first": (lambda x: stable_sort(x, True), NUMBERS),

@@ -83,47 +83,65 @@ def _tangent(r: Value, quadrant: Value) -> Value:
     return sine / cosine
 
 
-def _build(name: str, finish: Callable[[Value, Value], Value]) -> Callable[[Value], Value]:
+Reduction = Callable[[Value], tuple[Value, Value]]
+Finish = Callable[[Value, Value], Value]
+
+
+def function(name: str, reduce: Reduction, finish: Finish, limit: float) -> Callable[[Value], Value]:
+    """Builder of a function whose lanes above `limit` are left to its cold form."""
+
     def build(x: Value) -> Value:
-        fast = finish(*_reduce(x))
-        large = x.abs() > FAST_LIMIT
-        return x.text.rarely(large, fast, f"aotc.{name}.large.{mangled('float', x.text.lanes)}", x)
+        fast = finish(*reduce(x))
+        large = x.abs() > limit
+        return x.text.rarely(large, fast, f"aotc.{name}.large.{_mangled(x)}", x)
 
     return build
 
 
-def _cold(name: str, finish: Callable[[Value, Value], Value]) -> Callable[[int], str]:
+def _mangled(x: Value) -> str:
+    return mangled(x.element, x.text.lanes)
+
+
+def cold_form(name: str, element: str, reduce: Reduction, finish: Finish) -> Callable[[int], str]:
+    """Definitions of `aotc.<name>.large` by lanes: each lane reduced exactly."""
+
     def cold(lanes: int) -> str:
         text = Text(1)
-        x = Value(text, "%x", "float")
-        result = finish(*_reduce_exactly(x))
+        x = Value(text, "%x", element)
+        result = finish(*reduce(x))
         result = (x.abs() < math.inf).select(result, x - x)
-        scalar = _define(f"aotc.{name}.large", 1, [*text.lines, f"  ret {result}"])
-        return scalar if lanes == 1 else f"{scalar}\n\n{_each_lane(name, lanes)}"
+        lines = [*text.lines, f"  ret {result}"]
+        scalar = _define(f"aotc.{name}.large", element, 1, lines)
+        return scalar if lanes == 1 else f"{scalar}\n\n{_each_lane(name, element, lanes)}"
 
     return cold
 
 
-def _each_lane(name: str, lanes: int) -> str:
+def _each_lane(name: str, element: str, lanes: int) -> str:
     """The vector form of the cold function: the scalar one, lane by lane."""
-    vector, before = type_name("float", lanes), "poison"
+    vector, before = type_name(element, lanes), "poison"
+    scalar = f"@aotc.{name}.large.{mangled(element, 1)}"
     lines = []
     for lane in range(lanes):
         lines += [
             f"  %a{lane} = extractelement {vector} %x, i32 {lane}",
-            f"  %b{lane} = call float @aotc.{name}.large.f32(float %a{lane})",
-            f"  %c{lane} = insertelement {vector} {before}, float %b{lane}, i32 {lane}",
+            f"  %b{lane} = call {element} {scalar}({element} %a{lane})",
+            f"  %c{lane} = insertelement {vector} {before}, {element} %b{lane}, i32 {lane}",
         ]
         before = f"%c{lane}"
-    return _define(f"aotc.{name}.large", lanes, [*lines, f"  ret {vector} {before}"])
+    return _define(f"aotc.{name}.large", element, lanes, [*lines, f"  ret {vector} {before}"])
 
 
-def _define(name: str, lanes: int, lines: list[str]) -> str:
-    vector = type_name("float", lanes)
-    head = f"define internal {vector} @{name}.{mangled('float', lanes)}({vector} %x)"
+def _define(name: str, element: str, lanes: int, lines: list[str]) -> str:
+    vector = type_name(element, lanes)
+    head = f"define internal {vector} @{name}.{mangled(element, lanes)}({vector} %x)"
     return "\n".join([f"{head} noinline cold nounwind {WIDE} {{", *lines, "}"])
 
 
-sine, cold_sine = _build("sin", _sine), _cold("sin", _sine)
-cosine, cold_cosine = _build("cos", _cosine), _cold("cos", _cosine)
-tangent, cold_tangent = _build("tan", _tangent), _cold("tan", _tangent)
+FINISHES: dict[str, Finish] = {"sin": _sine, "cos": _cosine, "tan": _tangent}
+BUILDS = {
+    name: function(name, _reduce, finish, FAST_LIMIT) for name, finish in FINISHES.items()
+}
+COLD = {
+    name: cold_form(name, "float", _reduce_exactly, finish) for name, finish in FINISHES.items()
+}

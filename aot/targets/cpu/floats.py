@@ -80,23 +80,24 @@ def intrinsic(name: str, flags: str = "") -> Rule:
 
 
 def call_math(lanes: Lanes, name: str, operands: Sequence[Operand]) -> Operand:
-    """Calls one of the vector functions of `math.py`, which exist for 1, 8 and 16 lanes of f32."""
+    """Calls one of the vector functions of `math.py`, which exist for 1, 8 and 16 lanes."""
     kind = operands[0].type
-    if scalar_type(kind) != "float":
+    element = scalar_type(kind)
+    if name not in FUNCTIONS.get(element, ()):
         raise CompileError(
-            message=f"`{name}` of `{kind}` is not supported by the cpu target, expected f32"
+            message=f"`{name}` of `{kind}` is not supported by the cpu target, expected f32 or f64"
         )
     width = int(kind[1 : kind.index(" ")]) if is_vector(operands[0]) else 1
     if width in (1, 8, 16):
-        lanes.writer.functions.add((name, width))
-        return lanes.writer.call(math_symbol(name, width), kind, operands)
+        lanes.writer.functions.add((element, name, width))
+        return lanes.writer.call(math_symbol(name, width, element), kind, operands)
     wide = [_resize(lanes, x, width, 8) for x in operands]
     return _resize(lanes, call_math(lanes, name, wide), 8, width)
 
 
 def _resize(lanes: Lanes, operand: Operand, width: int, wanted: int) -> Operand:
     picks = ", ".join(f"i32 {i}" if i < width else "i32 poison" for i in range(wanted))
-    kind = f"<{wanted} x float>"
+    kind = f"<{wanted} x {scalar_type(operand.type)}>"
     return lanes.writer.emit(
         f"shufflevector {operand}, {operand.type} poison, <{wanted} x i32> <{picks}>",
         kind,
@@ -152,7 +153,7 @@ def _extern(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lan
             return _float("frem", "")(lanes, operation, operands)
         if candidate in _DEVICE_INTRINSICS:
             return intrinsic(_DEVICE_INTRINSICS[candidate])(lanes, operation, operands)
-        if candidate in FUNCTIONS:
+        if candidate in FUNCTIONS["float"]:
             return _math(candidate)(lanes, operation, operands)
     raise CompileError(message=f"device function `{symbol}` is not supported by the cpu target")
 

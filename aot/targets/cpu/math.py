@@ -1,329 +1,46 @@
-"""Vector math as LLVM IR text: f32 functions without a library, errors measured by a test.
+"""Vector math as LLVM IR text: functions of f32 and f64 without a library.
 
 `functions(lanes, names)` defines `@aotc.<name>.v16f32(<16 x float>) -> <16 x float>` (one lane:
 `@aotc.<name>.f32(float) -> float`), internal and always inlined. `FUNCTIONS` is the table of what
-there is. Subnormal inputs and results, infinities, NaN and signs follow IEEE 754 unless a row's
-note says otherwise. f64 is not supported. The results need round-to-nearest and no
-flush-to-zero, the state in which a thread starts.
-
-Range reductions and reconstructions: W. J. Cody, W. Waite, "Software Manual for the Elementary
-Functions" (1980); large angles: M. Payne, R. Hanek, SIGNUM Newsletter 18 (1983).
+there is, by element. Subnormal inputs and results, infinities, NaN and signs follow IEEE 754 unless
+a row's note says otherwise. The results need round-to-nearest and no flush-to-zero, the state in
+which a thread starts.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
-from aotc.aot.targets.cpu import angle
-from aotc.aot.targets.cpu import coefficients as fitted
-from aotc.aot.targets.cpu.vector_ir import Text, Value, mangled, type_name
+from aotc.aot.targets.cpu import angle, doubles, singles
+from aotc.aot.targets.cpu.vector_ir import Function, Text, Value, mangled, type_name
 
-LOG2_E = 1.4426950408889634
-# log 2 in two parts; the high one has 15 zero bits at its end, so that its products are exact.
-LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440054690583e-4
-ROUNDING = 12582912.0  # 1.5 · 2²³: adding it leaves the rounded integer in the low bits
-ROUNDING_BITS = 0x4B400000
-SQRT_HALF_BITS, ONE_BITS = 0x3F3504F3, 0x3F800000
-SMALLEST_NORMAL = 2.0**-126
-
-
-def _nearest(x: Value, factor: float) -> tuple[Value, Value]:
-    """(n as float, n as i32) for n = x · factor rounded to nearest; |n| < 2²²."""
-    shifted = x.fma(factor, ROUNDING)
-    return shifted - ROUNDING, shifted.cast("bitcast", "i32") - ROUNDING_BITS
-
-
-def _power_of_two(n: Value) -> Value:
-    """2ⁿ of an i32 in −126…127."""
-    return ((n + 127) << 23).cast("bitcast", "float")
-
-
-def _scale(x: Value, n: Value, n_float: Value) -> Value:
-    """x · 2ⁿ with one rounding for n in −252…254, overflow and subnormal results included."""
-    if x.text.lanes == 16:  # the AVX-512 row: one instruction
-        operands = f"{x}, {n_float}, {x}, i16 -1, i32 4"
-        return x.text.emit(
-            "float", f"call {x.type} @llvm.x86.avx512.mask.scalef.ps.512({operands})"
-        )
-    half = n >> 1
-    return x * _power_of_two(half) * _power_of_two(n - half)
-
-
-def _reduce_exponent(x: Value) -> tuple[Value, Value, Value]:
-    """x = n · log 2 + r, |r| ≤ log 2 / 2: (r, n as float, n as i32)."""
-    n_float, n = _nearest(x, LOG2_E)
-    return n_float.fma(-LN2_LOW, n_float.fma(-LN2_HIGH, x)), n_float, n
-
-
-def _exp(x: Value, halvings: int = 0) -> Value:
-    """e^x / 2^halvings."""
-    r, n_float, n = _reduce_exponent(x.at_most(90.0).at_least(-105.0))
-    power = r.fma(r.polynomial(fitted.EXP), 1.0)
-    if halvings:
-        n_float, n = n_float - halvings, n - halvings
-    return _scale(power, n, n_float)
-
-
-def _exp2(x: Value) -> Value:
-    x = x.at_most(129.0).at_least(-151.0)
-    n_float, n = _nearest(x, 1.0)
-    r = x - n_float
-    return _scale(r.fma(r.polynomial(fitted.EXP2), 1.0), n, n_float)
-
-
-def _expm1(x: Value) -> Value:
-    r, _, n = _reduce_exponent(x.at_most(89.0).at_least(-18.0))
-    less_one = (r * r).fma(r.polynomial(fitted.EXPM1), r)
-    half = _power_of_two(n - 1)  # n = 128 would overflow
-    result = half.fma(less_one, half - 0.5)
-    # A tiny x comes back as it is, with the sign of zero.
-    return (x.abs() < 1e-30).select(x, result + result)
-
-
-def _log_of_ratio(f: Value, exponent: Value) -> Value:
-    """log(1 + f) + exponent · log 2 for √½ ≤ 1 + f ≤ √2."""
-    square = f * f
-    tail = (square * f) * f.polynomial(fitted.LOG)
-    tail = exponent.fma(LN2_LOW, tail)
-    tail = square.fma(-0.5, tail)
-    return exponent.fma(LN2_HIGH, f + tail)
-
-
-def _split(x: Value) -> tuple[Value, Value]:
-    """A positive normal x = (1 + f) · 2ⁿ with √½ ≤ 1 + f < √2: (f, n as i32)."""
-    bits = x.cast("bitcast", "i32")
-    n = (bits - SQRT_HALF_BITS) >> 23
-    return (bits - (n << 23)).cast("bitcast", "float") - 1.0, n
-
-
-def _split_any(x: Value) -> tuple[Value, Value]:
-    """As `_split` with subnormals: (f, n as float)."""
-    small = x < SMALLEST_NORMAL
-    f, n = _split(small.select(x * 2.0**23, x))
-    n_float = n.cast("sitofp", "float")
-    return f, small.select(n_float - 23.0, n_float)
-
-
-def _log_limits(x: Value, result: Value) -> Value:
-    """The values of any logarithm at 0, ∞, NaN and below 0."""
-    result = (x < math.inf).select(result, x)
-    result = (x < 0.0).select(x.like(math.nan), result)
-    return x.equals(0.0).select(x.like(-math.inf), result)
-
-
-def _log(x: Value) -> Value:
-    return _log_limits(x, _log_of_ratio(*_split_any(x)))
-
-
-def _log2(x: Value) -> Value:
-    f, n = _split_any(x)
-    logarithm = _log_of_ratio(f, f.like(0.0))
-    low = logarithm.fma(1.925963033500e-8, n)  # log2 e less its f32 value
-    return _log_limits(x, logarithm.fma(1.44269502162933349609375, low))
-
-
-def _log1p(x: Value) -> Value:
-    total = x + 1.0
-    lost = x - (total - 1.0)  # what the addition rounded away
-    f, n = _split(total)
-    f = (lost * 0.5).fma(_power_of_two(1 - n), f)  # the half keeps n = 128 in range
-    result = _log_of_ratio(f, n.cast("sitofp", "float"))
-    result = _log_limits(total, result)
-    return (x.abs() < 1e-30).select(x, result)
-
-
-def _rational(x: Value, limit: float, above: tuple[float, ...], below: tuple[float, ...]) -> Value:
-    """x P(x²) / Q(x²) for |x| ≤ limit, where the function has reached ±1."""
-    x = x.at_most(limit).at_least(-limit)
-    square = x * x
-    ratio = x * square.polynomial(above) / square.polynomial(below)
-    return ratio.at_most(1.0).at_least(-1.0)
-
-
-def _tanh(x: Value) -> Value:
-    return _rational(x, 9.01, fitted.TANH, fitted.TANH_DENOMINATOR)
-
-
-def _erf(x: Value) -> Value:
-    return _rational(x, 3.92, fitted.ERF, fitted.ERF_DENOMINATOR)
-
-
-def _sigmoid(x: Value) -> Value:
-    return 1.0 / (_exp(-x) + 1.0)
-
-
-def _half_exp(x: Value) -> Value:
-    """e^|x| / 2, finite as long as cosh is."""
-    return _exp(x.abs(), halvings=1)
-
-
-def _sinh(x: Value) -> Value:
-    half = _half_exp(x)
-    power = _expm1(x.abs())
-    near = (power + power / (power + 1.0)) * 0.5
-    return (x.abs() < 1.0).select(near, half - 0.25 / half).copysign(x)
-
-
-def _cosh(x: Value) -> Value:
-    half = _half_exp(x)
-    return half + 0.25 / half
-
-
-def _atan(x: Value) -> Value:
-    size = x.abs()
-    far, middle = size > 2.414213562373095, size > 0.4142135623730950
-    # tan(a − b) = (x − y) / (1 + x y) with y = ∞ above, 1 between and 0 below.
-    above = far.select(size.like(-1.0), middle.select(size - 1.0, size))
-    below = far.select(size, middle.select(size + 1.0, size.like(1.0)))
-    start = far.select(size.like(math.pi / 2), middle.select(size.like(math.pi / 4), 0.0))
-    reduced = above / below
-    square = reduced * reduced
-    tail = (square * reduced) * square.polynomial(fitted.ATAN)
-    return (start + (reduced + tail)).copysign(x)
-
-
-def _atan2(y: Value, x: Value) -> Value:
-    """The angle of (x, y): atan of the smaller by the larger size, then the octant."""
-    height, width = y.abs(), x.abs()
-    steep = height > width
-    above, below = steep.select(width, height), steep.select(height, width)
-    # Both zero is no angle, both infinite is half a right one.
-    ratio = below.equals(0.0).select(x.like(0.0), above / below)
-    ratio = above.equals(math.inf).select(x.like(1.0), ratio)
-    angle_ = _atan(ratio)
-    angle_ = steep.select(math.pi / 2 - angle_, angle_)
-    angle_ = (x.like(1.0).copysign(x) < 0.0).select(math.pi - angle_, angle_)
-    unknown = x.is_nan() | y.is_nan()
-    return unknown.select(x.like(math.nan), angle_.copysign(y))
-
-
-def _arcsine_parts(x: Value) -> tuple[Value, Value]:
-    """(|x| > ½, asin of |x| or, there, of √((1 − |x|) / 2))."""
-    size = x.abs()
-    far = size > 0.5
-    square = far.select((1.0 - size) * 0.5, size * size)
-    reduced = far.select(square.sqrt(), size)
-    return far, (reduced * square).fma(square.polynomial(fitted.ASIN), reduced)
-
-
-def _asin(x: Value) -> Value:
-    far, angle_ = _arcsine_parts(x)
-    return far.select(angle_.fma(-2.0, math.pi / 2), angle_).copysign(x)
-
-
-def _acos(x: Value) -> Value:
-    far, angle_ = _arcsine_parts(x)
-    negative = x < 0.0
-    twice = angle_ + angle_
-    outer = negative.select(math.pi - twice, twice)
-    # π/2 in two parts: the sum is near zero for no |x| ≤ ½, but a part of an ulp counts.
-    inner = x.like(math.pi / 2) - (angle_.copysign(x) + 4.37113883e-8)
-    return far.select(outer, inner)
-
-
-def _pow(x: Value, y: Value) -> Value:
-    """2^(y log2 |x|) in f64, then the cases of C's pow."""
-    size = x.abs()
-    wide = size.cast("fpext", "double")
-    bits = wide.cast("bitcast", "i64")
-    n = (bits - 0x3FE6A09E667F3BCD) >> 52
-    f = (bits - (n << 52)).cast("bitcast", "double") - 1.0
-    logarithm = f.fma(f.polynomial(fitted.LOG2_DOUBLE), n.cast("sitofp", "double"))
-    logarithm = (size < math.inf).select(logarithm, wide)
-    logarithm = size.equals(0.0).select(wide.like(-math.inf), logarithm)
-    exponent = y.cast("fpext", "double") * logarithm
-    exponent = size.equals(1.0).select(wide.like(0.0), exponent)
-    exponent = exponent.at_most(200.0).at_least(-200.0)
-    shifted = exponent + 6755399441055744.0  # 1.5 · 2⁵²
-    power = shifted.cast("bitcast", "i64") << 52
-    r = exponent - (shifted - 6755399441055744.0)
-    fraction = r.fma(r.polynomial(fitted.EXP2_DOUBLE), 1.0)
-    result = (fraction.cast("bitcast", "i64") + power).cast("bitcast", "double")
-    result = exponent.is_nan().select(exponent, result).cast("fptrunc", "float")
-    return _pow_signs(x, y, result)
-
-
-def _pow_signs(x: Value, y: Value, result: Value) -> Value:
-    truncate = x.text.intrinsic
-    integer = truncate("trunc", y).equals(y)
-    half = y * 0.5
-    odd = integer & (truncate("trunc", half).equals(half) ^ 1)
-    result = odd.select(result.copysign(x), result)
-    no_root = (x < 0.0) & (x > -math.inf) & (integer ^ 1)
-    result = no_root.select(x.like(math.nan), result)
-    return (y.equals(0.0) | x.equals(1.0)).select(x.like(1.0), result)
-
-
-def _rsqrt(x: Value) -> Value:
-    return 1.0 / x.sqrt()
-
-
-def _intrinsic(name: str) -> Callable[[Value], Value]:
-    return lambda x: x.text.intrinsic(name, x)
-
-
-@dataclass(frozen=True, slots=True)
-class Function:
-    """A row of `FUNCTIONS`."""
-
-    arity: int
-    build: Callable[..., Value]
-    max_ulp: float  # stated bound; the test holds it on its samples
-    note: str = ""
-    cold: Callable[[int], str] | None = None  # definitions beside the function, by lanes
-
-
-FUNCTIONS: dict[str, Function] = {
-    "exp": Function(1, _exp, 3.0),
-    "exp2": Function(1, _exp2, 2.0),
-    "expm1": Function(1, _expm1, 4.0),
-    "log": Function(1, _log, 2.0),
-    "log2": Function(1, _log2, 3.0),
-    "log1p": Function(1, _log1p, 3.0),
-    "tanh": Function(1, _tanh, 6.0),
-    "sigmoid": Function(1, _sigmoid, 4.0, "0 below −88.7, where the exact value is below 2⁻¹²⁷"),
-    "erf": Function(1, _erf, 6.0),
-    "sinh": Function(1, _sinh, 6.0),
-    "cosh": Function(1, _cosh, 5.0),
-    "sin": Function(1, angle.sine, 3.0, "a slower exact reduction above 10⁵", angle.cold_sine),
-    "cos": Function(1, angle.cosine, 3.0, "a slower exact reduction above 10⁵", angle.cold_cosine),
-    "tan": Function(
-        1, angle.tangent, 5.0, "a slower exact reduction above 10⁵", angle.cold_tangent
-    ),
-    "asin": Function(1, _asin, 4.0),
-    "acos": Function(1, _acos, 4.0),
-    "atan": Function(1, _atan, 4.0),
-    "atan2": Function(2, _atan2, 4.0),
-    "pow": Function(2, _pow, 1.0, "C's cases for zeros, infinities, NaN and negative bases"),
-    "sqrt": Function(1, Value.sqrt, 0.5),
-    "rsqrt": Function(1, _rsqrt, 1.5),
-    "floor": Function(1, _intrinsic("floor"), 0.0),
-    "ceil": Function(1, _intrinsic("ceil"), 0.0),
-    "trunc": Function(1, _intrinsic("trunc"), 0.0),
-    "round": Function(1, Value.round_even, 0.0, "halves go to the even integer"),
+FUNCTIONS: Mapping[str, Mapping[str, Function]] = {
+    "float": singles.FUNCTIONS,
+    "double": doubles.FUNCTIONS,
 }
 
 
-def symbol(name: str, lanes: int) -> str:
+def symbol(name: str, lanes: int, element: str = "float") -> str:
     """The function's name in LLVM IR without `@`: `aotc.exp.v16f32`."""
-    return f"aotc.{name}.{mangled('float', lanes)}"
+    return f"aotc.{name}.{mangled(element, lanes)}"
 
 
-def functions(lanes: int, names: Iterable[str] = FUNCTIONS) -> str:
+def functions(
+    lanes: int, names: Iterable[str] = singles.FUNCTIONS, element: str = "float"
+) -> str:
     """LLVM IR definitions of the named functions for 1, 8 or 16 lanes; KeyError on other names.
 
     16 lanes need AVX-512. Intrinsics are used without declarations, which LLVM allows.
     """
     parts, attributes = [], f"alwaysinline nounwind {angle.WIDE}"
     for name in sorted(set(names)):
-        row = FUNCTIONS[name]
+        row = FUNCTIONS[element][name]
         text = Text(lanes)
-        operands = [Value(text, f"%x{index}", "float") for index in range(row.arity)]
+        operands = [Value(text, f"%x{index}", element) for index in range(row.arity)]
         result = row.build(*operands)
         parameters = ", ".join(str(operand) for operand in operands)
-        head = f"define internal {type_name('float', lanes)} @{symbol(name, lanes)}({parameters})"
+        kind = type_name(element, lanes)
+        head = f"define internal {kind} @{symbol(name, lanes, element)}({parameters})"
         parts.append(
             "\n".join([f"{head} {attributes} {{", "entry:", *text.lines, f"  ret {result}", "}"])
         )

@@ -8,7 +8,7 @@ the text's lanes; one lane gives scalar types, so the same expression makes both
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 Number = int | float
@@ -212,3 +212,14 @@ class Value:
         for coefficient in reversed(coefficients[:-1]):
             result = result.fma(self, coefficient)
         return result
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A row of a table of functions."""
+
+    arity: int
+    build: Callable[..., Value]
+    max_ulp: float  # stated bound; the test holds it on its samples
+    note: str = ""
+    cold: Callable[[int], str] | None = None  # definitions beside the function, by lanes

@@ -68,8 +68,8 @@ class Writer:
         self.names = 0
         self.splats: dict[str, Operand] = {}
         """Vectors that hold one scalar in every lane."""
-        self.functions: set[tuple[str, int]] = set()
-        """Vector functions that are called: (name, lanes)."""
+        self.functions: set[tuple[str, str, int]] = set()
+        """Vector functions that are called: (element, name, lanes)."""
 
     # ------------------------------------------------------------ instructions
 
