@@ -164,7 +164,8 @@ def _largest_error(fit: Fit, coefficients: list[mpmath.mpf]) -> mpmath.mpf:
 def main() -> None:
     """Print the coefficients file."""
     mpmath.mp.dps = 60
-    print('"""Coefficients of f64 functions, lowest first; by `scripts/fit_double_polynomials.py`."""')
+    print('"""Coefficients of f64 functions, lowest power first; by', end=" ")
+    print('`scripts/fit_double_polynomials.py`."""')
     for fit in FITS:
         coefficients, error = solve(fit)
         print(f"\n# {fit.comment}; relative error {error:.1e}")

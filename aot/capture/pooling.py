@@ -207,7 +207,9 @@ def _adaptive_max(call: Call, data: Node, size: Sequence[int]) -> tuple[Node, No
 def _cells(data: Node, wanted: int, axis: int) -> list[tuple[Node, int]]:
     """The elements along an axis that each cell of a result of `wanted` covers, and the first."""
     extent = data.shape[axis]
-    bounds = [(cell * extent // wanted, -(-(cell + 1) * extent // wanted)) for cell in range(wanted)]
+    bounds = [
+        (cell * extent // wanted, -(-(cell + 1) * extent // wanted)) for cell in range(wanted)
+    ]
     return [(build.slice_axis(data, axis, start, stop), start) for start, stop in bounds]
 
 

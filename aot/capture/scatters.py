@@ -1,7 +1,8 @@
 """Import rows of ops that write at places: each result element looks up what is written to it.
 
 So no kernel needs atomics and every call gives the same bits. Where several values are written to
-one element, the last one wins, as on torch's CPU.
+one element, the last one wins, as on torch's CPU. Where there are too many writes and places for
+that, a kernel makes the writes one after another.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aotc.aot.capture import writing
 from aotc.aot.capture.importing import Call, NotSupported, Operand, Rows, wide, wrapped
 from aotc.aot.capture.scans import SUM, highest, lowest, scan
 from aotc.aot.ir import build
@@ -35,6 +37,18 @@ GATHERINGS = {
     "amin": Gathering("min", "minimum", highest),
 }
 OLD_NAMES = {"add": "sum", "multiply": "prod"}
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What becomes of the values written to an element: a gathering's name, or "replace"."""
+
+    name: str
+    counts_self: bool = True  # the element's own value is one of them
+
+
+REPLACE = Merge("replace")
+SUM_UP = Merge("sum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +133,7 @@ def _with_corner(data: Node, corner: Node, axis: int) -> Node:
     return corner
 
 
-def _along(
-    data: Node, dim: int, index: Node, source: Operand, merge: Callable[[Node, Writes], Node]
-) -> Node:
+def _along(data: Node, dim: int, index: Node, source: Operand, merge: Merge) -> Node:
     """`scatter`'s shapes: index within the source, and within the data but along `dim`."""
     if data.type.rank == 0:
         data_row, index = build.reshape(data, (1,)), build.reshape(index, (1,))
@@ -140,31 +152,40 @@ def _along(
     for each, extent in enumerate(index.shape):
         source = build.slice_axis(source, each, 0, extent)
     corner = _corner(data, index.shape, axis)
-    found = writes(_narrowed(index), source, axis, data.shape[axis])
-    return _with_corner(data, build.expand(merge(corner, found), corner.shape), axis)
+    merged = _merged(corner, _narrowed(index), source, axis, merge)
+    return _with_corner(data, build.expand(merged, corner.shape), axis)
+
+
+def _merged(data: Node, index: Node, source: Node, axis: int, merge: Merge) -> Node:
+    """The source written into the data by lookups or, where these are too many, one by one."""
+    extent = data.shape[axis]
+    is_sum = merge.name == "sum" and merge.counts_self and data.dtype != "bool"
+    is_kernel = is_sum or merge.name == "replace"
+    if is_kernel and writing.is_large(index, source, axis, extent, is_sum):
+        after = writing.write(wide(data), index, wide(source), axis, is_sum)
+        return build.cast(after, data.dtype)
+    found = writes(index, source, axis, extent)
+    return _replaced(data, found) if merge.name == "replace" else _gathered(merge, data, found)
 
 
 def _replaced(data: Node, found: Writes) -> Node:
     return build.pointwise("where", found.is_written, found.last, data)
 
 
-def _gathered(name: str, counts_self: bool) -> Callable[[Node, Writes], Node]:
-    def merge(data: Node, found: Writes) -> Node:
-        how = GATHERINGS[name]
-        if data.dtype == "bool":
-            return _merge_bool(data, found, name, counts_self)
-        operand = wide(data)
-        values = Writes(found.is_hit, found.axis, wide(found.source))
-        total = values.reduced(how)
-        if counts_self:
-            total = build.pointwise(how.combine, operand, total)
-        if name == "mean":
-            total = _averaged(total, build.add(found.count, 1 if counts_self else 0))
-        if not counts_self:
-            total = build.pointwise("where", found.is_written, total, operand)
-        return build.cast(total, data.dtype)
-
-    return merge
+def _gathered(merge: Merge, data: Node, found: Writes) -> Node:
+    how = GATHERINGS[merge.name]
+    if data.dtype == "bool":
+        return _merge_bool(data, found, merge.name, merge.counts_self)
+    operand = wide(data)
+    values = Writes(found.is_hit, found.axis, wide(found.source))
+    total = values.reduced(how)
+    if merge.counts_self:
+        total = build.pointwise(how.combine, operand, total)
+    if merge.name == "mean":
+        total = _averaged(total, build.add(found.count, 1 if merge.counts_self else 0))
+    if not merge.counts_self:
+        total = build.pointwise("where", found.is_written, total, operand)
+    return build.cast(total, data.dtype)
 
 
 def _merge_bool(data: Node, found: Writes, name: str, counts_self: bool) -> Node:
@@ -191,12 +212,12 @@ def _averaged(total: Node, count: Node) -> Node:
 def _scatter(
     call: Call, data: Node, dim: int, index: Node, source: Operand, reduce: str | None = None
 ) -> Node:
-    merge = _replaced if reduce is None else _gathered(OLD_NAMES[reduce], True)
+    merge = REPLACE if reduce is None else Merge(OLD_NAMES[reduce])
     return _along(data, dim, index, source, merge)
 
 
 def _scatter_add(call: Call, data: Node, dim: int, index: Node, source: Operand) -> Node:
-    return _along(data, dim, index, source, _gathered("sum", True))
+    return _along(data, dim, index, source, SUM_UP)
 
 
 def _scatter_reduce(
@@ -208,7 +229,7 @@ def _scatter_reduce(
     reduce: str,
     includes_self: bool = True,
 ) -> Node:
-    return _along(data, dim, index, source, _gathered(reduce, includes_self))
+    return _along(data, dim, index, source, Merge(reduce, includes_self))
 
 
 def _rows_index(data: Node, index: Node, axis: int) -> Node:
@@ -222,11 +243,11 @@ def _index_add(
 ) -> Node:
     if alpha != 1:
         source = build.pointwise("mul", source, alpha)
-    return _whole_rows(data, dim, index, source, _gathered("sum", True))
+    return _whole_rows(data, dim, index, source, SUM_UP)
 
 
 def _index_copy(call: Call, data: Node, dim: int, index: Node, source: Node) -> Node:
-    return _whole_rows(data, dim, index, source, _replaced)
+    return _whole_rows(data, dim, index, source, REPLACE)
 
 
 def _index_fill(call: Call, data: Node, dim: int, index: Node, value: Operand) -> Node:
@@ -235,7 +256,7 @@ def _index_fill(call: Call, data: Node, dim: int, index: Node, value: Operand) -
     if shape:
         shape[dim] = index.type.numel
     source = build.expand(build.cast(filled, data.dtype), shape)
-    return _whole_rows(data, dim, index, source, _replaced)
+    return _whole_rows(data, dim, index, source, REPLACE)
 
 
 def _index_reduce(
@@ -247,12 +268,10 @@ def _index_reduce(
     reduce: str,
     includes_self: bool = True,
 ) -> Node:
-    return _whole_rows(data, dim, index, source, _gathered(reduce, includes_self))
+    return _whole_rows(data, dim, index, source, Merge(reduce, includes_self))
 
 
-def _whole_rows(
-    data: Node, dim: int, index: Node, source: Node, merge: Callable[[Node, Writes], Node]
-) -> Node:
+def _whole_rows(data: Node, dim: int, index: Node, source: Node, merge: Merge) -> Node:
     if data.type.rank == 0:
         parts = [build.reshape(item, (item.type.numel,)) for item in (data, source)]
         return build.reshape(_whole_rows(parts[0], 0, index, parts[1], merge), ())
@@ -260,13 +279,9 @@ def _whole_rows(
     if index.type.numel == 0 or data.type.numel == 0:
         return data
     place = wrapped(build.cast(index, "i64"), data.shape[axis])
-    found = writes(
-        build.cast(_rows_index(data, place, axis), "i32"),
-        build.cast(source, data.dtype),
-        axis,
-        data.shape[axis],
-    )
-    return build.expand(merge(data, found), data.shape)
+    rows = build.cast(_rows_index(data, place, axis), "i32")
+    merged = _merged(data, rows, build.cast(source, data.dtype), axis, merge)
+    return build.expand(merged, data.shape)
 
 
 def _index_put(
@@ -302,7 +317,7 @@ def _index_put(
     )
     rows = build.reshape(build.permute(source, moved), (place.type.numel, *rest_shape))
     flat = build.reshape(front, (math.prod(extents), *rest_shape))
-    merge = _gathered("sum", True) if accumulates else _replaced
+    merge = SUM_UP if accumulates else REPLACE
     written = _whole_rows(flat, 0, build.reshape(place, (place.type.numel,)), rows, merge)
     back = tuple(order.index(axis) for axis in range(data.type.rank))
     return build.permute(build.reshape(written, front.shape), back)

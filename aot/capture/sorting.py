@@ -233,9 +233,7 @@ def _middle(data: Node, dim: int, skips_nan: bool) -> tuple[Node, Node]:
     return value, place
 
 
-def _mode(
-    call: Call, data: Node, dim: int = -1, keeps_dim: bool = False
-) -> tuple[Node, Node]:
+def _mode(call: Call, data: Node, dim: int = -1, keeps_dim: bool = False) -> tuple[Node, Node]:
     """The smallest of the most frequent elements, and its last place."""
     if data.type.rank == 0:
         return data, build.scalar(0, "i64")

@@ -20,15 +20,31 @@ _ONE = Domain(Symbol("z", 1), Symbol("x", 1), Symbol("y", 1))
 
 
 def with_memory(graph: Graph) -> Graph:
-    """The graph with operands of calls as memory: literals are copied, reshapes left out."""
+    """The graph with operands of calls as memory: literals are copied, reshapes left out.
+
+    What a call updates is a copy of its own, also where another call updates an equal one.
+    """
     new: dict[Node, Node] = {}
+    owners: dict[Node, Node] = {}
     for node in graph.nodes():
         inputs = tuple(new[operand] for operand in node.inputs)
         if node.kind in MEMORY_KINDS:
             inputs = tuple(_memory(operand) for operand in inputs)
+            inputs = _owned(node, inputs, owners)
         same = inputs == node.inputs
         new[node] = node if same else make(node.op, inputs, node.attrs, node.source)
     return graph.with_outputs(tuple(new[node] for node in graph.outputs))
+
+
+def _owned(call: Node, inputs: tuple[Node, ...], owners: dict[Node, Node]) -> tuple[Node, ...]:
+    """The operands; each one that is updated, and by another call of `owners` too, as a copy."""
+    found = list(inputs)
+    for _, place in call.attr("updates"):
+        before, number = found[place], 0
+        while owners.setdefault(found[place], result_of(call, 0)) != result_of(call, 0):
+            number += 1
+            found[place] = make("copy", (before,), {"tag": f"again.{number}"})
+    return tuple(found)
 
 
 def _memory(operand: Node) -> Node:

@@ -24,6 +24,14 @@ class Template:
 
 
 SHORTENED = "shortened.py"
+SCATTER = "scatter"
+
+
+@functools.cache
+def scatter_text() -> str:
+    """Imports and functions of scatter.py, a kernel that graphs call as it stands."""
+    text = (Path(__file__).parent / f"{SCATTER}.py").read_text(encoding="utf-8")
+    return text[text.index("from __future__") :]
 
 
 @functools.cache

@@ -87,7 +87,9 @@ Reduction = Callable[[Value], tuple[Value, Value]]
 Finish = Callable[[Value, Value], Value]
 
 
-def function(name: str, reduce: Reduction, finish: Finish, limit: float) -> Callable[[Value], Value]:
+def function(
+    name: str, reduce: Reduction, finish: Finish, limit: float
+) -> Callable[[Value], Value]:
     """Builder of a function whose lanes above `limit` are left to its cold form."""
 
     def build(x: Value) -> Value:
@@ -139,9 +141,7 @@ def _define(name: str, element: str, lanes: int, lines: list[str]) -> str:
 
 
 FINISHES: dict[str, Finish] = {"sin": _sine, "cos": _cosine, "tan": _tangent}
-BUILDS = {
-    name: function(name, _reduce, finish, FAST_LIMIT) for name, finish in FINISHES.items()
-}
+BUILDS = {name: function(name, _reduce, finish, FAST_LIMIT) for name, finish in FINISHES.items()}
 COLD = {
     name: cold_form(name, "float", _reduce_exactly, finish) for name, finish in FINISHES.items()
 }

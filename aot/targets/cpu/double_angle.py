@@ -95,9 +95,7 @@ def _tangent(r: Value, quadrant: Value) -> Value:
 
 
 FINISHES: dict[str, Finish] = {"sin": _sine, "cos": _cosine, "tan": _tangent}
-BUILDS = {
-    name: function(name, _reduce, finish, FAST_LIMIT) for name, finish in FINISHES.items()
-}
+BUILDS = {name: function(name, _reduce, finish, FAST_LIMIT) for name, finish in FINISHES.items()}
 COLD = {
     name: cold_form(name, "double", _reduce_exactly, finish) for name, finish in FINISHES.items()
 }

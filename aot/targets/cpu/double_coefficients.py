@@ -1,4 +1,4 @@
-"""Coefficients of f64 functions, lowest first; by `scripts/fit_double_polynomials.py`."""
+"""Coefficients of f64 functions, lowest power first; by `scripts/fit_double_polynomials.py`."""
 
 # e^r = 1 + r + r² P(r), |r| ≤ ln2 / 2; relative error 6.8e-21
 EXP = (

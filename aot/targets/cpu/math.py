@@ -25,9 +25,7 @@ def symbol(name: str, lanes: int, element: str = "float") -> str:
     return f"aotc.{name}.{mangled(element, lanes)}"
 
 
-def functions(
-    lanes: int, names: Iterable[str] = singles.FUNCTIONS, element: str = "float"
-) -> str:
+def functions(lanes: int, names: Iterable[str] = singles.FUNCTIONS, element: str = "float") -> str:
     """LLVM IR definitions of the named functions for 1, 8 or 16 lanes; KeyError on other names.
 
     16 lanes need AVX-512. Intrinsics are used without declarations, which LLVM allows.
