@@ -20,7 +20,7 @@ HALVES = (torch.float16, torch.bfloat16)
 
 def golden_tensors(call: Callable[[], Any]) -> tuple[torch.Tensor, ...]:
     """The tensors that the exported model returns, in order."""
-    with _one_thread():
+    with _one_thread(), _StableSorts():
         return _tensors(call())
 
 
@@ -35,6 +35,32 @@ def roundings(call: Callable[[], Any], outputs: Sequence[torch.Tensor]) -> tuple
     if not mode.has_halves:
         return (0.0,) * len(outputs)
     return tuple(_distance(*pair) for pair in zip(outputs, wide, strict=True))
+
+
+class _StableSorts(TorchDispatchMode):
+    """Equal elements keep their order in sorts where torch leaves it open, as in compiled code."""
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function is torch.ops.aten.sort.default:
+            return _sorted(*args, **(kwargs or {}))
+        if function is torch.ops.aten.topk.default:
+            return _highest(*args, **(kwargs or {}))
+        return function(*args, **(kwargs or {}))
+
+
+def _sorted(data: torch.Tensor, dim: int = -1, descending: bool = False) -> Any:
+    return torch.sort(data, stable=True, dim=dim, descending=descending)
+
+
+def _highest(
+    data: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> Any:
+    values, places = _sorted(data, dim, largest)
+    return (
+        (values, places) if not data.dim() else (values.narrow(dim, 0, k), places.narrow(dim, 0, k))
+    )
 
 
 class _Widened(TorchDispatchMode):

@@ -56,3 +56,18 @@ def test_a_model_that_amplifies_is_judged_by_its_own_roundings():
     assert found.golden_roundings[0] == pytest.approx(distance, rel=1e-3)
     assert tolerances(found, "ieee")[0] == pytest.approx(2 * distance, rel=1e-3)
     assert tolerances(found, "ieee")[0] > TOLERANCES["bf16"]
+
+
+class Sorts(torch.nn.Module):
+    def forward(self, x):
+        return torch.sort(x).indices, torch.topk(x, 300).indices
+
+
+def test_equal_elements_keep_their_order():
+    # Enough of them that torch sorts otherwise than by insertion.
+    x = torch.arange(1000.0) % 3
+    found = capture(spec_of(Sorts(), (x,)))
+    stable = torch.sort(x, stable=True).indices
+    assert (found.golden_outputs[0] == stable.numpy()).all()
+    highest = torch.sort(x, stable=True, descending=True).indices[:300]
+    assert (found.golden_outputs[1] == highest.numpy()).all()
