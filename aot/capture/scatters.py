@@ -161,7 +161,7 @@ def _merged(data: Node, index: Node, source: Node, axis: int, merge: Merge) -> N
     extent = data.shape[axis]
     is_sum = merge.name == "sum" and merge.counts_self and data.dtype != "bool"
     is_kernel = is_sum or merge.name == "replace"
-    if is_kernel and writing.is_large(index, source, axis, extent, is_sum):
+    if is_kernel and writing.is_large(index, source, extent, is_sum):
         after = writing.write(wide(data), index, wide(source), axis, is_sum)
         return build.cast(after, data.dtype)
     found = writes(index, source, axis, extent)
@@ -301,24 +301,28 @@ def _index_put(
     place, shape = flat_place(given, extents)
     if data.type.numel == 0 or place.type.numel == 0:
         return data
+    merge = SUM_UP if accumulates else REPLACE
+    flat = build.reshape(place, (place.type.numel,))
+    if len(axes) == 1:  # written where it lies
+        (axis,) = axes
+        before, after = data.shape[:axis], data.shape[axis + 1 :]
+        source = build.expand(values, (*before, *shape, *after))
+        rows = build.reshape(source, (*before, place.type.numel, *after))
+        return _whole_rows(data, axis, flat, rows, merge)
     kept = [axis for axis in range(data.type.rank) if axis not in axes]
     order = (*axes, *kept)
     front = build.permute(data, order)
     rest_shape = front.shape[len(axes) :]
     first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
-    before = rest_shape[:first]
-    result_shape = (*before, *shape, *rest_shape[first:])
-    source = build.expand(values, result_shape)
-    count = len(shape)
+    source = build.expand(values, (*rest_shape[:first], *shape, *rest_shape[first:]))
     moved = (
-        *range(first, first + count),
+        *range(first, first + len(shape)),
         *range(first),
-        *range(first + count, len(result_shape)),
+        *range(first + len(shape), len(shape) + len(rest_shape)),
     )
     rows = build.reshape(build.permute(source, moved), (place.type.numel, *rest_shape))
-    flat = build.reshape(front, (math.prod(extents), *rest_shape))
-    merge = SUM_UP if accumulates else REPLACE
-    written = _whole_rows(flat, 0, build.reshape(place, (place.type.numel,)), rows, merge)
+    joined = build.reshape(front, (math.prod(extents), *rest_shape))
+    written = _whole_rows(joined, 0, flat, rows, merge)
     back = tuple(order.index(axis) for axis in range(data.type.rank))
     return build.permute(build.reshape(written, front.shape), back)
 

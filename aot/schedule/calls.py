@@ -22,34 +22,49 @@ _ONE = Domain(Symbol("z", 1), Symbol("x", 1), Symbol("y", 1))
 def with_memory(graph: Graph) -> Graph:
     """The graph with operands of calls as memory: literals are copied, reshapes left out.
 
-    What a call updates is a copy of its own, also where another call updates an equal one.
+    What a call updates nothing else reads: where something does, the call gets a copy.
     """
     new: dict[Node, Node] = {}
-    owners: dict[Node, Node] = {}
+    readers = _readers(graph)
     for node in graph.nodes():
         inputs = tuple(new[operand] for operand in node.inputs)
         if node.kind in MEMORY_KINDS:
-            inputs = tuple(_memory(operand) for operand in inputs)
-            inputs = _owned(node, inputs, owners)
+            memory = list(map(_memory, inputs))
+            for _, place in node.attr("updates") if node.kind == "call" else ():
+                others = readers[_base(node.inputs[place])]
+                if len(others) > 1:
+                    tag = f"for reader {others.index(result_of(node, 0))}"
+                    memory[place] = make("copy", (memory[place],), {"tag": tag})
+            inputs = tuple(memory)
         same = inputs == node.inputs
         new[node] = node if same else make(node.op, inputs, node.attrs, node.source)
     return graph.with_outputs(tuple(new[node] for node in graph.outputs))
 
 
-def _owned(call: Node, inputs: tuple[Node, ...], owners: dict[Node, Node]) -> tuple[Node, ...]:
-    """The operands; each one that is updated, and by another call of `owners` too, as a copy."""
-    found = list(inputs)
-    for _, place in call.attr("updates"):
-        before, number = found[place], 0
-        while owners.setdefault(found[place], result_of(call, 0)) != result_of(call, 0):
-            number += 1
-            found[place] = make("copy", (before,), {"tag": f"again.{number}"})
-    return tuple(found)
+def _readers(graph: Graph) -> dict[Node, list[Node | None]]:
+    """Who reads each node, itself or reshaped: nodes, one a call, and None for the caller."""
+    found: dict[Node, list[Node | None]] = {}
+    for node in graph.nodes():
+        if node.op == "reshape":
+            continue
+        reader = result_of(node, 0) if node.kind == "call" else node
+        for operand in node.inputs:
+            readers = found.setdefault(_base(operand), [])
+            if reader not in readers:
+                readers.append(reader)
+    for output in graph.outputs:
+        found.setdefault(_base(output), []).append(None)
+    return found
+
+
+def _base(operand: Node) -> Node:
+    while operand.op == "reshape":
+        operand = operand.inputs[0]
+    return operand
 
 
 def _memory(operand: Node) -> Node:
-    while operand.op == "reshape":
-        operand = operand.inputs[0]
+    operand = _base(operand)
     is_literal = operand.op in LEAVES
     return make("copy", (operand,), {"tag": "literal"}) if is_literal else operand
 

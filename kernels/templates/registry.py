@@ -24,13 +24,14 @@ class Template:
 
 
 SHORTENED = "shortened.py"
-SCATTER = "scatter"
+# Kernels that graphs call as they stand.
+SCATTER, KEEP = "scatter", "keep"
 
 
 @functools.cache
-def scatter_text() -> str:
-    """Imports and functions of scatter.py, a kernel that graphs call as it stands."""
-    text = (Path(__file__).parent / f"{SCATTER}.py").read_text(encoding="utf-8")
+def kernel_text(name: str) -> str:
+    """Imports and functions of one of these kernels' files."""
+    text = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
     return text[text.index("from __future__") :]
 
 
