@@ -86,7 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.errors": {"runtime"},
     "aot.stages": WORDS,
     "aot.ir": {*WORDS, "kernels.templates"},
-    "aot.capture": {*STAGE_FREE, "kernels.templates"},
+    "aot.capture": STAGE_FREE,
     "aot.rewrites": STAGE_FREE,
     "aot.schedule": STAGE_FREE,
     "aot.lower": {*STAGE_FREE, "aot.schedule", "kernels.templates"},

@@ -15,7 +15,7 @@ from typing import Any
 from aotc.aot.capture import writing
 from aotc.aot.capture.importing import Call, NotSupported, Operand, Rows, wide, wrapped
 from aotc.aot.capture.scans import SUM, highest, lowest, scan
-from aotc.aot.ir import build
+from aotc.aot.ir import build, own_calls
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.types import Scalar
 
@@ -162,7 +162,7 @@ def _merged(data: Node, index: Node, source: Node, axis: int, merge: Merge) -> N
     is_sum = merge.name == "sum" and merge.counts_self and data.dtype != "bool"
     is_kernel = is_sum or merge.name == "replace"
     if is_kernel and writing.is_large(index, source, extent, is_sum):
-        after = writing.write(wide(data), index, wide(source), axis, is_sum)
+        after = own_calls.scatter(wide(data), index, wide(source), axis, is_sum)
         return build.cast(after, data.dtype)
     found = writes(index, source, axis, extent)
     return _replaced(data, found) if merge.name == "replace" else _gathered(merge, data, found)
