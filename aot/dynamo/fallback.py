@@ -33,9 +33,9 @@ def leave(
     counting().regions_left += 1
     known = list(dict.fromkeys(reasons))
     more = f"; and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
-    log.warning(
-        "aotc: %d ops go to %s: %s%s", _calls(module), fallback, "; ".join(known[:SHOWN]), more
-    )
+    count = _calls(module)
+    what = "1 op goes" if count == 1 else f"{count} ops go"
+    log.warning("aotc: %s to %s: %s%s", what, fallback, "; ".join(known[:SHOWN]), more)
     if fallback == "eager":
         return run_eagerly(module), module
     return _by_inductor(module, examples)

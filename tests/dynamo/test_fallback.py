@@ -1,0 +1,94 @@
+"""What aotc cannot compile: who takes it, what is said of it, and that the rest stays ours."""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+import pytest
+import torch
+from dynamo_models import Transformer
+from torch import nn
+from torch.nn import functional
+
+from aotc.aot.dynamo import aotc
+from aotc.aot.dynamo.counting import counters
+
+pytestmark = [pytest.mark.torch, pytest.mark.triton]
+
+
+def since(before):
+    return {name: count - before[name] for name, count in counters().items()}
+
+
+class Erratic(nn.Module):
+    """An op that we lack between two linears."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x):
+        return self.second(torch.lgamma(self.first(x).square() + 1).relu())
+
+
+@pytest.mark.parametrize("fallback", ["eager", "inductor"])
+def test_the_regions_around_an_op_stay_ours(fallback, fresh, caplog):
+    module, x = Erratic(), torch.randn(4, 6)
+    compiled = torch.compile(copy.deepcopy(module), backend=aotc, options={"fallback": fallback})
+    before = counters()
+    with caplog.at_level(logging.WARNING, "aotc"), torch.no_grad():
+        torch.testing.assert_close(compiled(x), module(x))
+    assert since(before)["regions_left"] == 1
+    counted = since(before)
+    assert counted["programs_made"] + counted["programs_cached"] == 2
+    (line,) = [row.getMessage() for row in caplog.records if row.name == "aotc"]
+    assert f"1 op goes to {fallback}: `aten.lgamma.default`" in line
+    assert "test_fallback.py" in line
+    assert "gamma" in line
+
+
+def test_gradients_through_a_region_that_is_left(fresh):
+    module, x = Erratic(), torch.randn(4, 6)
+    compiled = torch.compile(copy.deepcopy(module), backend=aotc, options={"fallback": "eager"})
+    for each in (module, compiled):
+        each(x).square().sum().backward()
+    for one, other in zip(compiled.parameters(), module.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_is_left_where_that_is_an_error(fresh):
+    compiled = torch.compile(Erratic(), backend=aotc, options={"fallback": "error"})
+    with pytest.raises(Exception, match=r"(?s)1 of \d+ ops .*`aten.lgamma.default` at test_fall"):
+        compiled(torch.randn(4, 6))
+
+
+def test_random_numbers_are_torchs_own(fresh):
+    module = Transformer(dropout=0.5)
+    compiled = torch.compile(copy.deepcopy(module), backend=aotc, options={"fallback": "eager"})
+    tokens = torch.randint(0, 20, (2, 8))
+    for each in (module, compiled):
+        torch.manual_seed(7)
+        functional.cross_entropy(each(tokens).flatten(0, 1), tokens.flatten()).backward()
+    for one, other in zip(compiled.parameters(), module.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_a_dtype_that_we_lack_is_named(fresh, caplog):
+    compiled = torch.compile(
+        lambda x, y: (x * 2, y * 2), backend=aotc, options={"fallback": "eager"}
+    )
+    x, y = torch.randn(3, dtype=torch.complex64), torch.randn(3)
+    with caplog.at_level(logging.WARNING, "aotc"):
+        doubled, plain = compiled(x, y)
+    assert torch.equal(doubled, x * 2)
+    assert torch.equal(plain, y * 2)
+    assert "torch.complex64" in caplog.text
+
+
+def test_a_device_without_a_target_is_named(fresh, caplog):
+    compiled = torch.compile(lambda x: x * 2, backend=aotc, options={"fallback": "eager"})
+    with caplog.at_level(logging.WARNING, "aotc"):
+        found = compiled(torch.empty(3, device="meta"))
+    assert found.device.type == "meta"
+    assert "device `meta`" in caplog.text

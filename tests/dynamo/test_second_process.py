@@ -1,0 +1,84 @@
+"""A second process neither traces nor compiles; what the caches lost is made again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.torch, pytest.mark.triton]
+HERE = Path(__file__).parent
+PROGRAM = """
+import json, sys
+sys.path.insert(0, {tests!r})
+import torch
+from dynamo_models import {model} as Model
+from aotc.aot.dynamo import aotc
+from aotc.aot.dynamo.counting import counters
+
+torch.manual_seed(0)
+module = Model({arguments})
+compiled = torch.compile(module, backend=aotc, options={{"fallback": "eager"}})
+result = compiled({example})
+result.float().square().sum().backward()
+loaded = sorted(name for name in sys.modules if name.startswith(("aotc.aot.lower", "triton.")))
+gradients = [float(each.grad.abs().sum()) for each in module.parameters()]
+print(json.dumps({{"counters": counters(), "loaded": loaded, "gradients": gradients}}))
+"""
+CASES = {
+    "perceptron": ("Perceptron", "", "torch.randn(5, 12)"),
+    "regions": ("Transformer", "dropout=0.5", "torch.randint(0, 20, (2, 8))"),
+}
+
+
+def process(case, caches, **more):
+    model, arguments, example = CASES[case]
+    code = PROGRAM.format(tests=str(HERE.parent), model=model, arguments=arguments, example=example)
+    variables = {**os.environ, **caches, **more}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True
+    )
+    assert not done.returncode, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def own_caches(tmp_path):
+    names = ("AOTC_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+    return {name: str(tmp_path / name.lower()) for name in names}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_compiles_and_traces_nothing(case, own_caches):
+    first = process(case, own_caches)
+    second = process(case, own_caches)
+    assert first["counters"]["programs_made"] >= 2
+    assert first["counters"]["traces_skipped"] == 0
+    assert second["counters"]["traces_skipped"] == second["counters"]["graphs"] == 2
+    assert second["counters"]["programs_made"] == second["counters"]["kernels_compiled"] == 0
+    assert second["counters"]["programs_cached"] == first["counters"]["programs_made"]
+    assert second["gradients"] == first["gradients"]
+    assert not [name for name in second["loaded"] if name.startswith("aotc.aot.lower")]
+
+
+def test_without_torchs_cache_it_traces_and_compiles_nothing(own_caches):
+    process("perceptron", own_caches)
+    counted = process("perceptron", own_caches, TORCHINDUCTOR_AUTOGRAD_CACHE="0")["counters"]
+    assert counted["traces_skipped"] == counted["programs_made"] == 0
+    assert counted["programs_cached"] == 2
+
+
+def test_programs_that_the_cache_lost_are_made_again(own_caches):
+    first = process("perceptron", own_caches)
+    (programs,) = Path(own_caches["AOTC_CACHE_DIR"]).glob("programs-v*")
+    shutil.rmtree(programs)
+    again = process("perceptron", own_caches)
+    assert again["counters"]["programs_made"] == 2
+    assert again["counters"]["kernels_compiled"] == 0
+    assert again["gradients"] == first["gradients"]
+    assert process("perceptron", own_caches)["counters"]["programs_made"] == 0

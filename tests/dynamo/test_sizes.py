@@ -1,0 +1,75 @@
+"""Sizes that a call decides: one program for all of them, or one for each."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from dynamo_models import Perceptron
+
+from aotc.aot.dynamo import aotc
+from aotc.aot.dynamo.counting import counters
+
+pytestmark = [pytest.mark.torch, pytest.mark.triton]
+STRICT = {"fallback": "error"}
+
+
+def assert_gradients(module, compiled, x):
+    results = []
+    for each in (module, compiled):
+        each.zero_grad()
+        results.append(each(x))
+        results[-1].square().sum().backward()
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
+    for one, other in zip(compiled.parameters(), module.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("is_marked", [False, True], ids=["dynamic", "marked"])
+def test_one_program_serves_all_sizes(is_marked, fresh):
+    module = Perceptron()
+    own = copy.deepcopy(module)
+    compiled = torch.compile(own, backend=aotc, options=STRICT, dynamic=None if is_marked else True)
+    made = []
+    for rows in (4, 9, 2, 4):
+        x = torch.randn(rows, 12)
+        if is_marked:
+            torch._dynamo.mark_dynamic(x, 0)
+        assert_gradients(module, compiled, x)
+        made.append(counters()["graphs"])
+    assert made[0] == made[-1]
+
+
+def test_numbers_and_views_follow_the_sizes(fresh):
+    def model(x, y):
+        rows = x.shape[0]
+        made = x.t() @ y
+        return (
+            made,
+            made[:, :2],
+            rows * 2,
+            x.new_zeros(rows),
+            torch.arange(rows) + y.sum(),
+            x[:, 1:],
+        )
+
+    compiled = torch.compile(model, backend=aotc, options=STRICT, dynamic=True)
+    for rows in (3, 8, 5):
+        x, y = torch.randn(rows, 6), torch.randn(rows, 4)
+        for one, other in zip(compiled(x, y), model(x, y), strict=True):
+            if isinstance(other, int):
+                assert one == other
+                continue
+            torch.testing.assert_close(one, other)
+            assert one.stride() == other.stride()
+
+
+def test_a_graph_that_needs_numbers_is_compiled_for_each_size(fresh):
+    def model(x):
+        return x.view(-1, 4).flip(0).unfold(0, 2, 1).sum((0, 2)) + x.shape[0] ** 0.5
+
+    compiled = torch.compile(model, backend=aotc, options=STRICT, dynamic=True)
+    for rows in (8, 12, 8):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(compiled(x), model(x))
