@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from aotc.aot.capture.capture import Captured, capture
+from aotc.aot.capture.capture import Captured
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.capture.tracing import traced
 from aotc.aot.errors import FallbackTargetUnsupported
@@ -15,6 +15,7 @@ from aotc.aot.host_kernels import host_kernels, kernels_of
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
+from aotc.aot.recall import recall
 from aotc.aot.rewrites.own_applying import apply_own
 from aotc.aot.rewrites.rewrite import rewrite_each
 from aotc.aot.stages import Clock
@@ -47,7 +48,7 @@ def front(
     warming = threading.Thread(target=_warm_up, args=(devices, workers, store))
     warming.start()
     try:
-        captured = _capture(spec, options, clock)
+        captured = _capture(spec, options, store, clock)
         _refuse_targets(captured, targets)
         graphs = _rewrite(captured.graph, devices, options, clock)
     finally:
@@ -69,13 +70,14 @@ def _refuse_targets(captured: Captured, targets: Sequence[Target]) -> None:
             raise FallbackTargetUnsupported(target=target.name, ops=ops)
 
 
-def _capture(spec: str, options: BuildOptions, clock: Clock) -> Captured:
+def _capture(spec: str, options: BuildOptions, store: Store, clock: Clock) -> Captured:
     with clock.stage("capture"):
         loaded = load_spec(spec)
         with host_kernels(loaded):  # export and the golden numbers launch them
-            captured = capture(loaded, fallback=options.fallback == "torch")
+            captured, was_known = recall(loaded, store, fallback=options.fallback == "torch")
         clock.dump("capture", print_graph(captured.graph, with_sources=True))
-        clock.detail = f"{len(captured.graph.nodes())} nodes"
+        origin = ", from the cache" if was_known else ""
+        clock.detail = f"{len(captured.graph.nodes())} nodes{origin}"
     return captured
 
 

@@ -48,8 +48,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.stages",
         "cache",
     },
+    "aot.recall": {"aot.capture", "cache"},
     "aot.front": {
         *STAGE_FREE,
+        "aot.recall",
         "aot.host_kernels",
         "aot.options",
         "aot.capture",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -67,7 +67,7 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
         structure = structure_of(spec, program)
         golden_inputs, golden_outputs, roundings_of = _golden(spec, program)
     graph = named_outputs(graph, structure.outputs)
-    _warn_of_weights(program)
+    warn_of_weights(program.state_dict, program.graph_signature.parameters)
     left = torch_ops(graph)
     warn_of(left)
     check(graph, "capture")
@@ -140,13 +140,12 @@ class WeightWarning(UserWarning):
     """A weight holds numbers that no trained model has."""
 
 
-def _warn_of_weights(program: ExportedProgram) -> None:
+def warn_of_weights(state: Mapping[str, torch.Tensor], parameters: Collection[str]) -> None:
     """Say which weights are not finite; a buffer may hold infinities, as masks do."""
-    signature = program.graph_signature
-    for name, tensor in program.state_dict.items():
+    for name, tensor in state.items():
         if not tensor.is_floating_point():
             continue
-        is_weight = name in signature.parameters
+        is_weight = name in parameters
         wrong = ~tensor.isfinite() if is_weight else tensor.isnan()
         count = int(wrong.sum())
         if count:

@@ -1,4 +1,4 @@
-"""Types of libraries that torch.export can flatten once their library says how.
+"""What there is to know of model libraries: types to flatten, state that tells nothing.
 
 transformers keeps keys and values of attention in classes of its own, which it teaches to
 torch.export on request only; models give them back by default.
@@ -30,6 +30,17 @@ REGISTRATIONS = (
     # Of older versions. Its way back from arrays makes tensors, which decomposition trips over.
     Registration("transformers.integrations.executorch", "register_dynamic_cache_export_support"),
 )
+
+# Class → attributes that differ from one process to the next, and that no model computes with.
+OF_THE_PROCESS = {
+    # Python's own hash of a text, which is seeded anew each time.
+    "transformers.generation.configuration_utils.GenerationConfig": ("_original_object_hash",),
+}
+
+
+def of_the_process(kind: type) -> tuple[str, ...]:
+    """Names of a class's attributes that tell nothing of an object."""
+    return OF_THE_PROCESS.get(f"{kind.__module__}.{kind.__qualname__}", ())
 
 
 def register_types(model: Any) -> None:

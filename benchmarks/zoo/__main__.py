@@ -14,6 +14,7 @@ from benchmarks.suite import Suite
 from benchmarks.zoo import builds, page
 from benchmarks.zoo.contest import Terms, read_record, run, write_record
 from benchmarks.zoo.measure import ROOT, Figures
+from benchmarks.zoo.step import BUILDERS
 from benchmarks.zoo.table import ZOO
 
 RECORDS = ROOT / "benchmarks" / "records"
@@ -31,6 +32,9 @@ PATH = click.Path(path_type=Path)
     show_default=True,
     help="Models timed at once, on cores of their own; no more than the machine has room for.",
 )
+@click.option(
+    "--without", multiple=True, type=click.Choice(list(BUILDERS)), help="Leave this peer out."
+)
 @click.option("--seconds", default=86400.0, help="Begin nothing after this; end what still runs.")
 @click.option("--resume", is_flag=True, help="Leave out models with times in the record.")
 @click.option("--work", type=PATH, help="Folder of steps' results, which are not run again.")
@@ -43,6 +47,7 @@ def main(
     only: tuple[str, ...],
     cores: int,
     side_by_side: int,
+    without: tuple[str, ...],
     seconds: float,
     resume: bool,
     work: Path | None,
@@ -60,7 +65,7 @@ def main(
     if is_of_builds:
         builds.run(only or tuple(ZOO), size, record, out.with_name(f"{out.stem}-builds.md"))
         return
-    terms = Terms(not is_small, cores, side_by_side, rounds)
+    terms = Terms(not is_small, cores, side_by_side, rounds, without=without)
     found = read_record(record)
     known = {name for name, row in found.items() if resume and row.forward_us}
     rows = [ZOO[name] for name in only or ZOO if name not in known]

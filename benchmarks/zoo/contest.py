@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from benchmarks import cores, machine
@@ -26,6 +27,7 @@ class Terms:
     side_by_side: int = 1
     rounds: int = 5  # 0: built and compared only
     turn_seconds: float = 0.3
+    without: tuple[str, ...] = ()  # peers that are left out
 
     @property
     def size(self) -> str:
@@ -65,7 +67,10 @@ def run(suite: Suite, rows: Sequence[Row], terms: Terms, found: Callable[[Figure
         row for row in rows if (built := suite.read("built", row.name)) and not built["refused"]
     ]
     reserve_s = TIMING_RESERVE_SECONDS * -(-len(sound) // len(apart))
-    peers = [_step(suite, kind, row, terms) for row in sound for kind in BUILDERS]
+    kinds = [kind for kind in BUILDERS if kind not in terms.without]
+    for kind, row in product(terms.without, sound):
+        suite.result(kind, row.name).write_text(json.dumps({"skipped": "left out on request"}))
+    peers = [_step(suite, kind, row, terms) for row in sound for kind in kinds]
     suite.on_cores(peers, everywhere, min(reserve_s, RESERVE_SHARE * suite.seconds))
     turns = (str(terms.rounds), str(terms.turn_seconds))
     suite.on_cores([_step(suite, "times", row, terms, *turns) for row in sound], apart, 0.0, tell)

@@ -1,0 +1,227 @@
+"""What a capture depends on, as digests: the model's state and code, its example, the libraries.
+
+Two specs with one fingerprint are exported to one graph. What cannot be told is not guessed: a
+function as a model, a dim that varies or an object that does not pickle has no fingerprint. State
+is told by value, code by its files and the globals that it reads (`reached.py`). A library's own
+switches are not seen, so that whoever trusts a fingerprint still runs the model and compares
+(`remembered.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import io
+import os
+import pickle  # noqa: TID251  it writes into a hash; nothing is ever loaded
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from aotc.aot.capture.libraries import of_the_process
+from aotc.aot.capture.reached import Reached, file_of, is_own, is_told_by_version
+from aotc.aot.capture.spec import FunctionModule, Spec
+
+ROOT = Path(__file__).resolve().parents[1]
+IMPORTER = ("capture", "ir")  # folders whose code makes a graph of an export
+SETTINGS: dict[str, Callable[[], Any]] = {
+    "default dtype": torch.get_default_dtype,
+    "default device": torch.get_default_device,
+    "matmul precision": lambda: torch.backends.cuda.matmul.fp32_precision,
+    "deterministic": torch.are_deterministic_algorithms_enabled,
+    "flash attention": torch.backends.cuda.flash_sdp_enabled,
+    "plain attention": torch.backends.cuda.math_sdp_enabled,
+}
+
+
+def fingerprint(spec: Spec) -> dict[str, str] | None:
+    """Named digests of all that the export of `spec` depends on; None where that cannot be told."""
+    if spec.module is None or isinstance(spec.module, FunctionModule):
+        return None
+    if spec.dynamic_shapes is not None or spec.decompositions:
+        return None
+    reached = Reached()
+    try:
+        values = {
+            "example": _digest((spec.arguments, dict(spec.keyword_arguments)), reached),
+            "model": _digest(spec.module, reached),
+            "globals": _digest_each(reached.values(), reached),
+        }
+        return {
+            **values,
+            "files": _files(reached.modules),
+            "importer": _importer(),
+            "installed": _installed(tuple(sys.path)),
+            "libraries": _libraries(reached.modules),
+            "settings": "; ".join(f"{name} {read()}" for name, read in SETTINGS.items()),
+            "spec": spec.path,
+            "versions": _versions(),
+        }
+    except _Untold:
+        return None
+
+
+class _Untold(Exception):
+    """A value whose meaning does not show in its pickle."""
+
+
+class _Hash(io.RawIOBase):
+    """A file that only hashes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = hashlib.sha256()
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Hash the bytes."""
+        self.state.update(data)
+        return len(data)
+
+
+class _Digester(pickle.Pickler):
+    """Pickles values into a hash: tensors as their bytes and the memory that they share.
+
+    Functions and classes are written by name; what they are is told by `reached`.
+    """
+
+    def __init__(self, sink: _Hash, reached: Reached) -> None:
+        super().__init__(sink, protocol=5)
+        self._sink, self._reached = sink, reached
+        self._storages: dict[int, int] = {}  # address → number
+
+    def persistent_id(self, value: Any) -> Any:
+        """What stands for a tensor or a set; None for anything else, which is pickled."""
+        if isinstance(value, set | frozenset):  # whose order is the process's own
+            return ("set", *sorted(_digest(item, self._reached) for item in value))
+        if isinstance(value, FunctionType):
+            return self._function(value)
+        if not isinstance(value, torch.Tensor):
+            self._reached.add(value)
+            return None
+        if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
+            raise _Untold
+        if value.device.type != "cpu" or value.is_quantized:
+            raise _Untold
+        storage = value.untyped_storage()
+        known = len(self._storages)
+        number = self._storages.setdefault(storage.data_ptr(), known)
+        if number == known:
+            data = torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[call-overload]
+            self._sink.write(hashlib.sha256(data.numpy()).digest())
+        place = (number, value.storage_offset(), tuple(value.shape), value.stride())
+        return (type(value).__name__, str(value.dtype), value.requires_grad, *place)
+
+    def _function(self, value: FunctionType) -> Any:
+        """A function by name, place and body; one inside another, with what it holds of that."""
+        code = value.__code__
+        place = (value.__module__, value.__qualname__, code.co_firstlineno, code.co_code)
+        is_new = self._reached.add(value)
+        if is_new and value.__closure__ and not is_own(value.__module__):
+            held = [cell.cell_contents for cell in value.__closure__]
+            return ("function", *place, _digest(held, self._reached))
+        return ("function", *place)
+
+    def reducer_override(self, value: Any) -> Any:
+        """A module with parametrizations is its class and attributes: it refuses to be pickled.
+
+        So are objects with an attribute that tells nothing of them.
+        """
+        kind = type(value)
+        left_out = of_the_process(kind)
+        is_parametrized = (
+            isinstance(value, torch.nn.Module) and "parametrizations" in value._modules
+        )
+        if not left_out and not is_parametrized:
+            return NotImplemented
+        self._reached.add(kind)
+        state = {name: item for name, item in vars(value).items() if name not in left_out}
+        return _restored, (kind.__module__, kind.__qualname__), state
+
+
+def _restored(module: str, name: str) -> None:
+    """Stands in the pickle for what makes a module; nothing is ever unpickled."""
+
+
+def _digest(value: Any, reached: Reached) -> str:
+    sink = _Hash()
+    try:
+        _Digester(sink, reached).dump(value)
+    except _Untold:
+        raise
+    except Exception:  # whatever a user's class does when it is pickled
+        raise _Untold from None
+    return sink.state.hexdigest()
+
+
+def _digest_each(values: Iterable[tuple[str, Any]], reached: Reached) -> str:
+    """One digest of named values; reading one may reach more of them."""
+    whole = hashlib.sha256()
+    for name, value in values:
+        whole.update(f"{name} {_digest(value, reached)}\n".encode())
+    return whole.hexdigest()
+
+
+def _files(modules: Iterable[str]) -> str:
+    """The user's modules whose code was reached, by their bytes."""
+    digest = hashlib.sha256()
+    for name in sorted(filter(is_own, modules)):
+        file = file_of(name)
+        if file is None:  # typed into an interpreter
+            raise _Untold
+        digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def _libraries(modules: Iterable[str]) -> str:
+    """The installed packages whose code was reached, by size and time of all their files."""
+    names = {name.partition(".")[0] for name in modules if not is_own(name)}
+    told = sorted(name for name in names if not is_told_by_version(name))
+    return hashlib.sha256("".join(map(_package, told)).encode()).hexdigest()
+
+
+@functools.cache
+def _package(name: str) -> str:
+    file = file_of(name)
+    if file is None:
+        raise _Untold
+    paths = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+    states = [(path, path.stat()) for path in paths]
+    return "".join(f"{path} {state.st_size} {state.st_mtime_ns}\n" for path, state in states)
+
+
+@functools.cache
+def _installed(folders: tuple[str, ...]) -> str:
+    """All distributions on the path, so that what a library imports is told too."""
+    rows = []
+    for folder in dict.fromkeys(folders):
+        try:
+            with os.scandir(folder or ".") as entries:
+                found = [entry for entry in entries if entry.name.endswith(".dist-info")]
+                rows += [f"{entry.name} {entry.stat().st_mtime_ns}" for entry in found]
+        except OSError:  # a zip file, or a folder that is not there
+            continue
+    return hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()
+
+
+@functools.cache
+def _importer() -> str:
+    digest = hashlib.sha256()
+    paths = [path for folder in IMPORTER for path in (ROOT / folder).rglob("*.py")]
+    for path in sorted(paths):
+        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _versions() -> str:
+    names = ("torch", "numpy", "triton")
+    found = [f"{name} {importlib.metadata.version(name)}" for name in names]
+    return ", ".join([*found, f"git {torch.version.git_version}", f"python {sys.version}"])

@@ -1,0 +1,37 @@
+"""`recall`: a spec's capture from the artifact cache, where nothing that it depends on changed.
+
+torch.export is most of a build that compiles nothing. An entry is found by the fingerprint of the
+model, its code and its example, and is used only after the model has given the same numbers.
+"""
+
+from __future__ import annotations
+
+from aotc.aot.capture.capture import Captured, capture
+from aotc.aot.capture.fingerprint import fingerprint
+from aotc.aot.capture.reached import own_modules
+from aotc.aot.capture.remembered import from_files, to_files
+from aotc.aot.capture.spec import Spec
+from aotc.cache import Key, Store
+
+
+def recall(spec: Spec, store: Store, fallback: bool = False) -> tuple[Captured, bool]:
+    """The spec's model as `capture` gives it, and whether the cache knew it.
+
+    Raises what `capture` raises.
+    """
+    told = fingerprint(spec)
+    if told is None:
+        return capture(spec, fallback), False
+    key = Key.of("captures", fallback=fallback, **told)
+    entry = store.get(key)
+    if entry is not None:
+        found = from_files(entry.files, spec)
+        if found is not None:
+            return found, True
+    modules = own_modules()
+    captured = capture(spec, fallback)
+    if entry is None and own_modules() == modules:  # else there is code that was not told
+        files = to_files(captured, spec)
+        if files is not None:
+            store.put(key, files)
+    return captured, False
