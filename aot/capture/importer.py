@@ -162,7 +162,7 @@ class Importer:
         if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool):
             self._number(node)
             return
-        row = ROWS.get(base) if name.startswith("aten::") else None
+        row = ROWS.get(base)
         if row is None:
             if not self._follows_refused(node, name):
                 self._leave(node, ways_out(node) or _data_dependence(node))

@@ -368,6 +368,7 @@ ROWS: Rows = {
     "where": _where,
     "masked_fill": _masked_fill,
     "_to_copy": _to_copy,
+    "prims::convert_element_type": _to_copy,  # what torch writes for numbers of a call
     "copy": _copy,
     "fill": _fill,
     "addcmul": _addcmul,

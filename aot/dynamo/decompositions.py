@@ -20,17 +20,11 @@ def decompositions() -> Table:
     """Op → its arithmetic, for forward and backward graphs."""
     table: Table = dict(core_aten_decompositions())
     table.update(get_decompositions(FROM_TORCH))
-    table[torch.ops.prims.convert_element_type.default] = _converted
     table[aten.convolution_backward.default] = _convolution_backward
     table[aten.max_pool2d_with_indices_backward.default] = _max_pool2d_backward
     table[aten._scaled_dot_product_flash_attention_for_cpu.default] = _attention
     table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = _attention_backward
     return table
-
-
-def _converted(data: Tensor, dtype: torch.dtype) -> Tensor:
-    """What torch's own decompositions write for a change of dtype, as an ATen op."""
-    return aten._to_copy(data, dtype=dtype)
 
 
 def _max_pool2d_backward(
