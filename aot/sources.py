@@ -6,7 +6,7 @@ the Triton sources are run by `aotc tune` alone, never by the runtime.
 Grammar of `sources/TARGET.json` (version 2; times have no place in it):
 
     sources   = {"version": 2, "target", "dot_precision", "kernels": [kernel],
-                 "buffers": [buffer], "launches": [launch]}
+                 "buffers": [buffer], "launches": [launch], "calls"?: [call]}
     kernel    = {"name", "digest", "forms": [form], "params": [[name, type]],
                  "candidates": [candidate], "bytes", "operations"}
     form      = [name, function, file below sources/]
@@ -14,10 +14,11 @@ Grammar of `sources/TARGET.json` (version 2; times have no place in it):
                  "scratch": [[name, type, bytes, 0 | 1 for zeroed]],
                  "maps": [{"name", "param", "dtype", "start", "shape": [number],
                            "strides": [number], "block": [number]}]}
-    buffer    = {"name", "nbytes", "first", "last"}     the launches that need it
+    buffer    = {"name", "nbytes", "first", "last"}     the steps that need it: launches and calls
     launch    = {"kernel": digest, "operands": [[space, value, bytes]], "stored": count}
     space     = "buffer" | "input" | "output"  value: its number
               | "weight"                       value: its name
+    call      = as in a plan (`runtime/torch_calls.py`), its memory in these spaces
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from aotc.aot.plan.wiring import SPACES, LaunchWiring, Operand, Wiring
 from aotc.runtime.directory import Directory
 from aotc.runtime.extras import read_extra
 from aotc.runtime.schema import Choice, Fields, FileName, Integer, List, Schema, Text
+from aotc.runtime.torch_calls import TorchCall, call_schema
 
 VERSION = 2
 FOLDER = "sources"
@@ -91,7 +93,9 @@ def read_sources(directory: Directory, target: str) -> Sources | None:
 
 def _record(part: Sources) -> dict[str, Any]:
     distinct = {spec.digest: spec for spec in part.specs}
+    calls = [call.to_map() for call in part.wiring.calls]
     return {
+        **({"calls": calls} if calls else {}),
         "version": VERSION,
         "target": part.target,
         "dot_precision": part.dot_precision,
@@ -162,11 +166,17 @@ def _parse(record: dict[str, Any], texts: Mapping[str, str], path: str) -> Sourc
             if space == "buffer" and value >= len(buffers):
                 detail = f"launches[{number}] names buffer {value} of {len(buffers)}"
                 raise SourcesInvalid(path=path, detail=detail)
+    calls = tuple(map(TorchCall.from_map, record.get("calls", ())))
+    for call in calls:
+        for space, value in (tensor.memory for tensor in call.tensors()):
+            if space == "buffer" and int(value) >= len(buffers):
+                detail = f"a call of `{call.op}` names buffer {value} of {len(buffers)}"
+                raise SourcesInvalid(path=path, detail=detail)
     return Sources(
         record["target"],
         record["dot_precision"],
         tuple(specs[launch["kernel"]] for launch in record["launches"]),
-        Wiring(buffers, launches),
+        Wiring(buffers, launches, calls),
     )
 
 
@@ -241,6 +251,19 @@ class _Word(Schema):
             self.refuse(value, field, path)
 
 
+class _Memory(Schema):
+    """`[space, value]`, the value's type by its space."""
+
+    __slots__ = ()
+    expected = "[space, value] with a space of " + ", ".join(SPACES)
+
+    def check(self, value: Any, field: str, path: str) -> None:
+        if type(value) is not list or len(value) != 2:
+            self.refuse(value, field, path)
+        is_weight = value[0] == "weight"
+        _Row(Choice(*SPACES), Text(256) if is_weight else COUNT).check(value, field, path)
+
+
 COUNT = Integer(0, COUNT_LIMIT)
 SIZE = Integer(0, SIZE_LIMIT_BYTES)
 MAP = Fields(
@@ -292,5 +315,7 @@ SCHEMA = Fields(
             Fields({"kernel": Text(64), "operands": List(_Operand(), 256), "stored": COUNT}),
             COUNT_LIMIT,
         ),
-    }
+        "calls": List(call_schema(_Memory()), COUNT_LIMIT),
+    },
+    absent=("calls",),
 )

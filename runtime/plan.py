@@ -233,6 +233,15 @@ class LaunchPlan(Record):
         for call in self.calls:
             yield from (each.memory for each in call.tensors())
 
+    def steps(self) -> Iterator[Launch | TorchCall]:
+        """Launches, and calls of torch between them, in the order in which they run."""
+        done = 0
+        for call in self.calls:
+            yield from self.launches[done : call.after]
+            yield call
+            done = call.after
+        yield from self.launches[done:]
+
     def to_map(self) -> dict[str, Any]:
         """The plan as plain values, as `aotc inspect --json` shows it."""
         calls = {"calls": [each.to_map() for each in self.calls]} if self.calls else {}

@@ -71,7 +71,7 @@ class SegmentedSession:
     addresses: ctypes array, inputs first, then outputs; the caller fills it before `run`.
     """
 
-    __slots__ = ("_arena", "_inputs", "_sessions", "_steps", "addresses", "arena_address")
+    __slots__ = ("_arena", "_calls", "_inputs", "_sessions", "_steps", "addresses", "arena_address")
 
     def __init__(self, executable: SegmentedExecutable) -> None:
         plan = executable.plan
@@ -85,6 +85,7 @@ class SegmentedSession:
         self.addresses = (ctypes.c_int64 * (executable.inputs + executable.outputs))()
         self._sessions: list[Any] = []
         self._steps: list[Callable[[], None]] = []
+        self._calls: set[int] = set()  # which of the steps are calls of torch
         try:
             self._fill(executable)
         except BaseException:
@@ -104,6 +105,7 @@ class SegmentedSession:
             self._add_launches(executable, plan.launches[done : call.after])
             done = call.after
             step = Step(executable.fallback, call, place)
+            self._calls.add(len(self._steps))
             self._steps.append(lambda step=step: step(self._address_of))  # type: ignore[misc]
         self._add_launches(executable, plan.launches[done:])
 
@@ -119,11 +121,25 @@ class SegmentedSession:
 
     def run(self) -> None:
         """One call on these addresses: launches and ops in the plan's order."""
+        self._pass_addresses()
+        for step in self._steps:
+            step()
+
+    def run_timed(self, clock: Callable[[], float]) -> list[float]:
+        """One call as `run` makes it; how long each call of torch took, by the clock."""
+        self._pass_addresses()
+        times = []
+        for index, step in enumerate(self._steps):
+            began = clock()
+            step()
+            if index in self._calls:
+                times.append(clock() - began)
+        return times
+
+    def _pass_addresses(self) -> None:
         addresses = self.addresses[:]
         for session in self._sessions:
             session.addresses[:] = addresses
-        for step in self._steps:
-            step()
 
     def close(self) -> None:
         """Free the memory; idempotent."""

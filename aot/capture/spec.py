@@ -80,6 +80,11 @@ def load_spec(text: str) -> Spec:
         return _from_module(module, location, name)
 
 
+def import_code(text: str) -> ModuleType:
+    """The module that `FILE.py` or `PACKAGE.MODULE` names; raises a `SpecError`."""
+    return _import_file(Path(text)) if text.endswith(".py") else _import_module(text)
+
+
 def spec_of(
     model: Any, example_inputs: Any, path: str = "the model", dynamic_shapes: Any = None
 ) -> Spec:

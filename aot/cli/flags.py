@@ -1,5 +1,8 @@
 """Options that several commands take; each is said once."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -33,4 +36,23 @@ fallback = click.option(
     "--fallback",
     type=click.Choice(["torch"]),
     help="Run ops that cannot be compiled through torch at each call; the bundle then needs it.",
+)
+
+
+def _import_each(context: click.Context, option: click.Parameter, texts: Sequence[str]) -> None:
+    if texts and not context.resilient_parsing:
+        from aotc.aot.capture.spec import import_code
+
+        for text in texts:
+            import_code(text)
+
+
+imports = click.option(
+    "--import",
+    "imports",
+    multiple=True,
+    metavar="FILE.py|MODULE",
+    expose_value=False,
+    callback=_import_each,
+    help="Import it first: it registers ops that the bundle runs through torch.",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from aotc.runtime.manifest import LIMITS, Manifest, TensorSpec, identity_of
 from aotc.runtime.plan import Kernel, LaunchPlan
 
 PROVENANCE = "provenance.json"
+SHOWN = ("targets", "torch_ops")  # parts of it that have places of their own
 # Columns of the kernels' table → fields of a kernel.
 CPU_COLUMNS = {"code bytes": "code_bytes", "choice": "choice"}
 GPU_COLUMNS = {
@@ -77,7 +78,8 @@ def inspect_bundle(bundle: Path) -> dict[str, Any]:
         "targets": [
             _target(manifest, name, plan, _known(provenance, name)) for name, plan in plans.items()
         ],
-        "provenance": {name: value for name, value in provenance.items() if name != "targets"},
+        "torch_ops": _torch_ops(manifest, plans.values(), provenance),
+        "provenance": {name: value for name, value in provenance.items() if name not in SHOWN},
         "files": [
             {"name": entry.name, "bytes": entry.nbytes, "sha256": entry.sha256.hex()}
             for entry in manifest.files
@@ -92,6 +94,23 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
         "shape": [each if isinstance(each, int) else str(each) for each in spec.shape],
         "bytes": spec.nbytes if spec.is_fixed else None,
     }
+
+
+def _torch_ops(
+    manifest: Manifest, plans: Iterable[LaunchPlan | DynamicPlan], provenance: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """The ops that torch runs: calls of each in the target that has most, and the model's lines."""
+    counts: Counter[str] = Counter()
+    for plan in plans:
+        if isinstance(plan, LaunchPlan):
+            counts |= Counter(call.op for call in plan.calls)
+    noted = provenance.get("torch_ops")
+    rows = [row for row in noted if isinstance(row, dict)] if isinstance(noted, list) else []
+    sources = {row.get("name"): row.get("sources", []) for row in rows}
+    return [
+        {"name": name, "calls": counts[name], "sources": sources.get(name, [])}
+        for name in manifest.torch
+    ]
 
 
 def _known(provenance: dict[str, Any], target: str) -> dict[str, Any]:
@@ -126,6 +145,7 @@ def _plan(plan: LaunchPlan | DynamicPlan) -> dict[str, Any]:
         "arena_bytes": smallest.arena_bytes if smallest is plan else None,
         "zeroed_bytes": smallest.zeroed_bytes,
         "scratch_bytes": smallest.scratch_bytes,
+        "torch_calls": [call.to_map() for call in smallest.calls],
         "launches": [
             {
                 "kernel": plan.kernels[launch.kernel].name,
@@ -167,6 +187,9 @@ def _print_head(record: dict[str, Any]) -> None:
     for row in record["guards"]:
         click.echo(f"where    {row}")
     click.echo(f"weights  {bytes_text(record['weights_bytes'])}")
+    for row in record["torch_ops"]:
+        places = f" at {', '.join(row['sources'])}" if row["sources"] else ""
+        click.echo(f"torch    runs `{row['name']}`, {row['calls']} in each call{places}")
     for row in record["mismatches"]:
         click.echo(f"does not run here: {row['field']} is {row['found']}")
 
@@ -181,13 +204,7 @@ def _print_target(target: dict[str, Any], with_kernels: bool) -> None:
     click.echo(f"memory   {arena} arena{'' if is_gpu else scratch}")
     click.echo(f"launches {len(target['launches'])} a call")
     if with_kernels:
-        print_table(
-            ("  launch", "kernel", "grid", "arguments"),
-            [
-                (f"  {index}", row["kernel"], "×".join(map(str, row["grid"])), _arguments(row))
-                for index, row in enumerate(target["launches"])
-            ],
-        )
+        print_table(("  launch", "kernel", "grid", "arguments"), list(_steps(target)))
     _print_kernels(target, GPU_COLUMNS if is_gpu else CPU_COLUMNS)
     if target["groups"]:
         click.echo("\nfusion groups")
@@ -198,6 +215,19 @@ def _print_target(target: dict[str, Any], with_kernels: bool) -> None:
                 for row in target["groups"]
             ],
         )
+
+
+def _steps(target: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """Launches and the calls of torch between them, in the order in which they run."""
+    launches, done = target["launches"], 0
+    for call in [*target["torch_calls"], None]:
+        after = len(launches) if call is None else call["after"]
+        for index, row in enumerate(launches[done:after], done):
+            yield (f"  {index}", row["kernel"], "×".join(map(str, row["grid"])), _arguments(row))
+        done = after
+        if call is not None:
+            tensors = [row["memory"] for row in (*call["operands"], *filter(None, call["results"]))]
+            yield ("  torch", call["op"], "-", _arguments({"args": tensors}))
 
 
 def _print_kernels(target: dict[str, Any], columns: Mapping[str, str]) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--repetitions", default=20, show_default=True, help="Medians are of so many.")
 @click.option("--launches", "each", is_flag=True, help="One line a launch, in their order.")
 @click.option("--trace", "trace_file", type=click.Path(path_type=Path), help="Chrome trace.")
+@flags.imports
 @flags.as_json
 def command(
     bundle: Path,

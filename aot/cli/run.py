@@ -42,6 +42,7 @@ DEFAULT_TOLERANCE = 1e-4
 @click.option("--seed", type=int, help="Draw inputs at random; else the golden input is used.")
 @click.option("--device", help="cpu, cuda or cuda:1; else the first target that runs here.")
 @click.option("--threads", type=int, help="Threads for one call [AOTC_THREADS].")
+@flags.imports
 @flags.as_json
 def command(
     bundle: Path,

@@ -34,6 +34,7 @@ NEEDED = ("triton", "numpy")
 @flags.jobs
 @flags.cache_dir
 @flags.quiet
+@flags.imports
 @flags.as_json
 def command(bundle: Path, out: Path, quiet: bool, as_json: bool, **given: Any) -> None:
     """Write BUNDLE at OUT with the kernels that are fastest on this machine.

@@ -21,6 +21,7 @@ EXIT_CODES = {"integrity": 6, "compatibility": 5, "golden": 1}
 @click.option("--compat", "layer", flag_value="compatibility", help="Compatibility only.")
 @click.option("--golden", "layer", flag_value="golden", help="Golden numbers only.")
 @click.option("--device", help="cpu, cuda or cuda:1; else the first target that runs here.")
+@flags.imports
 @flags.as_json
 def command(bundle: Path, layer: str | None, device: str | None, as_json: bool) -> int:
     """Check BUNDLE: integrity, compatibility, golden numbers; all unless one is named.

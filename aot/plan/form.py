@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.lower.spec import Scratch, TensorMap
 from aotc.aot.plan.arena import Lifetime, aligned, place
-from aotc.aot.plan.wiring import CallWiring, Operand, Wiring, wire
+from aotc.aot.plan.wiring import Operand, Wiring, wire
 from aotc.aot.schedule.group import Schedule
 from aotc.runtime.plan import (
     ALIGNMENT_BYTES,
@@ -80,14 +80,14 @@ def plan_wired(wiring: Wiring, chosen: Sequence[ChosenKernel], scratch_bytes: in
     )
 
 
-def _call(row: CallWiring, arena: _Arena) -> TorchCall:
-    def tensor(found: tuple[Operand, str, tuple[int, ...]] | None) -> CallTensor | None:
-        return found and CallTensor(found[1], arena.argument(found[0]), found[2])
+def _call(row: TorchCall, arena: _Arena) -> TorchCall:
+    """The call with the arena's offsets in place of buffers' numbers."""
 
-    operands = [each for each in map(tensor, row.operands) if each is not None]
-    return TorchCall(
-        row.operator, row.after, operands, list(map(tensor, row.results)), row.arguments
-    )
+    def placed(each: CallTensor) -> CallTensor:
+        return CallTensor(each.dtype, arena.memory(*each.memory), each.shape)
+
+    results = [each and placed(each) for each in row.results]
+    return TorchCall(row.op, row.after, list(map(placed, row.operands)), results, row.arguments)
 
 
 def _grid(kernel: ChosenKernel) -> tuple[int, int, int]:
@@ -105,9 +105,10 @@ class _Arena:
     zeroed_bytes: int
 
     def argument(self, operand: Operand) -> Argument:
-        if operand.space == "buffer":
-            return ("arena", self.buffers[int(operand.value)].offset)
-        return (operand.space, operand.value)
+        return self.memory(operand.space, operand.value)
+
+    def memory(self, space: str, value: int | str) -> Argument:
+        return ("arena", self.buffers[int(value)].offset) if space == "buffer" else (space, value)
 
 
 def _lay_out(wiring: Wiring, chosen: Sequence[ChosenKernel]) -> _Arena:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.size import Extent
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.schedule.group import Group, Schedule
+from aotc.runtime.torch_calls import CallTensor, TorchCall
 
 SPACES = ("buffer", "weight", "input", "output")
 
@@ -40,29 +40,16 @@ class LaunchWiring:
 
 
 @dataclass(frozen=True, slots=True)
-class CallWiring:
-    """A call of torch: its op and arguments, and operands and results, each with (dtype, shape).
-
-    `after` launches come before it. A result that nothing reads is None.
-    """
-
-    operator: str
-    arguments: tuple[Any, ...]  # (name, kind, value), see `runtime/torch_calls.py`
-    operands: tuple[tuple[Operand, str, tuple[int, ...]], ...]
-    results: tuple[tuple[Operand, str, tuple[int, ...]] | None, ...]
-    after: int
-
-
-@dataclass(frozen=True, slots=True)
 class Wiring:
     """All launches of a call in order, and the buffers between them with their lifetimes.
 
-    Lifetimes count steps: launches and, between them, calls of torch.
+    Lifetimes count steps: launches and, between them, calls of torch. Memory of these is named as
+    operands name it, ("buffer", number) where the plan will say ("arena", offset).
     """
 
     buffers: tuple[Lifetime, ...]
     launches: tuple[LaunchWiring, ...]
-    calls: tuple[CallWiring, ...] = ()
+    calls: tuple[TorchCall, ...] = ()
 
     def step(self, launch: int) -> int:
         """The step that a launch is."""
@@ -85,7 +72,7 @@ def wire(schedule: Schedule) -> Wiring:
     places |= {before: places[after] for before, after in updated.items() if after in places}
     buffers: list[Lifetime] = []
     launches: list[LaunchWiring] = []
-    calls: list[CallWiring] = []
+    calls: list[TorchCall] = []
     for number, group in enumerate(schedule.groups):
         for place_in_group, root in enumerate(group.roots):
             if root.node not in places:
@@ -106,22 +93,18 @@ def wire(schedule: Schedule) -> Wiring:
     return Wiring(tuple(buffers), tuple(launches), tuple(calls))
 
 
-def _call(group: Group, places: Mapping[Node, tuple[str, int | str]], after: int) -> CallWiring:
+def _call(group: Group, places: Mapping[Node, tuple[str, int | str]], after: int) -> TorchCall:
     call = group.anchor
     assert call is not None
     stored = {int(root.node.attr("result")): root.node for root in group.roots}
-
-    def tensor(node: Node, kind: Any) -> tuple[Operand, str, tuple[int, ...]]:
-        return (Operand(*places[node], node.type.nbytes), *kind)
-
-    kinds = zip(call.inputs, call.attr("operands"), strict=True)
-    return CallWiring(
-        operator=call.attr("operator"),
-        arguments=call.attr("arguments"),
-        operands=tuple(tensor(node, kind) for node, kind in kinds),
-        results=tuple(
-            tensor(stored[number], kind) if number in stored else None
+    operands = zip(call.inputs, call.attr("operands"), strict=True)
+    return TorchCall(
+        call.attr("operator"),
+        after,
+        [CallTensor(dtype, places[node], shape) for node, (dtype, shape) in operands],
+        [
+            CallTensor(kind[0], places[stored[number]], kind[1]) if number in stored else None
             for number, kind in enumerate(call.attr("results"))
-        ),
-        after=after,
+        ],
+        call.attr("arguments"),
     )

@@ -12,6 +12,7 @@ from typing import Any
 from aotc.runtime import Program
 from aotc.runtime.buffers import buffer_address
 from aotc.runtime.plan import LaunchPlan
+from aotc.runtime.torch_calls import TorchCall
 
 CALLS = 5  # of a launch for one sample; they are short
 
@@ -19,9 +20,12 @@ CALLS = 5  # of a launch for one sample; they are short
 def measure(
     program: Program, inputs: Mapping[str, bytes | memoryview], repetitions: int
 ) -> tuple[list[float], float]:
-    """(microseconds of each launch, microseconds of a call), medians of so many repetitions.
+    """(microseconds of each step of the plan, microseconds of a call), medians of so many
+    repetitions.
 
     A launch finds its operands as its own last call left the caches, warmer than in a served call.
+    What torch runs is timed inside of whole calls, since it may refuse numbers that are not the
+    model's.
     """
     executable: Any = program._open().executable
     plan = program.plan
@@ -39,8 +43,15 @@ def measure(
             session.addresses[:] = addresses
         rounds = [[_sample_us(part) for part in parts] for _ in range(repetitions)]
         calls = [_sample_us(whole) for _ in range(repetitions)]
-    medians = [statistics.median(column) for column in zip(*rounds, strict=True)]
-    return medians, statistics.median(calls)
+        timed = [whole.run_timed(_clock_us) for _ in range(repetitions)] if plan.calls else []
+    launches = iter([statistics.median(column) for column in zip(*rounds, strict=True)])
+    of_torch = iter([statistics.median(column) for column in zip(*timed, strict=True)])
+    steps = [next(of_torch if isinstance(each, TorchCall) else launches) for each in plan.steps()]
+    return steps, statistics.median(calls)
+
+
+def _clock_us() -> float:
+    return time.perf_counter() * 1e6
 
 
 def _alone(plan: LaunchPlan, launch: Any) -> LaunchPlan:

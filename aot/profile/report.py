@@ -10,6 +10,7 @@ from typing import Any
 from aotc.runtime.directory import Directory
 from aotc.runtime.extras import read_extra
 from aotc.runtime.plan import LaunchPlan
+from aotc.runtime.torch_calls import TorchCall
 
 PROVENANCE = "provenance.json"
 FACTS = ("registers", "spill_bytes")
@@ -29,7 +30,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRow:
-    """One launch of a call. What the bundle's facts do not say is None."""
+    """One launch of a call, or what torch runs between launches. What the bundle's facts do not
+    say is None."""
 
     index: int
     name: str
@@ -98,12 +100,17 @@ class Profile:
 def rows_of(
     plan: LaunchPlan, times_us: Sequence[float], facts: Mapping[str, Any]
 ) -> tuple[LaunchRow, ...]:
-    """The launches of a plan with their times and what the build knew of them."""
-    groups, kernels = facts.get("groups", []), facts.get("kernels", {})
+    """The steps of a plan with their times and what the build knew of them."""
+    known, kernels = facts.get("groups", []), facts.get("kernels", {})
+    groups = iter(known if len(known) == len(plan.launches) else [{}] * len(plan.launches))
     rows = []
-    for index, (launch, time_us) in enumerate(zip(plan.launches, times_us, strict=True)):
-        kernel = plan.kernels[launch.kernel]
-        group = groups[index] if len(groups) == len(plan.launches) else {}
+    for index, (launch, time_us) in enumerate(zip(plan.steps(), times_us, strict=True)):
+        if isinstance(launch, TorchCall):
+            nbytes = sum(tensor.nbytes for tensor in launch.tensors())
+            name = f"torch {launch.op}"
+            rows.append(LaunchRow(index, name, launch.op, (1, 1, 1), time_us, nbytes))
+            continue
+        kernel, group = plan.kernels[launch.kernel], next(groups)
         code = kernels.get(kernel.symbol, {})
         image = kernel.image
         rows.append(
