@@ -97,7 +97,7 @@ def retune(
             weights=_weights(directory, manifest),
             golden=_golden(os.fspath(bundle), manifest),
             extras=_extras(directory, tunings),
-            features=manifest.features,
+            structure=manifest.structure,
         )
         for target in targets:
             if target.name in tunings and rehearsal.runs_here(here[target.name][0]):

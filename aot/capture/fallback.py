@@ -13,12 +13,14 @@ from typing import Any
 
 import torch
 
+from aotc.aot.capture.custom_ops import called_op
 from aotc.aot.capture.importing import DTYPE_NAMES, NotSupported, type_of
 from aotc.aot.ir.graph import Graph, Node, make, sizes_in
 from aotc.runtime.torch_calls import LAYOUTS, MEMORY_FORMATS
 
 RANDOM = "it may draw random numbers, so that no two runs could be compared"
 CHANGES = "it changes its arguments"
+EFFECTS = "it has effects beside its results"
 FIXED = "torch runs it on fixed shapes only, and here a call decides some"
 NO_OPERATOR = "it is no op of torch's registry"
 NO_RESULT = "it has no result that is a tensor"
@@ -60,11 +62,13 @@ def torch_call(
     node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], has_fixed_shapes: bool
 ) -> Node | tuple[Node | None, ...]:
     """The results of a call that torch runs; raises `NotSupported` where it cannot."""
-    op = node.target
+    op = called_op(node)
     if not isinstance(op, torch._ops.OpOverload):
         raise NotSupported(NO_OPERATOR)
     if op._schema.is_mutable:
         raise NotSupported(CHANGES)
+    if op is not node.target:
+        raise NotSupported(EFFECTS)
     if torch.Tag.nondeterministic_seeded in op.tags:
         raise NotSupported(RANDOM)
     if not has_fixed_shapes:

@@ -184,8 +184,8 @@ class Importer:
     def _leave(self, node: torch.fx.Node, reason: str) -> None:
         """What cannot be imported: torch's where that was asked for, else refused for `reason`."""
         if self.fallback:
-            if any(self.values.get(each) is None for each in node.all_input_nodes):
-                return  # an operand was refused, and is listed
+            if self._has_refused_operands(node):
+                return
             source = source_of(node)
             try:
                 with made_for(str(source) if source else None):
@@ -254,7 +254,12 @@ class Importer:
     def _follows_refused(self, node: torch.fx.Node, name: str) -> bool:
         """Whether this is arithmetic on sizes of a result that was refused, and is listed."""
         is_of_sizes = not name.startswith("aten::") or name == "aten::sym_size"
-        return is_of_sizes and any(self.values.get(each) is None for each in node.all_input_nodes)
+        return is_of_sizes and self._has_refused_operands(node)
+
+    def _has_refused_operands(self, node: torch.fx.Node) -> bool:
+        """Whether an operand was refused, and is listed."""
+        operands = (each for each in node.all_input_nodes if each.op != "get_attr")
+        return any(self.values.get(each) is None for each in operands)
 
     def _refuse(self, node: torch.fx.Node, reason: str) -> None:
         source = source_of(node)

@@ -1,0 +1,186 @@
+"""Which ops are left to torch, what is refused all the same, and what the user is told."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from aotc.aot import errors  # noqa: E402
+from aotc.aot.build import BuildOptions, build  # noqa: E402
+from aotc.aot.capture.capture import capture  # noqa: E402
+from aotc.aot.capture.fallback import FallbackWarning  # noqa: E402
+from aotc.aot.capture.spec import spec_of  # noqa: E402
+from aotc.aot.ir.graph import walk  # noqa: E402
+from aotc.aot.ir.interpret import evaluate  # noqa: E402
+from aotc.aot.ir.text import parse_graph, print_graph  # noqa: E402
+from aotc.aot.rewrites.rewrite import rewrite  # noqa: E402
+from aotc.aot.schedule import CPU, schedule  # noqa: E402
+from aotc.aot.schedule.refuse import EmptyTensorUnsupported  # noqa: E402
+
+pytestmark = pytest.mark.torch
+X = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
+
+
+@torch.library.custom_op("aotc_fallback::changing", mutates_args=("x",))
+def changing(x: torch.Tensor) -> None:
+    x.add_(1)
+
+
+def captured(model, *inputs, dynamic_shapes=None):
+    spec = spec_of(model, inputs or (X,), "test_capture.py", dynamic_shapes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FallbackWarning)
+        return capture(spec, fallback=True)
+
+
+def nodes_of(graph):
+    return [node for node in walk(graph.outputs) if node.op == "torch"]
+
+
+def test_without_the_flag_the_refusal_names_it():
+    with pytest.raises(errors.OpsUnsupported) as caught:
+        capture(spec_of(torch.lgamma, (X,), "test_capture.py"))
+    assert "`--fallback torch`" in str(caught.value)
+    assert caught.value.code == "ops-unsupported"
+
+
+def test_a_warning_lists_every_op_with_its_count_and_lines():
+    def model(x):
+        a = torch.lgamma(x) + torch.lgamma(x + 1)
+        return a, torch.lgamma(x), torch.mode(x)[0]
+
+    with pytest.warns(FallbackWarning) as seen:
+        found = capture(spec_of(model, (X,), "test_capture.py"), fallback=True)
+    (warning,) = [row for row in seen if row.category is FallbackWarning]
+    first, second, third = str(warning.message).splitlines()
+    assert first == "torch runs these ops at each call, they are not compiled:"
+    line = model.__code__.co_firstlineno + 1
+    assert second == f"  `aten::lgamma`, 2 calls at test_capture.py:{line} in model"
+    assert "`aten::mode`, 1 call at" in third
+    assert [(op.name, op.calls) for op in found.torch_ops] == [
+        ("aten::lgamma", 2),
+        ("aten::mode", 1),
+    ]
+
+
+def test_what_can_be_compiled_is_not_left_to_torch():
+    found = captured(lambda x: (x.softmax(-1), torch.sort(x)[0]))
+    assert nodes_of(found.graph) == [] and found.torch_ops == ()
+
+
+def test_a_call_is_data():
+    graph = captured(lambda x: torch.histc(x, 5, min=-1.5, max=2)).graph
+    (node,) = nodes_of(graph)
+    assert node.attr("operator") == "aten::histc"
+    assert node.attr("operands") == (("f32", (4, 6)),)
+    assert node.attr("results") == (("f32", (5,)),)
+    low = ("", "float", (-1.5).hex())
+    assert node.attr("arguments") == (
+        ("", "tensor", 0),
+        ("", "int", 5),
+        low,
+        ("", "int", 2),
+    )
+    assert parse_graph(print_graph(graph)).outputs[0] is graph.outputs[0]
+    with pytest.raises(ValueError, match="torch runs it"):
+        evaluate(node, [X.numpy()])
+
+
+def test_calls_on_constants_are_not_folded():
+    table = torch.nn.Parameter(X.abs() + 1)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = table
+
+        def forward(self, x):
+            return torch.lgamma(self.table * 2) + x
+
+    graph, _ = rewrite(captured(Model()).graph)
+    (node,) = nodes_of(graph)
+    assert node.inputs[0].op == "constant"
+
+
+def test_a_call_is_a_group_of_its_own_between_kernels():
+    graph = captured(lambda x: torch.lgamma(x.T.exp()).neg()).graph
+    found = schedule(rewrite(graph)[0], CPU)
+    assert [group.kind for group in found.groups] == ["pointwise", "torch", "pointwise"]
+    assert found.launched == (found.groups[0], found.groups[2])
+
+
+REFUSED = {
+    "it may draw random numbers": lambda x: torch.bernoulli(x),
+    "it changes its arguments": lambda x: (y := x + 1, changing(y))[0],
+    "its shape depends on data": lambda x: torch.unique(x),
+    "element type `torch.complex64`": lambda x: torch.fft.rfft(x).real,
+    "it is no op of torch's registry": lambda x: (
+        torch.cond(x.shape[0] > 3, torch.sin, torch.cos, (x,))
+        + torch.ops.higher_order.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_torch_cannot_run_either_is_refused_by_name(reason):
+    with pytest.raises(errors.FallbackRefused) as caught:
+        captured(REFUSED[reason])
+    assert reason in caught.value.message
+    assert "test_capture.py:" in caught.value.message
+    assert "--fallback" not in caught.value.hint_text
+
+
+def test_sizes_of_a_call_are_refused_by_name():
+    shapes = ({0: torch.export.Dim("rows", max=64)},)
+    with pytest.raises(errors.FallbackRefused, match="fixed shapes only"):
+        captured(torch.lgamma, X, dynamic_shapes=shapes)
+    found = captured(torch.exp, X, dynamic_shapes=shapes)  # what is compiled may have them
+    assert [dim.name for dim in found.dims] == ["rows"]
+
+
+def test_tensors_of_no_elements_are_refused_as_ever():
+    graph = captured(lambda x: torch.lgamma(x[:0]).sum() + x).graph
+    assert nodes_of(graph) == []  # nothing is computed of nothing
+    with pytest.raises(EmptyTensorUnsupported):
+        schedule(captured(lambda x: torch.linalg.det(x[:0, :0]) + x).graph, CPU)
+
+
+SPEC = """
+import torch
+
+def model(x):
+    return torch.lgamma(x)
+
+example_inputs = (torch.ones(3),)
+"""
+
+
+def test_a_gpu_target_is_refused_before_anything_is_compiled(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(SPEC)
+    options = BuildOptions(tmp_path / "cache", fallback="torch")
+    with (
+        pytest.warns(FallbackWarning),
+        pytest.raises(errors.FallbackTargetUnsupported, match="cuda-sm_90") as caught,
+    ):
+        build(str(path), tmp_path / "out", ["cpu", "cuda:sm_90"], options)
+    assert "`aten::lgamma`, 1 call at model.py:5 in model" in caught.value.message
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_of_one_op_of_torch_needs_no_kernel(tmp_path):
+    from aotc.runtime import load
+
+    path = tmp_path / "model.py"
+    path.write_text(SPEC)
+    options = BuildOptions(tmp_path / "cache", fallback="torch")
+    with pytest.warns(FallbackWarning):
+        report = build(str(path), tmp_path / "out", ["cpu"], options)
+    assert [(op.name, op.calls) for op in report.torch_ops] == [("aten::lgamma", 1)]
+    assert report.record()["torch_ops"][0]["sources"] == ("model.py:5 in model",)
+    x = torch.rand(3)
+    with load(tmp_path / "out") as program:
+        torch.testing.assert_close(program(x), torch.lgamma(x))
