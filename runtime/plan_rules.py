@@ -252,7 +252,10 @@ def _broken_arguments(
 
 
 def _broken_images(plan: LaunchPlan, device: str, library_bytes: int) -> Broken:
-    """Images that are missing, too many or outside the library, and grids that no device takes."""
+    """Images that are missing, too many or outside the library, grids that no device takes, and
+    calls where programs make none."""
+    if device in IMAGE_DEVICES and plan.calls:
+        yield "calls", len(plan.calls), f"none for device `{device}`"
     for index, kernel in enumerate(plan.kernels):
         field, image = f"kernels[{index}].image", kernel.image
         if device not in IMAGE_DEVICES:
@@ -268,8 +271,6 @@ def _broken_images(plan: LaunchPlan, device: str, library_bytes: int) -> Broken:
             if launch.maps:
                 yield f"launches[{index}].maps", len(launch.maps), f"none for device `{device}`"
     else:
-        if plan.calls:
-            yield "calls", len(plan.calls), f"none for device `{device}`"
         for index, launch in enumerate(plan.launches):
             kernel = plan.kernels[launch.kernel]
             yield from _broken_launch(f"launches[{index}].grid", launch.grid, kernel)

@@ -33,6 +33,7 @@ CHECKED_WHOLE = (
     "linalg_ldl_factor",
     "linalg_lu_factor",
     "linalg_solve",
+    "linalg_tensorinv",
 )
 MEMORY_FORMAT_NAMES = {getattr(torch, name): name for name in MEMORY_FORMATS}
 LAYOUT_NAMES = {getattr(torch, name): name for name in LAYOUTS}

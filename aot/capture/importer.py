@@ -32,6 +32,8 @@ from aotc.aot.ir.size import Guard, UndecidedSize
 from aotc.aot.ir.storage import Array, narrow
 from aotc.aot.ir.types import TensorType, TypeRuleError
 
+# Orders calls that have effects, which are refused where they are made.
+TOKEN = "token"
 NUMBER_OF_DATA = "its result is a number that depends on data: keep it a tensor"
 
 
@@ -192,8 +194,9 @@ class Importer:
                     self.values[node] = torch_call(node, self.values, self.has_fixed_shapes)
                 return
             except NotSupported as refused:
-                both = dict.fromkeys((reason, f"torch cannot run it: {refused}"))
-                reason = "; ".join(filter(None, both))
+                if reason != str(refused):
+                    parts = (reason, f"torch cannot run it: {refused}")
+                    reason = "; ".join(filter(None, parts))
         self._refuse(node, reason)
 
     def _kernel(self, node: torch.fx.Node) -> None:
@@ -296,7 +299,7 @@ class _ProgramImporter(Importer):
         if spec.kind is InputKind.USER_INPUT:
             return self._input(node)
         if spec.kind is InputKind.TOKEN:
-            return None  # orders calls that have effects, which are refused where they are made
+            return TOKEN
         target = str(spec.target)
         tensor = self.program.state_dict.get(target)
         if tensor is None:

@@ -15,7 +15,8 @@ from torch.fx.proxy import TracerBase
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _TORCH_ROOT = str(Path(torch.__file__).parent)
-_FOREIGN_ROOTS = (_TORCH_ROOT, str(Path(__file__).parent))  # not the user's: torch and this stage
+# Not the user's: torch, the code that it generates, and this stage.
+_FOREIGN_ROOTS = (_TORCH_ROOT, "<eval_with_key>", str(Path(__file__).parent))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """Bundles of every released format version still load and still give the same numbers.
 
-`frozen/<version>` was written once and is never written again.
+`frozen/<version>` was written once and is never written again, as were bundles of later plan abis.
 """
 
 from __future__ import annotations
 
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,20 @@ def test_frozen_structure():
         assert y.tobytes() == bytes(range(24))
         assert rest.weight.tolist() == [1.0] * 6
         assert rest["none"] is None
+
+
+def test_frozen_calls_of_torch():
+    """Plan abi 5 brought ops that torch runs: `y` is `x` less a weight of ones, sorted by rows."""
+    pytest.importorskip("torch")
+    path = FROZEN / "plan-abi-5"
+    assert check(path) == []
+    assert {finding.status for finding in verify(path)} == {"ok"}
+    identity = "bb2e9c33f2c323cb8076dc7093abfa07f23eaed8479c6dc346068c1e97b2ad93"
+    with load(path, digest=identity) as program:
+        y, order = program(struct.pack("<6f", 3, 1, 2, -1, 5, 0))
+        assert struct.unpack("<6f", y) == (0, 1, 2, -2, -1, 4)
+        assert struct.unpack("<6q", order) == (1, 2, 0, 0, 2, 1)
+        assert program.fallback_calls == {"aten::sort.stable": 1, "aten::sub.Tensor": 1}
 
 
 def test_the_present_version_is_frozen():

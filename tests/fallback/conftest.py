@@ -1,5 +1,6 @@
 """The model that leaves ops to torch in every way, built once."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+FOLDER = Path(__file__).parent
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "hostile"), str(FOLDER.parent / "pack")]
 SPEC = Path(__file__).with_name("ops_of_torch.py")
 
 

@@ -69,9 +69,12 @@ def test_every_call_of_torch_is_counted(program, case):
 
 
 def test_threads_have_arenas_of_their_own(program, case, eager):
+    def call(seed):
+        return program(*case.inputs(seed))
+
     with ThreadPoolExecutor(4) as pool:
         seeds = [*eager] * 8
-        for seed, found in zip(seeds, pool.map(lambda s: program(*case.inputs(s)), seeds)):
+        for seed, found in zip(seeds, pool.map(call, seeds), strict=True):
             assert_equal(found, eager[seed])
     assert program.fallback_calls["aten::lgamma"] == 2 * 32
 
@@ -149,7 +152,8 @@ def test_without_torch_every_op_is_named(torch_bundle):
     hidden = "import sys; sys.modules['torch'] = None\n"
     text = run_python(hidden + LOAD.format(path=str(torch_bundle)))
     assert text.splitlines()[0] == "|".join(["fallback-unavailable", "5", *sorted(OPS)])
-    assert "torch, which is absent" in text and "pip install torch" in text
+    assert "torch, which is absent" in text
+    assert "pip install torch" in text
 
 
 def test_ops_of_a_library_that_was_not_imported_are_named(torch_bundle):
@@ -177,14 +181,16 @@ def test_inspect_names_ops_with_their_calls_and_lines(torch_bundle, aotc):
 
 def test_the_commands_run_such_bundles(torch_bundle, aotc, case):
     code, text, errors = aotc("run", torch_bundle, "--import", SPEC)
-    assert code == 0 and "solved: f32[5, 5]" in text, errors
+    assert code == 0, errors
+    assert "solved: f32[5, 5]" in text
     code, text, errors = aotc("profile", torch_bundle, "--repetitions", "1", "--json")
     assert code == 0, errors
     names = [row["name"] for row in json.loads(text)["launches"]]
     assert names.count("torch aten::lgamma") == 2
     options = ("--rounds", "1", "--seconds", "0.01")
     code, text, errors = aotc("bench", torch_bundle, SPEC, *options)
-    assert code == 0 and "aotc" in text, errors
+    assert code == 0, errors
+    assert "aotc" in text
 
 
 def test_tune_keeps_the_calls(torch_bundle, aotc, cache, tmp_path, case, eager):

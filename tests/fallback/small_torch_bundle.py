@@ -1,0 +1,84 @@
+"""A bundle of a few hundred bytes for the null driver whose plan calls torch between two copies:
+`y` is the input `x` minus a weight, sorted along rows; `order` is the order of the sort."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
+from aotc.runtime.manifest import TensorSpec
+from aotc.runtime.plan import TORCH_ABI, Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.torch_calls import CallTensor, TorchCall
+
+SHAPE = (2, 3)
+NBYTES = 24
+INPUT = (3.0, 1.0, 2.0, -1.0, 5.0, 0.0)
+OUTPUT = (0.0, 1.0, 2.0, -2.0, -1.0, 4.0)  # of a weight of ones
+ORDER = (1, 2, 0, 0, 2, 1)
+
+
+def plan() -> LaunchPlan:
+    """x → arena (a launch) → minus the weight, sorted (two calls) → y (a launch) and order."""
+    grid = (1, 1, 1)
+    difference = CallTensor("f32", ("arena", 64), SHAPE)
+    values = CallTensor("f32", ("arena", 128), SHAPE)
+    return LaunchPlan(
+        abi=TORCH_ABI,
+        arena_bytes=192,
+        scratch_bytes=0,
+        buffers=(
+            Buffer("copy of x", 0, NBYTES),
+            Buffer("difference", 64, NBYTES),
+            Buffer("values", 128, NBYTES),
+        ),
+        kernels=(Kernel("null_copy", "copy"),),
+        launches=(
+            Launch(0, grid, (("arena", 0), ("input", 0), ("int", NBYTES))),
+            Launch(0, grid, (("output", 0), ("arena", 128), ("int", NBYTES))),
+        ),
+        calls=(
+            TorchCall(
+                "aten::sub.Tensor",
+                1,
+                (
+                    CallTensor("f32", ("arena", 0), SHAPE),
+                    CallTensor("f32", ("weight", "layer.weight"), (3,)),
+                ),
+                (difference,),
+                (("", "tensor", 0), ("", "tensor", 1), ("alpha", "float", (1.0).hex())),
+            ),
+            TorchCall(
+                "aten::sort.stable",
+                1,
+                (difference,),
+                (values, CallTensor("i64", ("output", 1), SHAPE)),
+                (("", "tensor", 0), ("dim", "int", 1), ("stable", "bool", 1)),
+            ),
+        ),
+    )
+
+
+def contents() -> BundleContents:
+    """The bundle's contents with its golden numbers."""
+    spec = TensorSpec("x", "f32", SHAPE)
+    return BundleContents(
+        inputs=(spec,),
+        outputs=(TensorSpec("y", "f32", SHAPE), TensorSpec("order", "i64", SHAPE)),
+        targets=(TargetContents("null", "null", (), plan(), b"no code"),),
+        weights={"layer.weight": TensorData("f32", (3,), struct.pack("<3f", 1, 1, 1))},
+        golden=Golden(
+            (TensorData("f32", SHAPE, struct.pack("<6f", *INPUT)),),
+            (
+                TensorData("f32", SHAPE, struct.pack("<6f", *OUTPUT)),
+                TensorData("i64", SHAPE, struct.pack("<6q", *ORDER)),
+            ),
+            (1e-6, 0.0),
+        ),
+        extras={"provenance.json": b"{}\n"},
+    )
+
+
+def write(path: Path) -> str:
+    """Pack it; returns the identity."""
+    return pack(contents(), path).identity
