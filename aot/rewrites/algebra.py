@@ -16,6 +16,7 @@ c, d = AnyLiteral("c"), AnyLiteral("d")
 number = any_node("number", lambda node: node.op == "scalar")
 other = any_node("other", lambda node: node.op != "scalar")
 
+_MODERATE = 2.0**20  # the largest factor that is taken for an everyday one
 # Results of these are never -0.0, so that adding 0.0 changes nothing.
 _NEVER_NEGATIVE_ZERO = frozenset({"abs", "exp", "exp2", "sigmoid"})
 
@@ -37,6 +38,15 @@ def _lies_between(c: Scalar, d: Scalar) -> bool:
     """x·c·d neither overflows nor vanishes halfway: |c| lies between 1 and |c·d|."""
     product = abs(c * d)
     return math.isfinite(product) and min(1, product) <= abs(c) <= max(1, product) != 0
+
+
+def _is_moderate(c: Scalar) -> bool:
+    """Whether a factor carries no number that is not at its own limits to those of f32."""
+    return bool(1 / _MODERATE <= abs(c) <= _MODERATE)
+
+
+def _are_moderate(x: Node, c: Scalar, d: Scalar) -> bool:
+    return x.type.kind == "float" and x.dtype != "f16" and _is_moderate(c) and _is_moderate(d)
 
 
 def _is_power_of_two(x: Node, c: Scalar) -> bool:
@@ -118,7 +128,31 @@ ARITHMETIC: tuple[Rule, ...] = (
         "mul-mul-literals",
         call("mul", x * c, d),
         lambda x, c, d: build.mul(x, c * d),
-        lambda x, c, d: x.type.kind == "float" and _lies_between(c, d),
+        lambda x, c, d: _are_moderate(x, c, d) or (x.type.kind == "float" and _lies_between(c, d)),
+        is_exact=False,
+    ),
+    # (x · c) / d → x · (c/d)
+    Rule(
+        "mul-div-literals",
+        call("div", x * c, d),
+        lambda x, c, d: build.mul(x, c / d),
+        _are_moderate,
+        is_exact=False,
+    ),
+    # (x / c) · d → x · (d/c)
+    Rule(
+        "div-mul-literals",
+        call("mul", x / c, d),
+        lambda x, c, d: build.mul(x, d / c),
+        _are_moderate,
+        is_exact=False,
+    ),
+    # (x / c) / d → x / (c·d)
+    Rule(
+        "div-div-literals",
+        call("div", x / c, d),
+        lambda x, c, d: build.div(x, c * d),
+        _are_moderate,
         is_exact=False,
     ),
     # (x + c) + d → x + (c+d) for integers

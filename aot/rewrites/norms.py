@@ -10,7 +10,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.match import AnyLiteral, any_node, both_orders, call, either
 from aotc.aot.ir.rules import Context, Rule, rule_for
-from aotc.aot.ir.size import Extent
+from aotc.aot.ir.size import Extent, proves_at_most
 from aotc.aot.ir.types import DTYPES
 
 x, w, s, t = any_node("x"), any_node("w"), any_node("s"), any_node("t")
@@ -23,6 +23,15 @@ _convolution = call(
 _matmul = call("matmul", x, w, name="product")
 _sum = any_node(
     "biased", lambda node: node.op == "add" and _contraction(node.inputs[0]) is not None
+)
+
+
+_either = any_node(
+    "product",
+    lambda node: (
+        _contraction(node) is not None
+        or (node.op == "add" and _contraction(node.inputs[0]) is not None)
+    ),
 )
 
 
@@ -116,6 +125,19 @@ def _distribute(biased: Node, s: Node) -> Node:
     return make("add", (make("mul", (product, s)), make("mul", (bias, s))))
 
 
+def _is_divisor(x: Node, s: Node, context: Context) -> bool:
+    is_fewer = s.type.rank > 0 and proves_at_most(s.type.numel, x.type.numel)
+    return is_fewer and s.shape != x.shape and context.is_constant(s) and not context.is_constant(x)
+
+
+def _multiply(x: Node, s: Node) -> Node:
+    return build.mul(x, build.unary("reciprocal", s))
+
+
+def _add_negated(product: Node, t: Node) -> Node:
+    return make("add", (product, build.unary("neg", t)))
+
+
 def _joins(biased: Node, t: Node, context: Context) -> bool:
     product, bias = biased.inputs
     return (
@@ -164,6 +186,10 @@ def _normalize(exponential: Node, axes: tuple[int, ...]) -> Node:
 
 
 RULES: tuple[Rule, ...] = (
+    # x / s → x · (1/s) for constants s that are fewer than what they divide
+    Rule("divide-constant", x / s, _multiply, _is_divisor, is_exact=False),
+    # conv(x, w) - t → conv(x, w) + (-t) for constants, and so behind a bias
+    Rule("shift-sub", _either - t, _add_negated, lambda t, context: context.is_constant(t)),
     # conv(x, w) · s → conv(x, w · s) for a constant scale a channel
     Rule("convolution-scale", both_orders(_convolution * s), _scale, _folds, is_exact=False),
     # (x · w) · s → x · (w · s) for a constant scale a column
