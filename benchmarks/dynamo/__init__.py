@@ -1,0 +1,1 @@
+"""`backend="aotc"` beside torch's own back ends: starts, calls, and a training curve."""
