@@ -7,13 +7,13 @@ from dataclasses import replace
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import fixed
+from aotc.aot.ir.size import UndecidedSize, kernel_text, typical
 from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.convolution_tiles import PARTIALS, Shape, convolution_candidates, pack_of
 from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import computed, spelled
-from aotc.aot.lower.spec import Candidate, Form, KernelSpec
+from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.template import fill
 from aotc.aot.lower.windows import Border, Windows, windows_of
 from aotc.aot.schedule.group import Group
@@ -33,15 +33,18 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
 
     A pointwise convolution counts as one of a single tap.
     """
-    windows = windows_of(group)
+    try:
+        windows = windows_of(group)
+    except UndecidedSize:  # taps and borders are tables of numbers
+        return None
     if windows is None:
         return None
     domain = group.domain
-    result_bytes = sum(fixed(root.node.type.nbytes) for root in group.roots)
+    result_bytes = sum(typical(root.node.type.nbytes) for root in group.roots)
     shape = Shape(
-        domain.outer.length,
-        domain.rows.length,
-        domain.lanes.length,
+        domain.outer.extent,
+        domain.rows.extent,
+        domain.lanes.extent,
         windows.taps,
         windows.run,
         windows.data.dtype,
@@ -52,29 +55,21 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
     candidates = convolution_candidates(shape, traits)
     writer = _Writer(group, windows, candidates, shape.pack)
     constants = {
-        "M": str(domain.rows.length),
-        "N": str(domain.lanes.length),
+        "M": kernel_text(domain.rows.extent),
+        "N": kernel_text(domain.lanes.extent),
         "TAPS": str(windows.taps),
         "RUN": str(windows.run),
         "PACK": str(shape.pack),
         "ACCUMULATOR": spelled(writer.accumulator),
         "PRECISION": f'"{traits.dot_precision}"',
     }
-    forms = []
+    drafts = []
     for name in dict.fromkeys(candidate.form for candidate in candidates):
         lines = fill(TEMPLATES[_TEMPLATES[name]], writer.holes, constants, writer.before_loop)
         is_split = name == "windows_split"
         blocks, scratch = ((*_BLOCKS, "SPLIT"), PARTIALS) if is_split else (_BLOCKS, ())
-        text = source.assemble(group, blocks, lines, scratch)
-        forms.append(Form(name, text, source.function_name(group)))
-    return KernelSpec(
-        name=source.function_name(group),
-        forms=tuple(forms),
-        params=source.parameters(group),
-        candidates=candidates,
-        bytes=group.bytes,
-        operations=group.operations,
-    )
+        drafts.append(source.Draft(name, blocks, lines, scratch))
+    return source.kernel_of(group, drafts, candidates)
 
 
 class _Writer:
@@ -105,8 +100,8 @@ class _Writer:
     def _load_a(self) -> list[str]:
         """Lines of a step; what a row needs goes before the loop."""
         windows, rows = self.windows, self.group.domain.rows
-        inner = Symbol("xa", rows.length)
-        self.before_loop.append(f"xa = tl.minimum(x, {rows.length - 1})")
+        inner = Symbol("xa", rows.extent)
+        self.before_loop.append(f"xa = tl.minimum(x, {kernel_text(rows.extent - 1)})")
         position = {rows: ix.of(inner)}
         start = windows.rows.substitute(position)
         self.before_loop.append(f"rows = {self.names[windows.data]} + ({start})")

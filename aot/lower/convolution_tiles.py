@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, log2
 
+from aotc.aot.ir.size import Extent, highest, typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.matmul_space import Choice, Problem
 from aotc.aot.lower.matmul_tiles import STYLES, Tile
 from aotc.aot.lower.roofline import Machine, machine_of, nanoseconds
 from aotc.aot.lower.spec import Candidate, Scratch
-from aotc.aot.lower.tiles import power_above
+from aotc.aot.lower.tiles import blocks, power_above
 from aotc.aot.schedule.traits import TargetTraits
 
 CANDIDATES = 40  # kept of a convolution
@@ -45,9 +46,9 @@ class Shape:
     holds several of them, 0 where a step holds one or a part of one.
     """
 
-    batch: int
-    rows: int
-    columns: int
+    batch: Extent
+    rows: Extent
+    columns: Extent
     taps: int
     run: int
     dtype: str
@@ -90,16 +91,13 @@ def inner_block(run: int, largest: int) -> int:
 
 def _choices(shape: Shape, machine: Machine, precision: str) -> Iterator[Choice]:
     for rows, columns, warps in _TILES:
-        is_large = rows >= 2 * shape.rows or columns >= 2 * shape.columns
+        is_large = rows >= 2 * typical(shape.rows) or columns >= 2 * typical(shape.columns)
         if is_large and (rows, columns) != _TILES[0][:2]:
             continue
         for depth, stages in _steps(shape, precision):
             steps = shape.steps(depth)
             problem = Problem(
-                shape.batch,
-                shape.rows,
-                shape.columns,
-                steps * depth,
+                (shape.batch, shape.rows, shape.columns, steps * depth),
                 shape.dtype,
                 precision=precision,
                 operand_bytes=shape.operand_bytes,
@@ -150,16 +148,17 @@ def _price(choice: Choice, machine: Machine) -> float:
 
 def _candidate(shape: Shape, choice: Choice) -> Candidate:
     tile, split = choice.tile, choice.split
-    grid = (ceil(shape.rows / tile.rows), ceil(shape.columns / tile.columns), shape.batch * split)
+    rows, columns = blocks(shape.rows, tile.rows), blocks(shape.columns, tile.columns)
+    grid = (rows, columns, shape.batch * split)
     config = (("BM", tile.rows), ("BN", tile.columns), ("BK", tile.depth))
     options = (("num_warps", tile.warps), ("num_stages", tile.stages))
     if split == 1:
         form = "windows_packed" if shape.pack else "windows"
         return Candidate((*config, *options), grid, form)
-    tiles = grid[0] * grid[1] * shape.batch
+    tiles = rows * columns * shape.batch
     wide, kind = (8, "*fp64") if shape.dtype == "f64" else (4, "*fp32")
     scratch = (
         Scratch(PARTIALS[0], kind, tiles * split * tile.rows * tile.columns * wide),
-        Scratch(PARTIALS[1], "*i32", tiles * 4, is_zeroed=True),
+        Scratch(PARTIALS[1], "*i32", highest(tiles * 4), is_zeroed=True),
     )
     return Candidate((*config, ("SPLIT", split), *options), grid, "windows_split", scratch)

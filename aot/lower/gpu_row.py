@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from aotc.aot.ir import index as ix
+from aotc.aot.ir.size import kernel_text
 from aotc.aot.lower import source
 from aotc.aot.lower.body import INDENT, Value
 from aotc.aot.lower.gpu_row_tiles import RowTiles
@@ -49,11 +50,11 @@ class HeldWriter(RowWriter):
         symbol, outer = self.kept_symbol, self.domain.outer
         block, dim = ("XBLOCK", "[:, None]") if self.is_lanes else ("YBLOCK", "[None, :]")
         program = self.program
-        if not self.is_lanes and outer.length > 1:
-            blocks = f"tl.cdiv({symbol.length}, {block})"
+        if not self.is_lanes and outer.extent != 1:
+            blocks = f"tl.cdiv({kernel_text(symbol.extent)}, {block})"
             self.body.write(f"z = {program} // {blocks}")
             program = f"{program} % {blocks}"
-        if symbol.length > 1:
+        if symbol.extent != 1:
             self.body.write(f"{symbol.name} = {program} * {block} + tl.arange(0, {block}){dim}")
             if source.overhangs(symbol, source.blocks_of(candidates, block)):
                 source.write_mask(self.body, symbol, self.masks)
@@ -64,12 +65,12 @@ class HeldWriter(RowWriter):
 
     def _kept_symbols(self) -> frozenset[ix.Symbol]:
         found = {self.kept_symbol, self.domain.outer}
-        return frozenset(symbol for symbol in found if symbol.length > 1)
+        return frozenset(symbol for symbol in found if symbol.extent != 1)
 
     def _know(self, level: Sequence[Statistic], partials: Sequence[Sequence[str]]) -> None:
         """Tell the emitter the values of the reductions, from the joined partial values."""
         for statistic, names in zip(level, partials, strict=True):
-            values = statistic.values(names, self.reduced.length)
+            values = statistic.values(names, self.reduced.extent)
             for node, text in zip(statistic.nodes, values, strict=True):
                 index = reduction_index(node, self.kept, ix.of(self.reduced))
                 axes = node.attr("axes")
@@ -98,7 +99,7 @@ class VectorWriter(HeldWriter):
     def _write_kept(self, candidates: tuple[Candidate, ...]) -> None:
         if not self.is_vector:
             super()._write_kept(candidates)
-        elif self.kept_symbol.length > 1:
+        elif self.kept_symbol.extent != 1:
             self.body.write(f"{self.kept_symbol.name} = {self.program}")
 
     def _write_reduced(self, start: str) -> None:
@@ -153,7 +154,8 @@ class StreamedWriter(VectorWriter):
         inner = self.body.close_loop()
         self.emitter.forget(frozenset({self.reduced}))
         if len(inner) > 1 + self.has_overhang:
-            steps = f"{self.first}, {self.reduced.length}, {self.stride}, num_stages=STAGES"
+            end = kernel_text(self.reduced.extent)
+            steps = f"{self.first}, {end}, {self.stride}, num_stages=STAGES"
             self.body.write(f"for start in tl.range({steps}):")
             self.body.lines += [INDENT + line for line in inner]
 

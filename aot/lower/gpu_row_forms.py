@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aotc.aot.ir.size import typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import source
 from aotc.aot.lower.gpu_row import HeldWriter, Levels, StreamedWriter
@@ -9,7 +10,7 @@ from aotc.aot.lower.gpu_row_parts import PartedWriter, SharedStreamWriter, Share
 from aotc.aot.lower.gpu_row_tiles import RowShape, row_tiles
 from aotc.aot.lower.gpu_tiles import VECTOR_BYTES
 from aotc.aot.lower.row import levels_of
-from aotc.aot.lower.spec import Candidate, Form, KernelSpec
+from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.statistics import statistics
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.traits import TargetTraits
@@ -26,25 +27,17 @@ _WRITERS: dict[str, type[HeldWriter]] = {
 def lower_row_gpu(group: Group, traits: TargetTraits) -> KernelSpec:
     """All forms of a row kernel that fit the group; the first candidate is the model's pick."""
     levels = statistics(levels_of(group))
-    forms: list[Form] = []
+    drafts: list[source.Draft] = []
     candidates: list[Candidate] = []
     for tiles in row_tiles(row_shape(group, levels), traits):
         writer = _WRITERS[tiles.form](group, tiles, levels)
         lines, scratch = writer.lines(), [name for name, _ in writer.scratch_types()]
-        text = source.assemble(group, tiles.constexprs, lines, scratch)
-        forms.append(Form(tiles.form, text, source.function_name(group)))
+        drafts.append(source.Draft(tiles.form, tiles.constexprs, lines, scratch))
         candidates += [
             Candidate(row.config, row.grid, tiles.form, writer.scratch(row))
             for row in tiles.candidates
         ]
-    return KernelSpec(
-        name=source.function_name(group),
-        forms=tuple(forms),
-        params=source.parameters(group),
-        candidates=tuple(candidates),
-        bytes=group.bytes,
-        operations=group.operations,
-    )
+    return source.kernel_of(group, drafts, candidates)
 
 
 def row_shape(group: Group, levels: Levels) -> RowShape:
@@ -53,13 +46,13 @@ def row_shape(group: Group, levels: Levels) -> RowShape:
     assert domain.reduced is not None
     is_lanes = domain.is_reduced_in_lanes
     varies = any(domain.reduced in part.symbols() for root in group.roots for part in root.index)
-    kept = domain.rows.length if is_lanes else domain.lanes.length
+    kept = domain.rows.extent if is_lanes else domain.lanes.extent
     partials = [partial for level in levels for row in level for partial in row.partials()]
-    elements = max(1, domain.outer.length * kept * domain.reduced.length)
+    elements = max(1, typical(domain.outer.extent * kept * domain.reduced.extent))
     return RowShape(
-        outer=1 if is_lanes else domain.outer.length,
+        outer=1 if is_lanes else domain.outer.extent,
         kept=kept,
-        reduced=domain.reduced.length,
+        reduced=domain.reduced.extent,
         element_bytes=group.bytes / elements,
         levels=len(levels),
         is_lanes=is_lanes,
@@ -72,7 +65,7 @@ def row_shape(group: Group, levels: Levels) -> RowShape:
 def _narrowest(group: Group) -> int:
     """Bytes of the smallest element that the group loads or stores."""
     nodes = [*group.reads, *(root.node for root in group.roots)]
-    large = max(node.type.numel for node in nodes)
+    large = max(typical(node.type.numel) for node in nodes)
     # Only tensors of full size decide: the vectors of the others come from a cache.
-    sizes = (node for node in nodes if node.type.numel * 2 > large)
+    sizes = (node for node in nodes if typical(node.type.numel) * 2 > large)
     return min(DTYPES[node.dtype].itemsize_bytes for node in sizes)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotc.aot.ir.size import fixed
+from aotc.aot.ir.size import highest, kernel_text
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.body import INDENT
 from aotc.aot.lower.gpu_row import StreamedWriter, VectorWriter
@@ -41,13 +41,13 @@ class _Exchange(VectorWriter):
     def scratch(self, candidate: Candidate) -> tuple[Scratch, ...]:
         """Partial values of all programs; a counter for each row."""
         config = dict(candidate.config)
-        programs = fixed(candidate.grid[0])
+        programs = candidate.grid[0]
         width = 1 if self.is_vector else config["YBLOCK"]
         *partials, (name, kind) = self.scratch_types()
         counters = self.counters_head + programs // config["PARTS"]
         return (
             *(Scratch(at, row, programs * width * _ITEM_BYTES[row]) for at, row in partials),
-            Scratch(name, kind, counters * 4, is_zeroed=True),
+            Scratch(name, kind, highest(counters * 4), is_zeroed=True),
         )
 
     def _write_others(self) -> None:
@@ -154,7 +154,7 @@ class _Waiting(_Exchange):
         self.body.lines += [
             f"if tl.atomic_add(arrived + {_HEAD} + row, 1) == {last}:",
             f"{INDENT}tl.store(arrived + {_HEAD} + row, 0)",
-            f"{INDENT}if tl.atomic_add(arrived + 1, 1) == {self.kept_symbol.length - 1}:",
+            f"{INDENT}if tl.atomic_add(arrived + 1, 1) == {kernel_text(self.kept_symbol.extent - 1)}:",
             f"{INDENT * 2}tl.store(arrived, 0)",
             f"{INDENT * 2}tl.store(arrived + 1, 0)",
         ]
@@ -178,7 +178,8 @@ class SharedWriter(_Waiting):
         """Partial values of this program's piece."""
         operand = self._operand(statistic.nodes[0])
         if self.has_overhang:
-            count = f"tl.minimum(RBLOCK, {self.reduced.length} - part * RBLOCK).to(tl.float32)"
+            length = kernel_text(self.reduced.extent)
+            count = f"tl.minimum(RBLOCK, {length} - part * RBLOCK).to(tl.float32)"
         else:
             count = "tl.full((), RBLOCK, tl.float32)"
         return statistic.of_tile(self._tile(operand.text, count), self._named)

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 
+from aotc.aot.ir.size import Extent, typical
 from aotc.aot.lower.gpu_tiles import VECTOR_BYTES, WARP
 from aotc.aot.lower.spec import Candidate
-from aotc.aot.lower.tiles import power_above, power_below
+from aotc.aot.lower.tiles import blocks, power_above, power_below, row_block
 from aotc.aot.schedule.traits import TargetTraits
 
 LARGEST_HELD = 1 << 15  # elements of a row in the registers of one program
@@ -27,9 +28,9 @@ class RowShape:
     a row; `stores_elements`: something is stored for each element, not only for each row.
     """
 
-    outer: int
-    kept: int
-    reduced: int
+    outer: Extent
+    kept: Extent
+    reduced: Extent
     element_bytes: float
     levels: int
     is_lanes: bool
@@ -39,13 +40,23 @@ class RowShape:
 
     @property
     def rows(self) -> int:
-        """Rows in all."""
-        return self.outer * self.kept
+        """Rows in all, typically."""
+        return typical(self.outer * self.kept)
+
+    @property
+    def length(self) -> int:
+        """Elements of a row, typically."""
+        return typical(self.reduced)
+
+    @property
+    def width(self) -> int:
+        """Kept rows or columns of a block, typically."""
+        return typical(self.kept)
 
     @property
     def row_bytes(self) -> float:
         """What is read of a row: half its traffic where as much is stored."""
-        return self.reduced * self.element_bytes / (2 if self.stores_elements else 1)
+        return self.length * self.element_bytes / (2 if self.stores_elements else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +147,8 @@ def _ordered(rows: Sequence[tuple[bool, RowTiles]]) -> list[RowTiles]:
 def _is_held_best(shape: RowShape) -> bool:
     """Whether registers beat reading a row again: short rows, and where that comes from afar."""
     if not shape.stores_elements:
-        return shape.reduced <= 8192
-    is_late = shape.row_bytes > 96 << 10 and shape.reduced <= LARGEST_HELD
+        return shape.length <= 8192
+    is_late = shape.row_bytes > 96 << 10 and shape.length <= LARGEST_HELD
     return shape.row_bytes < 24 << 10 or is_late
 
 
@@ -150,7 +161,7 @@ def _is_sharing_best(shape: RowShape, traits: TargetTraits) -> bool:
 def _is_parted_best(shape: RowShape, traits: TargetTraits) -> bool:
     if shape.is_lanes:
         return shape.rows < traits.multiprocessors
-    return shape.outer * ceil(shape.kept / 64) < traits.multiprocessors * 2
+    return typical(shape.outer) * ceil(shape.width / 64) < traits.multiprocessors * 2
 
 
 def _distinct(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
@@ -158,23 +169,23 @@ def _distinct(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
 
 
 def _held(shape: RowShape) -> RowTiles:
-    block = power_above(shape.reduced)
-    picks = next((row.picks for row in _HELD if block <= row.reduced), ())
+    block = row_block(shape.reduced, LARGEST_HELD)
+    picks = next((row.picks for row in _HELD if block <= row.reduced), ()) if block else ()
     if not shape.stores_elements and block in (1024, 4096):
         # Nothing waits for stores: programs with more to read of each thread are better.
         picks = picks[1:] + picks[:1]
     found = []
     for rows, warps in picks:
-        rows = min(rows, power_above(shape.kept))
+        rows = min(rows, power_above(shape.width))
         # Few short rows are spread over more programs.
         config = (("XBLOCK", rows), ("RBLOCK", block), ("num_warps", warps))
-        found.append(Candidate(config, (ceil(shape.kept / rows), 1, 1)))
+        found.append(Candidate(config, (blocks(shape.kept, rows), 1, 1)))
     return RowTiles("", ("XBLOCK", "RBLOCK"), _distinct(found))
 
 
 def _streamed(shape: RowShape) -> RowTiles:
     found = []
-    if shape.reduced > FEWEST_STREAMED:
+    if not row_block(shape.reduced, FEWEST_STREAMED):
         table = _STREAMED if shape.stores_elements else _READ
         picks = next(row.picks for row in table if shape.row_bytes <= row.row_bytes)
         for chunk_bytes, warps, stages in picks:
@@ -186,10 +197,10 @@ def _streamed(shape: RowShape) -> RowTiles:
 def _chunk(shape: RowShape, chunk_bytes: int, warps: int) -> int:
     """Elements of a chunk: a vector for each thread at least, as many as registers hold at most."""
     item_bytes = VECTOR_BYTES // shape.vector
-    tensors = max(1, round(shape.row_bytes / shape.reduced / item_bytes))
+    tensors = max(1, round(shape.row_bytes / shape.length / item_bytes))
     most = power_below(LARGEST_HELD / tensors)
     block = max(chunk_bytes // item_bytes, shape.vector * WARP * warps)
-    return min(block, most, power_above(shape.reduced))
+    return max(shape.vector, min(block, most, power_above(shape.length)))
 
 
 def _row(shape: RowShape, block: int, warps: int, parts: int = 0, stages: int = 0) -> Candidate:
@@ -206,7 +217,8 @@ def _row(shape: RowShape, block: int, warps: int, parts: int = 0, stages: int = 
 def _shared(shape: RowShape) -> RowTiles:
     """Programs of a row wait for each other: all of them must fit on the device at once."""
     found = []
-    if shape.can_share and shape.reduced > SMALLEST_PIECE * 2:
+    # A program for each piece: how many is in the source.
+    if isinstance(shape.reduced, int) and shape.can_share and shape.reduced > SMALLEST_PIECE * 2:
         for block, warps in _SHARED:
             parts = ceil(shape.reduced / block)
             if 1 < parts <= MOST_SHARING:
@@ -216,9 +228,9 @@ def _shared(shape: RowShape) -> RowTiles:
 
 def _shared_streams(shape: RowShape) -> RowTiles:
     found = []
-    if shape.can_share and shape.reduced > SMALLEST_PIECE * 4:
+    if shape.can_share and shape.length > SMALLEST_PIECE * 4:
         for block, warps, stages in _PARTS:
-            parts = min(MOST_SHARING, power_above(shape.reduced) // (block * 2))
+            parts = min(MOST_SHARING, power_above(shape.length) // (block * 2))
             if parts > 1:
                 found.append(_row(shape, block, warps, parts, stages))
     names = ("RBLOCK", "VECTOR", "PARTS", "QBLOCK", "STAGES")
@@ -228,9 +240,9 @@ def _shared_streams(shape: RowShape) -> RowTiles:
 def _parted_rows(shape: RowShape, traits: TargetTraits) -> RowTiles:
     """Few rows, values of whole rows only: several programs read a row, the last one joins."""
     found = []
-    if not shape.stores_elements and shape.levels == 1 and shape.reduced > SMALLEST_PIECE:
+    if not shape.stores_elements and shape.levels == 1 and shape.length > SMALLEST_PIECE:
         for block, warps, stages in _PARTS:
-            parts = _parts(shape.kept, ceil(shape.reduced / block), traits)
+            parts = _parts(shape.width, ceil(shape.length / block), traits)
             if parts > 1:
                 found.append(_row(shape, block, warps, parts, stages))
     names = ("RBLOCK", "VECTOR", "PARTS", "QBLOCK", "STAGES")
@@ -246,7 +258,7 @@ def _parts(blocks: int, chunks: int, traits: TargetTraits) -> int:
 def _column_block(shape: RowShape) -> int:
     """Columns of a tile."""
     element = 2 if shape.element_bytes < 4 else 4
-    return min(power_above(shape.kept), max(32, COLUMN_BYTES // element))
+    return min(power_above(shape.width), max(32, COLUMN_BYTES // element))
 
 
 def _warps(elements: int, each: int) -> int:
@@ -257,28 +269,28 @@ def _warps(elements: int, each: int) -> int:
 def _column_candidates(
     shape: RowShape, width: int, block: int, parts: int, stages: int = 0, each: int = 16
 ) -> Candidate:
-    blocks = ceil(shape.kept / width) * shape.outer
+    programs = blocks(shape.kept, width) * shape.outer * parts
     config: list[tuple[str, int]] = [("YBLOCK", width), ("RBLOCK", block)]
     if parts > 1:
         config += [("PARTS", parts), ("QBLOCK", power_above(parts))]
     if stages:
         config.append(("STAGES", stages))
     config.append(("num_warps", _warps(width * block, each)))
-    return Candidate(tuple(config), (blocks * parts, 1, 1))
+    return Candidate(tuple(config), (programs, 1, 1))
 
 
 def _held_columns(shape: RowShape) -> RowTiles:
-    block, found = power_above(shape.reduced), []
+    block, found = row_block(shape.reduced, LARGEST_TILE), []
     for width in (_column_block(shape), _column_block(shape) // 2, _column_block(shape) * 2):
-        width = min(max(1, width), power_above(shape.kept))
-        if width * block <= LARGEST_TILE:
+        width = min(max(1, width), power_above(shape.width))
+        if 0 < width * block <= LARGEST_TILE:
             found.append(_column_candidates(shape, width, block, 1))
     return RowTiles("", ("YBLOCK", "RBLOCK"), _distinct(found))
 
 
 def _streamed_columns(shape: RowShape) -> RowTiles:
     found = []
-    if shape.reduced > 128:
+    if not isinstance(shape.reduced, int) or shape.reduced > 128:
         width = _column_block(shape)
         for elements in (4096, 2048, 8192):
             block = max(8, elements // width)
@@ -288,14 +300,14 @@ def _streamed_columns(shape: RowShape) -> RowTiles:
 
 def _parted_columns(shape: RowShape, traits: TargetTraits) -> RowTiles:
     found = []
-    if not shape.stores_elements and shape.levels == 1 and shape.reduced > 128:
+    if not shape.stores_elements and shape.levels == 1 and shape.length > 128:
         width = _column_block(shape)
         for elements in (8192, 4096, 2048):
             block = max(8, elements // width)
-            blocks = ceil(shape.kept / width) * shape.outer
+            columns = ceil(shape.width / width) * typical(shape.outer)
             # The joining program reads a tile of all partial values.
-            most = min(ceil(shape.reduced / block), LARGEST_TILE // width)
-            parts = _parts(blocks, most, traits)
+            most = min(ceil(shape.length / block), LARGEST_TILE // width)
+            parts = _parts(columns, most, traits)
             if parts > 1:
                 found.append(_column_candidates(shape, width, block, parts, stages=1))
     names = ("YBLOCK", "RBLOCK", "PARTS", "QBLOCK", "STAGES")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import ceil
 
+from aotc.aot.ir.size import Extent, content, typical
 from aotc.aot.lower.spec import Candidate
-from aotc.aot.lower.tiles import power_above, power_below
+from aotc.aot.lower.tiles import blocks, power_above, power_below
 from aotc.aot.schedule.traits import TargetTraits
 
 WARP = 32  # threads
@@ -25,30 +25,30 @@ FUNCTIONS_FOR_8_WARPS = 3
 class PointwiseShape:
     """What the tile of a pointwise kernel depends on."""
 
-    rows: int
-    lanes: int
+    rows: Extent
+    lanes: Extent
     element_bytes: float  # traffic of one element, all operands together
     functions: int  # exponentials and the like for one element
     is_transposed: bool  # some operand is contiguous along the rows
 
 
-def _largest_divisor(extent: int) -> int:
-    """Largest power of two that divides the extent."""
-    return extent & -extent
+def _largest_divisor(extent: Extent) -> int:
+    """Largest power of two that divides the extent at every call."""
+    return content(extent) & -content(extent)
 
 
-def _lanes_block(lanes: int, elements: int) -> int:
+def _lanes_block(lanes: Extent, elements: int) -> int:
     """Lanes of one tile: a divisor of all lanes where that is wide enough, so that no mask is."""
-    if lanes >= elements * WIDE:
+    if typical(lanes) >= elements * WIDE:
         return elements
     divisor = min(_largest_divisor(lanes), elements)
-    whole = min(power_above(lanes), elements)
+    whole = min(power_above(typical(lanes)), elements)
     return divisor if divisor >= min(128, whole) else whole
 
 
 def pointwise_candidates(shape: PointwiseShape, traits: TargetTraits) -> tuple[Candidate, ...]:
     """Configs XBLOCK, YBLOCK, num_warps; the grid is one axis, lane blocks within row blocks."""
-    total = shape.rows * shape.lanes
+    total = typical(shape.rows * shape.lanes)
     pick = power_below(traits.program_bytes / max(1.0, shape.element_bytes))
     pick = max(SMALLEST_PROGRAM, min(LARGEST_PROGRAM, pick * 2 if shape.functions else pick))
     while pick > SMALLEST_PROGRAM and total < pick * traits.multiprocessors * FEWEST_WAVES:
@@ -65,9 +65,9 @@ def _pointwise(shape: PointwiseShape, elements: int, more_warps: int) -> Candida
     if shape.is_transposed:
         elements = max(elements, 2048)
         side = TRANSPOSED_TILE if elements >= TRANSPOSED_TILE**2 else TRANSPOSED_TILE // 2
-        lanes_block = min(power_above(shape.lanes), side)
-    rows_block = min(power_above(shape.rows), max(1, elements // lanes_block))
-    programs = ceil(shape.rows / rows_block) * ceil(shape.lanes / lanes_block)
+        lanes_block = min(power_above(typical(shape.lanes)), side)
+    rows_block = min(power_above(typical(shape.rows)), max(1, elements // lanes_block))
+    programs = blocks(shape.rows, rows_block) * blocks(shape.lanes, lanes_block)
     warps = 4 if shape.functions < FUNCTIONS_FOR_8_WARPS else 8
     # A thread has at least four elements.
     warps = max(1, min(warps * more_warps, rows_block * lanes_block // (4 * WARP)))

@@ -9,7 +9,7 @@ from aotc.aot.errors import InternalError
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import fixed
+from aotc.aot.ir.size import fixed, kernel_text, typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
@@ -22,7 +22,7 @@ from aotc.aot.lower.matmul_product import (
 )
 from aotc.aot.lower.matmul_space import CANDIDATES, MAP_NAMES, Choice, Problem, choices
 from aotc.aot.lower.row import REDUCTIONS
-from aotc.aot.lower.spec import Candidate, Form, KernelSpec, TensorMap
+from aotc.aot.lower.spec import Candidate, KernelSpec, TensorMap
 from aotc.aot.lower.template import fill
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.domain import whole_row
@@ -40,20 +40,13 @@ def lower_matmul_gpu(
     Of the legal candidates, the `limit` cheapest by the model.
     """
     product = product_of(group)
-    forms: dict[str, Form] = {}
+    drafts: dict[str, source.Draft] = {}
     candidates: list[Candidate] = []
     for choice in choices(problem_of(product, traits), traits, limit):
-        if choice.source_name not in forms:
-            forms[choice.source_name] = _form(product, choice, traits)
+        if choice.source_name not in drafts:
+            drafts[choice.source_name] = _draft(product, choice, traits)
         candidates.append(replace(choice.candidate(), maps=_maps(product, choice)))
-    return KernelSpec(
-        name=source.function_name(group),
-        forms=tuple(forms.values()),
-        params=source.parameters(group),
-        candidates=tuple(candidates),
-        bytes=group.bytes,
-        operations=group.operations,
-    )
+    return source.kernel_of(group, list(drafts.values()), candidates)
 
 
 def problem_of(product: Product, traits: TargetTraits) -> Problem:
@@ -61,10 +54,12 @@ def problem_of(product: Product, traits: TargetTraits) -> Problem:
     size = product.itemsize_bytes
     walk = product.walk
     return Problem(
-        batch=product.batch.length,
-        rows=product.rows.length,
-        columns=product.columns.length,
-        depth=fixed(walk.taps * walk.block),
+        extents=(
+            product.batch.extent,
+            product.rows.extent,
+            product.columns.extent,
+            walk.taps * walk.block,
+        ),
         dtype=product.anchor.dtype,
         run=fixed(walk.block) if walk.is_split else 0,
         is_left_along_depth=product.left.is_along_depth,
@@ -72,9 +67,9 @@ def problem_of(product: Product, traits: TargetTraits) -> Problem:
         has_descriptors=product.left.has_descriptor(size) and product.right.has_descriptor(size),
         is_paired=product.pair is not None,
         is_plain=product.left.strides is not None and product.right.strides is not None,
-        result_bytes=sum(fixed(root.node.type.nbytes) for root in product.roots),
+        result_bytes=sum(typical(root.node.type.nbytes) for root in product.roots),
         precision=traits.dot_precision,
-        operand_bytes=sum(fixed(node.type.nbytes) for node in product.group.reads),
+        operand_bytes=sum(typical(node.type.nbytes) for node in product.group.reads),
     )
 
 
@@ -88,7 +83,7 @@ def _maps(product: Product, choice: Choice) -> tuple[TensorMap, ...]:
     found = []
     for name, (operand, width) in zip(MAP_NAMES, sides, strict=True):
         assert operand.memory is not None
-        view = operand.view(str(width), fixed(product.walk.depth))
+        view = operand.view(str(width), product.walk.depth)
         block = tuple(width if text != "BK" else choice.tile.depth for text in view.block)
         kind = DTYPES[product.anchor.dtype].triton
         place = places[operand.memory]
@@ -96,8 +91,8 @@ def _maps(product: Product, choice: Choice) -> tuple[TensorMap, ...]:
     return tuple(found)
 
 
-def _form(product: Product, choice: Choice, traits: TargetTraits) -> Form:
-    """The source of one choice: its template, filled."""
+def _draft(product: Product, choice: Choice, traits: TargetTraits) -> source.Draft:
+    """The form of one choice: its template, filled."""
     oriented = product.swapped() if choice.style.is_swapped else product
     writer = _Writer(oriented, choice)
     template = TEMPLATES[choice.style.template]
@@ -111,16 +106,16 @@ def _form(product: Product, choice: Choice, traits: TargetTraits) -> Form:
             "store": writer.store,
         },
         {
-            "M": str(oriented.rows.length),
-            "N": str(oriented.columns.length),
-            "K": str(product.walk.taps * product.walk.block),
+            "M": kernel_text(oriented.rows.extent),
+            "N": kernel_text(oriented.columns.extent),
+            "K": kernel_text(product.walk.taps * product.walk.block),
             "ACCUMULATOR": spelled(computed(product.anchor.dtype)),
             "PRECISION": f'"{precision}"',
         },
         writer.before_loop,
     )
-    text = source.assemble(product.group, choice.constexpr_names, lines, choice.scratch_names)
-    return Form(choice.source_name, text, source.function_name(product.group))
+    names = (choice.constexpr_names, lines, choice.scratch_names)
+    return source.Draft(choice.source_name, *names)
 
 
 class _Writer:
@@ -147,12 +142,14 @@ class _Writer:
         """A tensor descriptor of the operand, if the launch makes none; the load of a tile."""
         assert operand.memory is not None
         assert operand.strides is not None
-        view = operand.view(block, fixed(self.walk.depth))
+        view = operand.view(block, self.walk.depth)
         if not self.choice.style.has_maps:
-            base = self.buffers[operand.memory] + (f" + {operand.start}" if operand.start else "")
-            base += f" + z * {operand.strides[0]}" if operand.strides[0] else ""
-            rows = (list(view.shape), list(view.strides), ", ".join(view.block))
-            made = f"tl.make_tensor_descriptor({base}, {rows[0]}, {rows[1]}, [{rows[2]}])"
+            start, stride = operand.start, operand.strides[0]
+            base = self.buffers[operand.memory] + (f" + {kernel_text(start)}" if start else "")
+            base += f" + z * {kernel_text(stride)}" if stride else ""
+            sizes, strides = (", ".join(map(kernel_text, row)) for row in (view.shape, view.strides))
+            block_text = ", ".join(view.block)
+            made = f"tl.make_tensor_descriptor({base}, [{sizes}], [{strides}], [{block_text}])"
             self.describe.append(f"{name}_rows = {made}")
         is_along_depth = operand.strides[2] == 1
         at = f"{first}, start" if is_along_depth else f"start, {first}"
@@ -178,7 +175,7 @@ class _Writer:
 
     def _depth(self, inner: Symbol) -> Index:
         """Position k of an element `inner` of the current run, or of all elements."""
-        if inner.length == self.walk.depth:
+        if inner.extent == self.walk.depth:
             return ix.of(inner)
         return ix.of(Symbol("tap", self.walk.taps)) * self.walk.run + ix.of(inner)
 
@@ -189,12 +186,11 @@ class _Writer:
         is_in_run = walk.is_split and (name == "a" or walk.is_padded)
         inner = Symbol(f"{'c' if is_in_run else 'k'}{name}", walk.run if is_in_run else walk.depth)
         outer, values = operand.outer, {depth: self._depth(inner)}
-        if letter in self.choice.overhangs and outer.length > 1:
+        if letter in self.choice.overhangs and outer.extent != 1:
             if operand.is_along_depth:
-                outer = Symbol(f"{outer.name}{name}", outer.length)
-                self.body.write(
-                    f"{outer.name} = tl.minimum({operand.outer.name}, {outer.length - 1})"
-                )
+                outer = Symbol(f"{outer.name}{name}", outer.extent)
+                last = kernel_text(outer.extent - 1)
+                self.body.write(f"{outer.name} = tl.minimum({operand.outer.name}, {last})")
                 values[operand.outer] = ix.of(outer)
             else:
                 source.write_mask(self.body, outer, self.masks)
@@ -204,7 +200,7 @@ class _Writer:
     def _write_side(self, side: _Side, name: str) -> None:
         inside, walk = frozenset({side.inner}), self.walk
         start = "start"
-        if side.inner.length < walk.depth:
+        if side.inner.extent != walk.depth:
             start = f"start % {walk.block}"
             if name == "a":
                 self.body.write(f"tap = start // {walk.block}", inside)
@@ -249,14 +245,14 @@ class _Writer:
         self.emitter = self._emitter()
         self.tile, shape = "acc", ["BM", "BN"]
         for axis, (letter, symbol) in enumerate(self._tile_symbols()):
-            if letter in self.choice.overhangs and symbol.length == 1:
+            if letter in self.choice.overhangs and symbol.extent == 1:
                 # The result has no such axis: the tile's first row or column is all of it.
                 only = f"tl.where({symbol.name} == 0, {self.tile}, 0.0)"
                 self.tile, shape[axis] = f"single{axis}", "1"
                 self.body.write(f"{self.tile} = tl.sum({only}, axis={axis}, keep_dims=True)")
         self.body.lines += self._pair_lines(*shape)
         for letter, symbol in self._tile_symbols():
-            if letter in self.choice.overhangs and symbol.length > 1:
+            if letter in self.choice.overhangs and symbol.extent != 1:
                 source.write_mask(self.body, symbol, self.masks)
         source.write_stores(self.emitter, self.product.roots)
         return self.body.lines
@@ -309,7 +305,7 @@ class _Writer:
         if node is not self.product.anchor:
             return None
         tile = [symbol for _, symbol in self._tile_symbols()]
-        symbols = frozenset(item for item in (self.product.batch, *tile) if item.length > 1)
+        symbols = frozenset(item for item in (self.product.batch, *tile) if item.extent != 1)
         pair = self.product.pair
         if pair is None:
             return Value(self.tile, symbols)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import fixed
+from aotc.aot.ir.size import Extent, content, proves_at_most
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.walk import Walk, walk_of
 from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_demands
@@ -30,8 +30,8 @@ class Operand:
     need: Demand
     outer: Symbol
     memory: Node | None = None
-    strides: tuple[int, int, int] | None = None
-    start: int = 0
+    strides: tuple[Extent, Extent, Extent] | None = None
+    start: Extent = 0
 
     @property
     def is_along_depth(self) -> bool:
@@ -45,24 +45,26 @@ class Operand:
         batch, outer, inner = self.strides
         long = outer if inner == 1 else inner
         parts = (batch, long, self.start)
-        is_matrix = 1 in (outer, inner) and long > 0  # one row again and again is none
-        return is_matrix and not any(part * itemsize_bytes % DESCRIPTOR_BYTES for part in parts)
+        is_matrix = 1 in (outer, inner) and long != 0  # one row again and again is none
+        return is_matrix and not any(
+            content(part) * itemsize_bytes % DESCRIPTOR_BYTES for part in parts
+        )
 
-    def view(self, width: str, depth: int) -> View:
+    def view(self, width: str, depth: Extent) -> View:
         """The operand as a descriptor has it; `width` is the text of its block along `outer`."""
         assert self.strides is not None
         _, outer, inner = self.strides
         if inner == 1:
-            return View((self.outer.length, depth), (outer, 1), (width, "BK"))
-        return View((depth, self.outer.length), (inner, 1), ("BK", width))
+            return View((self.outer.extent, depth), (outer, 1), (width, "BK"))
+        return View((depth, self.outer.extent), (inner, 1), ("BK", width))
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """Shape and strides in elements, and texts of the block, of a descriptor's matrix."""
 
-    shape: tuple[int, int]
-    strides: tuple[int, int]
+    shape: tuple[Extent, Extent]
+    strides: tuple[Extent, Extent]
     block: tuple[str, str]
 
 
@@ -93,7 +95,7 @@ class Product:
 
     def swapped(self) -> Product:
         """The transposed product: B's columns as rows. Names x and y change places too."""
-        rows, columns = Symbol("x", self.columns.length), Symbol("y", self.rows.length)
+        rows, columns = Symbol("x", self.columns.extent), Symbol("y", self.rows.extent)
         values = {self.rows: ix.of(columns), self.columns: ix.of(rows)}
 
         def renamed(operand: Operand, outer: Symbol) -> Operand:
@@ -121,10 +123,10 @@ def product_of(group: Group) -> Product:
     inner = replace(domain, lanes=columns)
     run = contiguous_run(anchor, inner, lambda node: node in reads)
     left, right = operand_demands(anchor, inner, batch_index(anchor, inner))
-    walk = walk_of(domain.reduced.length, run)
+    walk = walk_of(domain.reduced.extent, run)
     pair, roots = None, group.roots
-    if domain.lanes.length != columns.length:
-        pair = Symbol("pair", domain.lanes.length)
+    if domain.lanes.extent != columns.extent:
+        pair = Symbol("pair", domain.lanes.extent)
         roots = _renamed(roots, {domain.lanes: ix.of(pair)})
     symbols = (domain.outer, domain.reduced)
     return Product(
@@ -158,11 +160,11 @@ def _operand(
     offset = ix.linear(behind.index, behind.node.shape)
     batch, depth = symbols
     strides = tuple(offset.stride(symbol) for symbol in (batch, outer, depth))
-    if any(stride is None or stride < 0 for stride in strides):
+    if any(stride is None or not proves_at_most(0, stride) for stride in strides):
         return Operand(need, outer)
     if set(offset.symbols()) - {batch, outer, depth}:
         return Operand(need, outer)
-    of_batch, of_outer, of_depth = (fixed(stride or 0) for stride in strides)
-    if outer.length == 1 and of_depth == 1:
-        of_outer = -(-depth.length // ROW_MULTIPLE) * ROW_MULTIPLE  # never used, but legal
-    return Operand(need, outer, behind.node, (of_batch, of_outer, of_depth), fixed(offset.constant))
+    of_batch, of_outer, of_depth = (stride or 0 for stride in strides)
+    if outer.extent == 1 and of_depth == 1:
+        of_outer = -(-depth.extent // ROW_MULTIPLE) * ROW_MULTIPLE  # never used, but legal
+    return Operand(need, outer, behind.node, (of_batch, of_outer, of_depth), offset.constant)

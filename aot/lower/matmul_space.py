@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
+from aotc.aot.ir.size import Extent, highest, typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.matmul_tiles import (
     GEMV_ALONG_COLUMNS,
@@ -19,7 +20,7 @@ from aotc.aot.lower.matmul_tiles import (
 )
 from aotc.aot.lower.roofline import Machine, machine_of, nanoseconds
 from aotc.aot.lower.spec import Candidate, Scratch
-from aotc.aot.lower.tiles import power_above, power_below
+from aotc.aot.lower.tiles import blocks, power_above, power_below
 from aotc.aot.schedule.traits import TargetTraits
 
 CANDIDATES = 40  # kept of a problem, the cheapest first
@@ -33,12 +34,12 @@ SHARED_RESERVE = 1024  # bytes of shared memory for barriers and alignment
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One matmul as the ranking sees it: sizes in elements, traffic in bytes."""
+    """One matmul: sizes in elements, traffic in bytes.
 
-    batch: int
-    rows: int
-    columns: int
-    depth: int
+    `extents` are batch, rows, columns and depth at every call. The ranking sees the typical ones.
+    """
+
+    extents: tuple[Extent, Extent, Extent, Extent]
     dtype: str
     run: int = 0  # elements that the loop over k may take at once; 0: all of them
     is_left_along_depth: bool = True
@@ -49,6 +50,26 @@ class Problem:
     precision: str = "ieee"
     operand_bytes: int = 0
     result_bytes: int = 0
+
+    @property
+    def batch(self) -> int:
+        """Products side by side."""
+        return typical(self.extents[0])
+
+    @property
+    def rows(self) -> int:
+        """Rows of the left operand."""
+        return typical(self.extents[1])
+
+    @property
+    def columns(self) -> int:
+        """Columns of the right operand."""
+        return typical(self.extents[2])
+
+    @property
+    def depth(self) -> int:
+        """Elements of each sum."""
+        return typical(self.extents[3])
 
     @property
     def itemsize_bytes(self) -> int:
@@ -75,21 +96,33 @@ class Choice:
         return sizes[::-1] if self.style.is_swapped else sizes
 
     @property
+    def extents(self) -> tuple[Extent, Extent]:
+        """The same at every call."""
+        sizes = self.problem.extents[1:3]
+        return sizes[::-1] if self.style.is_swapped else sizes
+
+    @property
     def tiles(self) -> int:
         """Tiles of the result of one batch element."""
         rows, columns = self.sizes
         return ceil(rows / self.tile.rows) * ceil(columns / self.tile.columns)
 
     @property
+    def tile_count(self) -> Extent:
+        """The same at every call."""
+        rows, columns = self.extents
+        return blocks(rows, self.tile.rows) * blocks(columns, self.tile.columns)
+
+    @property
     def overhangs(self) -> str:
         """Letters of the axes on which tiles reach beyond the operands."""
-        rows, columns = self.sizes
+        rows, columns = self.extents
         rests = (
             ("m", rows % self.tile.rows),
             ("n", columns % self.tile.columns),
-            ("k", self.problem.depth % (self.tile.depth * self.split)),
+            ("k", self.problem.extents[3] % (self.tile.depth * self.split)),
         )
-        return "".join(letter for letter, rest in rests if rest)
+        return "".join(letter for letter, rest in rests if rest != 0)
 
     @property
     def source_name(self) -> str:
@@ -131,28 +164,29 @@ class Choice:
         return Candidate(tuple(config), self.grid, self.source_name, self._scratch())
 
     @property
-    def grid(self) -> tuple[int, int, int]:
+    def grid(self) -> tuple[Extent, Extent, Extent]:
         """Programs along the three axes."""
+        batch = self.problem.extents[0]
         if self.style.template == "split":
-            return (self.tiles, self.split, self.problem.batch)
+            return (self.tile_count, self.split, batch)
         if self.style.template == "persistent":
             return (self.programs, 1, 1)
-        return (self.tiles, self.problem.batch, 1)
+        return (self.tile_count, batch, 1)
 
     @property
-    def partial_bytes(self) -> int:
+    def partial_bytes(self) -> Extent:
         """Bytes of all partial tiles."""
         if self.style.template != "split":
             return 0
         wide = 8 if self.problem.dtype == "f64" else 4
         area = self.tile.rows * self.tile.columns * wide
-        return self.problem.batch * self.tiles * self.split * area
+        return self.problem.extents[0] * self.tile_count * self.split * area
 
     def _scratch(self) -> tuple[Scratch, ...]:
         if self.style.template != "split":
             return ()
         kind = "*fp64" if self.problem.dtype == "f64" else "*fp32"
-        counters = self.problem.batch * self.tiles * 4
+        counters = highest(self.problem.extents[0] * self.tile_count * 4)
         return (
             Scratch("partials", kind, self.partial_bytes),
             Scratch("counters", "*i32", counters, is_zeroed=True),
@@ -187,7 +221,7 @@ def _all(problem: Problem, machine: Machine) -> Iterator[Choice]:
 
 def _is_legal(choice: Choice, machine: Machine) -> bool:
     tile, problem = choice.tile, choice.problem
-    if choice.shared_bytes > machine.shared_bytes or choice.partial_bytes > PARTIAL_BYTES:
+    if choice.shared_bytes > machine.shared_bytes or highest(choice.partial_bytes) > PARTIAL_BYTES:
         return False
     if tile.rows * tile.columns > ACCUMULATOR_REGISTERS * 32 * tile.warps:
         return False
@@ -195,10 +229,11 @@ def _is_legal(choice: Choice, machine: Machine) -> bool:
 
 
 def _gemv(problem: Problem, machine: Machine) -> Iterator[Choice]:
-    if problem.rows > FEW_ROWS or problem.run:
+    most = highest(problem.extents[1])  # one tile holds all rows
+    if most > FEW_ROWS or problem.run:
         return
     along_depth = problem.is_right_along_depth
-    rows = power_above(problem.rows)
+    rows = power_above(most)
     for columns, depth, warps, stages in GEMV_ALONG_DEPTH if along_depth else GEMV_ALONG_COLUMNS:
         columns = max(columns, 2) if problem.is_paired else columns
         depth = min(depth, power_above(problem.depth))
@@ -235,7 +270,7 @@ def _tiled(problem: Problem, machine: Machine) -> Iterator[Choice]:
             for split in _splits(plain, machine):
                 style = STYLES["split" if name == "plain" else f"split_{name}"]
                 yield Choice(style, problem, tile, group, split)
-        programs = min(machine.multiprocessors, plain.tiles)
+        programs = min(machine.multiprocessors, highest(plain.tile_count))
         for name in _walks(problem, machine):
             for flatten in (0, 1):
                 yield Choice(STYLES[name], problem, tile, group, 1, programs, flatten)
@@ -250,7 +285,7 @@ def _loadings(problem: Problem, machine: Machine) -> tuple[str, ...]:
 
 def _walks(problem: Problem, machine: Machine) -> tuple[str, ...]:
     """Styles of programs that walk over tiles."""
-    if not _may_describe(problem, machine) or problem.batch > 1:
+    if not _may_describe(problem, machine) or problem.extents[0] != 1:
         return ()
     return ("mapped_persistent",) if _may_map(problem, machine) else ("persistent",)
 
@@ -261,7 +296,7 @@ def _may_describe(problem: Problem, machine: Machine) -> bool:
 
 def _may_map(problem: Problem, machine: Machine) -> bool:
     """Whether a launch can describe the operands: one matrix each, not one a batch element."""
-    return machine.has_maps and problem.batch == 1 and _may_describe(problem, machine)
+    return machine.has_maps and problem.extents[0] == 1 and _may_describe(problem, machine)
 
 
 def _scaled(tile: Tile, problem: Problem) -> Tile:

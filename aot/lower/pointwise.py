@@ -5,7 +5,7 @@ from __future__ import annotations
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.index import Index, Remainder, Symbol
 from aotc.aot.ir.ops import OPS
-from aotc.aot.ir.size import fixed, kernel_text, typical
+from aotc.aot.ir.size import kernel_text, typical
 from aotc.aot.lower import gpu_tiles, source
 from aotc.aot.lower.body import Body
 from aotc.aot.lower.emit import Emitter
@@ -56,8 +56,8 @@ def _candidates(group: Group, traits: TargetTraits) -> tuple[Candidate, ...]:
     if traits.device != "cuda":
         return pointwise_candidates(rows.extent, lanes.extent, element_bytes, traits)
     shape = gpu_tiles.PointwiseShape(
-        fixed(rows.extent),
-        fixed(lanes.extent),
+        rows.extent,
+        lanes.extent,
         element_bytes,
         functions=sum(OPS[node.op].cost >= gpu_tiles.FUNCTION_COST for node in group.nodes),
         is_transposed=_is_transposed(group),

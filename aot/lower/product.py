@@ -11,6 +11,7 @@ from itertools import chain, zip_longest
 from aotc.aot.lower.convolution import lower_convolution
 from aotc.aot.lower.matmul_gpu import lower_matmul_gpu
 from aotc.aot.lower.spec import KernelSpec
+from aotc.aot.ir.size import typical
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.traits import TargetTraits
 
@@ -32,12 +33,14 @@ def lower_product(group: Group, traits: TargetTraits) -> KernelSpec:
 def _is_small(group: Group) -> bool:
     """Whether the product has many rows and little work."""
     domain = group.domain
-    is_flat = domain.outer.extent == 1 and domain.rows.extent >= FEWEST_ROWS
+    is_flat = domain.outer.extent == 1 and typical(domain.rows.extent) >= FEWEST_ROWS
     return is_flat and group.operations <= MOST_OPERATIONS
 
 
 def _merged(first: KernelSpec, second: KernelSpec) -> KernelSpec:
-    """One spec with the candidates of both in turns."""
+    """One spec with the candidates of both in turns; the second where they read other dims."""
+    if first.sizes != second.sizes:
+        return second
     pairs = zip_longest(first.candidates, second.candidates)
     candidates = tuple(each for each in chain.from_iterable(pairs) if each is not None)
     return KernelSpec(
@@ -47,4 +50,5 @@ def _merged(first: KernelSpec, second: KernelSpec) -> KernelSpec:
         candidates=candidates,
         bytes=second.bytes,
         operations=second.operations,
+        sizes=second.sizes,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
@@ -24,6 +25,17 @@ def multiply(left, right):
     return left * right
 
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A form before its file is written: its parameters are those that all forms share."""
+
+    name: str
+    constexprs: Sequence[str]
+    lines: Sequence[str]
+    scratch: Sequence[str] = ()  # names of further pointers
+    functions: str = ""  # what stands before the kernel, which calls them
 
 
 def buffer_names(group: Group) -> dict[Node, str]:
@@ -60,10 +72,12 @@ def assemble(
     lines: Sequence[str],
     scratch: Sequence[str] = (),
     functions: str = "",
+    sizes: Sequence[Dim] = (),
 ) -> str:
     """The complete file of a kernel whose body is `lines`.
 
-    `scratch` names further pointers; `functions` stand before the kernel, which calls them.
+    `scratch` names further pointers; `functions` stand before the kernel, which calls them; `sizes`
+    are the dims that it takes as numbers.
     """
     text = "\n".join(lines)
     called = [code for name, code in shortened_functions().items() if f"{name}(" in text]
@@ -73,7 +87,7 @@ def assemble(
     if "libdevice." in text + functions:
         imports.append("from triton.language.extra import libdevice")
     arguments = [param.name for param in parameters(group)]
-    arguments += [KERNEL_PREFIX + dim.name for dim in sizes_of(group, text + functions)]
+    arguments += [KERNEL_PREFIX + dim.name for dim in sizes]
     arguments += scratch
     arguments += [f"{name}: tl.constexpr" for name in constexprs]
     signature = f"def {function_name(group)}({', '.join(arguments)}):"
@@ -135,13 +149,30 @@ def blocks_of(candidates: Sequence[Candidate], name: str) -> list[int]:
 def kernel(
     group: Group, constexprs: Sequence[str], lines: Sequence[str], candidates: Sequence[Candidate]
 ) -> KernelSpec:
-    """The spec of a kernel whose body is `lines`."""
+    """The spec of a kernel of one form, whose body is `lines`."""
+    return kernel_of(group, [Draft("", constexprs, lines)], candidates)
+
+
+def kernel_of(
+    group: Group, drafts: Sequence[Draft], candidates: Sequence[Candidate]
+) -> KernelSpec:
+    """The spec of a kernel of several forms, which all take the dims that any of them reads."""
+    sizes = sizes_of(group, "\n".join(line for row in drafts for line in row.lines))
+    name = function_name(group)
+    forms = (
+        Form(
+            row.name,
+            assemble(group, row.constexprs, row.lines, row.scratch, row.functions, sizes),
+            name,
+        )
+        for row in drafts
+    )
     return KernelSpec(
-        name=function_name(group),
-        forms=(Form("", assemble(group, constexprs, lines), function_name(group)),),
+        name=name,
+        forms=tuple(forms),
         params=parameters(group),
         candidates=tuple(candidates),
         bytes=group.bytes,
         operations=group.operations,
-        sizes=sizes_of(group, "\n".join(lines)),
+        sizes=sizes,
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from aotc.aot.ir.size import KERNEL_PREFIX, Dim, Extent
+from aotc.aot.ir.size import KERNEL_PREFIX, Dim, Extent, fixed
 from aotc.aot.ir.types import DTYPES
 from aotc.runtime.plan import Map
 
@@ -31,7 +33,7 @@ class Scratch:
 
     name: str
     type: str
-    nbytes: int
+    nbytes: Extent
     is_zeroed: bool = False
 
 
@@ -46,9 +48,9 @@ class TensorMap:
     name: str
     param: int
     dtype: str
-    start: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    start: Extent
+    shape: tuple[Extent, ...]
+    strides: tuple[Extent, ...]
     block: tuple[int, ...]
 
     @property
@@ -56,8 +58,10 @@ class TensorMap:
         """Triton's type of the parameter."""
         return f"tensordesc<{self.dtype}[{', '.join(map(str, self.block))}]>"
 
-    def placed(self) -> Map:
+    def placed(self, number: Callable[[Extent], Any] = fixed) -> Map:
         """The tensor map that a launch makes: its boxes are those of Triton's copies of a block.
+
+        `number`: how its extents are told.
 
         Rows of a block lie in shared memory in the widest pattern that they fill; wider blocks are
         several copies.
@@ -67,7 +71,10 @@ class TensorMap:
         swizzle_bytes = next((each for each in SWIZZLES_BYTES if width_bytes >= each), 0)
         width = min(self.block[-1], (swizzle_bytes or width_bytes) // kind.itemsize_bytes)
         box = (*(min(extent, BOX_LIMIT) for extent in self.block[:-1]), width)
-        return Map(self.param, kind.name, self.start, self.shape, self.strides, box, swizzle_bytes)
+        start, shape, strides = number(self.start), map(number, self.shape), map(number, self.strides)
+        return Map(
+            self.param, kind.name, start, tuple(shape), tuple(strides), box, swizzle_bytes
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +152,8 @@ class KernelSpec:
         rows = [text for form in self.forms for text in (form.name, form.source, form.function)]
         rows += [f"{row.name}:{row.type}" for row in self.params]
         # A source names its tensor maps only; what they are of is in the candidates.
-        maps = {each.placed() for row in self.candidates for each in row.maps}
-        rows += sorted({f"{row.argument}:{row.start}:{row.shape}:{row.strides}" for row in maps})
+        maps = {each for row in self.candidates for each in row.maps}
+        rows += sorted({f"{row.param}:{row.start}:{row.shape}:{row.strides}" for row in maps})
         # The typical size is no part of the source, but of what is measured.
         rows += [f"{dim.name}:i32 {dim.typical}" for dim in self.sizes]
         return hashlib.sha256("\0".join(rows).encode()).hexdigest()

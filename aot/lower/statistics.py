@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.size import Extent, fixed, kernel_text
 from aotc.aot.lower.literal import computed, extreme, literal
 from aotc.aot.lower.row import REDUCTIONS, SEARCHES, Reduction
 
@@ -90,7 +91,7 @@ class Plain:
     def join(self, lanes: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
         return [bind(self.row.reduce.format(lanes[0], along=tile.along))]
 
-    def values(self, known: Sequence[str], extent: int) -> list[str]:
+    def values(self, known: Sequence[str], extent: Extent) -> list[str]:
         return [self.row.finish.format(known[0])]
 
 
@@ -130,8 +131,8 @@ class Search:
         best = bind(tile.max(lanes[0]) if self.node.op == "argmax" else tile.min(lanes[0]))
         return [best, bind(tile.min(f"tl.where({lanes[0]} == {best}, {lanes[1]}, {_FARTHEST})"))]
 
-    def values(self, known: Sequence[str], extent: int) -> list[str]:
-        return [f"tl.minimum({known[1]}, {extent - 1}).to(tl.int64)"]
+    def values(self, known: Sequence[str], extent: Extent) -> list[str]:
+        return [f"tl.minimum({known[1]}, {kernel_text(extent - 1)}).to(tl.int64)"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ class Exponentials:
         largest = bind(tile.max(lanes[0]))
         return [largest, bind(tile.sum(f"{lanes[1]} * tl.exp({lanes[0]} - {largest})"))]
 
-    def values(self, known: Sequence[str], extent: int) -> list[str]:
+    def values(self, known: Sequence[str], extent: Extent) -> list[str]:
         return [f'tl.where({known[1]} == 0, float("-inf"), {known[0]})', known[1]]
 
 
@@ -213,8 +214,8 @@ class Moments:
         squares = bind(tile.sum(f"{lanes[2]} + {lanes[0]} * {apart} * {apart}"))
         return [count, mean, squares]
 
-    def values(self, known: Sequence[str], extent: int) -> list[str]:
-        return [f"{known[1]} * {float(extent)!r}", known[2]]
+    def values(self, known: Sequence[str], extent: Extent) -> list[str]:
+        return [f"{known[1]} * {float(fixed(extent))!r}", known[2]]
 
 
 Statistic = Plain | Search | Exponentials | Moments

@@ -60,7 +60,7 @@ def row_candidates(
     kept: Extent, reduced: Extent, element_bytes: float, traits: TargetTraits
 ) -> tuple[Candidate, ...]:
     """Configs XBLOCK, RBLOCK for rows whose reduced elements lie along the lanes."""
-    block = _row_block(reduced, LARGEST_ROW, ROW_CHUNK)
+    block = row_block(reduced, LARGEST_ROW) or ROW_CHUNK
     # Values between the passes over a row are kept in scratch memory: small tiles stay in cache.
     total = typical(kept * reduced)
     pick = _program_elements(total, element_bytes, traits.cache_bytes // 16, traits)
@@ -73,11 +73,11 @@ def row_candidates(
     return tuple(dict.fromkeys(found))
 
 
-def _row_block(reduced: Extent, longest: int, chunk: int) -> int:
-    """RBLOCK: all of a row, or a chunk of one that is longer or may be much longer than typical."""
+def row_block(reduced: Extent, longest: int) -> int:
+    """RBLOCK of a whole row; 0 for one that is longer, or may be much longer than typical."""
     most = highest(reduced)
-    is_whole = most <= longest and most <= max(WHOLE_ROW, FEW_TYPICAL * typical(reduced))
-    return power_above(most) if is_whole else chunk
+    limit = longest if isinstance(reduced, int) else max(WHOLE_ROW, FEW_TYPICAL * typical(reduced))
+    return power_above(most) if most <= min(longest, limit) else 0
 
 
 def column_candidates(outer: Extent, reduced: Extent, lanes: Extent) -> tuple[Candidate, ...]:
@@ -86,7 +86,7 @@ def column_candidates(outer: Extent, reduced: Extent, lanes: Extent) -> tuple[Ca
     for width in (ROW_LANES, ROW_LANES * 4, ROW_LANES // 4):
         lanes_block = min(power_above(typical(lanes)), width)
         longest = min(LARGEST_ROW, LARGEST_TILE // lanes_block)
-        block = _row_block(reduced, longest, min(ROW_CHUNK, longest))
+        block = row_block(reduced, longest) or min(ROW_CHUNK, longest)
         config = (("YBLOCK", lanes_block), ("RBLOCK", block))
         found.append(Candidate(config, (blocks(lanes, lanes_block), outer, 1)))
     # The source decides once whether rows are read in chunks, for all candidates alike.

@@ -13,7 +13,7 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.bound import Bound
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import fixed
+from aotc.aot.ir.size import fixed, proves_at_most, proves_below
 from aotc.aot.schedule.domain import batch_index, breaks, contiguous_run, operand_demands
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Demand, demands
@@ -38,9 +38,9 @@ class Border:
         value = self.values[place]
         smallest, largest = (end + value for end in self.index.bounds())
         sides = []
-        if self.low is not None and smallest < self.low:
+        if self.low is not None and not proves_at_most(self.low, smallest):
             sides.append(f"({name} >= {self.low - value})")
-        if self.high is not None and largest >= self.high:
+        if self.high is not None and not proves_below(largest, self.high):
             sides.append(f"({name} < {self.high - value})")
         return " & ".join(sides)
 
@@ -73,7 +73,7 @@ def windows_of(group: Group) -> Windows | None:
     anchor, domain = group.anchor, group.domain
     if anchor is None or anchor.kind != "matmul" or domain.reduced is None:
         return None
-    if domain.lanes.length != anchor.shape[-1]:
+    if domain.lanes.extent != anchor.shape[-1]:
         return None  # columns that meet in pairs
     reads = frozenset(group.reads)
     left, right = operand_demands(anchor, domain, batch_index(anchor, domain))
