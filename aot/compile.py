@@ -11,7 +11,7 @@ from typing import Literal
 
 from aotc.aot import contents
 from aotc.aot.contents import Plan
-from aotc.aot.errors import DynamicTargetUnsupported, SizeUnsupported
+from aotc.aot.errors import SizeUnsupported
 from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.narrow import dims_of, large_sizes, narrowed
 from aotc.aot.ir.size import Dim, Extent, UndecidedSize, size_of, typical
@@ -88,8 +88,6 @@ def compile_for(
     target: Target, graph: Graph, options: BuildOptions, machinery: Machinery, clock: Clock
 ) -> Compiled:
     """The stages from schedule to plan, in order."""
-    if dims_of(graph) and target.device != "cpu":
-        raise DynamicTargetUnsupported(target=target.name)
     dims = dims_of(graph)
     ranges = buckets(dims)
     graphs = [narrowed(graph, dict(zip(dims, each, strict=True))) for each in ranges]

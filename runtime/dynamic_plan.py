@@ -8,6 +8,8 @@ Grammar of `plan.msgpack`, abi 4 (plans of fixed shapes are those of `plan.py`):
                 "ranges": [[low, high]], "zeroed_bytes"}
     buffer   = {"name", "nbytes": extent, "offset": extent}
     launch   = {"args": [argument], "grid": [extent, extent, extent], "kernel": index}
+             | and, where it makes tensor maps, {"maps": [map]}
+    map      = as in `plan.py`; "start", "shape" and "strides" hold extents
     argument = [space, value]   as in `plan.py`; the value of "arena" and "int" is an extent
     extent   = number | [number of a value]       values and rows: see `extent.py`
     kernel   = as in `plan.py`
@@ -26,7 +28,10 @@ from .plan import LIMITS, Image, Kernel, LaunchPlan
 from .plan_rules import (
     ARENA_LIMIT_BYTES,
     DYNAMIC_ABI,
+    GRID_LIMITS,
     IMAGE_SCHEMA,
+    MAP_RANK_LIMIT,
+    MAP_SCHEMA,
     PLAN_ABI,
     PROGRAMS_LIMIT,
     SCRATCH_LIMIT_BYTES,
@@ -66,6 +71,14 @@ _VALUES: dict[str, Schema] = {
     "int": ExtentSchema(-(1 << 63), (1 << 63) - 1),
 }
 _BYTES = ExtentSchema(0, ARENA_LIMIT_BYTES)
+_MAP = Fields(
+    {
+        **MAP_SCHEMA.fields,
+        "start": _BYTES,
+        "shape": List(ExtentSchema(1, (1 << 32) - 1), limit=MAP_RANK_LIMIT, least=1),
+        "strides": List(_BYTES, limit=MAP_RANK_LIMIT, least=1),
+    }
+)
 _VARIANT = Fields(
     {
         "arena_bytes": _BYTES,
@@ -80,7 +93,9 @@ _VARIANT = Fields(
                     "kernel": Integer(0, (1 << 16) - 1),
                     "grid": List(ExtentSchema(1, PROGRAMS_LIMIT), limit=3, least=3),
                     "args": List(_ArgumentSchema(), limit=256),
-                }
+                    "maps": List(_MAP, limit=64),
+                },
+                absent=("maps",),
             ),
             limit=1 << 16,
         ),
@@ -178,8 +193,18 @@ class DynamicPlan(Record):
             "kernels": tree["kernels"],
             "launches": [_launch(row, values) for row in variant["launches"]],
         }
+        self._check_grids(plain)
         check_plan(plain, self.path)
         return LaunchPlan.from_map(plain)
+
+    def _check_grids(self, plain: dict[str, Any]) -> None:
+        """Raise `SizeInvalid` for more programs than devices start along one axis."""
+        for row in plain["launches"]:
+            if self.kernels[row["kernel"]].image is not None:
+                for axis, extent, limit in zip("xyz", row["grid"], GRID_LIMITS, strict=True):
+                    if extent > limit:
+                        found = f"{extent} programs of a kernel along {axis}"
+                        raise SizeInvalid(found=found, expected=f"at most {limit}")
 
     def validate(
         self,
@@ -235,6 +260,8 @@ def _references(tree: dict[str, Any]) -> Iterator[int]:
         for row in variant["launches"]:
             extents += row["grid"]
             extents += [value for space, value in row["args"]]
+            for each in row.get("maps", ()):
+                extents += [each["start"], *each["shape"], *each["strides"]]
     return (extent[0] for extent in extents if type(extent) is list)
 
 
@@ -255,5 +282,12 @@ def _launch(row: dict[str, Any], values: Sequence[int]) -> dict[str, Any]:
         "kernel": row["kernel"],
         "grid": [_number(extent, values) for extent in row["grid"]],
         "args": [[space, _number(value, values)] for space, value in row["args"]],
-        "maps": [],
+        "maps": [_map(each, values) for each in row.get("maps", ())],
     }
+
+
+def _map(row: dict[str, Any], values: Sequence[int]) -> dict[str, Any]:
+    found = {**row, "start": _number(row["start"], values)}
+    for name in ("shape", "strides"):
+        found[name] = [_number(each, values) for each in row[name]]
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aotc.aot.lower import source
 from aotc.aot.lower.attention_lines import Lines
@@ -44,6 +44,7 @@ def _form_row(
     return _Form(template, functions, constexprs, scratch)
 
 
+OVERLAPPED = "overlapped"
 _TILED = ("place", "key_range", "attend", "finish")
 FORMS: dict[str, _Form] = {
     row.template.name: row
@@ -70,33 +71,31 @@ def lower_attention(group: Group, traits: TargetTraits) -> KernelSpec:
     attention = Attention(group, traits)
     found = candidates(attention.problem(), traits)
     names = tuple(dict.fromkeys(candidate.form for candidate in found))
-    return KernelSpec(
-        name=source.function_name(group),
-        forms=tuple(_form(attention, name, found) for name in names),
-        params=source.parameters(group),
-        candidates=found,
-        bytes=group.bytes,
-        operations=group.operations,
-    )
+    drafts = [_draft(attention, name, found) for name in names if name != OVERLAPPED]
+    spec = source.kernel_of(group, drafts, found)
+    if OVERLAPPED not in names:
+        return spec
+    forms = sorted((*spec.forms, _overlapped(attention)), key=lambda form: names.index(form.name))
+    return replace(spec, forms=tuple(forms))
 
 
-def _form(attention: Attention, name: str, found: Sequence[Candidate]) -> Form:
+def _overlapped(attention: Attention) -> Form:
+    """The Gluon form, a file of its own kind."""
+    function = source.function_name(attention.group)
+    text = overlapped_source(attention, FORMS[OVERLAPPED].template, function)
+    return Form(OVERLAPPED, text, function)
+
+
+def _draft(attention: Attention, name: str, found: Sequence[Candidate]) -> source.Draft:
     """One source, right for all the candidates of the form."""
     row = FORMS[name]
-    function = source.function_name(attention.group)
-    if name == "overlapped":
-        return Form(name, overlapped_source(attention, row.template, function), function)
     lines = Lines(attention, name == "split", [each for each in found if each.form == name])
     has_loads = "load_q" in row.template.holes
     holes = lines.loading() if has_loads else lines.describing()
-    text = source.assemble(
-        attention.group,
-        row.constexprs,
-        fill(row.template, holes, attention.constants(), ()),
-        row.scratch,
-        _shared_functions(row.functions),
+    lines_of_body = fill(row.template, holes, attention.constants(), ())
+    return source.Draft(
+        name, row.constexprs, lines_of_body, row.scratch, _shared_functions(row.functions)
     )
-    return Form(name, text, function)
 
 
 def _shared_functions(names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import fixed, highest, kernel_text
 from aotc.aot.lower import source
 from aotc.aot.lower.attention_operands import LOG2_E, Attention, overhangs, padded
 from aotc.aot.lower.body import Body, Value
@@ -55,13 +56,13 @@ class Lines:
         for place, (letter, name, block) in enumerate(rows):
             matrix = self.writer.matrix(place)
             assert matrix is not None
-            shape = ", ".join(map(str, matrix.extents))
-            width = padded(matrix.extents[1])
+            shape = ", ".join(map(kernel_text, matrix.extents))
+            width = padded(fixed(matrix.extents[1]))
             start = str(matrix.start)
             address = self.buffers[matrix.memory] + (f" + {start}" if start != "0" else "")
             holes[f"describe_{letter}"] = [
                 f"{name} = tl.make_tensor_descriptor(",
-                f"    {address}, [{shape}], [{matrix.stride}, 1], [{block}, {width}]",
+                f"    {address}, [{shape}], [{kernel_text(matrix.stride)}, 1], [{block}, {width}]",
                 ")",
             ]
         self._mask(self.domain.rows, self.has_row_mask)
@@ -103,7 +104,8 @@ class Lines:
         if has_overhang:
             self.masks[symbol] = f"{symbol.name}_mask"
             self.body.write(
-                f"{symbol.name}_mask = {symbol.name} < {symbol.length}", frozenset({symbol})
+                f"{symbol.name}_mask = {symbol.name} < {kernel_text(symbol.extent)}",
+                frozenset({symbol}),
             )
 
     def _of(self, place: int, keys: Symbol) -> Demand:
@@ -165,7 +167,8 @@ class Lines:
         writer = self.writer
         lines = []
         if self.has_last:
-            lines.append(f'scores = tl.where(sl < {writer.keys.length}, scores, float("-inf"))')
+            keys = kernel_text(writer.keys.extent)
+            lines.append(f'scores = tl.where(sl < {keys}, scores, float("-inf"))')
         if writer.anchor.attr("causal"):
             _, _, query, _ = query_position(writer.anchor, self.domain)
             seen = f"sl <= {query + writer.anchor.attr('offset')}"
@@ -178,17 +181,17 @@ class Lines:
         self.emitter.known.clear()
         self.body.lines = []
         if self.is_split:
-            row = Symbol("r", rows.length)
-            tall = power_above(rows.length)
+            row = Symbol("r", rows.extent)
+            tall = power_above(highest(rows.extent))
             self.body.write(f"r = tl.arange(0, {tall})[:, None]")
             self.masks.pop(rows, None)
-            self._mask(row, tall != rows.length)
+            self._mask(row, tall != rows.extent)
             values = {rows: ix.of(row)}
             roots = tuple(
                 Root(root.node, tuple(part.substitute(values) for part in root.index))
                 for root in roots
             )
-        elif rows.length == 1:
+        elif rows.extent == 1:
             self.body.write("result = tl.sum(tl.where(x == 0, result, 0.0), 0)[None, :]")
         source.write_stores(self.emitter, roots)
         return self.body.lines
@@ -196,6 +199,6 @@ class Lines:
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
         if node is not self.writer.anchor:
             return None
-        rows = Symbol("r", self.domain.rows.length) if self.is_split else self.domain.rows
+        rows = Symbol("r", self.domain.rows.extent) if self.is_split else self.domain.rows
         tile = frozenset({rows, self.domain.lanes, self.domain.outer})
-        return Value("result", frozenset(symbol for symbol in tile if symbol.length > 1))
+        return Value("result", frozenset(symbol for symbol in tile if symbol.extent != 1))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import fixed
+from aotc.aot.ir.size import Extent, content, fixed, highest, is_static, kernel_text, typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.attention_space import Problem
 from aotc.aot.lower.tiles import power_above
@@ -40,8 +40,8 @@ class Matrix:
 
     memory: Node
     start: Index
-    extents: tuple[int, int]
-    stride: int
+    extents: tuple[Extent, Extent]
+    stride: Extent
 
     def heads(self) -> Heads | None:
         """The first element of head z as a place on two axes, if it can be written so."""
@@ -69,43 +69,45 @@ class Attention:
         )  # fmt: skip
         self.keys = group.domain.reduced
         self.needs = attention_demands(group.anchor, group.domain)
-        self.row = Symbol("sk", self.keys.length)  # keys along the rows of a tile
-        self.column = Symbol("sl", self.keys.length)  # keys along its lanes
+        self.row = Symbol("sk", self.keys.extent)  # keys along the rows of a tile
+        self.column = Symbol("sl", self.keys.extent)  # keys along its lanes
         self.element = head_element(group.anchor)
 
     def problem(self) -> Problem:
         """What the choice of a config depends on."""
         key, value = (operand.shape for operand in self.anchor.inputs[1:3])
         return Problem(
-            heads=self.domain.outer.length,
-            rows=self.domain.rows.length,
-            keys=self.keys.length,
+            extents=self._extents(),
             key_block=padded(fixed(key[3])),
             value_block=padded(fixed(value[3])),
             itemsize_bytes=DTYPES[self.anchor.dtype].itemsize_bytes,
             is_causal=self.anchor.attr("causal"),
-            offset=self.anchor.attr("offset"),
+            offset=typical(self.anchor.attr("offset")),
             has_few_rows=has_few_rows(self.anchor),
             has_descriptors=self._has_descriptors(),
             may_overlap=self._may_overlap(),
         )
 
+    def _extents(self) -> tuple[Extent, Extent, Extent]:
+        return self.domain.outer.extent, self.domain.rows.extent, self.keys.extent
+
     def constants(self) -> dict[str, str]:
         """The literals of the templates: sizes, scale and what is compiled in."""
         sizes = self.problem()
+        heads, rows, keys = sizes.extents
         scale = 1.0 if self.has_bias else self.anchor.attr("scale") * LOG2_E
         return {
-            "HEADS": str(sizes.heads),
+            "HEADS": kernel_text(heads),
             "RATIO": str(groups(self.anchor)),
-            "T": str(sizes.rows),
-            "ROWS": str(sizes.rows),
-            "BR": str(power_above(sizes.rows)),
-            "S": str(sizes.keys),
+            "T": kernel_text(rows),
+            "ROWS": kernel_text(rows),
+            "BR": str(power_above(highest(rows))),
+            "S": kernel_text(keys),
             "BD": str(sizes.key_block),
             "BV": str(sizes.value_block),
             "SCALE": repr(scale),
             "CAUSAL": str(self.anchor.attr("causal")),
-            "OFFSET": str(self.anchor.attr("offset")),
+            "OFFSET": kernel_text(self.anchor.attr("offset")),
             "SAFE": str(self.anchor.attr("is_safe")),
             "PRECISION": repr(self.traits.dot_precision).replace("'", '"'),
         }
@@ -117,7 +119,8 @@ class Attention:
 
     def _may_overlap(self) -> bool:
         """Whether operands and result are tensors of heads, rows and elements."""
-        if not self._has_descriptors():
+        # Its text holds numbers.
+        if not self._has_descriptors() or not is_static(self._extents()):
             return False
         matrices = (*(self.matrix(place) for place in range(3)), self.result())
         return all(matrix is not None and matrix.heads() is not None for matrix in matrices)
@@ -159,9 +162,11 @@ def _matrix(memory: Node, index: Sequence[Index], outer: Symbol, inner: Symbol) 
         return None
     parts = (stride, start.constant, *(count for _, count in start.terms))
     itemsize = DTYPES[memory.dtype].itemsize_bytes
-    if any(part * itemsize % DESCRIPTOR_BYTES for part in parts) or memory.type.numel > FARTHEST:
+    if any(content(part) * itemsize % DESCRIPTOR_BYTES for part in parts):
         return None
-    return Matrix(memory, start, (outer.length, inner.length), fixed(stride))
+    if typical(memory.type.numel) > FARTHEST:  # a plan of sizes refuses calls with more
+        return None
+    return Matrix(memory, start, (outer.extent, inner.extent), stride)
 
 
 def padded(extent: int) -> int:

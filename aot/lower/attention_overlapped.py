@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.size import fixed
 from aotc.aot.lower import source
 from aotc.aot.lower.attention_operands import Attention, Matrix, padded
 from aotc.aot.lower.body import INDENT
@@ -79,7 +80,7 @@ def _described(attention: Attention, matrices: Sequence[Matrix]) -> dict[str, li
         found[hole] = [
             f"{name} = tma.make_tensor_descriptor(",
             f"{INDENT}{address}, [{shape}], [{strides}],",
-            f"{INDENT}[1, 1, {block}, {padded(matrix.extents[1])}], {layout},",
+            f"{INDENT}[1, 1, {block}, {padded(fixed(matrix.extents[1]))}], {layout},",
             ")",
         ]
     return found

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from aotc.aot.ir.size import Extent, highest, typical
 from aotc.aot.lower.spec import Candidate, Scratch
-from aotc.aot.lower.tiles import power_above, power_below
+from aotc.aot.lower.tiles import blocks, power_above, power_below
 from aotc.aot.schedule.traits import TargetTraits
 
 SMALLEST_ROWS = 16  # rows of the smallest dot
@@ -18,11 +19,12 @@ RESERVED_BYTES = 2048  # shared memory for barriers and reductions
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What decides between configs: extents, and what the operands allow."""
+    """What decides between configs: extents, and what the operands allow.
 
-    heads: int  # programs along the heads
-    rows: int  # query rows of one of them
-    keys: int
+    `extents` are heads (programs along them), query rows of one and keys, at every call.
+    """
+
+    extents: tuple[Extent, Extent, Extent]
     key_block: int  # elements of a key, padded
     value_block: int
     itemsize_bytes: int
@@ -31,6 +33,21 @@ class Problem:
     has_few_rows: bool
     has_descriptors: bool
     may_overlap: bool  # the Gluon form can address operands and result
+
+    @property
+    def heads(self) -> int:
+        """Typically."""
+        return typical(self.extents[0])
+
+    @property
+    def rows(self) -> int:
+        """Typically."""
+        return typical(self.extents[1])
+
+    @property
+    def keys(self) -> int:
+        """Typically."""
+        return typical(self.extents[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +179,11 @@ def _turns(row: Config, tiles: int, problem: Problem, traits: TargetTraits) -> f
 
 
 def _tiled(row: Config, problem: Problem, traits: TargetTraits) -> Candidate:
-    tiles = problem.heads * ceil(problem.rows / row.rows)
+    heads, rows, _ = problem.extents
+    tiles = heads * blocks(rows, row.rows)
     if row.form == "overlapped":  # its programs go through the tiles
         named = (("BN", row.keys), ("GROUP", 1), ("STAGES", row.stages), ("num_warps", row.warps))
-        return Candidate(named, (min(tiles, traits.multiprocessors), 1, 1), row.form)
+        return Candidate(named, (min(highest(tiles), traits.multiprocessors), 1, 1), row.form)
     config = (
         ("BM", row.rows),
         ("BN", row.keys),
@@ -178,7 +196,7 @@ def _tiled(row: Config, problem: Problem, traits: TargetTraits) -> Candidate:
 
 def _streamed(problem: Problem, traits: TargetTraits) -> list[Candidate]:
     """Splits that fill the machine twice or once, blocks as long as leaves each some; then none."""
-    rows = max(SMALLEST_ROWS, power_above(problem.rows))
+    rows = max(SMALLEST_ROWS, power_above(highest(problem.extents[1])))
     fitting = [
         row
         for row in STREAMED + LEAN_STREAMS
@@ -210,7 +228,7 @@ def _split(rows: int, splits: int, row: tuple[int, int, int], problem: Problem) 
     keys, warps, stages = row
     held = rows * (keys + problem.value_block) / 32
     warps = max(warps, power_above(ceil(held / STREAMED_ACCUMULATOR)))
-    joined = power_above(problem.rows) * problem.value_block
+    joined = power_above(highest(problem.extents[1])) * problem.value_block
     together = max(1, min(power_above(splits), power_below(JOIN_ELEMENTS / joined)))
     config = (
         ("BM", rows),
@@ -220,10 +238,11 @@ def _split(rows: int, splits: int, row: tuple[int, int, int], problem: Problem) 
         ("num_warps", warps),
         ("num_stages", stages),
     )
-    places = problem.heads * splits * problem.rows
+    heads, count, _ = problem.extents
+    places = heads * splits * count
     scratch = (
         Scratch("partial", "*fp32", places * problem.value_block * 4),
         Scratch("sums", "*fp32", places * 2 * 4),
-        Scratch("arrived", "*i32", problem.heads * 4, is_zeroed=True),
+        Scratch("arrived", "*i32", highest(heads * 4), is_zeroed=True),
     )
-    return Candidate(config, (splits, problem.heads, 1), "split", scratch)
+    return Candidate(config, (splits, heads, 1), "split", scratch)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.aot.ir.size import Dim, Extent, proves_at_most, typical
-from aotc.aot.plan.arena import Lifetime
-from aotc.aot.plan.form import ChosenKernel
+from aotc.aot.ir.size import Dim, Extent, fixed, proves_at_most, typical
+from aotc.aot.plan.arena import Lifetime, aligned
+from aotc.aot.plan.form import ZEROED, ChosenKernel, zeroed_bytes
 from aotc.aot.plan.sizes import SizeTable
 from aotc.aot.plan.wiring import Operand, Wiring
 from aotc.runtime.dynamic_plan import DynamicPlan
@@ -39,8 +39,13 @@ def plan_dynamic(
     symbols: dict[str, ChosenKernel] = {}
     for variant in variants:
         symbols |= {kernel.symbol: kernel for kernel in variant.chosen}
-    numbers = {symbol: number for number, symbol in enumerate(symbols)}
-    rows = [_variant(variant, table, numbers, step) for variant in variants]
+    writer = _Writer(
+        table,
+        {symbol: number for number, symbol in enumerate(symbols)},
+        step,
+        max((zeroed_bytes(row, step) for each in variants for row in each.chosen), default=0),
+    )
+    rows = [writer.variant(variant) for variant in variants]
     kernels = [Kernel(row.symbol, row.name, row.image) for row in symbols.values()]
     tree = {
         "abi": DYNAMIC_ABI,
@@ -61,43 +66,73 @@ def plan_dynamic(
     return DynamicPlan(tree)
 
 
-def _variant(
-    variant: Variant, table: SizeTable, numbers: dict[str, int], step: int
-) -> dict[str, Any]:
-    """A variant as the plan's map."""
-    lifetimes = list(variant.wiring.buffers)
-    scratch: list[list[int]] = []
-    for number, kernel in enumerate(variant.chosen):
-        scratch.append([])
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Writes variants as the plan's maps.
+
+    The arena's first `zeroed_bytes` are the zeroed scratch of all launches of all variants, which
+    each leaves zero: so a session may go from one variant to another.
+    """
+
+    table: SizeTable
+    numbers: dict[str, int]  # symbol → number of the kernel
+    step: int
+    zeroed_bytes: int
+
+    def variant(self, variant: Variant) -> dict[str, Any]:
+        """One variant."""
+        table, lifetimes = self.table, list(variant.wiring.buffers)
+        scratch = [self._scratch(*pair, lifetimes) for pair in enumerate(variant.chosen)]
+        offsets, total = place_slots(lifetimes, self.step)
+        offsets = [self.zeroed_bytes + offset for offset in offsets]
+        launches = []
+        for launch, kernel, own in zip(
+            variant.wiring.launches, variant.chosen, scratch, strict=True
+        ):
+            args = [_argument(operand, offsets, table) for operand in launch.operands]
+            args += [["int", table.reference(size)] for size in kernel.sizes]
+            for at, is_zeroed in own:
+                args.append(["arena", at if is_zeroed else table.reference(offsets[at])])
+            launches.append(self._launch(kernel, args))
+        buffers = [
+            {"name": row.name, "nbytes": table.reference(row.nbytes), "offset": table.reference(at)}
+            for row, at in zip(lifetimes, offsets, strict=True)
+        ]
+        if self.zeroed_bytes:
+            buffers.append({"name": ZEROED, "nbytes": self.zeroed_bytes, "offset": 0})
+        return {
+            "ranges": [[dim.low, dim.high] for dim in variant.dims],
+            "arena_bytes": table.reference(self.zeroed_bytes + total),
+            "zeroed_bytes": self.zeroed_bytes,
+            "buffers": buffers,
+            "launches": launches,
+        }
+
+    def _scratch(
+        self, number: int, kernel: ChosenKernel, lifetimes: list[Lifetime]
+    ) -> list[tuple[int, bool]]:
+        """(place, whether zeroed) of each scratch of a launch: offset of a zeroed one, else the
+        number of its buffer, which is added to the lifetimes."""
+        found, zeroed_end = [], 0
         for each in kernel.scratch:
-            assert not each.is_zeroed  # such candidates are not offered for sizes of a call
-            scratch[number].append(len(lifetimes))
-            name = f"{number} scratch {each.name}"
-            lifetimes.append(Lifetime(name, each.nbytes, number, number))
-    offsets, total = place_slots(lifetimes, step)
-    launches = []
-    for number, (launch, kernel) in enumerate(
-        zip(variant.wiring.launches, variant.chosen, strict=True)
-    ):
-        args = [_argument(operand, offsets, table) for operand in launch.operands]
-        args += [["int", table.reference(size)] for size in kernel.sizes]
-        args += [["arena", table.reference(offsets[at])] for at in scratch[number]]
-        grid = [table.reference(extent) for extent in kernel.grid]
-        launches.append({"kernel": numbers[kernel.symbol], "grid": grid, "args": args})
-    return {
-        "ranges": [[dim.low, dim.high] for dim in variant.dims],
-        "arena_bytes": table.reference(total),
-        "zeroed_bytes": 0,
-        "buffers": [
-            {
-                "name": row.name,
-                "nbytes": table.reference(row.nbytes),
-                "offset": table.reference(offset),
-            }
-            for row, offset in zip(lifetimes, offsets, strict=True)
-        ],
-        "launches": launches,
-    }
+            if each.is_zeroed:
+                found.append((zeroed_end, True))
+                zeroed_end += aligned(fixed(each.nbytes), self.step)
+                continue
+            found.append((len(lifetimes), False))
+            lifetimes.append(Lifetime(f"{number} scratch {each.name}", each.nbytes, number, number))
+        return found
+
+    def _launch(self, kernel: ChosenKernel, args: list[Any]) -> dict[str, Any]:
+        table = self.table
+        row = {
+            "kernel": self.numbers[kernel.symbol],
+            "grid": [table.reference(extent) for extent in kernel.grid],
+            "args": args,
+        }
+        if kernel.maps:
+            row["maps"] = [each.placed(table.reference).to_map() for each in kernel.maps]
+        return row
 
 
 def _argument(operand: Operand, offsets: Sequence[Extent], table: SizeTable) -> list[Any]:

@@ -116,7 +116,7 @@ def _lay_out(wiring: Wiring, chosen: Sequence[ChosenKernel]) -> _Arena:
     shares the arena's first bytes, since each leaves it zero."""
     is_gpu = any(kernel.image is not None for kernel in chosen)
     step = GPU_ALIGNMENT_BYTES if is_gpu else ALIGNMENT_BYTES
-    zeroed_bytes = max((_zeroed_bytes(kernel, step) for kernel in chosen), default=0)
+    zeroed_total = max((zeroed_bytes(kernel, step) for kernel in chosen), default=0)
     rows = list(wiring.buffers)
     for number, kernel in enumerate(chosen):
         for each in kernel.scratch:
@@ -126,18 +126,19 @@ def _lay_out(wiring: Wiring, chosen: Sequence[ChosenKernel]) -> _Arena:
                 rows.append(Lifetime(name, each.nbytes, step_number, step_number))
     offsets, arena_bytes = place(rows, step)
     buffers = [
-        Buffer(row.name, zeroed_bytes + offset, fixed(row.nbytes))
+        Buffer(row.name, zeroed_total + offset, fixed(row.nbytes))
         for row, offset in zip(rows, offsets, strict=True)
     ]
     plain = iter(buffers[len(wiring.buffers) :])
     scratch = tuple(_scratch_arguments(kernel, plain, step) for kernel in chosen)
-    if zeroed_bytes:
-        buffers.append(Buffer(ZEROED, 0, zeroed_bytes))
-    return _Arena(tuple(buffers), scratch, zeroed_bytes + arena_bytes, zeroed_bytes)
+    if zeroed_total:
+        buffers.append(Buffer(ZEROED, 0, zeroed_total))
+    return _Arena(tuple(buffers), scratch, zeroed_total + arena_bytes, zeroed_total)
 
 
-def _zeroed_bytes(kernel: ChosenKernel, step: int) -> int:
-    return sum(aligned(each.nbytes, step) for each in kernel.scratch if each.is_zeroed)
+def zeroed_bytes(kernel: ChosenKernel, step: int) -> int:
+    """Zeroed scratch of a launch, each part aligned to `step` bytes."""
+    return sum(aligned(fixed(each.nbytes), step) for each in kernel.scratch if each.is_zeroed)
 
 
 def _scratch_arguments(
@@ -149,7 +150,7 @@ def _scratch_arguments(
     for each in kernel.scratch:
         if each.is_zeroed:
             arguments.append(("arena", zeroed_end))
-            zeroed_end += aligned(each.nbytes, step)
+            zeroed_end += aligned(fixed(each.nbytes), step)
         else:
             arguments.append(("arena", next(plain).offset))
     return tuple(arguments)

@@ -16,7 +16,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.match import any_node, both_orders, call, either, match
 from aotc.aot.ir.rules import Context, Rule, rule_for
-from aotc.aot.ir.size import Shape, fixed
+from aotc.aot.ir.size import Extent, Shape, fixed, is_static
 
 HIDDEN = -1e30  # a score at most this is meant to hide a key
 LARGEST_SIZE = 256  # elements of a head
@@ -185,7 +185,7 @@ def _chosen(node: Node) -> _Scores | None:
 class _Heads:
     """Batch and query heads of the result, and into how many of them one key head may go."""
 
-    batch: int
+    batch: Extent
     heads: int
 
 
@@ -193,10 +193,11 @@ def _heads(shapes: tuple[Shape, ...]) -> _Heads:
     """From the dims of the scores: those of rank 4 say it plainly."""
     four = [shape for shape in shapes if len(shape) == 4]
     shape = four[0] if four else shapes[-1]
-    lead = tuple(map(fixed, shape[:-2]))
-    if len(lead) > 2:  # [.., key heads, query heads of each]
-        return _Heads(prod(lead[:-2]), lead[-2] * lead[-1])
-    return _Heads(prod(lead[:-1]), prod(lead[-1:]))
+    lead = shape[:-2]
+    count = 2 if len(lead) > 2 else 1  # [.., key heads, query heads of each]
+    if not is_static(lead[-count:]):  # one axis of all heads, or none: they count as a batch
+        return _Heads(prod(lead), 1)
+    return _Heads(prod(lead[:-count]), fixed(prod(lead[-count:])))
 
 
 def _in_heads(operand: Node, batch: Shape, heads: _Heads) -> Node:

@@ -8,7 +8,7 @@ from aotc.aot.ir import access
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import fixed, typical
+from aotc.aot.ir.size import fixed, proves_at_most, typical
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.trace import Contract, Demand
 
@@ -25,7 +25,7 @@ def groups(anchor: Node) -> int:
 
 def has_few_rows(anchor: Node) -> bool:
     """Whether one tile holds all query rows of a key head, as in decoding."""
-    return groups(anchor) * anchor.shape[2] <= FEW_ROWS
+    return proves_at_most(groups(anchor) * anchor.shape[2], FEW_ROWS)
 
 
 def attention_domain(anchor: Node) -> Domain:
