@@ -22,6 +22,7 @@ class Case:
     dynamic_shapes: Any
     example: tuple[int, ...]
     sizes: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...] = ("batch", "seq")  # of the dims, in the order of the sizes
 
 
 class Perceptron(nn.Module):
@@ -132,6 +133,7 @@ CASES: dict[str, Case] = {
         ({0: BATCH, 2: _HEIGHT, 3: _WIDTH},),
         (2, 16, 12),
         ((2, 16, 12), (1, 7, 7), (3, 33, 17), (5, 64, 63)),
+        ("batch", "height", "width"),
     ),
     "bert": Case(
         Bert,

@@ -1,7 +1,7 @@
 """Runs the launches of a job folder: `launch_kernels.py DIR interpreter|native THREADS`.
 
 `job.json` holds {"buffers": {name: dtype}, "launches": [{"source", "function", "grid", "config",
-"args": [buffer name], "maps": [map]}]}, `buffers.npz` the arrays (bf16 as uint16). All buffers are
+"args": [buffer name or number], "maps": [map]}]}, `buffers.npz` the arrays (bf16 as uint16). All buffers are
 written back to `results.npz`; launches that fail are listed in `errors.json` by their number.
 Triton decides at the decoration of a kernel whether to interpret it, by TRITON_INTERPRET=1: hence a
 process of its own. THREADS (0: as usual) run native programs: as many as wait for each other.
@@ -112,9 +112,11 @@ def launch_all(folder: Path) -> None:
         spec = importlib.util.spec_from_file_location(path.stem, path)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        arguments = [buffers[name] for name in launch["args"]]
+        arguments = [buffers.get(name, name) for name in launch["args"]]  # sizes are numbers
         arguments += [_described(arguments, row) for row in launch.get("maps", ())]
         kernel = getattr(module, launch["function"])
+        for param in getattr(kernel, "params", ()):  # a size of 1 stays a number of the launch
+            param.do_not_specialize = param.name.startswith("size_")
         try:
             kernel[tuple(launch["grid"])](*arguments, **launch["config"])
         except Exception as error:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from typing import Any
 import numpy
 
 from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.size import Extent, fixed, substitute
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import Candidate, KernelSpec, Scratch, lower
+from aotc.aot.lower.spec import TensorMap
 from aotc.aot.schedule import CPU, Group, TargetTraits, schedule
 
 PROGRAM = Path(__file__).parent / "launch_kernels.py"
@@ -29,17 +31,18 @@ class Job:
     arrays: dict[str, numpy.ndarray] = field(default_factory=dict)
     dtypes: dict[str, str] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)  # by the number of the launch
+    sizes: Mapping[str, int] = field(default_factory=dict)  # of the dims, where graphs have some
 
     def add(
         self,
         graph: Graph,
         inputs: Sequence[numpy.ndarray],
-        candidate: int | str = 0,
+        candidate: int | str | Callable[[KernelSpec], Candidate] = 0,
         traits: TargetTraits = CPU,
     ) -> list[tuple[str, tuple[int, ...]]]:
         """Schedule, lower and add a graph; gives the buffer name and shape of each output.
 
-        `candidate` is a number, or the name of a form whose first candidate is wanted.
+        `candidate` is a number, the name of a form whose first candidate is wanted, or a choice.
         """
         plan = schedule(graph, traits)
         names: dict[Node, str] = {}
@@ -50,13 +53,14 @@ class Job:
                 if node not in names:
                     self._store(names, node, plan.graph.constants[node.attr("name")].array)
             for root in group.roots:
-                self._store(names, root.node, _poison(root.node))
-            chosen = _chosen(spec, candidate)
-            launch = _launch(group, spec, names, chosen)
+                self._store(names, root.node, self._poison(root.node))
+            chosen = candidate(spec) if callable(candidate) else _chosen(spec, candidate)
+            launch = self._launch(group, spec, names, chosen)
+            launch["args"] += [self.sizes[dim.name] for dim in spec.sizes]
             launch["args"] += [self._scratch(row) for row in chosen.scratch]
             self.launches.append(launch)
         pairs = zip(plan.graph.outputs, plan.stored, strict=True)
-        return [(names[stored], output.shape) for output, stored in pairs]
+        return [(names[stored], self._shape(output)) for output, stored in pairs]
 
     def run(
         self, folder: Path, mode: str = "interpreter", threads: int = 0
@@ -81,7 +85,7 @@ class Job:
         """A buffer for scratch memory: zero, or full of NaN where a kernel must write it first."""
         name = f"{'zeroed' if row.is_zeroed else 'scratch'}{len(self.arrays)}"
         dtype = next(item for item in DTYPES.values() if f"*{item.triton}" == row.type)
-        array = numpy.zeros(row.nbytes // dtype.itemsize_bytes, dtype.numpy)
+        array = numpy.zeros(self.number(row.nbytes) // dtype.itemsize_bytes, dtype.numpy)
         if dtype.kind == "float" and not row.is_zeroed:
             array[...] = numpy.nan
         self.arrays[name], self.dtypes[name] = array, dtype.name
@@ -89,8 +93,46 @@ class Job:
 
     def _store(self, names: dict[Node, str], node: Node, array: numpy.ndarray) -> None:
         names[node] = f"b{len(self.arrays)}"
-        self.arrays[names[node]] = numpy.ascontiguousarray(array).reshape(node.shape)
+        self.arrays[names[node]] = numpy.ascontiguousarray(array).reshape(self._shape(node))
         self.dtypes[names[node]] = node.dtype
+
+    def number(self, extent: Extent) -> int:
+        """An extent at the job's sizes."""
+        if isinstance(extent, int):
+            return extent
+        return fixed(substitute(extent, {dim: self.sizes[dim.name] for dim in extent.dims()}))
+
+    def _shape(self, node: Node) -> tuple[int, ...]:
+        return tuple(map(self.number, node.shape))
+
+    def _launch(
+        self, group: Group, spec: KernelSpec, names: Mapping[Node, str], chosen: Candidate
+    ) -> dict[str, Any]:
+        nodes = [*group.reads, *(root.node for root in group.roots)]
+        return {
+            "source": spec.form(chosen).source,
+            "function": spec.form(chosen).function,
+            "grid": list(map(self.number, chosen.grid)),
+            "config": dict(chosen.constexprs),
+            "args": [names[node] for node in nodes],
+            "maps": [self._map(row) for row in chosen.maps],
+        }
+
+    def _map(self, row: TensorMap) -> dict[str, Any]:
+        found = asdict(row) | {"start": self.number(row.start)}
+        for name in ("shape", "strides"):
+            found[name] = list(map(self.number, getattr(row, name)))
+        return found
+
+    def _poison(self, node: Node) -> numpy.ndarray:
+        """What a result holds before it is written."""
+        dtype = DTYPES[node.dtype]
+        array = numpy.zeros(self._shape(node), dtype.numpy)
+        if dtype.numpy.startswith("float"):
+            array[...] = numpy.nan
+        elif node.dtype == "bf16":
+            array[...] = 0x7FC0
+        return array
 
 
 def run_graph(
@@ -109,27 +151,3 @@ def _chosen(spec: KernelSpec, candidate: int | str) -> Candidate:
         return spec.candidates[min(candidate, len(spec.candidates) - 1)]
     found = [row for row in spec.candidates if row.form == candidate]
     return (found or list(spec.candidates))[0]
-
-
-def _launch(
-    group: Group, spec: KernelSpec, names: Mapping[Node, str], chosen: Candidate
-) -> dict[str, Any]:
-    nodes = [*group.reads, *(root.node for root in group.roots)]
-    return {
-        "source": spec.form(chosen).source,
-        "function": spec.form(chosen).function,
-        "grid": chosen.grid,
-        "config": dict(chosen.constexprs),
-        "args": [names[node] for node in nodes],
-        "maps": [asdict(row) for row in chosen.maps],
-    }
-
-
-def _poison(node: Node) -> numpy.ndarray:
-    dtype = DTYPES[node.dtype]
-    array = numpy.zeros(node.shape, dtype.numpy)
-    if dtype.numpy.startswith("float"):
-        array[...] = numpy.nan
-    elif node.dtype == "bf16":
-        array[...] = 0x7FC0
-    return array

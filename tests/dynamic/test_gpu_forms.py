@@ -1,0 +1,52 @@
+"""Kernels for GPUs whose sizes a call decides give the models' numbers at every size tried."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from aotc.aot.capture.capture import capture
+from aotc.aot.capture.spec import load_spec
+from aotc.aot.rewrites.rewrite import rewrite_each
+from dynamic.conftest import _case_text
+from dynamic.gpu_forms import run_at
+from dynamic.models import CASES, made
+
+pytestmark = pytest.mark.triton
+TOLERANCE = 2e-4
+
+
+@pytest.fixture(scope="module")
+def graph_of(tmp_path_factory):
+    """The rewritten graph of a case, as CUDA targets get it."""
+    folder, known = tmp_path_factory.mktemp("specs"), {}
+
+    def make(name):
+        if name not in known:
+            spec = folder / f"{name}.py"
+            spec.write_text(_case_text(name))
+            graph = capture(load_spec(str(spec))).graph
+            known[name] = rewrite_each(graph, ["cuda"])["cuda"][0]
+        return known[name]
+
+    return make
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_size_gives_the_models_numbers(graph_of, name, tmp_path):
+    case, model, graph = CASES[name], made(name), graph_of(name)
+    for number, values in enumerate(case.sizes):
+        sizes = dict(zip(case.names, values, strict=True))
+        inputs = case.inputs(*values)
+        with torch.no_grad():
+            expected = pytree.tree_leaves(model(*inputs))
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        found = run_at(graph, [each.numpy() for each in inputs], sizes, folder)
+        for got, want in zip(found, expected, strict=True):
+            wanted = want.numpy()
+            assert got.shape == wanted.shape
+            scale = max(1.0, float(numpy.abs(wanted).max()))
+            assert numpy.abs(got - wanted).max() <= TOLERANCE * scale, (name, values)
