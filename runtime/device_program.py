@@ -7,7 +7,7 @@ import _thread
 from .buffers import copy_strided
 from .device_array import DeviceMemory
 from .device_session import DeviceSession
-from .port import Port
+from .port import ports
 from .program import Loaded, Program
 from .session import Bound, Session
 from .streams import handle_of
@@ -15,10 +15,12 @@ from .strided import copier
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
-    from .manifest import Manifest, Target
+    from .manifest import Manifest, Target, TensorSpec
     from .plan import LaunchPlan
+    from .port import Port
 
 
 class DeviceProgram(Program):
@@ -52,15 +54,10 @@ class DeviceProgram(Program):
         super().__init__(manifest, target, identity, plan, loaded)
         self.device = f"{target.device}:{self.ordinal}"
 
-    def _make_ports(self, loaded: Loaded) -> None:
-        copy, count, ordinal = copier(copy_strided), len(self.inputs), self.ordinal
-        self._input_ports = tuple(
-            Port(spec, "input", index, copy, ordinal) for index, spec in enumerate(self.inputs)
-        )
-        self._output_ports = tuple(
-            Port(spec, "output", count + index, copy, ordinal)
-            for index, spec in enumerate(self.outputs)
-        )
+    def _ports(
+        self, loaded: Loaded, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    ) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+        return ports(inputs, outputs, copier(copy_strided), self.ordinal)
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see the class."""
@@ -85,9 +82,7 @@ class DeviceProgram(Program):
         here hold; host arrays are copied at each call. Arrays of libraries other than torch must be
         ready on that stream.
         """
-        session = self.session(stream)
-        assert isinstance(session, DeviceSession)
-        return session.bind(arrays, named, out)
+        return self.session(stream).bind(arrays, named, out)
 
     def close(self) -> None:
         """End the program and free its memory; see `Program.close`. Outputs stay."""

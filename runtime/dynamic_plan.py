@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from .canonical import decode, encode
 from .errors import BundleMalformed
-from .extent import DIMS_LIMIT, ExtentSchema, RowsSchema, broken_rows, evaluate
+from .extent import DIMS_LIMIT, ExtentSchema, RowsSchema, broken_rows, evaluate, highest
 from .plan import LIMITS, Image, Kernel, LaunchPlan
 from .plan_rules import (
     ARENA_LIMIT_BYTES,
@@ -152,6 +152,24 @@ class DynamicPlan(Record):
     def lowest(self) -> tuple[int, ...]:
         """The smallest sizes of the last variant, one a dim."""
         return tuple(low for low, _ in self.tree["variants"][-1]["ranges"])
+
+    @property
+    def zeroed_bytes(self) -> int:
+        """The arena's first bytes that all launches of all variants leave zero."""
+        return max(variant["zeroed_bytes"] for variant in self.tree["variants"])
+
+    def most_bytes(self) -> tuple[int, int]:
+        """Bytes of the arena and of images' scratch that no sizes in range need more than."""
+        arena_bytes = scratch_bytes = 0
+        for variant in self.tree["variants"]:
+            values = highest(self.tree["sizes"], variant["ranges"])
+            arena_bytes = max(arena_bytes, _number(variant["arena_bytes"], values))
+            for row in variant["launches"]:
+                image = self.kernels[row["kernel"]].image
+                if image is not None and image.scratch_bytes:
+                    x, y, z = (_number(extent, values) for extent in row["grid"])
+                    scratch_bytes = max(scratch_bytes, x * y * z * image.scratch_bytes)
+        return arena_bytes, scratch_bytes
 
     def arguments(self) -> Iterator[tuple[str, Any]]:
         """The arguments of all launches of all variants, in order; values may be extents."""

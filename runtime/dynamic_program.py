@@ -2,7 +2,8 @@
 
 A call reads the sizes from its inputs. For shapes that a session has met before it makes the same
 one native call as a program of fixed shapes; for new ones it checks them, makes their plan, and
-forgets the ones used the longest time ago. All shapes of a session share one arena, which grows.
+forgets those that were not used for the longest time. All shapes of a session share one arena,
+which grows. Those on a device are in `dynamic_device.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,8 @@ from .drivers.memory import Memory
 from .dynamic_plan import DynamicPlan
 from .errors import ProgramClosed
 from .exchange import kind_of
-from .port import Port
 from .program import Loaded, Program
 from .session import Bound, Session
-from .strided import copier
 from .structure import Structure
 
 TYPE_CHECKING = False
@@ -44,12 +43,13 @@ class DynamicProgram(Program):
         identity: str,
         plan: DynamicPlan,
         loaded: Loaded,
+        *more: Any,
     ) -> None:
-        """Made by `load` only."""
+        """Made by `load` only; `more` is what the next class takes."""
         self.signature = manifest.signature
         self.dims: tuple[Size, ...] = manifest.dims
         self.dynamic_plan = plan
-        super().__init__(manifest, target, identity, plan, loaded)  # type: ignore[arg-type]
+        super().__init__(manifest, target, identity, plan, loaded, *more)  # type: ignore[arg-type]
 
     def session(self) -> DynamicSession:
         """A session of one's own: a thread that keeps one never meets another's arena."""
@@ -72,7 +72,11 @@ class DynamicProgram(Program):
 
 
 class Shaped:
-    """The program at given shapes: what a `Session` asks of a program."""
+    """The program at given shapes: what a `Session` asks of a program.
+
+    needs: bytes of the arena. `memory` is what the session shares with those of other shapes; it is
+    set before a session is made.
+    """
 
     __slots__ = (
         "_executable",
@@ -84,6 +88,7 @@ class Shaped:
         "inputs",
         "needs",
         "outputs",
+        "shared",
     )
 
     def __init__(self, program: DynamicProgram, shapes: Shapes) -> None:
@@ -97,22 +102,19 @@ class Shaped:
         # Arguments come in order: the session of all shapes has unfolded them.
         self._structure = Structure(None, program._structure.outputs)
         self.needs = plan.arena_bytes
-        executable = program._open().executable
-        self._executable = executable.at(plan)
-        copy, count = copier(executable.copy_strided), len(self.inputs)
-        self._input_ports = tuple(
-            Port(spec, "input", index, copy) for index, spec in enumerate(self.inputs)
-        )
-        self._output_ports = tuple(
-            Port(spec, "output", count + index, copy) for index, spec in enumerate(self.outputs)
-        )
+        self.shared: Any = None
+        loaded = program._open()
+        sizes = (tuple(spec.nbytes for spec in specs) for specs in (self.inputs, self.outputs))
+        self._executable = loaded.executable.at(plan, *sizes)
+        ports = program._ports(loaded, self.inputs, self.outputs)
+        self._input_ports, self._output_ports = ports
 
     @property
     def _loaded(self) -> Loaded | None:
         return self._program._loaded
 
     def _open(self) -> _Lent:
-        return _Lent(self._executable, self._program._open())
+        return _Lent(_WithShared(self._executable, self.shared), self._program._open())
 
 
 class _Lent:
@@ -126,23 +128,23 @@ class _Lent:
         self.release = loaded.release
 
 
-class _OnArena:
-    """An executable whose sessions all work in one arena."""
+class _WithShared:
+    """An executable whose sessions all work in the same memory."""
 
-    __slots__ = ("_arena", "_executable")
+    __slots__ = ("_executable", "_shared")
 
-    def __init__(self, executable: Any, arena: Memory) -> None:
+    def __init__(self, executable: Any, shared: Any) -> None:
         self._executable = executable
-        self._arena = arena
+        self._shared = shared
 
     def session(self) -> Any:
-        return self._executable.session(self._arena)
+        return self._executable.session(self._shared)
 
 
 class DynamicSession(Session):
     """One caller's arena for all shapes; for one thread at a time. Called like the program."""
 
-    __slots__ = ("_arena", "_known")
+    __slots__ = ("_known", "_shared")
 
     def __init__(self, program: DynamicProgram) -> None:
         loaded = program._open()
@@ -150,44 +152,85 @@ class DynamicSession(Session):
         self._loaded: Any = loaded
         self._program: Any = program
         self._arity = -1 if program._structure.inputs else len(program.inputs)
-        self._known: dict[Shapes, Session] = {}
-        self._arena = Memory(0)
+        self._known: dict[Shapes, Session] = {}  # the one used last comes last
+        self._shared: Any = None
+        try:
+            self._shared = self._first_shared()
+        except BaseException:
+            self._loaded = None
+            loaded.release()
+            raise
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see `Program`."""
+        session, arrays = self._for(arrays, named)
+        return session(*arrays, out=out)
+
+    def bind(self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any) -> Bound:
+        """This session at the arrays' shapes; `Program.bind` gives it to nobody else."""
+        session, arrays = self._for(arrays, named)
+        bound = session.bind(arrays, {}, out)
+        bound._keep = (bound._keep, self)
+        return bound
+
+    def _for(
+        self, arrays: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[Session, tuple[Any, ...]]:
+        """The session of the arrays' shapes, and the arrays of the inputs in order."""
         program = self._program
         if program._loaded is None or self._loaded is None:
             raise ProgramClosed()
         if named or len(arrays) != self._arity:
             arrays = tuple(self._arranged(arrays, named))
-        shapes = tuple([_shape_of(program, *pair) for pair in enumerate(arrays)])
-        return self.at(shapes)(*arrays, out=out)
+        shapes = tuple([self._shape_of(*pair) for pair in enumerate(arrays)])
+        return self.at(shapes), arrays
 
     def at(self, shapes: Shapes) -> Session:
         """The session for inputs of these shapes."""
-        return self._known.get(shapes) or self._made(shapes)
-
-    def bind(self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any) -> Bound:
-        """This session at the arrays' shapes; `Program.bind` gives it to nobody else."""
-        values = tuple(self._arranged(arrays, named))
-        shapes = tuple(_shape_of(self._program, *pair) for pair in enumerate(values))
-        bound = self._made(shapes).bind(values, {}, out)
-        bound._keep = (bound._keep, self)
-        return bound
-
-    def _made(self, shapes: Shapes) -> Session:
-        """A session for new shapes, in place of the one that was made the longest time ago."""
-        shaped = Shaped(self._program, shapes)
-        if shaped.needs > self._arena.nbytes:
-            self._forget()
-            self._arena.close()
-            self._arena = Memory(shaped.needs)
-        elif len(self._known) >= SHAPES_KEPT:
-            self._known.pop(next(iter(self._known))).close()
-        shaped._executable = _OnArena(shaped._executable, self._arena)
-        session = Session(shaped)  # type: ignore[arg-type]
+        session = self._known.pop(shapes, None)
+        if session is None:
+            session = self._made(shapes)
         self._known[shapes] = session
         return session
+
+    def _made(self, shapes: Shapes) -> Session:
+        """A session for new shapes, in place of the one whose last use is the longest ago."""
+        shaped = self._shaped(shapes)
+        if not self._is_enough(shaped):
+            self._forget()
+            self._shared.close()
+            self._shared = self._larger(shaped)
+        elif len(self._known) >= SHAPES_KEPT:
+            self._known.pop(next(iter(self._known))).close()
+        shaped.shared = self._shared
+        return self._session(shaped)
+
+    # What differs on a device.
+
+    def _first_shared(self) -> Any:
+        """The memory of all shapes as the session opens."""
+        return Memory(0)
+
+    def _larger(self, shaped: Shaped) -> Any:
+        """Memory in place of the one that a shape does not fit in."""
+        return Memory(shaped.needs)
+
+    def _is_enough(self, shaped: Shaped) -> bool:
+        return shaped.needs <= int(self._shared.nbytes)
+
+    def _shaped(self, shapes: Shapes) -> Shaped:
+        return Shaped(self._program, shapes)
+
+    def _session(self, shaped: Shaped) -> Session:
+        return Session(shaped)  # type: ignore[arg-type]
+
+    def _shape_of(self, index: int, value: Any) -> tuple[int, ...]:
+        """The shape of an argument; raises `InputUnreadable` for what is no array."""
+        shape = getattr(value, "shape", None)
+        if shape is None:
+            kind_of(self._program._input_ports[index], value)
+            shape = memoryview(value).shape
+        return tuple(shape or ())
 
     def _forget(self) -> None:
         for session in self._known.values():
@@ -200,19 +243,10 @@ class DynamicSession(Session):
         if loaded is not None:
             try:
                 self._forget()
-                self._arena.close()
+                self._shared.close()
             finally:
                 loaded.release()
 
     def __del__(self) -> None:
         if not sys.is_finalizing() and getattr(self, "_loaded", None) is not None:
             self.close()
-
-
-def _shape_of(program: DynamicProgram, index: int, value: Any) -> tuple[int, ...]:
-    """The shape of an argument; raises `InputUnreadable` for what is no array."""
-    shape = getattr(value, "shape", None)
-    if shape is None:
-        kind_of(program._input_ports[index], value)
-        shape = memoryview(value).shape
-    return tuple(shape or ())

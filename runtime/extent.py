@@ -120,3 +120,31 @@ def evaluate(rows: Sequence[Row], dims: Sequence[int]) -> list[int]:
             raise SizeInvalid(found="a size beyond 62 bits", expected="smaller inputs")
         values.append(found)
     return values
+
+
+def highest(rows: Sequence[Row], ranges: Sequence[Sequence[int]]) -> list[int]:
+    """For each value a number that it does not exceed while the dims are within their ranges.
+
+    Ends are followed through each row as if its operands did not depend on each other. A division
+    counts as one by 1 where the divisor may be less.
+    """
+    ends = [(low, high) for low, high in ranges]
+    for operation, left, right in rows:
+        if operation == NUMBER:
+            ends.append((left, left))
+            continue
+        first, second = ends[left], ends[right]
+        if operation == "floordiv":
+            second = (max(1, second[0]), max(1, second[1]))
+        found = [_ENDS[operation](one, other) for one in first for other in second]
+        ends.append((min(found), max(found)))
+    return [high for _, high in ends]
+
+
+_ENDS = {
+    "add": lambda left, right: left + right,
+    "mul": lambda left, right: left * right,
+    "floordiv": lambda left, right: left // right,
+    "max": max,
+    "min": min,
+}

@@ -108,6 +108,10 @@ def _program(
     """The program with its first session; raises `DeviceMemoryFull`, with nothing left behind."""
     try:
         if isinstance(plan, DynamicPlan):
+            if target.device in IMAGE_DEVICES:
+                from .dynamic_device import DynamicDeviceProgram
+
+                return DynamicDeviceProgram(manifest, target, identity, plan, loaded, stream)
             from .dynamic_program import DynamicProgram
 
             return DynamicProgram(manifest, target, identity, plan, loaded)
@@ -244,7 +248,10 @@ def _on_device(
     ordinal: int,
 ) -> Loaded:
     """Code and weights in the memory of a device; the mapped file is needed no longer."""
-    inputs = tuple(spec.nbytes for spec in manifest.inputs)
-    outputs = tuple(spec.nbytes for spec in manifest.outputs)
+    # Those of shapes that depend on the call are told with each shape.
+    inputs, outputs = (
+        tuple(spec.nbytes if spec.is_fixed else 0 for spec in specs)
+        for specs in (manifest.inputs, manifest.outputs)
+    )
     driver = load_driver(target.device)
     return Loaded(driver.Executable(library, plan, spans, inputs, outputs, ordinal), None)

@@ -6,7 +6,7 @@ from .errors import InputDtype, InputRank, InputShape, InputUnreadable, OutputUn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from .dlpack import Array
@@ -85,3 +85,17 @@ class Port:
             found=f"a `{type(value).__name__}`",
             expected=f"an array {self.dtype}{list(self.shape)}",
         )
+
+
+def ports(
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    copy: Copy,
+    ordinal: int | None = None,
+) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    """The ports of inputs and of outputs."""
+    count = len(inputs)
+    return (
+        tuple(Port(spec, "input", at, copy, ordinal) for at, spec in enumerate(inputs)),
+        tuple(Port(spec, "output", count + at, copy, ordinal) for at, spec in enumerate(outputs)),
+    )

@@ -14,7 +14,7 @@ import sys
 
 from .arguments import places
 from .errors import ProgramClosed
-from .port import Port
+from .port import ports
 from .session import Bound as Bound
 from .session import Session
 from .strided import copier
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .fallback import Fallback
     from .manifest import Manifest, Target, TensorSpec
     from .plan import LaunchPlan
+    from .port import Port
     from .weights import MappedFile
 
 
@@ -107,21 +108,18 @@ class Program:
             _plain if manifest.structure.outputs is None else giver(manifest.structure.outputs)
         )
         self._fallback = loaded.fallback
-        self._make_ports(loaded)
+        self._input_ports, self._output_ports = self._ports(loaded, self.inputs, self.outputs)
         self._loaded: Loaded | None = loaded
         self._owned = [loaded]  # until `close`, which takes it out in one atomic step
         # Made now, so that a machine with too little memory says so at load.
         self._free: list[Session] = [self.session()]
         self.threads: int = loaded.executable.threads
 
-    def _make_ports(self, loaded: Loaded) -> None:
-        copy, count = copier(loaded.executable.copy_strided), len(self.inputs)
-        self._input_ports = tuple(
-            Port(spec, "input", index, copy) for index, spec in enumerate(self.inputs)
-        )
-        self._output_ports = tuple(
-            Port(spec, "output", count + index, copy) for index, spec in enumerate(self.outputs)
-        )
+    def _ports(
+        self, loaded: Loaded, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    ) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+        """The ports of inputs and of outputs."""
+        return ports(inputs, outputs, copier(loaded.executable.copy_strided))
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see the class."""

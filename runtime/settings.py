@@ -93,6 +93,14 @@ SETTINGS: dict[str, Setting] = {
             (),
             "folders of native back ends, searched in this order before installed packages",
         ),
+        Setting(
+            "AOTC_DYNAMIC_ARENA",
+            "choice",
+            "maximum",
+            "memory of a session on a device whose shapes vary: at once for the largest in range, "
+            "or as they come",
+            ("maximum", "grow"),
+        ),
         Setting("AOTC_CACHE_DIR", "path", None, "folder of the artifact cache"),
         Setting("AOTC_CACHE_LOWER", "path", None, "cache folder that is only read, below it"),
         Setting("AOTC_DUMP", "path", None, "folder for the text of each stage"),

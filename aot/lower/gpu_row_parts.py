@@ -151,10 +151,11 @@ class _Waiting(_Exchange):
     def _leave(self) -> None:
         """The last program of a row clears its counter, that of the last row the head."""
         last = f"PARTS * {len(self.statistics) + 1} - 1"
+        last_row = kernel_text(self.kept_symbol.extent - 1)
         self.body.lines += [
             f"if tl.atomic_add(arrived + {_HEAD} + row, 1) == {last}:",
             f"{INDENT}tl.store(arrived + {_HEAD} + row, 0)",
-            f"{INDENT}if tl.atomic_add(arrived + 1, 1) == {kernel_text(self.kept_symbol.extent - 1)}:",
+            f"{INDENT}if tl.atomic_add(arrived + 1, 1) == {last_row}:",
             f"{INDENT * 2}tl.store(arrived, 0)",
             f"{INDENT * 2}tl.store(arrived + 1, 0)",
         ]

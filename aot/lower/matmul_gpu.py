@@ -147,7 +147,9 @@ class _Writer:
             start, stride = operand.start, operand.strides[0]
             base = self.buffers[operand.memory] + (f" + {kernel_text(start)}" if start else "")
             base += f" + z * {kernel_text(stride)}" if stride else ""
-            sizes, strides = (", ".join(map(kernel_text, row)) for row in (view.shape, view.strides))
+            sizes, strides = (
+                ", ".join(map(kernel_text, row)) for row in (view.shape, view.strides)
+            )
             block_text = ", ".join(view.block)
             made = f"tl.make_tensor_descriptor({base}, [{sizes}], [{strides}], [{block_text}])"
             self.describe.append(f"{name}_rows = {made}")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from itertools import chain, zip_longest
 
+from aotc.aot.ir.size import typical
 from aotc.aot.lower.convolution import lower_convolution
 from aotc.aot.lower.matmul_gpu import lower_matmul_gpu
 from aotc.aot.lower.spec import KernelSpec
-from aotc.aot.ir.size import typical
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.traits import TargetTraits
 

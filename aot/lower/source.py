@@ -153,9 +153,7 @@ def kernel(
     return kernel_of(group, [Draft("", constexprs, lines)], candidates)
 
 
-def kernel_of(
-    group: Group, drafts: Sequence[Draft], candidates: Sequence[Candidate]
-) -> KernelSpec:
+def kernel_of(group: Group, drafts: Sequence[Draft], candidates: Sequence[Candidate]) -> KernelSpec:
     """The spec of a kernel of several forms, which all take the dims that any of them reads."""
     sizes = sizes_of(group, "\n".join(line for row in drafts for line in row.lines))
     name = function_name(group)

@@ -71,10 +71,12 @@ class TensorMap:
         swizzle_bytes = next((each for each in SWIZZLES_BYTES if width_bytes >= each), 0)
         width = min(self.block[-1], (swizzle_bytes or width_bytes) // kind.itemsize_bytes)
         box = (*(min(extent, BOX_LIMIT) for extent in self.block[:-1]), width)
-        start, shape, strides = number(self.start), map(number, self.shape), map(number, self.strides)
-        return Map(
-            self.param, kind.name, start, tuple(shape), tuple(strides), box, swizzle_bytes
+        start, shape, strides = (
+            number(self.start),
+            map(number, self.shape),
+            map(number, self.strides),
         )
+        return Map(self.param, kind.name, start, tuple(shape), tuple(strides), box, swizzle_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,13 @@ class Executable:
         self.threads = threads or default_threads()
         self.functions = [self.library.address_of(kernel.symbol) for kernel in plan.kernels]
 
-    def at(self, plan: LaunchPlan) -> Executable:
-        """The same code with a plan for given sizes; it needs no closing."""
+    def at(
+        self, plan: LaunchPlan, inputs: tuple[int, ...] = (), outputs: tuple[int, ...] = ()
+    ) -> Executable:
+        """The same code with a plan for given sizes; it needs no closing.
+
+        inputs, outputs: bytes of each, which the host need not know.
+        """
         found = Executable.__new__(Executable)
         for name in Executable.__slots__:
             setattr(found, name, getattr(self, name))

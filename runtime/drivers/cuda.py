@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 
+from ..dynamic_plan import DynamicPlan
 from ..errors import DriverFault
 from ..settings import read
 from . import libcuda
+from .cuda_arena import Shared
 from .cuda_device import ATTRIBUTES, Device
 from .cuda_errors import size_text
 from .cuda_session import CudaSession
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..plan import Image, LaunchPlan
+    from .cuda_arena import Arena
     from .cuda_handles import Function
-    from .cuda_session import Arena
 
 # Code for a device of major version 8 runs on later ones of that version. From 9 on, code is built
 # for one device exactly (sm_90a …), since only so may it use all of its instructions.
@@ -85,14 +87,14 @@ class Executable:
     the hungriest launch needs for all its programs; threads: 1, since the host only launches.
     """
 
-    __slots__ = ("_library", "device", "functions", "gpu", "has_early_kernels",
+    __slots__ = ("_library", "arena_bytes", "device", "functions", "gpu", "has_early_kernels",
                  "has_separate_buffers", "inputs", "outputs", "plan", "scratch_bytes", "sizes",
                  "threads", "weights")  # fmt: skip
 
     def __init__(
         self,
         library: bytes | memoryview,
-        plan: LaunchPlan,
+        plan: LaunchPlan | DynamicPlan,
         weights: Mapping[str, tuple[int, int]],
         inputs: tuple[int, ...],
         outputs: tuple[int, ...],
@@ -105,17 +107,13 @@ class Executable:
         `DeviceMemoryFull`, `ImageRefused` and `CudaError`, with nothing left behind.
         """
         self._library = memoryview(library)
-        self.plan = plan
-        self.inputs = tuple(inputs)
-        self.outputs = tuple(outputs)
-        self.sizes = self.inputs + self.outputs
+        self.plan: LaunchPlan = plan  # type: ignore[assignment]  # that of sizes is for `at` only
+        self._take_sizes(inputs, outputs)
         self.device = device
         self.threads = 1
         self.has_separate_buffers: bool = read("AOTC_SEPARATE_BUFFERS").value
         self.has_early_kernels: bool = read("AOTC_EARLY_KERNELS").value
-        self.scratch_bytes = max(
-            (self._scratch_of(launch.kernel, launch.grid) for launch in plan.launches), default=0
-        )
+        self.arena_bytes, self.scratch_bytes = self._needs(plan)
         self.gpu = Device(device)
         try:
             with self.gpu.current():
@@ -129,7 +127,7 @@ class Executable:
     ) -> tuple[dict[str, int], list[Function]]:
         """Weights and kernels to the device: threads copy while this one loads."""
         used = used_weights(self.plan, weights)
-        session_text = size_text(self.plan.arena_bytes + self.scratch_bytes)
+        session_text = size_text(self.arena_bytes + self.scratch_bytes)
         purpose = f"the weights, beside {session_text} for each session"
         upload = Upload(self.gpu, used, self.has_separate_buffers, purpose)
         try:
@@ -138,8 +136,35 @@ class Executable:
             upload.finish()
         return upload.addresses, functions
 
+    def _take_sizes(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.sizes = self.inputs + self.outputs
+
+    def _needs(self, plan: LaunchPlan | DynamicPlan) -> tuple[int, int]:
+        """Bytes of the arena and of the scratch of the hungriest launch, at most at any sizes."""
+        if isinstance(plan, DynamicPlan):
+            return plan.most_bytes()
+        rows = (self._scratch_of(launch.kernel, launch.grid) for launch in plan.launches)
+        return plan.arena_bytes, max(rows, default=0)
+
     def _scratch_of(self, kernel: int, grid: tuple[int, int, int]) -> int:
         return grid[0] * grid[1] * grid[2] * self.image(kernel).scratch_bytes
+
+    def at(self, plan: LaunchPlan, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Executable:
+        """The same code and weights with a plan for given sizes; it needs no closing."""
+        found = Executable.__new__(Executable)
+        for name in Executable.__slots__:
+            setattr(found, name, getattr(self, name))
+        found.plan = plan
+        found._take_sizes(inputs, outputs)
+        found.arena_bytes, found.scratch_bytes = found._needs(plan)
+        return found
+
+    def shared(self, arena_bytes: int, scratch_bytes: int) -> Shared:
+        """Memory for the sessions of several shapes of one caller; raises `DeviceMemoryFull`."""
+        zeroed_bytes = self.plan.zeroed_bytes
+        return Shared(self.gpu, max(arena_bytes, zeroed_bytes), scratch_bytes, zeroed_bytes)
 
     def image(self, kernel: int) -> Image:
         """The image of a kernel; raises `DriverFault` where the plan has none."""
@@ -159,10 +184,13 @@ class Executable:
         module = self.gpu.load(code)
         return self.gpu.function(module, kernel.symbol, image.shared_bytes)
 
-    def session(self) -> CudaSession:
-        """A session with memory of its own; raises `DeviceMemoryFull`."""
+    def session(self, shared: Shared | None = None) -> CudaSession:
+        """A session with memory of its own, or with what it shares with those of other shapes.
+
+        Raises `DeviceMemoryFull`.
+        """
         with self.gpu.current():
-            return CudaSession(self)
+            return CudaSession(self, shared)
 
     def address_index(self, space: str, value: int | str) -> int | None:
         """The index into a session's addresses of an argument that changes from call to call."""
@@ -184,10 +212,8 @@ class Executable:
 
 
 def used_weights(
-    plan: LaunchPlan, weights: Mapping[str, tuple[int, int]]
+    plan: LaunchPlan | DynamicPlan, weights: Mapping[str, tuple[int, int]]
 ) -> dict[str, tuple[int, int]]:
     """The tensors that some launch reads; a bundle holds those of all its targets."""
-    names = {
-        str(value) for launch in plan.launches for space, value in launch.args if space == "weight"
-    }
+    names = {str(value) for space, value in plan.arguments() if space == "weight"}
     return {name: weights[name] for name in names}

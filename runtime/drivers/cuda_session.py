@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from functools import partial
 
+from .cuda_arena import Arena, arena_of
 from .cuda_context import adopt
 from .cuda_errors import AddressMissing, DeviceClosed, DeviceLost
 from .cuda_graph import LaunchGraph
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .cuda import Executable
+    from .cuda_arena import Shared
     from .cuda_device import Device
     from .cuda_handles import Event
 
-ALIGNMENT_BYTES = 256
 LEGACY_STREAM = 0
 
 
@@ -39,21 +40,27 @@ class CudaSession:
     overlap on the host; on the device they follow each other, also from stream to stream.
     """
 
-    __slots__ = ("_arena", "_executable", "_is_closed", "_mark", "_patches", "addresses", "graph",
-                 "run", "staging")  # fmt: skip
+    __slots__ = ("_arena", "_executable", "_is_closed", "_mark", "_patches", "_shared", "addresses",
+                 "graph", "run", "staging")  # fmt: skip
 
-    def __init__(self, executable: Executable) -> None:
-        """Allocate and build; raises `DeviceMemoryFull`, with nothing left behind."""
+    def __init__(self, executable: Executable, shared: Shared | None = None) -> None:
+        """Allocate what is not `shared`, and build.
+
+        Raises `DeviceMemoryFull`, with nothing left behind.
+        """
         device = executable.gpu
         self._executable = executable
+        self._shared = shared
         self.addresses = (ctypes.c_int64 * len(executable.sizes))()
-        self.staging = Staging(device, executable.sizes)
-        self._arena = Arena(executable)
+        self.staging = Staging(device) if shared is None else shared.staging
+        is_own = shared is None or executable.has_separate_buffers
+        self._arena: Arena = arena_of(executable) if is_own else shared.arena  # type: ignore[union-attr]
         self.graph: LaunchGraph | None = None
         self._is_closed = False
         self._mark: Event | None = None
         try:
-            self._arena.clear(self.staging)
+            if is_own:
+                self._arena.clear(self.staging)
             self.graph = LaunchGraph(device)
             self._patches = self._add_launches(self.graph)
             self.graph.instantiate()
@@ -130,7 +137,7 @@ class CudaSession:
 
     def stage(self, index: int) -> int:
         """Have `addresses[index]` name device memory of the session's own; its address."""
-        self.addresses[index] = address = self.staging.part(index)
+        self.addresses[index] = address = self.staging.part(index, self._executable.sizes[index])
         return address
 
     def copy_in(self, index: int, host_address: int) -> None:
@@ -139,11 +146,11 @@ class CudaSession:
         A run on whatever stream comes after the copy; on `stream` it need not be told to wait.
         """
         self.stage(index)
-        self.staging.copy_in(index, host_address)
+        self.staging.copy_in(index, host_address, self._executable.sizes[index])
 
     def copy_out(self, index: int, host_address: int) -> None:
         """Copy `stage(index)` to a host buffer after the last run; `synchronize` completes it."""
-        self.staging.copy_out(index, host_address)
+        self.staging.copy_out(index, host_address, self._executable.sizes[index])
 
     def mark(self, stream: int) -> None:
         """Have `reach_mark` wait for all runs up to now, the last of which was on this stream."""
@@ -190,14 +197,17 @@ class CudaSession:
             self.graph.close()
         if self._mark is not None:
             self._mark.close()
-        self.staging.close()
-        self._arena.close()
+        if self._shared is None:
+            self.staging.close()
+        if self._shared is None or self._arena is not self._shared.arena:
+            self._arena.close()
 
 
 def _caller(session: CudaSession, device: Device, graph: LaunchGraph) -> Callable[..., None]:
     """The function that runs a session; a closure over ready-made arguments, for its speed."""
     get_current, launch = device.functions["cuCtxGetCurrent"], device.functions["cuGraphLaunch"]
     addresses, staging, context = session.addresses, session.staging, device.context
+    shared = session._shared
     view = memoryview(addresses).cast("B")
     patch = _patcher(session, device, graph)
     execution, pointer = ctypes.c_void_p(graph.execution), ctypes.c_void_p(0)
@@ -222,9 +232,13 @@ def _caller(session: CudaSession, device: Device, graph: LaunchGraph) -> Callabl
             pointer.value = last_stream = stream
         if staging.is_used:
             staging.before_run(stream)
+        if shared is not None:
+            shared.before_run(graph, stream)
         result = launch(execution, pointer)
         if result:
             device.fail("cuGraphLaunch", result)
+        if shared is not None:
+            shared.after_run(graph, stream)
         if staging.is_used:
             staging.after_run(stream)
 
@@ -267,71 +281,3 @@ def _patcher(session: CudaSession, device: Device, graph: LaunchGraph) -> Callab
             known[index] = addresses[index]
 
     return patch
-
-
-class Arena:
-    """A session's intermediate tensors and the scratch that kernels share, one block.
-
-    In the debug mode `AOTC_SEPARATE_BUFFERS` every buffer is an allocation of its own, so that a
-    memory checker sees an overrun. Buffers with one offset at different times share one.
-    """
-
-    __slots__ = ("_base", "_device", "_owned", "_parts", "_zeroed_bytes", "nbytes", "scratch")
-
-    def __init__(self, executable: Executable) -> None:
-        plan = executable.plan
-        self._device = executable.gpu
-        self._owned: list[int] = []
-        self._parts: dict[int, tuple[int, int]] = {}  # in the debug mode: offset → address, bytes
-        self._base = self.scratch = self.nbytes = 0
-        self._zeroed_bytes = plan.zeroed_bytes
-        try:
-            if executable.has_separate_buffers:
-                self._allocate_parts(executable)
-                return
-            arena_bytes = -(-plan.arena_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-            if arena_bytes + executable.scratch_bytes:
-                self._base = self._allocate(arena_bytes + executable.scratch_bytes)
-            if executable.scratch_bytes:
-                self.scratch = self._base + arena_bytes
-        except BaseException:
-            self.close()
-            raise
-
-    def _allocate(self, nbytes: int, purpose: str = "a session's arena") -> int:
-        address = self._device.allocate(nbytes, purpose)
-        self._owned.append(address)
-        self.nbytes += nbytes
-        return address
-
-    def _allocate_parts(self, executable: Executable) -> None:
-        sizes: dict[int, int] = {}
-        for buffer in executable.plan.buffers:
-            sizes[buffer.offset] = max(sizes.get(buffer.offset, 0), buffer.nbytes)
-        for offset, nbytes in sorted(sizes.items()):
-            self._parts[offset] = self._allocate(nbytes, "a buffer of its own"), nbytes
-        if executable.scratch_bytes:
-            self.scratch = self._allocate(executable.scratch_bytes, "scratch of its own")
-
-    def address(self, offset: int) -> int:
-        """Device address of an offset in the arena."""
-        if not self._parts:
-            return self._base + offset
-        start = max(each for each in self._parts if each <= offset)
-        return self._parts[start][0] + offset - start
-
-    def clear(self, staging: Staging) -> None:
-        """Zero the first bytes, as the plan asks for, and wait."""
-        if not self._zeroed_bytes:
-            return
-        parts = self._parts or {0: (self._base, self._zeroed_bytes)}
-        for offset, (address, nbytes) in parts.items():
-            if offset < self._zeroed_bytes and nbytes:
-                self._device.fill(address, 0, nbytes, staging.stream)
-        staging.synchronize()
-
-    def close(self) -> None:
-        """Give the memory back; idempotent."""
-        for address in self._owned:
-            self._device.free(address)
-        self._owned.clear()

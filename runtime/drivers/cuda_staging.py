@@ -16,19 +16,18 @@ if TYPE_CHECKING:
 class Staging:
     """Copies of host buffers, by index of the session's addresses.
 
-    sizes: bytes of each. is_used: whether there is any part; a run is then to be told of with
+    A part grows where a call has more bytes for its index. is_used: whether there is any part; a run is then to be told of with
     `before_run` and `after_run`. Everything here runs on one stream of its own, made when needed.
     """
 
-    __slots__ = ("_copies", "_device", "_flying", "_parts", "_pending", "_run", "_sizes", "_stream",
+    __slots__ = ("_copies", "_device", "_flying", "_parts", "_pending", "_run", "_stream",
                  "is_used")  # fmt: skip
 
-    def __init__(self, device: Device, sizes: tuple[int, ...]) -> None:
+    def __init__(self, device: Device) -> None:
         self._device = device
-        self._sizes = sizes
         self._parts: dict[int, tuple[int, Pinned]] = {}  # index → device address, host memory
         self._flying: set[int] = set()  # indices whose pinned memory a copy may still use
-        self._pending: list[tuple[int, int]] = []  # copies out: index, host address
+        self._pending: list[tuple[int, int, int]] = []  # copies out: index, host address, bytes
         self._stream: Stream | None = None
         self._copies: Event | None = None  # after the last copy to the device
         self._run: Event | None = None  # after the last run on another stream
@@ -44,12 +43,13 @@ class Staging:
     @property
     def nbytes(self) -> int:
         """Device memory in use."""
-        return sum(self._sizes[index] for index in self._parts)
+        return sum(pinned.nbytes for _, pinned in self._parts.values())
 
-    def part(self, index: int) -> int:
-        """Device memory for this index; its address."""
+    def part(self, index: int, nbytes: int) -> int:
+        """Device memory of at least so many bytes for this index; its address."""
+        if index in self._parts and self._parts[index][1].nbytes < nbytes:
+            self._drop(index)
         if index not in self._parts:
-            nbytes = self._sizes[index]
             pinned = self._device.pinned(nbytes, "a host buffer")
             try:
                 address = self._device.allocate(nbytes, "the copy of a host buffer")
@@ -60,10 +60,17 @@ class Staging:
             self.is_used = True
         return self._parts[index][0]
 
-    def copy_in(self, index: int, host_address: int) -> None:
+    def _drop(self, index: int) -> None:
+        """Give a part back that is too small, after all that uses it."""
+        self._device.synchronize()
+        address, pinned = self._parts.pop(index)
+        pinned.close()
+        self._device.free(address)
+
+    def copy_in(self, index: int, host_address: int, nbytes: int) -> None:
         """Copy a host buffer to its part; the buffer may change as soon as this returns."""
-        address = self.part(index)
-        pinned, nbytes = self._parts[index][1], self._sizes[index]
+        address = self.part(index, nbytes)
+        pinned = self._parts[index][1]
         if index in self._flying:
             self._settle()
         ctypes.memmove(pinned.address, host_address, nbytes)
@@ -72,15 +79,15 @@ class Staging:
         if self._copies is None:
             self._copies = self._device.event(is_timed=False)
 
-    def copy_out(self, index: int, host_address: int) -> None:
+    def copy_out(self, index: int, host_address: int, nbytes: int) -> None:
         """Copy a part to a host buffer, which `synchronize` completes."""
-        address = self.part(index)
-        pinned, nbytes = self._parts[index][1], self._sizes[index]
+        address = self.part(index, nbytes)
+        pinned = self._parts[index][1]
         if index in self._flying:
             self._settle()
         self._flying.add(index)
         self._device.copy_to_host(pinned.address, address, nbytes, self.stream)
-        self._pending.append((index, host_address))
+        self._pending.append((index, host_address, nbytes))
 
     def before_run(self, stream: int) -> None:
         """What is added to the stream from now on waits for the copies."""
@@ -108,8 +115,8 @@ class Staging:
         """Wait for the copies and complete those to host buffers."""
         pending, self._pending = self._pending, []
         self._settle()
-        for index, host_address in pending:
-            ctypes.memmove(host_address, self._parts[index][1].address, self._sizes[index])
+        for index, host_address, nbytes in pending:
+            ctypes.memmove(host_address, self._parts[index][1].address, nbytes)
 
     def _settle(self) -> None:
         if self._stream is not None:

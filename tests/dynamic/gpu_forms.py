@@ -27,9 +27,7 @@ TRAITS = GPUS[90]
 def bucket_of(dims: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[Dim, ...]:
     """The first range of all dims that holds the sizes, as a plan chooses it."""
     return next(
-        row
-        for row in buckets(dims)
-        if all(dim.low <= sizes[dim.name] <= dim.high for dim in row)
+        row for row in buckets(dims) if all(dim.low <= sizes[dim.name] <= dim.high for dim in row)
     )
 
 

@@ -1,0 +1,159 @@
+"""Memory of a session on the device, its own or that of all shapes of one caller."""
+
+from __future__ import annotations
+
+from .cuda_staging import Staging
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..plan import Buffer
+    from .cuda import Executable
+    from .cuda_device import Device
+    from .cuda_graph import LaunchGraph
+    from .cuda_handles import Event
+
+ALIGNMENT_BYTES = 256
+
+
+class Arena:
+    """A session's intermediate tensors and the scratch that kernels share, one block.
+
+    In the debug mode `AOTC_SEPARATE_BUFFERS` every buffer is an allocation of its own, so that a
+    memory checker sees an overrun. Buffers with one offset at different times share one.
+    """
+
+    __slots__ = ("_base", "_device", "_owned", "_parts", "_zeroed_bytes", "nbytes", "scratch")
+
+    def __init__(
+        self,
+        device: Device,
+        arena_bytes: int,
+        scratch_bytes: int,
+        zeroed_bytes: int,
+        buffers: Sequence[Buffer] | None = None,
+        purpose: str = "a session's arena",
+    ) -> None:
+        """`buffers`: those that get an allocation of their own, in the debug mode."""
+        self._device = device
+        self._owned: list[int] = []
+        self._parts: dict[int, tuple[int, int]] = {}  # in the debug mode: offset → address, bytes
+        self._base = self.scratch = self.nbytes = 0
+        self._zeroed_bytes = zeroed_bytes
+        try:
+            if buffers is not None:
+                self._allocate_parts(buffers, scratch_bytes)
+                return
+            arena_bytes = -(-arena_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+            if arena_bytes + scratch_bytes:
+                self._base = self._allocate(arena_bytes + scratch_bytes, purpose)
+            if scratch_bytes:
+                self.scratch = self._base + arena_bytes
+        except BaseException:
+            self.close()
+            raise
+
+    def _allocate(self, nbytes: int, purpose: str) -> int:
+        address = self._device.allocate(nbytes, purpose)
+        self._owned.append(address)
+        self.nbytes += nbytes
+        return address
+
+    def _allocate_parts(self, buffers: Sequence[Buffer], scratch_bytes: int) -> None:
+        sizes: dict[int, int] = {}
+        for buffer in buffers:
+            sizes[buffer.offset] = max(sizes.get(buffer.offset, 0), buffer.nbytes)
+        for offset, nbytes in sorted(sizes.items()):
+            self._parts[offset] = self._allocate(nbytes, "a buffer of its own"), nbytes
+        if scratch_bytes:
+            self.scratch = self._allocate(scratch_bytes, "scratch of its own")
+
+    def address(self, offset: int) -> int:
+        """Device address of an offset in the arena."""
+        if not self._parts:
+            return self._base + offset
+        start = max(each for each in self._parts if each <= offset)
+        return self._parts[start][0] + offset - start
+
+    def clear(self, staging: Staging) -> None:
+        """Zero the first bytes, as the plan asks for, and wait."""
+        if not self._zeroed_bytes:
+            return
+        parts = self._parts or {0: (self._base, self._zeroed_bytes)}
+        for offset, (address, nbytes) in parts.items():
+            if offset < self._zeroed_bytes and nbytes:
+                self._device.fill(address, 0, nbytes, staging.stream)
+        staging.synchronize()
+
+    def close(self) -> None:
+        """Give the memory back; idempotent."""
+        for address in self._owned:
+            self._device.free(address)
+        self._owned.clear()
+
+
+def arena_of(executable: Executable) -> Arena:
+    """The arena that a plan of fixed shapes asks for."""
+    plan = executable.plan
+    buffers = plan.buffers if executable.has_separate_buffers else None
+    sizes = plan.arena_bytes, executable.scratch_bytes, plan.zeroed_bytes
+    return Arena(executable.gpu, *sizes, buffers)
+
+
+class Shared:
+    """What the graphs of all shapes of one caller share: arena, copies of host buffers, and turns.
+
+    arena_bytes, scratch_bytes: what a shape may need at most. A graph waits for its own last launch
+    by itself; for those of other shapes, whatever their streams, it waits by an event.
+    """
+
+    __slots__ = ("_device", "_done", "_last", "arena", "arena_bytes", "scratch_bytes", "staging")
+
+    def __init__(
+        self, device: Device, arena_bytes: int, scratch_bytes: int, zeroed_bytes: int
+    ) -> None:
+        """Raises `DeviceMemoryFull`, with nothing left behind."""
+        self._device = device
+        self._done: Event | None = None
+        self._last: LaunchGraph | None = None
+        self.arena_bytes = arena_bytes
+        self.scratch_bytes = scratch_bytes
+        self.staging = Staging(device)
+        purpose = "the arena of a session's shapes, the largest in their ranges among them"
+        with device.current():
+            sizes = arena_bytes, scratch_bytes, zeroed_bytes
+            self.arena = Arena(device, *sizes, purpose=purpose)
+            try:
+                self.arena.clear(self.staging)
+            except BaseException:
+                self.close()
+                raise
+
+    def before_run(self, graph: LaunchGraph, stream: int) -> None:
+        """What is added to the stream from now on waits for the last run of another shape."""
+        if self._last is not None and self._last is not graph and self._done is not None:
+            with self._device.current():
+                self._device.call("cuStreamWaitEvent", stream, self._done.handle, 0)
+
+    def after_run(self, graph: LaunchGraph, stream: int) -> None:
+        """Note the end of a run; the stream may be destroyed before anybody waits for it."""
+        if self._done is None:
+            self._done = self._device.event(is_timed=False)
+        self._done.record(stream)
+        self._last = graph
+
+    def synchronize(self) -> None:
+        """Wait for the last run and the copies; raises what went wrong in them."""
+        if self.staging.is_used:
+            self.staging.synchronize()
+        else:
+            self._device.synchronize()
+
+    def close(self) -> None:
+        """Give everything back; the graphs that use it are closed before."""
+        if self._done is not None:
+            self._done.close()
+        self.staging.close()
+        self.arena.close()
+        self._done = self._last = None
