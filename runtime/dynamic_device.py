@@ -7,7 +7,6 @@ that it has not met it makes the plan of fixed shapes and a CUDA graph over it, 
 
 from __future__ import annotations
 
-from .device_exchange import DEVICE_KINDS, device_kind_of
 from .device_program import DeviceProgram
 from .device_session import DeviceSession
 from .dynamic_program import DynamicProgram, DynamicSession, Shaped
@@ -89,11 +88,14 @@ class DynamicDeviceSession(DynamicSession):
     def _first_shared(self) -> Any:
         executable = self._loaded.executable
         if read("AOTC_DYNAMIC_ARENA").value == "grow" or executable.has_separate_buffers:
-            return executable.shared(0, 0)
+            return self._no_shared()
         return executable.shared(executable.arena_bytes, executable.scratch_bytes)
 
-    def _larger(self, shaped: Shaped) -> Any:
-        found, old = shaped._executable, self._shared
+    def _no_shared(self) -> Any:
+        return self._loaded.executable.shared(0, 0)
+
+    def _larger(self, shaped: Shaped, old: Any) -> Any:
+        found = shaped._executable
         return self._loaded.executable.shared(
             max(found.arena_bytes, old.arena_bytes), max(found.scratch_bytes, old.scratch_bytes)
         )
@@ -112,12 +114,7 @@ class DynamicDeviceSession(DynamicSession):
         return DeviceSession(shaped, self._own_stream)  # type: ignore[arg-type]
 
     def _shape_of(self, index: int, value: Any) -> tuple[int, ...]:
-        shape = getattr(value, "shape", None)
-        if shape is None:
-            interface = getattr(value, "__cuda_array_interface__", None)
-            if interface is not None:
-                return tuple(interface["shape"])
-            port = self._program._input_ports[index]
-            DEVICE_KINDS.get(type(value)) or device_kind_of(port, value)
-            shape = memoryview(value).shape
-        return tuple(shape or ())
+        interface = getattr(value, "__cuda_array_interface__", None)
+        if getattr(value, "shape", None) is None and interface is not None:
+            return tuple(interface["shape"])
+        return super()._shape_of(index, value)

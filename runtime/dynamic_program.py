@@ -198,8 +198,10 @@ class DynamicSession(Session):
         shaped = self._shaped(shapes)
         if not self._is_enough(shaped):
             self._forget()
-            self._shared.close()
-            self._shared = self._larger(shaped)
+            old = self._shared
+            old.close()
+            self._shared = self._no_shared()  # also where there is no room for the larger one
+            self._shared = self._larger(shaped, old)
         elif len(self._known) >= SHAPES_KEPT:
             self._known.pop(next(iter(self._known))).close()
         shaped.shared = self._shared
@@ -209,10 +211,14 @@ class DynamicSession(Session):
 
     def _first_shared(self) -> Any:
         """The memory of all shapes as the session opens."""
+        return self._no_shared()
+
+    def _no_shared(self) -> Any:
+        """Memory that no shape fits in."""
         return Memory(0)
 
-    def _larger(self, shaped: Shaped) -> Any:
-        """Memory in place of the one that a shape does not fit in."""
+    def _larger(self, shaped: Shaped, old: Any) -> Any:
+        """Memory in place of the old one, which a shape does not fit in."""
         return Memory(shaped.needs)
 
     def _is_enough(self, shaped: Shaped) -> bool:
@@ -228,8 +234,12 @@ class DynamicSession(Session):
         """The shape of an argument; raises `InputUnreadable` for what is no array."""
         shape = getattr(value, "shape", None)
         if shape is None:
-            kind_of(self._program._input_ports[index], value)
-            shape = memoryview(value).shape
+            port = self._program._input_ports[index]
+            kind_of(port, value)
+            try:
+                shape = memoryview(value).shape
+            except TypeError:  # DLPack alone tells a shape too late
+                raise port.unreadable(value) from None
         return tuple(shape or ())
 
     def _forget(self) -> None:

@@ -1,8 +1,9 @@
 """Runs the launches of a job folder: `launch_kernels.py DIR interpreter|native THREADS`.
 
 `job.json` holds {"buffers": {name: dtype}, "launches": [{"source", "function", "grid", "config",
-"args": [buffer name or number], "maps": [map]}]}, `buffers.npz` the arrays (bf16 as uint16). All buffers are
-written back to `results.npz`; launches that fail are listed in `errors.json` by their number.
+"args": [buffer name or number], "maps": [map]}]}, `buffers.npz` the arrays (bf16 as uint16). All
+buffers are written back to `results.npz`; launches that fail are listed in `errors.json` by their
+number.
 Triton decides at the decoration of a kernel whether to interpret it, by TRITON_INTERPRET=1: hence a
 process of its own. THREADS (0: as usual) run native programs: as many as wait for each other.
 """
