@@ -89,7 +89,12 @@ CASES: dict[str, Case] = {
     "rows": Case(Rows, (48,), {0: _BATCH, 1: _SEQ}, (4, 128), _WORDS, torch.float32),
     "encoder": Case(encoder, (256,), {0: _BATCH, 1: _SEQ}, (4, 128), _WORDS),
     "convolutions": Case(
-        Convolutions, (3, 32, 32), {0: _BATCH}, (8,), ((8,), (1,), (3,), (16,), (64,))
+        Convolutions,
+        (3, 32, 32),
+        {0: _BATCH},
+        (8,),
+        ((8,), (1,), (3,), (16,), (64,)),
+        torch.float32,
     ),
 }
 
