@@ -273,14 +273,6 @@ class ExportedFileInvalid(SpecError):
     hint = "write it with `torch.export.save(torch.export.export(model, args), path)`"
 
 
-class DynamicTargetUnsupported(UnsupportedError):
-    """Sizes that a call decides, for a target whose kernels need numbers."""
-
-    code = "dynamic-target"
-    template = "target `{target}` takes fixed shapes only, and `dynamic_shapes` asks for others"
-    hint = "build for `cpu`, or one bundle for each shape"
-
-
 class ProfileUnsupported(UnsupportedError):
     """`aotc profile` was asked for a bundle whose launches depend on the call."""
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from aotc.aot.ir.size import typical
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.workers import Request, Workers
 from aotc.aot.tune.cuda_bench import Bench, Buffer, Program
@@ -81,7 +82,8 @@ class CudaMeasurer:
             (param.type.removeprefix("*"), operand.nbytes, operand.role)
             for param, operand in zip(spec.params, job.operands, strict=True)
         ]
-        programs = [_plain(option) for option in options]
+        sizes = tuple(dim.typical for dim in spec.sizes)
+        programs = [_plain(option, sizes) for option in options]
         arguments = (self._ordinal, buffers, programs, expected_us)
         request = Request(spec.name, f"{__name__}:measure_here", arguments)
         (outcome,) = self._workers.map([request])
@@ -91,14 +93,15 @@ class CudaMeasurer:
         return [tuple(row) for row in outcome.value]
 
 
-def _plain(option: Option) -> tuple[Any, ...]:
-    """What `Program` is made of, in types that go from process to process."""
+def _plain(option: Option, sizes: tuple[int, ...]) -> tuple[Any, ...]:
+    """What `Program` is made of at typical sizes, in types that go from process to process."""
     binary: KernelBinary = option.binary
     candidate = option.candidate
-    scratch = tuple((row.nbytes, row.is_zeroed) for row in candidate.scratch)
-    maps = tuple(row.placed().to_map() for row in candidate.maps)
-    launch = (candidate.grid, binary.threads, binary.shared_bytes, binary.scratch_bytes)
-    return (binary.symbol, binary.code, *launch, scratch, maps)
+    scratch = tuple((typical(row.nbytes), row.is_zeroed) for row in candidate.scratch)
+    maps = tuple(row.placed(typical).to_map() for row in candidate.maps)
+    grid = tuple(map(typical, candidate.grid))
+    launch = (grid, binary.threads, binary.shared_bytes, binary.scratch_bytes)
+    return (binary.symbol, binary.code, *launch, scratch, sizes, maps)
 
 
 def measure_here(

@@ -53,6 +53,7 @@ class Program:
     shared_bytes: int
     scratch_bytes: int  # global memory of each program
     scratch: tuple[tuple[int, bool], ...] = ()  # size in bytes of each scratch, and if it is zeroed
+    sizes: tuple[int, ...] = ()  # numbers after the pointers
     maps: tuple[Map, ...] = ()
 
 
@@ -237,7 +238,8 @@ class _Loaded:
         """Those of the launch of this number."""
         addresses, scratch = self._bench.addresses(number), self._scratch
         maps = parameters(self._device, self._program.maps, addresses)
-        return Arguments([*addresses, *scratch[:-2], *maps, *scratch[-2:]])
+        sizes = self._program.sizes
+        return Arguments([*addresses, *sizes, *scratch[:-2], *maps, *scratch[-2:]])
 
     def launch(self, stream: int) -> None:
         """One launch on the first copies."""

@@ -161,11 +161,25 @@ def test_what_needs_a_number_is_refused_with_its_line(built):
     assert "rolled.py:6" in str(caught.value)
 
 
-def test_gpus_take_fixed_shapes_only(built, tmp_path):
+def test_a_bundle_for_a_gpu_holds_the_same_signature(built, tmp_path):
+    """Built without a device; tests/gpu/test_dynamic.py runs such bundles."""
     from aotc.aot.build import build
     from aotc.aot.options import BuildOptions
+    from aotc.runtime.check import read_manifest
+    from aotc.runtime.directory import Directory
+    from aotc.runtime.dynamic_plan import read_plan
 
-    path, _ = built("perceptron")
-    spec = path.with_suffix(".py")
-    with pytest.raises(errors.DynamicTargetUnsupported, match="fixed shapes only"):
-        build(str(spec), tmp_path / "out", ["cuda:sm_90"], BuildOptions(tmp_path / "cache"))
+    path, report = built("perceptron")
+    spec, out = path.with_suffix(".py"), tmp_path / "out"
+    found = build(str(spec), out, ["cuda:sm_90"], BuildOptions(tmp_path / "cache"))
+    assert found.dims == report.dims
+    with Directory(str(out)) as directory:
+        manifest, _ = read_manifest(directory)
+        plan = read_plan(directory.read(manifest.file(manifest.targets[0].plan)))
+    assert manifest.dims
+    least, most = plan.at([1, 1]), plan.at([64, 128])
+    arena_bytes, _ = plan.most_bytes()
+    assert least.arena_bytes <= most.arena_bytes <= arena_bytes
+    assert most.launches[0].grid != least.launches[0].grid
+    exact = plan.at([4, 16])
+    assert all(space != "int" for launch in exact.launches for space, _ in launch.args)
