@@ -87,16 +87,19 @@ def golden(
     )
 
 
-def tolerances(captured: Captured, dot_precision: str) -> tuple[float, ...]:
+def tolerances(
+    captured: Captured, dot_precision: str, roundings: Sequence[float] = ()
+) -> tuple[float, ...]:
     """For each output: that of the narrowest float in the model; 0 for whole numbers.
 
     Or what the model's own roundings amount to, where that is more: theirs and ours may point in
-    opposite directions.
+    opposite directions. `roundings`: those at other sizes than the example's, beside its own.
     """
     graph = captured.graph
     limits = {**TOLERANCES, "f32": TF32_TOLERANCE} if dot_precision == "tf32" else TOLERANCES
     widest = max(limits.get(node.type.dtype, 0.0) for node in graph.nodes())
-    rows = zip(graph.outputs, captured.golden_roundings, strict=True)
+    own = captured.golden_roundings
+    rows = zip(graph.outputs, map(max, own, roundings or own), strict=True)
     return tuple(
         max(widest, 2 * rounding) if node.type.dtype in TOLERANCES else 0.0
         for node, rounding in rows

@@ -6,6 +6,7 @@ not rehearsed, which the report and `provenance.json` say.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -42,25 +43,41 @@ def rehearse(
     library: bytes,
     target: Target,
 ) -> tuple[Comparison, ...]:
-    """One check for each output of the model, against the exported module's golden output."""
+    """One check for each output of the model, against the exported module's golden output.
+
+    Where a call decides sizes, also at those of the probes, against the model's own outputs.
+    """
     weights = {name: aligned(constant.array) for name, constant in constants.items()}
-    inputs = [aligned(array) for array in captured.golden_inputs]
-    outputs = [aligned(numpy.zeros_like(array)) for array in captured.golden_outputs]
     types = signature(captured.graph, captured.dims, captured.guards)
-    if isinstance(plan, DynamicPlan):
-        plan = plan.at(types.bind([array.shape for array in inputs]))
-    run(target, library, plan, weights, inputs, outputs)
-    rows = zip(
-        types.outputs,
-        outputs,
-        captured.golden_outputs,
-        tolerances(captured, target.traits.dot_precision),
-        strict=True,
-    )
-    return tuple(
-        compare(spec, found.tobytes(), expected.tobytes(), limit)
-        for spec, found, expected, limit in rows
-    )
+    precision = target.traits.dot_precision
+    golden = captured.golden_inputs, captured.golden_outputs
+    rows = [("", *golden, tolerances(captured, precision))]
+    for probe in captured.probes:
+        limits = tolerances(captured, precision, probe.roundings)
+        rows.append((f" ({probe})", probe.inputs, probe.outputs, limits))
+    checks: list[Comparison] = []
+    for label, given, expected, limits in rows:
+        inputs = [aligned(array) for array in given]
+        outputs = [aligned(numpy.zeros_like(array)) for array in expected]
+        shapes = [array.shape for array in inputs]
+        specs = types.outputs_at(shapes)
+        if any(spec.shape != want.shape for spec, want in zip(specs, expected, strict=True)):
+            checks += (Comparison(spec.name + label, math.inf, 0.0) for spec in specs)
+            continue  # what is computed would not fit
+        fixed = plan.at(types.bind(shapes)) if isinstance(plan, DynamicPlan) else plan
+        run(target, library, fixed, weights, inputs, outputs)
+        found = zip(specs, outputs, expected, limits, strict=True)
+        checks += (
+            Comparison(
+                spec.name + label, compare(spec, *_bytes(got, want), limit).difference, limit
+            )
+            for spec, got, want, limit in found
+        )
+    return tuple(checks)
+
+
+def _bytes(found: Array, expected: Array) -> tuple[bytes, bytes]:
+    return found.tobytes(), expected.tobytes()
 
 
 def run(

@@ -26,8 +26,15 @@ class Signature:
 
     def bind(self, shapes: Sequence[Sequence[int]]) -> list[int]:
         """The dims' sizes for these shapes of the inputs, as a call reads them."""
-        read = runtime.Signature(self.inputs, self.outputs, self.dims, self.sizes, self.guards)
-        return read.bind(shapes)[: len(self.dims)]
+        return self._read().bind(shapes)[: len(self.dims)]
+
+    def outputs_at(self, shapes: Sequence[Sequence[int]]) -> tuple[TensorSpec, ...]:
+        """The outputs for these shapes of the inputs."""
+        read = self._read()
+        return read.at(read.bind(shapes))[1]
+
+    def _read(self) -> runtime.Signature:
+        return runtime.Signature(self.inputs, self.outputs, self.dims, self.sizes, self.guards)
 
 
 def signature(graph: Graph, dims: Sequence[Dim] = (), guards: Sequence[Guard] = ()) -> Signature:

@@ -27,7 +27,7 @@ class DynamicDeviceProgram(DynamicProgram, DeviceProgram):
     See `DynamicProgram` and `DeviceProgram`.
     """
 
-    def session(self, stream: Any = None) -> Session:
+    def session(self, stream: Any = None) -> DynamicDeviceSession:
         """A session of one's own, with an arena of its own; `stream` is for all of its calls."""
         chosen = self._stream if stream is None else handle_of(stream, self.ordinal)
         return DynamicDeviceSession(self, chosen)

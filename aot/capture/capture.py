@@ -19,6 +19,7 @@ from aotc.aot.capture.golden import golden_tensors, roundings
 from aotc.aot.capture.importer import import_program, to_array
 from aotc.aot.capture.kernels import defaults_known
 from aotc.aot.capture.libraries import register_types
+from aotc.aot.capture.probes import Probe, probes
 from aotc.aot.capture.refusals import export_refusal
 from aotc.aot.capture.sizes import sizes_of
 from aotc.aot.capture.sources import all_user_frames
@@ -48,6 +49,7 @@ class Captured:
     guards: tuple[Guard, ...] = ()  # what they must meet beside their ranges
     specialised: tuple[str, ...] = ()  # dims that were asked to vary and are fixed all the same
     torch_ops: tuple[TorchOp, ...] = ()  # what torch runs at each call
+    probes: tuple[Probe, ...] = ()  # the model itself at other sizes than the example's
 
 
 def capture(spec: Spec, fallback: bool = False) -> Captured:
@@ -67,6 +69,9 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
         structure = structure_of(spec, program)
         left = torch_ops(graph)
         golden_inputs, golden_outputs, roundings_of = _golden(spec, program, bool(left))
+        guards = tuple(dict.fromkeys((*sizes.guards, *asserted)))
+        model = program.module() if spec.module is None else spec.module
+        others = probes(spec, model, graph, sizes.dims, guards)
     graph = named_outputs(graph, structure.outputs)
     warn_of_weights(program.state_dict, program.graph_signature.parameters)
     warn_of(left)
@@ -74,8 +79,7 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
     is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     precision = "tf32" if is_tf32 else "ieee"
     golden = (golden_inputs, golden_outputs, structure, roundings_of)
-    guards = tuple(dict.fromkeys((*sizes.guards, *asserted)))
-    known = (sizes.dims, guards, sizes.specialised, left)
+    known = (sizes.dims, guards, sizes.specialised, left, others)
     return Captured(spec.name, graph, *golden, precision, *known)
 
 
