@@ -48,7 +48,9 @@ class Executable:
         self.sessions_open = 0
         self.closed = False
 
-    def at(self, plan: LaunchPlan) -> Executable:
+    def at(
+        self, plan: LaunchPlan, inputs: tuple[int, ...] = (), outputs: tuple[int, ...] = ()
+    ) -> Executable:
         """The same code with a plan for given sizes."""
         found = Executable.__new__(Executable)
         found.__dict__ = {**self.__dict__, "plan": plan}

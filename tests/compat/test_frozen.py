@@ -13,6 +13,7 @@ import pytest
 
 from aotc.runtime import check, load
 from aotc.runtime.manifest import FORMAT
+from aotc.runtime.size_errors import SizeGuard
 from aotc.runtime.verify import verify
 
 FROZEN = Path(__file__).parent / "frozen"
@@ -20,6 +21,7 @@ IDENTITIES = {
     "1.0": "0435b8da9da9bcf724dd74823957b07da60597e0ae2c379ea531599794487dd2",
     "1.1": "b6471c450739c382e56f3832128356350f65b7f54f6dd0a0a6832e4c118695c9",
 }
+DYNAMIC = "1ef1580275cdf5b7901b9924dd35cc2b5224f68a36c889c39147762b23f40427"  # plan-abi-4
 
 
 @pytest.mark.parametrize("version", IDENTITIES)
@@ -53,6 +55,22 @@ def test_frozen_calls_of_torch():
         assert struct.unpack("<6f", y) == (0, 1, 2, -2, -1, 4)
         assert struct.unpack("<6q", order) == (1, 2, 0, 0, 2, 1)
         assert program.fallback_calls == {"aten::sort.stable": 1, "aten::sub.Tensor": 1}
+
+
+def test_frozen_shapes_of_a_call(tmp_path):
+    """Plan abi 4 brought sizes that a call decides: ranges, a guard, a variant of fixed shapes."""
+    path = tmp_path / "bundle"
+    shutil.copytree(FROZEN / "plan-abi-4", path)
+    assert check(path) == []
+    assert {finding.status for finding in verify(path)} == {"ok"}
+    with load(path, digest=DYNAMIC) as program:
+        for rows in (4, 2, 1000, 4):
+            given = memoryview(bytes(range(24)) * rows).cast("f", (rows, 6))
+            y, w = program(given)
+            assert y.tobytes() == given.tobytes()
+            assert w.tolist() == [1.0] * 6
+        with pytest.raises(SizeGuard, match=r"n = 3"):
+            program(memoryview(bytes(72)).cast("f", (3, 6)))
 
 
 def test_the_present_version_is_frozen():
