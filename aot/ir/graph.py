@@ -135,9 +135,12 @@ def sizes_in(value: AttrValue) -> tuple[Size, ...]:
     """The sizes in an attribute's value, however deep."""
     if isinstance(value, Size):
         return (value,)
+    found: tuple[Size, ...] = ()
     if isinstance(value, tuple):
-        return tuple(size for item in value for size in sizes_in(item))
-    return ()
+        for item in value:
+            if isinstance(item, Size | tuple):  # most are whole numbers
+                found += sizes_in(item)
+    return found
 
 
 _INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
@@ -169,15 +172,17 @@ def make(
     definition = OPS.get(op)
     if definition is None:
         raise IllegalNodeError(op, operand_types, "there is no such op")
-    given = dict(attrs)
     try:
-        given = definition.normalize(given)
+        given = definition.normalize(dict(attrs))
+        frozen: Attrs = tuple(sorted(given.items()))
+        # repr keeps 0.0, -0.0, 0 and False apart and makes nan equal to itself. The type follows.
+        key = (op, inputs, repr(frozen), sizes_in(frozen))
+        known = _INTERNED.get(key)
+        if known is not None:
+            return known
         result = definition.infer(operand_types, given)
     except TypeRuleError as error:
         raise IllegalNodeError(op, operand_types, str(error)) from None
-    frozen: Attrs = tuple(sorted(given.items()))
-    # repr keeps 0.0, -0.0, 0 and False apart and makes nan equal to itself.
-    key = (op, inputs, repr(frozen), sizes_in(frozen), result)
     with _INTERN_LOCK:
         node = _INTERNED.get(key)
         if node is None:

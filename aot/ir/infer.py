@@ -30,6 +30,8 @@ def broadcast_shape(shapes: tuple[Shape, ...]) -> Shape:
     ranked = [shape for shape in shapes if shape]
     if not ranked:
         return ()
+    if len(set(ranked)) == 1:
+        return ranked[0]
     rank = len(ranked[0])
     require(all(len(shape) == rank for shape in ranked), f"ranks differ: {ranked}")
     result = []

@@ -52,7 +52,9 @@ class Context:
     """What a rule may know beside the node: how often nodes are read, and what is constant."""
 
     use_counts: Counter[Node] = field(default_factory=Counter)
+    # What holds of a node for good, in every pass:
     constancy: dict[Node, bool] = field(default_factory=dict)
+    unmatched: set[tuple[int, Node]] = field(default_factory=set)  # `id` of a rule, and a node
 
     def is_used_once(self, node: Node) -> bool:
         """Whether one operand place or output reads `node`."""
@@ -60,16 +62,18 @@ class Context:
 
     def is_constant(self, node: Node) -> bool:
         """Whether `node` depends on constants and literals only, its shape included."""
-        known = self.constancy.get(node)
-        if known is None:
-            for item in walk((node,)):
-                if item not in self.constancy:
-                    of_inputs = all(self.constancy[operand] for operand in item.inputs)
-                    is_known = item.op != "input" and not OPS[item.op].is_opaque
-                    is_known = is_known and not item.sizes()
-                    self.constancy[item] = is_known and of_inputs
-            known = self.constancy[node]
-        return known
+        waiting = [] if node in self.constancy else [node]
+        while waiting:
+            item = waiting[-1]
+            unknown = [operand for operand in item.inputs if operand not in self.constancy]
+            if unknown:
+                waiting += unknown
+                continue
+            is_known = item.op != "input" and not OPS[item.op].is_opaque and not item.sizes()
+            of_inputs = all(self.constancy[operand] for operand in item.inputs)
+            self.constancy[item] = is_known and of_inputs
+            waiting.pop()
+        return self.constancy[node]
 
 
 @dataclass(slots=True)
@@ -100,8 +104,9 @@ def apply_rules(
         for op in ops:
             table.setdefault(op, []).append(rule)
     applied = Applied(images={node: node for node in follow})
+    context = Context()
     for _ in range(_PASS_LIMIT):
-        new = _one_pass(graph.outputs, table, applied)
+        new = _one_pass(graph.outputs, table, context, applied)
         applied.images = {node: new.get(image, image) for node, image in applied.images.items()}
         outputs = tuple(new[node] for node in graph.outputs)
         if outputs == graph.outputs:
@@ -111,10 +116,10 @@ def apply_rules(
 
 
 def _one_pass(
-    outputs: tuple[Node, ...], table: dict[str, list[Rule]], applied: Applied
+    outputs: tuple[Node, ...], table: dict[str, list[Rule]], context: Context, applied: Applied
 ) -> dict[Node, Node]:
     """What each node that the outputs need becomes when every rule has had one look at it."""
-    context = Context()
+    context.use_counts.clear()
     order = list(walk(outputs))
     for node in order:
         context.use_counts.update(node.inputs)
@@ -126,16 +131,17 @@ def _one_pass(
         if operands != node.inputs:
             current = make(node.op, operands, node.attrs, node.source)
             context.use_counts[current] += context.use_counts[node]
-        new[node] = _rewrite_node(current, table, context, applied)
+        new[node] = current
+        rules = table.get(current.op)
+        if rules:
+            with made_for(current.source):
+                new[node] = _rewrite_node(current, rules, context, applied)
     return new
 
 
-def _rewrite_node(
-    node: Node, table: dict[str, list[Rule]], context: Context, applied: Applied
-) -> Node:
-    for rule in table.get(node.op, ()):
-        with made_for(node.source):
-            replacement = _replacement(rule, node, context)
+def _rewrite_node(node: Node, rules: Sequence[Rule], context: Context, applied: Applied) -> Node:
+    for rule in rules:
+        replacement = _replacement(rule, node, context)
         if replacement is None or replacement is node:
             continue
         if replacement.type != node.type:
@@ -150,8 +156,11 @@ def _rewrite_node(
 def _replacement(rule: Rule, node: Node, context: Context) -> Node | None:
     bindings: dict[str, Any] | None = {}
     if not isinstance(rule.pattern, _Roots):
+        if (id(rule), node) in context.unmatched:
+            return None
         bindings = match(rule.pattern, node)
     if bindings is None:
+        context.unmatched.add((id(rule), node))
         return None
     known = bindings | {"root": node, "context": context, "bindings": bindings}
     try:
