@@ -121,6 +121,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.targets",
         "aot.tune",
         "cache",
+        "kernels.templates",
     },
     "aot.cli": {"aot", "cache", "kernels", "runtime"},
     "kernels": {*STAGE_FREE, "aot.targets", "aot.lower", "kernels.templates", "cache"},

@@ -7,17 +7,21 @@ hit torch traces nothing, and the recipe finds its programs in our artifact cach
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.utils import flatten_graph_inputs
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.autograd_cache import (
     BypassAOTAutogradCache,
     FXGraphCacheMiss,
 )
-from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
+from torch._functorch.aot_autograd import (
+    SerializableAOTDispatchCompiler,
+    aot_module_simplified,
+)
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.output_code import OutputCode
 from torch.fx import GraphModule
@@ -28,7 +32,8 @@ from aotc.aot.dynamo.graph_key import TEXT, own_keys
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import toolchain_digest
 from aotc.aot.dynamo.recipe import ProgramGone, Recipe
-from aotc.aot.rewrites.registry import digest_of, registered
+
+Compiler = Callable[[GraphModule, Sequence[Any]], "CompiledGraph"]
 
 
 class CompiledGraph(OutputCode):
@@ -93,18 +98,31 @@ def differentiated(module: Any, inputs: Sequence[Any], options: Options) -> Call
         with torch._subclasses.fake_tensor.unset_fake_temporarily():
             return CompiledGraph(*compile_graph(graph, examples, options))
 
-    def compiler() -> SerializableAOTDispatchCompiler:
-        return SerializableAOTDispatchCompiler(CompiledGraph, compiled)
+    setattr(module, TEXT, f"{options} {toolchain_digest()}")
+    if any(isinstance(each, list | tuple | dict) for each in inputs):
+        return flatten_graph_inputs(  # type: ignore[no-any-return]
+            module, inputs, lambda flat, given: _simplified(flat, given, compiled)
+        )
+    return _simplified(module, inputs, compiled)
 
-    setattr(module, TEXT, f"{options} {toolchain_digest()} {digest_of(registered())}")
-    backend = aot_autograd(
-        fw_compiler=compiler(),
-        bw_compiler=compiler(),
-        inference_compiler=compiler(),
-        partition_fn=min_cut_rematerialization_partition,
-        decompositions=_Decompositions(),
-    )
+
+def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Callable[..., Any]:
+    """AOTAutograd as torch's own back ends call it, less what imports Inductor for its logs."""
+
+    @functools.partial(torch._dynamo.disable, reason="a compiler of backward graphs")
+    def backward(graph: GraphModule, examples: Sequence[Any]) -> Any:
+        return torch._dynamo.disable(compiled(graph, examples), reason="a compiled backward graph")
+
     # Whole results are kept, and the backward graph is compiled at once so that they are whole.
     patch = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True}
     with functorch_config.patch(patch), own_keys():
-        return backend(module, inputs)  # type: ignore[no-any-return]
+        call = aot_module_simplified(
+            module,
+            inputs,
+            fw_compiler=SerializableAOTDispatchCompiler(CompiledGraph, compiled),
+            bw_compiler=SerializableAOTDispatchCompiler(CompiledGraph, backward),
+            inference_compiler=SerializableAOTDispatchCompiler(CompiledGraph, compiled),
+            partition_fn=min_cut_rematerialization_partition,
+            decompositions=_Decompositions(),
+        )
+    return torch._dynamo.disable(call, reason="a compiled graph")  # type: ignore[no-any-return]

@@ -15,9 +15,12 @@ from pathlib import Path
 from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.options import Options
 from aotc.cache import Key, Store
+from aotc.kernels import templates
 from aotc.runtime import Program, load, settings
 
-AOT_FOLDER = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
+STAGES = ("capture", "dynamo", "ir", "lower", "plan", "rewrites", "schedule", "targets", "tune")
+SOURCES = (*(ROOT / "aot" / stage for stage in STAGES), Path(templates.__file__).parent)
 
 
 def store() -> Store:
@@ -34,10 +37,9 @@ def _store(folder: str, lower: str | None) -> Store:
 def toolchain_digest() -> str:
     """SHA-256 of all that a program depends on beside its graph: our sources, torch, Triton."""
     digest = hashlib.sha256()
-    for path in sorted(AOT_FOLDER.rglob("*.py")):
-        if path.relative_to(AOT_FOLDER).parts[0] != "cli":
-            digest.update(path.relative_to(AOT_FOLDER).as_posix().encode() + b"\0")
-            digest.update(path.read_bytes())
+    for folder in SOURCES:
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
     digest.update(f"{version('torch')} {version('triton')}".encode())
     return digest.hexdigest()
 
