@@ -359,12 +359,14 @@ class FallbackRefused(OpsUnsupported):
     hint = "write it with other ops, or keep it outside of the model"
 
 
-class FallbackTargetUnsupported(UnsupportedError):
-    """Ops are left to torch, for a target whose programs cannot call it."""
+class FallbackProfileUnsupported(UnsupportedError):
+    """`aotc profile` was asked for launches on a GPU with ops between them that torch runs."""
 
-    code = "fallback-target"
-    template = "target `{target}` runs no ops through torch, and the model leaves it:\n{ops}"
-    hint = "build for `cpu`, or write these with ops that aotc compiles"
+    code = "profile-fallback"
+    template = "`{path}` runs ops through torch: `aotc profile` times such bundles on the cpu only"
+    hint = (
+        "`--device cpu` where the bundle has that target, or time the kernels with NVIDIA's tools"
+    )
 
 
 class SpecMissing(UserError):

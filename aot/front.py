@@ -10,7 +10,6 @@ from functools import partial
 from aotc.aot.capture.capture import Captured
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.capture.tracing import traced
-from aotc.aot.errors import FallbackTargetUnsupported
 from aotc.aot.host_kernels import host_kernels, kernels_of
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.text import print_graph
@@ -23,8 +22,6 @@ from aotc.aot.targets.target import Target
 from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.compiling import warm_up
 from aotc.cache import Store
-
-FALLBACK_DEVICES = ("cpu",)  # whose programs can call torch between their launches
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,6 @@ def front(
     warming.start()
     try:
         captured = _capture(spec, options, store, clock)
-        _refuse_targets(captured, targets)
         graphs = _rewrite(captured.graph, devices, options, clock)
     finally:
         warming.join()
@@ -60,14 +56,6 @@ def front(
 def _warm_up(devices: Sequence[str], workers: Workers, store: Store) -> None:
     for device in devices:
         warm_up(device, workers, store)
-
-
-def _refuse_targets(captured: Captured, targets: Sequence[Target]) -> None:
-    """Raise `FallbackTargetUnsupported` where ops are left to torch and a target has none."""
-    for target in targets:
-        if captured.torch_ops and target.device not in FALLBACK_DEVICES:
-            ops = "\n".join(f"  {op}" for op in captured.torch_ops)
-            raise FallbackTargetUnsupported(target=target.name, ops=ops)
 
 
 def _capture(spec: str, options: BuildOptions, store: Store, clock: Clock) -> Captured:

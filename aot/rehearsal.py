@@ -20,6 +20,7 @@ from aotc.aot.signature import signature
 from aotc.aot.targets.target import Target
 from aotc.runtime import drivers
 from aotc.runtime.comparison import Comparison, compare
+from aotc.runtime.device_segments import DeviceSegments
 from aotc.runtime.dynamic_plan import DynamicPlan
 from aotc.runtime.fallback import Fallback
 from aotc.runtime.plan import LaunchPlan
@@ -105,12 +106,15 @@ def _run_on_host(
     driver = drivers.load("cpu")
     executable = driver.Executable(library, plan, addresses, len(inputs), len(outputs))
     if plan.calls:
-        ops = dict.fromkeys(call.op for call in plan.calls)
-        executable = SegmentedExecutable(executable, Fallback(ops, "the rehearsal"))
+        executable = SegmentedExecutable(executable, _ops(plan))
     with closing(executable), closing(executable.session()) as session:
         for place, array in enumerate((*inputs, *outputs)):
             session.addresses[place] = array.ctypes.data
         session.run()
+
+
+def _ops(plan: LaunchPlan) -> Fallback:
+    return Fallback(dict.fromkeys(call.op for call in plan.calls), "the rehearsal")
 
 
 def _run_on_device(
@@ -124,6 +128,8 @@ def _run_on_device(
     spans = {name: (array.ctypes.data, array.nbytes) for name, array in weights.items()}
     sizes = [tuple(array.nbytes for array in arrays) for arrays in (inputs, outputs)]
     executable = drivers.load("cuda").Executable(library, plan, spans, *sizes)
+    if plan.calls:
+        executable = DeviceSegments(executable, _ops(plan))
     with closing(executable), closing(executable.session()) as session:
         for place, array in enumerate(inputs):
             session.copy_in(place, array.ctypes.data)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+from functools import partial
 
 from .errors import BundleMalformed
 from .fallback_errors import FallbackFailed, FallbackResult, FallbackUnavailable
@@ -75,27 +76,45 @@ class Fallback:
         with self._lock:
             self._counts[name] += 1
 
-    def tensor(self, address: int, spec: CallTensor) -> Any:
-        """A tensor of torch's on the memory at `address`, which must outlive it; no copy."""
-        dtype = getattr(self.torch, DTYPES[spec.dtype])
-        if not spec.numel:
-            return self.torch.empty(spec.shape, dtype=dtype, device="cpu")
-        memory = (ctypes.c_char * spec.nbytes).from_address(address)
-        return self.torch.frombuffer(memory, dtype=dtype).view(spec.shape)
+
+class Host:
+    """Where torch's ops run for programs in host memory."""
+
+    __slots__ = ("_torch",)
+    device = "cpu"
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+
+    def bytes_at(self, address: int, nbytes: int) -> Any:
+        """A tensor of bytes on memory that must outlive it; no copy."""
+        memory = (ctypes.c_char * nbytes).from_address(address)
+        return self._torch.frombuffer(memory, dtype=self._torch.uint8)
+
+    def running(self, stream: int) -> Any:
+        """A context in which ops run as a call's launches do."""
+        return self._torch.autocast("cpu", enabled=False)
 
 
 class Step:
-    """One call of a plan on the memory of one session; called without arguments."""
+    """One call of a plan on the memory of one session."""
 
     __slots__ = (
-        "_arguments", "_call", "_fallback", "_fixed", "_keywords", "_op", "_place", "_results",
+        "_arguments", "_call", "_fallback", "_fixed", "_host", "_keywords", "_op", "_place",
+        "_results",
     )  # fmt: skip
 
     def __init__(
-        self, fallback: Fallback, call: TorchCall, place: Callable[[str, int | str], int | None]
+        self,
+        fallback: Fallback,
+        host: Any,
+        call: TorchCall,
+        place: Callable[[str, int | str], int | None],
     ) -> None:
-        """`place` gives the address of memory that stays, and None for what a call decides."""
+        """`host`: `Host`, or what stands for it on a device; `place` gives the address of memory
+        that stays, and None for what a call decides."""
         self._fallback = fallback
+        self._host = host
         self._call = call
         self._op = fallback.ops[call.op]
         self._place = place
@@ -106,23 +125,32 @@ class Step:
 
     def _fixed_tensor(self, spec: CallTensor) -> Any:
         address = self._place(*spec.memory)
-        return None if address is None else self._fallback.tensor(address, spec)
+        return None if address is None else self._tensor(address, spec)
 
-    def __call__(self, address_of: Callable[[str, int], int]) -> None:
-        """Run the op; `address_of` gives the addresses of this call's inputs and outputs."""
+    def _tensor(self, address: int, spec: CallTensor) -> Any:
+        torch = self._fallback.torch
+        dtype = getattr(torch, DTYPES[spec.dtype])
+        if not spec.numel:
+            return torch.empty(spec.shape, dtype=dtype, device=self._host.device)
+        return self._host.bytes_at(address, spec.nbytes).view(dtype).view(spec.shape)
+
+    def __call__(self, address_of: Callable[[str, int], int], stream: int = 0) -> None:
+        """Run the op; `address_of` gives the addresses of this call's inputs and outputs, `stream`
+        is that of the call on a device."""
         call, fallback = self._call, self._fallback
-        torch = fallback.torch
+        torch, device = fallback.torch, self._host.device
 
         def tensor(spec: CallTensor, fixed: Any) -> Any:
             if fixed is not None:
                 return fixed
-            return fallback.tensor(address_of(spec.memory[0], int(spec.memory[1])), spec)
+            return self._tensor(address_of(spec.memory[0], int(spec.memory[1])), spec)
 
         operands = [tensor(*pair) for pair in zip(call.operands, self._fixed, strict=True)]
-        arguments = [_value(torch, row, operands) for row in self._arguments]
-        keywords = {name: _value(torch, row, operands) for name, row in self._keywords.items()}
+        read = partial(_value, torch, device, operands)
+        arguments = [read(row) for row in self._arguments]
+        keywords = {name: read(row) for name, row in self._keywords.items()}
         fallback.count(call.op)
-        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        with torch.no_grad(), self._host.running(stream):
             try:
                 found = self._op(*arguments, **keywords)
             except Exception as error:
@@ -153,19 +181,18 @@ class Step:
                 raise FallbackResult(op=call.op, index=index, found=found, expected=expected)
 
 
-def _value(torch: Any, row: Sequence[Any], operands: Sequence[Any]) -> Any:
+def _value(torch: Any, device: str, operands: Sequence[Any], row: Sequence[Any]) -> Any:
     """An argument as the op takes it."""
     kind, value = row
     if kind == "tensor":
         return operands[value]
     if kind == "list":
-        return [_value(torch, item, operands) for item in value]
-    return VALUES[kind](torch, value)
+        return [_value(torch, device, operands, item) for item in value]
+    return torch.device(device) if kind == "device" else VALUES[kind](torch, value)
 
 
 VALUES: dict[str, Callable[[Any, Any], Any]] = {
     "none": lambda torch, value: None,
-    "device": lambda torch, value: torch.device("cpu"),
     "bool": lambda torch, value: bool(value),
     "int": lambda torch, value: value,
     "float": lambda torch, value: float.fromhex(value),

@@ -77,7 +77,7 @@ def load(
             # The code is digested by now. Weights whose digests still run may be uploaded, but
             # nothing runs on them before `_finish`.
             if target.device in IMAGE_DEVICES:
-                loaded = _on_device(manifest, plan, library, spans, target, ordinal)
+                loaded = _on_device(manifest, plan, library, spans, target, ordinal, fallback)
             else:
                 options = (thread_count, directory.where(target.library))
                 rest = (weights, fallback)
@@ -246,6 +246,7 @@ def _on_device(
     spans: dict[str, tuple[int, int]],
     target: Target,
     ordinal: int,
+    fallback: Fallback | None,
 ) -> Loaded:
     """Code and weights in the memory of a device; the mapped file is needed no longer."""
     # Those of shapes that depend on the call are told with each shape.
@@ -254,4 +255,9 @@ def _on_device(
         for specs in (manifest.inputs, manifest.outputs)
     )
     driver = load_driver(target.device)
-    return Loaded(driver.Executable(library, plan, spans, inputs, outputs, ordinal), None)
+    executable = driver.Executable(library, plan, spans, inputs, outputs, ordinal)
+    if fallback is not None:
+        from .device_segments import DeviceSegments
+
+        executable = DeviceSegments(executable, fallback)
+    return Loaded(executable, None, fallback)

@@ -252,10 +252,7 @@ def _broken_arguments(
 
 
 def _broken_images(plan: LaunchPlan, device: str, library_bytes: int) -> Broken:
-    """Images that are missing, too many or outside the library, grids that no device takes, and
-    calls where programs make none."""
-    if device in IMAGE_DEVICES and plan.calls:
-        yield "calls", len(plan.calls), f"none for device `{device}`"
+    """Images that are missing, too many or outside the library, and grids that no device takes."""
     for index, kernel in enumerate(plan.kernels):
         field, image = f"kernels[{index}].image", kernel.image
         if device not in IMAGE_DEVICES:

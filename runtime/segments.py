@@ -9,7 +9,7 @@ import ctypes
 
 from .drivers.memory import Memory
 from .errors import DriverFault
-from .fallback import Step
+from .fallback import Host, Step
 from .plan import LaunchPlan
 
 TYPE_CHECKING = False
@@ -95,6 +95,7 @@ class SegmentedSession:
     def _fill(self, executable: SegmentedExecutable) -> None:
         """Cut the plan at its calls."""
         plan, done = executable.plan, 0
+        host = Host(executable.fallback.torch)
 
         def place(space: str, value: int | str) -> int | None:
             if space == "arena":
@@ -104,7 +105,7 @@ class SegmentedSession:
         for call in plan.calls:
             self._add_launches(executable, plan.launches[done : call.after])
             done = call.after
-            step = Step(executable.fallback, call, place)
+            step = Step(executable.fallback, host, call, place)
             self._calls.add(len(self._steps))
             self._steps.append(lambda step=step: step(self._address_of))  # type: ignore[misc]
         self._add_launches(executable, plan.launches[done:])

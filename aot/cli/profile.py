@@ -13,7 +13,7 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.machine import cpu_name
 from aotc.aot.cli.printing import bytes_text, print_json, print_table, time_text
-from aotc.aot.errors import ProfileUnsupported
+from aotc.aot.errors import FallbackProfileUnsupported, ProfileUnsupported
 from aotc.runtime import load
 from aotc.runtime.directory import Directory
 from aotc.runtime.errors import GoldenMissing
@@ -65,8 +65,10 @@ def profile_bundle(bundle: Path, device: str | None, repetitions: int) -> Profil
     with closing(load(bundle, device)) as program:
         if not isinstance(program.plan, LaunchPlan):
             raise ProfileUnsupported(path=str(bundle))
-        inputs = _inputs(bundle, program)
         family = program.device.partition(":")[0]
+        if program.plan.calls and family == "cuda":
+            raise FallbackProfileUnsupported(path=str(bundle))
+        inputs = _inputs(bundle, program)
         measure = cuda.measure if family == "cuda" else cpu.measure
         times_us, call_us = measure(program, inputs, max(repetitions, 1))
         name, limits = cpu_name(), None

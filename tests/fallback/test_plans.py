@@ -121,11 +121,6 @@ def test_a_plan_that_does_not_fit_its_bundle_is_refused(what):
         check(USES[what])
 
 
-def test_a_plan_of_a_gpu_has_no_calls():
-    with pytest.raises(BundleMalformed, match=r"none for device `cuda`"):
-        small_torch_bundle.plan().validate(1, 2, {"layer.weight"}, "plan", "cuda", 0)
-
-
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_random_changes_are_refused_by_type_or_stay_in_bounds(data):
