@@ -21,15 +21,28 @@ def since(before):
     return {name: count - before[name] for name, count in counters().items()}
 
 
+@torch.library.custom_op("aotc_tests::bumpy", mutates_args=())
+def bumpy(x: torch.Tensor) -> torch.Tensor:
+    """An op of somebody's, which aotc knows nothing of: the square of x."""
+    return x * x
+
+
+bumpy.register_fake(torch.empty_like)
+bumpy.register_autograd(
+    lambda ctx, gradient: gradient * 2 * ctx.saved_tensors[0],
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+
+
 class Erratic(nn.Module):
-    """An op that we lack between two linears."""
+    """The foreign op between two linears."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
 
     def forward(self, x):
-        return self.second(torch.lgamma(self.first(x).square() + 1).relu())
+        return self.second(bumpy(self.first(x).sin()).relu())
 
 
 @pytest.mark.parametrize("fallback", ["eager", "inductor"])
@@ -43,9 +56,8 @@ def test_the_regions_around_an_op_stay_ours(fallback, fresh, caplog):
     counted = since(before)
     assert counted["programs_made"] + counted["programs_cached"] == 2
     (line,) = [row.getMessage() for row in caplog.records if row.name == "aotc"]
-    assert f"1 op goes to {fallback}: `aten.lgamma.default`" in line
+    assert f"1 op goes to {fallback}: `aotc_tests.bumpy.default`" in line
     assert "test_fallback.py" in line
-    assert "gamma" in line
 
 
 def test_gradients_through_a_region_that_is_left(fresh):
@@ -59,7 +71,9 @@ def test_gradients_through_a_region_that_is_left(fresh):
 
 def test_nothing_is_left_where_that_is_an_error(fresh):
     compiled = torch.compile(Erratic(), backend=aotc, options={"fallback": "error"})
-    with pytest.raises(Exception, match=r"(?s)1 of \d+ ops .*`aten.lgamma.default` at test_fall"):
+    with pytest.raises(
+        Exception, match=r"(?s)1 of \d+ ops .*`aotc_tests.bumpy.default` at test_fall"
+    ):
         compiled(torch.randn(4, 6))
 
 
