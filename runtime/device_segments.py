@@ -9,7 +9,7 @@ for copies of host arrays and what such copies wait for.
 from __future__ import annotations
 
 from .errors import SettingInvalid
-from .fallback import Step
+from .fallback import Contexts, Step, without_modes
 from .plan import LaunchPlan
 
 TYPE_CHECKING = False
@@ -38,8 +38,8 @@ class OnDevice:
         """A tensor of bytes on memory of the device, which must outlive it; no copy."""
         return self._torch.as_tensor(_Span(address, nbytes), device=self.device)
 
-    def running(self, stream: int) -> _OnStream:
-        """A context in which ops are added to a stream, given by its CUstream handle."""
+    def running(self, stream: int) -> Contexts:
+        """The contexts in which an op is added to a stream, given by its CUstream handle."""
         known = self._streams.get(stream)
         if known is None:
             cuda = self._torch.cuda
@@ -48,7 +48,7 @@ class OnDevice:
             else:
                 known = cuda.ExternalStream(stream, device=self.device)
             self._streams = {stream: known}  # a handle may be another stream's later
-        return _OnStream(self._torch, known)
+        return Contexts([self._torch.cuda.stream(known), *without_modes(self._torch, "cuda")])
 
 
 class _Span:
@@ -64,23 +64,6 @@ class _Span:
             "typestr": "|u1",
             "version": 2,
         }
-
-
-class _OnStream:
-    """Torch's current stream for the length of a block, without autocast."""
-
-    __slots__ = ("_parts",)
-
-    def __init__(self, torch: Any, stream: Any) -> None:
-        self._parts = (torch.cuda.stream(stream), torch.autocast("cuda", enabled=False))
-
-    def __enter__(self) -> None:
-        for part in self._parts:
-            part.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        for part in reversed(self._parts):
-            part.__exit__(*error)
 
 
 class DeviceSegments:

@@ -91,17 +91,42 @@ class Host:
         memory = (ctypes.c_char * nbytes).from_address(address)
         return self._torch.frombuffer(memory, dtype=self._torch.uint8)
 
-    def running(self, stream: int) -> Any:
-        """A context in which ops run as a call's launches do."""
-        return self._torch.autocast("cpu", enabled=False)
+    def running(self, stream: int) -> Contexts:
+        """The contexts in which an op runs as a call's launches do."""
+        return Contexts(without_modes(self._torch, "cpu"))
+
+
+def without_modes(torch: Any, family: str) -> list[Any]:
+    """Contexts that keep the caller's gradients and autocast from an op."""
+    contexts = [torch.no_grad()]
+    if torch.is_autocast_enabled(family):
+        contexts.append(torch.autocast(family, enabled=False))
+    return contexts
+
+
+class Contexts:
+    """Several contexts as one: entered in order, left in the opposite one."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self._parts = parts
+
+    def __enter__(self) -> None:
+        for part in self._parts:
+            part.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        for part in reversed(self._parts):
+            part.__exit__(*error)
 
 
 class Step:
     """One call of a plan on the memory of one session."""
 
     __slots__ = (
-        "_arguments", "_call", "_fallback", "_fixed", "_host", "_keywords", "_op", "_place",
-        "_results",
+        "_arguments", "_call", "_fallback", "_host", "_keywords", "_moving", "_op", "_operands",
+        "_results", "_types",
     )  # fmt: skip
 
     def __init__(
@@ -117,68 +142,85 @@ class Step:
         self._host = host
         self._call = call
         self._op = fallback.ops[call.op]
-        self._place = place
-        self._fixed = [self._fixed_tensor(each) for each in call.operands]
-        self._results = [each and self._fixed_tensor(each) for each in call.results]
-        self._arguments = [row[1:] for row in call.arguments if not row[0]]
-        self._keywords = {name: (kind, value) for name, kind, value in call.arguments if name}
+        self._operands: list[Any] = []
+        self._results: list[Any] = []
+        # Tensors on memory that a call decides: where they are kept, and their last address.
+        self._moving: list[tuple[list[Any], int, CallTensor, list[int]]] = []
+        for tensors, specs in ((self._operands, call.operands), (self._results, call.results)):
+            for spec in specs:
+                address = None if spec is None else place(*spec.memory)
+                if spec is not None and address is None:
+                    self._moving.append((tensors, len(tensors), spec, [-1]))
+                    tensors.append(None)
+                else:
+                    tensors.append(spec and self._tensor(address, spec))
+        self._types = [spec and (self._dtype(spec), spec.shape) for spec in call.results]
+        self._read_arguments()
 
-    def _fixed_tensor(self, spec: CallTensor) -> Any:
-        address = self._place(*spec.memory)
-        return None if address is None else self._tensor(address, spec)
+    def _dtype(self, spec: CallTensor) -> Any:
+        return getattr(self._fallback.torch, DTYPES[spec.dtype])
 
-    def _tensor(self, address: int, spec: CallTensor) -> Any:
-        torch = self._fallback.torch
-        dtype = getattr(torch, DTYPES[spec.dtype])
+    def _tensor(self, address: Any, spec: CallTensor) -> Any:
+        dtype, device = self._dtype(spec), self._host.device
         if not spec.numel:
-            return torch.empty(spec.shape, dtype=dtype, device=self._host.device)
+            return self._fallback.torch.empty(spec.shape, dtype=dtype, device=device)
         return self._host.bytes_at(address, spec.nbytes).view(dtype).view(spec.shape)
+
+    def _read_arguments(self) -> None:
+        read = partial(_value, self._fallback.torch, self._host.device, self._operands)
+        rows = self._call.arguments
+        self._arguments = [read((kind, value)) for name, kind, value in rows if not name]
+        self._keywords = {name: read((kind, value)) for name, kind, value in rows if name}
+
+    def _move(self, address_of: Callable[[str, int], int]) -> None:
+        """Bring tensors to the memory of this call; callers that keep theirs pay for this once."""
+        has_moved = False
+        for tensors, index, spec, last in self._moving:
+            address = address_of(spec.memory[0], int(spec.memory[1]))
+            if address != last[0]:
+                tensors[index], last[0], has_moved = self._tensor(address, spec), address, True
+        if has_moved:
+            self._read_arguments()
 
     def __call__(self, address_of: Callable[[str, int], int], stream: int = 0) -> None:
         """Run the op; `address_of` gives the addresses of this call's inputs and outputs, `stream`
         is that of the call on a device."""
-        call, fallback = self._call, self._fallback
-        torch, device = fallback.torch, self._host.device
-
-        def tensor(spec: CallTensor, fixed: Any) -> Any:
-            if fixed is not None:
-                return fixed
-            return self._tensor(address_of(spec.memory[0], int(spec.memory[1])), spec)
-
-        operands = [tensor(*pair) for pair in zip(call.operands, self._fixed, strict=True)]
-        read = partial(_value, torch, device, operands)
-        arguments = [read(row) for row in self._arguments]
-        keywords = {name: read(row) for name, row in self._keywords.items()}
-        fallback.count(call.op)
-        with torch.no_grad(), self._host.running(stream):
+        op = self._call.op
+        self._move(address_of)
+        self._fallback.count(op)
+        with self._host.running(stream):
             try:
-                found = self._op(*arguments, **keywords)
+                found = self._op(*self._arguments, **self._keywords)
             except Exception as error:
                 detail = (str(error).strip().splitlines() or [""])[0]
-                kind = type(error).__name__
-                raise FallbackFailed(op=call.op, kind=kind, detail=detail) from error
+                raise FallbackFailed(op=op, kind=type(error).__name__, detail=detail) from error
             values = found if isinstance(found, (tuple, list)) else (found,)
             self._check(values)
-            for value, spec, fixed in zip(values, call.results, self._results, strict=True):
-                if spec is not None:
-                    tensor(spec, fixed).copy_(value)
+            for value, result in zip(values, self._results, strict=True):
+                if result is not None:
+                    result.copy_(value)
 
     def _check(self, values: Sequence[Any]) -> None:
         """Results are what they were when the bundle was built; raises `FallbackResult`."""
-        call, torch = self._call, self._fallback.torch
-        if len(values) != len(call.results):
-            found, expected = f"one of {len(values)}", f"one of {len(call.results)}"
-            raise FallbackResult(op=call.op, index=0, found=found, expected=expected)
-        for index, (value, spec) in enumerate(zip(values, call.results, strict=True)):
-            if spec is None:
+        op, tensor = self._call.op, self._fallback.torch.Tensor
+        if len(values) != len(self._types):
+            found, expected = f"one of {len(values)}", f"one of {len(self._types)}"
+            raise FallbackResult(op=op, index=0, found=found, expected=expected)
+        for index, (value, known) in enumerate(zip(values, self._types, strict=True)):
+            if known is None:
                 continue
-            expected = f"{DTYPES[spec.dtype]}{list(spec.shape)}"
-            if not isinstance(value, torch.Tensor):
+            if not isinstance(value, tensor):
                 found = f"a `{type(value).__name__}`"
+            elif (value.dtype, tuple(value.shape)) != known:
+                found = _type_text(value.dtype, value.shape)
             else:
-                found = f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-            if found != expected:
-                raise FallbackResult(op=call.op, index=index, found=found, expected=expected)
+                continue
+            expected = _type_text(*known)
+            raise FallbackResult(op=op, index=index, found=found, expected=expected)
+
+
+def _type_text(dtype: Any, shape: Sequence[int]) -> str:
+    return f"{str(dtype).removeprefix('torch.')}{list(shape)}"
 
 
 def _value(torch: Any, device: str, operands: Sequence[Any], row: Sequence[Any]) -> Any:
