@@ -32,6 +32,7 @@ from aotc.aot.dynamo.graph_key import TEXT, own_keys
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import toolchain_digest
 from aotc.aot.dynamo.recipe import ProgramGone, Recipe
+from aotc.aot.rewrites.registry import digest_of, registered
 
 Compiler = Callable[[GraphModule, Sequence[Any]], "CompiledGraph"]
 
@@ -98,7 +99,7 @@ def differentiated(module: Any, inputs: Sequence[Any], options: Options) -> Call
         with torch._subclasses.fake_tensor.unset_fake_temporarily():
             return CompiledGraph(*compile_graph(graph, examples, options))
 
-    setattr(module, TEXT, f"{options} {toolchain_digest()}")
+    setattr(module, TEXT, f"{options} {toolchain_digest()} {digest_of(registered())}")
     if any(isinstance(each, list | tuple | dict) for each in inputs):
         return flatten_graph_inputs(  # type: ignore[no-any-return]
             module, inputs, lambda flat, given: _simplified(flat, given, compiled)
