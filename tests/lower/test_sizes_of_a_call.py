@@ -1,0 +1,246 @@
+"""Every form of a GPU's kernels whose sizes a call decides gives the reference's numbers.
+
+Each case is one kernel over dims with ranges; each of its forms runs at several sizes, products in
+Triton's interpreter, rows as native code.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy
+import pytest
+
+from aotc.aot.ir import build as b
+from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.narrow import at_sizes
+from aotc.aot.ir.size import Dim, size_of
+from aotc.aot.ir.storage import widen
+from aotc.aot.lower import lower
+from aotc.aot.schedule import schedule
+from aotc.aot.schedule.traits import GPUS
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cases import graph_of, layer_norm, op, operand, softmax, values, weight
+from schedule_runner import Job
+
+pytestmark = pytest.mark.triton
+TRAITS = GPUS[90]
+THREADS = 24  # more than programs of a row that wait for each other
+TOLERANCES = {"f32": 5e-5, "bf16": 2e-2, "f16": 3e-3}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel over n and, perhaps, m: its outputs, sizes that are tried, forms that must be."""
+
+    build: Callable[..., Sequence[Node]]
+    dims: tuple[Dim, ...]
+    sizes: tuple[tuple[int, ...], ...]
+    forms: frozenset[str]  # without the letters of overhanging axes
+    mode: str = "interpreter"
+
+    def graph(self) -> Graph:
+        return graph_of(self.build(*map(size_of, self.dims)))
+
+
+def rows(low: int, high: int, typical: int) -> tuple[Dim, ...]:
+    return (Dim("n", low, high, typical),)
+
+
+def product(n, m=96, depth=64, dtype="bf16"):
+    """GELU(x · wᵀ + bias)."""
+    right = weight("w", m, depth, dtype=dtype)
+    result = op("matmul", operand("x", n, depth, dtype=dtype), b.permute(right, (1, 0)))
+    return [op("gelu", op("add", result, weight("bias", 1, m, dtype=dtype)))]
+
+
+def scores(n, m):
+    """x · yᵀ with both outer sizes from the call, one product a batch element."""
+    left, right = operand("x", 3, n, 32, dtype="f16"), operand("y", 3, m, 32, dtype="f16")
+    return [op("matmul", left, b.permute(right, (0, 2, 1)))]
+
+
+def batches(n):
+    left, right = operand("x", n, 20, 32, dtype="bf16"), operand("y", n, 32, 24, dtype="bf16")
+    return [op("matmul", left, right)]
+
+
+def depth(n):
+    """A sum over what the call decides."""
+    return [op("matmul", operand("x", 18, n), operand("y", n, 24))]
+
+
+def gated(n):
+    result = product(n, 2 * 40)[0].inputs[0]
+    gate, up = (b.slice_axis(result, 1, at, 80, 2) for at in (0, 1))
+    return [op("mul", op("silu", gate), up)]
+
+
+def attention(n, m, heads=2, queries=None, **attrs):
+    shapes = ((1, heads, n if queries is None else queries, 32), (1, 2, m, 32), (1, 2, m, 32))
+    given = [operand(name, *shape, dtype="f16") for name, shape in zip("qkv", shapes, strict=True)]
+    row = {"scale": 0.2, "causal": False, "offset": 0, "is_safe": False} | attrs
+    return [make("attention", tuple(given), row)]
+
+
+N_AND_M = (Dim("m", 1, 200, 80), Dim("n", 1, 200, 90))
+TILED = frozenset({"plain", "mapped", "mapped_persistent"})
+CASES = {
+    "tall": Case(product, rows(1, 300, 200), ((1,), (130,), (300,)), TILED),
+    "short": Case(
+        product, rows(9, 40, 20), ((9,), (33,)), frozenset({"swapped", "swapped_mapped"})
+    ),
+    "few": Case(product, rows(1, 8, 3), ((1,), (5,), (8,)), frozenset({"gemv"})),
+    "split": Case(
+        lambda n: product(n, 96, 1000),
+        rows(1, 100, 80),
+        ((2,), (97,)),
+        frozenset({"split", "split_mapped"}),
+    ),
+    "scores": Case(
+        lambda m, n: scores(n, m), N_AND_M, ((7, 33), (200, 1)), frozenset({"plain", "tensor"})
+    ),
+    "batches": Case(batches, rows(1, 9, 4), ((1,), (9,)), frozenset({"plain", "tensor"})),
+    "depth": Case(depth, rows(1, 300, 100), ((1,), (77,), (300,)), frozenset({"plain"})),
+    "gated": Case(gated, rows(1, 300, 100), ((1,), (101,)), frozenset({"plain"})),
+    "attention": Case(
+        lambda m, n: attention(n, m),
+        (Dim("m", 1, 200, 80), Dim("n", 1, 200, 90)),
+        ((1, 70), (150, 1), (65, 128)),
+        frozenset({"plain", "descriptor"}),
+    ),
+    "causal": Case(
+        lambda n: attention(n, n, causal=True),
+        rows(1, 200, 90),
+        ((1,), (67,), (200,)),
+        frozenset({"plain"}),
+    ),
+    "decoding": Case(
+        lambda m: attention(None, m, heads=4, queries=1),
+        (Dim("m", 1, 4000, 1500),),
+        ((1,), (77,), (600,)),
+        frozenset({"split", "plain"}),
+    ),
+    "softmax": Case(
+        lambda n: [softmax(operand("x", 5, n), 1)],
+        rows(1, 2000, 300),
+        ((1,), (33,), (2000,)),
+        frozenset({""}),
+        "native",
+    ),
+    "long softmax": Case(
+        lambda n: [softmax(operand("x", 3, n), 1)],
+        rows(1, 60000, 20000),
+        ((3,), (9001,), (30000,)),
+        frozenset({"streamed", "shared_streamed"}),
+        "native",
+    ),
+    "rows of a norm": Case(
+        lambda n: [layer_norm(operand("x", n, 300))],
+        rows(1, 5000, 40),
+        ((1,), (41,)),
+        frozenset({""}),
+        "native",
+    ),
+    "few long rows": Case(
+        lambda n: [layer_norm(operand("x", n, 20011))],
+        rows(1, 40, 3),
+        ((1,), (6,)),
+        frozenset({"streamed", "shared", "shared_streamed"}),
+        "native",
+    ),
+    "sum of long rows": Case(
+        lambda m, n: [b.reduce("sum", operand("x", n, m), [1])],
+        (Dim("m", 1, 50000, 30000), Dim("n", 1, 9, 2)),
+        ((5, 1), (30001, 9)),
+        frozenset({"streamed", "parts"}),
+        "native",
+    ),
+    "search": Case(
+        lambda n: [b.reduce("argmax", operand("x", 4, n), [1])],
+        rows(1, 30000, 9000),
+        ((1,), (30,), (9001,)),
+        frozenset({"streamed"}),
+        "native",
+    ),
+    "columns": Case(
+        lambda m, n: [b.reduce("max", operand("x", n, m, 40), [1])],
+        (Dim("m", 1, 3000, 900), Dim("n", 1, 9, 2)),
+        ((1, 1), (1001, 3)),
+        frozenset({"streamed", "parts"}),
+        "native",
+    ),
+    "transposed": Case(
+        lambda m, n: [op("exp", b.permute(operand("x", n, m), (1, 0)))],
+        N_AND_M,
+        ((1, 1), (33, 150)),
+        frozenset({""}),
+        "native",
+    ),
+}
+
+
+def forms(case: Case) -> dict[str, str]:
+    """A form of each kind, by its name without the letters of overhanging axes."""
+    (spec,) = lower(schedule(case.graph(), TRAITS), TRAITS)
+    found: dict[str, str] = {}
+    for row in spec.candidates:
+        *head, last = row.form.split("_")
+        plain = "_".join(head) if head and set(last) <= set("mnk") else row.form
+        found.setdefault(plain, row.form)
+    return found
+
+
+def inputs_of(graph: Graph, sizes: dict[str, int]) -> list[numpy.ndarray]:
+    nodes = at_sizes(graph, sizes).inputs
+    return [values(node.type, 100 + number) for number, node in enumerate(nodes)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_form_at_every_size(name, tmp_path):
+    case = CASES[name]
+    graph, made = case.graph(), forms(case)
+    assert case.forms <= made.keys()
+    job, outputs = Job(), {}
+    for tried in case.sizes:
+        job.sizes = dict(zip([dim.name for dim in case.dims], tried, strict=True))
+        for form in made.values():
+            given = inputs_of(graph, job.sizes)
+            outputs[tried, form] = job.add(graph, given, form, TRAITS)
+    buffers = job.run(tmp_path, case.mode, THREADS if case.mode == "native" else 0)
+    assert not job.errors, "\n".join(job.errors.values())
+    for buffer, array in buffers.items():
+        assert not (buffer.startswith("zeroed") and array.any()), "a kernel leaves its counters set"
+    for (tried, form), rows_of in outputs.items():
+        sizes = dict(zip([dim.name for dim in case.dims], tried, strict=True))
+        at = at_sizes(graph, sizes)
+        wanted = interpret(at, inputs_of(graph, sizes))
+        for node, (buffer, shape), want in zip(at.outputs, rows_of, wanted, strict=True):
+            found = widen(buffers[buffer].reshape(shape), node.dtype)
+            want = widen(want, node.dtype)
+            atol = TOLERANCES.get(node.dtype, 0.0) * max(1.0, numpy.abs(want).max())
+            message = f"{form} at {tried}"
+            numpy.testing.assert_allclose(found, want, rtol=0, atol=atol, err_msg=message)
+
+
+def test_scratch_is_as_large_as_any_call_needs():
+    (spec,) = lower(schedule(CASES["split"].graph(), TRAITS), TRAITS)
+    split = next(row for row in spec.candidates if row.form.startswith("split"))
+    partials, counters = split.scratch
+    assert isinstance(counters.nbytes, int)  # zeroed: for the most in range
+    assert str(partials.nbytes).count("n")
+
+
+def test_what_needs_numbers_is_no_candidate():
+    """The Gluon form of attention, and pieces of a row whose length the call decides."""
+    dims = (Dim("m", 512, 4096, 2048), Dim("n", 512, 4096, 2048))
+    graph = graph_of(attention(*map(size_of, dims[::-1])))
+    (spec,) = lower(schedule(graph, TRAITS), TRAITS)
+    assert "overlapped" not in {row.form for row in spec.candidates}
+    assert "shared" not in forms(CASES["long softmax"])
