@@ -273,14 +273,6 @@ class ExportedFileInvalid(SpecError):
     hint = "write it with `torch.export.save(torch.export.export(model, args), path)`"
 
 
-class ProfileUnsupported(UnsupportedError):
-    """`aotc profile` was asked for a bundle whose launches depend on the call."""
-
-    code = "profile-dynamic"
-    template = "`{path}` has other launches for other shapes: `aotc profile` times fixed ones"
-    hint = "build the model without `dynamic_shapes` to profile it"
-
-
 class SizeUnsupported(UnsupportedError):
     """A kernel would need a number where only the call decides the size."""
 

@@ -209,6 +209,10 @@ class Signature:
                 raise SizeGuard(guard=guard.text, sizes=listing)
         return values
 
+    def values(self, sizes: Sequence[int]) -> list[int]:
+        """All values for sizes of the dims."""
+        return evaluate(self.rows, sizes)
+
     def _read(self, dim: Size, shapes: Sequence[Sequence[int]]) -> int:
         """The size of a dim, from the input that has it."""
         found = shapes[dim.input][dim.axis]

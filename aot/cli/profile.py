@@ -13,16 +13,15 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.machine import cpu_name
 from aotc.aot.cli.printing import bytes_text, print_json, print_table, time_text
-from aotc.aot.errors import FallbackProfileUnsupported, ProfileUnsupported
+from aotc.aot.errors import FallbackProfileUnsupported
 from aotc.runtime import load
 from aotc.runtime.directory import Directory
 from aotc.runtime.errors import GoldenMissing
 from aotc.runtime.extras import read_golden
-from aotc.runtime.plan import LaunchPlan
 
 if TYPE_CHECKING:
     from aotc.aot.profile.report import LaunchRow, Profile
-    from aotc.runtime import Program
+    from aotc.aot.profile.subject import Subject
 
 
 @click.command("profile")
@@ -41,7 +40,7 @@ def command(
     trace_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Time every launch of BUNDLE on its golden input.
+    """Time every launch of BUNDLE on its golden input, at the example's sizes where calls decide.
 
     On a device, `limit` is the share of the measured copy bandwidth or matrix rate, whichever is
     the nearer, that a kernel reaches.
@@ -61,16 +60,16 @@ def profile_bundle(bundle: Path, device: str | None, repetitions: int) -> Profil
     """Load, run and time; raises the errors of `runtime.load`."""
     from aotc.aot.profile import cpu, cuda
     from aotc.aot.profile.report import Profile, facts_of, rows_of
+    from aotc.aot.profile.subject import subject_of
 
     with closing(load(bundle, device)) as program:
-        if not isinstance(program.plan, LaunchPlan):
-            raise ProfileUnsupported(path=str(bundle))
+        subject = subject_of(program)
         family = program.device.partition(":")[0]
-        if program.plan.calls and family == "cuda":
+        if subject.plan.calls and family == "cuda":
             raise FallbackProfileUnsupported(path=str(bundle))
-        inputs = _inputs(bundle, program)
+        inputs = _inputs(bundle, subject)
         measure = cuda.measure if family == "cuda" else cpu.measure
-        times_us, call_us = measure(program, inputs, max(repetitions, 1))
+        times_us, call_us = measure(subject, inputs, max(repetitions, 1))
         name, limits = cpu_name(), None
         if family == "cuda":
             from aotc.aot.profile.peaks import measure_limits
@@ -79,16 +78,16 @@ def profile_bundle(bundle: Path, device: str | None, repetitions: int) -> Profil
             name, limits = gpu.name, measure_limits(gpu)
         with Directory(str(bundle)) as directory:
             facts = facts_of(directory, program.target)
-        rows = rows_of(program.plan, times_us, facts)
+        rows = rows_of(subject.plan, times_us, facts)
         return Profile(program.target, name, rows, call_us, limits)
 
 
-def _inputs(bundle: Path, program: Program) -> dict[str, bytes | memoryview]:
+def _inputs(bundle: Path, subject: Subject) -> dict[str, bytes | memoryview]:
     """The golden input; zeros where it was deleted."""
     try:
         return {name: bytes(data) for name, data in read_golden(bundle).inputs.items()}
     except GoldenMissing:
-        return {spec.name: bytes(spec.nbytes) for spec in program.inputs}
+        return {spec.name: bytes(spec.nbytes) for spec in subject.inputs}
 
 
 def _print(profile: Profile, each: bool) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from typing import Any
 
-from aotc.runtime import Program
+from aotc.aot.profile.subject import Subject
 from aotc.runtime.buffers import buffer_address
 from aotc.runtime.plan import LaunchPlan
 from aotc.runtime.torch_calls import TorchCall
@@ -18,7 +18,7 @@ CALLS = 5  # of a launch for one sample; they are short
 
 
 def measure(
-    program: Program, inputs: Mapping[str, bytes | memoryview], repetitions: int
+    subject: Subject, inputs: Mapping[str, bytes | memoryview], repetitions: int
 ) -> tuple[list[float], float]:
     """(microseconds of each step of the plan, microseconds of a call), medians of so many
     repetitions.
@@ -27,10 +27,9 @@ def measure(
     What torch runs is timed inside of whole calls, since it may refuse numbers that are not the
     model's.
     """
-    executable: Any = program._open().executable
-    plan = program.plan
-    outputs = [bytearray(max(spec.nbytes, 1)) for spec in program.outputs]
-    arrays = [inputs[spec.name] for spec in program.inputs]
+    executable, plan = subject.executable, subject.plan
+    outputs = [bytearray(max(spec.nbytes, 1)) for spec in subject.outputs]
+    arrays = [inputs[spec.name] for spec in subject.inputs]
     addresses = [buffer_address(array) for array in (*arrays, *outputs)]
     with ExitStack() as stack:
         whole = stack.enter_context(closing(executable.session()))

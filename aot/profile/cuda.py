@@ -9,23 +9,23 @@ from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from typing import Any
 
-from aotc.runtime import Program
+from aotc.aot.profile.subject import Subject
 from aotc.runtime.buffers import buffer_address
 
 WARM_CALLS = 3
 
 
 def measure(
-    program: Program, inputs: Mapping[str, bytes | memoryview], repetitions: int
+    subject: Subject, inputs: Mapping[str, bytes | memoryview], repetitions: int
 ) -> tuple[list[float], float]:
     """(microseconds of each launch, microseconds of a call), medians of so many repetitions."""
-    executable: Any = program._open().executable
+    executable = subject.executable
     device = executable.gpu
     with ExitStack() as stack:
         session = stack.enter_context(closing(executable.session()))
-        for index, spec in enumerate(program.inputs):
+        for index, spec in enumerate(subject.inputs):
             session.copy_in(index, buffer_address(inputs[spec.name]))
-        for index in range(len(program.inputs), len(executable.sizes)):
+        for index in range(len(subject.inputs), len(executable.sizes)):
             session.stage(index)
         stream = session.stream
         for _ in range(WARM_CALLS):

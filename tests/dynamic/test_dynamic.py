@@ -183,3 +183,12 @@ def test_a_bundle_for_a_gpu_holds_the_same_signature(built, tmp_path):
     assert most.launches[0].grid != least.launches[0].grid
     exact = plan.at([4, 16])
     assert all(space != "int" for launch in exact.launches for space, _ in launch.args)
+
+
+def test_a_profile_is_of_the_examples_sizes(built):
+    from aotc.aot.cli.profile import profile_bundle
+
+    path, report = built("perceptron")
+    profile = profile_bundle(path, "cpu", 1)
+    assert len(profile.launches) == report.targets[0].launches
+    assert all(row.time_us > 0 for row in profile.launches)

@@ -1,0 +1,41 @@
+"""What is profiled: the plan of a program at the sizes of its example, and the code behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aotc.runtime import Program
+from aotc.runtime.dynamic_plan import DynamicPlan
+from aotc.runtime.dynamic_program import DynamicProgram
+from aotc.runtime.manifest import TensorSpec
+from aotc.runtime.plan import LaunchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A plan of fixed shapes with its inputs and outputs; `executable` is the driver's."""
+
+    executable: Any
+    plan: LaunchPlan
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+
+
+def subject_of(program: Program, sizes: Sequence[int] = ()) -> Subject:
+    """The program, at `sizes` of its dims where a call decides them; empty: the example's."""
+    executable: Any = program._open().executable
+    if not isinstance(program, DynamicProgram):
+        return Subject(executable, program.plan, program.inputs, program.outputs)
+    chosen = sizes or example_sizes(program.dynamic_plan)
+    values = program.signature.values(chosen)
+    inputs, outputs = program.signature.at(values)
+    plan = program.dynamic_plan.at(chosen)
+    nbytes = (tuple(spec.nbytes for spec in specs) for specs in (inputs, outputs))
+    return Subject(executable.at(plan, *nbytes), plan, inputs, outputs)
+
+
+def example_sizes(plan: DynamicPlan) -> tuple[int, ...]:
+    """The example's sizes, one a dim: those of the first variant, which holds no others."""
+    return tuple(low for low, _ in plan.tree["variants"][0]["ranges"])
