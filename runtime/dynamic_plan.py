@@ -156,7 +156,8 @@ class DynamicPlan(Record):
     @property
     def zeroed_bytes(self) -> int:
         """The arena's first bytes that all launches of all variants leave zero."""
-        return max(variant["zeroed_bytes"] for variant in self.tree["variants"])
+        zeroed_bytes: int = max(variant["zeroed_bytes"] for variant in self.tree["variants"])
+        return zeroed_bytes
 
     def most_bytes(self) -> tuple[int, int]:
         """Bytes of the arena and of images' scratch that no sizes in range need more than."""

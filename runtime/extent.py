@@ -18,7 +18,7 @@ from .size_errors import SizeInvalid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
 VALUE_LIMIT = 1 << 62
@@ -141,7 +141,7 @@ def highest(rows: Sequence[Row], ranges: Sequence[Sequence[int]]) -> list[int]:
     return [high for _, high in ends]
 
 
-_ENDS = {
+_ENDS: dict[str, Callable[[int, int], int]] = {
     "add": lambda left, right: left + right,
     "mul": lambda left, right: left * right,
     "floordiv": lambda left, right: left // right,
