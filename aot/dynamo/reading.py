@@ -11,6 +11,7 @@ every tensor is a leaf anew.
 
 from __future__ import annotations
 
+import functools
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,11 +25,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from aotc.aot.capture.importer import Importer
 from aotc.aot.capture.importing import NotSupported
 from aotc.aot.capture.sizes import LARGEST_EXTENT, Sizes, extent_of, reading
-from aotc.aot.errors import InternalError
+from aotc.aot.capture.table import KEPT_WHOLE, ROWS
 from aotc.aot.ir.graph import Graph, Node
-from aotc.aot.ir.size import Dim, UndecidedSize, size_of
+from aotc.aot.ir.size import Dim, size_of
 
 aten = torch.ops.aten
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 VALUE_KEYS = ("example_value", "val")  # where Dynamo and AOTAutograd keep a node's fake value
 
 # Functions and methods that are imported as one ATen op, not as what torch makes of it.
@@ -48,8 +50,10 @@ WRITING = frozenset(
         aten.miopen_batch_norm.default,
     }
 )
-# Identities of our arithmetic that gradients do not pass, or that are asked for by name.
-KEPT = frozenset({aten.detach.default, aten.alias.default})
+# Functions without a result and without an effect on tensors.
+IDLE = frozenset({torch._C._log_api_usage_once})
+# An identity of our arithmetic that gradients do not pass.
+DETACH = aten.detach.default
 
 
 class _Effect(Exception):
@@ -126,7 +130,7 @@ class _Reader(Importer):
             self._take(node, self.parts[node.args[0]][node.args[1]])
             return
         if not _holds_tensors(value):
-            if not _is_plain(value):
+            if not _is_plain(value) and node.target not in IDLE:
                 self._end_region(node)
             return
         try:
@@ -135,7 +139,7 @@ class _Reader(Importer):
         except _Effect as effect:
             self.refusals.append(f"`{node.name}`: {effect}")
             self._end_region(node)
-        except (NotSupported, UndecidedSize, InternalError) as refused:
+        except Exception as refused:  # whatever has no import stays as it is
             self.refusals.append(f"`{node.name}`: {refused}")
 
     def finished(self, nodes: Sequence[torch.fx.Node]) -> Reading:
@@ -174,11 +178,14 @@ class _Reader(Importer):
             self._visit(each, tensors, node)
         if len(self.unsupported) > before:
             raise NotSupported(self.unsupported[before])
+        parts = [result] if isinstance(result, torch.Tensor) else list(result)
+        if not all(id(part) in tensors for part in parts):
+            raise NotSupported("its result is made outside of ATen")
         if isinstance(result, torch.Tensor):
             self._take(node, tensors[id(result)])
         else:
             self.rows.add(node)
-            self.parts[node] = [tensors[id(item)] for item in result]
+            self.parts[node] = [tensors[id(part)] for part in parts]
 
     def _visit(
         self, each: _AtenCall, tensors: dict[int, torch.fx.Node], node: torch.fx.Node
@@ -274,6 +281,8 @@ def _calls(node: torch.fx.Node) -> tuple[list[_AtenCall], Any]:
         whole = node.target
     if whole is not None:
         _refuse_effects(whole)
+        if whole is DETACH:
+            raise NotSupported("gradients do not pass it")
         return [_AtenCall(whole, tuple(args), dict(kwargs), value)], value
     return _recorded(function_of(node), args, kwargs, value)
 
@@ -291,35 +300,64 @@ def _method(name: str) -> Callable[..., Any]:
     return lambda data, *args, **kwargs: getattr(data, name)(*args, **kwargs)
 
 
-class _Recorder(TorchDispatchMode):
-    """Keeps the ATen calls that are made inside."""
+@functools.cache
+def core_decompositions() -> Mapping[Any, Callable[..., Any]]:
+    """Those of the capture stage, whose import table knows the core ops and a few others whole."""
+    table = torch.export.default_decompositions()
+    return {op: table[op] for op in list(table) if _base(op) not in KEPT_WHOLE}
 
-    def __init__(self) -> None:
+
+def _decomposition(op: Any) -> Callable[..., Any] | None:
+    """What an op is made of, where our table does not know it as it stands."""
+    known = core_decompositions().get(op)
+    if known is not None or op.namespace != "aten" or _base(op) in ROWS:
+        return known
+    is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), COMPOSITE)
+    return op.decompose if is_composite else None  # type: ignore[no-any-return]
+
+
+def _base(op: Any) -> str:
+    """`softmax` of `aten::softmax.int`."""
+    return op.name().removeprefix("aten::").partition(".")[0]  # type: ignore[no-any-return]
+
+
+class _Recorder(TorchDispatchMode):
+    """Keeps the core ATen calls that are made inside, by a node that is given some tensors."""
+
+    def __init__(self, given: Sequence[Any]) -> None:
         super().__init__()
+        self.given = given
         self.calls: list[_AtenCall] = []
 
     def __torch_dispatch__(
         self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         _refuse_effects(op)
+        # What makes a tensor detaches it from nothing.
+        if op is DETACH and any(args[0] is each for each in self.given):
+            raise NotSupported("gradients do not pass it")
+        decomposition = _decomposition(op)
+        if decomposition is not None:
+            with self:
+                result = decomposition(*args, **(kwargs or {}))
+            if result is not NotImplemented:
+                return result
         result = op(*args, **(kwargs or {}))
         self.calls.append(_AtenCall(op, args, dict(kwargs or {}), result))
         return result
 
 
 def _refuse_effects(op: Any) -> None:
-    """Raises `_Effect` for an op that writes, `NotSupported` for one that must stay as it is."""
+    """Raises `_Effect` for an op that writes to memory."""
     schema = getattr(op, "_schema", None)
     if schema is None or schema.is_mutable or op in WRITING:
         raise _Effect(f"`{op}` writes to its operand")
-    if op in KEPT:
-        raise NotSupported(f"`{op}` stays")
 
 
 def _recorded(
     function: Callable[..., Any], args: Any, kwargs: Any, value: Any
 ) -> tuple[list[_AtenCall], Any]:
-    with _Recorder() as recorder:
+    with _Recorder(torch.utils._pytree.tree_leaves((args, kwargs))) as recorder:
         try:
             result = function(*args, **kwargs)
         except (_Effect, NotSupported):

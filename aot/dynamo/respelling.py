@@ -64,6 +64,7 @@ class _Writer:
                 self.spoken.setdefault((self.found.regions[node], self.value(node)), node)
         self.fresh: set[torch.fx.Node] = set()
         self.gone: set[torch.fx.Node] = set()
+        self.stands_in: dict[torch.fx.Node, torch.fx.Node] = {}
         self.escaping = _escaping(self.order, self.found.written)
 
     def value(self, node: torch.fx.Node) -> Node:
@@ -74,6 +75,8 @@ class _Writer:
     def first(self, value: Node, node: torch.fx.Node) -> torch.fx.Node | None:
         """The first node before `node`, in its region, that has the value."""
         found = self.found.leaves.get(value) or self.spoken.get((self.found.regions[node], value))
+        while found in self.gone:  # a leaf is often a value of the region before
+            found = self.stands_in.get(found)
         is_before = found is not None and self.places[found] < self.places[node]
         return found if is_before else None
 
@@ -83,6 +86,8 @@ class _Writer:
         if first is not None and self._stands_for(first, node):
             self.done[FREE if first in node.all_input_nodes else REPEATED] += 1
             node.replace_all_uses_with(first)
+            self.stands_in[node] = first
+            self.sweep(node)
 
     def sweep(self, node: torch.fx.Node) -> None:
         """Take out a node that nothing reads."""

@@ -95,6 +95,30 @@ def _by_operand(of_tensor: Any, of_number: Any) -> Row:
     return row
 
 
+def _of_tensors(target: Any) -> Row:
+    """A row of an op that torch has with tensors only."""
+
+    def row(node: Node) -> Spelling | None:
+        is_number = any(operand.op == "scalar" for operand in node.inputs)
+        return None if is_number else _call(target)(node)
+
+    return row
+
+
+def _where(node: Node) -> Spelling | None:
+    """By which of the two values are numbers."""
+    condition, first, second = (operand.op == "scalar" for operand in node.inputs)
+    target = _WHERE.get((first, second))
+    return None if condition or target is None else _call(target)(node)
+
+
+_WHERE = {
+    (False, False): aten.where.self,
+    (False, True): aten.where.ScalarOther,
+    (True, False): aten.where.ScalarSelf,
+}
+
+
 def _reduction(target: Any) -> Row:
     def row(node: Node) -> Spelling:
         return Spelling(ARITHMETIC, target, (node.inputs[0], list(node.attr("axes")), True))
@@ -136,6 +160,7 @@ _UNARY = (
     "neg abs exp exp2 log log2 log1p expm1 sqrt rsqrt reciprocal sin cos tan tanh sigmoid erf relu "
     "silu floor ceil round trunc sign isnan isinf logical_not"
 )
+_LOGIC = ("logical_and", "logical_or", "logical_xor")
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 OPS: Mapping[str, Row] = {
@@ -145,17 +170,17 @@ OPS: Mapping[str, Row] = {
         name: _by_operand(getattr(aten, name).Tensor, getattr(aten, name).Scalar)
         for name in _COMPARISONS
     },
-    **{name: _call(getattr(aten, name).default) for name in ("logical_and", "logical_or")},
+    **{name: _of_tensors(getattr(aten, name).default) for name in _LOGIC},
     "gelu": _call(aten.gelu.default, "GELU"),
     "gelu_tanh": _call(aten.gelu.default, "GELU", approximate="tanh"),
     "silu": _call(aten.silu.default, "SiLU"),
-    "maximum": _by_operand(aten.maximum.default, aten.clamp_min.default),
-    "minimum": _by_operand(aten.minimum.default, aten.clamp_max.default),
+    # With a number torch has `clamp` only, which takes the gradient of a tie differently.
+    "maximum": _of_tensors(aten.maximum.default),
+    "minimum": _of_tensors(aten.minimum.default),
     "pow": _by_operand(aten.pow.Tensor_Tensor, aten.pow.Tensor_Scalar),
     "cast": _cast,
+    "where": _where,
     "sum": _reduction(aten.sum.dim_IntList),
-    "max": _reduction(aten.amax.default),
-    "min": _reduction(aten.amin.default),
     "reshape": _attribute(aten.reshape.default, "shape"),
     "permute": _attribute(aten.permute.default, "dims"),
     "expand": _attribute(aten.expand.default, "shape"),
