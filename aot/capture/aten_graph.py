@@ -126,14 +126,12 @@ class _AtenImporter(Importer):
             super().visit(node)
 
     def imported(self) -> Imported:
-        """The graph with those inputs only that it reads, or that show a size."""
+        """The graph with those inputs only that it reads, then those that show a size."""
         whole = self.graph()
         read = {node for node in whole.nodes() if node.op == "input"}
-        kept = [
-            place
-            for place, (node, row) in enumerate(zip(self.inputs, self.taken, strict=True))
-            if node in read or isinstance(row, Shown)
-        ]
+        rows = list(enumerate(zip(self.inputs, self.taken, strict=True)))
+        kept = [place for place, (node, row) in rows if node in read and isinstance(row, Taken)]
+        kept += [place for place, (_, row) in rows if isinstance(row, Shown)]
         inputs = tuple(self.inputs[place] for place in kept)
         names = tuple(node.attr("name") for node in inputs)
         graph = Graph(inputs, whole.outputs, names, whole.output_names, whole.constants)

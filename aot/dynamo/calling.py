@@ -21,6 +21,8 @@ from aotc.runtime.extent import evaluate
 Boxed = Callable[[list[Any]], Any]
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]  # shape, strides, dtype
 FRAMES_KEPT = 64  # sizes that a call has met, for each graph
+_address = torch.Tensor.data_ptr
+_is_contiguous = torch.Tensor.is_contiguous
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,11 @@ class Call:
         self._interface = interface
         self._program = program
         rows = list(enumerate(interface.results))
-        self._readers = [_reader(row) for row in interface.taken] if program is not None else []
+        taken = [row for row in interface.taken if isinstance(row, Taken)] if program else []
+        self._places = [row.place for row in taken]
+        self._orders = [row.order for row in taken]
+        self._turned = any(list(row.order) != sorted(row.order) for row in taken)
+        self._unread = [0] * (len(interface.taken) - len(taken)) if program else []
         self._given = [(place, row.number) for place, row in rows if isinstance(row, Given)]
         self._passed = [(place, row.place) for place, row in rows if isinstance(row, Passed)]
         self._blank = [row.value if isinstance(row, Fixed) else None for _, row in rows]
@@ -51,23 +57,15 @@ class Call:
     def __call__(self, arguments: list[Any]) -> list[Any]:
         """Run once; `arguments` is empty afterwards."""
         frame = self._fixed or self._frame_for(arguments)
-        hold, addresses = [], []
-        for place, order in self._readers:
-            if place is None:
-                addresses.append(0)  # an input that shows a size and is not read
-                continue
-            value = arguments[place]
-            if order is not None:
-                value = value.permute(order)
-            if not value.is_contiguous():
-                value = value.contiguous()
-                hold.append(value)
-            addresses.append(value.data_ptr())
+        values = [arguments[place] for place in self._places]
+        if self._turned or not all(map(_is_contiguous, values)):
+            pairs = zip(values, self._orders, strict=True)
+            values = [value.permute(order).contiguous() for value, order in pairs]
+        addresses = [*map(_address, values), *self._unread]
         made = [
             torch.empty_strided(shape, strides, dtype=dtype) for shape, strides, dtype in frame.made
         ]
-        for value in made:
-            addresses.append(value.data_ptr())
+        addresses += map(_address, made)
         frame.run(addresses)
         results = self._results(frame, arguments, made)
         arguments.clear()
@@ -144,13 +142,6 @@ def _view(value: torch.Tensor, row: Viewed) -> torch.Tensor:
     if row.is_argument and value.stride() != row.base:
         value = value.new_empty_strided(value.shape, row.base).copy_(value)
     return value.as_strided(row.shape, row.strides, value.storage_offset() + row.offset)
-
-
-def _reader(row: Taken | Shown) -> tuple[int | None, tuple[int, ...] | None]:
-    """Where an input's memory comes from, and its order where that is not the plain one."""
-    if isinstance(row, Shown):
-        return None, None
-    return row.place, None if list(row.order) == sorted(row.order) else row.order
 
 
 def _shape(row: Taken | Shown, value: Any) -> tuple[int, ...]:
