@@ -78,6 +78,7 @@ def _is_positive(x: Node) -> bool:
 
 def _commuted(op: str) -> Rule:
     def swap(number: Node, other: Node) -> Node:
+        """c ∘ x → x ∘ c"""
         return make(op, (other, number))
 
     return Rule(f"{op}-literal-second", call(op, number, other), swap)
@@ -85,6 +86,7 @@ def _commuted(op: str) -> Rule:
 
 def _odd(op: str) -> Rule:
     def negate(x: Node) -> Node:
+        """f(-x) → -f(x)"""
         return build.unary("neg", build.unary(op, x))
 
     return Rule(f"{op}-neg", call(op, -x), negate)
@@ -283,6 +285,7 @@ CASTS: tuple[Rule, ...] = (
 
 def _opposite(name: str, op: str, negated: str, kinds: tuple[str, ...]) -> Rule:
     def negate(x: Node, y: Node) -> Node:
+        """not (x ∘ y) → the opposite comparison of x and y"""
         return make(negated, (x, y))
 
     def guard(x: Node) -> bool:
