@@ -36,13 +36,30 @@ def compile_graph(
     """
     counting().graphs += 1
     sizes = sizes_in(examples)
-    walked = import_aten(module.graph, module, sizes)
+    try:
+        walked = _walked(module, sizes)
+    except InternalError as error:
+        if options.fallback == "error":
+            raise
+        call, kept = leave(module, examples, options.fallback, [error.message])
+        return _whole(module, None if kept is None else Left(kept)), call
     if walked.refusals and sizes.symbols:
         fixed = at_sizes(sizes, examples, [_hint(value) for value in examples])
-        if len(import_aten(module.graph, module, fixed).refusals) < len(walked.refusals):
-            call = PerSize(module, examples, sizes, options, walked.refusals[0].reason)
-            return _whole(module, None), call
+        if len(_walked(module, fixed).refusals) < len(walked.refusals):
+            per_size = PerSize(module, examples, sizes, options, walked.refusals[0].reason)
+            return _whole(module, None), per_size
     return compile_at(module, examples, sizes, options, walked)
+
+
+def _walked(module: GraphModule, sizes: Sizes) -> Walked:
+    """The walk over a graph; a bug in a row is ours to report and no reason to stop the user."""
+    try:
+        return import_aten(module.graph, module, sizes)
+    except AotcError:
+        raise
+    except Exception as error:
+        detail = f"{type(error).__name__}: {error}"
+        raise InternalError(stage="capture", detail=detail) from error
 
 
 def compile_at(
@@ -87,7 +104,7 @@ class PerSize:
         key = tuple(fixed.symbols.values())
         call = self._known.get(key)
         if call is None:
-            walked = import_aten(module.graph, module, fixed)
+            walked = _walked(module, fixed)
             _, call = compile_at(module, examples, fixed, options, walked)
             self._known[key] = call
         return call(arguments)
@@ -121,8 +138,8 @@ def _own(
     module: GraphModule, examples: Sequence[Any], sizes: Sizes, options: Options
 ) -> tuple[Code, Boxed]:
     """A graph through our stages; what these refuse goes where the option `fallback` says."""
-    imported = import_aten(module.graph, module, sizes).imported
     try:
+        imported = _walked(module, sizes).imported
         if imported is None:
             raise InternalError(stage="capture", detail="a region of ours was refused")
         shown = _shown(sizes, examples)
