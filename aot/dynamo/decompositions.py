@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._decomp import core_aten_decompositions, get_decompositions
+from torch.nn import functional
 
 aten = torch.ops.aten
 Table = dict[Any, Callable[..., Any]]
@@ -24,6 +25,7 @@ def decompositions() -> Table:
     table[aten.max_pool2d_with_indices_backward.default] = _max_pool2d_backward
     table[aten._scaled_dot_product_flash_attention_for_cpu.default] = _attention
     table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = _attention_backward
+    table[aten._transformer_encoder_layer_fwd.default] = _encoder_layer
     return table
 
 
@@ -112,6 +114,53 @@ def _attention_backward(
     inner = weights * (g @ v.transpose(-2, -1) - (g * o).sum(-1, keepdim=True)) * factor
     found = (inner @ k, inner.transpose(-2, -1) @ q, weights.transpose(-2, -1) @ g)
     return tuple(each.to(query.dtype) for each in found)
+
+
+def _encoder_layer(
+    source: Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Tensor,
+    norm_bias_1: Tensor,
+    norm_weight_2: Tensor,
+    norm_bias_2: Tensor,
+    ffn_weight_1: Tensor,
+    ffn_bias_1: Tensor,
+    ffn_weight_2: Tensor,
+    ffn_bias_2: Tensor,
+    mask: Tensor | None = None,
+    mask_type: int | None = None,
+) -> Any:
+    """The layer that `nn.TransformerEncoder` calls whole in inference; NotImplemented with masks,
+    after which it changes rows that are padding."""
+    if mask is not None or source.dim() != 3:
+        return NotImplemented
+
+    def attend(x: Tensor) -> Tensor:
+        parts = functional.linear(x, qkv_weight, qkv_bias).chunk(3, -1)
+        heads = (part.unflatten(-1, (num_heads, -1)).transpose(1, 2) for part in parts)
+        seen = functional.scaled_dot_product_attention(*heads)
+        return functional.linear(seen.transpose(1, 2).flatten(2), proj_weight, proj_bias)
+
+    def feed(x: Tensor) -> Tensor:
+        inner = functional.linear(x, ffn_weight_1, ffn_bias_1)
+        inner = functional.gelu(inner) if use_gelu else inner.relu()
+        return functional.linear(inner, ffn_weight_2, ffn_bias_2)
+
+    first = (source.shape[-1:], norm_weight_1, norm_bias_1, eps)
+    second = (source.shape[-1:], norm_weight_2, norm_bias_2, eps)
+    if norm_first:
+        middle = source + attend(functional.layer_norm(source, *first))
+        return middle + feed(functional.layer_norm(middle, *second))
+    middle = functional.layer_norm(source + attend(source), *first)
+    return functional.layer_norm(middle + feed(middle), *second)
 
 
 def _convolution_backward(

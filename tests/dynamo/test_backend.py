@@ -121,6 +121,15 @@ def test_autocast_computes_in_bfloat16(fresh):
         torch.testing.assert_close(one, other.grad, rtol=3e-2, atol=3e-2)
 
 
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_encoder_layers_that_torch_calls_whole(norm_first, fresh):
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=norm_first).eval()
+    compiled = torch.compile(layer, backend=aotc, options=STRICT)
+    x = torch.randn(2, 5, 16)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), layer(x), rtol=1e-4, atol=1e-5)
+
+
 def test_gradients_accumulate(fresh):
     module = Perceptron()
     compiled = torch.compile(copy.deepcopy(module), backend=aotc, options=STRICT)
