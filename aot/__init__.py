@@ -1,6 +1,7 @@
 """The ahead-of-time compiler: a PyTorch model in, a bundle out.
 
 `aot.rewrite` registers a rewrite of one's own, written with `aot.ops`; see docs/rewrites.md.
+`aot.native_op` ties an op of torch to a function of a shared library; see docs/native-backends.md.
 """
 
 from __future__ import annotations
@@ -9,7 +10,11 @@ import importlib
 from typing import Any
 
 # Public names that are imported at their first use.
-_PUBLIC = {"rewrite": "aotc.aot.rewrites.own", "ops": "aotc.aot.rewrites.equations"}
+_PUBLIC = {
+    "native_op": "aotc.aot.capture.native_ops",
+    "rewrite": "aotc.aot.rewrites.own",
+    "ops": "aotc.aot.rewrites.equations",
+}
 
 
 def __getattr__(name: str) -> Any:

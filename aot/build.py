@@ -16,7 +16,7 @@ from aotc.aot.compile import Compiled, Machinery, compile_for
 from aotc.aot.errors import GoldenMismatch
 from aotc.aot.front import front
 from aotc.aot.options import BuildOptions
-from aotc.aot.pack import BundleContents, TargetContents, pack
+from aotc.aot.pack import BundleContents, TargetContents, TensorData, pack
 from aotc.aot.pack.staging import check_free
 from aotc.aot.signature import signature
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime, write_texts
@@ -66,6 +66,7 @@ class BuildReport:
     dims: tuple[str, ...] = ()  # sizes that a call decides, with their ranges
     specialised: tuple[str, ...] = ()  # dims that were asked to vary and are fixed all the same
     torch_ops: tuple[TorchOp, ...] = ()  # what torch runs at each call
+    backends: tuple[str, ...] = ()  # native libraries that the plans call
 
     def record(self) -> dict[str, Any]:
         """The report as plain data, for `--json`; kernels and measured are sums over targets."""
@@ -125,6 +126,7 @@ def build(
         dims=tuple(f"{dim.name} = {dim.low}..{dim.high}" for dim in captured.dims),
         specialised=captured.specialised,
         torch_ops=captured.torch_ops,
+        backends=contents.backends_text([each.plan for each in compiled], options.embed_backends),
     )
 
 
@@ -214,11 +216,6 @@ def _contents(
     extras = {**contents.sources(parts), **contents.json_file("provenance.json", facts)}
     if options.debug:
         extras |= contents.debug(clock.texts, parts)
-    weights = {
-        name: tensor
-        for each in compiled
-        for name, tensor in contents.weights(each.constants, each.plan).items()
-    }
     precisions = [part.target.traits.dot_precision for part in parts]
     return BundleContents(
         inputs=types.inputs,
@@ -230,11 +227,21 @@ def _contents(
             )
             for each in compiled
         ),
-        weights=weights,
+        weights=_weights(compiled),
         golden=contents.golden(captured, types.inputs, types.outputs, precisions),
         extras=extras,
         features=(DYNAMIC,) if types.dims else (),
         dims=types.dims,
         sizes=types.sizes,
         guards=types.guards,
+        backends=contents.backends([each.plan for each in compiled], options.embed_backends),
     )
+
+
+def _weights(compiled: Sequence[Compiled]) -> dict[str, TensorData]:
+    """The constants that some target's launches read."""
+    return {
+        name: tensor
+        for each in compiled
+        for name, tensor in contents.weights(each.constants, each.plan).items()
+    }

@@ -14,8 +14,10 @@ from aotc.aot.contents import Plan
 from aotc.aot.errors import SizeUnsupported
 from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.narrow import dims_of, large_sizes, narrowed
+from aotc.aot.ir.native import NativeCall
 from aotc.aot.ir.size import Dim, Extent, UndecidedSize, size_of, typical
 from aotc.aot.lower import KernelSpec, lower
+from aotc.aot.lower.spec import Candidate
 from aotc.aot.options import BuildOptions
 from aotc.aot.plan import ChosenKernel, Variant, Wiring, plan_dynamic, plan_wired, wire
 from aotc.aot.plan.form import GPU_ALIGNMENT_BYTES
@@ -33,6 +35,7 @@ from aotc.aot.tune.job import Job, Operand
 from aotc.aot.tune.measurers import device_here, measurer_for
 from aotc.aot.tune.record import Line, Place, parse_record, print_record
 from aotc.cache import Store
+from aotc.runtime.native_plan import SYMBOL
 from aotc.runtime.plan import ALIGNMENT_BYTES, LaunchPlan
 
 
@@ -265,4 +268,11 @@ def _chosen(spec: KernelSpec, tuning: Tuning, library: Library) -> ChosenKernel:
         kernel.candidate.scratch,
         kernel.candidate.maps,
         tuple(map(size_of, spec.sizes)),
+        _native(spec, kernel.candidate),
     )
+
+
+def _native(spec: KernelSpec, candidate: Candidate) -> NativeCall | None:
+    """The native function that a candidate is; None for kernels of ours."""
+    form = spec.form(candidate)
+    return NativeCall.parse(form.source) if form.function == SYMBOL else None

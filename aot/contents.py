@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from aotc.aot.ir.graph import Constant
+from aotc.aot.ir.native_library import tied
 from aotc.aot.ir.storage import Array
 from aotc.aot.lower import KernelSpec
-from aotc.aot.pack import Golden, TensorData
+from aotc.aot.pack import BackendContents, Golden, TensorData
 from aotc.aot.plan import Wiring
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import LEAVES
@@ -55,6 +56,26 @@ def weights(constants: Mapping[str, Constant], plan: Plan) -> dict[str, TensorDa
     """The constants that the plan's launches read, in the order of their first use."""
     names = dict.fromkeys(str(value) for space, value in plan.arguments() if space == "weight")
     return {name: tensor(constants[name].type.dtype, constants[name].array) for name in names}
+
+
+def backends(plans: Sequence[Plan], is_embedded: bool) -> tuple[BackendContents, ...]:
+    """The native back ends that some plan calls, with their libraries where they are embedded."""
+    found = [tied(name) for name in _backend_names(plans)]
+    return tuple(BackendContents(each.entry, each.data if is_embedded else None) for each in found)
+
+
+def backends_text(plans: Sequence[Plan], is_embedded: bool) -> tuple[str, ...]:
+    """The same for people, a line each."""
+    place = "in the bundle" if is_embedded else "to be found where it runs"
+    entries = [tied(name).entry for name in _backend_names(plans)]
+    return tuple(
+        f"{each.name} {each.version}, sha256:{each.sha256.hex()[:12]}, {place}" for each in entries
+    )
+
+
+def _backend_names(plans: Sequence[Plan]) -> list[str]:
+    natives = (native for plan in plans if isinstance(plan, LaunchPlan) for native in plan.natives)
+    return sorted({native.backend for native in natives})
 
 
 def tensor(dtype: str, array: Array) -> TensorData:

@@ -11,6 +11,7 @@ from aotc.aot.capture.fingerprint import fingerprint
 from aotc.aot.capture.reached import own_modules
 from aotc.aot.capture.remembered import from_files, to_files
 from aotc.aot.capture.spec import Spec
+from aotc.aot.ir.native_library import tied_digests
 from aotc.cache import Key, Store
 
 
@@ -22,7 +23,7 @@ def recall(spec: Spec, store: Store, fallback: bool = False) -> tuple[Captured, 
     told = fingerprint(spec)
     if told is None:
         return capture(spec, fallback), False
-    key = Key.of("captures", fallback=fallback, **told)
+    key = Key.of("captures", fallback=fallback, native=tied_digests(), **told)
     entry = store.get(key)
     if entry is not None:
         found = from_files(entry.files, spec)

@@ -15,6 +15,7 @@ import numpy
 
 from aotc.aot.contents import Plan, tolerances
 from aotc.aot.ir.graph import Constant
+from aotc.aot.ir.native_library import bound
 from aotc.aot.ir.storage import Array
 from aotc.aot.signature import signature
 from aotc.aot.targets.target import Target
@@ -104,7 +105,8 @@ def _run_on_host(
     """Run on arrays in place."""
     addresses = {name: array.ctypes.data for name, array in weights.items()}
     driver = drivers.load("cpu")
-    executable = driver.Executable(library, plan, addresses, len(inputs), len(outputs))
+    counts = (len(inputs), len(outputs))
+    executable = driver.Executable(library, plan, addresses, *counts, natives=bound(plan.natives))
     if plan.calls:
         executable = SegmentedExecutable(executable, _ops(plan))
     with closing(executable), closing(executable.session()) as session:

@@ -19,9 +19,17 @@ import numpy
 from aotc.aot import rehearsal
 from aotc.aot.compile import Machinery, tune_and_plan
 from aotc.aot.errors import GoldenMismatch, SourcesMissing, TuningDeviceMissing
+from aotc.aot.ir.native_library import tie_bundled
 from aotc.aot.ir.storage import Array
 from aotc.aot.options import BuildOptions
-from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
+from aotc.aot.pack import (
+    BackendContents,
+    BundleContents,
+    Golden,
+    TargetContents,
+    TensorData,
+    pack,
+)
 from aotc.aot.pack.staging import check_free
 from aotc.aot.sources import Sources, read_sources
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime
@@ -89,6 +97,7 @@ def retune(
         clock.has_targets = len(manifest.targets) > 1
         here = _targets_here(directory, manifest, options)
         machinery = Machinery(workers, store, counts)
+        libraries = tie_bundled(directory, manifest)
         tunings, targets = _choose(directory, manifest, here, options, machinery, clock)
         contents = BundleContents(
             inputs=manifest.inputs,
@@ -98,6 +107,10 @@ def retune(
             golden=_golden(os.fspath(bundle), manifest),
             extras=_extras(directory, tunings),
             structure=manifest.structure,
+            backends=tuple(
+                BackendContents(entry, None if entry.file is None else data)
+                for entry, data in libraries
+            ),
         )
         for target in targets:
             if target.name in tunings and rehearsal.runs_here(here[target.name][0]):

@@ -80,6 +80,7 @@ def check(path: str | os.PathLike[str], device: str | None = None) -> list[Misma
             manifest = read_manifest(directory)[0]
             found = mismatches(manifest, device)
             found += _missing_ops(manifest, directory.path)
+            found += _missing_backends(manifest, directory.path)
             return found + _file_mismatches(directory, manifest)
     except AotcError as error:
         if error.exit_code == 7:
@@ -98,6 +99,22 @@ def _missing_ops(manifest: Manifest, path: str) -> list[Mismatch]:
     except AotcError as error:
         return [_from_error(error)]
     return []
+
+
+def _missing_backends(manifest: Manifest, path: str) -> list[Mismatch]:
+    """Native libraries that the bundle calls and that are not here, or are others; none is run."""
+    outside = [entry for entry in manifest.backends if entry.file is None]
+    if not outside:
+        return []
+    from .backends.bundled import read_here
+
+    found = []
+    for entry in outside:
+        try:
+            read_here(entry, path)
+        except AotcError as error:
+            found.append(_from_error(error))
+    return found
 
 
 def read_manifest(directory: Directory) -> tuple[Manifest, bytes]:

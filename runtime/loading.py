@@ -15,6 +15,7 @@ from .errors import (
     SettingInvalid,
 )
 from .manifest import identity_of
+from .native_plan import check_natives
 from .plan_rules import IMAGE_DEVICES
 from .program import Loaded, Program
 from .settings import SETTINGS, parse, read
@@ -25,6 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .drivers.native import BoundNative
     from .fallback import Fallback
     from .manifest import Manifest, Target, WeightsEntry
     from .plan import LaunchPlan
@@ -50,7 +52,7 @@ def load(
     CUstream handle. None takes the one that is current at each call.
 
     Raises `BundleError` (damage, exit 6), `IncompatibleError` (not for this machine, 5; among them
-    `FallbackUnavailable`),
+    `FallbackUnavailable`, `NativeAbsent` and `NativeDiffers`),
     `EnvironmentFault` (7; among them `DeviceMemoryFull`) and `SettingInvalid` (2).
     """
     thread_count = _setting("AOTC_THREADS", threads)
@@ -80,7 +82,8 @@ def load(
                 loaded = _on_device(manifest, plan, library, spans, target, ordinal, fallback)
             else:
                 options = (thread_count, directory.where(target.library))
-                rest = (weights, fallback)
+                natives = _bind(directory, manifest, plan)
+                rest = (weights, fallback, natives)
                 loaded = _on_host(manifest, plan, library, spans, target, options, *rest)
         finally:
             if digests is not None:
@@ -95,6 +98,21 @@ def _find_ops(manifest: Manifest, path: str) -> Fallback | None:
     from .fallback import Fallback
 
     return Fallback(manifest.torch, path)
+
+
+def _bind(
+    directory: Directory, manifest: Manifest, plan: LaunchPlan | DynamicPlan
+) -> tuple[BoundNative, ...]:
+    """The native functions that the plan calls, from libraries that are loaded for it."""
+    if isinstance(plan, DynamicPlan) or not plan.natives:
+        return ()
+    from .backends.bundled import bind, open_entries
+
+    def read_file(name: str) -> bytes:
+        return directory.read(manifest.file(name))
+
+    libraries = open_entries(manifest.backends, read_file, directory.path)
+    return bind(plan.natives, libraries, directory.path)
 
 
 def _program(
@@ -145,6 +163,8 @@ def _check_plan(
         signature = (manifest.inputs, manifest.outputs)
         sizes = {name: nbytes for name, (_, nbytes) in spans.items()}
         check_calls(plan.calls, manifest.torch, signature, sizes, path)
+        names = [entry.name for entry in manifest.backends]
+        check_natives(plan.natives, plan.launches, names, signature, sizes, path)
 
 
 def _setting(name: str, argument: Any) -> Any:
@@ -226,12 +246,13 @@ def _on_host(
     options: tuple[int, str],  # threads, the library's path
     weights: MappedFile | None,
     fallback: Fallback | None,
+    natives: tuple[BoundNative, ...],
 ) -> Loaded:
     """Code in this process, which reads the weights where they are mapped."""
     addresses = {name: address for name, (address, _) in spans.items()}
     counts = (len(manifest.inputs), len(manifest.outputs))
     driver = load_driver(target.device)
-    executable = driver.Executable(library, plan, addresses, *counts, *options)
+    executable = driver.Executable(library, plan, addresses, *counts, *options, natives)
     if fallback is not None:
         from .segments import SegmentedExecutable
 

@@ -11,6 +11,7 @@ Grammar of `manifest.msgpack`; `extras.msgpack` has the same frame with another 
                 "structure"?: structure, "targets": [target], "weights": weights | nil}
              | and, with the feature "dynamic-shapes", {"dims": [dim], "guards": [guard],
                 "sizes": [row]}
+             | and, with the feature "native-back-ends", {"backends": [backend]}    `native_plan.py`
              | and, with the feature "torch", {"torch": [name of an op]}    see `torch_calls.py`
     tensor   = {"dtype", "name", "shape": [extent]}
     extent   = int | [number of a value, its formula]     values and rows: see `extent.py`
@@ -39,6 +40,7 @@ from .extent import Extent, ExtentSchema
 from .frame import FORMAT as FORMAT
 from .frame import LIMITS as LIMITS
 from .frame import TRAILER_BYTES, frame, unframe
+from .native_plan import BACKENDS_SCHEMA, BackendEntry, broken_backends
 from .record import Record
 from .schema import (
     Choice,
@@ -73,7 +75,8 @@ CHUNK_BYTES = 4 << 20
 FILE_LIMIT_BYTES = 1 << 44
 DYNAMIC = "dynamic-shapes"
 TORCH = "torch"  # ops that torch runs at each call, by name
-FEATURES = frozenset({FEATURE, DYNAMIC, TORCH})  # critical features that this runtime knows
+NATIVE = "native-back-ends"  # libraries of the user's that the plans call
+FEATURES = frozenset({FEATURE, DYNAMIC, TORCH, NATIVE})  # critical features that this runtime knows
 
 
 class FileEntry(Record):
@@ -119,13 +122,14 @@ class WeightsEntry(Record):
 
 
 class Manifest(Record):
-    """A manifest's contents; `identity` is the hex SHA-256 that its file ends with.
+    """A manifest's contents.
 
     dims, sizes, guards: of shapes that depend on the call, see `signature.py`; else empty. torch:
-    names of the ops that torch runs at each call.
+    ops that torch runs at each call. backends: native libraries that the plans call.
     """
 
     __slots__ = (
+        "backends",
         "dims",
         "features",
         "files",
@@ -149,6 +153,7 @@ class Manifest(Record):
     sizes: tuple[Row, ...]
     guards: tuple[Condition, ...]
     torch: tuple[str, ...]
+    backends: tuple[BackendEntry, ...]
 
     def __init__(
         self,
@@ -163,6 +168,7 @@ class Manifest(Record):
         sizes: tuple[Row, ...] = (),
         guards: tuple[Condition, ...] = (),
         torch: tuple[str, ...] = (),
+        backends: tuple[BackendEntry, ...] = (),
     ) -> None:
         self._set(
             structure=structure,
@@ -176,6 +182,7 @@ class Manifest(Record):
             sizes=tuple(sizes),
             guards=tuple(guards),
             torch=tuple(torch),
+            backends=tuple(backends),
         )
 
     @property
@@ -194,8 +201,7 @@ class Manifest(Record):
         if not self.dims:
             for name in SIZES_SCHEMA:
                 del tree[name]
-        if not self.torch:
-            del tree["torch"]
+        tree = {name: rows for name, rows in tree.items() if rows or name not in LISTS}
         return tree if self.structure == PLAIN else {**tree, "structure": self.structure.to_map()}
 
     def to_bytes(self) -> bytes:
@@ -225,6 +231,7 @@ class Manifest(Record):
             tuple((row[0], row[1], row[2]) for row in tree.get("sizes", ())),
             tuple(Condition(**row) for row in tree.get("guards", ())),
             tuple(tree.get("torch", ())),
+            tuple(BackendEntry(**row) for row in tree.get("backends", ())),
         )
 
 
@@ -311,9 +318,15 @@ MANIFEST_SCHEMA: Schema = Fields(
         "structure": STRUCTURE_SCHEMA,
         **SIZES_SCHEMA,
         "torch": List(OpName(), limit=1 << 12, least=1),
+        "backends": BACKENDS_SCHEMA,
     },
-    absent=("structure", "torch", *SIZES_SCHEMA),
+    absent=("structure", "torch", "backends", *SIZES_SCHEMA),
 )
+
+
+# Fields that are there where a feature is, and only there.
+LISTS = ("torch", "backends")
+PRESENCES = (("structure", FEATURE), ("torch", TORCH), ("backends", NATIVE))
 
 
 def _check(tree: Any, path: str) -> None:
@@ -334,7 +347,7 @@ def _check(tree: Any, path: str) -> None:
                     found=f"{nbytes} bytes",
                     expected=f"at most {FILE_LIMIT_BYTES} bytes",
                 )
-    for field, feature in (("structure", FEATURE), ("torch", TORCH)):
+    for field, feature in PRESENCES:
         if (field in tree) != (feature in tree["features"]):
             raise BundleMalformed(
                 path=path,
@@ -343,7 +356,7 @@ def _check(tree: Any, path: str) -> None:
                 expected=f"this field where `features` has `{feature}`, and only there",
             )
     _refuse_twins(tree.get("torch", []), "torch", path)
-    _check_sizes(tree, path)
+    _check_relations(tree, path)
     for index, row in enumerate(tree["targets"]):
         for field in ("plan", "library"):
             if row[field] not in names:
@@ -365,10 +378,10 @@ def _check(tree: Any, path: str) -> None:
             )
 
 
-def _check_sizes(tree: Any, path: str) -> None:
-    """Shapes that depend on the call hang together, and the feature says that there are some."""
+def _check_relations(tree: Any, path: str) -> None:
+    """Sizes, native libraries and files hang together; the feature says whether sizes vary."""
     whole = {**{name: [] for name in SIZES_SCHEMA}, **tree}
-    for field, found, expected in broken_sizes(whole):
+    for field, found, expected in (*broken_sizes(whole), *broken_backends(tree)):
         raise BundleMalformed(path=path, field=field, found=str(found), expected=expected)
     if bool(whole["dims"]) != (DYNAMIC in tree["features"]):
         expected = f"`{DYNAMIC}` where there are dims, and only there"

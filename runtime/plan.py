@@ -23,7 +23,8 @@ The first `zeroed_bytes` of the arena are zero when a session opens; every launc
 
 Version history: abi 1, the first; abi 2, images of kernels and zeroed bytes; abi 3, tensor maps. An
 older plan is read as one of abi 3 without what it does not know, with nothing zeroed. Abi 4 is
-another grammar (`dynamic_plan.py`); abi 5 is abi 3 with calls of torch (`torch_calls.py`).
+another grammar (`dynamic_plan.py`); abi 5 is abi 3 with calls of torch (`torch_calls.py`); abi 6
+is either of them with launches of native functions (`native_plan.py`).
 
 The compiler builds `LaunchPlan` objects and the runtime reads them: one schema for both. Every
 index and offset is checked before a number reaches native code, by the rules of `plan_rules.py`.
@@ -32,8 +33,10 @@ index and offset is checked before a number reaches native code, by the rules of
 from __future__ import annotations
 
 from .canonical import Limits, decode, encode
+from .native_plan import NativeLaunch
 from .plan_rules import ALIGNMENT_BYTES as ALIGNMENT_BYTES
 from .plan_rules import DYNAMIC_ABI as DYNAMIC_ABI
+from .plan_rules import NATIVE_ABI as NATIVE_ABI
 from .plan_rules import PLAN_ABI as PLAN_ABI
 from .plan_rules import PLAN_ABIS as PLAN_ABIS
 from .plan_rules import TORCH_ABI as TORCH_ABI
@@ -182,7 +185,8 @@ class LaunchPlan(Record):
 
     arena_bytes: size of the block that holds every intermediate tensor; scratch_bytes: size of the
     block that each thread lends to the kernel it runs; zeroed_bytes: the arena's first bytes, zero
-    when a session opens and left zero by every launch; calls: of torch, between launches.
+    when a session opens and left zero by every launch; calls: of torch, between launches;
+    natives: the launches that call native functions.
     """
 
     __slots__ = (
@@ -192,6 +196,7 @@ class LaunchPlan(Record):
         "calls",
         "kernels",
         "launches",
+        "natives",
         "scratch_bytes",
         "zeroed_bytes",
     )
@@ -203,6 +208,7 @@ class LaunchPlan(Record):
     launches: tuple[Launch, ...]
     zeroed_bytes: int
     calls: tuple[TorchCall, ...]
+    natives: tuple[NativeLaunch, ...]
 
     def __init__(
         self,
@@ -214,6 +220,7 @@ class LaunchPlan(Record):
         launches: tuple[Launch, ...],
         zeroed_bytes: int = 0,
         calls: tuple[TorchCall, ...] = (),
+        natives: tuple[NativeLaunch, ...] = (),
     ) -> None:
         self._set(
             abi=abi,
@@ -224,6 +231,7 @@ class LaunchPlan(Record):
             launches=tuple(launches),
             zeroed_bytes=zeroed_bytes,
             calls=tuple(calls),
+            natives=tuple(natives),
         )
 
     def arguments(self) -> Iterator[Argument]:
@@ -245,8 +253,10 @@ class LaunchPlan(Record):
     def to_map(self) -> dict[str, Any]:
         """The plan as plain values, as `aotc inspect --json` shows it."""
         calls = {"calls": [each.to_map() for each in self.calls]} if self.calls else {}
+        natives = {"natives": [each.to_map() for each in self.natives]} if self.natives else {}
         return {
             **calls,
+            **natives,
             "abi": self.abi,
             "arena_bytes": self.arena_bytes,
             "scratch_bytes": self.scratch_bytes,
@@ -310,6 +320,7 @@ class LaunchPlan(Record):
             ),
             tree["zeroed_bytes"],
             tuple(map(TorchCall.from_map, tree.get("calls", ()))),
+            tuple(map(NativeLaunch.from_map, tree.get("natives", ()))),
         )
 
     def validate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .errors import BundleMalformed
+from .native_plan import NATIVES_SCHEMA, broken_natives
 from .schema import Choice, Fields, Integer, List, Multiple, Optional, Schema, Symbol, Text
 from .torch_calls import broken_calls, call_schema
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 PLAN_ABI = 3
 DYNAMIC_ABI = 4  # of plans whose sizes depend on the call, see `dynamic_plan.py`
 TORCH_ABI = 5  # of plans that call torch, see `torch_calls.py`
-PLAN_ABIS = (1, 2, 3, DYNAMIC_ABI, TORCH_ABI)  # those that `upgraded` and the drivers understand
+NATIVE_ABI = 6  # of plans that call native functions, and perhaps torch, see `native_plan.py`
+PLAN_ABIS = (1, 2, 3, DYNAMIC_ABI, TORCH_ABI, NATIVE_ABI)  # those that the runtime understands
 ALIGNMENT_BYTES = 64
 ARENA_LIMIT_BYTES = 1 << 40
 SCRATCH_LIMIT_BYTES = 1 << 30
@@ -84,7 +86,7 @@ MAP_SCHEMA = Fields(
 )
 PLAN_SCHEMA = Fields(
     {
-        "abi": Integer(PLAN_ABI, TORCH_ABI),
+        "abi": Integer(PLAN_ABI, NATIVE_ABI),
         "arena_bytes": Integer(0, ARENA_LIMIT_BYTES),
         "scratch_bytes": Integer(0, SCRATCH_LIMIT_BYTES),
         "zeroed_bytes": Integer(0, ARENA_LIMIT_BYTES),
@@ -114,8 +116,9 @@ PLAN_SCHEMA = Fields(
             limit=1 << 16,
         ),
         "calls": List(call_schema(_ArgumentSchema()), limit=1 << 12, least=1),
+        "natives": NATIVES_SCHEMA,
     },
-    absent=("calls",),
+    absent=("calls", "natives"),
 )
 
 
@@ -182,6 +185,7 @@ def _broken_relations(tree: dict[str, Any]) -> Broken:
     """Every relation inside a plan of fixed shapes that does not hold."""
     arena_bytes, buffers = tree["arena_bytes"], tree["buffers"]
     abi = TORCH_ABI if "calls" in tree else PLAN_ABI
+    abi = NATIVE_ABI if "natives" in tree else abi
     if tree["abi"] != abi:
         yield "abi", tree["abi"], f"{abi}, the least for what the plan holds"
     if tree["zeroed_bytes"] > arena_bytes:
@@ -206,6 +210,7 @@ def _broken_relations(tree: dict[str, Any]) -> Broken:
         for position, each in enumerate(row["maps"]):
             yield from _broken_map(f"{field}.maps[{position}]", each, row["args"])
     yield from broken_calls(tree)
+    yield from broken_natives(tree)
 
 
 def _broken_map(field: str, row: dict[str, Any], arguments: list[Any]) -> Broken:
@@ -268,6 +273,8 @@ def _broken_images(plan: LaunchPlan, device: str, library_bytes: int) -> Broken:
             if launch.maps:
                 yield f"launches[{index}].maps", len(launch.maps), f"none for device `{device}`"
     else:
+        if plan.natives:
+            yield "natives", len(plan.natives), f"none for device `{device}`"
         for index, launch in enumerate(plan.launches):
             kernel = plan.kernels[launch.kernel]
             yield from _broken_launch(f"launches[{index}].grid", launch.grid, kernel)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .fallback import Fallback
-    from .plan import Launch
 
 
 class SegmentedExecutable:
@@ -45,9 +44,14 @@ class SegmentedExecutable:
         """A session with memory of its own; raises DriverFault where the system has no room."""
         return SegmentedSession(self)
 
-    def part(self, launches: tuple[Launch, ...]) -> Any:
-        """The driver's executable for some of the launches."""
+    def part(self, first: int, end: int) -> Any:
+        """The driver's executable for the launches from `first` on, before `end`."""
         plan = self.plan
+        natives = [
+            each.at(each.launch.at(each.launch.launch - first))
+            for each in self._executable.natives
+            if first <= each.launch.launch < end
+        ]
         return self._executable.at(
             LaunchPlan(
                 plan.abi,
@@ -55,9 +59,11 @@ class SegmentedExecutable:
                 plan.scratch_bytes,
                 plan.buffers,
                 plan.kernels,
-                launches,
+                plan.launches[first:end],
                 plan.zeroed_bytes,
-            )
+                natives=tuple(each.launch for each in natives),
+            ),
+            natives=natives,
         )
 
     def close(self) -> None:
@@ -103,16 +109,16 @@ class SegmentedSession:
             return int(executable.weights[str(value)]) if space == "weight" else None
 
         for call in plan.calls:
-            self._add_launches(executable, plan.launches[done : call.after])
+            self._add_launches(executable, done, call.after)
             done = call.after
             step = Step(executable.fallback, host, call, place)
             self._calls.add(len(self._steps))
             self._steps.append(lambda step=step: step(self._address_of))  # type: ignore[misc]
-        self._add_launches(executable, plan.launches[done:])
+        self._add_launches(executable, done, len(plan.launches))
 
-    def _add_launches(self, executable: SegmentedExecutable, launches: tuple[Launch, ...]) -> None:
-        if launches:
-            session = executable.part(launches).session(self._arena)
+    def _add_launches(self, executable: SegmentedExecutable, first: int, end: int) -> None:
+        if first < end:
+            session = executable.part(first, end).session(self._arena)
             self._sessions.append(session)
             self._steps.append(session.run)
 

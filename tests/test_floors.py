@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.stages",
         "cache",
     },
-    "aot.recall": {"aot.capture", "cache"},
+    "aot.recall": {"aot.capture", "aot.ir", "cache"},
     "aot.front": {
         *STAGE_FREE,
         "aot.recall",

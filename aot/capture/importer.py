@@ -16,6 +16,7 @@ from aotc.aot.capture.custom_ops import called_op, ways_out
 from aotc.aot.capture.fallback import torch_call
 from aotc.aot.capture.importing import Call, NotSupported, type_of
 from aotc.aot.capture.kernels import KERNEL_CALL, kernel_call
+from aotc.aot.capture.native_ops import NativeOp, import_native, native_op_of
 from aotc.aot.capture.numbers import FLOATS
 from aotc.aot.capture.sizes import Sizes, asserted, extent_of, reading
 from aotc.aot.capture.sources import source_of
@@ -164,6 +165,10 @@ class Importer:
         if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool):
             self._number(node)
             return
+        native = native_op_of(node)
+        if native is not None:
+            self._native(node, native)
+            return
         row = ROWS.get(base)
         if row is None:
             if not self._follows_refused(node, name):
@@ -198,6 +203,18 @@ class Importer:
                     parts = (reason, f"torch cannot run it: {refused}")
                     reason = "; ".join(filter(None, parts))
         self._refuse(node, reason)
+
+    def _native(self, node: torch.fx.Node, op: NativeOp) -> None:
+        """A call of a function in a native back end."""
+        arguments, _ = self._arguments(node)
+        if arguments is None:
+            return  # an operand was refused, and is listed
+        source = source_of(node)
+        try:
+            with made_for(str(source) if source else None):
+                self.values[node] = import_native(node, op, arguments)
+        except (NotSupported, TypeRuleError) as refused:
+            self._refuse(node, str(refused))
 
     def _kernel(self, node: torch.fx.Node) -> None:
         """A call of a Triton kernel of the user's; its results are taken by parameter name."""

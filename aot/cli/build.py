@@ -37,6 +37,7 @@ NEEDED = ("torch", "triton", "numpy")
 @click.option("--frozen", is_flag=True, help="Measure nothing: fail on a miss of the record.")
 @click.option("--allow-mismatch", is_flag=True, help="Keep a bundle whose numbers differ.")
 @flags.fallback
+@click.option("--embed-backends", is_flag=True, help="Keep native libraries in the bundle.")
 @flags.rewrites
 @click.option("--debug", is_flag=True, help="Leave every stage's text in the bundle's debug/.")
 @flags.jobs
@@ -105,6 +106,7 @@ def _options(given: dict[str, Any]) -> BuildOptions:
         skip=frozenset(setting("AOTC_SKIP")),
         rewrites=rewrites_of(given["rewrites"]),
         fallback=given["fallback"],
+        embed_backends=given["embed_backends"],
     )
 
 
@@ -122,6 +124,8 @@ def _print(report: BuildReport, seconds: float) -> None:
         click.echo(f"dim      {line}")
     for line in report.specialised:
         click.echo(f"fixed    {line}: the model does not hold for other sizes")
+    for line in report.backends:
+        click.echo(f"native   {line}")
     for op in report.torch_ops:
         click.echo(f"torch    runs {op}")
     for target in report.targets:

@@ -26,6 +26,8 @@ MODULES = (
     "aotc.aot.cli.backends",
     "aotc.aot.cli.project",
     "aotc.aot.dynamo.errors",
+    "aotc.aot.capture.native_ops",
+    "aotc.aot.lower.native",
     "aotc.aot.pack.staging",
     "aotc.aot.rewrites.own_errors",
     "aotc.aot.schedule.form",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.aot.ir import call, fallback, infer
+from aotc.aot.ir import call, fallback, infer, native
 from aotc.aot.ir.infer import AttrMap, Infer, Types
 from aotc.aot.ir.types import TensorType, TypeRuleError, round_scalar
 
@@ -233,6 +233,7 @@ _CONTRACTIONS: tuple[OpDef, ...] = (
 
 _CALLS: tuple[OpDef, ...] = (
     OpDef("call", "call", None, call.infer_call, call.ATTRIBUTES, fewest=0, is_opaque=True),
+    OpDef("native", "call", None, native.infer_native, native.ATTRIBUTES, fewest=0, is_opaque=True),
     OpDef(
         "torch", "torch", None, fallback.infer_torch, fallback.ATTRIBUTES, fewest=0, is_opaque=True
     ),

@@ -10,6 +10,7 @@ from aotc.aot.lower.attention import lower_attention
 from aotc.aot.lower.call import lower_call
 from aotc.aot.lower.gpu_row_forms import lower_row_gpu
 from aotc.aot.lower.matmul import lower_matmul
+from aotc.aot.lower.native import lower_native
 from aotc.aot.lower.pointwise import lower_pointwise
 from aotc.aot.lower.row import lower_row
 from aotc.aot.lower.spec import KernelSpec
@@ -21,12 +22,17 @@ def _lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
     return (lower_row_gpu if traits.device == "cuda" else lower_row)(group, traits)
 
 
+def _lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
+    assert group.anchor is not None
+    return (lower_native if group.anchor.op == "native" else lower_call)(group, traits)
+
+
 LOWERED: dict[str, Callable[[Group, TargetTraits], KernelSpec]] = {
     "pointwise": lower_pointwise,
     "row": _lower_row,
     "matmul": lower_matmul,
     "attention": lower_attention,
-    "call": lower_call,
+    "call": _lower_call,
 }
 
 

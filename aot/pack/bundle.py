@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aotc.aot.pack.contents import BundleContents, TargetContents
+from aotc.aot.pack.contents import BackendContents, BundleContents, TargetContents
 from aotc.aot.pack.staging import Staging, check_free
 from aotc.aot.pack.tensors import golden_tensors, tensor_file
 from aotc.runtime.manifest import (
@@ -15,6 +15,7 @@ from aotc.runtime.manifest import (
     EXTRAS_NAME,
     GOLDEN_NAME,
     MANIFEST_NAME,
+    NATIVE,
     TORCH,
     WEIGHTS_NAME,
     Extras,
@@ -24,6 +25,7 @@ from aotc.runtime.manifest import (
     WeightsEntry,
     identity_of,
 )
+from aotc.runtime.native_plan import BackendEntry, check_natives
 from aotc.runtime.plan import LaunchPlan
 from aotc.runtime.structure import FEATURE, PLAIN
 from aotc.runtime.torch_calls import check_calls
@@ -63,10 +65,14 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
             signature = (contents.inputs, contents.outputs)
             sizes = {name: tensor.nbytes for name, tensor in contents.weights.items()}
             check_calls(target.plan.calls, contents.torch, signature, sizes, target.name)
+            known = [each.entry.name for each in contents.backends]
+            natives, launches = target.plan.natives, target.plan.launches
+            check_natives(natives, launches, known, signature, sizes, target.name)
     with Staging(path) as staging:
         writer = _Writer(staging)
         targets = tuple(writer.target(target) for target in contents.targets)
         weights = writer.weights(contents)
+        backends = tuple(map(writer.backend, contents.backends))
         counted = tuple(writer.entries)
         writer.extras(contents)
         manifest = Manifest(
@@ -81,6 +87,7 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
             sizes=contents.sizes,
             guards=contents.guards,
             torch=contents.torch,
+            backends=backends,
         ).to_bytes()
         writer.write(MANIFEST_NAME, [manifest])
         staging.publish(force)
@@ -91,7 +98,8 @@ def _features(contents: BundleContents) -> tuple[str, ...]:
     """What a runtime must know to call the bundle as it was built."""
     structure = () if contents.structure == PLAIN else (FEATURE,)
     torch = (TORCH,) if contents.torch else ()
-    return (*contents.features, *structure, *torch)
+    native = (NATIVE,) if contents.backends else ()
+    return (*contents.features, *structure, *torch, *native)
 
 
 class _Writer:
@@ -127,6 +135,15 @@ class _Writer:
         needs = tuple(sorted(target.needs))
         abi = target.plan.abi
         return Target(target.name, target.device, abi, needs, plan, library)
+
+    def backend(self, backend: BackendContents) -> BackendEntry:
+        """A native back end, with its library where the bundle keeps it; its row."""
+        entry = backend.entry
+        if backend.library is None:
+            return entry
+        name = f"backends/lib{entry.name}.so"
+        self.entries.append(self.write(name, [backend.library]))
+        return BackendEntry(entry.name, entry.version, entry.sha256, name)
 
     def weights(self, contents: BundleContents) -> WeightsEntry | None:
         """The weights file with its chunk digests, or None where there are no weights."""

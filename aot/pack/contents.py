@@ -9,6 +9,7 @@ from aotc.runtime.dtypes import DTYPES
 from aotc.runtime.dynamic_plan import DynamicPlan
 from aotc.runtime.extent import Row
 from aotc.runtime.manifest import TensorSpec
+from aotc.runtime.native_plan import BackendEntry
 from aotc.runtime.plan import LaunchPlan
 from aotc.runtime.signature import Condition, Size
 from aotc.runtime.structure import PLAIN, Structure
@@ -48,6 +49,15 @@ class TargetContents:
 
 
 @dataclass(frozen=True, slots=True)
+class BackendContents:
+    """A native back end that the plans call. library: its file's bytes, to be kept in the bundle;
+    None for one that is found on the machine."""
+
+    entry: BackendEntry
+    library: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Golden:
     """An input and the exported model's output, in the order of the signature.
 
@@ -81,6 +91,7 @@ class BundleContents:
     dims: tuple[Size, ...] = ()
     sizes: tuple[Row, ...] = ()
     guards: tuple[Condition, ...] = ()
+    backends: tuple[BackendContents, ...] = ()
 
     @property
     def torch(self) -> tuple[str, ...]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from aotc.aot.ir.native import NativeCall
 from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.lower.spec import Scratch, TensorMap
 from aotc.aot.plan.arena import Lifetime, aligned, place
-from aotc.aot.plan.wiring import Operand, Wiring, wire
+from aotc.aot.plan.wiring import LaunchWiring, Operand, Wiring, wire
 from aotc.aot.schedule.group import Schedule
+from aotc.runtime.native_plan import NativeLaunch, NativeTensor
 from aotc.runtime.plan import (
     ALIGNMENT_BYTES,
+    NATIVE_ABI,
     PLAN_ABI,
     TORCH_ABI,
     Argument,
@@ -33,7 +36,7 @@ class ChosenKernel:
 
     `image`: where the kernel lies by itself, on a GPU. `scratch`: memory beside its parameters.
     `maps`: tensor descriptors that its launches make.
-    `sizes`: what it takes as numbers, after its pointers.
+    `sizes`: what it takes as numbers, after its pointers. `native`: the function that it calls.
     """
 
     symbol: str
@@ -43,6 +46,7 @@ class ChosenKernel:
     scratch: tuple[Scratch, ...] = ()
     maps: tuple[TensorMap, ...] = ()
     sizes: tuple[Extent, ...] = ()
+    native: NativeCall | None = None
 
 
 def plan(schedule: Schedule, chosen: Sequence[ChosenKernel], scratch_bytes: int) -> LaunchPlan:
@@ -63,13 +67,16 @@ def plan_wired(wiring: Wiring, chosen: Sequence[ChosenKernel], scratch_bytes: in
         Launch(
             numbers[kernel.symbol],
             _grid(kernel),
-            (*(arena.argument(operand) for operand in launch.operands), *scratch),
+            (*_arguments(launch, kernel, arena), *scratch),
             tuple(row.placed() for row in kernel.maps),
         )
         for launch, kernel, scratch in zip(wiring.launches, chosen, arena.scratch, strict=True)
     ]
+    natives = tuple(
+        _native(number, kernel.native) for number, kernel in enumerate(chosen) if kernel.native
+    )
     return LaunchPlan(
-        abi=TORCH_ABI if wiring.calls else PLAN_ABI,
+        abi=NATIVE_ABI if natives else TORCH_ABI if wiring.calls else PLAN_ABI,
         arena_bytes=arena.nbytes,
         scratch_bytes=scratch_bytes,
         buffers=arena.buffers,
@@ -77,7 +84,22 @@ def plan_wired(wiring: Wiring, chosen: Sequence[ChosenKernel], scratch_bytes: in
         launches=tuple(launches),
         zeroed_bytes=arena.zeroed_bytes,
         calls=tuple(_call(row, arena) for row in wiring.calls),
+        natives=natives,
     )
+
+
+def _arguments(launch: LaunchWiring, kernel: ChosenKernel, arena: _Arena) -> list[Argument]:
+    """The memory of the launch's operands; of a native function, in the order of its tensors."""
+    found = [arena.argument(operand) for operand in launch.operands]
+    return found if kernel.native is None else [found[row[0]] for row in kernel.native.tensors]
+
+
+def _native(launch: int, call: NativeCall) -> NativeLaunch:
+    tensors = [
+        NativeTensor(dtype, is_written, shape) for _, dtype, shape, is_written in call.tensors
+    ]
+    rest = (launch, tensors, call.scalars, call.workspace_bytes)
+    return NativeLaunch(call.backend, call.function, *rest)
 
 
 def _call(row: TorchCall, arena: _Arena) -> TorchCall:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aotc import runtime
 from aotc.aot.errors import KernelTooLarge
+from aotc.aot.ir.native import NativeCall
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import KernelBinary
@@ -20,12 +22,15 @@ from aotc.aot.targets.target import Target
 from aotc.aot.targets.worker import resolve
 from aotc.aot.targets.workers import Outcome, Request, Workers
 from aotc.cache import Entry, Key, Store
+from aotc.runtime.backends import frame
 from aotc.runtime.drivers import executor_abi
 from aotc.runtime.errors import AotcError
+from aotc.runtime.native_plan import SYMBOL
 
 Report = Callable[[int, int, str], None]  # done, total, name of the last
 Files = dict[str, bytes]
 TARGETS_FOLDER = Path(toolchain.__file__).parent
+RUNTIME_FOLDER = Path(runtime.__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,9 @@ def compiler_digest(device: str) -> str:
     own = TARGETS_FOLDER / device
     paths = [*TARGETS_FOLDER.glob("*.py"), *own.rglob("*.py")]
     sources = {path.relative_to(TARGETS_FOLDER): path for path in paths}
-    sources[Path("executor_abi.py")] = Path(executor_abi.__file__)
+    for module in (executor_abi, frame):
+        path = Path(str(module.__file__))
+        sources[path.relative_to(RUNTIME_FOLDER)] = path
     for name, path in sorted(sources.items()):
         digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
@@ -117,10 +124,14 @@ def compile_each(
     distinct = list(dict.fromkeys(tasks))
     made: dict[Task, KernelBinary | AotcError] = {}
     for task in distinct:
+        if task.form.function == SYMBOL:
+            made[task] = _native(task)
+    missing = [task for task in distinct if task not in made]
+    for task in missing:
         entry = store.get(task.key)
         if entry is not None:
             made[task] = unpack(entry.files)
-    counts.cache_hits += len(made)
+            counts.cache_hits += 1
     report(len(made), len(distinct), "from the cache")
     missing = [task for task in distinct if task not in made]
     requests = [_request(store, task) for task in missing]
@@ -141,6 +152,12 @@ def compile_each(
         counts.cache_hits += not was_compiled
     counts.failed += sum(isinstance(found, AotcError) for found in made.values())
     return made
+
+
+def _native(task: Task) -> KernelBinary:
+    """A native function has no code of ours: the executor's own kernel calls it."""
+    call = NativeCall.parse(task.form.source)
+    return KernelBinary(SYMBOL, b"", scratch_bytes=call.workspace_bytes)
 
 
 def warm_up(device: str, workers: Workers, store: Store) -> None:

@@ -13,9 +13,10 @@ from .pool import Pool, default_threads, process_pool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..plan import LaunchPlan
+    from .native import BoundNative
 
 # What a row of the target table needs, in the words of /proc/cpuinfo; the better row last.
 ISA_FEATURES = {
@@ -53,7 +54,16 @@ def best_isa(found: frozenset[str]) -> str | None:
 class Executable:
     """The loaded code of one target with its plan; shared by sessions, also between threads."""
 
-    __slots__ = ("functions", "inputs", "library", "outputs", "plan", "threads", "weights")
+    __slots__ = (
+        "functions",
+        "inputs",
+        "library",
+        "natives",
+        "outputs",
+        "plan",
+        "threads",
+        "weights",
+    )
 
     def __init__(
         self,
@@ -64,8 +74,10 @@ class Executable:
         outputs: int,
         threads: int = 0,
         path: str | None = None,
+        natives: Sequence[BoundNative] = (),
     ) -> None:
-        """See `drivers/__init__.py`; `path` is the library's file, for systems without /proc.
+        """See `drivers/__init__.py`; `path` is the library's file, for systems without /proc;
+        `natives` are bound to the plan's native launches, in their order.
 
         Raises DriverFault if the library cannot be loaded or lacks a kernel.
         """
@@ -75,19 +87,25 @@ class Executable:
         self.inputs = inputs
         self.outputs = outputs
         self.threads = threads or default_threads()
+        self.natives = tuple(natives)
         self.functions = [self.library.address_of(kernel.symbol) for kernel in plan.kernels]
 
     def at(
-        self, plan: LaunchPlan, inputs: tuple[int, ...] = (), outputs: tuple[int, ...] = ()
+        self,
+        plan: LaunchPlan,
+        inputs: tuple[int, ...] = (),
+        outputs: tuple[int, ...] = (),
+        natives: Sequence[BoundNative] = (),
     ) -> Executable:
-        """The same code with a plan for given sizes; it needs no closing.
+        """The same code with a plan for given sizes, or a part of one; it needs no closing.
 
-        inputs, outputs: bytes of each, which the host need not know.
+        inputs, outputs: bytes of each, which the host need not know; natives: those of the plan.
         """
         found = Executable.__new__(Executable)
         for name in Executable.__slots__:
             setattr(found, name, getattr(self, name))
         found.plan = plan
+        found.natives = tuple(natives)
         return found
 
     def session(self, arena: Memory | None = None) -> NativeSession:
@@ -132,10 +150,14 @@ class NativeSession:
 
     def __init__(self, executable: Executable, lent: Memory | None = None) -> None:
         plan, threads = executable.plan, executable.threads
+        if len(executable.natives) != len(plan.natives):
+            detail = f"{len(plan.natives)} native functions of the plan are not bound"
+            raise DriverFault(driver="cpu", detail=detail)
         layout = _Layout(executable)
         stride = -(-plan.scratch_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         arena, scratch = lent or Memory(plan.arena_bytes), Memory(stride * threads)
         control, pool = Memory(layout.nbytes), process_pool()
+        failed = control.address + abi.SESSION_FAILED
         self._blocks = (scratch, control) if lent else (arena, scratch, control)
         self.arena_address = arena.address
         base = control.address
@@ -147,6 +169,10 @@ class NativeSession:
         count = executable.inputs + executable.outputs
         self.addresses = (ctypes.c_int64 * count).from_address(base + layout.addresses)
         self.run: Callable[[], None] = _caller(executable.library, pool, base, self.workers)
+        if executable.natives:
+            from .native import guarded
+
+            self.run = guarded(self.run, failed, layout.frames(base))
 
     def close(self) -> None:
         """Free the memory; idempotent. Neither `run` nor `addresses` may be used afterwards."""
@@ -169,7 +195,15 @@ def _caller(library: Library, pool: Pool, session: int, workers: int) -> Callabl
 class _Layout:
     """Where the parts of a session's control block lie, as offsets from its start."""
 
-    __slots__ = ("_arguments", "_executable", "_launches", "_patches", "addresses", "nbytes")
+    __slots__ = (
+        "_arguments",
+        "_executable",
+        "_frames",
+        "_launches",
+        "_patches",
+        "addresses",
+        "nbytes",
+    )
 
     def __init__(self, executable: Executable) -> None:
         launches = executable.plan.launches
@@ -180,6 +214,15 @@ class _Layout:
         self._patches = self._arguments + 8 * slots
         self.addresses = self._patches + abi.PATCH_BYTES * slots
         self.nbytes = self.addresses + 8 * (executable.inputs + executable.outputs)
+        self._frames: dict[int, tuple[BoundNative, int]] = {}  # launch → its frame's offset
+        for native in executable.natives:
+            start = -(-self.nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+            self._frames[native.launch.launch] = native, start
+            self.nbytes = start + native.nbytes
+
+    def frames(self, base: int) -> list[tuple[BoundNative, int]]:
+        """The native launches, each with the address of its frame."""
+        return [(native, base + start) for native, start in self._frames.values()]
 
     def write(self, base: int, arena: int, threads: int) -> bool:
         """Fill launches, arguments and patches; True if a launch has several chunks."""
@@ -192,19 +235,32 @@ class _Layout:
                 "<QQ3i3i", functions[launch.kernel], slot, *launch.grid, programs, chunk, chunks
             )
             ctypes.memmove(base + self._launches + index * abi.LAUNCH_BYTES, record, len(record))
-            for space, value in launch.args:
+            places = [slot + 8 * place for place in range(len(launch.args))]
+            if index in self._frames:
+                places = self._write_frame(base, index, slot, threads if chunks == 1 else 1)
+            for place, (space, value) in zip(places, launch.args, strict=True):
                 number = self._address_index(space, value)
                 if number is None:
-                    _write(slot, "<q", self._fixed_value(space, value, arena))
+                    _write(place, "<q", self._fixed_value(space, value, arena))
                 else:
-                    _write(patch, "<Qq", slot, number)
+                    _write(patch, "<Qq", place, number)
                     patch += abi.PATCH_BYTES
-                slot += 8
+            slot += 8 * len(launch.args)
         patches = (patch - base - self._patches) // abi.PATCH_BYTES
         _write(base + abi.SESSION_LAUNCHES, "<Qq", base + self._launches, len(plan.launches))
         _write(base + abi.SESSION_PATCHES, "<Qq", base + self._patches, patches)
         _write(base + abi.SESSION_ADDRESSES, "<Q", base + self.addresses)
         return parallel
+
+    def _write_frame(self, base: int, index: int, slot: int, threads: int) -> list[int]:
+        """The frame of a native launch, its one argument; where its tensors' addresses belong."""
+        native, start = self._frames[index]
+        number = list(self._frames).index(index) + 1
+        native.write(base + start, base + abi.SESSION_FAILED, number, threads)
+        _write(slot, "<Q", base + start)
+        return [
+            base + start + native.layout.data(place) for place in range(len(native.launch.tensors))
+        ]
 
     def _address_index(self, space: str, value: int | str) -> int | None:
         """The index into the session's addresses of an argument that changes from call to call."""

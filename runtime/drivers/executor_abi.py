@@ -45,6 +45,7 @@ SESSION_PARALLEL = 44  # i32: 1 if a launch has more than one chunk
 SESSION_PATCHES = 48  # ptr
 SESSION_PATCH_COUNT = 56  # i64
 SESSION_ADDRESSES = 64  # ptr: i64 addresses of all inputs, then of all outputs
+SESSION_FAILED = 72  # i32: not 0 once a native function has failed; no launch follows it
 
 LAUNCH_BYTES = 64
 LAUNCH_FUNCTION = 0  # ptr: KERNEL ABI 1

@@ -10,10 +10,11 @@ import ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ..plan import LaunchPlan
     from .memory import Memory
+    from .native import BoundNative
 
 COPY_SYMBOL = "null_copy"
 
@@ -35,6 +36,7 @@ class Executable:
         outputs: int,
         threads: int = 0,
         path: str | None = None,
+        natives: Sequence[BoundNative] = (),
     ) -> None:
         """See `drivers/__init__.py`; the library is kept for tests to look at."""
         self.library = library

@@ -3,6 +3,7 @@
     aotc_abi() -> i32                           EXECUTOR ABI number
     aotc_execute(session)                       run all launches in order over the pool
     aotc_worker(pool, index)                    a worker's endless loop; index from 1
+    aotc_native(args, x, y, z, grid, scratch)   a kernel: call a native function of the user's
     aotc_copy_strided(to, from, item bytes, rank, shape, strides in bytes)   to contiguous memory
 
 Structures and the claim protocol are described in `runtime/drivers/executor_abi.py`. The caller
@@ -12,9 +13,11 @@ that the system does not run, costs nothing.
 
 from __future__ import annotations
 
+from aotc.aot.targets.cpu.native_call import NATIVE_CALL
 from aotc.aot.targets.cpu.strided_copy import COPY_STRIDED
 from aotc.aot.targets.toolchain import Export, Object, compile_module
 from aotc.runtime.drivers import executor_abi as abi
+from aotc.runtime.native_plan import SYMBOL
 
 CPU = "x86-64-v2"  # no wide registers here, so that none need clearing between kernels
 YIELD_AFTER_SPINS = 2000
@@ -24,6 +27,7 @@ EXPORTS = (
     Export("aotc_abi", "abi", (), "i32"),
     Export("aotc_execute", "execute", ("ptr",)),
     Export("aotc_worker", "worker", ("ptr", "i32")),
+    Export(SYMBOL, "native", ("ptr", "i32", "i32", "i32", "ptr", "ptr")),
     Export("aotc_copy_strided", "copy_strided", ("ptr", "ptr", "i64", "i64", "ptr", "ptr")),
 )
 
@@ -328,6 +332,7 @@ entry:
   %count.at = getelementptr i8, ptr %session, i64 {abi.SESSION_LAUNCH_COUNT}
   %scratch.at = getelementptr i8, ptr %session, i64 {abi.SESSION_SCRATCH}
   %parallel.at = getelementptr i8, ptr %session, i64 {abi.SESSION_PARALLEL}
+  %failed.at = getelementptr i8, ptr %session, i64 {abi.SESSION_FAILED}
   %pool = load ptr, ptr %session
   %launches = load ptr, ptr %launches.at
   %count = load i64, ptr %count.at
@@ -344,7 +349,10 @@ begin:
   br label %look
 look:
   %number = phi i64 [ 0, %begin ], [ %number.next, %following ]
-  %more = icmp ult i64 %number, %count
+  %left = icmp ult i64 %number, %count
+  %failed = load atomic i32, ptr %failed.at acquire, align 4
+  %sound = icmp eq i32 %failed, 0
+  %more = and i1 %left, %sound
   br i1 %more, label %choose, label %release
 choose:
   %offset = mul i64 %number, {abi.LAUNCH_BYTES}
@@ -379,8 +387,8 @@ done:
 
 def executor_text() -> str:
     """The whole executor as LLVM IR."""
-    parts = (DECLARATIONS, RUN_PROGRAMS, CLAIM, WORKER, SPREAD, TAKE_SLOT, EXECUTE, COPY_STRIDED)
-    return "\n".join(parts)
+    own = (DECLARATIONS, RUN_PROGRAMS, CLAIM, WORKER, SPREAD, TAKE_SLOT, EXECUTE)
+    return "\n".join((*own, NATIVE_CALL, COPY_STRIDED))
 
 
 def executor_object() -> Object:

@@ -19,5 +19,5 @@ def prelude() -> dict[str, bytes]:
 
 def library(kernels: Sequence[KernelBinary], prelude: Mapping[str, bytes]) -> Library:
     """Link the kernels and the executor; raises ToolchainError."""
-    objects = {kernel.symbol: kernel.code for kernel in kernels}
+    objects = {kernel.symbol: kernel.code for kernel in kernels if kernel.code}
     return Library(toolchain.link({"executor": prelude[EXECUTOR], **objects}))

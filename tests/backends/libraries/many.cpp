@@ -56,6 +56,26 @@ void bits(const aotc::Context &, aotc::Tensor<int32_t> out, aotc::Tensor<const a
   for (int64_t i = 0; i < x.element_count(); ++i) out[i] = x[i].bits;
 }
 
+// Fails by what is in the memory, in whichever tile finds it.
+void positive(const aotc::Context &context, aotc::Tensor<float> out, aotc::Tensor<const float> x) {
+  const auto [first, end] = context.tile_range(x.element_count());
+  for (int64_t i = first; i < end; ++i) {
+    if (x[i] < 0) throw std::domain_error("element " + std::to_string(i) + " is below 0");
+    out[i] = x[i] + 1;
+  }
+}
+
+// Which parts of the work a call was given, and how many threads it may keep busy.
+void tiles(const aotc::Context &context, aotc::Tensor<int32_t, 2> out,
+           aotc::Tensor<const float>) {
+  const auto [first, end] = context.tile_range(out.size(0));
+  for (int64_t row = first; row < end; ++row) {
+    out(row, 0) = context.tile();
+    out(row, 1) = context.tiles();
+    out(row, 2) = context.threads();
+  }
+}
+
 class Many : public aotc::Backend {
  public:
   Many() {
@@ -69,6 +89,13 @@ class Many : public aotc::Backend {
     define<&sorted>("sorted", {"out", "x"}, options);
     define<&split>("split", {"x", "set", "clear", "by"});
     define<&bits>("bits", {"out", "x"});
+    aotc::Options tiled;
+    tiled.flags = AOTC_CONCURRENT | AOTC_TILED;
+    define<&positive>("positive", {"out", "x"}, tiled);
+    define<&tiles>("tiles", {"out", "x"}, tiled);
+    aotc::Options aligned;
+    aligned.alignment_bytes = 32;
+    define<&positive>("aligned", {"out", "x"}, aligned);
   }
   std::string get_name() const override { return "many"; }
   void *initialize(const aotc::Context &, const aotc::Configs &configs) override {

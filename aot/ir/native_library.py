@@ -1,0 +1,78 @@
+"""The native libraries of a build: those that the model's ops were tied to, by name.
+
+An op is tied when the model's module is imported, long before its graph is compiled; the stages
+that run its function or keep its library ask here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aotc.runtime.backends.bundled import bind, read_entry, read_library
+from aotc.runtime.backends.library import NativeLibrary, open_bytes
+from aotc.runtime.directory import Directory
+from aotc.runtime.drivers.native import BoundNative
+from aotc.runtime.manifest import Manifest
+from aotc.runtime.native_plan import BackendEntry, NativeLaunch
+
+
+@dataclass(frozen=True, slots=True)
+class TiedLibrary:
+    """A loaded library, its file's bytes and their digest."""
+
+    library: NativeLibrary
+    data: bytes
+
+    @property
+    def entry(self) -> BackendEntry:
+        """What a bundle says of it."""
+        digest = hashlib.sha256(self.data).digest()
+        return BackendEntry(self.library.name, self.library.version, digest)
+
+
+_tied: dict[str, TiedLibrary] = {}
+
+
+def tie(library: NativeLibrary) -> TiedLibrary:
+    """Have builds of this process use the library for the back end of its name."""
+    known = _tied.get(library.name)
+    if known is None or known.library is not library:
+        known = _tied[library.name] = TiedLibrary(library, read_library(library.path))
+    return known
+
+
+def tie_bundled(directory: Directory, manifest: Manifest) -> tuple[tuple[BackendEntry, bytes], ...]:
+    """Have this process use the libraries that a bundle calls; each with its bytes.
+
+    Raises what `runtime.load` raises for them.
+    """
+
+    def read(name: str) -> bytes:
+        return directory.read(manifest.file(name))
+
+    found = []
+    for entry in manifest.backends:
+        data, place = read_entry(entry, read, directory.path)
+        library = open_bytes(data, entry.sha256.hex(), place)
+        _tied[entry.name] = TiedLibrary(library, data)
+        found.append((entry, data))
+    return tuple(found)
+
+
+def tied(name: str) -> TiedLibrary:
+    """The library of a back end that an op was tied to."""
+    return _tied[name]
+
+
+def tied_digests() -> str:
+    """Name and digest of every library that an op of this process was tied to."""
+    rows = sorted((name, each.entry.sha256.hex()) for name, each in _tied.items())
+    return " ".join(f"{name}:{sha256}" for name, sha256 in rows)
+
+
+def bound(natives: Sequence[NativeLaunch]) -> tuple[BoundNative, ...]:
+    """The native launches of a plan, with the functions of the tied libraries."""
+    libraries = {each.backend: tied(each.backend).library for each in natives}
+    return bind(natives, libraries, "the build")
