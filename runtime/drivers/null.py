@@ -45,17 +45,22 @@ class Executable:
         self.inputs = inputs
         self.outputs = outputs
         self.threads = threads or 1
+        self.natives = tuple(natives)
         self.path = path
         self.log: list[tuple[str, tuple[int, int, int], tuple[int, ...]]] = []
         self.sessions_open = 0
         self.closed = False
 
     def at(
-        self, plan: LaunchPlan, inputs: tuple[int, ...] = (), outputs: tuple[int, ...] = ()
+        self,
+        plan: LaunchPlan,
+        inputs: tuple[int, ...] = (),
+        outputs: tuple[int, ...] = (),
+        natives: Sequence[BoundNative] = (),
     ) -> Executable:
-        """The same code with a plan for given sizes."""
+        """The same code with a plan for given sizes, or a part of one."""
         found = Executable.__new__(Executable)
-        found.__dict__ = {**self.__dict__, "plan": plan}
+        found.__dict__ = {**self.__dict__, "plan": plan, "natives": tuple(natives)}
         return found
 
     def session(self, arena: Memory | None = None) -> NativeSession:
