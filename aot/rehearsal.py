@@ -130,8 +130,9 @@ def _run_on_device(
     spans = {name: (array.ctypes.data, array.nbytes) for name, array in weights.items()}
     sizes = [tuple(array.nbytes for array in arrays) for arrays in (inputs, outputs)]
     executable = drivers.load("cuda").Executable(library, plan, spans, *sizes)
-    if plan.calls:
-        executable = DeviceSegments(executable, _ops(plan))
+    if plan.calls or plan.natives:
+        ops = _ops(plan) if plan.calls else None
+        executable = DeviceSegments(executable, ops, bound(plan.natives, ("cuda", 0)))
     with closing(executable), closing(executable.session()) as session:
         for place, array in enumerate(inputs):
             session.copy_in(place, array.ctypes.data)

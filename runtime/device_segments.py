@@ -1,9 +1,10 @@
-"""Plans on a device that call torch: a graph for each run of launches, torch's ops on the stream.
+"""Plans on a device that call torch or native functions: a graph for each run of launches, and
+torch's ops and native functions between them on the stream.
 
-A call launches the first graph, has torch add its op to the same stream, launches the next graph,
-and so on: the device runs all of it in that order, and the host waits for nothing but what an op
-itself waits for. A graph stands at either end, if need be an empty one, since graphs are what waits
-for copies of host arrays and what such copies wait for.
+A call launches the first graph, has torch or the function add its work to the same stream, launches
+the next graph, and so on: the device runs all of it in that order, and the host waits for nothing
+but what an op itself waits for. A graph stands at either end, if need be an empty one, since graphs
+are what waits for copies of host arrays and what such copies wait for.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from .plan import LaunchPlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
+    from .drivers.native import BoundNative
     from .fallback import Fallback
     from .plan import Launch
+
+    Place = Callable[[str, int | str], int | None]
+    # (first launch that it comes before, first one after it, what runs)
+    Cut = tuple[int, int, Callable[[Callable[[str, int], int], int], None]]
 
 DEFAULT_STREAMS = (0, 1)  # CUstream handles of the legacy default stream
 
@@ -67,13 +73,16 @@ class _Span:
 
 
 class DeviceSegments:
-    """A driver's executable with the ops that torch runs between its launches."""
+    """A driver's executable with what runs between its launches: torch's ops, native functions."""
 
-    def __init__(self, executable: Any, fallback: Fallback) -> None:
-        """`executable` is the driver's; it is closed with this one."""
+    def __init__(
+        self, executable: Any, fallback: Fallback | None, natives: Sequence[BoundNative] = ()
+    ) -> None:
+        """`executable` is the driver's; it is closed with this one. `natives` are the plan's."""
         self.executable = executable
         self.fallback = fallback
-        self.host = OnDevice(fallback.torch, executable.device)
+        self.natives = tuple(natives)
+        self.host = fallback and OnDevice(fallback.torch, executable.device)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.executable, name)
@@ -90,6 +99,26 @@ class DeviceSegments:
         return driver.at(piece, driver.inputs, driver.outputs)
 
 
+def _torch_steps(segments: DeviceSegments, place: Place) -> Iterator[Cut]:
+    """The ops that torch runs, each between two launches."""
+    fallback, host = segments.fallback, segments.host
+    if fallback is not None and host is not None:
+        for call in segments.executable.plan.calls:
+            yield call.after, call.after, Step(fallback, host, call, place)
+
+
+def _native_steps(segments: DeviceSegments, place: Place) -> Iterator[Cut]:
+    """The native functions, each in the place of a launch."""
+    if not segments.natives:
+        return
+    from .drivers.native import DeviceStep
+
+    launches = segments.executable.plan.launches
+    for native in segments.natives:
+        number = native.launch.launch
+        yield number, number + 1, DeviceStep(native, launches[number].args, place)
+
+
 class DeviceSegmentsSession:
     """The memory of one call at a time, and a graph for each run of launches.
 
@@ -100,7 +129,8 @@ class DeviceSegmentsSession:
         """Allocate and build; raises `DeviceMemoryFull`, with nothing left behind."""
         driver = segments.executable
         if driver.has_separate_buffers:
-            name, expected = "AOTC_SEPARATE_BUFFERS", "off: the bundle runs ops through torch"
+            name = "AOTC_SEPARATE_BUFFERS"
+            expected = "off: the bundle runs ops through torch, or native functions"
             raise SettingInvalid(name=name, found=True, origin="environment", expected=expected)
         self._inputs = len(driver.inputs)
         self._sessions: list[Any] = []
@@ -129,12 +159,12 @@ class DeviceSegmentsSession:
                 return int(arena.address(int(value)))
             return int(weights[str(value)]) if space == "weight" else None
 
-        for call in plan.calls:
-            launches = plan.launches[done : call.after]
+        steps = [*_torch_steps(segments, place), *_native_steps(segments, place)]
+        for first, end, step in sorted(steps, key=lambda row: row[:2]):
+            launches = plan.launches[done:first]
             if launches or not self._sessions:
                 self._add_launches(segments, launches)
-            done = call.after
-            step = Step(segments.fallback, segments.host, call, place)
+            done = end
             self._steps.append(lambda stream, step=step: step(self._address_of, stream))  # type: ignore[misc]
         self._add_launches(segments, plan.launches[done:])
 

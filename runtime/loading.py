@@ -78,13 +78,14 @@ def load(
             _check_plan(manifest, plan, target, spans, len(library), directory.where(target.plan))
             # The code is digested by now. Weights whose digests still run may be uploaded, but
             # nothing runs on them before `_finish`.
+            natives = _bind(directory, manifest, plan, (target.device, ordinal))
             if target.device in IMAGE_DEVICES:
-                loaded = _on_device(manifest, plan, library, spans, target, ordinal, fallback)
+                rest = (ordinal, fallback, natives)
+                loaded = _on_device(manifest, plan, library, spans, target, *rest)
             else:
                 options = (thread_count, directory.where(target.library))
-                natives = _bind(directory, manifest, plan)
-                rest = (weights, fallback, natives)
-                loaded = _on_host(manifest, plan, library, spans, target, options, *rest)
+                host = (options, weights, fallback, natives)
+                loaded = _on_host(manifest, plan, library, spans, target, *host)
         finally:
             if digests is not None:
                 _finish(digests, loaded)
@@ -101,7 +102,10 @@ def _find_ops(manifest: Manifest, path: str) -> Fallback | None:
 
 
 def _bind(
-    directory: Directory, manifest: Manifest, plan: LaunchPlan | DynamicPlan
+    directory: Directory,
+    manifest: Manifest,
+    plan: LaunchPlan | DynamicPlan,
+    device: tuple[str, int],
 ) -> tuple[BoundNative, ...]:
     """The native functions that the plan calls, from libraries that are loaded for it."""
     if isinstance(plan, DynamicPlan) or not plan.natives:
@@ -112,7 +116,7 @@ def _bind(
         return directory.read(manifest.file(name))
 
     libraries = open_entries(manifest.backends, read_file, directory.path)
-    return bind(plan.natives, libraries, directory.path)
+    return bind(plan.natives, libraries, directory.path, device)
 
 
 def _program(
@@ -268,6 +272,7 @@ def _on_device(
     target: Target,
     ordinal: int,
     fallback: Fallback | None,
+    natives: tuple[BoundNative, ...],
 ) -> Loaded:
     """Code and weights in the memory of a device; the mapped file is needed no longer."""
     # Those of shapes that depend on the call are told with each shape.
@@ -277,8 +282,8 @@ def _on_device(
     )
     driver = load_driver(target.device)
     executable = driver.Executable(library, plan, spans, inputs, outputs, ordinal)
-    if fallback is not None:
+    if fallback is not None or natives:
         from .device_segments import DeviceSegments
 
-        executable = DeviceSegments(executable, fallback)
+        executable = DeviceSegments(executable, fallback, natives)
     return Loaded(executable, None, fallback)

@@ -15,7 +15,8 @@ Beside that of `manifest.py`, with the feature "native-back-ends":
 
 The launch is one like others: its kernel is `aotc_native` of the target's library, its grid the
 number of tiles along x, its arguments the tensors' memory in the order of the function's signature.
-`workspace_bytes` are of one tile: of the thread's scratch. The manifest lists the back ends with
+`workspace_bytes` are of one tile and lie in its thread's scratch; on a device, where there are no
+tiles, they are a buffer of the arena, one argument more. The manifest lists the back ends with
 version and digest.
 """
 
@@ -208,17 +209,39 @@ def broken_natives(tree: dict[str, Any]) -> Broken:
         return
     for index, native in enumerate(natives):
         field, launch = f"natives[{index}]", launches[native.launch]
-        if len(launch["args"]) != len(native.tensors) or launch["maps"]:
+        more = len(launch["args"]) - len(native.tensors)
+        if more not in (0, 1) or launch["maps"]:
             yield f"{field}.tensors", len(native.tensors), f"{len(launch['args'])}, no tensor maps"
             continue
+        if more and not _is_room(launch["args"][-1], native.workspace_bytes, tree["buffers"]):
+            expected = f"{native.workspace_bytes} bytes inside one buffer of the arena"
+            yield f"{field}.launch", f"workspace at {launch['args'][-1]}", expected
         if launch["grid"][1:] != [1, 1] or launch["grid"][0] > TILES_LIMIT:
             yield f"{field}.launch", f"grid {launch['grid']}", "tiles along x only"
-        for tensor, (space, value) in zip(native.tensors, launch["args"], strict=True):
+        for tensor, (space, value) in zip(native.tensors, launch["args"], strict=False):
             if space == "int" or (tensor.is_written and space not in ("arena", "output")):
                 yield f"{field}.tensors", f"`{space}`", "memory; of outputs, `arena` or `output`"
             if space == "arena" and not _fits(value, tensor.nbytes, tree["buffers"]):
                 found = f"{tensor.nbytes} bytes at {value}"
                 yield f"{field}.tensors", found, "bytes inside one buffer of the arena"
+
+
+def _is_room(argument: Sequence[Any], nbytes: int, buffers: Sequence[dict[str, Any]]) -> bool:
+    return argument[0] == "arena" and _fits(argument[1], nbytes, buffers)
+
+
+def broken_places(
+    natives: Sequence[NativeLaunch], launches: Sequence[Launch], is_device: bool
+) -> Broken:
+    """Where workspaces lie: on a device in the arena, one argument more; there are no tiles."""
+    for index, native in enumerate(natives):
+        launch = launches[native.launch]
+        count = len(native.tensors) + (is_device and native.workspace_bytes > 0)
+        if len(launch.args) != count:
+            yield f"natives[{index}].launch", f"{len(launch.args)} arguments", str(count)
+        if is_device and launch.grid != (1, 1, 1):
+            found = f"grid {list(launch.grid)}"
+            yield f"natives[{index}].launch", found, "[1, 1, 1] on a device"
 
 
 def _fits(start: int, nbytes: int, buffers: Sequence[dict[str, Any]]) -> bool:
@@ -263,7 +286,7 @@ def check_natives(
         if native.backend not in backends:
             expected = "a back end that the manifest lists"
             raise BundleMalformed(path=path, field=field, found=native.backend, expected=expected)
-        for tensor, memory in zip(native.tensors, launches[native.launch].args, strict=True):
+        for tensor, memory in zip(native.tensors, launches[native.launch].args, strict=False):
             if memory[0] != "arena" and sizes.get(memory) != tensor.nbytes:
                 found = f"{tensor.nbytes} bytes of {memory[0]} {memory[1]!r}"
                 expected = f"{sizes.get(memory)} bytes, all of it"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .errors import BundleMalformed
-from .native_plan import NATIVES_SCHEMA, broken_natives
+from .native_plan import NATIVES_SCHEMA, broken_natives, broken_places
+from .native_plan import SYMBOL as NATIVE_SYMBOL
 from .schema import Choice, Fields, Integer, List, Multiple, Optional, Schema, Symbol, Text
 from .torch_calls import broken_calls, call_schema
 
@@ -263,18 +264,20 @@ def _broken_images(plan: LaunchPlan, device: str, library_bytes: int) -> Broken:
         if device not in IMAGE_DEVICES:
             if image is not None:
                 yield field, "there", f"nil for device `{device}`"
+        elif kernel.symbol == NATIVE_SYMBOL:
+            if image is not None:
+                yield field, "there", "nil for the kernel that calls native functions"
         elif image is None:
             yield field, "nil", f"an image for device `{device}`"
         elif image.offset + image.nbytes > library_bytes:
             found = f"{image.nbytes} bytes at {image.offset}"
             yield field, found, f"an end within the library's {library_bytes} bytes"
+    yield from broken_places(plan.natives, plan.launches, device in IMAGE_DEVICES)
     if device not in IMAGE_DEVICES:
         for index, launch in enumerate(plan.launches):
             if launch.maps:
                 yield f"launches[{index}].maps", len(launch.maps), f"none for device `{device}`"
     else:
-        if plan.natives:
-            yield "natives", len(plan.natives), f"none for device `{device}`"
         for index, launch in enumerate(plan.launches):
             kernel = plan.kernels[launch.kernel]
             yield from _broken_launch(f"launches[{index}].grid", launch.grid, kernel)

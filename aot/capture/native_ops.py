@@ -48,6 +48,7 @@ class NativeOp:
     called: Function
     tied: TiedLibrary
     fake: Callable[..., Any]
+    reference: Callable[..., Any] | None = None
 
     @property
     def signature(self) -> Signature:
@@ -64,6 +65,7 @@ def native_op(
     backend: str | os.PathLike[str],
     fake: Callable[..., Any],
     function: str | None = None,
+    reference: Callable[..., Any] | None = None,
 ) -> Any:
     """Define the op `name` (`library::op`) as a function of a native back end; returns the op.
 
@@ -71,6 +73,8 @@ def native_op(
     where it is not the op's. fake: takes the op's arguments, the inputs in their order, then the
     scalars, and returns what its results are like: empty tensors of their shapes and dtypes, on the
     inputs' device. Arguments are copied where they have gaps and the function takes none.
+    reference: the op in torch, for tensors on devices that the function has nothing for, such as
+    the host's, on which a build computes what a function for GPUs is to give.
 
     Raises `NativeOpInvalid`, and the errors of `get_backend`.
     """
@@ -89,7 +93,7 @@ def native_op(
     elif known.schema != schema:
         detail = f"it is `{known.schema}` in this process, and would be `{schema}`"
         raise NativeOpInvalid(op=name, detail=detail)
-    _ops[name] = NativeOp(schema, native, called, tie(native.library), fake)
+    _ops[name] = NativeOp(schema, native, called, tie(native.library), fake, reference)
     return getattr(getattr(torch.ops, library), op)
 
 
@@ -122,6 +126,9 @@ def _run(name: str, *arguments: Any) -> Any:
     op = _ops[name]
     count = len(op.signature.inputs)
     given = [each.detach() for each in arguments[:count]]
+    devices = {each.device.type for each in given}
+    if op.reference is not None and not devices <= set(op.signature.devices):
+        return op.reference(*given, *arguments[count:])
     results = op.fake(*given, *arguments[count:])
     outputs = (results,) if isinstance(results, torch.Tensor) else tuple(results)
     read = [
@@ -165,7 +172,10 @@ def import_native(node: torch.fx.Node, op: NativeOp, arguments: Sequence[Any]) -
         "library": (op.tied.entry.version, op.tied.entry.sha256.hex()),
         "tensors": tensors,
         "scalars": scalars,
-        "workspace_bytes": _workspace_bytes(op, tensors, scalars),
+        "workspaces": tuple(
+            (device, _workspace_bytes(op, device, tensors, scalars))
+            for device in op.signature.devices
+        ),
         "is_tiled": op.signature.is_tiled,
         "results": results,
         "updates": (),
@@ -219,7 +229,10 @@ def _aligned(node: Node, alignment_bytes: int, tag: str) -> Node:
 
 
 def _workspace_bytes(
-    op: NativeOp, tensors: Sequence[tuple[str, int, str, tuple[int, ...]]], scalars: Any
+    op: NativeOp,
+    device: str,
+    tensors: Sequence[tuple[str, int, str, tuple[int, ...]]],
+    scalars: Any,
 ) -> int:
     launch = NativeLaunch(
         op.function.library.name,
@@ -228,4 +241,5 @@ def _workspace_bytes(
         [NativeTensor(dtype, kind == "stored", shape) for kind, _, dtype, shape in tensors],
         scalars,
     )
-    return BoundNative(launch, op.function).workspace_bytes()
+    state = None if device == "cpu" else 0  # a build needs no device
+    return BoundNative(launch, op.function, (device, 0)).workspace_bytes(state)

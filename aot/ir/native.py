@@ -6,7 +6,7 @@
     tensors          (kind, number, dtype, shape) in the function's order: "read" of an operand,
                      "stored" of a result; the operand counts by its elements in row-major order
     scalars          ("whole", number) or ("real", hexadecimal text)
-    workspace_bytes  of one tile
+    workspaces       (device, bytes of one tile) for each device that it runs on
     is_tiled         it does part of its work, whatever the number of parts
     results          (dtype, shape) of all results
     updates          none: see `call.py`, whose kind this op has
@@ -30,7 +30,7 @@ ATTRIBUTES = (
     "library",
     "tensors",
     "scalars",
-    "workspace_bytes",
+    "workspaces",
     "is_tiled",
     "results",
     "updates",

@@ -72,7 +72,9 @@ def tied_digests() -> str:
     return " ".join(f"{name}:{sha256}" for name, sha256 in rows)
 
 
-def bound(natives: Sequence[NativeLaunch]) -> tuple[BoundNative, ...]:
+def bound(
+    natives: Sequence[NativeLaunch], device: tuple[str, int] = ("cpu", 0)
+) -> tuple[BoundNative, ...]:
     """The native launches of a plan, with the functions of the tied libraries."""
     libraries = {each.backend: tied(each.backend).library for each in natives}
-    return bind(natives, libraries, "the build")
+    return bind(natives, libraries, "the build", device)

@@ -157,7 +157,8 @@ def compile_each(
 def _native(task: Task) -> KernelBinary:
     """A native function has no code of ours: the executor's own kernel calls it."""
     call = NativeCall.parse(task.form.source)
-    return KernelBinary(SYMBOL, b"", scratch_bytes=call.workspace_bytes)
+    lent = call.workspace_bytes if task.target.device == "cpu" else 0  # else it is in the arena
+    return KernelBinary(SYMBOL, b"", scratch_bytes=lent)
 
 
 def warm_up(device: str, workers: Workers, store: Store) -> None:

@@ -133,7 +133,8 @@ typedef int32_t (*aotc_kernel)(const aotc_context *context, const DLTensor *tens
                                const aotc_scalar *scalars);
 
 /* Bytes of memory that a call on tensors of these shapes needs beside them (for one tile), or a
- * negative number after `aotc_fail`. It reads no tensor's elements: a plan asks before there are any. */
+ * negative number after `aotc_fail`. It reads no tensor's elements: a plan asks before there are any, and
+ * for a device perhaps on a machine without one, with a `state` of NULL. */
 typedef int64_t (*aotc_workspace)(const aotc_context *context, const DLTensor *tensors,
                                   const aotc_scalar *scalars);
 

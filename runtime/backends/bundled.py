@@ -84,13 +84,21 @@ def read_library(path: str) -> bytes:
 
 
 def bind(
-    natives: Sequence[NativeLaunch], libraries: Mapping[str, NativeLibrary], path: str
+    natives: Sequence[NativeLaunch],
+    libraries: Mapping[str, NativeLibrary],
+    path: str,
+    device: tuple[str, int] = ("cpu", 0),
 ) -> tuple[BoundNative, ...]:
     """The plan's native launches with their functions, each held against its signature.
 
+    device: (family, ordinal) where they run.
+
     Raises `FunctionUnknown` and `NativeDiffers`.
     """
-    bound = [BoundNative(each, libraries[each.backend].function(each.function)) for each in natives]
+    bound = [
+        BoundNative(each, libraries[each.backend].function(each.function), device)
+        for each in natives
+    ]
     for each in bound:
         each.check(path)
     return tuple(bound)

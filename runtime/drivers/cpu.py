@@ -256,7 +256,8 @@ class _Layout:
         """The frame of a native launch, its one argument; where its tensors' addresses belong."""
         native, start = self._frames[index]
         number = list(self._frames).index(index) + 1
-        native.write(base + start, base + abi.SESSION_FAILED, number, threads)
+        failed = base + abi.SESSION_FAILED
+        native.write(base + start, failed, number, threads, native.state())
         _write(slot, "<Q", base + start)
         return [
             base + start + native.layout.data(place) for place in range(len(native.launch.tensors))

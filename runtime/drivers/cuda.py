@@ -6,6 +6,7 @@ import ctypes
 
 from ..dynamic_plan import DynamicPlan
 from ..errors import DriverFault
+from ..native_plan import SYMBOL as NATIVE_SYMBOL
 from ..settings import read
 from . import libcuda
 from .cuda_arena import Shared
@@ -83,8 +84,8 @@ class Executable:
     """The loaded code and weights of one target on one device; shared by sessions and threads.
 
     gpu: the `Device`; device: its ordinal; sizes: bytes of each input, then of each output;
-    weights: device address of each tensor; functions: one a kernel of the plan; scratch_bytes: what
-    the hungriest launch needs for all its programs; threads: 1, since the host only launches.
+    weights: device address of each tensor; functions: by the number of a kernel; scratch_bytes:
+    what the hungriest launch needs for all its programs; threads: 1, since the host only launches.
     """
 
     __slots__ = ("_library", "arena_bytes", "device", "functions", "gpu", "has_early_kernels",
@@ -124,14 +125,18 @@ class Executable:
 
     def _bring(
         self, weights: Mapping[str, tuple[int, int]]
-    ) -> tuple[dict[str, int], list[Function]]:
+    ) -> tuple[dict[str, int], dict[int, Function]]:
         """Weights and kernels to the device: threads copy while this one loads."""
         used = used_weights(self.plan, weights)
         session_text = size_text(self.arena_bytes + self.scratch_bytes)
         purpose = f"the weights, beside {session_text} for each session"
         upload = Upload(self.gpu, used, self.has_separate_buffers, purpose)
         try:
-            functions = [self._load(number) for number in range(len(self.plan.kernels))]
+            functions = {
+                number: self._load(number)
+                for number, kernel in enumerate(self.plan.kernels)
+                if kernel.symbol != NATIVE_SYMBOL
+            }
         finally:
             upload.finish()
         return upload.addresses, functions
@@ -149,6 +154,8 @@ class Executable:
         return plan.arena_bytes, max(rows, default=0)
 
     def _scratch_of(self, kernel: int, grid: tuple[int, int, int]) -> int:
+        if self.plan.kernels[kernel].symbol == NATIVE_SYMBOL:
+            return 0
         return grid[0] * grid[1] * grid[2] * self.image(kernel).scratch_bytes
 
     def at(self, plan: LaunchPlan, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Executable:

@@ -12,6 +12,7 @@ import ctypes
 from ..backends import abi
 from ..backends.errors import FunctionFailed, NativeDiffers
 from ..backends.frame import (
+    CONTEXT_STREAM,
     CONTEXT_WORKSPACE,
     FRAME_CONTEXT,
     FRAME_FAILED,
@@ -28,7 +29,7 @@ from ..dlpack import contiguous_strides
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from ..backends.library import NativeFunction, NativeLibrary
@@ -38,12 +39,21 @@ ALIGNMENT_BYTES = 64
 
 
 class BoundNative:
-    """A native launch of a plan with the function that it calls, on the CPU."""
+    """A native launch of a plan with the function that it calls.
 
-    __slots__ = ("function", "launch", "layout", "nbytes")
+    device: (family, ordinal) of its tensors.
+    """
 
-    def __init__(self, launch: NativeLaunch, function: NativeFunction) -> None:
+    __slots__ = ("device", "function", "launch", "layout", "nbytes")
+
+    def __init__(
+        self,
+        launch: NativeLaunch,
+        function: NativeFunction,
+        device: tuple[str, int] = ("cpu", 0),
+    ) -> None:
         self.launch = launch
+        self.device = device
         self.function = function
         ranks = [len(tensor.shape) for tensor in launch.tensors]
         self.layout = FrameLayout(ranks, len(launch.scalars))
@@ -51,10 +61,10 @@ class BoundNative:
 
     def at(self, launch: NativeLaunch) -> BoundNative:
         """The same function for another place of the launch."""
-        return BoundNative(launch, self.function)
+        return BoundNative(launch, self.function, self.device)
 
-    def write(self, base: int, failed: int, number: int, threads: int) -> None:
-        """Write the frame at `base` but for its tensors' memory.
+    def write(self, base: int, failed: int, number: int, threads: int, state: int) -> None:
+        """Write the frame at `base` but for its tensors' memory; `state` is the library's.
 
         failed: address of the session's status; number: what it becomes when this launch fails;
         threads: what a function that is not tiled may keep busy.
@@ -64,8 +74,7 @@ class BoundNative:
             (tensor.dtype, tensor.shape, contiguous_strides(tensor.shape, 1))
             for tensor in launch.tensors
         ]
-        place = (abi.DEVICE_TYPES["cpu"], 0)
-        state = self.function.library.state("cpu")
+        place = (abi.DEVICE_TYPES[self.device[0]], self.device[1])
         write_frame(base, layout, self.function.address, shapes, place, state, 0, threads)
         ctypes.c_int64.from_address(base + FRAME_FAILED).value = failed
         ctypes.c_int32.from_address(base + FRAME_NUMBER).value = number
@@ -89,7 +98,7 @@ class BoundNative:
             and slot.rank in (None, len(tensor.shape))
             for slot, tensor in pairs
         )
-        if not fits or "cpu" not in signature.devices:
+        if not fits or self.device[0] not in signature.devices:
             raise NativeDiffers(
                 name=library.name,
                 file=library.path,
@@ -109,13 +118,20 @@ class BoundNative:
                 path=path,
             )
 
-    def workspace_bytes(self) -> int:
-        """What the function asks for, of one tile; raises `FunctionFailed`."""
+    def state(self) -> int:
+        """The library's state on the device; its `initialize` runs at the first question."""
+        return self.function.library.state(*self.device)
+
+    def workspace_bytes(self, state: int | None = None) -> int:
+        """What the function asks for, of one tile; raises `FunctionFailed`.
+
+        state: in place of the library's own, for a build without the device.
+        """
         if not self.function.workspace_address:
             return 0
         block = (ctypes.c_int64 * (self.nbytes // 8))()
         base = ctypes.addressof(block)
-        self.write(base, base, 0, 1)
+        self.write(base, base, 0, 1, self.state() if state is None else state)
         return workspace_bytes(self.function, base, self.layout)
 
 
@@ -160,3 +176,53 @@ def _failure(native: BoundNative, base: int) -> FunctionFailed:
     status.value = 0
     ctypes.memset(base + FRAME_MESSAGE, 0, 1)
     return error
+
+
+class DeviceStep:
+    """A native function between the graphs of a plan on a device: it adds its work to the stream
+    of the call, and the host does not wait."""
+
+    __slots__ = ("_block", "_call", "_changing", "_lock", "_native", "_pointers", "_words")
+
+    def __init__(
+        self,
+        native: BoundNative,
+        arguments: Sequence[tuple[str, int | str]],
+        place: Callable[[str, int | str], int | None],
+    ) -> None:
+        """`place` gives the address of an argument that stays, None for inputs and outputs."""
+        layout = native.layout
+        self._native = native
+        self._block = (ctypes.c_int64 * (native.nbytes // 8))()
+        base = ctypes.addressof(self._block)
+        native.write(base, base, 0, 1, native.state())
+        self._words = memoryview(self._block).cast("B").cast("q")
+        self._changing: list[tuple[int, str, int]] = []  # word, space, index
+        words = [layout.data(number) >> 3 for number in range(len(native.launch.tensors))]
+        words.append((FRAME_CONTEXT + CONTEXT_WORKSPACE) >> 3)
+        for word, (space, value) in zip(words, arguments, strict=False):
+            address = place(space, value)
+            if address is None:
+                self._changing.append((word, space, int(value)))
+            else:
+                self._words[word] = address
+        self._call: Any = abi.KERNEL(native.function.address)
+        self._pointers = (base + FRAME_CONTEXT, base + layout.tensors, base + layout.scalars)
+        is_alone = not native.function.signature.is_concurrent
+        self._lock = native.function.library.lock if is_alone else None
+
+    def __call__(self, address_of: Callable[[str, int], int], stream: int) -> None:
+        """One call on this call's inputs and outputs; raises `FunctionFailed`."""
+        for word, space, index in self._changing:
+            self._words[word] = address_of(space, index)
+        self._words[(FRAME_CONTEXT + CONTEXT_STREAM) >> 3] = stream
+        if self._lock is None:
+            status = self._call(*self._pointers)
+        else:
+            with self._lock:
+                status = self._call(*self._pointers)
+        if status:
+            base = ctypes.addressof(self._block)
+            detail = message_at(base)
+            ctypes.memset(base + FRAME_MESSAGE, 0, 1)
+            raise FunctionFailed(function=self._native.function.name, detail=detail, status=status)

@@ -182,7 +182,7 @@ def test_devices_whose_plans_cannot(aotc, cache, tmp_path, many):
         "--target", "cuda:sm_90",
     )  # fmt: skip
     assert code == 3
-    assert "`many::positive` is a native function, which target `cuda` cannot call" in words
+    assert "native function `many::positive` takes no tensors of device `cuda`" in words
     assert "spec.py" in words
 
 

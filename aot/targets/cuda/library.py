@@ -24,7 +24,7 @@ def library(kernels: Sequence[KernelBinary], prelude: Mapping[str, bytes]) -> Li
     parts: list[bytes] = []
     images: dict[str, Image] = {}
     end = 0
-    for kernel in sorted({kernel.symbol: kernel for kernel in kernels}.values(), key=_symbol):
+    for kernel in sorted({row.symbol: row for row in kernels if row.code}.values(), key=_symbol):
         images[kernel.symbol] = Image(
             end,
             len(kernel.code),
