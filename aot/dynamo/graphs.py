@@ -20,7 +20,7 @@ from aotc.aot.dynamo.numbering import interface_of
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.recipe import Left, Own, Recipe, Step
 from aotc.aot.dynamo.regions import Region, regions
-from aotc.aot.errors import InternalError
+from aotc.aot.errors import InternalError, UserError
 from aotc.runtime import AotcError
 
 Code = Own | Left | None
@@ -148,6 +148,8 @@ def _own(
             return Own(None, interface, options), Call(interface, None)
         key = key_of(imported.graph, shown, options)
         program = program_of(key, imported.graph, shown, options)
+    except UserError:  # a rewrite of the user's that is wrong, a setting
+        raise
     except AotcError as error:
         if options.fallback == "error":
             raise

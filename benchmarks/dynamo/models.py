@@ -17,6 +17,9 @@ class Model:
     build: Callable[[], nn.Module]
     example: Callable[[], Tensor]
 
+    def __str__(self) -> str:
+        return self.name
+
 
 class Encoder(nn.Module):
     """A transformer encoder, post-norm, without dropout."""

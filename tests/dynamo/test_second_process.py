@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.torch, pytest.mark.triton]
+pytestmark = [pytest.mark.torch, pytest.mark.triton, pytest.mark.slow]
 HERE = Path(__file__).parent
 PROGRAM = """
 import json, sys
