@@ -6,6 +6,8 @@ they leave: SiLU's own formula, not the product rule of `x * sigmoid(x)`.
 
 from __future__ import annotations
 
+import copy
+import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,11 +23,13 @@ from aotc.aot.dynamo.own import apply_registered
 from aotc.aot.dynamo.reading import read_graph
 from aotc.aot.dynamo.respelling import respell
 from aotc.aot.dynamo.spelling import Spelling
+from aotc.aot.errors import UserError
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.rules import Rule, apply_rules
 from aotc.aot.rewrites import activations, algebra, attention, norms, views
 from aotc.aot.rewrites.own_applying import OwnLog
 
+LOG = logging.getLogger("aotc")
 OWN_OPTIONS = frozenset({"print"})
 _CLEANING = (*algebra.RULES, *views.RULES)
 # Those of the tables that help Inductor: nothing that packs weights or decides about layouts.
@@ -47,12 +51,30 @@ def rewritten(
     `print` among the options says on stderr what was done; the others, and `mode`, are Inductor's.
     Raises `OptionUnknown` for a name that neither knows.
     """
-    own = {name: value for name, value in options.items() if name in OWN_OPTIONS}
     patches = _inductor_options(options, mode)
-    done = rewrite_module(module)
-    if own.get("print"):
-        print(f"aotc_rewrite: {summary(done)}", file=sys.stderr)
+    before = _copied(module.graph)
+    try:
+        line = summary(rewrite_module(module))
+    except UserError:  # what a rewrite of the user's does is the user's to know
+        raise
+    except Exception as error:  # a bug of ours costs the rewrites, not the run
+        module.graph = before
+        line = f"a graph is left as it is: {type(error).__name__}: {error}"
+        LOG.warning("aotc_rewrite: %s", line)
+    LOG.info("aotc_rewrite: %s", line)
+    if options.get("print"):
+        print(f"aotc_rewrite: {line}", file=sys.stderr)
     return compile_fx(module, inputs, config_patches=patches)
+
+
+def _copied(graph: torch.fx.Graph) -> torch.fx.Graph:
+    """The graph again, with what Dynamo notes on its nodes."""
+    copied = copy.deepcopy(graph)
+    for old, new in zip(graph.nodes, copied.nodes, strict=True):
+        for name, value in vars(old).items():
+            if name.startswith("_dynamo"):
+                setattr(new, name, value)
+    return copied
 
 
 def _inductor_options(options: Mapping[str, Any], mode: Any) -> dict[str, Any]:

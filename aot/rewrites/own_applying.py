@@ -11,6 +11,7 @@ from aotc.aot.ir.graph import Graph, Node, make, walk
 from aotc.aot.ir.legal import violations
 from aotc.aot.ir.match import Literal, any_node
 from aotc.aot.ir.rules import Rule, apply_rules
+from aotc.aot.ir.size import UndecidedSize
 from aotc.aot.ir.text import print_graph
 from aotc.aot.rewrites.equations import instantiate
 from aotc.aot.rewrites.own_errors import OwnRewriteEndless, OwnRewriteRefused
@@ -89,6 +90,8 @@ class _Attempt:
         """What the right side makes of a match; checked."""
         try:
             result = self._made(bindings)
+        except UndecidedSize:  # tensors of torch have sizes: at another call, perhaps
+            return None
         except Exception as error:  # the user's own, or of what `make` refuses
             reason = f"{type(error).__name__}: {error}"
             raise self._refusal(root, None, bindings, reason) from error

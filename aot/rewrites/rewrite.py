@@ -153,8 +153,8 @@ def rewrite_each(
     convolutions_stay = {"layout", *(rule.name for rule in layout.RULES)} & left_out
     found: dict[str, tuple[Graph, RewriteLog]] = {}
     for device in devices:
-        own = [stage for stage in stages[len(shared) :] if stage.serves(device, wanted)]
-        result, rows = _run_all(own, graph, left_out)
+        rest = [stage for stage in stages[len(shared) :] if stage.serves(device, wanted)]
+        result, rows = _run_all(rest, graph, left_out)
         check(result, "rewrite", frozenset() if convolutions_stay else REWRITTEN_KINDS)
         found[device] = result, RewriteLog([*common, *rows])
     return found

@@ -349,3 +349,27 @@ def test_models_of_a_public_library(make, expected, rewriting):
     ]
     for found, wanted in zip(*gradients, strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_a_bug_of_ours_leaves_the_graph_as_it_is(monkeypatch, caplog):
+    def broken(module):
+        node = next(iter(module.graph.find_nodes(op="output")))
+        node.args = ()
+        raise IndexError("no such node")
+
+    monkeypatch.setattr("aotc.aot.dynamo.rewriting.rewrite_module", broken)
+    x = torch.randn(4)
+    found = torch.compile(lambda x: x * 2 + 1, backend="aotc_rewrite")(x)
+    torch.testing.assert_close(found, x * 2 + 1)
+    assert "a graph is left as it is: IndexError: no such node" in caplog.text
+
+
+def test_kernels_of_the_users_wait_for_sizes_that_are_known(rewriting):
+    rewrites = load_rewrites(EXAMPLES / "rewrites" / "swiglu.py")
+    with only(*rewrites):
+        function = torch.compile(
+            lambda x, y: x * torch.sigmoid(x) * y, backend=rewriting, dynamic=True
+        )
+        x, y = torch.randn(4, 32), torch.randn(4, 32)
+        torch.testing.assert_close(function(x, y), x * torch.sigmoid(x) * y)
+    assert rewriting.done == [{"swish": 1}]
