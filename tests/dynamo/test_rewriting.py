@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import checkpoint
 
 from aotc.aot import ops, rewrite
 from aotc.aot.dynamo.rewriting import rewrite_module
@@ -373,3 +375,45 @@ def test_kernels_of_the_users_wait_for_sizes_that_are_known(rewriting):
         x, y = torch.randn(4, 32), torch.randn(4, 32)
         torch.testing.assert_close(function(x, y), x * torch.sigmoid(x) * y)
     assert rewriting.done == [{"swish": 1}]
+
+
+# -- other graphs, other modes ---------------------------------------------------------------------
+
+
+def test_a_graph_of_aten_ops():
+    def function(x, weight):
+        x = x * torch.sigmoid(x)
+        raised = torch.exp(x - x.amax(-1, True))
+        return raised / raised.sum(-1, True) @ weight
+
+    inputs = torch.randn(4, 8), torch.randn(8, 8)
+    module = make_fx(function, tracing_mode="fake")(*inputs)
+    done = rewrite_module(module)
+    assert {name: done[name] for name in ("SiLU", "softmax")} == {"SiLU": 1, "softmax": 1}
+    torch.testing.assert_close(module(*inputs), function(*inputs))
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_autocast(rewriting, is_inside):
+    linear = nn.Linear(8, 8)
+
+    def function(x):
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_inside):
+            x = linear(x)
+            x = x * torch.sigmoid(x)
+        return 0.5 * x * (1.0 + torch.erf(x / math.sqrt(2.0)))
+
+    x = torch.randn(4, 8)
+    with torch.autocast("cpu", torch.bfloat16, enabled=not is_inside):
+        found = torch.compile(function, backend=rewriting)(x)
+        expected = function(x)
+    assert found.dtype == expected.dtype
+    torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2)
+    assert {"SiLU": 1, "GELU": 1}.items() <= rewriting.done[0].items()
+
+
+def test_checkpoints_stay_as_they_are(rewriting):
+    def function(x):
+        return checkpoint(torch.sigmoid, x, use_reentrant=False) * x + x * torch.sigmoid(x)
+
+    agree(function, rewriting, torch.randn(4))
