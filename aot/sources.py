@@ -15,7 +15,8 @@ Grammar of `sources/TARGET.json` (version 2; times have no place in it):
                  "maps": [{"name", "param", "dtype", "start", "shape": [number],
                            "strides": [number], "block": [number]}]}
     buffer    = {"name", "nbytes", "first", "last"}     the steps that need it: launches and calls
-    launch    = {"kernel": digest, "operands": [[space, value, bytes]], "stored": count}
+    launch    = {"kernel": digest, "operands": [operand], "stored": count}
+    operand   = [space, value, bytes] | ["buffer", value, bytes, first byte that is read]
     space     = "buffer" | "input" | "output"  value: its number
               | "weight"                       value: its name
     call      = as in a plan (`runtime/torch_calls.py`), its memory in these spaces
@@ -107,12 +108,17 @@ def _record(part: Sources) -> dict[str, Any]:
         "launches": [
             {
                 "kernel": spec.digest,
-                "operands": [[row.space, row.value, row.nbytes] for row in launch.operands],
+                "operands": list(map(_operand_record, launch.operands)),
                 "stored": launch.stored,
             }
             for spec, launch in zip(part.specs, part.wiring.launches, strict=True)
         ],
     }
+
+
+def _operand_record(row: Operand) -> list[Any]:
+    start = [row.start_bytes] if row.start_bytes else []
+    return [row.space, row.value, row.nbytes, *start]
 
 
 def _kernel_record(spec: KernelSpec) -> dict[str, Any]:
@@ -162,7 +168,7 @@ def _parse(record: dict[str, Any], texts: Mapping[str, str], path: str) -> Sourc
         if kernel is None or len(kernel.params) != len(launch["operands"]):
             detail = f"launches[{number}] names no kernel with its number of operands"
             raise SourcesInvalid(path=path, detail=detail)
-        for space, value, _ in launch["operands"]:
+        for space, value, *_ in launch["operands"]:
             if space == "buffer" and value >= len(buffers):
                 detail = f"launches[{number}] names buffer {value} of {len(buffers)}"
                 raise SourcesInvalid(path=path, detail=detail)
@@ -228,16 +234,18 @@ class _Row(Schema):
 
 
 class _Operand(Schema):
-    """`[space, value, bytes]`, the value's type by its space."""
+    """`[space, value, bytes]` and where in a buffer it begins; the value's type by its space."""
 
     __slots__ = ()
     expected = "[space, value, bytes] with a space of " + ", ".join(SPACES)
 
     def check(self, value: Any, field: str, path: str) -> None:
-        if type(value) is not list or len(value) != 3:
+        if type(value) is not list or len(value) not in (3, 4):
             self.refuse(value, field, path)
         is_weight = value[0] == "weight"
-        _Row(Choice(*SPACES), Text(256) if is_weight else COUNT, SIZE).check(value, field, path)
+        start = [SIZE] if len(value) == 4 else []
+        row = _Row(Choice(*SPACES), Text(256) if is_weight else COUNT, SIZE, *start)
+        row.check(value, field, path)
 
 
 class _Word(Schema):

@@ -58,6 +58,7 @@ class Emitter:
     known: dict[tuple[Node, Position, Guard], Value] = field(default_factory=dict)
     loaded: dict[Symbol, frozenset[Symbol]] = field(default_factory=dict)
     conditions: dict[Bound, str] = field(default_factory=dict)
+    starts: Mapping[Node, int] = field(default_factory=dict)  # where a node's pointer is given from
     shortens: bool = False  # 16-bit values by their ops' shortened spelling
     # Eviction policy of loads that vary with these loop symbols: whether they will be read again.
     policy: Callable[[frozenset[Symbol]], str] = lambda symbols: ""
@@ -126,7 +127,7 @@ class Emitter:
         return value
 
     def _load(self, node: Node, index: Position, guard: Guard, other: str = "") -> Value:
-        offset = ix.linear(index, node.shape)
+        offset = ix.linear(index, node.shape) + ix.constant(-self.starts.get(node, 0))
         symbols = self.varies_with(offset)
         text, inside = str(offset), []
         for condition in guard:

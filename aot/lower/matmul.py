@@ -79,7 +79,9 @@ class _MatmulWriter:
         self.group, self.anchor, self.domain, self.walk = group, anchor, group.domain, walk
         self.body, self.masks = Body(), dict[Symbol, str]()
         self.accumulator = computed(anchor.dtype)
-        self.emitter = Emitter(self.body, source.buffer_names(group), self.masks, self._stop)
+        self.emitter = Emitter(
+            self.body, source.buffer_names(group), self.masks, self._stop, starts=dict(group.starts)
+        )
         self.has_overhang = {
             symbol.name: source.overhangs(symbol, source.blocks_of(candidates, block))
             for symbol, block in self._blocks()

@@ -32,7 +32,9 @@ def lower_pointwise(group: Group, traits: TargetTraits) -> KernelSpec:
         body.write(f"{symbol.name} = {start} + tl.arange(0, {block}){dim}")
         if source.overhangs(symbol, source.blocks_of(candidates, block)):
             source.write_mask(body, symbol, masks)
-    emitter = Emitter(body, source.buffer_names(group), masks, shortens=is_gpu)
+    emitter = Emitter(
+        body, source.buffer_names(group), masks, starts=dict(group.starts), shortens=is_gpu
+    )
     source.write_stores(emitter, group.roots)
     return source.kernel(group, ("XBLOCK", "YBLOCK"), body.lines, candidates)
 

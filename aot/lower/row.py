@@ -102,7 +102,9 @@ class RowWriter:
         self.kept_symbol = domain.rows if self.is_lanes else domain.lanes
         self.kept: Index = kept_index(domain)
         self.body, self.masks = Body(), dict[Symbol, str]()
-        self.emitter = Emitter(self.body, source.buffer_names(group), self.masks, self._stop)
+        self.emitter = Emitter(
+            self.body, source.buffer_names(group), self.masks, self._stop, starts=dict(group.starts)
+        )
         self.has_overhang = source.overhangs(self.reduced, source.blocks_of(candidates, "RBLOCK"))
         block = source.blocks_of(candidates, "RBLOCK")[0]
         self.is_chunked = not proves_at_most(self.reduced.extent, block)

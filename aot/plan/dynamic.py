@@ -137,7 +137,7 @@ class _Writer:
 
 def _argument(operand: Operand, offsets: Sequence[Extent], table: SizeTable) -> list[Any]:
     if operand.space == "buffer":
-        return ["arena", table.reference(offsets[int(operand.value)])]
+        return ["arena", table.reference(offsets[int(operand.value)] + operand.start_bytes)]
     return [operand.space, operand.value]
 
 

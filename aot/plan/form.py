@@ -127,7 +127,8 @@ class _Arena:
     zeroed_bytes: int
 
     def argument(self, operand: Operand) -> Argument:
-        return self.memory(operand.space, operand.value)
+        space, value = self.memory(operand.space, operand.value)
+        return (space, int(value) + operand.start_bytes) if space == "arena" else (space, value)
 
     def memory(self, space: str, value: int | str) -> Argument:
         return ("arena", self.buffers[int(value)].offset) if space == "buffer" else (space, value)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from aotc.aot.errors import InternalError
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.size import Extent
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.schedule.group import Group, Schedule
 from aotc.runtime.torch_calls import CallTensor, TorchCall
@@ -23,12 +25,13 @@ class Operand:
     """The memory behind one argument of a launch.
 
     `value` is the number of a buffer, input or output, or the name of a weight; `nbytes` the size
-    of the tensor.
+    of the tensor; `start_bytes` where in a buffer the pointer is given from.
     """
 
     space: str
     value: int | str
     nbytes: Extent
+    start_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +88,20 @@ def wire(schedule: Schedule) -> Wiring:
             calls.append(_call(group, places, len(launches)))
         else:
             nodes = (*group.reads, *(root.node for root in group.roots))
-            operands = tuple(Operand(*places[node], node.type.nbytes) for node in nodes)
+            operands = tuple(_operand(group, node, *places[node]) for node in nodes)
             launches.append(LaunchWiring(operands, len(group.roots)))
         for space, value in (places[node] for node in group.reads):
             if space == "buffer" and isinstance(value, int):
                 buffers[value] = replace(buffers[value], last=number)
     return Wiring(tuple(buffers), tuple(launches), tuple(calls))
+
+
+def _operand(group: Group, node: Node, space: str, value: int | str) -> Operand:
+    start_bytes = group.start(node) * DTYPES[node.dtype].itemsize_bytes
+    if start_bytes and space != "buffer":
+        detail = f"`{group.label}` reads memory of space `{space}` from byte {start_bytes}"
+        raise InternalError(stage="plan", detail=detail)
+    return Operand(space, value, node.type.nbytes, start_bytes)
 
 
 def _call(group: Group, places: Mapping[Node, tuple[str, int | str]], after: int) -> TorchCall:

@@ -62,13 +62,22 @@ def chain(node: Node, materialised: Collection[Node]) -> tuple[float, int]:
 
 
 def is_worth_a_buffer(
-    node: Node, evaluations: int, readers: int, materialised: Collection[Node], traits: TargetTraits
+    node: Node,
+    evaluations: int,
+    readers: int,
+    materialised: Collection[Node],
+    traits: TargetTraits,
+    is_launched: bool = False,
 ) -> bool:
-    """Whether storing the node once beats computing it `evaluations` times in all."""
+    """Whether storing the node once beats computing it `evaluations` times in all.
+
+    `is_launched`: a kernel that is launched anyway would store it.
+    """
     extra = evaluations - typical(node.type.numel)
     if extra <= 0:
         return False
     work, loaded = chain(node, materialised)
     recompute_ns = extra * (work * traits.operation_ns + loaded * traits.byte_ns)
-    store_ns = traits.launch_ns + typical(node.type.nbytes) * (1 + readers) * traits.byte_ns
+    launch_ns = 0.0 if is_launched else traits.launch_ns
+    store_ns = launch_ns + typical(node.type.nbytes) * (1 + readers) * traits.byte_ns
     return recompute_ns > store_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 
 from aotc.aot.errors import InternalError
@@ -17,8 +18,12 @@ from aotc.aot.schedule.label import label
 from aotc.aot.schedule.materialize import Kernel, kernels
 from aotc.aot.schedule.refuse import refuse
 from aotc.aot.schedule.stage import staged
+from aotc.aot.schedule.starts import starts
 from aotc.aot.schedule.trace import LEAVES, STORED, Boundary, Demand, Tracer
 from aotc.aot.schedule.traits import TargetTraits
+
+# Kinds whose texts read memory at an index only; the others take whole tensors.
+MOVABLE_KINDS = frozenset({"pointwise", "row", "matmul"})
 
 
 def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
@@ -33,7 +38,8 @@ def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
     made = [node for node in stored if node.type.numel]
     found = kernels(graph, copies.union(made), traits)
     roots = {node for kernel in found for node in kernel.roots}
-    groups = [_group(kernel, roots, traits) for kernel in found]
+    movable = roots.difference(stored) if traits.device == "cpu" else set()
+    groups = [_group(kernel, roots, movable, traits) for kernel in found]
     return Schedule(graph, _ordered(groups), stored)
 
 
@@ -63,7 +69,9 @@ def _stored(graph: Graph) -> tuple[Node, ...]:
     return tuple(found)
 
 
-def _group(kernel: Kernel, roots: set[Node], traits: TargetTraits) -> Group:
+def _group(
+    kernel: Kernel, roots: set[Node], movable: Collection[Node], traits: TargetTraits
+) -> Group:
     if kernel.kind == "call":
         return call_group(kernel.roots[0])
     if kernel.kind == "torch":
@@ -89,6 +97,7 @@ def _group(kernel: Kernel, roots: set[Node], traits: TargetTraits) -> Group:
         reads=reads,
         bytes=group_bytes(_touched(tracer, domain), kernel.roots),
         operations=group_operations(nodes),
+        starts=starts(tracer.accesses, movable) if kernel.kind in MOVABLE_KINDS else (),
     )
 
 

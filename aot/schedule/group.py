@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,6 +65,12 @@ class Group:
     operations: int
     # What a call updates: (the read that is in a root's memory before it, the root).
     updates: tuple[tuple[Node, Node], ...] = ()
+    # Reads whose pointer is given some elements after the buffer's first one.
+    starts: tuple[tuple[Node, int], ...] = ()
+
+    def start(self, node: Node) -> int:
+        """The element of a read that its pointer is given from."""
+        return dict(self.starts).get(node, 0)
 
     def __str__(self) -> str:
         work = [node.op for node in self.nodes if node.kind not in ("view", *LEAVES)]
@@ -92,7 +99,7 @@ class Schedule:
         lines = []
         for number, group in enumerate(self.groups):
             lines.append(f"{number}: {group}")
-            lines.append(f"    reads {_listed(group.reads, names)}")
+            lines.append(f"    reads {_listed(group.reads, names, dict(group.starts))}")
             for position, root in enumerate(group.roots):
                 names[root.node] = f"%{number}.{position}" if len(group.roots) > 1 else f"%{number}"
             stores = ", ".join(f"{names[root.node]} {root.node.type}" for root in group.roots)
@@ -100,8 +107,14 @@ class Schedule:
         return "\n".join([*lines, f"return {_listed(self.stored, names)}"]) + "\n"
 
 
-def _listed(nodes: tuple[Node, ...], names: dict[Node, str]) -> str:
-    known = (names.get(node) or _outside(node) for node in nodes)
+def _listed(
+    nodes: tuple[Node, ...], names: dict[Node, str], starts: Mapping[Node, int] | None = None
+) -> str:
+    places = starts or {}
+    known = (
+        (names.get(node) or _outside(node)) + (f" from {places[node]}" if node in places else "")
+        for node in nodes
+    )
     return ", ".join(known) or "nothing"
 
 

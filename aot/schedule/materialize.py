@@ -110,7 +110,12 @@ class _Materializer:
         self._join_readers(node)
         counts = self.counts[node]
         total = sum(counts.values())
-        return is_worth_a_buffer(node, total, len(counts), self.materialised, self.traits)
+        place = (node, total, len(counts), self.materialised, self.traits)
+        if is_worth_a_buffer(*place):
+            return True
+        # A kernel that is there anyway can store it for no launch of its own.
+        is_free = is_worth_a_buffer(*place, is_launched=True)
+        return is_free and self._home(node, counts) is not None
 
     def _join_readers(self, node: Node) -> None:
         """Make one kernel of the pointwise kernels that read the node at its own elements."""
@@ -134,16 +139,22 @@ class _Materializer:
     def _store(self, node: Node) -> Kernel:
         """The kernel that stores the node: one that has its elements at hand, or a new one."""
         self.materialised.add(node)
-        candidates = list(self.counts[node])
-        candidates += [kernel for kernel in self.kernels if self._shares_work(kernel, node)]
+        sharing = [kernel for kernel in self.kernels if self._shares_work(kernel, node)]
+        home = self._home(node, [*self.counts[node], *sharing])
+        if home is None:
+            self.kernels.append(Kernel([node]))
+            return self.kernels[-1]
+        home.roots.append(node)
+        self.counts[node].pop(home, None)
+        return home
+
+    def _home(self, node: Node, candidates: Iterable[Kernel]) -> Kernel | None:
+        """The first of these kernels that can store the node beside what it stores already."""
         for kernel in candidates:
             fits = kernel.shape == node.shape and len(kernel.roots) < MAX_ROOTS
             if fits and not self._is_cyclic([*kernel.roots, node]):
-                kernel.roots.append(node)
-                self.counts[node].pop(kernel, None)
                 return kernel
-        self.kernels.append(Kernel([node]))
-        return self.kernels[-1]
+        return None
 
     def _shares_work(self, kernel: Kernel, node: Node) -> bool:
         """Whether a pointwise kernel has something of full size that the node needs."""

@@ -1,9 +1,9 @@
 """Runs the launches of a job folder: `launch_kernels.py DIR interpreter|native THREADS`.
 
 `job.json` holds {"buffers": {name: dtype}, "launches": [{"source", "function", "grid", "config",
-"args": [buffer name or number], "maps": [map]}]}, `buffers.npz` the arrays (bf16 as uint16). All
-buffers are written back to `results.npz`; launches that fail are listed in `errors.json` by their
-number.
+"args": [buffer name or number], "starts": [first element], "maps": [map]}]}, `buffers.npz` the
+arrays (bf16 as uint16). All buffers are written back to `results.npz`; launches that fail are
+listed in `errors.json` by their number.
 Triton decides at the decoration of a kernel whether to interpret it, by TRITON_INTERPRET=1: hence a
 process of its own. THREADS (0: as usual) run native programs: as many as wait for each other.
 """
@@ -114,6 +114,9 @@ def launch_all(folder: Path) -> None:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         arguments = [buffers.get(name, name) for name in launch["args"]]  # sizes are numbers
+        for place, start in enumerate(launch.get("starts", ())):
+            if start:
+                arguments[place] = arguments[place].reshape(-1)[start:]
         arguments += [_described(arguments, row) for row in launch.get("maps", ())]
         kernel = getattr(module, launch["function"])
         for param in getattr(kernel, "params", ()):  # a size of 1 stays a number of the launch

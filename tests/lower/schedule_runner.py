@@ -115,6 +115,7 @@ class Job:
             "grid": list(map(self.number, chosen.grid)),
             "config": dict(chosen.constexprs),
             "args": [names[node] for node in nodes],
+            "starts": [group.start(node) for node in nodes],
             "maps": [self._map(row) for row in chosen.maps],
         }
 

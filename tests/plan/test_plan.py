@@ -8,6 +8,7 @@ import pytest
 
 from aotc.aot.ir.graph import Constant
 from aotc.aot.ir.text import parse_graph
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import lower
 from aotc.aot.plan import ChosenKernel, plan
 from aotc.aot.schedule import CPU, schedule
@@ -34,7 +35,9 @@ def test_every_read_finds_what_was_stored_for_it(path):
         assert len(launch.args) == len(nodes)
         for node, (space, value) in zip(group.reads, launch.args, strict=False):
             if space == "arena":
-                lines = range(value // 64, -(-(value + node.type.nbytes) // 64))
+                first = value - group.start(node) * DTYPES[node.dtype].itemsize_bytes
+                lines = range(first // 64, -(-(first + node.type.nbytes) // 64))
+                assert first % 64 == 0
                 assert all(owner[line] is node for line in lines)
         stores = launch.args[len(group.reads) :]
         assert not set(stores) & set(launch.args[: len(group.reads)])
