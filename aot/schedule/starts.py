@@ -6,7 +6,7 @@ the launch, not in the text.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
@@ -15,19 +15,21 @@ from aotc.aot.schedule.trace import Demand
 Starts = tuple[tuple[Node, int], ...]
 
 
-def starts(accesses: Sequence[Demand], movable: Collection[Node]) -> Starts:
+def starts(accesses: Iterable[Demand], movable: Collection[Node]) -> Starts:
     """Elements before the first one that any access reads, of the `movable` nodes with such.
 
     Only a buffer of the arena is movable: inputs, outputs and weights are given as they begin.
     """
     first: dict[Node, int] = {}
     for access in accesses:
-        if access.node not in movable:
+        node = access.node
+        if node not in movable:
             continue
-        low, high = ix.linear(access.index, access.node.shape).bounds()
-        is_known = isinstance(low, int) and isinstance(high, int)
-        # Of an access that only a condition keeps inside its buffer, the bounds say nothing.
-        if not is_known or not 0 <= low <= high < access.node.type.numel:
-            low = 0
-        first[access.node] = min(low, first.get(access.node, low))
+        low, high = ix.linear(access.index, node.shape).bounds()
+        start = 0
+        # Of an access that only a condition keeps inside its buffer, the bounds say nothing; of one
+        # whose size the call decides, too little.
+        if isinstance(low, int) and isinstance(high, int) and isinstance(node.type.numel, int):
+            start = low if 0 <= low <= high < node.type.numel else 0
+        first[node] = min(start, first.get(node, start))
     return tuple((node, low) for node, low in first.items() if low > 0)
