@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from aotc.aot.dynamo.merging import merge_linears
 from aotc.aot.dynamo.reading import VALUE_KEYS, Reading, function_of, is_like, value_of
 from aotc.aot.dynamo.spelling import Spelling, composites_of, spelling_of
 from aotc.aot.ir.graph import Node
@@ -26,14 +27,16 @@ def respell(
     found: Reading,
     images: Mapping[Node, Node],
     wanted: Mapping[Node, Spelling | str],
+    merges: bool = False,
 ) -> Counter[str]:
     """Respell `module` in place; `images` says what each value of `found` has become.
 
     `wanted` are values that the user's rewrites made: each with its call, or the rewrite's name.
-    They are written whether that is shorter or not. The answer counts what was done by its label.
+    They are written whether that is shorter or not. With `merges`, linears of one input become one:
+    for weights that are known when the graph is compiled. The answer counts what was done by label.
     The module is left linted and recompiled.
     """
-    writer = _Writer(module, found, images, wanted)
+    writer = Writer(module, found, images, wanted)
     own = [node for node in writer.order if node in found.values or node in found.rows]
     for node in own:
         writer.share(node)
@@ -42,13 +45,17 @@ def respell(
     for node in reversed(own):
         writer.shorten(node)
         writer.sweep(node)
+    if merges:
+        merge_linears(writer)
     module.graph.lint()
     module.recompile()
     return writer.done
 
 
 @dataclass
-class _Writer:
+class Writer:
+    """A graph on its way to other spellings."""
+
     module: torch.fx.GraphModule
     found: Reading
     images: Mapping[Node, Node]
@@ -137,17 +144,34 @@ class _Writer:
         if not (is_wanted or is_shorter) or not self._is_own_memory(node):
             return False
         fresh = self._write(plan, node)
-        values = self._restrided(node, value_of(fresh[-1]))
-        if values is None:
+        if self._is_alias(fresh[-1], node, plan.operands.values()) or not self.put(fresh[-1], node):
             for each in reversed(fresh):
                 self.module.graph.erase_node(each)
             return False
         self.done[plan.label] += 1
         self.fresh.update(fresh)
-        for each, new in values.items():
-            each.meta[_key(each)] = new
-        node.replace_all_uses_with(fresh[-1])
         return True
+
+    def fits(self, new: torch.fx.Node, node: torch.fx.Node) -> bool:
+        """Whether `new` may be read in place of a node: what leaves the graph is the same."""
+        return self._restrided(node, value_of(new)) is not None
+
+    def put(self, new: torch.fx.Node, node: torch.fx.Node) -> bool:
+        """Have `new` read in place of a node, whatever its strides; not if that shows outside."""
+        values = self._restrided(node, value_of(new))
+        for each, value in (values or {}).items():
+            each.meta[key_of(each)] = value
+        if values is not None:
+            node.replace_all_uses_with(new)
+        return values is not None
+
+    def _is_alias(
+        self, new: torch.fx.Node, node: torch.fx.Node, operands: Iterable[torch.fx.Node]
+    ) -> bool:
+        """Whether `new` shares its operands' memory, and the node's memory is seen outside."""
+        own = _memory(value_of(new))
+        is_view = any(_memory(value_of(each)) == own for each in operands)
+        return is_view and _memory(value_of(node)) in self.escaping
 
     def _restrided(self, node: torch.fx.Node, new: Any) -> dict[torch.fx.Node, Any] | None:
         """The values behind `node` that differ when its tensor lies otherwise in memory.
@@ -242,7 +266,7 @@ class _Writer:
                 each = self.module.graph.call_function(spelling.target, args, kwargs)
                 each.meta = {name: item for name, item in node.meta.items() if name in _KEPT_META}
                 fake_args, fake_kwargs = torch.fx.map_arg((args, kwargs), value_of)
-                each.meta[_key(node)] = spelling.target(*fake_args, **fake_kwargs)
+                each.meta[key_of(node)] = spelling.target(*fake_args, **fake_kwargs)
                 made[value] = each
                 fresh.append(each)
         return fresh
@@ -273,7 +297,7 @@ def _with_nodes(
     return args, kwargs
 
 
-def _key(node: torch.fx.Node) -> str:
+def key_of(node: torch.fx.Node) -> str:
     """Where the node's value is kept."""
     return next(key for key in VALUE_KEYS if key in node.meta)
 

@@ -54,7 +54,7 @@ def rewritten(
     patches = _inductor_options(options, mode)
     before = _copied(module.graph)
     try:
-        line = summary(rewrite_module(module))
+        line = summary(rewrite_module(module, _knows_weights(patches)))
     except UserError:  # what a rewrite of the user's does is the user's to know
         raise
     except Exception as error:  # a bug of ours costs the rewrites, not the run
@@ -65,6 +65,12 @@ def rewritten(
     if options.get("print"):
         print(f"aotc_rewrite: {line}", file=sys.stderr)
     return compile_fx(module, inputs, config_patches=patches)
+
+
+def _knows_weights(patches: Mapping[str, Any]) -> bool:
+    """Whether Inductor takes weights for constants: as it is set, and without gradients."""
+    is_freezing = patches.get("freezing", inductor_config.freezing)
+    return bool(is_freezing) and not torch.is_grad_enabled()
 
 
 def _copied(graph: torch.fx.Graph) -> torch.fx.Graph:
@@ -91,11 +97,14 @@ def _inductor_options(options: Mapping[str, Any], mode: Any) -> dict[str, Any]:
     return patches
 
 
-def rewrite_module(module: torch.fx.GraphModule) -> Counter[str]:
-    """Rewrite a graph of Dynamo's or AOTAutograd's in place; what was done, by its label."""
+def rewrite_module(module: torch.fx.GraphModule, knows_weights: bool = False) -> Counter[str]:
+    """Rewrite a graph of Dynamo's or AOTAutograd's in place; what was done, by its label.
+
+    `knows_weights` says that the graph's parameters are constants to who compiles it.
+    """
     found = read_graph(module)
     images, own = _images(found.graph, tuple(found.values.values()))
-    return respell(module, found, images, _wanted(own))
+    return respell(module, found, images, _wanted(own), knows_weights)
 
 
 def summary(done: Mapping[str, int]) -> str:

@@ -166,6 +166,40 @@ def test_a_copy_that_leaves_the_graph_stays_a_copy(rewriting):
     assert not torch.equal(result, x)
 
 
+def test_a_copy_that_leaves_the_graph_is_no_view(rewriting):
+    x = torch.randn(4, 4).t()
+    result = torch.compile(lambda x: (x * 1.0).t().clone(), backend=rewriting)(x)
+    before = x.clone()
+    result.add_(1.0)
+    assert torch.equal(x, before)
+
+
+class Projected(nn.Module):
+    def __init__(self, bias):
+        super().__init__()
+        self.linears = nn.ModuleList(nn.Linear(16, width, bias=bias) for width in (16, 8, 8))
+
+    def forward(self, x):
+        q, k, v = (linear(x).view(*x.shape[:-1], -1, 4) for linear in self.linears)
+        return q.sum(-2) + k.sum(-2) * v.sum(-2)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_linears_are_merged_where_weights_are_known(bias, capsys):
+    model, x = Projected(bias).eval(), torch.randn(2, 3, 16)
+    options = {"freezing": True, "print": True}
+    with torch.no_grad():
+        found = torch.compile(model, backend="aotc_rewrite", options=options)(x)
+        torch.testing.assert_close(found, model(x))
+    assert "linears merged ×1" in capsys.readouterr().err
+
+
+def test_linears_stay_where_their_weights_may_change(rewriting):
+    with torch.no_grad():
+        torch.compile(Projected(True), backend=rewriting)(torch.randn(2, 16))
+    assert "linears merged" not in rewriting.done[0]
+
+
 def test_values_before_and_after_a_write_differ(rewriting):
     def function(x):
         y = x + 1.0
@@ -354,7 +388,7 @@ def test_models_of_a_public_library(make, expected, rewriting):
 
 
 def test_a_bug_of_ours_leaves_the_graph_as_it_is(monkeypatch, caplog):
-    def broken(module):
+    def broken(module, knows_weights):
         node = next(iter(module.graph.find_nodes(op="output")))
         node.args = ()
         raise IndexError("no such node")
