@@ -36,6 +36,7 @@ from aotc.aot.plan.arena import Lifetime
 from aotc.aot.plan.wiring import SPACES, LaunchWiring, Operand, Wiring
 from aotc.runtime.directory import Directory
 from aotc.runtime.extras import read_extra
+from aotc.runtime.native_plan import SYMBOL
 from aotc.runtime.schema import Choice, Fields, FileName, Integer, List, Schema, Text
 from aotc.runtime.torch_calls import TorchCall, call_schema
 
@@ -150,7 +151,8 @@ def _map_record(row: TensorMap) -> dict[str, Any]:
 
 
 def _file_name(spec: KernelSpec, form: Form) -> str:
-    return f"{spec.name[:64]}-{hashlib.sha256(form.source.encode()).hexdigest()[:12]}.py"
+    suffix = "json" if form.function == SYMBOL else "py"  # a native function's call is no Triton
+    return f"{spec.name[:64]}-{hashlib.sha256(form.source.encode()).hexdigest()[:12]}.{suffix}"
 
 
 def _parse(record: dict[str, Any], texts: Mapping[str, str], path: str) -> Sources:

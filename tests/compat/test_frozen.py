@@ -73,5 +73,19 @@ def test_frozen_shapes_of_a_call(tmp_path):
             program(memoryview(bytes(72)).cast("f", (3, 6)))
 
 
+def test_frozen_native_functions():
+    """Plan abi 6 brought native functions, here one embedded: `y` is 2 · (relu(x) + x)."""
+    path = FROZEN / "plan-abi-6"
+    mismatches = check(path)
+    if mismatches:
+        pytest.skip(f"needs x86-64-v3: {mismatches[0]}")
+    statuses = {finding.status for finding in verify(path)}
+    assert statuses == {"ok", "absent"}  # its sources are left out
+    identity = "73001582cf066cc911f882ccd34e48c297d1dbe9aa9ab1a055485e81f3916c6f"
+    with load(path, digest=identity) as program:
+        y = program(struct.pack("<6f", 1, -2, 3, -4, 5, -6))
+        assert y.tolist() == [[4, -4, 12], [-8, 20, -12]]
+
+
 def test_the_present_version_is_frozen():
     assert ".".join(map(str, FORMAT)) in IDENTITIES
