@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from aotc.aot.capture.importing import NotSupported, type_of
+from aotc.aot.capture.native_triton import triton_attrs
 from aotc.aot.errors import UserError
 from aotc.aot.ir.graph import Node, make, sizes_in
 from aotc.aot.ir.native_library import TiedLibrary, tie
@@ -49,6 +50,7 @@ class NativeOp:
     tied: TiedLibrary
     fake: Callable[..., Any]
     reference: Callable[..., Any] | None = None
+    triton: Callable[..., Any] | None = None
 
     @property
     def signature(self) -> Signature:
@@ -66,6 +68,7 @@ def native_op(
     fake: Callable[..., Any],
     function: str | None = None,
     reference: Callable[..., Any] | None = None,
+    triton: Callable[..., Any] | None = None,
 ) -> Any:
     """Define the op `name` (`library::op`) as a function of a native back end; returns the op.
 
@@ -74,7 +77,9 @@ def native_op(
     scalars, and returns what its results are like: empty tensors of their shapes and dtypes, on the
     inputs' device. Arguments are copied where they have gaps and the function takes none.
     reference: the op in torch, for tensors on devices that the function has nothing for, such as
-    the host's, on which a build computes what a function for GPUs is to give.
+    the host's, on which a build computes what a function for GPUs is to give. triton: the same op
+    as one Triton kernel behind `torch.library.triton_op`; the tuner measures both, and without it
+    the function is taken.
 
     Raises `NativeOpInvalid`, and the errors of `get_backend`.
     """
@@ -93,7 +98,7 @@ def native_op(
     elif known.schema != schema:
         detail = f"it is `{known.schema}` in this process, and would be `{schema}`"
         raise NativeOpInvalid(op=name, detail=detail)
-    _ops[name] = NativeOp(schema, native, called, tie(native.library), fake, reference)
+    _ops[name] = NativeOp(schema, native, called, tie(native.library), fake, reference, triton)
     return getattr(getattr(torch.ops, library), op)
 
 
@@ -177,6 +182,7 @@ def import_native(node: torch.fx.Node, op: NativeOp, arguments: Sequence[Any]) -
             for device in op.signature.devices
         ),
         "is_tiled": op.signature.is_tiled,
+        "triton": _beside(op, node, results),
         "results": results,
         "updates": (),
     }
@@ -189,6 +195,15 @@ def import_native(node: torch.fx.Node, op: NativeOp, arguments: Sequence[Any]) -
         for number, slot in enumerate(op.signature.outputs)
     ]
     return tuple(made) if isinstance(found, list | tuple) else made[0]
+
+
+def _beside(op: NativeOp, node: torch.fx.Node, results: Sequence[tuple[str, Any]]) -> Any:
+    """The Triton kernel beside the function, as attributes; none where there is none."""
+    if op.triton is None:
+        return ()
+    count = len(op.signature.inputs)
+    tensors = [each.meta["val"] for each in node.args[:count]]
+    return triton_attrs(op.triton, tensors, node.args[count:], results)
 
 
 def _numbers(values: Sequence[Any]) -> list[int | float]:

@@ -8,6 +8,8 @@
     scalars          ("whole", number) or ("real", hexadecimal text)
     workspaces       (device, bytes of one tile) for each device that it runs on
     is_tiled         it does part of its work, whatever the number of parts
+    triton           a kernel of the same meaning, as `call.py` has it: source, function, arguments
+                     and candidates, each (name, value); empty without one
     results          (dtype, shape) of all results
     updates          none: see `call.py`, whose kind this op has
     result           the number of the one result that this node is
@@ -23,6 +25,7 @@ from typing import Any
 
 from aotc.aot.ir.infer import AttrMap, Types, require
 from aotc.aot.ir.types import TensorType
+from aotc.runtime.native_plan import NativeLaunch, NativeTensor
 
 ATTRIBUTES = (
     "backend",
@@ -32,6 +35,7 @@ ATTRIBUTES = (
     "scalars",
     "workspaces",
     "is_tiled",
+    "triton",
     "results",
     "updates",
     "result",
@@ -79,3 +83,9 @@ class NativeCall:
         tensors = tuple((row[0], row[1], tuple(row[2]), row[3]) for row in record.pop("tensors"))
         scalars = tuple((row[0], row[1]) for row in record.pop("scalars"))
         return cls(tensors=tensors, scalars=scalars, **record)
+
+    def launch(self, number: int) -> NativeLaunch:
+        """The call as launch `number` of a plan; the launch has its tensors in this order."""
+        tensors = [NativeTensor(dtype, stored, shape) for _, dtype, shape, stored in self.tensors]
+        rest = (number, tensors, self.scalars, self.workspace_bytes)
+        return NativeLaunch(self.backend, self.function, *rest)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aotc.aot.errors import UnsupportedError
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.native import NativeCall
 from aotc.aot.lower import source
+from aotc.aot.lower.call import lower_call
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Scratch
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.traits import TargetTraits
 from aotc.runtime.native_plan import SYMBOL
 
-FORM = "native"
+FORM, TRITON_FORM = "native", "triton"
 TILE_BYTES = 32 << 10  # moved by one tile at least, so that it is worth handing to a thread
 TILES_LIMIT = 64
 
@@ -22,35 +25,62 @@ class NativeTargetUnsupported(UnsupportedError):
     code = "native-target"
     template = "native function `{function}` takes no tensors of device `{device}`{source}"
     hint = (
-        "build for one of the function's own devices, or give the op a decomposition into ops or "
-        "Triton kernels beside the model (`decompositions`)"
+        "build for one of the function's own devices, or give `aot.native_op` the op as a Triton "
+        "kernel too (`triton=`)"
     )
 
 
 def lower_native(group: Group, traits: TargetTraits) -> KernelSpec:
-    """One form, whose text is the call; on the CPU as many tiles as are worth it where the
-    function has any. Raises `NativeTargetUnsupported` for a device that it has no function for.
+    """The function as one form, and the model's Triton kernel of the same op as another.
+
+    On the CPU both are candidates, the function the first. On a device it is the function, or
+    where that has nothing for the device, the kernel. Raises `NativeTargetUnsupported` for neither.
     """
     call = group.anchor
     assert call is not None
     name = f"{call.attr('backend')}::{call.attr('function')}"
     workspaces = dict(call.attr("workspaces"))
-    if traits.device not in workspaces:
+    forms, candidates = _beside(group, call, traits)
+    if traits.device in workspaces:
+        own = Form(FORM, str(_call(group, call, workspaces[traits.device])), SYMBOL)
+        is_only = traits.device != "cpu"  # the measuring of a device knows kernels of its own
+        forms = (own, *(() if is_only else forms))
+        first = _candidate(group, call, traits, workspaces[traits.device])
+        candidates = (first, *(() if is_only else candidates))
+    elif not forms:
         place = f"\n  at {call.source}" if call.source else ""
         raise NativeTargetUnsupported(function=name, device=traits.device, source=place)
-    nbytes = workspaces[traits.device]
+    return KernelSpec(
+        name=name.replace("::", "."),
+        forms=forms,
+        params=source.parameters(group),
+        candidates=candidates,
+        bytes=group.bytes,
+        operations=group.operations,
+    )
+
+
+def _candidate(group: Group, call: Node, traits: TargetTraits, nbytes: int) -> Candidate:
+    """As many tiles as are worth it, where the function has any and the CPU runs it."""
     is_device = traits.device != "cpu"
     is_tiled = call.attr("is_tiled") and not is_device
     tiles = max(1, min(group.bytes // TILE_BYTES, TILES_LIMIT)) if is_tiled else 1
     scratch = (Scratch("workspace", "*i8", nbytes),) if is_device and nbytes else ()
-    return KernelSpec(
-        name=name.replace("::", "."),
-        forms=(Form(FORM, str(_call(group, call, nbytes)), SYMBOL),),
-        params=source.parameters(group),
-        candidates=(Candidate((), (tiles, 1, 1), FORM, scratch),),
-        bytes=group.bytes,
-        operations=group.operations,
-    )
+    return Candidate((), (tiles, 1, 1), FORM, scratch)
+
+
+def _beside(
+    group: Group, call: Node, traits: TargetTraits
+) -> tuple[tuple[Form, ...], tuple[Candidate, ...]]:
+    """The Triton kernel of the same op, where the model gives one: its form and candidates."""
+    told = dict(call.attr("triton"))
+    if not told:
+        return (), ()
+    attrs = {**told, "results": call.attr("results"), "updates": (), "result": 0}
+    kernel = lower_call(replace(group, anchor=make("call", call.inputs, attrs)), traits)
+    (form,) = kernel.forms
+    rows = (replace(row, form=TRITON_FORM) for row in kernel.candidates)
+    return (Form(TRITON_FORM, form.source, form.function),), tuple(rows)
 
 
 def _call(group: Group, call: Node, workspace_bytes: int) -> NativeCall:

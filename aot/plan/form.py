@@ -11,7 +11,6 @@ from aotc.aot.lower.spec import Scratch, TensorMap
 from aotc.aot.plan.arena import Lifetime, aligned, place
 from aotc.aot.plan.wiring import LaunchWiring, Operand, Wiring, wire
 from aotc.aot.schedule.group import Schedule
-from aotc.runtime.native_plan import NativeLaunch, NativeTensor
 from aotc.runtime.plan import (
     ALIGNMENT_BYTES,
     NATIVE_ABI,
@@ -73,7 +72,7 @@ def plan_wired(wiring: Wiring, chosen: Sequence[ChosenKernel], scratch_bytes: in
         for launch, kernel, scratch in zip(wiring.launches, chosen, arena.scratch, strict=True)
     ]
     natives = tuple(
-        _native(number, kernel.native) for number, kernel in enumerate(chosen) if kernel.native
+        kernel.native.launch(number) for number, kernel in enumerate(chosen) if kernel.native
     )
     return LaunchPlan(
         abi=NATIVE_ABI if natives else TORCH_ABI if wiring.calls else PLAN_ABI,
@@ -92,14 +91,6 @@ def _arguments(launch: LaunchWiring, kernel: ChosenKernel, arena: _Arena) -> lis
     """The memory of the launch's operands; of a native function, in the order of its tensors."""
     found = [arena.argument(operand) for operand in launch.operands]
     return found if kernel.native is None else [found[row[0]] for row in kernel.native.tensors]
-
-
-def _native(launch: int, call: NativeCall) -> NativeLaunch:
-    tensors = [
-        NativeTensor(dtype, is_written, shape) for _, dtype, shape, is_written in call.tensors
-    ]
-    rest = (launch, tensors, call.scalars, call.workspace_bytes)
-    return NativeLaunch(call.backend, call.function, *rest)
 
 
 def _call(row: TorchCall, arena: _Arena) -> TorchCall:

@@ -7,13 +7,24 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
+from aotc.aot.ir.native import NativeCall
+from aotc.aot.ir.native_library import bound
 from aotc.aot.ir.size import typical
 from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.tune.job import Job, Option, Tell
 from aotc.runtime.drivers.cpu import Executable
-from aotc.runtime.plan import ALIGNMENT_BYTES, PLAN_ABI, Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.native_plan import SYMBOL
+from aotc.runtime.plan import (
+    ALIGNMENT_BYTES,
+    NATIVE_ABI,
+    PLAN_ABI,
+    Buffer,
+    Kernel,
+    Launch,
+    LaunchPlan,
+)
 
 ROUNDS = 9
 SAMPLE_S = 0.0005  # one sample is long enough for the clock
@@ -36,14 +47,15 @@ class CpuMeasurer:
         DriverFault where the code cannot be loaded.
         """
         tell(f"{len(options)} candidates in turn")
-        objects = {option.binary.symbol: option.binary.code for option in options}
+        objects = {each.binary.symbol: each.binary.code for each in options if each.binary.code}
         library = toolchain.link({"executor": self._executor, **objects})
         sizes_bytes = [operand.nbytes for operand in job.operands]
         with ExitStack() as stack:
             runs = []
             for option in options:
                 plan = _plan(job.spec, option, sizes_bytes)
-                executable = Executable(library, plan, {}, 0, 0)
+                natives = bound(plan.natives)
+                executable = Executable(library, plan, {}, 0, 0, natives=natives)
                 stack.enter_context(closing(executable))
                 session = executable.session()
                 stack.enter_context(closing(session))
@@ -90,11 +102,17 @@ def _plan(spec: KernelSpec, option: Option, sizes_bytes: Sequence[int]) -> Launc
     pointers = tuple(("arena", buffer.offset) for buffer in buffers)
     sizes = tuple(("int", dim.typical) for dim in spec.sizes)
     x, y, z = map(typical, option.candidate.grid)
+    form, natives = spec.form(option.candidate), ()
+    if form.function == SYMBOL:
+        call = NativeCall.parse(form.source)
+        pointers = tuple(pointers[row[0]] for row in call.tensors)
+        natives = (call.launch(0),)
     return LaunchPlan(
-        PLAN_ABI,
+        NATIVE_ABI if natives else PLAN_ABI,
         end,
         binary.scratch_bytes,
         tuple(buffers),
         (Kernel(binary.symbol, binary.symbol),),
         (Launch(0, (x, y, z), (*pointers, *sizes)),),
+        natives=natives,
     )

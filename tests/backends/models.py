@@ -70,3 +70,42 @@ model = Model()
 example_inputs = (torch.rand(256, 512),)
 """
 )
+
+# The same op as a native function and as a Triton kernel.
+EITHER = (
+    HEAD
+    + """
+import triton
+import triton.language as tl
+from torch.library import triton_op, wrap_triton
+
+
+@triton.jit
+def add_one(x_ptr, out_ptr, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < count
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=mask) + 1, mask=mask)
+
+
+@triton_op("either::add_one", mutates_args={{}})
+def in_triton(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    wrap_triton(add_one)[(triton.cdiv(x.numel(), 4096),)](x, out, x.numel(), BLOCK=4096)
+    return out
+
+
+positive = aot.native_op(
+    "many::either", backend={many!r}, function="positive", fake=lambda x: torch.empty_like(x),
+    triton=in_triton,
+)
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return positive(x.abs()) * 2
+
+
+model = Model()
+example_inputs = (torch.randn(256, 512),)
+"""
+)

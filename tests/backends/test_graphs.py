@@ -241,3 +241,61 @@ def test_incompatible_runtimes_are_told_by_the_feature(built):
     manifest = Manifest.from_bytes((bundle / "manifest.msgpack").read_bytes())
     assert "native-back-ends" in manifest.features
     assert manifest.targets[0].abi == NATIVE_ABI
+
+
+def test_the_tuner_chooses_between_a_function_and_a_triton_kernel(built, tmp_path):
+    record = tmp_path / "record.txt"
+    assert plan_of(built(models.EITHER)).natives  # the function, without measuring
+    built(models.EITHER, "--tune", "quick", "--record", record, "--force")
+    (line,) = [line for line in record.read_text().splitlines() if "form=native" in line]
+    assert "form=triton" in line  # both were measured
+    x = numpy.random.default_rng(3).standard_normal((256, 512), numpy.float32)
+    for form in ("native", "triton"):
+        chosen = _with_choice(line, form)
+        record.write_text(record.read_text().replace(line, chosen))
+        line = chosen
+        bundle = built(models.EITHER, "--frozen", "--record", record, "--force", "--embed-backends")
+        plan = plan_of(bundle)
+        assert bool(plan.natives) == (form == "native")
+        with runtime.load(bundle) as program:
+            assert numpy.allclose(program(x), (abs(x) + 1) * 2)
+
+
+def _with_choice(line, form):
+    """The record's line with the fastest and the second exchanged, unless `form` is the fastest."""
+    words = line.split()
+    places = [number for number, word in enumerate(words) if "form=" in word]
+    first, second = places
+    if f"form={form}" not in words[first]:
+        words[first], words[second] = words[second], words[first]
+    return " ".join(words)
+
+
+def test_the_triton_kernel_where_there_is_no_function(aotc, cache, tmp_path, many):
+    spec = tmp_path / "spec.py"
+    spec.write_text(models.EITHER.format(many=str(many)))
+    out = tmp_path / "bundle"
+    arguments = ["build", spec, "-o", out, "--quiet", "--cache-dir", cache]
+    code, _, words = aotc(*arguments, "--target", "cuda:sm_90")
+    assert code == 0, words
+    plan = plan_of(out)
+    assert not plan.natives
+    assert "many.positive" in [kernel.name for kernel in plan.kernels]
+
+
+WRONG_KERNELS = {
+    "no kernel": ("lambda x: x + 1", "not one call of a kernel"),
+    "more than it": ("lambda x: in_triton(x * 2)", "not one call of a kernel"),
+    "other results": ("lambda x: in_triton(x)[:1]", "not one call of a kernel"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_KERNELS)
+def test_triton_ops_that_are_no_kernel(aotc, cache, tmp_path, many, case):
+    text, expected = WRONG_KERNELS[case]
+    spec = tmp_path / "spec.py"
+    model = models.EITHER.format(many=str(many)).replace("triton=in_triton", f"triton={text}")
+    spec.write_text(model)
+    code, _, words = aotc("build", spec, "-o", tmp_path / "x", "--quiet", "--cache-dir", cache)
+    assert code == 3
+    assert expected in words
