@@ -214,8 +214,8 @@ def broken_natives(tree: dict[str, Any]) -> Broken:
             yield f"{field}.tensors", len(native.tensors), f"{len(launch['args'])}, no tensor maps"
             continue
         if more and not _is_room(launch["args"][-1], native.workspace_bytes, tree["buffers"]):
-            expected = f"{native.workspace_bytes} bytes inside one buffer of the arena"
-            yield f"{field}.launch", f"workspace at {launch['args'][-1]}", expected
+            room = f"{native.workspace_bytes} bytes inside one buffer of the arena"
+            yield f"{field}.launch", f"workspace at {launch['args'][-1]}", room
         if launch["grid"][1:] != [1, 1] or launch["grid"][0] > TILES_LIMIT:
             yield f"{field}.launch", f"grid {launch['grid']}", "tiles along x only"
         for tensor, (space, value) in zip(native.tensors, launch["args"], strict=False):

@@ -15,7 +15,7 @@ from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.tune.job import Job, Option, Tell
 from aotc.runtime.drivers.cpu import Executable
-from aotc.runtime.native_plan import SYMBOL
+from aotc.runtime.native_plan import SYMBOL, NativeLaunch
 from aotc.runtime.plan import (
     ALIGNMENT_BYTES,
     NATIVE_ABI,
@@ -102,7 +102,8 @@ def _plan(spec: KernelSpec, option: Option, sizes_bytes: Sequence[int]) -> Launc
     pointers = tuple(("arena", buffer.offset) for buffer in buffers)
     sizes = tuple(("int", dim.typical) for dim in spec.sizes)
     x, y, z = map(typical, option.candidate.grid)
-    form, natives = spec.form(option.candidate), ()
+    form = spec.form(option.candidate)
+    natives: tuple[NativeLaunch, ...] = ()
     if form.function == SYMBOL:
         call = NativeCall.parse(form.source)
         pointers = tuple(pointers[row[0]] for row in call.tensors)
