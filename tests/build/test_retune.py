@@ -5,9 +5,11 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+from aotc.aot.plan.arena import Lifetime
 from aotc.aot.sources import read_sources
 from aotc.runtime import load
 from aotc.runtime.directory import Directory
@@ -125,6 +127,23 @@ def test_sources_are_read_as_they_were_written(bundle):
     assert written == {
         f"sources/{path.name}": path.read_bytes() for path in (bundle / "sources").iterdir()
     }
+
+
+def test_where_in_a_buffer_a_launch_reads_is_kept(bundle, monkeypatch):
+    from aotc.aot.sources import print_sources
+
+    with Directory(str(bundle)) as directory:
+        (name,) = (path.stem for path in (bundle / "sources").glob("*.json"))
+        sources = read_sources(directory, name)
+    first = sources.wiring.launches[0]
+    moved = replace(first.operands[0], space="buffer", value=0, start_bytes=256)
+    launches = (replace(first, operands=(moved, *first.operands[1:])), *sources.wiring.launches[1:])
+    buffers = sources.wiring.buffers or (Lifetime("0.0", 512, 0, 1),)
+    wiring = replace(sources.wiring, launches=launches, buffers=buffers)
+    written = print_sources([replace(sources, wiring=wiring)])
+    monkeypatch.setattr("aotc.aot.sources.read_extra", lambda _, name: written.get(name))
+    with Directory(str(bundle)) as directory:
+        assert read_sources(directory, name).wiring == wiring
 
 
 def test_kernels_with_other_numbers_are_never_written(tune, bundle, tmp_path, monkeypatch):
