@@ -28,6 +28,7 @@ from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.rules import Rule, apply_rules
 from aotc.aot.rewrites import activations, algebra, attention, norms, views
 from aotc.aot.rewrites.own_applying import OwnLog
+from aotc.runtime import settings
 
 LOG = logging.getLogger("aotc")
 OWN_OPTIONS = frozenset({"print"})
@@ -116,11 +117,12 @@ def _images(graph: Graph, values: Sequence[Node]) -> tuple[dict[Node, Node], Own
     """What each of `values` is after the rewrites, and what the user's own ones among them did."""
     images = {value: value for value in values}
     own = OwnLog()
+    skip = OTHER_GRADIENTS.union(settings.read("AOTC_SKIP").value)
     for table in TABLES:
         graph, log = apply_registered(graph, tuple(images.values()))
         images = {value: log.images[image] for value, image in images.items()}
         own.add(log)
-        graph, applied = apply_rules(graph, table, OTHER_GRADIENTS, images.values())
+        graph, applied = apply_rules(graph, table, skip, images.values())
         images = {value: applied.images[image] for value, image in images.items()}
     return images, own
 
