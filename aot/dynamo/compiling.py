@@ -34,12 +34,14 @@ from aotc.runtime.manifest import (
     CHUNK_BYTES,
     DYNAMIC,
     MANIFEST_NAME,
+    NATIVE,
     WEIGHTS_NAME,
     FileEntry,
     Manifest,
     Target,
     WeightsEntry,
 )
+from aotc.runtime.native_plan import BackendEntry
 
 PLAN_NAME = "plan.msgpack"
 LIBRARY_NAME = "kernels.so"
@@ -121,6 +123,7 @@ def _files(graph: Graph, sizes: Sizes, compiled: Compiled) -> Files:
     types = signature(graph, sizes.dims, sizes.guards)
     target = compiled.target
     files = {PLAN_NAME: compiled.plan.to_msgpack(), LIBRARY_NAME: compiled.library}
+    backends = _backends(compiled, files)
     entries = tuple(_entry(name, data) for name, data in files.items())
     weights = contents.weights(compiled.constants, compiled.plan)
     if weights:
@@ -128,7 +131,7 @@ def _files(graph: Graph, sizes: Sizes, compiled: Compiled) -> Files:
     abi = compiled.plan.abi
     row = Target(target.name, target.device, abi, target.needs, PLAN_NAME, LIBRARY_NAME)
     manifest = Manifest(
-        features=(DYNAMIC,) if types.dims else (),
+        features=(*((DYNAMIC,) if types.dims else ()), *((NATIVE,) if backends else ())),
         targets=(row,),
         inputs=types.inputs,
         outputs=types.outputs,
@@ -137,8 +140,19 @@ def _files(graph: Graph, sizes: Sizes, compiled: Compiled) -> Files:
         dims=types.dims,
         sizes=types.sizes,
         guards=types.guards,
+        backends=backends,
     )
     return {**files, MANIFEST_NAME: manifest.to_bytes()}
+
+
+def _backends(compiled: Compiled, files: Files) -> tuple[BackendEntry, ...]:
+    """The native libraries that the plan calls; adds each to the files."""
+    rows = []
+    for each in contents.backends([compiled.plan], is_embedded=True):
+        name = f"lib{each.entry.name}.so"
+        files[name] = each.library or b""
+        rows.append(BackendEntry(each.entry.name, each.entry.version, each.entry.sha256, name))
+    return tuple(rows)
 
 
 def _entry(name: str, data: bytes) -> FileEntry:

@@ -299,3 +299,31 @@ def test_triton_ops_that_are_no_kernel(aotc, cache, tmp_path, many, case):
     code, _, words = aotc("build", spec, "-o", tmp_path / "x", "--quiet", "--cache-dir", cache)
     assert code == 3
     assert expected in words
+
+
+COMPILED = """
+import torch
+from aotc import aot
+
+positive = aot.native_op("many::positive", backend={many!r}, fake=lambda x: torch.empty_like(x))
+
+
+def model(x):
+    return positive(x.relu()) * 2
+
+
+x = torch.randn(32, 64)
+with torch.no_grad():
+    found = torch.compile(model, backend="aotc")(x)
+assert torch.equal(found, (x.relu() + 1) * 2)
+"""
+
+
+def test_in_torch_compile(cache, many):
+    environment = {**os.environ, "AOTC_CACHE_DIR": str(cache)}
+    code = COMPILED.format(many=str(many))
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "inductor" not in ran.stdout + ran.stderr
