@@ -18,7 +18,7 @@ from aotc.aot.front import front
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import BundleContents, TargetContents, TensorData, pack
 from aotc.aot.pack.staging import check_free
-from aotc.aot.signature import signature
+from aotc.aot.signature import signature, states
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime, write_texts
 from aotc.aot.targets.families import find_target
 from aotc.aot.targets.target import Target
@@ -235,6 +235,7 @@ def _contents(
         sizes=types.sizes,
         guards=types.guards,
         backends=contents.backends([each.plan for each in compiled], options.embed_backends),
+        states=states(captured.graph),
     )
 
 

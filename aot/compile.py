@@ -75,6 +75,8 @@ class Compiled:
         found: dict[str, Constant] = {}
         for each in self.scheduled:
             found |= each.graph.constants
+            initial = (state.initial for state in each.graph.states)
+            found |= {constant.name: constant for constant in initial if constant is not None}
         return found
 
 

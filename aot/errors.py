@@ -314,11 +314,19 @@ class StructureUnsupported(UnsupportedError):
 
 
 class MutationUnsupported(UnsupportedError):
-    """The model writes to its buffers or inputs when it runs."""
+    """The model writes to its inputs when it runs."""
 
     code = "mutation"
-    template = "the model changes {names} when it runs, which is not supported yet"
-    hint = "return the new value as an output and pass it in as an input"
+    template = "the model changes its inputs {names} when it runs, expected it to change buffers"
+    hint = "return the new value as an output, or keep it in a buffer of the module"
+
+
+class StateUnsupported(UnsupportedError):
+    """The model keeps buffers from call to call where that has no form yet."""
+
+    code = "state"
+    template = "the model changes its buffers {names} when it runs, together with {other}"
+    hint = "fix the sizes, compile all ops, or return the new value as an output"
 
 
 class KernelNotOnHost(UnsupportedError):

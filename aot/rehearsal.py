@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -17,7 +17,7 @@ from aotc.aot.contents import Plan, tolerances
 from aotc.aot.ir.graph import Constant
 from aotc.aot.ir.native_library import bound
 from aotc.aot.ir.storage import Array
-from aotc.aot.signature import signature
+from aotc.aot.signature import signature, states
 from aotc.aot.targets.target import Target
 from aotc.runtime import drivers
 from aotc.runtime.comparison import Comparison, compare
@@ -45,7 +45,7 @@ def rehearse(
     library: bytes,
     target: Target,
 ) -> tuple[Comparison, ...]:
-    """One check for each output of the model, against the exported module's golden output.
+    """One check for each output and state, against the exported module's after its first call.
 
     Where a call decides sizes, also at those of the probes, against the model's own outputs.
     """
@@ -62,12 +62,14 @@ def rehearse(
         inputs = [aligned(array) for array in given]
         outputs = [aligned(numpy.zeros_like(array)) for array in expected]
         shapes = [array.shape for array in inputs]
-        specs = types.outputs_at(shapes)
+        returned = types.outputs_at(shapes)
+        specs = (*returned, *states(captured.graph))
         if any(spec.shape != want.shape for spec, want in zip(specs, expected, strict=True)):
             checks += (Comparison(spec.name + label, math.inf, 0.0) for spec in specs)
             continue  # what is computed would not fit
         fixed = plan.at(types.bind(shapes)) if isinstance(plan, DynamicPlan) else plan
-        run(target, library, fixed, weights, inputs, outputs)
+        kept = outputs[len(returned) :]
+        run(target, library, fixed, weights, inputs, outputs[: len(returned)], kept)
         found = zip(specs, outputs, expected, limits, strict=True)
         checks += (
             Comparison(
@@ -89,10 +91,12 @@ def run(
     weights: Mapping[str, Array],
     inputs: Sequence[Array],
     outputs: Sequence[Array],
+    kept: Sequence[Array] = (),
 ) -> None:
-    """One call of a plan; all arrays contiguous and aligned, `outputs` are written."""
+    """One call of a plan; all arrays contiguous and aligned, `outputs` are written, and into `kept`
+    what the states hold then, where they are asked for."""
     place = _run_on_device if target.device == "cuda" else _run_on_host
-    place(library, plan, weights, inputs, outputs)
+    place(library, plan, weights, inputs, outputs, kept)
 
 
 def _run_on_host(
@@ -101,6 +105,7 @@ def _run_on_host(
     weights: Mapping[str, Array],
     inputs: Sequence[Array],
     outputs: Sequence[Array],
+    kept: Sequence[Array],
 ) -> None:
     """Run on arrays in place."""
     addresses = {name: array.ctypes.data for name, array in weights.items()}
@@ -113,6 +118,7 @@ def _run_on_host(
         for place, array in enumerate((*inputs, *outputs)):
             session.addresses[place] = array.ctypes.data
         session.run()
+        _read_states(session, kept)
 
 
 def _ops(plan: LaunchPlan) -> Fallback:
@@ -125,6 +131,7 @@ def _run_on_device(
     weights: Mapping[str, Array],
     inputs: Sequence[Array],
     outputs: Sequence[Array],
+    kept: Sequence[Array],
 ) -> None:
     """Run on copies in the device's memory."""
     spans = {name: (array.ctypes.data, array.nbytes) for name, array in weights.items()}
@@ -142,6 +149,12 @@ def _run_on_device(
         for place, array in enumerate(outputs, len(inputs)):
             session.copy_out(place, array.ctypes.data)
         session.synchronize()
+        _read_states(session, kept)
+
+
+def _read_states(session: Any, kept: Sequence[Array]) -> None:
+    for place, array in enumerate(kept):
+        session.states.read(place, array.ctypes.data)
 
 
 def aligned(array: Array) -> Array:

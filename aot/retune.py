@@ -111,6 +111,7 @@ def retune(
                 BackendContents(entry, None if entry.file is None else data)
                 for entry, data in libraries
             ),
+            states=manifest.states,
         )
         for target in targets:
             if target.name in tunings and rehearsal.runs_here(here[target.name][0]):

@@ -43,8 +43,8 @@ def signature(graph: Graph, dims: Sequence[Dim] = (), guards: Sequence[Guard] = 
     Raises `DimUnreadable` for a dim that no input shows.
     """
     table = SizeTable(dims)
-    inputs = _specs(graph.input_names, graph.inputs, table)
-    outputs = _specs(graph.output_names, graph.outputs, table)
+    inputs = _specs(graph.input_names, graph.given, table)
+    outputs = _specs(graph.output_names, graph.returned, table)
     conditions = tuple(
         runtime.Condition(
             table.index(guard.size),
@@ -61,8 +61,14 @@ def signature(graph: Graph, dims: Sequence[Dim] = (), guards: Sequence[Guard] = 
 def _specs(names: Sequence[str], nodes: Sequence[Node], table: SizeTable) -> tuple[TensorSpec, ...]:
     return tuple(
         TensorSpec(name, node.dtype, tuple(map(table.named, node.shape)))
-        for name, node in zip(names, nodes, strict=True)
+        for name, node in zip(names, nodes, strict=False)  # those of states come last
     )
+
+
+def states(graph: Graph) -> tuple[TensorSpec, ...]:
+    """Names and types of what calls leave to the next one."""
+    rows = zip(graph.states, graph.inputs[len(graph.given) :], strict=True)
+    return tuple(TensorSpec(state.name, node.dtype, node.shape) for state, node in rows)
 
 
 def _read(dim: Dim, graph: Graph) -> runtime.Size:

@@ -6,7 +6,8 @@ the Triton sources are run by `aotc tune` alone, never by the runtime.
 Grammar of `sources/TARGET.json` (version 2; times have no place in it):
 
     sources   = {"version": 2, "target", "dot_precision", "kernels": [kernel],
-                 "buffers": [buffer], "launches": [launch], "calls"?: [call]}
+                 "buffers": [buffer], "launches": [launch], "calls"?: [call],
+                 "states"?: [state]}
     kernel    = {"name", "digest", "forms": [form], "params": [[name, type]],
                  "candidates": [candidate], "bytes", "operations"}
     form      = [name, function, file below sources/]
@@ -17,8 +18,9 @@ Grammar of `sources/TARGET.json` (version 2; times have no place in it):
     buffer    = {"name", "nbytes", "first", "last"}     the steps that need it: launches and calls
     launch    = {"kernel": digest, "operands": [operand], "stored": count}
     operand   = [space, value, bytes] | ["buffer", value, bytes, first byte that is read]
-    space     = "buffer" | "input" | "output"  value: its number
-              | "weight"                       value: its name
+    state     = {"initial": name | null, "nbytes"}
+    space     = "buffer" | "input" | "output" | "state"  value: its number
+              | "weight"                                 value: its name
     call      = as in a plan (`runtime/torch_calls.py`), its memory in these spaces
 """
 
@@ -37,7 +39,8 @@ from aotc.aot.plan.wiring import SPACES, LaunchWiring, Operand, Wiring
 from aotc.runtime.directory import Directory
 from aotc.runtime.extras import read_extra
 from aotc.runtime.native_plan import SYMBOL
-from aotc.runtime.schema import Choice, Fields, FileName, Integer, List, Schema, Text
+from aotc.runtime.plan import StateSlot
+from aotc.runtime.schema import Choice, Fields, FileName, Integer, List, Optional, Schema, Text
 from aotc.runtime.torch_calls import TorchCall, call_schema
 
 VERSION = 2
@@ -96,6 +99,7 @@ def read_sources(directory: Directory, target: str) -> Sources | None:
 def _record(part: Sources) -> dict[str, Any]:
     distinct = {spec.digest: spec for spec in part.specs}
     calls = [call.to_map() for call in part.wiring.calls]
+    states = [{"initial": row.initial, "nbytes": row.nbytes} for row in part.wiring.states]
     return {
         **({"calls": calls} if calls else {}),
         "version": VERSION,
@@ -114,6 +118,7 @@ def _record(part: Sources) -> dict[str, Any]:
             }
             for spec, launch in zip(part.specs, part.wiring.launches, strict=True)
         ],
+        **({"states": states} if states else {}),
     }
 
 
@@ -165,14 +170,16 @@ def _parse(record: dict[str, Any], texts: Mapping[str, str], path: str) -> Sourc
         LaunchWiring(tuple(Operand(*row) for row in launch["operands"]), launch["stored"])
         for launch in record["launches"]
     )
+    states = tuple(StateSlot(row["nbytes"], row["initial"]) for row in record.get("states", ()))
     for number, launch in enumerate(record["launches"]):
         kernel = specs.get(launch["kernel"])
         if kernel is None or len(kernel.params) != len(launch["operands"]):
             detail = f"launches[{number}] names no kernel with its number of operands"
             raise SourcesInvalid(path=path, detail=detail)
+        counts = {"buffer": len(buffers), "state": len(states)}
         for space, value, *_ in launch["operands"]:
-            if space == "buffer" and value >= len(buffers):
-                detail = f"launches[{number}] names buffer {value} of {len(buffers)}"
+            if space in counts and value >= counts[space]:
+                detail = f"launches[{number}] names {space} {value} of {counts[space]}"
                 raise SourcesInvalid(path=path, detail=detail)
     calls = tuple(map(TorchCall.from_map, record.get("calls", ())))
     for call in calls:
@@ -184,7 +191,7 @@ def _parse(record: dict[str, Any], texts: Mapping[str, str], path: str) -> Sourc
         record["target"],
         record["dot_precision"],
         tuple(specs[launch["kernel"]] for launch in record["launches"]),
-        Wiring(buffers, launches, calls),
+        Wiring(buffers, launches, calls, states),
     )
 
 
@@ -326,6 +333,7 @@ SCHEMA = Fields(
             COUNT_LIMIT,
         ),
         "calls": List(call_schema(_Memory()), COUNT_LIMIT),
+        "states": List(Fields({"initial": Optional(Text(256)), "nbytes": SIZE}), 4096, 1),
     },
-    absent=("calls",),
+    absent=("calls", "states"),
 )

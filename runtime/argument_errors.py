@@ -1,4 +1,4 @@
-"""Errors of nested arguments and of values fixed at build time, beside those of `errors.py`."""
+"""Errors of nested arguments, fixed values and states, beside those of `errors.py`."""
 
 from __future__ import annotations
 
@@ -27,3 +27,19 @@ class OutputStructure(InputError):
     code = "output-structure"
     template = "`{name}` is {found}, expected {expected}"
     hint = "pass an earlier result of the program, or all arrays as one flat list"
+
+
+class StateUnknown(InputError):
+    """A state of a name that the program does not have."""
+
+    code = "state-unknown"
+    template = "there is no state `{name}`, expected {expected}"
+    hint = "`aotc inspect` lists what a bundle keeps from call to call"
+
+
+class StateBusy(InputError):
+    """A call inside a call of the same thread, which its state cannot serve."""
+
+    code = "state-busy"
+    template = "the thread's session is in a call, expected it to have ended"
+    hint = "use a session of its own: `program.session()`"

@@ -75,6 +75,7 @@ def load(
             library = directory.read(manifest.file(target.library))
             plan = read_plan(plan_bytes, directory.where(target.plan))
             spans = _spans(directory, manifest, weights)
+            _check_states(manifest, plan, spans, directory.where(target.plan))
             _check_plan(manifest, plan, target, spans, len(library), directory.where(target.plan))
             # The code is digested by now. Weights whose digests still run may be uploaded, but
             # nothing runs on them before `_finish`.
@@ -137,6 +138,13 @@ def _program(
             from .dynamic_program import DynamicProgram
 
             return DynamicProgram(manifest, target, identity, plan, loaded)
+        if manifest.states:
+            from .stateful_program import StatefulDeviceProgram, StatefulProgram
+
+            if target.device in IMAGE_DEVICES:
+                arguments = (manifest, target, identity, plan, loaded, stream)
+                return StatefulDeviceProgram(*arguments)
+            return StatefulProgram(manifest, target, identity, plan, loaded)
         if target.device in IMAGE_DEVICES:
             from .device_program import DeviceProgram
 
@@ -169,6 +177,30 @@ def _check_plan(
         check_calls(plan.calls, manifest.torch, signature, sizes, path)
         names = [entry.name for entry in manifest.backends]
         check_natives(plan.natives, plan.launches, names, signature, sizes, path)
+
+
+def _check_states(
+    manifest: Manifest,
+    plan: LaunchPlan | DynamicPlan,
+    spans: dict[str, tuple[int, int]],
+    path: str,
+) -> None:
+    """The plan keeps what the manifest lists, and what it starts with is of that size."""
+    slots = () if isinstance(plan, DynamicPlan) else plan.states
+    found = [slot.nbytes for slot in slots]
+    expected = [spec.nbytes for spec in manifest.states]
+    if found != expected:
+        raise BundleMalformed(
+            path=path, field="states", found=f"{found} bytes", expected=f"{expected} bytes"
+        )
+    for index, slot in enumerate(slots):
+        nbytes = spans[slot.initial][1] if slot.initial in spans else slot.nbytes
+        if nbytes != slot.nbytes:
+            field = f"states[{index}].initial"
+            expected_text = f"{slot.nbytes}, as the state has"
+            raise BundleMalformed(
+                path=path, field=field, found=f"{nbytes} bytes", expected=expected_text
+            )
 
 
 def _setting(name: str, argument: Any) -> Any:

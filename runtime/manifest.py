@@ -13,6 +13,7 @@ Grammar of `manifest.msgpack`; `extras.msgpack` has the same frame with another 
                 "sizes": [row]}
              | and, with the feature "native-back-ends", {"backends": [backend]}    `native_plan.py`
              | and, with the feature "torch", {"torch": [name of an op]}    see `torch_calls.py`
+             | and, with the feature "state", {"states": [tensor]}
     tensor   = {"dtype", "name", "shape": [extent]}
     extent   = int | [number of a value, its formula]     values and rows: see `extent.py`
     dim      = {"axis", "high", "input", "low", "name", "offset", "scale"}     see `signature.py`
@@ -35,6 +36,9 @@ Version history: 1.0, the first; 1.1, `structure`, and shapes that depend on the
 from __future__ import annotations
 
 from .dtypes import DTYPES
+from .entries import FileEntry as FileEntry
+from .entries import Target as Target
+from .entries import WeightsEntry as WeightsEntry
 from .errors import BundleMalformed
 from .extent import Extent, ExtentSchema
 from .frame import FORMAT as FORMAT
@@ -76,56 +80,16 @@ FILE_LIMIT_BYTES = 1 << 44
 DYNAMIC = "dynamic-shapes"
 TORCH = "torch"  # ops that torch runs at each call, by name
 NATIVE = "native-back-ends"  # libraries of the user's that the plans call
-FEATURES = frozenset({FEATURE, DYNAMIC, TORCH, NATIVE})  # critical features that this runtime knows
-
-
-class FileEntry(Record):
-    """A file of the bundle: name relative to it, size in bytes, SHA-256 (32 bytes)."""
-
-    __slots__ = ("name", "nbytes", "sha256")
-    name: str
-    nbytes: int
-    sha256: bytes
-
-    def __init__(self, name: str, nbytes: int, sha256: bytes) -> None:
-        self._set(name=name, nbytes=nbytes, sha256=sha256)
-
-
-class Target(Record):
-    """Code for one kind of machine: device family, instruction sets needed, plan and library."""
-
-    __slots__ = ("abi", "device", "library", "name", "needs", "plan")
-    name: str
-    device: str
-    abi: int
-    needs: tuple[str, ...]
-    plan: str
-    library: str
-
-    def __init__(
-        self, name: str, device: str, abi: int, needs: tuple[str, ...], plan: str, library: str
-    ) -> None:
-        self._set(name=name, device=device, abi=abi, needs=tuple(needs), plan=plan, library=library)
-
-
-class WeightsEntry(Record):
-    """The weights file: name, size, and the SHA-256 of each chunk of `chunk_bytes`."""
-
-    __slots__ = ("chunk_bytes", "chunks", "name", "nbytes")
-    name: str
-    nbytes: int
-    chunk_bytes: int
-    chunks: tuple[bytes, ...]
-
-    def __init__(self, name: str, nbytes: int, chunk_bytes: int, chunks: tuple[bytes, ...]) -> None:
-        self._set(name=name, nbytes=nbytes, chunk_bytes=chunk_bytes, chunks=tuple(chunks))
+STATE = "state"  # tensors that a session keeps from call to call
+FEATURES = frozenset({FEATURE, DYNAMIC, TORCH, NATIVE, STATE})  # what this runtime knows
 
 
 class Manifest(Record):
     """A manifest's contents.
 
     dims, sizes, guards: of shapes that depend on the call, see `signature.py`; else empty. torch:
-    ops that torch runs at each call. backends: native libraries that the plans call.
+    ops that torch runs at each call. backends: native libraries that the plans call. states: what a
+    session keeps from call to call.
     """
 
     __slots__ = (
@@ -137,6 +101,7 @@ class Manifest(Record):
         "inputs",
         "outputs",
         "sizes",
+        "states",
         "structure",
         "targets",
         "torch",
@@ -154,6 +119,7 @@ class Manifest(Record):
     guards: tuple[Condition, ...]
     torch: tuple[str, ...]
     backends: tuple[BackendEntry, ...]
+    states: tuple[TensorSpec, ...]
 
     def __init__(
         self,
@@ -169,6 +135,7 @@ class Manifest(Record):
         guards: tuple[Condition, ...] = (),
         torch: tuple[str, ...] = (),
         backends: tuple[BackendEntry, ...] = (),
+        states: tuple[TensorSpec, ...] = (),
     ) -> None:
         self._set(
             structure=structure,
@@ -183,6 +150,7 @@ class Manifest(Record):
             guards=tuple(guards),
             torch=tuple(torch),
             backends=tuple(backends),
+            states=tuple(states),
         )
 
     @property
@@ -232,6 +200,7 @@ class Manifest(Record):
             tuple(Condition(**row) for row in tree.get("guards", ())),
             tuple(tree.get("torch", ())),
             tuple(BackendEntry(**row) for row in tree.get("backends", ())),
+            tuple(TensorSpec(**row) for row in tree.get("states", ())),
         )
 
 
@@ -319,14 +288,15 @@ MANIFEST_SCHEMA: Schema = Fields(
         **SIZES_SCHEMA,
         "torch": List(OpName(), limit=1 << 12, least=1),
         "backends": BACKENDS_SCHEMA,
+        "states": List(TENSOR_SCHEMA, limit=4096, least=1),
     },
-    absent=("structure", "torch", "backends", *SIZES_SCHEMA),
+    absent=("structure", "torch", "backends", "states", *SIZES_SCHEMA),
 )
 
 
 # Fields that are there where a feature is, and only there.
-LISTS = ("torch", "backends")
-PRESENCES = (("structure", FEATURE), ("torch", TORCH), ("backends", NATIVE))
+LISTS = ("torch", "backends", "states")
+PRESENCES = (("structure", FEATURE), ("torch", TORCH), ("backends", NATIVE), ("states", STATE))
 
 
 def _check(tree: Any, path: str) -> None:
@@ -335,17 +305,18 @@ def _check(tree: Any, path: str) -> None:
     names = [row["name"] for row in tree["files"]]
     _refuse_twins([*names, WEIGHTS_NAME, MANIFEST_NAME, EXTRAS_NAME], "files", path)
     _refuse_twins([row["name"] for row in tree["targets"]], "targets", path)
-    for kind in ("inputs", "outputs"):
-        _refuse_twins([row["name"] for row in tree[kind]], kind, path)
-        for index, row in enumerate(tree[kind]):
+    for kind in ("inputs", "outputs", "states"):
+        rows = tree.get(kind, [])
+        _refuse_twins([row["name"] for row in rows], kind, path)
+        for index, row in enumerate(rows):
             spec = TensorSpec(**row)
             nbytes = spec.nbytes if spec.is_fixed else 0
-            if nbytes > FILE_LIMIT_BYTES:
+            if nbytes > FILE_LIMIT_BYTES or (kind == "states" and not spec.is_fixed):
                 raise BundleMalformed(
                     path=path,
                     field=f"{kind}[{index}].shape",
-                    found=f"{nbytes} bytes",
-                    expected=f"at most {FILE_LIMIT_BYTES} bytes",
+                    found=f"{nbytes} bytes" if spec.is_fixed else f"{row['shape']}",
+                    expected=f"at most {FILE_LIMIT_BYTES} bytes, and numbers for a state",
                 )
     for field, feature in PRESENCES:
         if (field in tree) != (feature in tree["features"]):

@@ -13,10 +13,12 @@ Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
     map      = {"argument": index, "box": [n], "dtype", "shape": [n], "start", "strides": [n],
                 "swizzle_bytes"}                  a tensor map of the memory behind an argument
     argument = [space, value]
+    state    = {"initial": name | nil, "nbytes"}   what a call leaves to the next one of its session
     space    = "arena"   value: byte offset, inside one of `buffers`
              | "weight"  value: name of a tensor in weights.safetensors
              | "input"   value: index of a program input
              | "output"  value: index of a program output
+             | "state"   value: index into `states`
              | "int"     value: signed 64-bit number, passed as it is
 
 The first `zeroed_bytes` of the arena are zero when a session opens; every launch leaves them so.
@@ -24,7 +26,8 @@ The first `zeroed_bytes` of the arena are zero when a session opens; every launc
 Version history: abi 1, the first; abi 2, images of kernels and zeroed bytes; abi 3, tensor maps. An
 older plan is read as one of abi 3 without what it does not know, with nothing zeroed. Abi 4 is
 another grammar (`dynamic_plan.py`); abi 5 is abi 3 with calls of torch (`torch_calls.py`); abi 6
-is either of them with launches of native functions (`native_plan.py`).
+is either of them with launches of native functions (`native_plan.py`); abi 7 is abi 3 with `states`,
+which start as the weight of the name `initial`, or as zeros.
 
 The compiler builds `LaunchPlan` objects and the runtime reads them: one schema for both. Every
 index and offset is checked before a number reaches native code, by the rules of `plan_rules.py`.
@@ -39,6 +42,7 @@ from .plan_rules import DYNAMIC_ABI as DYNAMIC_ABI
 from .plan_rules import NATIVE_ABI as NATIVE_ABI
 from .plan_rules import PLAN_ABI as PLAN_ABI
 from .plan_rules import PLAN_ABIS as PLAN_ABIS
+from .plan_rules import STATE_ABI as STATE_ABI
 from .plan_rules import TORCH_ABI as TORCH_ABI
 from .plan_rules import check_plan, check_use, upgraded
 from .record import Record
@@ -180,13 +184,27 @@ class Launch(Record):
         self._set(kernel=kernel, grid=tuple(grid), args=pairs, maps=tuple(maps))
 
 
+class StateSlot(Record):
+    """A tensor of `nbytes` bytes that a session keeps from call to call.
+
+    initial: the weight that a session starts with; None for zeros.
+    """
+
+    __slots__ = ("initial", "nbytes")
+    nbytes: int
+    initial: str | None
+
+    def __init__(self, nbytes: int, initial: str | None = None) -> None:
+        self._set(nbytes=nbytes, initial=initial)
+
+
 class LaunchPlan(Record):
     """All launches of one call, in order, for one target.
 
     arena_bytes: size of the block that holds every intermediate tensor; scratch_bytes: size of the
     block that each thread lends to the kernel it runs; zeroed_bytes: the arena's first bytes, zero
-    when a session opens and left zero by every launch; calls: of torch, between launches;
-    natives: the launches that call native functions.
+    when a session opens and left zero by every launch; calls: of torch, between launches; natives:
+    the launches that call native functions; states: what a call leaves to the next one.
     """
 
     __slots__ = (
@@ -198,6 +216,7 @@ class LaunchPlan(Record):
         "launches",
         "natives",
         "scratch_bytes",
+        "states",
         "zeroed_bytes",
     )
     abi: int
@@ -209,6 +228,7 @@ class LaunchPlan(Record):
     zeroed_bytes: int
     calls: tuple[TorchCall, ...]
     natives: tuple[NativeLaunch, ...]
+    states: tuple[StateSlot, ...]
 
     def __init__(
         self,
@@ -221,6 +241,7 @@ class LaunchPlan(Record):
         zeroed_bytes: int = 0,
         calls: tuple[TorchCall, ...] = (),
         natives: tuple[NativeLaunch, ...] = (),
+        states: tuple[StateSlot, ...] = (),
     ) -> None:
         self._set(
             abi=abi,
@@ -232,14 +253,19 @@ class LaunchPlan(Record):
             zeroed_bytes=zeroed_bytes,
             calls=tuple(calls),
             natives=tuple(natives),
+            states=tuple(states),
         )
 
     def arguments(self) -> Iterator[Argument]:
-        """The arguments of all launches in order, then the memory of all calls of torch."""
+        """The arguments of all launches in order, then the memory of all calls of torch, then the
+        weights that states start with."""
         for launch in self.launches:
             yield from launch.args
         for call in self.calls:
             yield from (each.memory for each in call.tensors())
+        for state in self.states:
+            if state.initial is not None:
+                yield "weight", state.initial
 
     def steps(self) -> Iterator[Launch | TorchCall]:
         """Launches, and calls of torch between them, in the order in which they run."""
@@ -254,9 +280,11 @@ class LaunchPlan(Record):
         """The plan as plain values, as `aotc inspect --json` shows it."""
         calls = {"calls": [each.to_map() for each in self.calls]} if self.calls else {}
         natives = {"natives": [each.to_map() for each in self.natives]} if self.natives else {}
+        rows = [{"initial": each.initial, "nbytes": each.nbytes} for each in self.states]
         return {
             **calls,
             **natives,
+            **({"states": rows} if rows else {}),
             "abi": self.abi,
             "arena_bytes": self.arena_bytes,
             "scratch_bytes": self.scratch_bytes,
@@ -321,6 +349,7 @@ class LaunchPlan(Record):
             tree["zeroed_bytes"],
             tuple(map(TorchCall.from_map, tree.get("calls", ()))),
             tuple(map(NativeLaunch.from_map, tree.get("natives", ()))),
+            tuple(StateSlot(row["nbytes"], row["initial"]) for row in tree.get("states", ())),
         )
 
     def validate(

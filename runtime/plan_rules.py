@@ -21,7 +21,8 @@ PLAN_ABI = 3
 DYNAMIC_ABI = 4  # of plans whose sizes depend on the call, see `dynamic_plan.py`
 TORCH_ABI = 5  # of plans that call torch, see `torch_calls.py`
 NATIVE_ABI = 6  # of plans that call native functions, and perhaps torch, see `native_plan.py`
-PLAN_ABIS = (1, 2, 3, DYNAMIC_ABI, TORCH_ABI, NATIVE_ABI)  # those that the runtime understands
+STATE_ABI = 7  # of plans that leave something to the next call
+PLAN_ABIS = (1, 2, 3, DYNAMIC_ABI, TORCH_ABI, NATIVE_ABI, STATE_ABI)  # what the runtime understands
 ALIGNMENT_BYTES = 64
 ARENA_LIMIT_BYTES = 1 << 40
 SCRATCH_LIMIT_BYTES = 1 << 30
@@ -40,7 +41,8 @@ MAP_ALIGNMENT_BYTES = 16  # of their memory and of all strides but the last
 MAP_SWIZZLES = (0, 32, 64, 128)
 GRID_LIMITS = (PROGRAMS_LIMIT, 65535, 65535)
 
-SPACES = ("arena", "weight", "input", "output", "int")
+SPACES = ("arena", "weight", "input", "output", "state", "int")
+STATES_LIMIT = 4096
 
 
 class _ArgumentSchema(Schema):
@@ -62,6 +64,7 @@ VALUES: dict[str, Schema] = {
     "weight": Text(256),
     "input": Integer(0, 4095),
     "output": Integer(0, 4095),
+    "state": Integer(0, STATES_LIMIT - 1),
     "int": Integer(-(1 << 63), (1 << 63) - 1),
 }
 IMAGE_SCHEMA = Fields(
@@ -87,7 +90,7 @@ MAP_SCHEMA = Fields(
 )
 PLAN_SCHEMA = Fields(
     {
-        "abi": Integer(PLAN_ABI, NATIVE_ABI),
+        "abi": Integer(PLAN_ABI, STATE_ABI),
         "arena_bytes": Integer(0, ARENA_LIMIT_BYTES),
         "scratch_bytes": Integer(0, SCRATCH_LIMIT_BYTES),
         "zeroed_bytes": Integer(0, ARENA_LIMIT_BYTES),
@@ -118,8 +121,13 @@ PLAN_SCHEMA = Fields(
         ),
         "calls": List(call_schema(_ArgumentSchema()), limit=1 << 12, least=1),
         "natives": NATIVES_SCHEMA,
+        "states": List(
+            Fields({"initial": Optional(Text(256)), "nbytes": Integer(0, ARENA_LIMIT_BYTES)}),
+            limit=STATES_LIMIT,
+            least=1,
+        ),
     },
-    absent=("calls", "natives"),
+    absent=("calls", "natives", "states"),
 )
 
 
@@ -187,6 +195,11 @@ def _broken_relations(tree: dict[str, Any]) -> Broken:
     arena_bytes, buffers = tree["arena_bytes"], tree["buffers"]
     abi = TORCH_ABI if "calls" in tree else PLAN_ABI
     abi = NATIVE_ABI if "natives" in tree else abi
+    if "states" in tree:
+        abi = STATE_ABI
+        for field in ("calls", "natives"):
+            if field in tree:
+                yield field, len(tree[field]), "none in a plan with states"
     if tree["abi"] != abi:
         yield "abi", tree["abi"], f"{abi}, the least for what the plan holds"
     if tree["zeroed_bytes"] > arena_bytes:
@@ -242,7 +255,11 @@ def _broken_arguments(
     plan: LaunchPlan, counts: tuple[int, int], weights: Collection[str]
 ) -> Broken:
     """Arguments outside the signature or the weights."""
-    limits = {"input": counts[0], "output": counts[1]}
+    limits = {"input": counts[0], "output": counts[1], "state": len(plan.states)}
+    for index, state in enumerate(plan.states):
+        if state.initial is not None and state.initial not in weights:
+            expected = "the name of a tensor in the weights"
+            yield f"states[{index}].initial", f"{state.initial!r}", expected
     rows = [(f"launches[{index}].args", row.args) for index, row in enumerate(plan.launches)]
     for index, call in enumerate(plan.calls):
         rows.append((f"calls[{index}]", tuple(each.memory for each in call.tensors())))
@@ -250,7 +267,7 @@ def _broken_arguments(
         for position, (space, value) in enumerate(arguments):
             expected = ""
             if space in limits and not (type(value) is int and value < limits[space]):
-                expected = f"an {space} from 0 to {limits[space] - 1}"
+                expected = f"{space} from 0 to {limits[space] - 1}"
             elif space == "weight" and value not in weights:
                 expected = "the name of a tensor in the weights"
             if expected:

@@ -80,8 +80,8 @@ def _plain(values: Sequence[Any]) -> Any:
 class Program:
     """A bundle ready to run; safe to call from several threads at once.
 
-    inputs, outputs: tuples of `TensorSpec` (name, dtype, shape); target: name of the target in
-    use; device: where it runs, `cpu` or `cuda:0`; identity: hex SHA-256 of the bundle; threads:
+    inputs, outputs, states: tuples of `TensorSpec` (name, dtype, shape); target: name of the target
+    in use; device: where it runs, `cpu` or `cuda:0`; identity: hex SHA-256 of the bundle; threads:
     host threads that share the work of one call.
 
     Calling it takes arrays in the order of `inputs` or by name, as torch tensors, numpy arrays,
@@ -98,6 +98,7 @@ class Program:
         """Made by `load` only."""
         self.manifest = manifest
         self.inputs: tuple[TensorSpec, ...] = manifest.inputs
+        self.states: tuple[TensorSpec, ...] = manifest.states
         self.outputs: tuple[TensorSpec, ...] = manifest.outputs
         self.target: str = target.name
         self.device: str = target.device

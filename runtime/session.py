@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .exchange import Kind
     from .port import Port
     from .program import Loaded, Program
+    from .state import States
 
 
 class Session:
@@ -61,6 +62,19 @@ class Session:
         result = self._fill(arrays, named, out, hold)
         self._run()
         return result
+
+    @property
+    def state(self) -> States:
+        """What this session keeps from call to call, by name; empty for most programs."""
+        from .state import States
+
+        return States(self)
+
+    def reset(self) -> None:
+        """Give the next call the state that the bundle holds."""
+        if self._loaded is None:
+            raise ProgramClosed()
+        self._native.states.reset()
 
     def run_at(self, addresses: list[int]) -> None:
         """Run once on memory at these addresses, inputs first; for callers that checked it all."""
@@ -175,6 +189,16 @@ class Bound:
         with self._lock:
             self._run()
         return self.outputs
+
+    @property
+    def state(self) -> States:
+        """What its calls keep; see `Session.state`."""
+        return self._session.state
+
+    def reset(self) -> None:
+        """Give the next call the state that the bundle holds."""
+        with self._lock:
+            self._session.reset()
 
     def close(self) -> None:
         """Free its arena and let go of its arrays; may be called again. `outputs` stay."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +14,10 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.custom_ops import Decompositions
+from aotc.aot.capture.exported import import_program
 from aotc.aot.capture.fallback import CHECKED_WHOLE, TorchOp, torch_ops, warn_of
 from aotc.aot.capture.golden import golden_tensors, roundings
-from aotc.aot.capture.importer import import_program, to_array
+from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.kernels import defaults_known
 from aotc.aot.capture.libraries import register_types
 from aotc.aot.capture.probes import Probe, probes
@@ -40,8 +41,8 @@ class Captured:
 
     name: str
     graph: Graph  # its input and output names and types are the signature
-    golden_inputs: tuple[Array, ...]  # the example inputs, in the order of the graph's inputs
-    golden_outputs: tuple[Array, ...]  # of the exported module, in the order of its outputs
+    golden_inputs: tuple[Array, ...]  # the example inputs, in the order of those that are given
+    golden_outputs: tuple[Array, ...]  # of the exported module, then its states after the call
     structure: Structure  # how arguments and result nest
     golden_roundings: tuple[float, ...]  # how far 16-bit roundings carry each, of its scale
     dot_precision: str = "ieee"  # of f32 operands on a GPU, by torch's own switch: or "tf32"
@@ -68,7 +69,8 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
         graph, asserted = import_program(decomposed, program, sizes, fallback)
         structure = structure_of(spec, program)
         left = torch_ops(graph)
-        golden_inputs, golden_outputs, roundings_of = _golden(spec, program, bool(left))
+        kept = [state.name for state in graph.states]
+        golden_inputs, golden_outputs, roundings_of = _golden(spec, program, kept, bool(left))
         guards = tuple(dict.fromkeys((*sizes.guards, *asserted)))
         model = program.module() if spec.module is None else spec.module
         others = probes(spec, model, graph, sizes.dims, guards)
@@ -173,17 +175,34 @@ def decompose(
 
 
 def _golden(
-    spec: Spec, program: ExportedProgram, has_torch_ops: bool
+    spec: Spec, program: ExportedProgram, kept: Sequence[str], has_torch_ops: bool
 ) -> tuple[tuple[Array, ...], tuple[Array, ...], tuple[float, ...]]:
-    """Inputs, outputs, and how far 16-bit roundings carry each output."""
+    """Inputs, outputs, and how far 16-bit roundings carry each output.
+
+    `kept` are buffers that a call changes: what they hold after the first one follows the outputs.
+    How far roundings carry is not known of such a model, since a call in f32 would change others.
+    """
     leaves = pytree.tree_leaves((spec.arguments, dict(spec.keyword_arguments)))
     inputs = tuple(to_array(leaf).copy() for leaf in leaves if isinstance(leaf, torch.Tensor))
     module = program.module()
-    outputs = golden_tensors(lambda: _run(spec, module))
+    with _unchanged([module.get_buffer(name) for name in kept]) as buffers:
+        outputs = (*golden_tensors(lambda: _run(spec, module)), *buffers)
+        found = tuple(to_array(tensor).copy() for tensor in outputs)
+    spreads = (0.0,) * len(outputs)
     try:
-        spreads = roundings(lambda: _run(spec, module), outputs)
+        spreads = spreads if kept else roundings(lambda: _run(spec, module), outputs)
     except ModelRaised:
-        if not has_torch_ops:
+        if not has_torch_ops:  # an op of a library may take 16-bit floats only
             raise
-        spreads = (0.0,) * len(outputs)  # an op of a library may take 16-bit floats only
-    return inputs, tuple(to_array(tensor) for tensor in outputs), spreads
+    return inputs, found, spreads
+
+
+@contextmanager
+def _unchanged(buffers: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """The buffers, which hold at the end what they held before: they are the caller's model's."""
+    before = [buffer.clone() for buffer in buffers]
+    try:
+        yield buffers
+    finally:
+        for buffer, initial in zip(buffers, before, strict=True):
+            buffer.copy_(initial)

@@ -1,16 +1,13 @@
-"""Walks the nodes of an exported program and makes ours; lists all it cannot import at once."""
+"""Walks the nodes of a torch graph and makes ours; lists all it cannot import at once."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
 import torch
-from torch.export import ExportedProgram
-from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from aotc.aot.capture.custom_ops import called_op, ways_out
 from aotc.aot.capture.fallback import torch_call
@@ -18,15 +15,10 @@ from aotc.aot.capture.importing import Call, NotSupported, type_of
 from aotc.aot.capture.kernels import KERNEL_CALL, kernel_call
 from aotc.aot.capture.native_ops import NativeOp, import_native, native_op_of
 from aotc.aot.capture.numbers import FLOATS
-from aotc.aot.capture.sizes import Sizes, asserted, extent_of, reading
+from aotc.aot.capture.sizes import asserted, extent_of
 from aotc.aot.capture.sources import source_of
 from aotc.aot.capture.table import CHECKS, ROWS
-from aotc.aot.errors import (
-    FallbackRefused,
-    InternalError,
-    MutationUnsupported,
-    OpsUnsupported,
-)
+from aotc.aot.errors import InternalError
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make, sizes_in
 from aotc.aot.ir.size import Guard, UndecidedSize
@@ -44,47 +36,6 @@ def to_array(tensor: torch.Tensor) -> Array:
     if plain.dtype == torch.bfloat16:
         plain = plain.view(torch.uint16)
     return numpy.ascontiguousarray(plain.numpy()).reshape(tuple(tensor.shape))
-
-
-def import_program(
-    program: ExportedProgram, exported: ExportedProgram, sizes: Sizes, fallback: bool = False
-) -> tuple[Graph, tuple[Guard, ...]]:
-    """Our graph of a program that was decomposed from `exported`, and what it asks of sizes.
-
-    `fallback` leaves ops that have no row to torch. Raises `OpsUnsupported` with every op that can
-    neither be imported nor left, `MutationUnsupported` for state.
-    """
-    _refuse_mutation(program, exported)
-    walker = _ProgramImporter(program=program, has_fixed_shapes=not sizes.dims, fallback=fallback)
-    with reading(sizes):
-        for node in program.graph.nodes:
-            walker.visit(node)
-    if walker.unsupported:
-        refused = FallbackRefused if fallback else OpsUnsupported
-        raise refused(ops=_distinct(walker.unsupported))
-    return walker.graph(), tuple(walker.guards)
-
-
-def _distinct(found: Sequence[str]) -> str:
-    return "\n".join(f"  {line}" for line in dict.fromkeys(found))
-
-
-def _refuse_mutation(program: ExportedProgram, exported: ExportedProgram) -> None:
-    names = _changed(program)
-    if names and any(str(node.target) == KERNEL_CALL for node in program.graph.nodes):
-        # Where torch cannot follow a kernel, it takes all that the kernel is given for changed.
-        # With the ops whole it goes by what they declare.
-        declared = _changed(exported.run_decompositions({}))
-        names = [name for name in names if name in declared]
-    if names:
-        raise MutationUnsupported(names=", ".join(f"`{name}`" for name in names))
-
-
-def _changed(program: ExportedProgram) -> list[str]:
-    """Names of the buffers and inputs that the program writes to."""
-    signature = program.graph_signature
-    names = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
-    return list(dict.fromkeys(names))
 
 
 @dataclass
@@ -300,46 +251,6 @@ class Importer:
             elif got is not None and got.type != expected:
                 detail = f"row of `{node.target}` made {got.type}, torch says {expected}"
                 raise InternalError(stage="capture", detail=detail)
-
-
-@dataclass(kw_only=True)
-class _ProgramImporter(Importer):
-    """Imports an exported program, whose signature tells inputs from weights."""
-
-    program: ExportedProgram
-
-    def _placeholder(self, node: torch.fx.Node) -> Node | Any:
-        specs = self.program.graph_signature.input_specs
-        spec = next(item for item in specs if item.arg.name == node.name)
-        if isinstance(spec.arg, ConstantArgument):
-            return spec.arg.value
-        if spec.kind is InputKind.USER_INPUT:
-            return self._input(node)
-        if spec.kind is InputKind.TOKEN:
-            return TOKEN
-        target = str(spec.target)
-        tensor = self.program.state_dict.get(target)
-        if tensor is None:
-            tensor = self.program.constants[target]
-        try:
-            return self._constant(target, tensor)
-        except NotSupported as refused:
-            self.unsupported.append(f"constant `{target}`: {refused}")
-            return None
-
-    def _output(self, node: torch.fx.Node) -> None:
-        specs = self.program.graph_signature.output_specs
-        for value, spec in zip(node.args[0], specs, strict=True):
-            if spec.kind is not OutputKind.USER_OUTPUT:
-                continue
-            if isinstance(value, torch.fx.Node):
-                made = self.values.get(value)
-                if isinstance(made, Node):
-                    self.outputs.append(made)
-                elif made is not None:  # else an op on the way was refused, and is listed
-                    self.unsupported.append(f"output `{made}`: it is no tensor")
-            elif not isinstance(value, bool | int | float | str | None):
-                self.unsupported.append(f"output `{value!r}`: it is no tensor")
 
 
 def _nothing(call: Call) -> Any:

@@ -40,6 +40,8 @@ TOLD = frozenset({
 
 def to_files(captured: Captured, spec: Spec) -> Files | None:
     """The files of an entry; None for a capture that they could not tell whole."""
+    if captured.graph.states:  # the model's own call would change what it holds
+        return None
     for row in fields(captured):
         if row.name not in TOLD and getattr(captured, row.name) != row.default:
             return None

@@ -46,7 +46,8 @@ def structure_of(spec: Spec, program: ExportedProgram) -> Structure:
 
 def named_outputs(graph: Graph, root: Part | None) -> Graph:
     """`graph` with its outputs named by their paths in the result."""
-    return replace(graph, output_names=_output_names(root, len(graph.outputs)))
+    names = _output_names(root, len(graph.returned))
+    return replace(graph, output_names=(*names, *graph.output_names[len(names) :]))
 
 
 def _result(program: ExportedProgram) -> Any:

@@ -83,14 +83,37 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class State:
+    """A tensor that a call leaves to the next one; `initial` is None where it starts with zeros."""
+
+    name: str
+    initial: Constant | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """A function from inputs to outputs. Names are the caller's; `constants` by node attribute."""
+    """A function from inputs to outputs. Names are the caller's; `constants` by node attribute.
+
+    The last inputs are what `states` hold before a call, one each, and the last outputs what they
+    hold after it; `input_names` and `output_names` name them too.
+    """
 
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     constants: Mapping[str, Constant]
+    states: tuple[State, ...] = ()
+
+    @property
+    def given(self) -> tuple[Node, ...]:
+        """The inputs that a caller gives."""
+        return self.inputs[: len(self.inputs) - len(self.states)]
+
+    @property
+    def returned(self) -> tuple[Node, ...]:
+        """The outputs that a caller gets."""
+        return self.outputs[: len(self.outputs) - len(self.states)]
 
     def nodes(self) -> tuple[Node, ...]:
         """Inputs, then every node that an output needs, operands first; the order is fixed."""
@@ -111,7 +134,8 @@ class Graph:
         pool = self.constants if constants is None else constants
         names = [node.attr("name") for node in walk(outputs) if node.op == "constant"]
         kept = {name: pool[name] for name in sorted(set(names))}
-        return Graph(self.inputs, outputs, self.input_names, self.output_names, kept)
+        names_of_ends = self.input_names, self.output_names
+        return Graph(self.inputs, outputs, *names_of_ends, kept, self.states)
 
 
 def walk(outputs: tuple[Node, ...]) -> Iterator[Node]:

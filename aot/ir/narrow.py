@@ -49,6 +49,7 @@ def _with_sizes(graph: Graph, values: Mapping[Dim, Extent]) -> Graph:
         graph.input_names,
         graph.output_names,
         graph.constants,
+        graph.states,
     )
 
 

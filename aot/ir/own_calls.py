@@ -24,7 +24,7 @@ def scatter(data: Node, index: Node, source: Node, axis: int, adds: bool) -> Nod
     outer, inner = math.prod(data.shape[:axis]), math.prod(data.shape[axis + 1 :])
     is_shared = index.type.numel == rows
     places = index if is_shared else build.expand(index, source.shape)
-    block = min(1 << (inner - 1).bit_length(), LARGEST_BLOCK)
+    block = min(1 << (int(inner) - 1).bit_length(), LARGEST_BLOCK)
     numbers = {
         "ROWS": rows,
         "EXTENT": extent,

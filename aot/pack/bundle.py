@@ -16,6 +16,7 @@ from aotc.runtime.manifest import (
     GOLDEN_NAME,
     MANIFEST_NAME,
     NATIVE,
+    STATE,
     TORCH,
     WEIGHTS_NAME,
     Extras,
@@ -88,6 +89,7 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
             guards=contents.guards,
             torch=contents.torch,
             backends=backends,
+            states=contents.states,
         ).to_bytes()
         writer.write(MANIFEST_NAME, [manifest])
         staging.publish(force)
@@ -99,7 +101,8 @@ def _features(contents: BundleContents) -> tuple[str, ...]:
     structure = () if contents.structure == PLAIN else (FEATURE,)
     torch = (TORCH,) if contents.torch else ()
     native = (NATIVE,) if contents.backends else ()
-    return (*contents.features, *structure, *torch, *native)
+    state = (STATE,) if contents.states else ()
+    return (*contents.features, *structure, *torch, *native, *state)
 
 
 class _Writer:

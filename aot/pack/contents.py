@@ -92,6 +92,7 @@ class BundleContents:
     sizes: tuple[Row, ...] = ()
     guards: tuple[Condition, ...] = ()
     backends: tuple[BackendContents, ...] = ()
+    states: tuple[TensorSpec, ...] = ()
 
     @property
     def torch(self) -> tuple[str, ...]:

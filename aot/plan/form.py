@@ -15,6 +15,7 @@ from aotc.runtime.plan import (
     ALIGNMENT_BYTES,
     NATIVE_ABI,
     PLAN_ABI,
+    STATE_ABI,
     TORCH_ABI,
     Argument,
     Buffer,
@@ -75,7 +76,7 @@ def plan_wired(wiring: Wiring, chosen: Sequence[ChosenKernel], scratch_bytes: in
         kernel.native.launch(number) for number, kernel in enumerate(chosen) if kernel.native
     )
     return LaunchPlan(
-        abi=NATIVE_ABI if natives else TORCH_ABI if wiring.calls else PLAN_ABI,
+        abi=_abi(wiring, bool(natives)),
         arena_bytes=arena.nbytes,
         scratch_bytes=scratch_bytes,
         buffers=arena.buffers,
@@ -84,7 +85,17 @@ def plan_wired(wiring: Wiring, chosen: Sequence[ChosenKernel], scratch_bytes: in
         zeroed_bytes=arena.zeroed_bytes,
         calls=tuple(_call(row, arena) for row in wiring.calls),
         natives=natives,
+        states=wiring.states,
     )
+
+
+def _abi(wiring: Wiring, has_natives: bool) -> int:
+    """The least that can say it."""
+    if wiring.states:
+        return STATE_ABI
+    if has_natives:
+        return NATIVE_ABI
+    return TORCH_ABI if wiring.calls else PLAN_ABI
 
 
 def _arguments(launch: LaunchWiring, kernel: ChosenKernel, arena: _Arena) -> list[Argument]:

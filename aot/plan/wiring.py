@@ -10,22 +10,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aotc.aot.errors import InternalError
-from aotc.aot.ir.graph import Node
-from aotc.aot.ir.size import Extent
+from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.schedule.group import Group, Schedule
+from aotc.runtime.plan import StateSlot
 from aotc.runtime.torch_calls import CallTensor, TorchCall
 
-SPACES = ("buffer", "weight", "input", "output")
+SPACES = ("buffer", "weight", "input", "output", "state")
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
     """The memory behind one argument of a launch.
 
-    `value` is the number of a buffer, input or output, or the name of a weight; `nbytes` the size
-    of the tensor; `start_bytes` where in a buffer the pointer is given from.
+    `value` is the number of a buffer, input, output or state, or the name of a weight; `nbytes` the
+    size of the tensor; `start_bytes` where in a buffer the pointer is given from.
     """
 
     space: str
@@ -53,6 +54,7 @@ class Wiring:
     buffers: tuple[Lifetime, ...]
     launches: tuple[LaunchWiring, ...]
     calls: tuple[TorchCall, ...] = ()
+    states: tuple[StateSlot, ...] = ()
 
     def step(self, launch: int) -> int:
         """The step that a launch is."""
@@ -60,12 +62,16 @@ class Wiring:
 
 
 def wire(schedule: Schedule) -> Wiring:
-    """Inputs and outputs are the caller's memory, constants are weights by name, all other roots
-    are buffers."""
+    """Inputs and outputs are the caller's memory, states the session's, constants are weights by
+    name, all other roots are buffers."""
+    graph, states = schedule.graph, _states(schedule.graph)
+    given, returned = len(graph.given), len(graph.returned)
     places: dict[Node, tuple[str, int | str]] = {
-        node: ("input", number) for number, node in enumerate(schedule.graph.inputs)
+        node: ("input", number) for number, node in enumerate(graph.given)
     }
-    places |= {node: ("output", number) for number, node in enumerate(schedule.stored)}
+    places |= {node: ("output", number) for number, node in enumerate(schedule.stored[:returned])}
+    for ends in (graph.inputs[given:], schedule.stored[returned:]):
+        places |= {node: ("state", number) for number, node in enumerate(ends)}
     for group in schedule.groups:
         for node in group.reads:
             if node.op == "constant":
@@ -93,7 +99,15 @@ def wire(schedule: Schedule) -> Wiring:
         for space, value in (places[node] for node in group.reads):
             if space == "buffer" and isinstance(value, int):
                 buffers[value] = replace(buffers[value], last=number)
-    return Wiring(tuple(buffers), tuple(launches), tuple(calls))
+    return Wiring(tuple(buffers), tuple(launches), tuple(calls), states)
+
+
+def _states(graph: Graph) -> tuple[StateSlot, ...]:
+    rows = zip(graph.states, graph.inputs[len(graph.given) :], strict=True)
+    return tuple(
+        StateSlot(fixed(node.type.nbytes), state.initial and state.initial.name)
+        for state, node in rows
+    )
 
 
 def _operand(group: Group, node: Node, space: str, value: int | str) -> Operand:

@@ -19,6 +19,7 @@ from aotc.aot.schedule.materialize import Kernel, kernels
 from aotc.aot.schedule.refuse import refuse
 from aotc.aot.schedule.stage import staged
 from aotc.aot.schedule.starts import starts
+from aotc.aot.schedule.states import states_last, with_states
 from aotc.aot.schedule.trace import LEAVES, STORED, Boundary, Demand, Tracer
 from aotc.aot.schedule.traits import TargetTraits
 
@@ -32,7 +33,7 @@ def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
     An output without elements has no kernel. Raises what `refuse` does, and `InternalError` where
     kernels have no order.
     """
-    graph, copies = staged(_with_copies(with_memory(graph)))
+    graph, copies = staged(_with_copies(with_memory(with_states(graph))))
     refuse(graph)
     stored = _stored(graph)
     made = [node for node in stored if node.type.numel]
@@ -40,7 +41,7 @@ def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
     roots = {node for kernel in found for node in kernel.roots}
     movable = roots.difference(stored) if traits.device == "cpu" else set()
     groups = [_group(kernel, roots, movable, traits) for kernel in found]
-    return Schedule(graph, _ordered(groups), stored)
+    return Schedule(graph, states_last(_ordered(groups), graph), stored)
 
 
 def _with_copies(graph: Graph) -> Graph:

@@ -10,6 +10,7 @@ from . import executor_abi as abi
 from .library import Library
 from .memory import Memory
 from .pool import Pool, default_threads, process_pool
+from .states import HostStates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,11 +143,12 @@ class NativeSession:
     """The memory of one call at a time: arena, scratch of each thread, argument slots.
 
     addresses: ctypes array, inputs first, then outputs; the caller fills it before `run`.
-    run: one call on these addresses, a single native call. arena_address: for debugging.
+    run: one call on these addresses, a single native call. arena_address: for debugging. states:
+    what this session keeps from call to call.
     Calls of one session must not overlap; sessions may run at once in several threads.
     """
 
-    __slots__ = ("_blocks", "addresses", "arena_address", "run", "workers")
+    __slots__ = ("_blocks", "addresses", "arena_address", "run", "states", "workers")
 
     def __init__(self, executable: Executable, lent: Memory | None = None) -> None:
         plan, threads = executable.plan, executable.threads
@@ -158,10 +160,12 @@ class NativeSession:
         arena, scratch = lent or Memory(plan.arena_bytes), Memory(stride * threads)
         control, pool = Memory(layout.nbytes), process_pool()
         failed = control.address + abi.SESSION_FAILED
-        self._blocks = (scratch, control) if lent else (arena, scratch, control)
+        self.states = HostStates(plan.states, executable.weights)
+        own = (self.states, scratch, control)
+        self._blocks: tuple[Memory | HostStates, ...] = own if lent else (arena, *own)
         self.arena_address = arena.address
         base = control.address
-        parallel = layout.write(base, arena.address, threads)
+        parallel = layout.write(base, arena.address, threads, self.states.addresses)
         self.workers = threads - 1 if parallel else 0
         _write(base + abi.SESSION_POOL, "<Q", pool.address)
         _write(base + abi.SESSION_SCRATCH, "<Qq", scratch.address, stride)
@@ -224,7 +228,7 @@ class _Layout:
         """The native launches, each with the address of its frame."""
         return [(native, base + start) for native, start in self._frames.values()]
 
-    def write(self, base: int, arena: int, threads: int) -> bool:
+    def write(self, base: int, arena: int, threads: int, states: list[int]) -> bool:
         """Fill launches, arguments and patches; True if a launch has several chunks."""
         plan, functions = self._executable.plan, self._executable.functions
         slot, patch, parallel = base + self._arguments, base + self._patches, False
@@ -241,7 +245,10 @@ class _Layout:
             for place, (space, value) in zip(places, launch.args, strict=True):
                 number = self._address_index(space, value)
                 if number is None:
-                    _write(place, "<q", self._fixed_value(space, value, arena))
+                    fixed = states[int(value)] if space == "state" else None
+                    if fixed is None:
+                        fixed = self._fixed_value(space, value, arena)
+                    _write(place, "<q", fixed)
                 else:
                     _write(patch, "<Qq", place, number)
                     patch += abi.PATCH_BYTES

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..plan import Image, LaunchPlan
     from .cuda_arena import Arena
     from .cuda_handles import Function
+    from .cuda_states import DeviceStates
 
 # Code for a device of major version 8 runs on later ones of that version. From 9 on, code is built
 # for one device exactly (sm_90a …), since only so may it use all of its instructions.
@@ -205,8 +206,10 @@ class Executable:
             return int(value)
         return len(self.inputs) + int(value) if space == "output" else None
 
-    def fixed_value(self, space: str, value: int | str, arena: Arena) -> int:
+    def fixed_value(self, space: str, value: int | str, arena: Arena, states: DeviceStates) -> int:
         """An argument that stays; 0 for the address of an input or output."""
+        if space == "state":
+            return states.addresses[int(value)]
         if space == "weight":
             return self.weights[str(value)]
         if space == "arena":
@@ -221,6 +224,6 @@ class Executable:
 def used_weights(
     plan: LaunchPlan | DynamicPlan, weights: Mapping[str, tuple[int, int]]
 ) -> dict[str, tuple[int, int]]:
-    """The tensors that some launch reads; a bundle holds those of all its targets."""
+    """The tensors that the plan names; a bundle holds those of all its targets."""
     names = {str(value) for space, value in plan.arguments() if space == "weight"}
     return {name: weights[name] for name in names}

@@ -17,6 +17,7 @@ from .cuda_graph import LaunchGraph
 from .cuda_handles import Arguments
 from .cuda_maps import TensorMap, parameters
 from .cuda_staging import Staging
+from .cuda_states import DeviceStates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class CudaSession:
     """
 
     __slots__ = ("_arena", "_executable", "_is_closed", "_mark", "_patches", "_shared", "addresses",
-                 "graph", "run", "staging")  # fmt: skip
+                 "graph", "run", "staging", "states")  # fmt: skip
 
     def __init__(self, executable: Executable, shared: Shared | None = None) -> None:
         """Allocate what is not `shared`, and build.
@@ -58,7 +59,9 @@ class CudaSession:
         self.graph: LaunchGraph | None = None
         self._is_closed = False
         self._mark: Event | None = None
+        self.states: DeviceStates | None = None
         try:
+            self.states = DeviceStates(executable, self.staging, self.synchronize)
             if is_own:
                 self._arena.clear(self.staging)
             self.graph = LaunchGraph(device)
@@ -71,10 +74,10 @@ class CudaSession:
 
     def _add_launches(self, graph: LaunchGraph) -> list[list[tuple[Callable[[int], None], int]]]:
         """One node a launch; for each input and output: what takes its address, and the node."""
-        executable, arena = self._executable, self._arena
+        executable, arena, states = self._executable, self._arena, self._kept
         patches: list[list[tuple[Callable[[int], None], int]]] = [[] for _ in executable.sizes]
         for launch in executable.plan.launches:
-            values = [executable.fixed_value(space, value, arena) for space, value in launch.args]
+            values = [executable.fixed_value(*argument, arena, states) for argument in launch.args]
             numbers = {
                 at: number
                 for at, argument in enumerate(launch.args)
@@ -111,7 +114,7 @@ class CudaSession:
             for space, value in launch.args:
                 number = executable.address_index(space, value)
                 if number is None:
-                    values.append(executable.fixed_value(space, value, self._arena))
+                    values.append(executable.fixed_value(space, value, self._arena, self._kept))
                 else:
                     values.append(self.addresses[number])
             function, image = executable.functions[launch.kernel], executable.image(launch.kernel)
@@ -127,8 +130,13 @@ class CudaSession:
 
     @property
     def nbytes(self) -> int:
-        """Device memory of this session: arena, scratch and copies of host buffers."""
-        return self._arena.nbytes + self.staging.nbytes
+        """Device memory of this session: arena, scratch, states and copies of host buffers."""
+        return self._arena.nbytes + self._kept.nbytes + self.staging.nbytes
+
+    @property
+    def _kept(self) -> DeviceStates:
+        assert self.states is not None  # an open session has some, if only none in number
+        return self.states
 
     @property
     def stream(self) -> int:
@@ -199,6 +207,8 @@ class CudaSession:
             self._mark.close()
         if self._shared is None:
             self.staging.close()
+        if self.states is not None:
+            self.states.close()
         if self._shared is None or self._arena is not self._shared.arena:
             self._arena.close()
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 
+from .states import HostStates
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,6 +90,7 @@ class NativeSession:
         self._arena = ctypes.create_string_buffer(executable.plan.arena_bytes + 64)
         own_address = -(-ctypes.addressof(self._arena) // 64) * 64
         self.arena_address = own_address if lent is None else lent.address
+        self.states = HostStates(executable.plan.states, executable.weights)
 
     def run(self) -> None:
         """Resolve every argument, write the launch down, and copy where the kernel is a copy."""
@@ -107,11 +110,14 @@ class NativeSession:
             return self.arena_address + number
         if space == "input":
             return self.addresses[number]
+        if space == "state":
+            return self.states.addresses[number]
         return self.addresses[self.executable.inputs + number] if space == "output" else number
 
     def close(self) -> None:
         """Tell the executable; its arena goes with the object."""
         self.executable.sessions_open -= 1
+        self.states.close()
 
 
 def _copy_dims(to: int, source: int, itemsize: int, dims: list[tuple[int, int]]) -> int:

@@ -1,0 +1,159 @@
+"""Exported programs as our graphs: the signature tells inputs from weights, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+
+from aotc.aot.capture.importer import TOKEN, Importer, to_array
+from aotc.aot.capture.importing import NotSupported, type_of
+from aotc.aot.capture.kernels import KERNEL_CALL
+from aotc.aot.capture.sizes import Sizes, reading
+from aotc.aot.errors import (
+    FallbackRefused,
+    MutationUnsupported,
+    OpsUnsupported,
+    StateUnsupported,
+)
+from aotc.aot.ir.graph import Constant, Graph, Node, State, make
+from aotc.aot.ir.size import Guard
+
+STATE_PREFIX = "state."  # of the names of initial values among the weights
+
+
+def import_program(
+    program: ExportedProgram, exported: ExportedProgram, sizes: Sizes, fallback: bool = False
+) -> tuple[Graph, tuple[Guard, ...]]:
+    """Our graph of a program that was decomposed from `exported`, and what it asks of sizes.
+
+    `fallback` leaves ops that have no row to torch. Raises `OpsUnsupported` with every op that can
+    neither be imported nor left, `MutationUnsupported` where inputs are changed, and
+    `StateUnsupported` where buffers are, and sizes depend on the call or ops are left to torch.
+    """
+    changed = _changed(program, exported)
+    walker = _ProgramImporter(
+        program=program, has_fixed_shapes=not sizes.dims, fallback=fallback, changed=changed
+    )
+    if changed and sizes.dims:
+        names = ", ".join(f"`{name}`" for name in changed)
+        raise StateUnsupported(names=names, other="sizes that the call decides")
+    with reading(sizes):
+        for node in program.graph.nodes:
+            walker.visit(node)
+    if walker.unsupported:
+        refused = FallbackRefused if fallback else OpsUnsupported
+        raise refused(ops=_distinct(walker.unsupported))
+    return walker.graph(), tuple(walker.guards)
+
+
+def _distinct(found: Sequence[str]) -> str:
+    return "\n".join(f"  {line}" for line in dict.fromkeys(found))
+
+
+def _changed(program: ExportedProgram, exported: ExportedProgram) -> dict[str, torch.fx.Node]:
+    """The buffers that the program writes to, with what they hold after a call.
+
+    Raises `MutationUnsupported` where it writes to inputs.
+    """
+    found, declared = _written(program), None
+    if found and any(str(node.target) == KERNEL_CALL for node in program.graph.nodes):
+        # Where torch cannot follow a kernel, it takes all that the kernel is given for changed.
+        # With the ops whole it goes by what they declare.
+        declared = _written(exported.run_decompositions({}))
+        found = {name: row for name, row in found.items() if name in declared}
+    inputs = [name for name, (kind, _) in found.items() if kind is OutputKind.USER_INPUT_MUTATION]
+    if inputs:
+        raise MutationUnsupported(names=", ".join(f"`{name}`" for name in inputs))
+    return {name: node for name, (_, node) in found.items() if node.op != "placeholder"}
+
+
+def _written(program: ExportedProgram) -> dict[str, tuple[OutputKind, torch.fx.Node]]:
+    """What the program writes to by name: buffers and inputs, with the nodes written last."""
+    specs = program.graph_signature.output_specs
+    (values,) = next(node for node in program.graph.nodes if node.op == "output").args
+    kinds = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+    return {
+        str(spec.target): (spec.kind, value)
+        for spec, value in zip(specs, values, strict=True)
+        if spec.kind in kinds
+    }
+
+
+@dataclass(kw_only=True)
+class _ProgramImporter(Importer):
+    """Imports an exported program, whose signature tells inputs from weights."""
+
+    program: ExportedProgram
+    changed: dict[str, torch.fx.Node]  # buffers by name, with what they hold after a call
+    states: dict[str, Node] = field(default_factory=dict)  # what they hold before it
+
+    def graph(self) -> Graph:
+        """The finished graph, with the buffers that are changed as its states."""
+        whole = super().graph()
+        names = [name for name in self.changed if name in self.states]
+        before = tuple(self.states[name] for name in names)
+        after = tuple(self.values[self.changed[name]] for name in names)
+        return Graph(
+            (*whole.inputs, *before),
+            (*whole.outputs, *after),
+            (*whole.input_names, *(node.attr("name") for node in before)),
+            (*whole.output_names, *names),
+            self.constants,
+            tuple(State(name, _initial(name, self._tensor(name))) for name in names),
+        ).with_outputs((*whole.outputs, *after))
+
+    def _tensor(self, name: str) -> torch.Tensor:
+        """A weight or buffer."""
+        found = self.program.state_dict.get(name)
+        return self.program.constants[name] if found is None else found
+
+    def _state(self, node: torch.fx.Node, name: str) -> Node:
+        kind = type_of(self._tensor(name))
+        attrs = {"name": node.name, "dtype": kind.dtype, "shape": kind.shape}
+        self.states[name] = make("input", (), attrs)
+        return self.states[name]
+
+    def _placeholder(self, node: torch.fx.Node) -> Node | Any:
+        specs = self.program.graph_signature.input_specs
+        spec = next(item for item in specs if item.arg.name == node.name)
+        if isinstance(spec.arg, ConstantArgument):
+            return spec.arg.value
+        if spec.kind is InputKind.USER_INPUT:
+            return self._input(node)
+        if spec.kind is InputKind.TOKEN:
+            return TOKEN
+        target = str(spec.target)
+        try:
+            if target in self.changed:
+                return self._state(node, target)
+            return self._constant(target, self._tensor(target))
+        except NotSupported as refused:
+            self.unsupported.append(f"constant `{target}`: {refused}")
+            return None
+
+    def _output(self, node: torch.fx.Node) -> None:
+        specs = self.program.graph_signature.output_specs
+        for value, spec in zip(node.args[0], specs, strict=True):
+            if spec.kind is not OutputKind.USER_OUTPUT:
+                continue
+            if isinstance(value, torch.fx.Node):
+                made = self.values.get(value)
+                if isinstance(made, Node):
+                    self.outputs.append(made)
+                elif made is not None:  # else an op on the way was refused, and is listed
+                    self.unsupported.append(f"output `{made}`: it is no tensor")
+            elif not isinstance(value, bool | int | float | str | None):
+                self.unsupported.append(f"output `{value!r}`: it is no tensor")
+
+
+def _initial(name: str, tensor: torch.Tensor) -> Constant | None:
+    """What a state starts with; None for zeros, which a bundle does not store."""
+    array = to_array(tensor)
+    if not array.tobytes().strip(b"\0"):
+        return None
+    return Constant(f"{STATE_PREFIX}{name}", type_of(tensor), array.copy())

@@ -1,0 +1,87 @@
+"""What a call leaves to the next one: written in place, or by copies after everything else.
+
+The memory of a state holds its old value until its new one is written. A kernel of memory that
+updates a copy of the old value, which nothing else reads, updates the state itself: so a row of a
+cache is written without the others being moved. Every other new value has memory of its own and is
+copied into the state's by launches that come last, when nothing reads old values any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.own_calls import keep
+from aotc.aot.schedule.group import Group
+
+
+def with_states(graph: Graph) -> Graph:
+    """The graph whose last outputs may be stored where its last inputs lie."""
+    if not graph.states:
+        return graph
+    before = graph.inputs[len(graph.given) :]
+    after = list(graph.outputs[len(graph.returned) :])
+    users = graph.users()
+    own: dict[Node, Node] = {}  # copies that are left out
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        copied = _only_copy(old, new, graph, users)
+        if copied is not None:
+            own[copied] = make("reshape", (old,), {"shape": copied.shape})
+        elif new.type.numel:
+            is_twin = keep(new) in after
+            after[number] = keep(make("copy", (new,), {"tag": str(number)}) if is_twin else new)
+    whole = graph.with_outputs((*graph.returned, *after))
+    changed: dict[Node, Node] = {}
+    for node in whole.nodes():
+        inputs = tuple(changed[operand] for operand in node.inputs)
+        same = inputs == node.inputs
+        made = node if same else make(node.op, inputs, node.attrs, node.source)
+        changed[node] = own.get(node, made)
+    return whole.with_outputs(tuple(changed[node] for node in whole.outputs))
+
+
+def _only_copy(
+    old: Node, new: Node, graph: Graph, users: Mapping[Node, tuple[Node, ...]]
+) -> Node | None:
+    """The copy of `old` that a call updates to `new`, where nobody else reads either of them."""
+    made = _base(new)
+    if made.kind != "call" or sum(_base(each) is made for each in graph.outputs) != 1:
+        return None
+    updates = dict(made.attr("updates"))
+    place = updates.get(made.attr("result"))
+    copied = None if place is None else _base(made.inputs[place])
+    if copied is None or copied.op != "copy" or _base(copied.inputs[0]) is not old:
+        return None
+    readers = {reader for reader in _readers(copied, users) if not _is_same_call(reader, made)}
+    is_alone = _readers(old, users) == {copied} and not readers
+    is_given = any(_base(each) in (old, copied) for each in graph.outputs)
+    return copied if is_alone and not is_given else None
+
+
+def _is_same_call(node: Node, call: Node) -> bool:
+    return node.kind == "call" and node.inputs == call.inputs
+
+
+def _readers(node: Node, users: Mapping[Node, tuple[Node, ...]]) -> set[Node]:
+    """What reads a node, itself or reshaped."""
+    found: set[Node] = set()
+    for user in users[node]:
+        found |= _readers(user, users) if user.op == "reshape" else {user}
+    return found
+
+
+def _base(node: Node) -> Node:
+    while node.op == "reshape":
+        node = node.inputs[0]
+    return node
+
+
+def states_last(groups: tuple[Group, ...], graph: Graph) -> tuple[Group, ...]:
+    """The groups in order, but those that copy into states after all others."""
+    kept = {node for node in graph.outputs[len(graph.returned) :] if _is_kept(node)}
+    late = [group for group in groups if any(root.node in kept for root in group.roots)]
+    return (*(group for group in groups if group not in late), *late)
+
+
+def _is_kept(node: Node) -> bool:
+    return node.kind == "call" and not node.attr("updates")
