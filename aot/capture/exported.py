@@ -12,6 +12,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
 from aotc.aot.capture.importing import NotSupported, type_of
+from aotc.aot.capture.keeping import keep, keeping
 from aotc.aot.capture.kernels import KERNEL_CALL
 from aotc.aot.capture.sizes import Sizes, reading
 from aotc.aot.errors import (
@@ -42,7 +43,7 @@ def import_program(
     if changed and sizes.dims:
         names = ", ".join(f"`{name}`" for name in changed)
         raise StateUnsupported(names=names, other="sizes that the call decides")
-    with reading(sizes):
+    with reading(sizes), keeping():
         for node in program.graph.nodes:
             walker.visit(node)
     if walker.unsupported:
@@ -115,8 +116,8 @@ class _ProgramImporter(Importer):
     def _state(self, node: torch.fx.Node, name: str) -> Node:
         kind = type_of(self._tensor(name))
         attrs = {"name": node.name, "dtype": kind.dtype, "shape": kind.shape}
-        self.states[name] = make("input", (), attrs)
-        return self.states[name]
+        self.states[name] = made = keep(make("input", (), attrs))
+        return made
 
     def _placeholder(self, node: torch.fx.Node) -> Node | Any:
         specs = self.program.graph_signature.input_specs

@@ -14,6 +14,7 @@ from typing import Any
 
 from aotc.aot.capture import writing
 from aotc.aot.capture.importing import Call, NotSupported, Operand, Rows, wide, wrapped
+from aotc.aot.capture.keeping import is_kept, keep
 from aotc.aot.capture.scans import SUM, highest, lowest, scan
 from aotc.aot.ir import build, own_calls
 from aotc.aot.ir.graph import Node, make
@@ -157,13 +158,19 @@ def _along(data: Node, dim: int, index: Node, source: Operand, merge: Merge) -> 
 
 
 def _merged(data: Node, index: Node, source: Node, axis: int, merge: Merge) -> Node:
-    """The source written into the data by lookups or, where these are too many, one by one."""
+    """The source written into the data by lookups or, where these are too many, one by one.
+
+    Into what a call leaves to the next one always so: it is then written where it lies.
+    """
     extent = data.shape[axis]
     is_sum = merge.name == "sum" and merge.counts_self and data.dtype != "bool"
     is_kernel = is_sum or merge.name == "replace"
-    if is_kernel and writing.is_large(index, source, extent, is_sum):
-        after = own_calls.scatter(wide(data), index, wide(source), axis, is_sum)
-        return build.cast(after, data.dtype)
+    if is_kernel and (is_kept(data) or writing.is_large(index, source, extent, is_sum)):
+        # Only sums are computed in f32.
+        before, values = (wide(data), wide(source)) if is_sum else (data, source)
+        after = own_calls.scatter(before, index, values, axis, is_sum)
+        written = build.cast(after, data.dtype)
+        return keep(written) if is_kept(data) else written
     found = writes(index, source, axis, extent)
     return _replaced(data, found) if merge.name == "replace" else _gathered(merge, data, found)
 
