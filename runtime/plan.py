@@ -26,8 +26,8 @@ The first `zeroed_bytes` of the arena are zero when a session opens; every launc
 Version history: abi 1, the first; abi 2, images of kernels and zeroed bytes; abi 3, tensor maps. An
 older plan is read as one of abi 3 without what it does not know, with nothing zeroed. Abi 4 is
 another grammar (`dynamic_plan.py`); abi 5 is abi 3 with calls of torch (`torch_calls.py`); abi 6
-is either of them with launches of native functions (`native_plan.py`); abi 7 is abi 3 with `states`,
-which start as the weight of the name `initial`, or as zeros.
+is either of them with launches of native functions (`native_plan.py`); abi 7 is abi 3 with
+`states`, which start as the weight of the name `initial`, or as zeros.
 
 The compiler builds `LaunchPlan` objects and the runtime reads them: one schema for both. Every
 index and offset is checked before a number reaches native code, by the rules of `plan_rules.py`.

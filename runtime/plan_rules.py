@@ -193,15 +193,7 @@ def _refuse(broken: Broken, path: str) -> None:
 def _broken_relations(tree: dict[str, Any]) -> Broken:
     """Every relation inside a plan of fixed shapes that does not hold."""
     arena_bytes, buffers = tree["arena_bytes"], tree["buffers"]
-    abi = TORCH_ABI if "calls" in tree else PLAN_ABI
-    abi = NATIVE_ABI if "natives" in tree else abi
-    if "states" in tree:
-        abi = STATE_ABI
-        for field in ("calls", "natives"):
-            if field in tree:
-                yield field, len(tree[field]), "none in a plan with states"
-    if tree["abi"] != abi:
-        yield "abi", tree["abi"], f"{abi}, the least for what the plan holds"
+    yield from _broken_abi(tree)
     if tree["zeroed_bytes"] > arena_bytes:
         yield "zeroed_bytes", tree["zeroed_bytes"], f"at most the arena's {arena_bytes} bytes"
     for index, row in enumerate(buffers):
@@ -225,6 +217,18 @@ def _broken_relations(tree: dict[str, Any]) -> Broken:
             yield from _broken_map(f"{field}.maps[{position}]", each, row["args"])
     yield from broken_calls(tree)
     yield from broken_natives(tree)
+
+
+def _broken_abi(tree: dict[str, Any]) -> Broken:
+    abi = TORCH_ABI if "calls" in tree else PLAN_ABI
+    abi = NATIVE_ABI if "natives" in tree else abi
+    if "states" in tree:
+        abi = STATE_ABI
+        for field in ("calls", "natives"):
+            if field in tree:  # they may fail in the middle of a call
+                yield field, len(tree[field]), "none in a plan with states"
+    if tree["abi"] != abi:
+        yield "abi", tree["abi"], f"{abi}, the least for what the plan holds"
 
 
 def _broken_map(field: str, row: dict[str, Any], arguments: list[Any]) -> Broken:

@@ -27,7 +27,7 @@ from aotc.aot.capture.sources import all_user_frames
 from aotc.aot.capture.spec import Spec, user_line
 from aotc.aot.capture.structure import named_outputs, structure_of
 from aotc.aot.capture.table import KEPT_WHOLE
-from aotc.aot.errors import CompileError, KernelNotOnHost, ModelRaised
+from aotc.aot.errors import CompileError, KernelNotOnHost, ModelRaised, StateUnsupported
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
 from aotc.aot.ir.size import Dim, Guard
@@ -70,6 +70,9 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
         structure = structure_of(spec, program)
         left = torch_ops(graph)
         kept = [state.name for state in graph.states]
+        if kept and left:
+            names = ", ".join(f"`{name}`" for name in kept)
+            raise StateUnsupported(names=names, other="ops that torch runs")
         golden_inputs, golden_outputs, roundings_of = _golden(spec, program, kept, bool(left))
         guards = tuple(dict.fromkeys((*sizes.guards, *asserted)))
         model = program.module() if spec.module is None else spec.module

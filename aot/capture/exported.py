@@ -70,7 +70,8 @@ def _changed(program: ExportedProgram, exported: ExportedProgram) -> dict[str, t
     inputs = [name for name, (kind, _) in found.items() if kind is OutputKind.USER_INPUT_MUTATION]
     if inputs:
         raise MutationUnsupported(names=", ".join(f"`{name}`" for name in inputs))
-    return {name: node for name, (_, node) in found.items() if node.op != "placeholder"}
+    own = program.graph_signature.inputs_to_buffers
+    return {name: node for name, (_, node) in found.items() if own.get(node.name) != name}
 
 
 def _written(program: ExportedProgram) -> dict[str, tuple[OutputKind, torch.fx.Node]]:

@@ -276,6 +276,40 @@ def _batch_norm_of_samples(
     return build.cast(_affine(normal, weight, bias, column), call.dtype), None, None
 
 
+def _batch_norm_with_statistics(
+    call: Call,
+    data: Node,
+    weight: Node | None,
+    bias: Node | None,
+    average: Node,
+    variance: Node,
+    is_training: bool,
+    momentum: float,
+    epsilon: float,
+) -> tuple[Node | None, ...]:
+    """The result, the batch's mean and 1 / deviation, and the running statistics after it."""
+    if not is_training:
+        normed = _batch_norm(call, data, weight, bias, average, variance, momentum, epsilon)
+        return (*normed, average, variance)
+    axes = (0, *range(2, data.type.rank))
+    column = (1, data.shape[1], *[1] * (data.type.rank - 2))
+    x = wide(data)
+    count = math.prod(x.shape[axis] for axis in axes)
+    mean = build.mean(x, axes)
+    away = build.sub(x, mean)
+    spread = build.mean(build.mul(away, away), axes)
+    scale = build.unary("rsqrt", build.add(spread, epsilon))
+    result = build.cast(_affine(build.mul(away, scale), weight, bias, column), call.dtype)
+
+    def moved(old: Node, new: Node) -> Node:
+        kept = build.mul(wide(old), 1.0 - momentum)
+        return build.cast(build.add(kept, build.mul(build.drop(new, axes), momentum)), old.dtype)
+
+    unbiased = build.mul(spread, count / (count - 1))
+    saved = build.drop(mean, axes), build.drop(scale, axes)
+    return (result, *saved, moved(average, mean), moved(variance, unbiased))
+
+
 ROWS: Rows = {
     "sum": _sum,
     "prod": _prod,
@@ -301,4 +335,5 @@ ROWS: Rows = {
     "native_group_norm": _native_group_norm,
     "_native_batch_norm_legit": _batch_norm_of_samples,
     "_native_batch_norm_legit_no_training": _batch_norm,
+    "_native_batch_norm_legit_functional": _batch_norm_with_statistics,
 }

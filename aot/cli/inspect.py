@@ -70,6 +70,7 @@ def inspect_bundle(bundle: Path) -> dict[str, Any]:
         "identity": identity_of(data),
         "inputs": [_tensor(spec) for spec in manifest.inputs],
         "outputs": [_tensor(spec) for spec in manifest.outputs],
+        "states": [_tensor(spec) for spec in manifest.states],
         "dims": [str(dim) for dim in manifest.dims],
         "guards": [guard.text for guard in manifest.guards],
         "weights_bytes": manifest.weights.nbytes if manifest.weights else 0,
@@ -177,7 +178,7 @@ def _provenance(bundle: Path) -> dict[str, Any]:
 def _print_head(record: dict[str, Any]) -> None:
     click.echo(f"bundle   {record['path']}")
     click.echo(f"identity sha256:{record['identity']}")
-    for kind in ("inputs", "outputs"):
+    for kind in ("inputs", "outputs", "states"):
         for row in record[kind]:
             shape = f"{row['dtype']}{row['shape']}"
             size = "" if row["bytes"] is None else f", {bytes_text(row['bytes'])}"

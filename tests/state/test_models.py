@@ -1,0 +1,226 @@
+"""Models with buffers that they change, built, and called again and again beside eager torch."""
+
+import copy
+import threading
+
+import numpy
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+from models import MODELS  # noqa: E402  needs torch
+
+from aotc.aot.capture.capture import capture  # noqa: E402
+from aotc.aot.capture.spec import spec_of  # noqa: E402
+from aotc.aot.errors import MutationUnsupported, StateUnsupported  # noqa: E402
+from aotc.aot.rewrites.rewrite import rewrite_each  # noqa: E402
+from aotc.aot.schedule import schedule  # noqa: E402
+from aotc.aot.targets.families import find_target  # noqa: E402
+from aotc.runtime import load  # noqa: E402
+
+pytestmark = pytest.mark.torch
+CALLS = 5
+SPEC = """
+import sys
+
+sys.path.insert(0, {folder!r})
+from models import MODELS
+
+make, inputs = MODELS[{name!r}]
+model = make()
+example_inputs = inputs(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory, cache, request):
+    """`bundle(name)`: the model's bundle."""
+    folder = tmp_path_factory.mktemp("states")
+
+    def make(name, *flags):
+        from aotc.aot.cli.program import run
+
+        out = folder / f"{name}{len(flags)}"
+        if not out.exists():
+            spec = folder / f"{name}.py"
+            spec.write_text(SPEC.format(folder=str(request.path.parent), name=name))
+            line = ["build", spec, "-o", out, "--quiet", "--cache-dir", cache, *flags]
+            assert run([str(word) for word in line]) == 0
+        return out
+
+    return make
+
+
+def tensors(value):
+    return [leaf for leaf in torch.utils._pytree.tree_leaves(value)]
+
+
+def stateful(name):
+    make, inputs = MODELS[name]
+    return copy.deepcopy(make()), inputs
+
+
+def assert_close(found, expected):
+    # Kernels round to 16 bits only what they store.
+    limit = (
+        2e-2 if expected.dtype == torch.bfloat16 or expected.bfloat16().equal(expected) else 1e-5
+    )
+    torch.testing.assert_close(found, expected.clone(), rtol=limit, atol=limit)
+
+
+def assert_follows(call, module, inputs, steps):
+    with torch.no_grad():
+        for step in steps:
+            found, expected = tensors(call(*inputs(step))), tensors(module(*inputs(step)))
+            for left, right in zip(found, expected, strict=True):
+                assert_close(left, right)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_calls_follow_eager(bundle, name):
+    module, inputs = stateful(name)
+    with load(bundle(name)) as program:
+        assert_follows(program, module, inputs, range(CALLS))
+        buffers = dict(module.named_buffers())
+        for spec in program.states:
+            out = torch.empty_like(buffers[spec.name])
+            program.state.read(spec.name, out)
+            assert_close(out, buffers[spec.name])
+        program.reset()
+        assert_follows(program, stateful(name)[0], inputs, range(2))
+
+
+def test_what_does_not_change_is_no_state(bundle):
+    with load(bundle("several")) as program:
+        names = {spec.name for spec in program.states}
+    assert names == {"old", "twin", "seen", "narrow", "step", "empty"}
+
+
+def test_two_sessions_are_two_sequences(bundle):
+    with load(bundle("written")) as program:
+        sessions = [program.session() for _ in range(2)]
+        modules = [stateful("written")[0] for _ in range(2)]
+        inputs = MODELS["written"][1]
+        for step in range(CALLS):
+            for session, module, first in zip(sessions, modules, (0, 3), strict=True):
+                assert_follows(session, module, inputs, [first + step])
+
+
+def test_threads_are_sequences(bundle):
+    failures = []
+    with load(bundle("written")) as program:
+
+        def serve(first):
+            try:
+                module, inputs = stateful("written")
+                assert_follows(program, module, inputs, range(first, first + 20))
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=serve, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failures
+
+
+def test_a_state_is_set_from_torch(bundle):
+    module, inputs = stateful("swap")
+    with load(bundle("swap")) as program:
+        with torch.no_grad():
+            module.left.fill_(7)
+        program.state["left"] = module.left
+        program.state["right"] = numpy.asarray(module.right)
+        assert_follows(program, module, inputs, range(2))
+
+
+def scheduled(name):
+    make, inputs = MODELS[name]
+    captured = capture(spec_of(make(), inputs(0)))
+    graph, _ = rewrite_each(captured.graph, ["cpu"])["cpu"]
+    return captured, schedule(graph, find_target("cpu").traits)
+
+
+def test_rows_are_written_where_they_lie():
+    captured, plan = scheduled("written")
+    kept = [group.label for group in plan.groups if group.label == "keep"]
+    in_place = [group for group in plan.groups for pair in group.updates if pair[0].op == "input"]
+    # `both` is read before it is written, and a slice is no list of places.
+    assert [state.name for state in captured.graph.states] == [
+        "rows", "columns", "sums", "both", "sliced",
+    ]  # fmt: skip
+    assert len(in_place) == 3
+    assert len(kept) == 2
+    assert [group.label for group in plan.groups[-2:]] == kept
+
+
+def test_copies_into_states_come_last():
+    _, plan = scheduled("swap")
+    assert [group.label for group in plan.groups[-2:]] == ["keep", "keep"]
+
+
+def test_capture_leaves_the_model_as_it_was():
+    make, inputs = MODELS["several"]
+    module = make()
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    captured = capture(spec_of(module, inputs(0)))
+    for name, buffer in module.named_buffers():
+        assert torch.equal(buffer, before[name])
+    names = [state.name for state in captured.graph.states]
+    after = dict(zip(names, captured.golden_outputs[-len(names) :], strict=True))
+    assert after["step"] == 4
+
+
+def test_initial_zeros_are_not_stored(bundle):
+    with load(bundle("written")) as program:
+        assert {slot.initial for slot in program.plan.states} == {None}
+        assert program.plan.abi == 7
+        weights = program.manifest.weights
+    assert weights is None
+
+
+class ChangesInput(torch.nn.Module):
+    def forward(self, x):
+        return x.add_(1)
+
+
+class Grows(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(()))
+
+    def forward(self, x):
+        self.total += x.sum()
+        return x * self.total
+
+
+def test_a_changed_input_is_refused_by_name():
+    with pytest.raises(MutationUnsupported, match="`x`"):
+        capture(spec_of(ChangesInput(), (torch.ones(3),)))
+
+
+def test_sizes_of_a_call_beside_states_are_refused_by_name(tmp_path):
+    from aotc.aot.capture.spec import Spec
+
+    dims = ({0: torch.export.Dim("rows", min=2, max=64)},)
+    spec = Spec("grows", "grows", (torch.ones(3, 2),), {}, Grows(), dynamic_shapes=dims)
+    with pytest.raises(StateUnsupported, match="`total`"):
+        capture(spec)
+
+
+def test_wrong_states_are_found_at_the_rehearsal(bundle, monkeypatch):
+    """A build whose code leaves other states than eager does is refused."""
+    from aotc.aot import rehearsal
+    from aotc.aot.errors import GoldenMismatch
+
+    read = rehearsal._read_states
+
+    def disturbed(session, kept):
+        read(session, kept)
+        kept[0][...] += 1
+
+    monkeypatch.setattr(rehearsal, "_read_states", disturbed)
+    with pytest.raises((GoldenMismatch, AssertionError)):
+        bundle("swap", "--debug")
