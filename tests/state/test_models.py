@@ -53,7 +53,7 @@ def bundle(tmp_path_factory, cache, request):
 
 
 def tensors(value):
-    return [leaf for leaf in torch.utils._pytree.tree_leaves(value)]
+    return list(torch.utils._pytree.tree_leaves(value))
 
 
 def stateful(name):

@@ -1,0 +1,113 @@
+"""States on the fake device: memory of their own, kept from run to run, reset, read and set."""
+
+import pytest
+from fake_cubin import text_image
+from fake_program import COUNT, KERNELS, Host
+
+from aotc.runtime.drivers.cuda import Executable
+from aotc.runtime.drivers.cuda_errors import DeviceMemoryFull
+from aotc.runtime.plan import STATE_ABI, Image, Kernel, Launch, LaunchPlan, StateSlot
+
+FIRST, ONES = bytes(range(COUNT)), bytes([1] * COUNT)
+
+
+def adding_plan():
+    """y = state + x, then state = state + x; a second state starts with zeros and is y's copy."""
+    image = text_image({"add": 5})
+    row = Image(0, len(image), 128, 0, 0, False)
+    grid = (1, 1, 1)
+    return image, LaunchPlan(
+        abi=STATE_ABI,
+        arena_bytes=0,
+        scratch_bytes=0,
+        buffers=(),
+        kernels=(Kernel("add", "add", row),),
+        launches=(
+            Launch(0, grid, (("output", 0), ("state", 0), ("input", 0))),
+            Launch(0, grid, (("state", 0), ("state", 0), ("input", 0))),
+            Launch(0, grid, (("state", 1), ("state", 1), ("input", 0))),
+        ),
+        states=(StateSlot(COUNT, "first"), StateSlot(COUNT)),
+    )
+
+
+@pytest.fixture
+def executable(fake_cuda):
+    fake_cuda.kernels.update(KERNELS)
+    host = Host(FIRST)
+    executable = Executable(*adding_plan(), {"first": (host.address, COUNT)}, (COUNT,), (COUNT,), 0)
+    yield executable
+    executable.close()
+    assert fake_cuda.live() == {}
+
+
+def ran(executable, session, data):
+    """The output of one run on host memory."""
+    given, found = Host(data), Host(bytes(COUNT))
+    session.copy_in(0, given.address)
+    session.stage(1)
+    session.run(session.stream)
+    session.copy_out(1, found.address)
+    session.synchronize()
+    return found.bytes
+
+
+def held(session, index):
+    host = Host(bytes(COUNT))
+    session.states.read(index, host.address)
+    return host.bytes
+
+
+def plus(data, number):
+    return bytes((each + number) % 256 for each in data)
+
+
+def test_runs_follow_each_other(executable):
+    session = executable.session()
+    assert [ran(executable, session, ONES) for _ in range(3)] == [
+        plus(FIRST, 1), plus(FIRST, 2), plus(FIRST, 3),
+    ]  # fmt: skip
+    assert held(session, 0) == plus(FIRST, 3)
+    assert held(session, 1) == bytes([3] * COUNT)
+
+
+def test_sessions_have_memory_of_their_own(executable):
+    first, second = executable.session(), executable.session()
+    assert not set(first.states.addresses) & set(second.states.addresses)
+    ran(executable, first, ONES)
+    assert held(second, 0) == FIRST
+    assert ran(executable, second, ONES) == plus(FIRST, 1)
+
+
+def test_the_graph_is_not_built_again(executable, fake_cuda):
+    session = executable.session()
+    ran(executable, session, ONES)
+    fake_cuda.calls.clear()
+    ran(executable, session, ONES)
+    session.states.reset()
+    ran(executable, session, ONES)
+    assert "cuGraphExecKernelNodeSetParams_v2" not in fake_cuda.calls
+    assert "cuGraphInstantiateWithFlags" not in fake_cuda.calls
+
+
+def test_reset_and_write(executable):
+    session = executable.session()
+    ran(executable, session, ONES)
+    session.states.reset()
+    assert held(session, 0) == FIRST
+    assert held(session, 1) == bytes(COUNT)
+    given = Host(bytes([7] * COUNT))
+    session.states.write(0, given.address)
+    assert ran(executable, session, ONES) == bytes([8] * COUNT)
+
+
+def test_a_state_starts_with_a_weight_that_no_launch_reads(executable):
+    assert set(executable.weights) == {"first"}
+
+
+def test_no_room_for_states_leaves_nothing_behind(executable, fake_cuda):
+    before = fake_cuda.live()
+    fake_cuda.fail("cuMemAlloc_v2", 2)
+    with pytest.raises(DeviceMemoryFull):
+        executable.session()
+    assert fake_cuda.live() == before
