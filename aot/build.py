@@ -180,6 +180,11 @@ def _arena_bytes(plan: contents.Plan) -> int | None:
     return plan.arena_bytes if isinstance(plan, LaunchPlan) else None
 
 
+def _target_contents(compiled: Compiled) -> TargetContents:
+    row = compiled.target
+    return TargetContents(row.name, row.device, row.needs, compiled.plan, compiled.library)
+
+
 def _contents(
     captured: Captured,
     compiled: Sequence[Compiled],
@@ -221,12 +226,7 @@ def _contents(
         inputs=types.inputs,
         outputs=types.outputs,
         structure=captured.structure,
-        targets=tuple(
-            TargetContents(
-                each.target.name, each.target.device, each.target.needs, each.plan, each.library
-            )
-            for each in compiled
-        ),
+        targets=tuple(map(_target_contents, compiled)),
         weights=_weights(compiled),
         golden=contents.golden(captured, types.inputs, types.outputs, precisions),
         extras=extras,
