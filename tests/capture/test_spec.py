@@ -240,19 +240,15 @@ def test_control_flow_on_values_gives_the_reason_and_the_line(write):
     assert "model.py:5 in model" in text
 
 
-def test_changed_buffers_are_refused_by_name(write):
+def test_changed_inputs_are_refused_by_name(write):
     path = write("""
         class Counter(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.register_buffer("count", torch.zeros(()))
-
-            def forward(self, x):
-                self.count += 1
-                return x * self.count
+            def forward(self, x, count):
+                count += 1
+                return x * count
 
         model = Counter()
-        example_inputs = (torch.ones(3),)
+        example_inputs = (torch.ones(3), torch.zeros(()))
     """)
     assert "`count`" in refusal(path, errors.MutationUnsupported)
 

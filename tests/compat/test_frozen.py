@@ -87,5 +87,18 @@ def test_frozen_native_functions():
         assert y.tolist() == [[4, -4, 12], [-8, 20, -12]]
 
 
+def test_frozen_states():
+    """Plan abi 7 brought states: `y` is the input of the call before, first a weight."""
+    path = FROZEN / "plan-abi-7"
+    assert check(path) == []
+    assert {finding.status for finding in verify(path)} == {"ok"}
+    identity = "b9e9c87f62ada1c835f6038d6f77912507e624bef97290bd01d1af6aca19a5d2"
+    with load(path, digest=identity) as program:
+        x = bytes(range(24))
+        assert struct.unpack("<6f", program(x)) == (9, 8, 7, 6, 5, 4)
+        assert program(x).tobytes() == x
+        assert bytes(program.state["spare"]) == bytes(8)
+
+
 def test_the_present_version_is_frozen():
     assert ".".join(map(str, FORMAT)) in IDENTITIES
