@@ -22,7 +22,7 @@ class CachedAttention(nn.Module):
         query, key, value = self.project(x).view(1, 1, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         self.keys.index_copy_(2, position, key)
         self.values.index_copy_(2, position, value)
-        is_seen = torch.arange(self.keys.shape[2]) <= position
+        is_seen = (torch.arange(self.keys.shape[2]) <= position)[None]
         mixed = nn.functional.scaled_dot_product_attention(
             query, self.keys, self.values, attn_mask=is_seen
         )

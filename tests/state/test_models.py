@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from models import MODELS  # noqa: E402  needs torch
+from models import MODELS, seeded  # noqa: E402  needs torch
 
 from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
@@ -89,6 +89,25 @@ def test_calls_follow_eager(bundle, name):
             assert_close(out, buffers[spec.name])
         program.reset()
         assert_follows(program, stateful(name)[0], inputs, range(2))
+
+
+def test_a_decoder_follows_eager_and_moves_no_cache(tmp_path, cache, request):
+    from aotc.aot.capture.spec import load_spec
+    from aotc.aot.cli.program import run
+
+    path = request.path.parents[2] / "examples" / "decoder_step.py"
+    line = ["build", path, "-o", tmp_path / "b", "--quiet", "--cache-dir", cache]
+    assert run([str(word) for word in line]) == 0
+    module = load_spec(str(path)).module
+
+    def inputs(step):
+        return torch.randn(1, 1, 64, generator=seeded(step)), torch.tensor([step])
+
+    with load(tmp_path / "b") as program:
+        names = [program.plan.kernels[launch.kernel].name for launch in program.plan.launches]
+        assert names.count("scatter") == len(program.states) == 4
+        assert "keep" not in names
+        assert_follows(program.session(), module, inputs, range(6))
 
 
 def test_what_does_not_change_is_no_state(bundle):
