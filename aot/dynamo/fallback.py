@@ -59,11 +59,18 @@ def run_eagerly(module: GraphModule) -> Boxed:
 def _by_inductor(module: GraphModule, examples: Sequence[Any]) -> tuple[Boxed, bytes | None]:
     from torch._inductor import standalone_compile
 
-    with torch.no_grad():
-        compiled = standalone_compile(
-            module, list(examples), dynamic_shapes="from_tracing_context", aot=True
-        )
-    return _unboxed(compiled), compiled.serialize()
+    def compiled(is_stored: bool) -> Any:
+        with torch.no_grad():
+            return standalone_compile(
+                module, list(examples), dynamic_shapes="from_tracing_context", aot=is_stored
+            )
+
+    try:
+        stored = compiled(is_stored=True)
+        return _unboxed(stored), stored.serialize()
+    except Exception as error:  # torch has no one type for code that it cannot store
+        log.info("aotc: Inductor's code of a region is not stored: %s", error)
+        return _unboxed(compiled(is_stored=False)), None
 
 
 def load_inductor(data: bytes) -> Boxed:
