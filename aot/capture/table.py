@@ -62,4 +62,5 @@ KEPT_WHOLE = (
     "scaled_dot_product_attention",
     "silu",
     "softmax",
+    "upsample_bicubic2d",
 )
