@@ -11,7 +11,7 @@ import ctypes
 from ..device_errors import InputMisaligned, InputStrided
 from ..dlpack import is_contiguous
 from ..errors import InputDtype, InputError, InputRank, OutputUnusable
-from ..exchange import BUFFER, KINDS, NUMPY, kind_of
+from ..exchange import BUFFER, KINDS, kind_of
 from ..manifest import TensorSpec
 from ..port import Port
 from . import abi
@@ -105,11 +105,10 @@ class Frame:
             for (port, word, mask, is_written, shape), value in zip(
                 self.rows, arguments, strict=False
             ):
-                kind = KINDS.get(type(value)) or kind_of(port, value)
-                if kind is NUMPY and value.dtype is port.numpy_dtype and value.shape == shape:
+                if value.dtype is port.numpy_dtype and value.shape == shape:
                     address = addressof(from_buffer(value))  # `NumpyKind.place`, written out
-                elif kind is BUFFER:  # bytes stand for arrays of any shape
-                    return False
+                elif (kind := KINDS.get(type(value)) or kind_of(port, value)) is BUFFER:
+                    return False  # bytes stand for arrays of any shape
                 elif is_written:
                     address = kind.place(port, value)
                 else:
@@ -117,7 +116,8 @@ class Frame:
                 if address & mask:
                     return False
                 words[word] = address
-        except (InputError, TypeError, ValueError):  # the latter two: read-only, empty, with gaps
+        except (InputError, TypeError, ValueError, AttributeError):
+            # Not as the frame has it; numpy's: read-only, empty or with gaps; without a dtype.
             return False
         return True
 
