@@ -154,7 +154,9 @@ class Step:
                     tensors.append(None)
                 else:
                     tensors.append(spec and self._tensor(address, spec))
-        self._types = [spec and (self._dtype(spec), spec.shape) for spec in call.results]
+        self._types = [
+            None if spec is None else (self._dtype(spec), spec.shape) for spec in call.results
+        ]
         self._read_arguments()
 
     def _dtype(self, spec: CallTensor) -> Any:

@@ -105,7 +105,7 @@ def wire(schedule: Schedule) -> Wiring:
 def _states(graph: Graph) -> tuple[StateSlot, ...]:
     rows = zip(graph.states, graph.inputs[len(graph.given) :], strict=True)
     return tuple(
-        StateSlot(fixed(node.type.nbytes), state.initial and state.initial.name)
+        StateSlot(fixed(node.type.nbytes), None if state.initial is None else state.initial.name)
         for state, node in rows
     )
 
