@@ -1,8 +1,9 @@
 """A captured model as files of a cache entry, and back from them with the model at hand.
 
 An entry holds the graph's text and what the model itself does not hold; weights come from the
-model. What comes back was checked: the model, run on its example, gives the very bits that the
-exported model gave, so that a switch which no fingerprint sees is met here.
+model. What comes back was checked: the model, run on its example, gives the very bits that it gave
+then, so that a switch which no fingerprint sees is met here. (The exported model's own numbers may
+differ from the model's by roundings, where an op of torch is fused: they are kept.)
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ def to_files(captured: Captured, spec: Spec) -> Files | None:
             row["file"] = f"constant-{len(files)}.bin"
             files[row["file"]] = constant.array.tobytes()
         rows.append(row)
+    golden = []
+    for array in captured.golden_outputs:
+        golden.append({"dtype": str(array.dtype), "shape": list(array.shape)})
+        files[f"output-{len(golden)}.bin"] = array.tobytes()
     text = print_graph(captured.graph, with_sources=True)
     if sum(map(len, files.values())) > LARGEST_BYTES or not _reads_back(text, captured.graph):
         return None
@@ -59,7 +64,8 @@ def to_files(captured: Captured, spec: Spec) -> Files | None:
         "constants": rows,
         "dot_precision": captured.dot_precision,
         "name": captured.name,
-        "outputs": list(map(_bits, captured.golden_outputs)),
+        "golden": golden,
+        "numbers": list(map(_bits, _run(spec))),
         "roundings": [float.hex(each) for each in captured.golden_roundings],
         "structure": captured.structure.to_map(),
     }
@@ -69,8 +75,7 @@ def to_files(captured: Captured, spec: Spec) -> Files | None:
 def from_files(files: Mapping[str, bytes], spec: Spec) -> Captured | None:
     """The capture that an entry holds; None when the model's numbers are not those of then."""
     facts = json.loads(files[FACTS])
-    outputs = _run(spec)
-    if list(map(_bits, outputs)) != facts["outputs"]:
+    if list(map(_bits, _run(spec))) != facts["numbers"]:
         return None
     held = _held(spec)
     constants = {row["name"]: _constant(row, held, files) for row in facts["constants"]}
@@ -81,7 +86,10 @@ def from_files(files: Mapping[str, bytes], spec: Spec) -> Captured | None:
         name=facts["name"],
         graph=graph,
         golden_inputs=_inputs(spec),
-        golden_outputs=outputs,
+        golden_outputs=tuple(
+            numpy.frombuffer(files[f"output-{number}.bin"], row["dtype"]).reshape(row["shape"])
+            for number, row in enumerate(facts["golden"], 1)
+        ),
         structure=Structure.from_map(facts["structure"], counts, spec.path),
         golden_roundings=tuple(map(float.fromhex, facts["roundings"])),
         dot_precision=facts["dot_precision"],
