@@ -44,7 +44,7 @@ def program_of(spec, chosen, architecture):
     scratch = tuple((row.nbytes, row.is_zeroed) for row in chosen.scratch)
     launch = (chosen.grid, made.threads, made.shared_bytes, made.scratch_bytes)
     maps = tuple(row.placed() for row in chosen.maps)
-    return Program(made.symbol, made.code, *launch, scratch, maps)
+    return Program(made.symbol, made.code, *launch, scratch, maps=maps)
 
 
 def main(rows, columns, depth):
