@@ -30,7 +30,8 @@ def roundings(call: Callable[[], Any], outputs: Sequence[torch.Tensor]) -> tuple
     0 for what holds no 16-bit floats anywhere and for whole numbers. An output that is not finite
     has none either.
     """
-    with _one_thread(), _Widened() as mode:
+    # Below autograd: an op made of others comes whole, not after its check that types agree.
+    with _one_thread(), torch.inference_mode(), _Widened() as mode:
         wide = _tensors(call())
     if not mode.has_halves:
         return (0.0,) * len(outputs)

@@ -71,3 +71,12 @@ def test_equal_elements_keep_their_order():
     assert (found.golden_outputs[0] == stable.numpy()).all()
     highest = torch.sort(x, stable=True, descending=True).indices[:300]
     assert (found.golden_outputs[1] == highest.numpy()).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_convolutions_that_follow_each_other(dtype):
+    """torch checks that an image and its bias have one type before a mode sees the convolution."""
+    layers = [torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3)]
+    image = torch.randn(1, 3, 10, 10, generator=seeded()).to(dtype)
+    found = capture(spec_of(torch.nn.Sequential(*layers).to(dtype), (image,)))
+    assert 0.0 < found.golden_roundings[0] < 0.02
