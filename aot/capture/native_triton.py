@@ -44,7 +44,7 @@ def triton_attrs(
     call of a kernel that reads its arguments and stores `results`.
     """
     from aotc.aot.capture.capture import decompose  # they import each other
-    from aotc.aot.capture.importer import import_program
+    from aotc.aot.capture.exported import import_program
     from aotc.aot.capture.sizes import sizes_of
 
     given = tuple(torch.empty(each.shape, dtype=each.dtype) for each in tensors)

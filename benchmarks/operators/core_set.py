@@ -69,6 +69,7 @@ LEFT_OUT: dict[str, str] = {
     "native_group_norm_backward": "gradient",
     "native_layer_norm_backward": "gradient",
     "randperm": "no record in the database",
+    "sym_is_contiguous": "no tensor",
     "sym_numel": "no tensor",
     "sym_size": "no tensor",
     "sym_storage_offset": "no tensor",

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from models import MODELS, seeded  # noqa: E402  needs torch
+from state_models import MODELS, seeded  # noqa: E402  needs torch
 
 from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
@@ -25,7 +25,7 @@ SPEC = """
 import sys
 
 sys.path.insert(0, {folder!r})
-from models import MODELS
+from state_models import MODELS
 
 make, inputs = MODELS[{name!r}]
 model = make()

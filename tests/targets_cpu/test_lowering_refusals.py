@@ -61,7 +61,6 @@ REFUSED = {
         ),
         "`__nv_j0f`",
     ),
-    "vector function of f64": ('%0 = "math.exp"(%arg2) : (f64) -> f64', "`exp` of `double`"),
     "atomic operation": (
         '%0 = "tt.atomic_rmw"(%arg0, %arg1) <{atomic_rmw_op = 99 : i32}>'
         " : (!tt.ptr<f32>, i32) -> i32",
