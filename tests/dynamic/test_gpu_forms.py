@@ -16,6 +16,12 @@ from dynamic.models import CASES, made
 
 pytestmark = pytest.mark.triton
 TOLERANCE = 2e-4
+# A handful with every change: kernels of a GPU's shape take minutes to compile for the CPU.
+WITH_EVERY_CHANGE = ("perceptron", "movement")
+NAMES = [
+    pytest.param(name, marks=() if name in WITH_EVERY_CHANGE else pytest.mark.nightly)
+    for name in CASES
+]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +40,7 @@ def graph_of(tmp_path_factory):
     return make
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_size_gives_the_models_numbers(graph_of, name, tmp_path):
     case, model, graph = CASES[name], made(name), graph_of(name)
     for number, values in enumerate((*case.sizes[:2], case.sizes[-1])):
