@@ -26,9 +26,9 @@ from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.compiling import Counts
 from aotc.cache import Store
 from aotc.cache.collect import collect, note_misses
+from aotc.runtime.bundle.manifest import DYNAMIC
+from aotc.runtime.bundle.plan import LaunchPlan
 from aotc.runtime.comparison import Comparison
-from aotc.runtime.manifest import DYNAMIC
-from aotc.runtime.plan import LaunchPlan
 
 __all__ = ["BuildOptions", "BuildReport", "TargetReport", "build"]
 

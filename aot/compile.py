@@ -35,8 +35,8 @@ from aotc.aot.tune.job import Job, Operand
 from aotc.aot.tune.measurers import device_here, measurer_for
 from aotc.aot.tune.record import Line, Place, parse_record, print_record
 from aotc.cache import Store
-from aotc.runtime.native_plan import SYMBOL
-from aotc.runtime.plan import ALIGNMENT_BYTES, LaunchPlan
+from aotc.runtime.bundle.native_plan import SYMBOL
+from aotc.runtime.bundle.plan import ALIGNMENT_BYTES, LaunchPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from aotc.aot.sources import Sources, print_sources
 from aotc.aot.targets.target import Target
 from aotc.aot.tune.choose import Tuning
 from aotc.aot.tune.record import Choice
-from aotc.runtime.dynamic_plan import DynamicPlan
-from aotc.runtime.manifest import TensorSpec
-from aotc.runtime.plan import LaunchPlan
+from aotc.runtime.bundle.dynamic_plan import DynamicPlan
+from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.plan import LaunchPlan
 
 if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
     from aotc.aot.capture.capture import Captured

@@ -17,9 +17,9 @@ from typing import Any
 
 from aotc.aot.errors import InputFileError
 from aotc.runtime import Program
+from aotc.runtime.arrays.dtypes import DTYPES
+from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.comparison import elements, relative_difference
-from aotc.runtime.dtypes import DTYPES
-from aotc.runtime.manifest import TensorSpec
 
 MAGIC = b"\x93NUMPY"
 HEADER_LIMIT_BYTES = 1 << 16

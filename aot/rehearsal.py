@@ -20,13 +20,13 @@ from aotc.aot.ir.storage import Array
 from aotc.aot.signature import signature, states
 from aotc.aot.targets.target import Target
 from aotc.runtime import drivers
+from aotc.runtime.bundle.dynamic_plan import DynamicPlan
+from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.weights import ALIGNMENT_BYTES
 from aotc.runtime.comparison import Comparison, compare
-from aotc.runtime.device_segments import DeviceSegments
-from aotc.runtime.dynamic_plan import DynamicPlan
-from aotc.runtime.fallback import Fallback
-from aotc.runtime.plan import LaunchPlan
-from aotc.runtime.segments import SegmentedExecutable
-from aotc.runtime.weights import ALIGNMENT_BYTES
+from aotc.runtime.programs.device_segments import DeviceSegments
+from aotc.runtime.programs.fallback import Fallback
+from aotc.runtime.programs.segments import SegmentedExecutable
 
 if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
     from aotc.aot.capture.capture import Captured

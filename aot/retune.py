@@ -41,15 +41,15 @@ from aotc.aot.tune.compiling import Counts
 from aotc.aot.tune.record import Choice
 from aotc.cache import Store
 from aotc.runtime import drivers
+from aotc.runtime.bundle.directory import Directory
+from aotc.runtime.bundle.dynamic_plan import read_plan
+from aotc.runtime.bundle.manifest import GOLDEN_NAME, Manifest, Target
+from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.weights import Digests, MappedFile, hash_threads, read_header
 from aotc.runtime.check import read_manifest
 from aotc.runtime.comparison import compare
-from aotc.runtime.directory import Directory
-from aotc.runtime.dynamic_plan import read_plan
 from aotc.runtime.errors import GoldenMissing
 from aotc.runtime.extras import read_extra, read_extras, read_golden
-from aotc.runtime.manifest import GOLDEN_NAME, Manifest, Target
-from aotc.runtime.plan import LaunchPlan
-from aotc.runtime.weights import Digests, MappedFile, hash_threads, read_header
 
 PROVENANCE = "provenance.json"
 

@@ -9,9 +9,9 @@ from aotc.aot.errors import DimUnreadable
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.size import Dim, Extent, Guard, Size, content, divides, size_of
 from aotc.aot.plan import SizeTable
-from aotc.runtime import signature as runtime
-from aotc.runtime.extent import VALUE_LIMIT, Row
-from aotc.runtime.manifest import TensorSpec
+from aotc.runtime.bundle import signature as runtime
+from aotc.runtime.bundle.extent import VALUE_LIMIT, Row
+from aotc.runtime.bundle.manifest import TensorSpec
 
 
 @dataclass(frozen=True, slots=True)

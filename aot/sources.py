@@ -21,7 +21,7 @@ Grammar of `sources/TARGET.json` (version 2; times have no place in it):
     state     = {"initial": name | null, "nbytes"}
     space     = "buffer" | "input" | "output" | "state"  value: its number
               | "weight"                                 value: its name
-    call      = as in a plan (`runtime/torch_calls.py`), its memory in these spaces
+    call      = as in a plan (`runtime/bundle/torch_calls.py`), its memory in these spaces
 """
 
 from __future__ import annotations
@@ -36,12 +36,21 @@ from aotc.aot.errors import SourcesInvalid
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param, Scratch, TensorMap
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.plan.wiring import SPACES, LaunchWiring, Operand, Wiring
-from aotc.runtime.directory import Directory
+from aotc.runtime.bundle.directory import Directory
+from aotc.runtime.bundle.native_plan import SYMBOL
+from aotc.runtime.bundle.plan import StateSlot
+from aotc.runtime.bundle.schema import (
+    Choice,
+    Fields,
+    FileName,
+    Integer,
+    List,
+    Optional,
+    Schema,
+    Text,
+)
+from aotc.runtime.bundle.torch_calls import TorchCall, call_schema
 from aotc.runtime.extras import read_extra
-from aotc.runtime.native_plan import SYMBOL
-from aotc.runtime.plan import StateSlot
-from aotc.runtime.schema import Choice, Fields, FileName, Integer, List, Optional, Schema, Text
-from aotc.runtime.torch_calls import TorchCall, call_schema
 
 VERSION = 2
 FOLDER = "sources"

@@ -28,7 +28,7 @@ import torch
 from aotc.aot.ir.size import Dim
 from aotc.aot.schedule.buckets import buckets
 from aotc.runtime import load
-from aotc.runtime.program import Program
+from aotc.runtime.programs.program import Program
 from benchmarks.machine import facts
 from benchmarks.models.varying import VARYING
 

@@ -19,6 +19,7 @@ def _is_second_name() -> bool:
 
 if not _is_second_name():
     from . import alias as alias
+    from .bundle.manifest import TensorSpec
     from .check import Mismatch, check
     from .errors import (
         AotcError,
@@ -28,9 +29,8 @@ if not _is_second_name():
         InputError,
     )
     from .loading import load
-    from .manifest import TensorSpec
-    from .program import Bound, Program
-    from .session import Session
+    from .programs.program import Bound, Program
+    from .programs.session import Session
 
     TYPE_CHECKING = False
     if TYPE_CHECKING:

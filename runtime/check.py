@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
-from .directory import Directory
+from .bundle.directory import Directory
+from .bundle.manifest import FEATURES, LIMITS, MANIFEST_NAME, Manifest
+from .bundle.plan import PLAN_ABI, PLAN_ABIS
 from .drivers import DRIVERS
 from .drivers import load as load_driver
 from .drivers.cuda_errors import DeviceForked
@@ -15,15 +17,13 @@ from .errors import (
     DeviceUnknown,
     NotABundle,
 )
-from .manifest import FEATURES, LIMITS, MANIFEST_NAME, Manifest
-from .plan import PLAN_ABI, PLAN_ABIS
 from .record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .manifest import Target
+    from .bundle.manifest import Target
 
 
 UPGRADE = "upgrade aotc on this machine: `pip install --upgrade aotc`"
@@ -92,7 +92,7 @@ def _missing_ops(manifest: Manifest, path: str) -> list[Mismatch]:
     """Ops that the bundle runs through torch and that are not here."""
     if not manifest.torch:
         return []
-    from .fallback import Fallback
+    from .programs.fallback import Fallback
 
     try:
         Fallback(manifest.torch, path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 import sys
 
-from .dtypes import DTYPES
+from .arrays.dtypes import DTYPES
 from .record import Record
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from .manifest import TensorSpec
+    from .bundle.manifest import TensorSpec
 
 READ_STEP_BYTES = 4 << 20
 INFINITY = float("inf")

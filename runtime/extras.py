@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import struct
 
+from .arrays.dtypes import DTYPES
+from .bundle.directory import Directory
+from .bundle.manifest import EXTRAS_NAME, GOLDEN_NAME, LIMITS, Extras, TensorSpec
+from .bundle.weights import read_header
 from .check import read_manifest
-from .directory import Directory
-from .dtypes import DTYPES
 from .errors import BundleFileMissing, BundleMalformed, GoldenMissing
-from .manifest import EXTRAS_NAME, GOLDEN_NAME, LIMITS, Extras, TensorSpec
 from .record import Record
-from .weights import read_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .manifest import Manifest
-    from .weights import Tensor
+    from .bundle.manifest import Manifest
+    from .bundle.weights import Tensor
 
 
 class Golden(Record):

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import os
 
+from .bundle.directory import Directory
+from .bundle.dynamic_plan import DynamicPlan, read_plan
+from .bundle.manifest import identity_of
+from .bundle.native_plan import check_natives
+from .bundle.plan_rules import IMAGE_DEVICES
+from .bundle.torch_calls import check_calls
+from .bundle.weights import ALIGNMENT_BYTES, Digests, MappedFile, hash_threads, read_header
 from .check import read_manifest, require_target
-from .directory import Directory
 from .drivers import load as load_driver
-from .dynamic_plan import DynamicPlan, read_plan
 from .errors import (
     BundleAltered,
     BundleMalformed,
     IdentityMismatch,
     SettingInvalid,
 )
-from .manifest import identity_of
-from .native_plan import check_natives
-from .plan_rules import IMAGE_DEVICES
-from .program import Loaded, Program
+from .programs.program import Loaded, Program
 from .settings import SETTINGS, parse, read
-from .torch_calls import check_calls
-from .weights import ALIGNMENT_BYTES, Digests, MappedFile, hash_threads, read_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .bundle.manifest import Manifest, Target, WeightsEntry
+    from .bundle.plan import LaunchPlan
     from .drivers.native import BoundNative
-    from .fallback import Fallback
-    from .manifest import Manifest, Target, WeightsEntry
-    from .plan import LaunchPlan
+    from .programs.fallback import Fallback
 
 
 def load(
@@ -97,7 +97,7 @@ def _find_ops(manifest: Manifest, path: str) -> Fallback | None:
     """The ops that the bundle leaves to torch; raises `FallbackUnavailable`."""
     if not manifest.torch:
         return None
-    from .fallback import Fallback
+    from .programs.fallback import Fallback
 
     return Fallback(manifest.torch, path)
 
@@ -132,21 +132,21 @@ def _program(
     try:
         if isinstance(plan, DynamicPlan):
             if target.device in IMAGE_DEVICES:
-                from .dynamic_device import DynamicDeviceProgram
+                from .programs.dynamic_device import DynamicDeviceProgram
 
                 return DynamicDeviceProgram(manifest, target, identity, plan, loaded, stream)
-            from .dynamic_program import DynamicProgram
+            from .programs.dynamic_program import DynamicProgram
 
             return DynamicProgram(manifest, target, identity, plan, loaded)
         if manifest.states:
-            from .stateful_program import StatefulDeviceProgram, StatefulProgram
+            from .programs.stateful_program import StatefulDeviceProgram, StatefulProgram
 
             if target.device in IMAGE_DEVICES:
                 arguments = (manifest, target, identity, plan, loaded, stream)
                 return StatefulDeviceProgram(*arguments)
             return StatefulProgram(manifest, target, identity, plan, loaded)
         if target.device in IMAGE_DEVICES:
-            from .device_program import DeviceProgram
+            from .programs.device_program import DeviceProgram
 
             return DeviceProgram(manifest, target, identity, plan, loaded, stream)
         return Program(manifest, target, identity, plan, loaded)
@@ -290,7 +290,7 @@ def _on_host(
     driver = load_driver(target.device)
     executable = driver.Executable(library, plan, addresses, *counts, *options, natives)
     if fallback is not None:
-        from .segments import SegmentedExecutable
+        from .programs.segments import SegmentedExecutable
 
         executable = SegmentedExecutable(executable, fallback)
     return Loaded(executable, weights, fallback)
@@ -315,7 +315,7 @@ def _on_device(
     driver = load_driver(target.device)
     executable = driver.Executable(library, plan, spans, inputs, outputs, ordinal)
     if fallback is not None or natives:
-        from .device_segments import DeviceSegments
+        from .programs.device_segments import DeviceSegments
 
         executable = DeviceSegments(executable, fallback, natives)
     return Loaded(executable, None, fallback)

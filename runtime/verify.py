@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 
+from .bundle.directory import Directory
+from .bundle.manifest import EXTRAS_NAME, GOLDEN_NAME
 from .check import check, read_manifest
 from .comparison import compare
-from .directory import Directory
 from .errors import AotcError, BundleAltered, BundleFileMissing, GoldenMissing
 from .extras import read_extras, read_golden
 from .loading import load
-from .manifest import EXTRAS_NAME, GOLDEN_NAME
 from .record import Record
 
 TYPE_CHECKING = False
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from .bundle.manifest import FileEntry, TensorSpec, WeightsEntry
     from .extras import Golden
-    from .manifest import FileEntry, TensorSpec, WeightsEntry
 
 LAYERS = ("integrity", "compatibility", "golden")
 READ_STEP_BYTES = 4 << 20

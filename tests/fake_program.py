@@ -4,7 +4,7 @@ import ctypes
 
 from fake_cubin import text_image
 
-from aotc.runtime.plan import PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.plan import PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPlan
 
 COUNT = 16  # bytes of every array
 

@@ -32,7 +32,7 @@ from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
 from aotc.aot.ir.size import Dim, Guard
 from aotc.aot.ir.storage import Array
-from aotc.runtime.structure import Structure
+from aotc.runtime.bundle.structure import Structure
 
 
 @dataclass(frozen=True, slots=True, eq=False)

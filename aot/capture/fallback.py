@@ -16,7 +16,7 @@ import torch
 from aotc.aot.capture.custom_ops import called_op
 from aotc.aot.capture.importing import DTYPE_NAMES, NotSupported, type_of
 from aotc.aot.ir.graph import Graph, Node, make, sizes_in
-from aotc.runtime.torch_calls import LAYOUTS, MEMORY_FORMATS
+from aotc.runtime.bundle.torch_calls import LAYOUTS, MEMORY_FORMATS
 
 RANDOM = "it may draw random numbers, so that no two runs could be compared"
 CHANGES = "it changes its arguments"
@@ -108,7 +108,7 @@ def _result(value: Any) -> tuple[Any, ...]:
 
 
 def _encoded(value: Any, values: Mapping[torch.fx.Node, Any], operands: list[Node]) -> Value:
-    """An argument as (kind, value), see `runtime/torch_calls.py`; adds to the operands."""
+    """An argument as (kind, value), see `runtime/bundle/torch_calls.py`; adds to the operands."""
     if isinstance(value, torch.fx.Node):
         value = values[value]
     if isinstance(value, Node):

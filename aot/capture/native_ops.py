@@ -23,11 +23,11 @@ from aotc.aot.errors import UserError
 from aotc.aot.ir.graph import Node, make, sizes_in
 from aotc.aot.ir.native_library import TiedLibrary, tie
 from aotc.runtime import get_backend
+from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.backends import Function, Signature
 from aotc.runtime.backends.library import NativeFunction, open_file
+from aotc.runtime.bundle.native_plan import NativeLaunch, NativeTensor
 from aotc.runtime.drivers.native import BoundNative
-from aotc.runtime.dtypes import DTYPES
-from aotc.runtime.native_plan import NativeLaunch, NativeTensor
 
 FIXED = "a native function is given shapes that are fixed at the build"
 

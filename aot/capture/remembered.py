@@ -27,7 +27,7 @@ from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.storage import Array
 from aotc.aot.ir.text import GraphTextError, parse_graph, parse_type, print_graph
 from aotc.aot.ir.types import DTYPES
-from aotc.runtime.structure import Structure
+from aotc.runtime.bundle.structure import Structure
 
 Files = dict[str, bytes]
 LARGEST_BYTES = 64 << 20  # of an entry's own arrays; a model with more is captured each time

@@ -20,8 +20,8 @@ from torch.utils import _pytree as pytree
 from aotc.aot.capture.spec import Spec
 from aotc.aot.errors import StructureUnsupported
 from aotc.aot.ir.graph import Graph
-from aotc.runtime.schema import NAME_LENGTH
-from aotc.runtime.structure import Part, Structure
+from aotc.runtime.bundle.schema import NAME_LENGTH
+from aotc.runtime.bundle.structure import Part, Structure
 
 FIXED = {type(None): "none", bool: "bool", int: "int", float: "float", str: "text"}
 TEXT_LENGTH = 1024

@@ -14,8 +14,8 @@ from aotc.aot.cli.contest import PERCENTILES, Result, contest
 from aotc.aot.cli.machine import cpu_name, usable_cpus
 from aotc.aot.cli.printing import print_json, print_table, time_text
 from aotc.aot.errors import SpecMissing
+from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.check import read_manifest, require_target
-from aotc.runtime.directory import Directory
 from aotc.runtime.errors import EnvironmentFault
 
 KINDS = ("eager", "graph", "compile", "max-autotune", "aoti")

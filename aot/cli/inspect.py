@@ -12,12 +12,12 @@ import click
 
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
+from aotc.runtime.bundle.directory import Directory
+from aotc.runtime.bundle.dynamic_plan import DynamicPlan, read_plan
+from aotc.runtime.bundle.manifest import LIMITS, Manifest, TensorSpec, identity_of
+from aotc.runtime.bundle.plan import Kernel, LaunchPlan
 from aotc.runtime.check import mismatches, read_manifest
-from aotc.runtime.directory import Directory
-from aotc.runtime.dynamic_plan import DynamicPlan, read_plan
 from aotc.runtime.extras import read_extra
-from aotc.runtime.manifest import LIMITS, Manifest, TensorSpec, identity_of
-from aotc.runtime.plan import Kernel, LaunchPlan
 
 PROVENANCE = "provenance.json"
 SHOWN = ("targets", "torch_ops")  # parts of it that have places of their own

@@ -15,7 +15,7 @@ from aotc.aot.cli.machine import cpu_name
 from aotc.aot.cli.printing import bytes_text, print_json, print_table, time_text
 from aotc.aot.errors import FallbackProfileUnsupported
 from aotc.runtime import load
-from aotc.runtime.directory import Directory
+from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.errors import GoldenMissing
 from aotc.runtime.extras import read_golden
 

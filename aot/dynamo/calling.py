@@ -15,8 +15,8 @@ import torch
 from aotc.aot.capture.aten_ends import Fixed, Given, Made, Passed, Shown, Taken, Viewed
 from aotc.aot.dynamo.interface import Interface, Numbered, number_of
 from aotc.runtime import Program
-from aotc.runtime.dynamic_program import DynamicProgram
-from aotc.runtime.extent import evaluate
+from aotc.runtime.bundle.extent import evaluate
+from aotc.runtime.programs.dynamic_program import DynamicProgram
 
 Boxed = Callable[[list[Any]], Any]
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]  # shape, strides, dtype

@@ -30,7 +30,7 @@ from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.compiling import Counts
 from aotc.cache import Key
 from aotc.runtime import Program, load, settings
-from aotc.runtime.manifest import (
+from aotc.runtime.bundle.manifest import (
     CHUNK_BYTES,
     DYNAMIC,
     MANIFEST_NAME,
@@ -41,7 +41,7 @@ from aotc.runtime.manifest import (
     Target,
     WeightsEntry,
 )
-from aotc.runtime.native_plan import BackendEntry
+from aotc.runtime.bundle.native_plan import BackendEntry
 
 PLAN_NAME = "plan.msgpack"
 LIBRARY_NAME = "kernels.so"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.aot.capture.aten_ends import Fixed, Given, Made, Passed, Shown, Taken, Viewed
-from aotc.runtime.extent import Row
+from aotc.runtime.bundle.extent import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Interface:
 
     taken, made: one an input and an output of the program. dims: where each size of a call is read:
     (argument, axis), or (argument, None) where the argument is the number itself. rows: what is
-    computed of them, as `runtime/extent.py` has it.
+    computed of them, as `runtime/bundle/extent.py` has it.
     """
 
     taken: tuple[Taken | Shown, ...]

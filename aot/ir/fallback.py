@@ -1,7 +1,7 @@
 """The op `torch`: one result of an op that torch runs at each call, and what its attributes mean.
 
     operator    the op's name in torch's registry: `aten::sort.stable`
-    arguments   (name, kind, value), as the plan has them (`runtime/torch_calls.py`)
+    arguments   (name, kind, value), as the plan has them (`runtime/bundle/torch_calls.py`)
     operands    (dtype, shape) of each operand as the op sees it
     results     (dtype, shape) of all results, () of one that has no memory
     result      the number of the one result that this node is

@@ -25,7 +25,7 @@ from typing import Any
 
 from aotc.aot.ir.infer import AttrMap, Types, require
 from aotc.aot.ir.types import TensorType
-from aotc.runtime.native_plan import NativeLaunch, NativeTensor
+from aotc.runtime.bundle.native_plan import NativeLaunch, NativeTensor
 
 ATTRIBUTES = (
     "backend",

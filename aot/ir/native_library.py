@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from aotc.runtime.backends.bundled import bind, read_entry, read_library
 from aotc.runtime.backends.library import NativeLibrary, open_bytes
-from aotc.runtime.directory import Directory
+from aotc.runtime.bundle.directory import Directory
+from aotc.runtime.bundle.manifest import Manifest
+from aotc.runtime.bundle.native_plan import BackendEntry, NativeLaunch
 from aotc.runtime.drivers.native import BoundNative
-from aotc.runtime.manifest import Manifest
-from aotc.runtime.native_plan import BackendEntry, NativeLaunch
 
 
 @dataclass(frozen=True, slots=True)

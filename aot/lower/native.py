@@ -12,7 +12,7 @@ from aotc.aot.lower.call import lower_call
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Scratch
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.traits import TargetTraits
-from aotc.runtime.native_plan import SYMBOL
+from aotc.runtime.bundle.native_plan import SYMBOL
 
 FORM, TRITON_FORM = "native", "triton"
 TILE_BYTES = 32 << 10  # moved by one tile at least, so that it is worth handing to a thread

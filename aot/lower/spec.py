@@ -9,7 +9,7 @@ from typing import Any
 
 from aotc.aot.ir.size import KERNEL_PREFIX, Dim, Extent, fixed
 from aotc.aot.ir.types import DTYPES
-from aotc.runtime.plan import Map
+from aotc.runtime.bundle.plan import Map
 
 BOX_LIMIT = 256  # elements along one dim that one copy of a tensor descriptor takes
 SWIZZLES_BYTES = (128, 64, 32)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from aotc.aot.pack.contents import BackendContents, BundleContents, TargetContents
 from aotc.aot.pack.staging import Staging, check_free
 from aotc.aot.pack.tensors import golden_tensors, tensor_file
-from aotc.runtime.manifest import (
+from aotc.runtime.bundle.manifest import (
     CHUNK_BYTES,
     EXTRAS_NAME,
     GOLDEN_NAME,
@@ -26,10 +26,10 @@ from aotc.runtime.manifest import (
     WeightsEntry,
     identity_of,
 )
-from aotc.runtime.native_plan import BackendEntry, check_natives
-from aotc.runtime.plan import LaunchPlan
-from aotc.runtime.structure import FEATURE, PLAIN
-from aotc.runtime.torch_calls import check_calls
+from aotc.runtime.bundle.native_plan import BackendEntry, check_natives
+from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.structure import FEATURE, PLAIN
+from aotc.runtime.bundle.torch_calls import check_calls
 
 # Device family → file that holds a target's machine code.
 LIBRARY_NAMES = {"cpu": "kernels.so", "cuda": "kernels.cubins", "null": "kernels.so"}

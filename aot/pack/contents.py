@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from aotc.runtime.dtypes import DTYPES
-from aotc.runtime.dynamic_plan import DynamicPlan
-from aotc.runtime.extent import Row
-from aotc.runtime.manifest import TensorSpec
-from aotc.runtime.native_plan import BackendEntry
-from aotc.runtime.plan import LaunchPlan
-from aotc.runtime.signature import Condition, Size
-from aotc.runtime.structure import PLAIN, Structure
+from aotc.runtime.arrays.dtypes import DTYPES
+from aotc.runtime.bundle.dynamic_plan import DynamicPlan
+from aotc.runtime.bundle.extent import Row
+from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.native_plan import BackendEntry
+from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.signature import Condition, Size
+from aotc.runtime.bundle.structure import PLAIN, Structure
 
 
 @dataclass(frozen=True, slots=True)

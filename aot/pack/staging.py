@@ -27,8 +27,8 @@ from types import TracebackType
 from typing import Self
 
 from aotc.aot.errors import OutputExists, UserError
+from aotc.runtime.bundle.manifest import MANIFEST_MAGIC, MANIFEST_NAME
 from aotc.runtime.errors import environment_fault
-from aotc.runtime.manifest import MANIFEST_MAGIC, MANIFEST_NAME
 
 AT_FDCWD = -100
 RENAME_NOREPLACE = 1

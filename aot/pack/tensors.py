@@ -1,4 +1,4 @@
-"""Writer of safetensors files in the one spelling that `runtime/weights.py` reads.
+"""Writer of safetensors files in the one spelling that `runtime/bundle/weights.py` reads.
 
 The header is padded with spaces and each tensor is followed by a `_pad.N` tensor, so that every
 tensor starts at a multiple of 64 bytes of the file, as vector loads like it.
@@ -10,9 +10,9 @@ import struct
 from collections.abc import Iterator, Mapping
 
 from aotc.aot.pack.contents import Golden, TensorData
-from aotc.runtime.dtypes import DTYPES
-from aotc.runtime.manifest import TensorSpec
-from aotc.runtime.weights import ALIGNMENT_BYTES, PADDING_PREFIX
+from aotc.runtime.arrays.dtypes import DTYPES
+from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.weights import ALIGNMENT_BYTES, PADDING_PREFIX
 
 
 def tensor_file(tensors: Mapping[str, TensorData]) -> Iterator[bytes | memoryview]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.aot.ir.size import Extent, fixed
-from aotc.runtime.plan import ALIGNMENT_BYTES
+from aotc.runtime.bundle.plan import ALIGNMENT_BYTES
 
 
 @dataclass(frozen=True, slots=True)

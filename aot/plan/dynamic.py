@@ -11,8 +11,8 @@ from aotc.aot.plan.arena import Lifetime, aligned
 from aotc.aot.plan.form import ZEROED, ChosenKernel, zeroed_bytes
 from aotc.aot.plan.sizes import SizeTable
 from aotc.aot.plan.wiring import Operand, Wiring
-from aotc.runtime.dynamic_plan import DynamicPlan
-from aotc.runtime.plan import ALIGNMENT_BYTES, DYNAMIC_ABI, Kernel
+from aotc.runtime.bundle.dynamic_plan import DynamicPlan
+from aotc.runtime.bundle.plan import ALIGNMENT_BYTES, DYNAMIC_ABI, Kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from aotc.aot.lower.spec import Scratch, TensorMap
 from aotc.aot.plan.arena import Lifetime, aligned, place
 from aotc.aot.plan.wiring import LaunchWiring, Operand, Wiring, wire
 from aotc.aot.schedule.group import Schedule
-from aotc.runtime.plan import (
+from aotc.runtime.bundle.plan import (
     ALIGNMENT_BYTES,
     NATIVE_ABI,
     PLAN_ABI,
@@ -24,7 +24,7 @@ from aotc.runtime.plan import (
     Launch,
     LaunchPlan,
 )
-from aotc.runtime.torch_calls import CallTensor, TorchCall
+from aotc.runtime.bundle.torch_calls import CallTensor, TorchCall
 
 GPU_ALIGNMENT_BYTES = 256  # of buffers: what descriptors, vector loads and sectors ask for
 ZEROED = "zeroed scratch"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from aotc.aot.ir.size import Atom, Choice, Dim, Extent, Floor, Size
-from aotc.runtime import extent as runtime
+from aotc.runtime.bundle import extent as runtime
 
 Reference = int | list[int]
 

@@ -15,8 +15,8 @@ from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.schedule.group import Group, Schedule
-from aotc.runtime.plan import StateSlot
-from aotc.runtime.torch_calls import CallTensor, TorchCall
+from aotc.runtime.bundle.plan import StateSlot
+from aotc.runtime.bundle.torch_calls import CallTensor, TorchCall
 
 SPACES = ("buffer", "weight", "input", "output", "state")
 

@@ -10,9 +10,9 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from aotc.aot.profile.subject import Subject
-from aotc.runtime.buffers import buffer_address
-from aotc.runtime.plan import LaunchPlan
-from aotc.runtime.torch_calls import TorchCall
+from aotc.runtime.arrays.buffers import buffer_address
+from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.torch_calls import TorchCall
 
 CALLS = 5  # of a launch for one sample; they are short
 

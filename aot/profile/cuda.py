@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from aotc.aot.profile.subject import Subject
-from aotc.runtime.buffers import buffer_address
+from aotc.runtime.arrays.buffers import buffer_address
 
 WARM_CALLS = 3
 

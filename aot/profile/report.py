@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from aotc.runtime.directory import Directory
+from aotc.runtime.bundle.directory import Directory
+from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.torch_calls import TorchCall
 from aotc.runtime.extras import read_extra
-from aotc.runtime.plan import LaunchPlan
-from aotc.runtime.torch_calls import TorchCall
 
 PROVENANCE = "provenance.json"
 FACTS = ("registers", "spill_bytes")

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.runtime import Program
-from aotc.runtime.dynamic_plan import DynamicPlan
-from aotc.runtime.dynamic_program import DynamicProgram
-from aotc.runtime.manifest import TensorSpec
-from aotc.runtime.plan import LaunchPlan
+from aotc.runtime.bundle.dynamic_plan import DynamicPlan
+from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.programs.dynamic_program import DynamicProgram
 
 
 @dataclass(frozen=True, slots=True)

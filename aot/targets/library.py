@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from aotc.runtime.plan import Image
+from aotc.runtime.bundle.plan import Image
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from aotc.aot.targets.worker import resolve
 from aotc.aot.targets.workers import Outcome, Request, Workers
 from aotc.cache import Entry, Key, Store
 from aotc.runtime.backends import frame
+from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.drivers import executor_abi
 from aotc.runtime.errors import AotcError
-from aotc.runtime.native_plan import SYMBOL
 
 Report = Callable[[int, int, str], None]  # done, total, name of the last
 Files = dict[str, bytes]

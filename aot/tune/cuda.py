@@ -19,7 +19,7 @@ from aotc.aot.tune.halving import fastest
 from aotc.aot.tune.job import Job, Option, Tell
 from aotc.aot.tune.record import Choice
 from aotc.aot.tune.turn import device_turn
-from aotc.runtime.plan import Map
+from aotc.runtime.bundle.plan import Map
 
 TIMEOUT_SECONDS = 60.0  # of all candidates of one kernel
 SPILL_LIMIT_BYTES = 256  # of one thread, beyond which a candidate is not tried

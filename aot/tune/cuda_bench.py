@@ -17,10 +17,10 @@ from typing import Any, Self
 from aotc.aot.tune.agreement import agree
 from aotc.aot.tune.halving import halve
 from aotc.aot.tune.patterns import pattern
+from aotc.runtime.bundle.plan import Map
 from aotc.runtime.drivers.cuda_handles import Arguments
 from aotc.runtime.drivers.cuda_maps import parameters
 from aotc.runtime.errors import AotcError
-from aotc.runtime.plan import Map
 
 LAUNCHES = 20  # of one graph at least, unless a launch is long
 LAUNCHES_LIMIT = 128

@@ -14,9 +14,8 @@ from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.tune.job import Job, Option, Tell
-from aotc.runtime.drivers.cpu import Executable
-from aotc.runtime.native_plan import SYMBOL, NativeLaunch
-from aotc.runtime.plan import (
+from aotc.runtime.bundle.native_plan import SYMBOL, NativeLaunch
+from aotc.runtime.bundle.plan import (
     ALIGNMENT_BYTES,
     NATIVE_ABI,
     PLAN_ABI,
@@ -25,6 +24,7 @@ from aotc.runtime.plan import (
     Launch,
     LaunchPlan,
 )
+from aotc.runtime.drivers.cpu import Executable
 
 ROUNDS = 9
 SAMPLE_S = 0.0005  # one sample is long enough for the clock

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from aotc.aot.cli.profile import profile_bundle
+from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.check import read_manifest
-from aotc.runtime.directory import Directory
 
 REPETITIONS = 20
 

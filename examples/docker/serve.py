@@ -4,7 +4,7 @@ import sys
 import time
 
 from aotc import runtime
-from aotc.runtime.dtypes import DTYPES
+from aotc.runtime.arrays.dtypes import DTYPES
 
 started_s = time.perf_counter()
 with runtime.load(sys.argv[1]) as program:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from ..dlpack import CPU_DEVICE, CUDA_DEVICE, DLTensor
+from ..arrays.dlpack import CPU_DEVICE, CUDA_DEVICE, DLTensor
 
 ABI = 1
 ENTRY = "aotc_backend_init"

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..native_plan import BackendEntry, NativeLaunch
+    from ..bundle.native_plan import BackendEntry, NativeLaunch
     from .library import NativeLibrary
 
     Read = Callable[[str], bytes]  # a file of the bundle, its digest checked

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import struct
 
-from ..dtypes import DTYPES
+from ..arrays.dtypes import DTYPES
 from . import abi
 
 TYPE_CHECKING = False

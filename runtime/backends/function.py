@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from struct import error as StructError
 
-from .. import streams
+from ..drivers import streams
 from . import abi
 from .errors import BackendClosed, FunctionArguments, FunctionDevice, FunctionFailed, FunctionScalar
 from .frame import scalar_bytes

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ctypes
 
+from ..arrays.dlpack import is_contiguous
+from ..arrays.exchange import BUFFER, KINDS, kind_of
+from ..arrays.port import Port
+from ..bundle.manifest import TensorSpec
 from ..device_errors import InputMisaligned, InputStrided
-from ..dlpack import is_contiguous
 from ..errors import InputDtype, InputError, InputRank, OutputUnusable
-from ..exchange import BUFFER, KINDS, kind_of
-from ..manifest import TensorSpec
-from ..port import Port
 from . import abi
 from .errors import FunctionFailed
 from .frame import (
@@ -159,7 +159,7 @@ def _workspace(device: tuple[str, int], stream: int, nbytes: int) -> tuple[Any, 
 
         memory = Memory(nbytes)
         return memory, memory.address, nbytes
-    from ..device_array import DeviceArray, DeviceMemory
+    from ..drivers.device_array import DeviceArray, DeviceMemory
 
     array = DeviceArray("u8", (max(nbytes, 1),), DeviceMemory(device[1]), stream)
     return array, array.address, nbytes

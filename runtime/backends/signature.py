@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from ..dtypes import DTYPES
+from ..arrays.dtypes import DTYPES
 from ..record import Record
 from . import abi
 from .errors import BackendMalformed

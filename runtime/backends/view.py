@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 
-from ..buffers import buffer_address
-from ..dlpack import CUDA_DEVICE, CUDA_MANAGED_DEVICE, DEVICES, HOST_DEVICES, borrow
-from ..dtypes import DTYPES
+from ..arrays.buffers import buffer_address
+from ..arrays.dlpack import CUDA_DEVICE, CUDA_MANAGED_DEVICE, DEVICES, HOST_DEVICES, borrow
+from ..arrays.dtypes import DTYPES
+from ..arrays.exchange import BY_BUFFER, BY_NUMPY, BY_TORCH
+from ..drivers.streams import LEGACY, LEGACY_NAME
 from ..errors import InputDevice, InputGradient, InputUnreadable
-from ..exchange import BY_BUFFER, BY_NUMPY, BY_TORCH
-from ..streams import LEGACY, LEGACY_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

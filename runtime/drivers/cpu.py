@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..plan import LaunchPlan
+    from ..bundle.plan import LaunchPlan
     from .native import BoundNative
 
 # What a row of the target table needs, in the words of /proc/cpuinfo; the better row last.

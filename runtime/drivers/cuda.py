@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 
-from ..dynamic_plan import DynamicPlan
+from ..bundle.dynamic_plan import DynamicPlan
+from ..bundle.native_plan import SYMBOL as NATIVE_SYMBOL
 from ..errors import DriverFault
-from ..native_plan import SYMBOL as NATIVE_SYMBOL
 from ..settings import read
 from . import libcuda
 from .cuda_arena import Shared
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..plan import Image, LaunchPlan
+    from ..bundle.plan import Image, LaunchPlan
     from .cuda_arena import Arena
     from .cuda_handles import Function
     from .cuda_states import DeviceStates

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..plan import Buffer
+    from ..bundle.plan import Buffer
     from .cuda import Executable
     from .cuda_device import Device
     from .cuda_graph import LaunchGraph

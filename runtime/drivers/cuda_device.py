@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 
-from ..buffers import buffer_address
+from ..arrays.buffers import buffer_address
 from . import libcuda
 from .cuda_context import Current, forget, leave, remember
 from .cuda_errors import (

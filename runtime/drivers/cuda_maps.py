@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 
-from ..plan_rules import MAP_ITEMSIZES
+from ..bundle.plan_rules import MAP_ITEMSIZES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from ..plan import Map
+    from ..bundle.plan import Map
     from .cuda_device import Device
 
 MAP_BYTES = 128

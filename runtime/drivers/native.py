@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 
+from ..arrays.dlpack import contiguous_strides
 from ..backends import abi
 from ..backends.errors import FunctionFailed, NativeDiffers
 from ..backends.frame import (
@@ -25,7 +26,6 @@ from ..backends.frame import (
     write_frame,
 )
 from ..backends.prepared import workspace_bytes
-from ..dlpack import contiguous_strides
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..backends.library import NativeFunction, NativeLibrary
-    from ..native_plan import NativeLaunch
+    from ..bundle.native_plan import NativeLaunch
 
 ALIGNMENT_BYTES = 64
 

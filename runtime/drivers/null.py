@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..plan import LaunchPlan
+    from ..bundle.plan import LaunchPlan
     from .memory import Memory
     from .native import BoundNative
 

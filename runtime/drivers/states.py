@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..plan import StateSlot
+    from ..bundle.plan import StateSlot
 
 ALIGNMENT_BYTES = 64
 

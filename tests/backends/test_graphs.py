@@ -14,8 +14,8 @@ import torch
 from aotc import runtime
 from aotc.aot import native_op
 from aotc.runtime.backends import errors
+from aotc.runtime.bundle.plan import NATIVE_ABI, LaunchPlan
 from aotc.runtime.errors import BundleAltered, InputDtype
-from aotc.runtime.plan import NATIVE_ABI, LaunchPlan
 from aotc.runtime.verify import verify
 from tests.backends import models
 
@@ -235,7 +235,7 @@ def test_a_library_of_the_digest_with_another_workspace(built, many, monkeypatch
 
 
 def test_incompatible_runtimes_are_told_by_the_feature(built):
-    from aotc.runtime.manifest import Manifest
+    from aotc.runtime.bundle.manifest import Manifest
 
     bundle = built(models.FAILING)
     manifest = Manifest.from_bytes((bundle / "manifest.msgpack").read_bytes())

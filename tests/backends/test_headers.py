@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
+from aotc.runtime.arrays.dlpack import DLTensor
 from aotc.runtime.backends import abi, frame
-from aotc.runtime.dlpack import DLTensor
 from tests.backends.conftest import HEADERS, compiler_of
 
 STRUCTURES = {

@@ -23,15 +23,15 @@ import device_bundle
 from aotc.aot.pack import BackendContents, pack
 from aotc.runtime import load
 from aotc.runtime.backends.errors import FunctionFailed, NativeDiffers
-from aotc.runtime.drivers import native as native_driver
-from aotc.runtime.errors import BundleMalformed, SettingInvalid
-from aotc.runtime.native_plan import (
+from aotc.runtime.bundle.native_plan import (
     SYMBOL,
     BackendEntry,
     NativeLaunch,
     NativeTensor,
 )
-from aotc.runtime.plan import NATIVE_ABI, Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.plan import NATIVE_ABI, Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.drivers import native as native_driver
+from aotc.runtime.errors import BundleMalformed, SettingInvalid
 
 NBYTES = 96
 SHAPE = device_bundle.SHAPE

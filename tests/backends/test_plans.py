@@ -8,11 +8,11 @@ import shutil
 import pytest
 
 from aotc.runtime import load
+from aotc.runtime.bundle.manifest import NATIVE, Manifest
+from aotc.runtime.bundle.native_plan import SYMBOL, BackendEntry, NativeLaunch, NativeTensor
+from aotc.runtime.bundle.plan import NATIVE_ABI, PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.plan_rules import check_plan
 from aotc.runtime.errors import BundleMalformed
-from aotc.runtime.manifest import NATIVE, Manifest
-from aotc.runtime.native_plan import SYMBOL, BackendEntry, NativeLaunch, NativeTensor
-from aotc.runtime.plan import NATIVE_ABI, PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPlan
-from aotc.runtime.plan_rules import check_plan
 from tests.compat.test_frozen import FROZEN
 
 TENSORS = (NativeTensor("f32", True, (4, 6)), NativeTensor("f32", False, (24,)))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aotc.runtime import load
-from aotc.runtime.manifest import MANIFEST_NAME, Manifest
+from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
 
 pytest.importorskip("torch")
 

@@ -12,7 +12,7 @@ import pytest
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.sources import read_sources
 from aotc.runtime import load
-from aotc.runtime.directory import Directory
+from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.drivers import cuda
 
 RECORD = "tiny.record"

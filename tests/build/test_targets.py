@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from aotc.runtime import load
+from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
+from aotc.runtime.bundle.plan import LaunchPlan
 from aotc.runtime.drivers import cuda
 from aotc.runtime.errors import BundleIncompatible
-from aotc.runtime.manifest import MANIFEST_NAME, Manifest
-from aotc.runtime.plan import LaunchPlan
 
 pytest.importorskip("torch")
 TARGETS = ("cuda:sm_90", "cuda:sm_80", "cpu-x86-64-v3")

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from aotc.aot import errors  # noqa: E402
 from aotc.aot.capture.capture import capture  # noqa: E402  needs torch
 from aotc.aot.capture.spec import spec_of  # noqa: E402
-from aotc.runtime.structure import Part, giver  # noqa: E402
+from aotc.runtime.bundle.structure import Part, giver  # noqa: E402
 
 pytestmark = pytest.mark.torch
 X = torch.arange(6.0).reshape(2, 3)

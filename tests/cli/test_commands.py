@@ -12,7 +12,7 @@ import pytest
 
 from aotc.aot.cli.program import COMMANDS
 from aotc.aot.host_array import read_npy
-from aotc.runtime.manifest import MANIFEST_NAME, Manifest
+from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
 
 READING = {
     "inspect": ("inspect", "{bundle}"),

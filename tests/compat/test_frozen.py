@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from aotc.runtime import check, load
-from aotc.runtime.manifest import FORMAT
+from aotc.runtime.bundle.manifest import FORMAT
 from aotc.runtime.size_errors import SizeGuard
 from aotc.runtime.verify import verify
 

@@ -6,11 +6,11 @@ import struct
 import pytest
 from fake_program import Host
 
+from aotc.runtime.bundle.plan import PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPlan, Map
 from aotc.runtime.drivers.cuda import Executable
 from aotc.runtime.drivers.cuda_device import Device
 from aotc.runtime.drivers.cuda_errors import CudaError
 from aotc.runtime.drivers.cuda_maps import TensorMap
-from aotc.runtime.plan import PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPlan, Map
 
 ROWS, COLUMNS = 4, 16  # of bf16
 NBYTES = ROWS * COLUMNS * 2

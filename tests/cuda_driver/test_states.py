@@ -4,9 +4,9 @@ import pytest
 from fake_cubin import text_image
 from fake_program import COUNT, KERNELS, Host
 
+from aotc.runtime.bundle.plan import STATE_ABI, Image, Kernel, Launch, LaunchPlan, StateSlot
 from aotc.runtime.drivers.cuda import Executable
 from aotc.runtime.drivers.cuda_errors import DeviceMemoryFull
-from aotc.runtime.plan import STATE_ABI, Image, Kernel, Launch, LaunchPlan, StateSlot
 
 FIRST, ONES = bytes(range(COUNT)), bytes([1] * COUNT)
 

@@ -165,9 +165,9 @@ def test_a_bundle_for_a_gpu_holds_the_same_signature(built, tmp_path):
     """Built without a device; tests/gpu/test_dynamic.py runs such bundles."""
     from aotc.aot.build import build
     from aotc.aot.options import BuildOptions
+    from aotc.runtime.bundle.directory import Directory
+    from aotc.runtime.bundle.dynamic_plan import read_plan
     from aotc.runtime.check import read_manifest
-    from aotc.runtime.directory import Directory
-    from aotc.runtime.dynamic_plan import read_plan
 
     path, report = built("perceptron")
     spec, out = path.with_suffix(".py"), tmp_path / "out"

@@ -7,9 +7,9 @@ import struct
 from pathlib import Path
 
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
-from aotc.runtime.manifest import TensorSpec
-from aotc.runtime.plan import TORCH_ABI, Buffer, Kernel, Launch, LaunchPlan
-from aotc.runtime.torch_calls import CallTensor, TorchCall
+from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.plan import TORCH_ABI, Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.torch_calls import CallTensor, TorchCall
 
 SHAPE = (2, 3)
 NBYTES = 24

@@ -20,10 +20,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
 import device_bundle  # noqa: E402
 
 from aotc.aot.pack import Golden, TensorData, pack  # noqa: E402
-from aotc.runtime import device_segments, load  # noqa: E402
+from aotc.runtime import load  # noqa: E402
+from aotc.runtime.bundle.plan import TORCH_ABI, Buffer, Launch, LaunchPlan  # noqa: E402
+from aotc.runtime.bundle.torch_calls import CallTensor, TorchCall  # noqa: E402
 from aotc.runtime.errors import EnvironmentFault, SettingInvalid  # noqa: E402
-from aotc.runtime.plan import TORCH_ABI, Buffer, Launch, LaunchPlan  # noqa: E402
-from aotc.runtime.torch_calls import CallTensor, TorchCall  # noqa: E402
+from aotc.runtime.programs import device_segments  # noqa: E402
 
 pytestmark = pytest.mark.torch
 NBYTES = 96

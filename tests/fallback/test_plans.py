@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from test_fuzz import changed as randomly_changed
 
 from aotc.runtime import load
-from aotc.runtime.canonical import encode
+from aotc.runtime.bundle.canonical import encode
+from aotc.runtime.bundle.manifest import Manifest
+from aotc.runtime.bundle.plan import PLAN_ABI, LaunchPlan
+from aotc.runtime.bundle.torch_calls import check_calls
 from aotc.runtime.errors import AotcError, BundleError, BundleLimit, BundleMalformed
-from aotc.runtime.manifest import Manifest
-from aotc.runtime.plan import PLAN_ABI, LaunchPlan
-from aotc.runtime.torch_calls import check_calls
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

@@ -3,8 +3,8 @@
 import numpy
 from triton_kernels import compiled
 
+from aotc.runtime.bundle.plan import PLAN_ABI, Buffer, Kernel, Launch, LaunchPlan
 from aotc.runtime.drivers.cuda import Executable
-from aotc.runtime.plan import PLAN_ABI, Buffer, Kernel, Launch, LaunchPlan
 
 COUNT = 1 << 16  # float32 elements of every array
 NBYTES = 4 * COUNT

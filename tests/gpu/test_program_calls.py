@@ -9,9 +9,9 @@ import numpy
 import pytest
 
 from aotc.runtime import load
-from aotc.runtime.device_array import DeviceArray
 from aotc.runtime.device_errors import InputMisaligned
 from aotc.runtime.drivers.cuda_errors import DeviceMemoryFull, StreamForeign
+from aotc.runtime.drivers.device_array import DeviceArray
 from aotc.runtime.errors import (
     InputDevice,
     InputDtype,

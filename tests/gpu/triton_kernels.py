@@ -8,7 +8,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from aotc.runtime.plan import Image
+from aotc.runtime.bundle.plan import Image
 
 BLOCK = 1024
 

@@ -10,12 +10,12 @@ import pytest
 import small_bundle
 
 from aotc.runtime import load
-from aotc.runtime.canonical import encode
+from aotc.runtime.bundle.canonical import encode
+from aotc.runtime.bundle.frame import FORMAT, HEADER
+from aotc.runtime.bundle.manifest import MANIFEST_MAGIC, Manifest
+from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.weights import read_header
 from aotc.runtime.errors import AotcError, BundleError
-from aotc.runtime.frame import FORMAT, HEADER
-from aotc.runtime.manifest import MANIFEST_MAGIC, Manifest
-from aotc.runtime.plan import LaunchPlan
-from aotc.runtime.weights import read_header
 
 MEMORY_LIMIT_BYTES = 48 << 20  # the largest of the files below has 16 MiB
 

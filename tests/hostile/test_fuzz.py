@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aotc.aot.pack.tensors import tensor_file
-from aotc.runtime.canonical import encode
+from aotc.runtime.bundle.canonical import encode
+from aotc.runtime.bundle.frame import frame, unframe
+from aotc.runtime.bundle.manifest import MANIFEST_MAGIC, Manifest
+from aotc.runtime.bundle.manifest import MANIFEST_SCHEMA as SCHEMA
+from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.weights import read_header
 from aotc.runtime.errors import BundleError, IncompatibleError
-from aotc.runtime.frame import frame, unframe
-from aotc.runtime.manifest import MANIFEST_MAGIC, Manifest
-from aotc.runtime.manifest import MANIFEST_SCHEMA as SCHEMA
-from aotc.runtime.plan import LaunchPlan
-from aotc.runtime.weights import read_header
 
 VALUES = st.one_of(
     st.none(),

@@ -9,8 +9,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, TensorMap
+from aotc.runtime.bundle.plan import PLAN_ABI, Image, Kernel, Launch, LaunchPlan
 from aotc.runtime.errors import BundleMalformed
-from aotc.runtime.plan import PLAN_ABI, Image, Kernel, Launch, LaunchPlan
 
 TRITON = {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}
 ROW = TensorMap("a", 0, "bf16", 8, (128, 256), (256, 1), (64, 64))

@@ -7,8 +7,8 @@ import struct
 from pathlib import Path
 
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
-from aotc.runtime.manifest import TensorSpec
-from aotc.runtime.plan import PLAN_ABI, Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.plan import PLAN_ABI, Buffer, Kernel, Launch, LaunchPlan
 
 SHAPE = (2, 3)
 COUNTED = (

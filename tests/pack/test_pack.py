@@ -16,8 +16,8 @@ from aotc.aot.pack import TensorData, pack
 from aotc.aot.pack.staging import OutputForeign
 from aotc.aot.pack.tensors import tensor_file
 from aotc.runtime import load
+from aotc.runtime.bundle.weights import read_header
 from aotc.runtime.errors import BundleMalformed
-from aotc.runtime.weights import read_header
 
 BESIDE = {"extras.msgpack", "golden.safetensors", "provenance.json", "sources/copy.py"}
 

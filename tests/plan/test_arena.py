@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aotc.aot.plan.arena import Lifetime, aligned, place
-from aotc.runtime.plan import ALIGNMENT_BYTES
+from aotc.runtime.bundle.plan import ALIGNMENT_BYTES
 
 lifetimes = st.lists(
     st.builds(

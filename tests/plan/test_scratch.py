@@ -6,7 +6,7 @@ from aotc.aot.lower.spec import Scratch
 from aotc.aot.plan import ChosenKernel, Wiring, plan_wired
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.plan.wiring import LaunchWiring, Operand
-from aotc.runtime.plan import Image
+from aotc.runtime.bundle.plan import Image
 
 IMAGE = Image(0, 64, 128, 0, 0)
 BETWEEN = Operand("buffer", 0, 1000)

@@ -14,11 +14,11 @@ import small_bundle
 from fake_cubin import text_image
 
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
-from aotc.runtime.device_array import DeviceArray
-from aotc.runtime.dlpack import DELETER, allocate_block, describe, export_capsule, free_block
+from aotc.runtime.arrays.dlpack import DELETER, allocate_block, describe, export_capsule, free_block
+from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.plan import PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPlan
 from aotc.runtime.drivers.cuda_device import Device
-from aotc.runtime.manifest import TensorSpec
-from aotc.runtime.plan import PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPlan
+from aotc.runtime.drivers.device_array import DeviceArray
 
 SHAPE = (4, 6)
 WEIGHT = struct.pack("<6f", 1, 2, 3, 4, 5, 6)

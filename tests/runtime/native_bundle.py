@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
-from aotc.runtime.manifest import TensorSpec
-from aotc.runtime.plan import PLAN_ABI, Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.plan import PLAN_ABI, Buffer, Kernel, Launch, LaunchPlan
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "targets_cpu"))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aotc.runtime.canonical import Limits, decode, encode
+from aotc.runtime.bundle.canonical import Limits, decode, encode
 from aotc.runtime.errors import BundleError, BundleLimit, BundleMalformed, BundleTruncated
 
 LIMITS = Limits(file_bytes=1 << 20, values=10_000, depth=16, text_bytes=1 << 16)

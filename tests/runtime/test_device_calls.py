@@ -10,8 +10,8 @@ import pytest
 from device_bundle import NUMBERS, OTHERS, SHAPE, WEIGHT, DeviceBlock, Interface, Lender, numbers
 
 from aotc.runtime import load
-from aotc.runtime.device_array import DeviceArray
-from aotc.runtime.dlpack import borrow
+from aotc.runtime.arrays.dlpack import borrow
+from aotc.runtime.drivers.device_array import DeviceArray
 from aotc.runtime.errors import InputNotContiguous, InputUnreadable, OutputCount
 from aotc.runtime.verify import verify
 

@@ -11,9 +11,10 @@ import device_bundle
 import pytest
 from device_bundle import NUMBERS, OTHERS, DeviceBlock, Interface, Lender, numbers
 
-from aotc.runtime import device_session, load
+from aotc.runtime import load
 from aotc.runtime.drivers.cuda_errors import CudaError
 from aotc.runtime.errors import InputUnreadable, ProgramClosed
+from aotc.runtime.programs import device_session
 from aotc.runtime.verify import verify
 
 

@@ -11,8 +11,9 @@ import torch_double
 from device_bundle import SHAPE, WEIGHT, DeviceBlock
 from torch_double import Tensor
 
-from aotc.runtime import load, streams
+from aotc.runtime import load
 from aotc.runtime.device_errors import InputMisaligned
+from aotc.runtime.drivers import streams
 from aotc.runtime.errors import (
     InputDevice,
     InputDtype,

@@ -10,14 +10,14 @@ from fake_cubin import text_image
 
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
 from aotc.runtime import load
+from aotc.runtime.bundle.dynamic_plan import DynamicPlan
+from aotc.runtime.bundle.extent import Extent
+from aotc.runtime.bundle.manifest import DYNAMIC, TensorSpec
+from aotc.runtime.bundle.plan_rules import DYNAMIC_ABI
+from aotc.runtime.bundle.signature import Size
 from aotc.runtime.drivers.cuda_errors import DeviceMemoryFull
-from aotc.runtime.dynamic_device import DynamicDeviceProgram
-from aotc.runtime.dynamic_plan import DynamicPlan
-from aotc.runtime.dynamic_program import SHAPES_KEPT
-from aotc.runtime.extent import Extent
-from aotc.runtime.manifest import DYNAMIC, TensorSpec
-from aotc.runtime.plan_rules import DYNAMIC_ABI
-from aotc.runtime.signature import Size
+from aotc.runtime.programs.dynamic_device import DynamicDeviceProgram
+from aotc.runtime.programs.dynamic_program import SHAPES_KEPT
 from aotc.runtime.size_errors import SizeInvalid, SizeOutOfRange
 
 ROW_BYTES = 24

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.runtime.dynamic_plan import DynamicPlan, read_plan
+from aotc.runtime.bundle.dynamic_plan import DynamicPlan, read_plan
+from aotc.runtime.bundle.extent import VALUE_LIMIT, Extent, evaluate
+from aotc.runtime.bundle.manifest import Manifest, Target, TensorSpec
+from aotc.runtime.bundle.plan_rules import DYNAMIC_ABI
+from aotc.runtime.bundle.signature import Condition, Signature, Size
 from aotc.runtime.errors import BundleError, InputRank
-from aotc.runtime.extent import VALUE_LIMIT, Extent, evaluate
-from aotc.runtime.manifest import Manifest, Target, TensorSpec
-from aotc.runtime.plan_rules import DYNAMIC_ABI
-from aotc.runtime.signature import Condition, Signature, Size
 from aotc.runtime.size_errors import SizeGuard, SizeInvalid, SizeMismatch, SizeOutOfRange
 
 ROWS = [["number", 64, 0], ["mul", 0, 1], ["add", 0, 1], ["floordiv", 2, 1], ["max", 0, 1]]

@@ -10,8 +10,9 @@ import small_bundle
 
 from aotc.aot.pack import pack
 from aotc.runtime import load
-from aotc.runtime.dlpack import Array, Borrowed, borrow
-from aotc.runtime.dtypes import DTYPES
+from aotc.runtime.arrays.dlpack import Array, Borrowed, borrow
+from aotc.runtime.arrays.dtypes import DTYPES
+from aotc.runtime.arrays.exchange import TORCH_DTYPES
 from aotc.runtime.errors import (
     InputDevice,
     InputDtype,
@@ -23,7 +24,6 @@ from aotc.runtime.errors import (
     OutputCount,
     OutputUnusable,
 )
-from aotc.runtime.exchange import TORCH_DTYPES
 
 SHAPE = (4, 6)
 CODES = {"f64": "d", "f32": "f", "i64": "q", "i32": "i", "i16": "h", "i8": "b", "u8": "B"}

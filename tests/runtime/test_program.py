@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from aotc.runtime import load
+from aotc.runtime.arrays.strided import merge_dims
 from aotc.runtime.errors import (
     BundleIncompatible,
     DeviceUnknown,
@@ -22,7 +23,6 @@ from aotc.runtime.errors import (
     ProgramClosed,
     SettingInvalid,
 )
-from aotc.runtime.strided import merge_dims
 
 ONES = array.array("f", [1.0] * 6)
 

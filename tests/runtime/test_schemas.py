@@ -7,11 +7,11 @@ import pickle
 import pytest
 import small_bundle
 
-from aotc.runtime.dtypes import DTYPES
+from aotc.runtime.arrays.dtypes import DTYPES
+from aotc.runtime.bundle.frame import frame
+from aotc.runtime.bundle.manifest import MANIFEST_MAGIC, Extras, FileEntry, Manifest, TensorSpec
+from aotc.runtime.bundle.plan import Buffer, Kernel, Launch, LaunchPlan
 from aotc.runtime.errors import BundleMalformed
-from aotc.runtime.frame import frame
-from aotc.runtime.manifest import MANIFEST_MAGIC, Extras, FileEntry, Manifest, TensorSpec
-from aotc.runtime.plan import Buffer, Kernel, Launch, LaunchPlan
 
 
 def test_plan_round_trip():

@@ -10,8 +10,8 @@ import small_bundle
 
 from aotc.aot.pack import Golden, TensorData, pack
 from aotc.runtime import check
+from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.comparison import elements, relative_difference
-from aotc.runtime.dtypes import DTYPES
 from aotc.runtime.errors import GoldenMissing
 from aotc.runtime.extras import read_golden
 from aotc.runtime.verify import verify
@@ -128,7 +128,7 @@ def test_differences_of_other_types():
 
 def test_elements_agree_with_torch():
     torch = pytest.importorskip("torch")
-    from aotc.runtime.exchange import TORCH_DTYPES
+    from aotc.runtime.arrays.exchange import TORCH_DTYPES
 
     for dtype in DTYPES:
         tensor = (torch.arange(-8, 8) * 0.37).to(getattr(torch, TORCH_DTYPES[dtype]))

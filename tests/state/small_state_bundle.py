@@ -10,8 +10,8 @@ import struct
 from pathlib import Path
 
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
-from aotc.runtime.manifest import TensorSpec
-from aotc.runtime.plan import STATE_ABI, Kernel, Launch, LaunchPlan, StateSlot
+from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.plan import STATE_ABI, Kernel, Launch, LaunchPlan, StateSlot
 
 SHAPE, NBYTES = (2, 3), 24
 FIRST = (9.0, 8.0, 7.0, 6.0, 5.0, 4.0)

@@ -11,9 +11,9 @@ from small_state_bundle import FIRST, INPUT
 
 from aotc.runtime import check, load
 from aotc.runtime.argument_errors import StateBusy, StateUnknown
+from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
+from aotc.runtime.bundle.plan import LaunchPlan, StateSlot
 from aotc.runtime.errors import BundleMalformed, InputDtype, InputShape, ProgramClosed
-from aotc.runtime.manifest import MANIFEST_NAME, Manifest
-from aotc.runtime.plan import LaunchPlan, StateSlot
 from aotc.runtime.verify import verify
 
 SECOND = struct.pack("<6f", *INPUT)

@@ -16,8 +16,8 @@ from __future__ import annotations
 from aotc.aot.targets.cpu.native_call import NATIVE_CALL
 from aotc.aot.targets.cpu.strided_copy import COPY_STRIDED
 from aotc.aot.targets.toolchain import Export, Object, compile_module
+from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.drivers import executor_abi as abi
-from aotc.runtime.native_plan import SYMBOL
 
 CPU = "x86-64-v2"  # no wide registers here, so that none need clearing between kernels
 YIELD_AFTER_SPINS = 2000

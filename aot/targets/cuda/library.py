@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.cuda import pipeline
 from aotc.aot.targets.library import Library
-from aotc.runtime.plan import Image
+from aotc.runtime.bundle.plan import Image
 
 IMAGE_ALIGNMENT_BYTES = 64
 

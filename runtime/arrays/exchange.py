@@ -1,0 +1,334 @@
+"""Arrays in and out: torch, numpy, DLPack producers and plain buffers, answered in kind.
+
+A kind is a row of functions for one library. The kind of an argument is found by its type and
+remembered, so that a call pays one dict lookup for it. Neither torch nor numpy is imported here:
+where an argument is one of theirs, the caller's own module is in `sys.modules`.
+
+Every kind gives
+
+- `address(port, value, hold)`: the address of contiguous memory with the elements of `value`. It
+  is the caller's own memory where that is contiguous; else a copy, which `hold` keeps alive;
+- `place(port, value)`: the same for an output given by the caller; never a copy, must be writable;
+- `make(port)`: a fresh array for the output and its address.
+
+All raise the `InputError` family with the argument's name, what was found and what was expected.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ..errors import InputDevice, InputGradient, InputUnreadable
+from .buffers import buffer_address, writable_address
+from .dlpack import DEVICES, HOST_DEVICES, Array, Borrowed, borrow, is_contiguous
+from .dtypes import DTYPES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .port import Port
+
+
+class TorchKind:
+    """torch tensors on the CPU, by their methods: a sixth of the cost of DLPack."""
+
+    __slots__ = ()
+
+    def address(self, port: Port, value: Any, hold: list[Any]) -> int:
+        if (
+            value.dtype is port.torch_dtype
+            and value.shape == port.shape
+            and value.is_cpu
+            and value.is_contiguous()
+            and not value.requires_grad
+            and not value.is_neg()
+        ):
+            return value.data_ptr()  # type: ignore[no-any-return]
+        return self._slow_address(port, value, hold)
+
+    def _slow_address(self, port: Port, value: Any, hold: list[Any]) -> int:
+        torch = sys.modules["torch"]
+        self._check(port, value, torch)
+        if value.requires_grad:
+            if torch.is_grad_enabled():
+                raise InputGradient(name=port.name)
+            value = value.detach()
+        if value.is_neg() or not value.is_contiguous():
+            value = value.resolve_neg()
+            itemsize = value.element_size()
+            if not value.is_contiguous():
+                strides = tuple(each * itemsize for each in value.stride())
+                value = port.copy(value.data_ptr(), itemsize, port.shape, strides)
+                hold.append(value)
+                return value.address  # type: ignore[no-any-return]
+            hold.append(value)
+        return value.data_ptr()  # type: ignore[no-any-return]
+
+    def _check(self, port: Port, value: Any, torch: Any) -> None:
+        if value.device.type != "cpu":
+            raise InputDevice(role=port.role, name=port.name, found=value.device, expected="cpu")
+        self.check_type(port, value, torch)
+
+    def check_type(self, port: Port, value: Any, torch: Any) -> None:
+        """Raise unless `value` is a dense tensor of the port's dtype and shape, on any device."""
+        if port.torch_dtype is None:
+            port.torch_dtype = getattr(torch, TORCH_DTYPES[port.dtype])
+        if value.layout is not torch.strided:
+            found = f"a tensor of layout {value.layout}"
+            raise InputUnreadable(
+                role=port.role, name=port.name, found=found, expected="a dense tensor"
+            )
+        found_dtype = str(value.dtype).removeprefix("torch.")
+        port.check(BY_TORCH.get(found_dtype, found_dtype), tuple(value.shape))
+
+    def place(self, port: Port, value: Any) -> int:
+        if (
+            value.dtype is port.torch_dtype
+            and value.shape == port.shape
+            and value.is_cpu
+            and value.is_contiguous()
+            and not value.requires_grad
+            and not value.is_neg()
+        ):
+            return value.data_ptr()  # type: ignore[no-any-return]
+        self._check(port, value, sys.modules["torch"])
+        if not value.is_contiguous() or value.is_neg():
+            raise port.refuse_place("not contiguous")
+        if value.requires_grad:
+            raise port.refuse_place("a tensor that requires a gradient")
+        return value.data_ptr()  # type: ignore[no-any-return]
+
+    def make(self, port: Port) -> tuple[Any, int]:
+        if port.torch_template is None:
+            port.torch_template = self.template(port, "cpu")
+        # A third of the cost of `torch.empty` with its keyword arguments.
+        value = sys.modules["torch"].empty_like(port.torch_template)
+        return value, value.data_ptr()
+
+    def template(self, port: Port, device: str) -> Any:
+        """A tensor of the output's type that owns one element: broadcast to its shape."""
+        torch = sys.modules["torch"]
+        dtype = getattr(torch, TORCH_DTYPES[port.dtype])
+        one = torch.empty((), dtype=dtype, device=device)
+        template = one.expand(port.shape)
+        if not torch.empty_like(template).is_contiguous():
+            template = torch.empty(port.shape, dtype=dtype, device=device)
+        return template
+
+
+class NumpyKind:
+    """numpy arrays; bf16, which numpy lacks, is taken and given as uint16 bits."""
+
+    __slots__ = ()
+
+    def address(self, port: Port, value: Any, hold: list[Any]) -> int:
+        if value.dtype is port.numpy_dtype and value.shape == port.shape:
+            try:
+                return writable_address(value)
+            except (TypeError, ValueError):  # read-only, not contiguous or empty
+                pass
+        self._check(port, value)
+        if value.flags.c_contiguous:
+            return buffer_address(value)
+        strides = value.strides
+        copied = port.copy(value.ctypes.data, value.itemsize, port.shape, strides)
+        hold.append(copied)
+        return copied.address
+
+    def _check(self, port: Port, value: Any) -> None:
+        dtype = value.dtype
+        found = dtype.name
+        if found == "bfloat16" or (dtype.str == "<u2" and port.dtype == "bf16"):
+            found = "bf16"
+        elif dtype.isnative:
+            found = BY_NUMPY.get(dtype.str, found)
+        port.check(found, value.shape)
+        if port.numpy_dtype is None and dtype.str == DTYPES[port.dtype].numpy:
+            port.numpy_dtype = dtype
+
+    def place(self, port: Port, value: Any) -> int:
+        if value.dtype is port.numpy_dtype and value.shape == port.shape:
+            try:
+                return writable_address(value)
+            except (TypeError, ValueError):
+                pass
+        self._check(port, value)
+        if not value.flags.c_contiguous:
+            raise port.refuse_place("not contiguous")
+        if not value.flags.writeable:
+            raise port.refuse_place("read-only")
+        return buffer_address(value)
+
+    def make(self, port: Port) -> tuple[Any, int]:
+        numpy = sys.modules["numpy"]
+        if port.numpy_dtype is None:
+            port.numpy_dtype = numpy.dtype(DTYPES[port.dtype].numpy)
+        value = numpy.empty(port.shape, port.numpy_dtype)
+        return value, writable_address(value) if port.nbytes else 0
+
+
+class CapsuleKind:
+    """Anything else with `__dlpack__`; outputs by the `from_dlpack` of the argument's library."""
+
+    __slots__ = ("module",)
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def address(self, port: Port, value: Any, hold: list[Any]) -> int:
+        lent = self._borrow(port, value)
+        hold.append(lent)
+        itemsize = DTYPES[lent.dtype].itemsize_bytes
+        if is_contiguous(lent.shape, lent.strides, itemsize):
+            return lent.address
+        copied = port.copy(lent.address, itemsize, lent.shape, lent.strides)
+        hold.append(copied)
+        return copied.address
+
+    def _borrow(self, port: Port, value: Any) -> Borrowed:
+        try:
+            device = int(value.__dlpack_device__()[0])
+            lent = borrow(value) if device in HOST_DEVICES else None
+        except Exception as error:  # what a producer raises is its own choice
+            raise InputUnreadable(
+                role=port.role,
+                name=port.name,
+                found=f"an array that gives no DLPack capsule ({error})",
+                expected=f"{port.dtype}{list(port.shape)}",
+            ) from error
+        if lent is None:
+            found = DEVICES.get(device, f"dlpack device {device}")
+            raise InputDevice(role=port.role, name=port.name, found=found, expected="cpu")
+        port.check(lent.dtype, lent.shape)
+        return lent
+
+    def place(self, port: Port, value: Any) -> int:
+        lent = self._borrow(port, value)
+        if lent.read_only:
+            raise port.refuse_place("read-only")
+        if not is_contiguous(lent.shape, lent.strides, DTYPES[lent.dtype].itemsize_bytes):
+            raise port.refuse_place("not contiguous")
+        return lent.address  # `value` keeps the memory alive after the loan ends
+
+    def make(self, port: Port) -> tuple[Any, int]:
+        array = Array(port.dtype, port.shape)
+        address = array.address
+        adopt = getattr(sys.modules.get(self.module), "from_dlpack", None)
+        return (array if adopt is None else adopt(array)), address
+
+
+class BufferKind:
+    """The buffer protocol: memoryview, array.array, bytearray, bytes, ctypes arrays.
+
+    A one-dimensional buffer has no other way to say its shape, so it stands for the contiguous
+    array where its element type and count fit; bytes stand for any array of their size. f16 and
+    bf16 outputs, which memoryview has no format for, are given as their bits in format `H`.
+    """
+
+    __slots__ = ()
+
+    def address(self, port: Port, value: Any, hold: list[Any]) -> int:
+        view = self._view(port, value)
+        if view.c_contiguous:
+            return buffer_address(view) if port.nbytes else 0
+        itemsize = view.itemsize
+        strides = view.strides or ()
+        copied = port.copy(buffer_address(view), itemsize, port.shape, strides)
+        hold.append(copied)
+        return copied.address
+
+    def _view(self, port: Port, value: Any) -> memoryview:
+        try:
+            view = memoryview(value)
+        except (TypeError, BufferError) as error:
+            raise port.unreadable(value) from error
+        dtype = _buffer_dtype(view, port)
+        shape = tuple(view.shape or ())
+        if len(shape) == 1 and view.c_contiguous and dtype in ("u8", port.dtype):
+            if view.nbytes == port.nbytes:
+                return view  # without dims of its own: it stands for the contiguous array
+            if dtype != port.dtype:
+                raise InputUnreadable(
+                    role=port.role,
+                    name=port.name,
+                    found=f"{view.nbytes} bytes",
+                    expected=f"{port.nbytes} bytes for {port.dtype}{list(port.shape)}",
+                )
+        port.check(dtype, shape)
+        return view
+
+    def place(self, port: Port, value: Any) -> int:
+        view = self._view(port, value)
+        if not view.c_contiguous:
+            raise port.refuse_place("not contiguous")
+        if view.readonly:
+            raise port.refuse_place("read-only")
+        return buffer_address(view) if port.nbytes else 0
+
+    def make(self, port: Port) -> tuple[Any, int]:
+        letter: Any = "H" if port.dtype == "f16" else DTYPES[port.dtype].buffer
+        block = bytearray(port.nbytes)
+        if not port.nbytes:
+            return memoryview(block).cast(letter), 0
+        address = writable_address(block)
+        return memoryview(block).cast("B").cast(letter, list(port.shape)), address
+
+
+def _buffer_dtype(view: memoryview, port: Port) -> str:
+    """The dtype name of a buffer's elements; 16-bit unsigned numbers are bits where bits fit."""
+    letter = view.format.lstrip("@=<")
+    if letter == "H" and port.dtype in ("bf16", "f16"):
+        return port.dtype
+    if letter == "c":
+        return "u8"
+    letter = {"l": "q" if view.itemsize == 8 else "i"}.get(letter, letter)
+    return BY_BUFFER.get(letter, f"buffer format `{view.format}`")
+
+
+TORCH_DTYPES = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u8": "uint8",
+    "bool": "bool",
+}
+BY_TORCH = {name: dtype for dtype, name in TORCH_DTYPES.items()}
+BY_NUMPY = {row.numpy: row.name for row in DTYPES.values() if row.name != "bf16"}
+BY_BUFFER = {row.buffer: row.name for row in DTYPES.values() if row.name != "bf16"}
+
+TORCH = TorchKind()
+NUMPY = NumpyKind()
+BUFFER = BufferKind()
+Kind = TorchKind | NumpyKind | CapsuleKind | BufferKind
+KINDS: dict[type, Kind] = {}
+
+
+def kind_of(port: Port, value: Any) -> Kind:
+    """The kind of an argument by its type; raises `InputUnreadable` for what is no array."""
+    kind = KINDS.get(type(value))
+    if kind is None:
+        kind = KINDS[type(value)] = _classify(port, value)
+    return kind
+
+
+def _classify(port: Port, value: Any) -> Kind:
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is not None and isinstance(value, torch.Tensor):
+        # A subclass may mean something else by its methods; its capsule holds plain memory.
+        plain = type(value) in (torch.Tensor, torch.nn.Parameter)
+        return TORCH if plain else CapsuleKind("torch")
+    if numpy is not None and isinstance(value, numpy.ndarray):
+        return NUMPY
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        return CapsuleKind(type(value).__module__.split(".")[0])
+    try:
+        memoryview(value).release()
+    except TypeError:
+        raise port.unreadable(value) from None
+    return BUFFER

@@ -1,0 +1,101 @@
+"""One input or output of a program: what an array given for it must be, and how to say so."""
+
+from __future__ import annotations
+
+from ..errors import InputDtype, InputRank, InputShape, InputUnreadable, OutputUnusable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from ..bundle.manifest import TensorSpec
+    from .dlpack import Array
+
+    Copy = Callable[[int, int, tuple[int, ...], tuple[int, ...]], Array]
+
+
+class Port:
+    """One input or output of a program, with what the kinds derive from its spec once.
+
+    index: its place among the addresses of a call, inputs first. `copy(address, itemsize, shape,
+    strides)` returns an object with `.address` that holds the elements contiguously. ordinal: the
+    number of the device that the program runs on, None in host memory.
+    """
+
+    __slots__ = (
+        "copy",
+        "device_template",
+        "dtype",
+        "index",
+        "name",
+        "nbytes",
+        "numpy_dtype",
+        "ordinal",
+        "role",
+        "shape",
+        "torch_dtype",
+        "torch_template",
+    )
+
+    def __init__(
+        self, spec: TensorSpec, role: str, index: int, copy: Copy, ordinal: int | None = None
+    ) -> None:
+        self.index = index
+        self.ordinal = ordinal
+        self.name = spec.name
+        self.role = role
+        self.dtype = spec.dtype
+        self.shape = spec.shape
+        self.nbytes = spec.nbytes if spec.is_fixed else 0
+        self.copy = copy
+        self.torch_dtype: Any = None
+        self.numpy_dtype: Any = None
+        self.torch_template: Any = None
+        self.device_template: Any = None
+
+    def check(self, dtype: str, shape: tuple[int, ...]) -> None:
+        """Raise `InputDtype`, `InputRank` or `InputShape` unless both fit."""
+        if dtype != self.dtype:
+            raise InputDtype(role=self.role, name=self.name, found=dtype, expected=self.dtype)
+        if len(shape) != len(self.shape):
+            raise InputRank(
+                role=self.role,
+                name=self.name,
+                found=len(shape),
+                shape=list(shape),
+                rank=len(self.shape),
+                expected=f"(shape {list(self.shape)})",
+            )
+        if shape != self.shape:
+            raise InputShape(
+                role=self.role, name=self.name, found=list(shape), expected=list(self.shape)
+            )
+
+    def refuse_place(self, found: str) -> OutputUnusable:
+        """The error for an array that cannot be used where it lies."""
+        expected = "contiguous, writable memory"
+        return OutputUnusable(role=self.role, name=self.name, found=found, expected=expected)
+
+    def unreadable(self, value: Any) -> InputUnreadable:
+        """The error for an argument that is no array at all."""
+        return InputUnreadable(
+            role=self.role,
+            name=self.name,
+            found=f"a `{type(value).__name__}`",
+            expected=f"an array {self.dtype}{list(self.shape)}",
+        )
+
+
+def ports(
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    copy: Copy,
+    ordinal: int | None = None,
+) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    """The ports of inputs and of outputs."""
+    count = len(inputs)
+    return (
+        tuple(Port(spec, "input", at, copy, ordinal) for at, spec in enumerate(inputs)),
+        tuple(Port(spec, "output", count + at, copy, ordinal) for at, spec in enumerate(outputs)),
+    )

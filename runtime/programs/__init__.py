@@ -1,0 +1,1 @@
+"""What `load` returns, and a call of it."""

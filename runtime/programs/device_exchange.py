@@ -1,0 +1,370 @@
+"""Arrays in and out of a program on a device: on the device as they are, from the host by copies.
+
+The kinds here stand for those of `arrays/exchange.py`, which do the host's part of the work. Every
+kind gives
+
+- `address(port, value, session)`: the device address of contiguous, aligned memory with the
+  elements of `value`: its own, or that of a copy which the session keeps;
+- `place(port, value, session)`: the same for an output given by the caller, written by the program;
+- `answer(value)`: the kind of the outputs where `value` is the first input;
+- `make(port, session)`: a fresh array for an output and its device address;
+- `finish`: None, or a function that turns a made array into the caller's own kind after the run.
+
+All raise the `InputError` family with the argument's name, what was found and what was expected.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ..arrays.dlpack import (
+    CUDA_DEVICE,
+    CUDA_MANAGED_DEVICE,
+    DEVICES,
+    HOST_DEVICES,
+    borrow,
+    is_contiguous,
+)
+from ..arrays.dtypes import DTYPES
+from ..arrays.exchange import BUFFER, BY_NUMPY, NUMPY, TORCH, CapsuleKind
+from ..arrays.exchange import kind_of as host_kind_of
+from ..device_errors import InputMisaligned, InputStrided
+from ..drivers.device_array import DeviceArray
+from ..drivers.streams import LEGACY, LEGACY_NAME
+from ..errors import InputDevice, InputGradient, InputUnreadable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..arrays.dlpack import Borrowed
+    from ..arrays.exchange import Kind
+    from ..arrays.port import Port
+    from .device_session import DeviceSession
+
+ALIGNMENT_BYTES = 16  # kernels read vectors of this size
+CUDA_DEVICES = (CUDA_DEVICE, CUDA_MANAGED_DEVICE)
+
+
+class Staged:
+    """Arrays in host memory, by their host kind: copied in before the run and out after it."""
+
+    __slots__ = ("_host",)
+    finish = None
+
+    def __init__(self, host: Kind) -> None:
+        self._host = host
+
+    def address(self, port: Port, value: Any, session: DeviceSession) -> int:
+        return session.stage_in(port, self._host.address(port, value, session.hold))
+
+    def place(self, port: Port, value: Any, session: DeviceSession) -> int:
+        return session.stage_out(port, self._host.place(port, value))
+
+    def answer(self, value: Any) -> Staged:
+        return self
+
+    def make(self, port: Port, session: DeviceSession) -> tuple[Any, int]:
+        value, host_address = self._host.make(port)
+        return value, session.stage_out(port, host_address)
+
+
+class TorchKind:
+    """torch tensors: on the program's device by their methods, on the CPU by staging."""
+
+    __slots__ = ()
+    finish = None
+
+    def address(self, port: Port, value: Any, session: DeviceSession) -> int:
+        if (
+            value.dtype is port.torch_dtype
+            and value.shape == port.shape
+            and value.get_device() == port.ordinal
+            and value.is_contiguous()
+            and not value.requires_grad
+            and not value.is_neg()
+        ):
+            address: int = value.data_ptr()
+            if not address % ALIGNMENT_BYTES:
+                return address
+        return self._slow_address(port, value, session)
+
+    def _slow_address(self, port: Port, value: Any, session: DeviceSession) -> int:
+        if value.device.type == "cpu":
+            return STAGED_TORCH.address(port, value, session)
+        torch = sys.modules["torch"]
+        self._check(port, value, torch)
+        if value.requires_grad:
+            if torch.is_grad_enabled():
+                raise InputGradient(name=port.name)
+            value = value.detach()
+        if value.is_neg() or not value.is_contiguous() or value.data_ptr() % ALIGNMENT_BYTES:
+            with session.torch_stream():
+                value = value.resolve_neg().contiguous()
+                if value.data_ptr() % ALIGNMENT_BYTES:
+                    value = value.clone()
+            session.keep(value)
+        return value.data_ptr()  # type: ignore[no-any-return]
+
+    def _check(self, port: Port, value: Any, torch: Any) -> None:
+        device = value.device
+        if device.type != "cuda" or device.index != port.ordinal:
+            raise wrong_device(port, device)
+        TORCH.check_type(port, value, torch)
+
+    def place(self, port: Port, value: Any, session: DeviceSession) -> int:
+        if (
+            value.dtype is port.torch_dtype
+            and value.shape == port.shape
+            and value.get_device() == port.ordinal
+            and value.is_contiguous()
+            and not value.requires_grad
+            and not value.is_neg()
+        ):
+            address: int = value.data_ptr()
+            if not address % ALIGNMENT_BYTES:
+                return address
+        if value.device.type == "cpu":
+            return STAGED_TORCH.place(port, value, session)
+        self._check(port, value, sys.modules["torch"])
+        if not value.is_contiguous() or value.is_neg():
+            raise port.refuse_place("not contiguous")
+        if value.requires_grad:
+            raise port.refuse_place("a tensor that requires a gradient")
+        return aligned(port, value.data_ptr())
+
+    def answer(self, value: Any) -> DeviceKind:
+        return STAGED_TORCH if value.get_device() < 0 else self
+
+    def make(self, port: Port, session: DeviceSession) -> tuple[Any, int]:
+        if port.device_template is None:
+            device = f"cuda:{port.ordinal}"
+            port.device_template = TORCH.template(port, device)
+        if session.has_own_stream:
+            with session.torch_stream():
+                value = sys.modules["torch"].empty_like(port.device_template)
+        else:
+            value = sys.modules["torch"].empty_like(port.device_template)
+        return value, value.data_ptr()
+
+
+class DeviceCapsuleKind:
+    """Anything else with `__dlpack__`, on the device or the host; outputs are `DeviceArray`s, or
+    what the library's `from_dlpack` makes of them."""
+
+    __slots__ = ("_staged", "finish")
+
+    def __init__(self, module: str) -> None:
+        self._staged = Staged(CapsuleKind(module))
+        self.finish: Callable[[DeviceArray], Any] | None = adopter(module)
+
+    def address(self, port: Port, value: Any, session: DeviceSession) -> int:
+        if self._device(port, value) in HOST_DEVICES:
+            return self._staged.address(port, value, session)
+        lent = self._borrow(port, value, session)
+        if not _is_contiguous(lent):
+            lent = self._borrow(port, _made_contiguous(port, value), session)
+        return aligned(port, lent.address)
+
+    def _device(self, port: Port, value: Any) -> int:
+        """DLPack's number of the kind of device; raises `InputDevice` for what is elsewhere."""
+        try:
+            kind, ordinal = value.__dlpack_device__()
+        except Exception as error:  # what a producer raises is its own choice
+            raise _no_capsule(port, error) from error
+        if kind in HOST_DEVICES or (kind in CUDA_DEVICES and ordinal == port.ordinal):
+            return int(kind)
+        name = DEVICES.get(int(kind), f"dlpack device {kind}")
+        raise wrong_device(port, f"{name}:{ordinal}")
+
+    def _borrow(self, port: Port, value: Any, session: DeviceSession) -> Borrowed:
+        try:
+            lent = borrow(value, session.stream or LEGACY_NAME)
+        except Exception as error:
+            raise _no_capsule(port, error) from error
+        session.lend(lent, port.nbytes)
+        port.check(lent.dtype, lent.shape)
+        return lent
+
+    def place(self, port: Port, value: Any, session: DeviceSession) -> int:
+        if self._device(port, value) in HOST_DEVICES:
+            return self._staged.place(port, value, session)
+        lent = self._borrow(port, value, session)
+        if lent.read_only:
+            raise port.refuse_place("read-only")
+        if not _is_contiguous(lent):
+            raise port.refuse_place("not contiguous")
+        return aligned(port, lent.address)
+
+    def answer(self, value: Any) -> DeviceKind:
+        on_host = value.__dlpack_device__()[0] in HOST_DEVICES
+        return self._staged if on_host else self
+
+    def make(self, port: Port, session: DeviceSession) -> tuple[Any, int]:
+        return make_array(port, session)
+
+
+class InterfaceKind:
+    """Arrays that have `__cuda_array_interface__` only, and our own `DeviceArray`s."""
+
+    __slots__ = ()
+    finish = None
+
+    def address(self, port: Port, value: Any, session: DeviceSession) -> int:
+        return self._read(port, value, session, is_written=False)
+
+    def place(self, port: Port, value: Any, session: DeviceSession) -> int:
+        return self._read(port, value, session, is_written=True)
+
+    def _read(self, port: Port, value: Any, session: DeviceSession, is_written: bool) -> int:
+        try:
+            row = value.__cuda_array_interface__
+            address, is_read_only = row["data"]
+            shape, typestr, strides = tuple(row["shape"]), row["typestr"], row.get("strides")
+            stream, mask = row.get("stream"), row.get("mask")
+        except Exception as error:
+            found = f"an array whose `__cuda_array_interface__` cannot be read ({error})"
+            raise InputUnreadable(
+                role=port.role, name=port.name, found=found, expected=f"{port.dtype}{port.shape}"
+            ) from error
+        is_bf16 = typestr in ("<V2", "|V2") and port.dtype == "bf16"
+        port.check("bf16" if is_bf16 else BY_NUMPY.get(typestr, typestr), shape)
+        if mask is not None:
+            raise InputUnreadable(
+                role=port.role, name=port.name, found="a masked array", expected="a plain one"
+            )
+        itemsize = DTYPES[port.dtype].itemsize_bytes
+        if strides is not None and not is_contiguous(shape, tuple(strides), itemsize):
+            raise InputStrided(role=port.role, name=port.name)
+        if is_written and is_read_only:
+            raise port.refuse_place("read-only")
+        if port.nbytes:
+            found_ordinal = session.memory.ordinal_of(address)
+            if found_ordinal != port.ordinal:
+                where = "the host" if found_ordinal is None else f"cuda:{found_ordinal}"
+                raise wrong_device(port, where)
+        session.lend(value, port.nbytes)
+        if stream is not None:
+            session.follow(LEGACY if stream == LEGACY_NAME else int(stream))
+        return aligned(port, address or 0)
+
+    def answer(self, value: Any) -> DeviceKind:
+        return self
+
+    def make(self, port: Port, session: DeviceSession) -> tuple[Any, int]:
+        return make_array(port, session)
+
+
+class OwnKind:
+    """Our own `DeviceArray`s, as other programs without a library give them."""
+
+    __slots__ = ()
+    finish = None
+
+    def address(self, port: Port, value: DeviceArray, session: DeviceSession) -> int:
+        try:
+            ordinal = value.ordinal
+        except BufferError as error:
+            raise _no_capsule(port, error) from error
+        if ordinal != port.ordinal:
+            raise wrong_device(port, f"cuda:{ordinal}")
+        port.check(value.dtype, value.shape)
+        session.follow(value.stream)
+        session.lend(value, port.nbytes)
+        return value.address
+
+    def place(self, port: Port, value: DeviceArray, session: DeviceSession) -> int:
+        address = self.address(port, value, session)
+        value.stream = session.stream
+        return address
+
+    def answer(self, value: DeviceArray) -> DeviceKind:
+        return self
+
+    def make(self, port: Port, session: DeviceSession) -> tuple[Any, int]:
+        return make_array(port, session)
+
+
+def make_array(port: Port, session: DeviceSession) -> tuple[DeviceArray, int]:
+    """A fresh `DeviceArray` and its address."""
+    array = DeviceArray(port.dtype, port.shape, session.memory, session.stream)
+    return array, array.address
+
+
+def aligned(port: Port, address: int) -> int:
+    """The address; raises `InputMisaligned` where kernels could not read it."""
+    if address % ALIGNMENT_BYTES and port.nbytes:
+        raise InputMisaligned(
+            role=port.role, name=port.name, found=hex(address), expected=ALIGNMENT_BYTES
+        )
+    return address
+
+
+def wrong_device(port: Port, found: object) -> InputDevice:
+    """The error for an array that is on another device."""
+    expected = f"cuda:{port.ordinal}"
+    return InputDevice(role=port.role, name=port.name, found=found, expected=expected)
+
+
+def adopter(module: str) -> Callable[[DeviceArray], Any] | None:
+    """The function of a library that takes a DLPack producer over; None where it has none."""
+    names = ADOPTERS.get(module, (module,))
+    found = (getattr(sys.modules.get(name), "from_dlpack", None) for name in names)
+    return next((each for each in found if each is not None), None)
+
+
+def _is_contiguous(lent: Borrowed) -> bool:
+    return is_contiguous(lent.shape, lent.strides, DTYPES[lent.dtype].itemsize_bytes)
+
+
+def _made_contiguous(port: Port, value: Any) -> Any:
+    """A contiguous copy by the array's own library; raises `InputStrided` where it has no way."""
+    library = sys.modules.get(type(value).__module__.split(".")[0])
+    copy = getattr(library, "ascontiguousarray", None)
+    if copy is None:
+        raise InputStrided(role=port.role, name=port.name)
+    return copy(value)
+
+
+def _no_capsule(port: Port, error: Exception) -> InputUnreadable:
+    return InputUnreadable(
+        role=port.role,
+        name=port.name,
+        found=f"an array that gives no DLPack capsule ({error})",
+        expected=f"{port.dtype}{list(port.shape)}",
+    )
+
+
+# Libraries whose arrays' module is not the one that has `from_dlpack`.
+ADOPTERS = {"jaxlib": ("jax.dlpack",), "jax": ("jax.dlpack",)}
+
+TORCH_ON_DEVICE = TorchKind()
+STAGED_TORCH = Staged(TORCH)
+STAGED_NUMPY = Staged(NUMPY)
+STAGED_BUFFER = Staged(BUFFER)
+INTERFACE = InterfaceKind()
+DeviceKind = Staged | TorchKind | DeviceCapsuleKind | InterfaceKind | OwnKind
+DEVICE_KINDS: dict[type, DeviceKind] = {DeviceArray: OwnKind()}
+STAGED: dict[Kind, DeviceKind] = {
+    TORCH: TORCH_ON_DEVICE,
+    NUMPY: STAGED_NUMPY,
+    BUFFER: STAGED_BUFFER,
+}
+
+
+def device_kind_of(port: Port, value: Any) -> DeviceKind:
+    """The kind of an argument by its type; raises `InputUnreadable` for what is no array."""
+    kind = DEVICE_KINDS.get(type(value))
+    if kind is None:
+        kind = DEVICE_KINDS[type(value)] = _classify(port, value)
+    return kind
+
+
+def _classify(port: Port, value: Any) -> DeviceKind:
+    if hasattr(value, "__cuda_array_interface__") and not hasattr(value, "__dlpack__"):
+        return INTERFACE
+    host = host_kind_of(port, value)
+    if isinstance(host, CapsuleKind):
+        return DeviceCapsuleKind(host.module)
+    return STAGED[host]

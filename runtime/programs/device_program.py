@@ -1,0 +1,96 @@
+"""Programs on a device: what `load` returns for a target of CUDA."""
+
+from __future__ import annotations
+
+import _thread
+
+from ..arrays.buffers import copy_strided
+from ..arrays.port import ports
+from ..arrays.strided import copier
+from ..drivers.device_array import DeviceMemory
+from ..drivers.streams import handle_of
+from .device_session import DeviceSession
+from .program import Loaded, Program
+from .session import Bound, Session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from ..arrays.port import Port
+    from ..bundle.manifest import Manifest, Target, TensorSpec
+    from ..bundle.plan import LaunchPlan
+
+
+class DeviceProgram(Program):
+    """A bundle ready to run on a CUDA device; calls are asynchronous, in the order of a stream.
+
+    ordinal: the number of the device. A call runs on `stream=` where one is given (to the call, to
+    `session` or to `load`), else on torch's current stream where torch runs CUDA in this process,
+    else on the legacy default stream. Inputs may lie on the device or in host memory, which is
+    copied; outputs are new arrays of the kind of the first input, and where that one is a host
+    array, the call waits for its outputs. Nothing overwrites them later.
+
+    Threads that call the program take turns at its one session, so that no call allocates an arena;
+    `session()` gives a thread one of its own. An input of the name `out` or `stream` is given by
+    position.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        target: Target,
+        identity: str,
+        plan: LaunchPlan,
+        loaded: Loaded,
+        stream: Any = None,
+    ) -> None:
+        """Made by `load` only."""
+        self.ordinal: int = loaded.executable.device
+        self.memory = DeviceMemory(self.ordinal)
+        self._stream = None if stream is None else handle_of(stream, self.ordinal)
+        self._turn = _thread.RLock()  # a finalizer may call the program inside a call
+        super().__init__(manifest, target, identity, plan, loaded)
+        self.device = f"{target.device}:{self.ordinal}"
+
+    def _ports(
+        self, loaded: Loaded, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    ) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+        return ports(inputs, outputs, copier(copy_strided), self.ordinal)
+
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+        """Run once; see the class."""
+        with self._turn:
+            free = self._free
+            session = free.pop() if free else self.session()
+            try:
+                return session(*arrays, out=out, **named)
+            finally:
+                self._take_back(session)
+
+    def session(self, stream: Any = None) -> Session:
+        """A session of one's own, with an arena of its own; `stream` is for all of its calls."""
+        chosen = self._stream if stream is None else handle_of(stream, self.ordinal)
+        self._open()
+        return DeviceSession(self, chosen)
+
+    def bind(self, *arrays: Any, out: Any = None, stream: Any = None, **named: Any) -> Bound:
+        """Fix the memory of inputs and outputs: the result is called without arguments.
+
+        Each call runs on `stream`, or on the stream that is current then, on what the arrays given
+        here hold; host arrays are copied at each call. Arrays of libraries other than torch must be
+        ready on that stream.
+        """
+        return self.session(stream).bind(arrays, named, out)
+
+    def close(self) -> None:
+        """End the program and free its memory; see `Program.close`. Outputs stay."""
+        super().close()
+        self.memory = DeviceMemory(self.ordinal)  # the old one goes with the last output
+
+    def synchronize(self) -> None:
+        """Wait for the work of the program's own session; raises what went wrong in it."""
+        with self._turn:
+            for session in self._free:
+                session._native.synchronize()

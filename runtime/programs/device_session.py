@@ -1,0 +1,306 @@
+"""Sessions of programs on a device: asynchronous, in the order of a stream.
+
+A call writes the device addresses of inputs and outputs, launches the program's graph on the
+stream and returns. Host arrays among the inputs are copied in on the way; where outputs are host
+arrays, the call waits for them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ..arrays.dlpack import Borrowed
+from ..drivers.device_array import DeviceMemory
+from ..drivers.streams import LEGACY, current, handle_of
+from ..errors import InputNotContiguous, ProgramClosed
+from .arguments import places
+from .device_exchange import (
+    DEVICE_KINDS,
+    STAGED_BUFFER,
+    STAGED_TORCH,
+    TORCH_ON_DEVICE,
+    device_kind_of,
+)
+from .session import Bound, Session, refuse_overlap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from ..arrays.port import Port
+    from .device_exchange import DeviceKind
+    from .device_program import DeviceProgram
+
+# Loans are kept in two halves. When the newer one is beyond a limit, the calls of the older one
+# have ended or are waited for, and it is given back; the newer one becomes the older one.
+LENT_BYTES_LIMIT = 64 << 20
+LOANS_LIMIT = 128
+
+
+class DeviceSession(Session):
+    """One caller's arena and graph; for one host thread at a time. Called like the program.
+
+    What kinds of arrays use of it: `stream`, the CUstream handle of the call; `has_own_stream`,
+    whether the caller named it; `hold`, copies that must live until the launch; `loans`, arrays of
+    other libraries that must live until the work is done; `memory`, for outputs.
+    """
+
+    __slots__ = (
+        "_chosen",
+        "_copies_in",
+        "_copies_out",
+        "_finish",
+        "_is_plain",
+        "_lent_bytes",
+        "_older_loans",
+        "_ordinal",
+        "_own_stream",
+        "has_own_stream",
+        "hold",
+        "loans",
+        "memory",
+    )
+
+    def __init__(self, program: DeviceProgram, stream: int | None) -> None:
+        """stream: the CUstream handle of every call that names no other."""
+        super().__init__(program)
+        self.memory: DeviceMemory = program.memory
+        self._ordinal = program.ordinal
+        self._own_stream = stream
+        self._chosen: int | None = None
+        self.has_own_stream = False
+        self._finish: Callable[[Any], Any] | None = None
+        self.hold: list[Any] = []
+        self.loans: list[Any] = []
+        self._older_loans: list[Any] = []
+        self._lent_bytes = 0
+        self._copies_in: list[tuple[int, int]] = []  # (index, host address)
+        self._copies_out: list[tuple[int, int]] = []
+        self._is_plain = True  # none of the lists above holds anything
+
+    def __call__(self, *arrays: Any, out: Any = None, stream: Any = None, **named: Any) -> Any:
+        """Run once; see `Program`. stream: a stream object or handle to run on."""
+        if self._program._loaded is None or self._loaded is None:
+            raise ProgramClosed()
+        if not self._is_plain:
+            self._forget()
+        if stream is None and self._own_stream is None:
+            self._chosen = chosen = current(self._ordinal)
+        else:
+            chosen = self._choose(stream)
+        given, values = self._fill(arrays, named, out, self.hold)
+        self._run(self._launch_stream() if chosen is None else chosen)
+        if not self._is_plain:
+            values = self._complete(given, values)
+        return self._program._give(values) if out is None else out
+
+    def bind(
+        self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any, stream: Any = None
+    ) -> Bound:
+        """This session with fixed memory; `Program.bind` gives it to nobody else."""
+        if stream is None and self._own_stream is None:
+            self._chosen = current(self._ordinal)
+        else:
+            self._choose(stream)
+        given, values = self._fill(arrays, named, out, self.hold)
+        if not all(isinstance(each, Borrowed) for each in self.hold):  # a copy would go stale
+            raise InputNotContiguous()
+        if self._finish is not None:
+            values = tuple(map(self._finish, values))
+        if self.has_own_stream:
+            self._record(given, values)
+        outputs = self._program._give(values) if out is None else out
+        return Bound(self, self._replay(), outputs, (given, tuple(self.hold), values))
+
+    # What the kinds of arrays ask for.
+
+    @property
+    def stream(self) -> int:
+        """The CUstream handle of this call."""
+        if self._chosen is None:
+            self._chosen = LEGACY
+        return self._chosen
+
+    def torch_stream(self) -> Any:
+        """A context in which torch works on the stream of this call."""
+        cuda = sys.modules["torch"].cuda
+        return cuda.stream(self._torch_stream() if self.has_own_stream else None)
+
+    def follow(self, stream: int) -> None:
+        """The call waits for what `stream` holds now."""
+        self.memory.order(self.stream, stream)
+
+    def lend(self, array: Any, nbytes: int) -> None:
+        """Keep another library's array until the work that reads or writes it is done."""
+        self._is_plain = False
+        self.loans.append(array)
+        self._lent_bytes += nbytes
+
+    def keep(self, copy: Any) -> None:
+        """Keep a copy until the launch: its memory is freed in the order of the stream."""
+        self._is_plain = False
+        self.hold.append(copy)
+
+    def finish_with(self, finish: Callable[[Any], Any] | None) -> None:
+        """Have each output go through `finish` after the launch."""
+        if finish is not None:
+            self._is_plain = False
+            self._finish = finish
+
+    def stage_in(self, port: Port, host_address: int) -> int:
+        """Copy host memory to the session's own; its device address."""
+        self._is_plain = False
+        if port.nbytes:
+            self._native.copy_in(port.index, host_address)
+            self._copies_in.append((port.index, host_address))
+        return self._staged(port)
+
+    def stage_out(self, port: Port, host_address: int) -> int:
+        """Have the session's own memory copied to the host after the run; its device address."""
+        self._is_plain = False
+        if port.nbytes:
+            self._copies_out.append((port.index, host_address))
+        return self._staged(port)
+
+    def _staged(self, port: Port) -> int:
+        address: int = self._native.stage(port.index)
+        if self._last and self._last[port.index] != address:
+            self._last = []  # the driver's addresses are others now, also if this call fails
+        return address
+
+    # A call from its beginning to its end.
+
+    def _choose(self, stream: Any) -> int | None:
+        """The stream that the call or the session names."""
+        self._chosen = self._own_stream if stream is None else handle_of(stream, self._ordinal)
+        self.has_own_stream = True
+        self._is_plain = False
+        return self._chosen
+
+    def _forget(self) -> None:
+        """Let go of what the last call kept."""
+        self.hold.clear()
+        self._copies_in.clear()
+        self._copies_out.clear()
+        self._finish = None
+        self.has_own_stream = False
+        self._is_plain = True
+
+    def _launch_stream(self) -> int:
+        """The stream of this call: where only host arrays take part, the session's own."""
+        if self._chosen is None:
+            has_copies = self._copies_in or self._copies_out
+            self._chosen = self._native.stream if has_copies else LEGACY
+        return self._chosen
+
+    def _complete(self, arrays: Sequence[Any], values: Sequence[Any]) -> Sequence[Any]:
+        """What a call has to do after its launch; returns its outputs in order."""
+        if self._copies_out:
+            for index, host_address in self._copies_out:
+                self._native.copy_out(index, host_address)
+            self._native.synchronize()
+        if self._finish is not None:
+            values = tuple(map(self._finish, values))
+        if self.has_own_stream:
+            self._record(arrays, values)
+        if self._lent_bytes > LENT_BYTES_LIMIT or len(self.loans) > LOANS_LIMIT:
+            self._give_back_older()
+        self.hold.clear()
+        return values
+
+    def _give_back_older(self) -> None:
+        """Let go of the older half of the loans, once the calls that used it have ended."""
+        self._native.reach_mark()
+        self._native.mark(self.stream)
+        self._older_loans, self.loans = self.loans, []
+        self._lent_bytes = 0
+
+    def _replay(self) -> Callable[[], None]:
+        """What a bound call runs."""
+        run, ordinal, native = self._run, self._ordinal, self._native
+        fixed = self._chosen if self.has_own_stream else None
+        copies_in, copies_out = tuple(self._copies_in), tuple(self._copies_out)
+
+        def replay() -> None:
+            run((current(ordinal) or LEGACY) if fixed is None else fixed)
+
+        if not copies_in and not copies_out:
+            return replay
+
+        def replay_copied() -> None:
+            for index, host_address in copies_in:
+                native.copy_in(index, host_address)
+            replay()
+            for index, host_address in copies_out:
+                native.copy_out(index, host_address)
+            native.synchronize()
+
+        return replay_copied
+
+    def _fill(
+        self, arrays: Sequence[Any], named: Mapping[str, Any], out: Any, hold: list[Any]
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Write the addresses of all arrays; returns inputs and outputs in order."""
+        ports = self._inputs
+        if named or len(arrays) != self._arity:
+            arrays = self._arranged(arrays, named)
+        addresses: list[int] = []
+        for value in arrays:
+            port = ports[len(addresses)]
+            kind = DEVICE_KINDS.get(type(value)) or device_kind_of(port, value)
+            addresses.append(kind.address(port, value, self))
+        if out is None:
+            answer: DeviceKind = STAGED_BUFFER
+            if arrays:
+                answer = DEVICE_KINDS[type(arrays[0])].answer(arrays[0])
+            values = self._make_on_device(answer, addresses)
+        else:
+            values = self._place(out, addresses)
+        if addresses != self._last:  # a caller that keeps its arrays pays for this once
+            if out is not None:  # fresh outputs meet nothing
+                refuse_overlap(ports, self._outputs, addresses)
+            self._addresses[:] = addresses
+            self._last = addresses
+        return arrays, values
+
+    def _make_on_device(self, kind: DeviceKind, addresses: list[int]) -> Sequence[Any]:
+        values = []
+        for port in self._outputs:
+            value, address = kind.make(port, self)
+            values.append(value)
+            addresses.append(address)
+        self.finish_with(kind.finish)
+        return values
+
+    def _place(self, out: Any, addresses: list[int]) -> Sequence[Any]:
+        ports = self._outputs
+        values = places(self._program._structure.outputs, self._program.outputs, out)
+        for index, value in enumerate(values):
+            port = ports[index]
+            kind = DEVICE_KINDS.get(type(value)) or device_kind_of(port, value)
+            addresses.append(kind.place(port, value, self))
+        return values
+
+    # torch's allocator, when the work is on a stream that torch does not know of.
+
+    def _torch_stream(self) -> Any:
+        device = f"cuda:{self._ordinal}"
+        return sys.modules["torch"].cuda.ExternalStream(self.stream, device=device)
+
+    def _record(self, arrays: Sequence[Any], values: Sequence[Any]) -> None:
+        """Tell torch's allocator that this call's stream uses its tensors."""
+        for value in (*arrays, *self.hold, *values):
+            kind = DEVICE_KINDS.get(type(value))
+            if kind is TORCH_ON_DEVICE and kind.answer(value) is not STAGED_TORCH:
+                value.record_stream(self._torch_stream())
+
+    def close(self) -> None:
+        """Free the arena once its work is done; may be called again."""
+        try:
+            super().close()
+        finally:
+            self.hold.clear()
+            self.loans.clear()
+            self._older_loans.clear()
+            self.memory = DeviceMemory(self._ordinal)  # the old one goes with the last output

@@ -1,0 +1,222 @@
+"""Loaded bundles: `Program` is what `load` returns, `Session` serves one thread, `Bound` one call.
+
+    load: directory → manifest → fits this machine? → digests → plan → driver → Program
+
+A call fills the addresses of inputs and outputs and makes one call into the driver. Nothing is
+compiled, measured or written here. Programs in host memory live here and in `session.py`, those on
+a device in `device_program.py` and `device_session.py`.
+"""
+
+from __future__ import annotations
+
+import _thread
+import sys
+
+from ..arrays.port import ports
+from ..arrays.strided import copier
+from ..bundle.structure import giver
+from ..errors import ProgramClosed
+from .arguments import places
+from .session import Bound as Bound
+from .session import Session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Self
+
+    from ..arrays.port import Port
+    from ..bundle.manifest import Manifest, Target, TensorSpec
+    from ..bundle.plan import LaunchPlan
+    from ..bundle.weights import MappedFile
+    from .fallback import Fallback
+
+
+class Loaded:
+    """Code and weights in memory, unloaded when program and sessions have all released it.
+
+    They are counted, since references to it may live longer: in the frames of a caught error's
+    traceback, or of a memory checker. weights: the mapped file, where the code reads it in place;
+    fallback: the ops that torch runs, where there are any.
+    """
+
+    __slots__ = ("_lock", "_users", "executable", "fallback", "weights")
+
+    def __init__(
+        self, executable: Any, weights: MappedFile | None, fallback: Fallback | None = None
+    ) -> None:
+        self.executable = executable
+        self.weights = weights
+        self.fallback = fallback
+        self._users = 1  # the program
+        self._lock = _thread.allocate_lock()
+
+    def retain(self) -> None:
+        """Count a session; raises `ProgramClosed` where the code is unloaded."""
+        with self._lock:
+            if not self._users:
+                raise ProgramClosed()
+            self._users += 1
+
+    def release(self) -> None:
+        """Count a session or the program no longer; the last one unloads the code."""
+        with self._lock:
+            self._users -= 1
+            is_last = not self._users
+        if is_last:
+            self.executable.close()
+
+    def __del__(self) -> None:
+        # At the interpreter's end the process goes away, and so may what closing needs.
+        if not sys.is_finalizing():
+            self.executable.close()
+
+
+def _plain(values: Sequence[Any]) -> Any:
+    """The result of a plain signature: one array, or a tuple."""
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+class Program:
+    """A bundle ready to run; safe to call from several threads at once.
+
+    inputs, outputs, states: tuples of `TensorSpec` (name, dtype, shape); target: name of the target
+    in use; device: where it runs, `cpu` or `cuda:0`; identity: hex SHA-256 of the bundle; threads:
+    host threads that share the work of one call.
+
+    Calling it takes arrays in the order of `inputs` or by name, as torch tensors, numpy arrays,
+    DLPack producers or plain buffers, nested as the model took them or as one flat list. The
+    outputs are new arrays of the kind of the first input, nested as the model gave them: one array,
+    a tuple, a dict, a record by name. `out=` gives the arrays to write to instead. Each output has
+    memory of its own, also where the model gives an input back or one tensor twice. Raises the
+    `InputError` family.
+    """
+
+    def __init__(
+        self, manifest: Manifest, target: Target, identity: str, plan: LaunchPlan, loaded: Loaded
+    ) -> None:
+        """Made by `load` only."""
+        self.manifest = manifest
+        self.inputs: tuple[TensorSpec, ...] = manifest.inputs
+        self.states: tuple[TensorSpec, ...] = manifest.states
+        self.outputs: tuple[TensorSpec, ...] = manifest.outputs
+        self.target: str = target.name
+        self.device: str = target.device
+        self.identity = identity
+        self.plan = plan
+        self._structure = manifest.structure
+        self._give = (
+            _plain if manifest.structure.outputs is None else giver(manifest.structure.outputs)
+        )
+        self._fallback = loaded.fallback
+        self._input_ports, self._output_ports = self._ports(loaded, self.inputs, self.outputs)
+        self._loaded: Loaded | None = loaded
+        self._owned = [loaded]  # until `close`, which takes it out in one atomic step
+        # Made now, so that a machine with too little memory says so at load.
+        self._free: list[Session] = [self.session()]
+        self.threads: int = loaded.executable.threads
+
+    def _ports(
+        self, loaded: Loaded, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    ) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+        """The ports of inputs and of outputs."""
+        return ports(inputs, outputs, copier(loaded.executable.copy_strided))
+
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+        """Run once; see the class."""
+        try:
+            session = self._free.pop()  # one atomic step, so that threads never share a session
+        except IndexError:
+            session = self.session()
+        try:
+            return session(*arrays, out=out, **named)
+        finally:
+            self._take_back(session)
+
+    def run_at(self, addresses: list[int]) -> None:
+        """Run once on memory at these addresses: contiguous inputs, then outputs.
+
+        Nothing is checked. For callers that know their arrays, such as a graph's guards.
+        """
+        try:
+            session = self._free.pop()
+        except IndexError:
+            session = self.session()
+        try:
+            session.run_at(addresses)
+        finally:
+            self._take_back(session)
+
+    def _take_back(self, session: Session) -> None:
+        """Keep a session for the next call, or close it where the program was closed meanwhile."""
+        self._free.append(session)
+        if self._loaded is None:
+            self._close_free()
+
+    def _close_free(self) -> None:
+        # By name and not by dropping references: a caught error's traceback may hold some.
+        while self._free:
+            try:
+                session = self._free.pop()
+            except IndexError:  # another thread took the last one
+                return
+            session.close()
+
+    def session(self) -> Session:
+        """A session of one's own: a thread that keeps one never meets another's arena."""
+        return Session(self)
+
+    def bind(self, *arrays: Any, out: Any = None, **named: Any) -> Bound:
+        """Fix the memory of inputs and outputs: the result is called without arguments.
+
+        Each call reads what is then in the arrays given here and writes the same outputs. Raises
+        `InputNotContiguous` for an array that a call would have to copy, since it would go stale.
+        """
+        return self.session().bind(arrays, named, out)
+
+    def flatten(self, result: Any) -> tuple[Any, ...]:
+        """The arrays of a call's result in the order of `outputs`; raises `OutputStructure`."""
+        return tuple(places(self._structure.outputs, self.outputs, result))
+
+    @property
+    def fallback_calls(self) -> dict[str, int]:
+        """How often torch ran each op that the bundle leaves to it, over all calls so far; empty
+        where all ops are compiled."""
+        return {} if self._fallback is None else self._fallback.calls()
+
+    def close(self) -> None:
+        """End the program and free its memory; may be called again.
+
+        Calls that run in other threads finish. Sessions and bound calls that the caller made
+        refuse to run from now on; code and weights go with the last of them that is closed.
+        """
+        self._loaded = None
+        self._close_free()
+        try:
+            loaded = self._owned.pop()
+        except IndexError:
+            return
+        loaded.release()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._loaded is None
+
+    def _open(self) -> Loaded:
+        """Code and weights; raises `ProgramClosed`."""
+        loaded = self._loaded
+        if loaded is None:
+            raise ProgramClosed()
+        return loaded
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{spec.name}: {spec}" for spec in self.inputs)
+        outputs = ", ".join(f"{spec.name}: {spec}" for spec in self.outputs)
+        return f"<aotc program ({inputs}) -> ({outputs}) on {self.target}>"

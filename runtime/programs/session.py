@@ -1,0 +1,243 @@
+"""Sessions and bound calls of programs in host memory: addresses in, one native call, done."""
+
+from __future__ import annotations
+
+import _thread
+import sys
+
+from ..arrays.dlpack import Borrowed
+from ..arrays.exchange import BUFFER, KINDS, kind_of
+from ..errors import InputNotContiguous, OutputUnusable, ProgramClosed
+from .arguments import arrange, places, unfold
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Self
+
+    from ..arrays.exchange import Kind
+    from ..arrays.port import Port
+    from .program import Loaded, Program
+    from .state import States
+
+
+class Session:
+    """One caller's arena and addresses; for one thread at a time. Called like the program."""
+
+    __slots__ = (
+        "_addresses",
+        "_arity",
+        "_inputs",
+        "_last",
+        "_loaded",
+        "_native",
+        "_outputs",
+        "_program",
+        "_run",
+    )
+
+    def __init__(self, program: Program) -> None:
+        loaded = program._open()
+        loaded.retain()
+        try:
+            self._native = loaded.executable.session()
+        except BaseException:
+            loaded.release()
+            raise
+        self._loaded: Loaded | None = loaded
+        self._program = program
+        self._addresses = self._native.addresses
+        self._run: Callable[..., Any] = self._native.run
+        self._inputs = program._input_ports
+        self._outputs = program._output_ports
+        # Arguments as they are where there are this many; nested ones never are.
+        self._arity = -1 if program._structure.inputs else len(self._inputs)
+        self._last: list[int] = []  # what the driver's addresses hold
+
+    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+        """Run once; see `Program`."""
+        if self._program._loaded is None or self._loaded is None:
+            raise ProgramClosed()
+        hold: list[Any] = []  # copies of arrays that are not contiguous, alive during the call
+        result = self._fill(arrays, named, out, hold)
+        self._run()
+        return result
+
+    @property
+    def state(self) -> States:
+        """What this session keeps from call to call, by name; empty for most programs."""
+        from .state import States
+
+        return States(self)
+
+    def reset(self) -> None:
+        """Give the next call the state that the bundle holds."""
+        if self._loaded is None:
+            raise ProgramClosed()
+        self._native.states.reset()
+
+    def run_at(self, addresses: list[int]) -> None:
+        """Run once on memory at these addresses, inputs first; for callers that checked it all."""
+        if addresses != self._last:
+            self._addresses[:] = addresses
+            self._last = addresses
+        self._run()
+
+    def bind(self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any) -> Bound:
+        """This session with fixed memory; `Program.bind` gives it to nobody else."""
+        hold: list[Any] = []
+        outputs = self._fill(arrays, named, out, hold)
+        if not all(isinstance(each, Borrowed) for each in hold):  # a copy would go stale
+            raise InputNotContiguous()
+        return Bound(self, self._run, outputs, (arrays, named, hold))
+
+    def _fill(
+        self, arrays: Sequence[Any], named: Mapping[str, Any], out: Any, hold: list[Any]
+    ) -> Any:
+        """Write the addresses of all arrays; returns the outputs."""
+        ports = self._inputs
+        if named or len(arrays) != self._arity:
+            arrays = self._arranged(arrays, named)
+        addresses: list[int] = []
+        first: Kind | None = None
+        for value in arrays:
+            port = ports[len(addresses)]
+            kind = KINDS.get(type(value)) or kind_of(port, value)
+            addresses.append(kind.address(port, value, hold))
+            if first is None:
+                first = kind
+        if out is None:
+            result = self._make(first or BUFFER, addresses)
+        else:
+            result = out
+            self._place(out, addresses)
+        if addresses != self._last:  # a caller that keeps its arrays pays for this once
+            if out is not None:  # fresh outputs meet nothing
+                refuse_overlap(ports, self._outputs, addresses)
+            self._addresses[:] = addresses
+            self._last = addresses
+        return result
+
+    def _arranged(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """The arrays of the inputs in order, from arguments by place, by name or nested."""
+        program = self._program
+        root = program._structure.inputs
+        if root is None:
+            return arrange(program.inputs, arrays, named)
+        return unfold(root, program.inputs, arrays, named)
+
+    def _make(self, kind: Kind, addresses: list[int]) -> Any:
+        """Fresh outputs of a kind, nested as the model's are; appends their addresses."""
+        values = []
+        for port in self._outputs:
+            value, address = kind.make(port)
+            values.append(value)
+            addresses.append(address)
+        return self._program._give(values)
+
+    def _place(self, out: Any, addresses: list[int]) -> Sequence[Any]:
+        """Append the addresses of the caller's outputs; returns these in order."""
+        ports = self._outputs
+        values = places(self._program._structure.outputs, self._program.outputs, out)
+        for index, value in enumerate(values):
+            port = ports[index]
+            kind = KINDS.get(type(value)) or kind_of(port, value)
+            addresses.append(kind.place(port, value))
+        return values
+
+    def close(self) -> None:
+        """Free the arena; may be called again."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None:
+            try:
+                self._native.close()
+            finally:
+                loaded.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing() and getattr(self, "_native", None) is not None:
+            self.close()
+
+
+class Bound:
+    """A call with fixed memory: `bound()` runs it and returns `bound.outputs`.
+
+    It keeps its arrays alive. Two threads that call it at once take turns.
+    """
+
+    __slots__ = ("_keep", "_lock", "_program", "_run", "_session", "outputs")
+
+    def __init__(self, session: Session, run: Callable[..., Any], outputs: Any, keep: Any) -> None:
+        """Made by `Program.bind` only."""
+        self.outputs: Any = outputs
+        self._keep = keep
+        self._program = session._program
+        self._session = session
+        self._run = run
+        self._lock = _thread.allocate_lock()
+
+    def __call__(self) -> Any:
+        """Run on the bound memory."""
+        if self._program._loaded is None or self._session._loaded is None:
+            raise ProgramClosed()
+        with self._lock:
+            self._run()
+        return self.outputs
+
+    @property
+    def state(self) -> States:
+        """What its calls keep; see `Session.state`."""
+        return self._session.state
+
+    def reset(self) -> None:
+        """Give the next call the state that the bundle holds."""
+        with self._lock:
+            self._session.reset()
+
+    def close(self) -> None:
+        """Free its arena and let go of its arrays; may be called again. `outputs` stay."""
+        with self._lock:
+            self._session.close()
+            self._keep = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def refuse_overlap(
+    inputs: tuple[Port, ...], outputs: tuple[Port, ...], addresses: Sequence[int]
+) -> None:
+    """Raise `OutputUnusable` where an output shares memory with another array.
+
+    Kernels read inputs after they began to write outputs, so the two must not meet.
+    """
+    ports = inputs + outputs
+    spans = sorted(
+        (start, start + port.nbytes, port.index)
+        for start, port in zip(addresses, ports, strict=True)
+        if port.nbytes
+    )
+    furthest = furthest_output = (0, 0)  # the end reached so far, and the index of whose it is
+    for start, end, index in spans:
+        is_output = index >= len(inputs)
+        reached, other = furthest if is_output else furthest_output
+        if start < reached:
+            early, late = ports[min(index, other)], ports[max(index, other)]
+            raise OutputUnusable(
+                role="output",
+                name=late.name,
+                found=f"in the memory of {early.role} `{early.name}`",
+                expected="memory of its own",
+            )
+        furthest = max(furthest, (end, index))
+        if is_output:
+            furthest_output = max(furthest_output, (end, index))

@@ -1,0 +1,89 @@
+"""What a session keeps from call to call, as its owner reads and sets it.
+
+session.state["cache"]            a copy as a buffer with its shape: numpy.asarray takes it
+session.state["cache"] = array    from host memory, as an input of the program would be given
+session.state.read("cache", out)  into an array that is there
+session.reset()                   back to the values that the bundle holds
+"""
+
+from __future__ import annotations
+
+from ..argument_errors import StateUnknown
+from ..arrays.buffers import copy_strided
+from ..arrays.exchange import BUFFER, kind_of
+from ..arrays.port import Port
+from ..arrays.strided import copier
+from ..errors import ProgramClosed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from ..bundle.manifest import TensorSpec
+    from .session import Session
+
+
+class States:
+    """The states of one session by name, for the thread that uses the session.
+
+    On a device each question waits for the session's last call.
+    """
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        """Made by `Session.state` only."""
+        self._session = session
+
+    @property
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and shape of each."""
+        return self._session._program.states
+
+    def __iter__(self) -> Iterator[str]:
+        return (spec.name for spec in self.specs)
+
+    def __len__(self) -> int:
+        return len(self.specs)
+
+    def __contains__(self, name: object) -> bool:
+        return any(spec.name == name for spec in self.specs)
+
+    def keys(self) -> list[str]:
+        """The names, in the order of `specs`."""
+        return list(self)
+
+    def __getitem__(self, name: str) -> memoryview:
+        """A copy of a state; raises `StateUnknown`."""
+        port, index = self._find(name)
+        value, address = BUFFER.make(port)
+        self._native().read(index, address)
+        return value  # type: ignore[no-any-return]  # a buffer's own kind
+
+    def read(self, name: str, out: Any) -> Any:
+        """Copy a state into an array in host memory; raises `StateUnknown` and `InputError`s."""
+        port, index = self._find(name)
+        self._native().read(index, kind_of(port, out).place(port, out))
+        return out
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Set a state from an array in host memory; raises `StateUnknown` and `InputError`s."""
+        port, index = self._find(name)
+        hold: list[Any] = []  # a contiguous copy, alive until it is read
+        address = kind_of(port, value).address(port, value, hold)
+        self._native().write(index, address)
+
+    def _find(self, name: str) -> tuple[Port, int]:
+        for index, spec in enumerate(self.specs):
+            if spec.name == name:
+                return Port(spec, "state", index, copier(copy_strided)), index
+        raise StateUnknown(name=name, expected=", ".join(f"`{each}`" for each in self) or "none")
+
+    def _native(self) -> Any:
+        if self._session._loaded is None:
+            raise ProgramClosed()
+        return self._session._native.states
+
+    def __repr__(self) -> str:
+        return f"<aotc states {', '.join(f'{spec.name}: {spec}' for spec in self.specs)}>"
