@@ -31,7 +31,7 @@ def roundings(call: Callable[[], Any], outputs: Sequence[torch.Tensor]) -> tuple
     has none either.
     """
     # Below autograd: an op made of others comes whole, not after its check that types agree.
-    with _one_thread(), torch.inference_mode(), _Widened() as mode:
+    with _one_thread(), torch._C._AutoDispatchBelowAutograd(), _Widened() as mode:
         wide = _tensors(call())
     if not mode.has_halves:
         return (0.0,) * len(outputs)

@@ -80,3 +80,11 @@ def test_convolutions_that_follow_each_other(dtype):
     image = torch.randn(1, 3, 10, 10, generator=seeded()).to(dtype)
     found = capture(spec_of(torch.nn.Sequential(*layers).to(dtype), (image,)))
     assert 0.0 < found.golden_roundings[0] < 0.02
+
+
+def test_an_encoder_of_layers_in_sixteen_bits():
+    """Its attention detaches and views what it computed, which tensors of inference mode refuse."""
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 2).to(torch.bfloat16).eval()
+    found = capture(spec_of(model, (torch.randn(2, 5, 16, generator=seeded()).bfloat16(),)))
+    assert 0.0 < found.golden_roundings[0] < 0.1
