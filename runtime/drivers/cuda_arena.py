@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .cuda_staging import Staging
+from .streams import LEGACY, LEGACY_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from .cuda_handles import Event
 
 ALIGNMENT_BYTES = 256
+LASTING = (LEGACY, LEGACY_NAME)  # two names of the stream that nobody can destroy
 
 
 class Arena:
@@ -105,10 +107,13 @@ class Shared:
     """What the graphs of all shapes of one caller share: arena, copies of host buffers, and turns.
 
     arena_bytes, scratch_bytes: what a shape may need at most. A graph waits for its own last launch
-    by itself; for those of other shapes, whatever their streams, it waits by an event.
+    by itself, and on one stream all follow each other; for a run of another shape on another stream
+    it waits by an event. An event at each call would cost more than the call's own work, so the
+    legacy stream, which nobody can destroy, gets one only when a call on another stream asks.
     """
 
-    __slots__ = ("_device", "_done", "_last", "arena", "arena_bytes", "scratch_bytes", "staging")
+    __slots__ = ("_device", "_done", "_last", "_stream", "arena", "arena_bytes", "scratch_bytes",
+                 "staging")  # fmt: skip
 
     def __init__(
         self, device: Device, arena_bytes: int, scratch_bytes: int, zeroed_bytes: int
@@ -117,6 +122,7 @@ class Shared:
         self._device = device
         self._done: Event | None = None
         self._last: LaunchGraph | None = None
+        self._stream = LEGACY  # of the last run
         self.arena_bytes = arena_bytes
         self.scratch_bytes = scratch_bytes
         self.staging = Staging(device)
@@ -132,16 +138,26 @@ class Shared:
 
     def before_run(self, graph: LaunchGraph, stream: int) -> None:
         """What is added to the stream from now on waits for the last run of another shape."""
-        if self._last is not None and self._last is not graph and self._done is not None:
-            with self._device.current():
-                self._device.call("cuStreamWaitEvent", stream, self._done.handle, 0)
+        if self._last is None or self._last is graph:
+            return
+        if self._stream in LASTING:
+            if stream in LASTING:
+                return
+            self._mark()
+        assert self._done is not None  # it was noted then or just now
+        with self._device.current():
+            self._device.call("cuStreamWaitEvent", stream, self._done.handle, 0)
 
     def after_run(self, graph: LaunchGraph, stream: int) -> None:
         """Note the end of a run; the stream may be destroyed before anybody waits for it."""
+        self._last, self._stream = graph, stream
+        if stream not in LASTING:
+            self._mark()
+
+    def _mark(self) -> None:
         if self._done is None:
             self._done = self._device.event(is_timed=False)
-        self._done.record(stream)
-        self._last = graph
+        self._done.record(self._stream)
 
     def synchronize(self) -> None:
         """Wait for the last run and the copies; raises what went wrong in them."""

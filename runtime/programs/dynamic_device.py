@@ -114,7 +114,8 @@ class DynamicDeviceSession(DynamicSession):
         return DeviceSession(shaped, self._own_stream)  # type: ignore[arg-type]
 
     def _shape_of(self, index: int, value: Any) -> tuple[int, ...]:
-        interface = getattr(value, "__cuda_array_interface__", None)
-        if getattr(value, "shape", None) is None and interface is not None:
-            return tuple(interface["shape"])
+        if getattr(value, "shape", None) is None:  # torch takes long to describe its interface
+            interface = getattr(value, "__cuda_array_interface__", None)
+            if interface is not None:
+                return tuple(interface["shape"])
         return super()._shape_of(index, value)

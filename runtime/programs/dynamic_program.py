@@ -182,8 +182,13 @@ class DynamicSession(Session):
             raise ProgramClosed()
         if named or len(arrays) != self._arity:
             arrays = tuple(self._arranged(arrays, named))
-        shapes = tuple([self._shape_of(*pair) for pair in enumerate(arrays)])
-        return self.at(shapes), arrays
+        known = self._known
+        try:  # what nearly all calls are: arrays that tell their shapes, and shapes met before
+            shapes = tuple([array.shape for array in arrays])
+            known[shapes] = session = known.pop(shapes)
+        except (AttributeError, KeyError, TypeError):
+            session = self.at(tuple([self._shape_of(*pair) for pair in enumerate(arrays)]))
+        return session, arrays
 
     def at(self, shapes: Shapes) -> Session:
         """The session for inputs of these shapes."""

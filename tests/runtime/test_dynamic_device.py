@@ -171,6 +171,31 @@ def test_calls_of_other_shapes_and_streams_follow_each_other(dynamic, cuda):
     assert [numbers(y, cuda) for y, _ in found] == [data(3, 10), data(9, 50)]
 
 
+def test_shapes_in_turn_on_one_stream_cost_no_events(dynamic, cuda):
+    """The stream orders them; an event at each call would cost as much as a small kernel."""
+    blocks = [DeviceBlock(data(rows, rows)) for rows in (3, 9)]
+    outputs = [[DeviceBlock(bytes(block.nbytes)), DeviceBlock(bytes(24))] for block in blocks]
+    loading = cuda.calls["cuEventRecord"]
+    for _ in range(3):
+        for rows, block, own in zip((3, 9), blocks, outputs, strict=True):
+            dynamic.runner(((rows, 6),))([block.address, *(each.address for each in own)])
+    assert cuda.calls["cuGraphLaunch"] == 6
+    assert cuda.calls["cuEventRecord"] == loading and not cuda.calls["cuStreamWaitEvent"]
+    cuda.settle()
+    for block, (own, _) in zip(blocks, outputs, strict=True):
+        assert cuda.memory(own.address, block.nbytes) == cuda.memory(block.address, block.nbytes)
+
+
+def test_a_stream_waits_for_another_shape_on_the_legacy_stream(dynamic, cuda):
+    arrays = [lent(3, 10), lent(9, 50), lent(3, 70), lent(9, 90)]
+    stream = arrays[0].block.device.stream()
+    places = (0, stream.handle, stream.handle, 0)
+    found = [dynamic(given, stream=each) for given, each in zip(arrays, places, strict=True)]
+    stream.synchronize()
+    expected = [data(3, 10), data(9, 50), data(3, 70), data(9, 90)]
+    assert [numbers(y, cuda) for y, _ in found] == expected
+
+
 def test_only_so_many_shapes_are_kept(dynamic, cuda):
     dynamic(lent(1))
     for rows in range(2, 3 * SHAPES_KEPT):
