@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.export import ExportedProgram
+from torch.export import ExportedProgram, _trace
 from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.custom_ops import Decompositions
@@ -112,7 +112,7 @@ def export(spec: Spec) -> ExportedProgram:
     for module in spec.module.modules():
         register_types(module)
     try:
-        with all_user_frames(__file__):
+        with all_user_frames(__file__), _no_graphs_printed():
             return torch.export.export(
                 spec.module,
                 spec.arguments,
@@ -123,6 +123,16 @@ def export(spec: Spec) -> ExportedProgram:
     except Exception as error:
         _raise_if_model_fails(spec)
         raise export_refusal(error, spec.path) from error
+
+
+@contextmanager
+def _no_graphs_printed() -> Iterator[None]:
+    """torch prints the graph so far when a refusal depends on data; our error names the line."""
+    vars(_trace)["print"] = lambda *words, **options: None
+    try:
+        yield
+    finally:
+        del vars(_trace)["print"]
 
 
 def _raise_if_model_fails(spec: Spec) -> None:

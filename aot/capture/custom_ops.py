@@ -10,7 +10,10 @@ from torch.library import CustomOpDef
 
 from aotc.aot.errors import SpecDecompositionsInvalid
 
-_NATIVE = "make it a Triton kernel behind `torch.library.triton_op`"
+_NATIVE = (
+    "a native back end: a Triton kernel behind `torch.library.triton_op`, or a library's function "
+    "by `aot.native_op`"
+)
 WAYS_OUT = (
     "an op of your own: give it a decomposition (`decompositions = {op: function}` beside the "
     f"model), or {_NATIVE}"

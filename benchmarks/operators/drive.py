@@ -27,7 +27,10 @@ from aotc.cache import Store
 from benchmarks.operators.judge import difference
 from benchmarks.operators.samples import NAME_PREFIX, Batch, Sample
 
+BATCH = 150  # samples of one bundle
 RIGHT, REFUSED, WRONG, BROKEN = "right", "refused", "wrong", "broken"
+INPUT = re.compile(r"`tensors_(\d+)`")  # as `Batch.forward` calls them
+INPUTS = re.compile(rf" ({INPUT.pattern}(, )?)+")
 Runner = Callable[[Captured], list[Array]]
 
 
@@ -45,17 +48,18 @@ class Outcome:
 def drive(samples: Sequence[Sample], run: Runner) -> list[Outcome]:
     """One outcome a sample, in order.
 
-    Those that a refusal names by their lines are left out and the rest is tried again; a batch that
-    fails without names is halved until one is alone.
+    Samples go in batches. Those that a refusal names by their lines or inputs are left out and the
+    rest is tried again; a batch that fails without names is halved until one is alone.
     """
     outcomes: dict[int, Outcome] = {}
-    waiting = [list(enumerate(samples))] if samples else []
+    numbered = list(enumerate(samples))
+    waiting = [numbered[start : start + BATCH] for start in range(0, len(numbered), BATCH)]
     while waiting:
         batch = waiting.pop()
         try:
             found = _results([sample for _, sample in batch], run)
         except Exception as error:
-            named = _named_by(error) if len(batch) > 1 else {}
+            named = _named_by(error, [sample for _, sample in batch]) if len(batch) > 1 else {}
             for place, reason in named.items():
                 number, sample = batch[place]
                 outcomes[number] = _outcome(sample, REFUSED, reason)
@@ -75,15 +79,19 @@ def drive(samples: Sequence[Sample], run: Runner) -> list[Outcome]:
     return [outcomes[number] for number in range(len(samples))]
 
 
-def _named_by(error: Exception) -> dict[int, str]:
+def _named_by(error: Exception, samples: Sequence[Sample]) -> dict[int, str]:
     """The lines of a refusal by the place of the sample that each one names."""
     if not isinstance(error, UnsupportedError):
         return {}
+    owners = [place for place, sample in enumerate(samples) for _ in sample.tensors]
     found: dict[int, str] = {}
     for line in str(error).splitlines():
+        reason = f"{type(error).__name__}: {INPUTS.sub('', line).strip()}"
+        for number in INPUT.findall(line):
+            found.setdefault(owners[int(number)], reason)
         place = re.search(rf"in {NAME_PREFIX}(\d+)", line)
         if place is not None:
-            found.setdefault(int(place[1]), f"{type(error).__name__}: {line.strip()}")
+            found.setdefault(int(place[1]), reason)
     return found
 
 

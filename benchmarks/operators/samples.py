@@ -82,9 +82,7 @@ def _samples(operator: str, dtype: str) -> Iterator[Sample]:
     record = database()[operator]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.manual_seed(SEED)
-        inputs = list(record.sample_inputs("cpu", DTYPES[dtype]))
-        for number, item in enumerate(inputs):
+        for number, item in enumerate(_inputs(record, DTYPES[dtype])):
             call = _with_values(record.op, operator) if operator in TIED else record.op
             function, tensors = _closed(call, (item.input, item.args, item.kwargs))
             torch.manual_seed(SEED)
@@ -96,6 +94,19 @@ def _samples(operator: str, dtype: str) -> Iterator[Sample]:
             if expected:
                 precise = _precise(function, tensors, expected) if dtype in SHORT else ()
                 yield Sample(operator, dtype, number, function, tensors, tuple(expected), precise)
+
+
+def _inputs(record: Any, dtype: torch.dtype) -> Iterator[Any]:
+    """The record's samples, whose numbers do not depend on what is drawn between them."""
+    torch.manual_seed(SEED)
+    source, state = iter(record.sample_inputs("cpu", dtype)), torch.get_rng_state()
+    while True:
+        torch.set_rng_state(state)
+        item = next(source, None)
+        if item is None:
+            return
+        state = torch.get_rng_state()
+        yield item
 
 
 SHORT = ("f16", "bf16")

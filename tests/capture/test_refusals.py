@@ -45,7 +45,7 @@ EXPORT = {
 
 
 @pytest.mark.parametrize("model", EXPORT, ids=lambda model: model.__name__)
-def test_what_export_refuses_has_reason_line_and_cure(model):
+def test_what_export_refuses_has_reason_line_and_cure(model, capsys):
     meaning, line, cure = EXPORT[model]
     with pytest.raises(errors.ExportFailed) as caught:
         capture(spec_of(model, (X,), "test_refusals.py"))
@@ -54,6 +54,7 @@ def test_what_export_refuses_has_reason_line_and_cure(model):
     assert line in caught.value.source
     assert cure in caught.value.hint_text
     assert len(caught.value.message.splitlines()) == 2  # one paragraph and the place
+    assert capsys.readouterr() == ("", "")  # torch's own graph stays out of the way
 
 
 def nonzero(x):

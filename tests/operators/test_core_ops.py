@@ -7,7 +7,6 @@ from benchmarks.operators.drive import BROKEN, REFUSED, RIGHT, WRONG, drive
 from benchmarks.operators.page import PROMISED
 from benchmarks.operators.samples import database, dtypes_of, samples_of
 
-BATCH = 150
 LEAST_SHARE = 0.95  # of the samples, which must be right
 # Record → what its refusal says.
 REFUSALS = {
@@ -27,11 +26,6 @@ REFUSALS = {
 
 def records():
     return list(dict.fromkeys(record for op in core_ops() for record in records_of(op)))
-
-
-def driven(samples, run):
-    batches = [samples[start : start + BATCH] for start in range(0, len(samples), BATCH)]
-    return [outcome for batch in batches for outcome in drive(batch, run)]
 
 
 def assert_right_or_refused(outcomes):
@@ -55,12 +49,12 @@ def test_every_core_op_has_samples_or_says_why_not():
 
 def test_the_first_sample_of_each_op_in_f32(run):
     samples = [each for name in records() for each in first(name, ("f32",))]
-    assert_right_or_refused(driven(samples, run))
+    assert_right_or_refused(drive(samples, run))
 
 
 def test_the_first_sample_of_each_op_in_an_integer_type_or_bool(run):
     samples = [each for name in records() for each in first(name, ("i64", "bool", "i32"))]
-    assert_right_or_refused(driven(samples, run))
+    assert_right_or_refused(drive(samples, run))
 
 
 def first(record, dtypes):
@@ -75,7 +69,7 @@ def test_all_samples(run, dtype):
     for record in records():
         if dtype not in dtypes_of(record):
             continue
-        outcomes = driven(samples_of(record, dtype), run)
+        outcomes = drive(samples_of(record, dtype), run)
         assert not [outcome for outcome in outcomes if outcome.verdict in (WRONG, BROKEN)]
 
 
