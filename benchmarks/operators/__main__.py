@@ -29,34 +29,42 @@ RECORDS = 24  # of one piece of work, after which an ended run goes on
 @click.option("--dtypes", default=",".join((*page.PROMISED, "f64")), show_default=True)
 @click.option("--only", multiple=True, metavar="OPINFO", help="Drive these records only.")
 @click.option("--import-only", is_flag=True, help="Interpret the captured graph in numpy.")
+@click.option("--target", default="cpu", show_default=True, help="cpu, or cuda: the one present.")
 @click.option("--cache-dir", type=click.Path(path_type=Path), default=FOLDER)
 @click.option(
     "--journal", type=click.Path(path_type=Path), default=FOLDER / "journal.jsonl",
     help="Where a run that was ended goes on, if commit and options are the same.",
 )  # fmt: skip
-@click.option("-o", "--out", type=click.Path(path_type=Path), default=ROOT / "docs" / "coverage.md")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path),
+    help="The page; docs/coverage.md, with --only a file beside the cache.",
+)  # fmt: skip
 def main(
     limit: int,
     dtypes: str,
     only: tuple[str, ...],
     import_only: bool,
+    target: str,
     cache_dir: Path,
     journal: Path,
-    out: Path,
+    out: Path | None,
 ) -> None:
     """Build, run and judge samples of every core ATen op; write the coverage table."""
     warnings.simplefilter("ignore")
+    runs = "the interpreter in numpy" if import_only else target
     bound = f"the first {limit}" if limit else "all"
     facts = machine.facts() | {
         "commit": commit(),
         "command": f"`python -m benchmarks.operators {' '.join(sys.argv[1:])}`",
+        "target": runs,
         "samples": f"{bound} of each op and element type",
     }
     # A run may go on after midnight, and write its page elsewhere.
     head = {name: facts[name] for name in ("commit", "versions", "samples")}
-    known = Journal(journal, head | {"only": " ".join(only), "import": str(import_only)})
+    known = Journal(journal, head | {"only": " ".join(only), "runs": runs})
+    out = out or (cache_dir / "only.md" if only else ROOT / "docs" / "coverage.md")
     outcomes: list[Outcome] = []
-    with native(cache_dir) as compiled:
+    with native(cache_dir, target) as compiled:
         run = interpreted if import_only else compiled
         for dtype, records in pieces(dtypes.split(","), only):
             piece = f"{dtype} {' '.join(records)}"

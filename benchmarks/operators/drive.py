@@ -126,14 +126,14 @@ def interpreted(captured: Captured) -> list[Array]:
 
 
 @contextmanager
-def native(cache_folder: Path) -> Iterator[Runner]:
-    """Results of the native code of this machine's CPU."""
-    target = find_target("cpu")
+def native(cache_folder: Path, target_name: str = "cpu") -> Iterator[Runner]:
+    """Results of the compiled code of a target that runs here: `cpu`, or the `cuda` present."""
+    target = find_target(target_name)
     options = BuildOptions(cache_folder)
     with Workers() as workers:
 
         def run(captured: Captured) -> list[Array]:
-            graph, _ = rewrite_each(captured.graph, ["cpu"])["cpu"]
+            graph, _ = rewrite_each(captured.graph, [target.device])[target.device]
             machinery = Machinery(workers, Store(cache_folder), Counts())
             made = compile_for(target, graph, options, machinery, Clock())
             weights = {name: rehearsal.aligned(row.array) for name, row in made.constants.items()}

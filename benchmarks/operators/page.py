@@ -14,8 +14,8 @@ PROMISED = ("f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "bool")
 HEAD = """# Coverage of torch's operators
 
 Written by `python -m benchmarks.operators`: samples of torch's own operator database (OpInfo) are
-captured, compiled for the CPU target and run, and their numbers compared with eager's. A sample is
-`right`, `refused` (at build, with its reason) or `wrong`.
+captured, compiled for the target below and run, and their numbers compared with eager's. A sample
+is `right`, `refused` (at build, with its reason) or `wrong`.
 """
 JUDGED = """
 Floats are right within {limits}
