@@ -65,8 +65,8 @@ def ways(library: backends.Backend) -> dict[str, Callable[[], Any]]:
     x, y, z = (torch.ones(ELEMENTS) for _ in range(3))
     capsules = Capsule(a), Capsule(b), Capsule(out)
     add(a, b, ELEMENTS, out=out)
-    frame = add._recent[-1]
-    raw, pointers = backends.abi.KERNEL(add.pointer), frame.pointers
+    frame = library["add"]._recent[-1]
+    raw, pointers = backends.abi.KERNEL(library.get_function_ptr("add")), frame.pointers
     return {
         "raw ctypes call": lambda: raw(*pointers),
         "numpy": lambda: add(a, b, ELEMENTS, out=out),

@@ -11,7 +11,7 @@ from .library import NativeLibrary, open_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from .signature import Signature
@@ -36,12 +36,12 @@ def get_backend(name: str | os.PathLike[str], configs: Mapping[str, str] | None 
 
 
 class Backend:
-    """A loaded library; its functions are attributes.
+    """A loaded library; its functions are methods, and items with signature and pointer.
 
     name, version, path: the library's; devices: where it has functions, of `cpu` and `cuda`.
     """
 
-    __slots__ = ("_functions", "_library")
+    __slots__ = ("__dict__", "_functions", "_library")
 
     def __init__(self, library: NativeLibrary) -> None:
         self._library = library
@@ -86,10 +86,13 @@ class Backend:
             function = self._functions[name] = Function(self._library.function(name))
         return function
 
-    def __getattr__(self, name: str) -> Function:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):  # Python's own questions about the object
             raise AttributeError(name)
-        return self[name]
+        # From here on it is found without this method; and a method is called for less than an
+        # object with `__call__`.
+        call = self.__dict__[name] = self[name].__call__
+        return call
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._library.function_names]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from .library import NativeFunction
 
+NOT_ONE = frozenset((tuple, list, type(None)))  # what is not one output
 SHAPES_LIMIT = 64  # sets of shapes whose frames a function keeps
 
 
@@ -75,7 +76,7 @@ class Function:
         back end cannot tell its shape beforehand. stream: on a device, where the work goes; None
         is torch's current stream, or the default one. The call does not wait for it.
         """
-        if self._is_plain and not named and out is not None and type(out) not in (tuple, list):
+        if self._is_plain and not named and type(out) not in NOT_ONE:
             self.execute((out, *arguments), stream)
         else:
             self.execute(self._in_order(self._outputs(out), arguments, named), stream)

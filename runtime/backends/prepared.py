@@ -7,10 +7,14 @@ arrays of the same element types and shapes need.
 from __future__ import annotations
 
 import ctypes
+import sys
 
 from ..arrays.dlpack import is_contiguous
-from ..arrays.exchange import BUFFER, KINDS, kind_of
+from ..arrays.dtypes import DTYPES
+from ..arrays.exchange import BUFFER, KINDS, TORCH_DTYPES, kind_of
+from ..arrays.numpy_fields import CONTIGUOUS, WRITABLE, numpy_fields
 from ..arrays.port import Port
+from ..arrays.torch_guard import guard_of
 from ..bundle.manifest import TensorSpec
 from ..device_errors import InputMisaligned, InputStrided
 from ..errors import InputDtype, InputError, InputRank, OutputUnusable
@@ -34,10 +38,9 @@ if TYPE_CHECKING:
     from .signature import TensorSlot
     from .view import View
 
-    # port, its word in the frame, bits of an address that must be 0, whether it is written, shape
-    Row = tuple[Port, int, int, bool, tuple[int, ...]]
-
-addressof, from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
+    # its place, shape, numpy's and torch's element type, word in the frame, bits of an address
+    # that must be 0, flags of a numpy array that must be set, port
+    Row = tuple[int, tuple[int, ...], Any, Any, int, int, int, Port]
 
 
 class Frame:
@@ -50,6 +53,10 @@ class Frame:
 
     __slots__ = (
         "_block",
+        "_fields",
+        "_guard",
+        "_is_guarded",
+        "_tensor_type",
         "_workspace",
         "base",
         "key",
@@ -84,9 +91,13 @@ class Frame:
         has_gaps = any(slot.is_strided for slot in signature.tensors)
         is_fast = device[0] == "cpu" and not has_gaps
         self.rows: tuple[Row, ...] = ()
+        self._guard: Any = None
+        self._is_guarded = False  # whether the guard was asked for
         if is_fast:
             pairs = enumerate(zip(signature.tensors, shapes, strict=True))
             self.rows = tuple(self._row(native, place, *pair) for place, pair in pairs)
+        self._fields = numpy_fields()
+        self._tensor_type = getattr(sys.modules.get("torch"), "Tensor", None)
         state = native.library.state(*device)
         place = (abi.DEVICE_TYPES[device[0]], device[1])
         write_frame(self.base, layout, native.address, shapes, place, state, stream)
@@ -96,30 +107,68 @@ class Frame:
         label = f"{native.name}.{slot.name}"
         port = Port(TensorSpec(label, dtype, shape), slot.role, place, _refuse_gaps)
         mask = slot.alignment_of(dtype) - 1
-        return port, self.layout.data(place) >> 3, mask, slot.role == "output", shape
+        flags = CONTIGUOUS | WRITABLE if slot.role == "output" else CONTIGUOUS
+        return place, shape, *_own_dtypes(dtype), self.layout.data(place) >> 3, mask, flags, port
 
     def fill(self, arguments: Sequence[Any], hold: list[Any]) -> bool:
-        """Write the arrays' addresses; False where one is not as the frame has it."""
-        words = self.words
+        """Write the arrays' addresses; False where one is not as the frame has it.
+
+        What `exchange.py` does for arrays of numpy and torch is written out: calls would cost as
+        much as what they do.
+        """
+        words, tensor_type = self.words, self._tensor_type
+        is_torch = type(arguments[0]) is tensor_type
+        if is_torch and self._guard is not None and self._fill_guarded(arguments):
+            return True
+        kind, data, array_flags = self._fields
         try:
-            for (port, word, mask, is_written, shape), value in zip(
-                self.rows, arguments, strict=False
-            ):
-                if value.dtype is port.numpy_dtype and value.shape == shape:
-                    address = addressof(from_buffer(value))  # `NumpyKind.place`, written out
-                elif (kind := KINDS.get(type(value)) or kind_of(port, value)) is BUFFER:
-                    return False  # bytes stand for arrays of any shape
-                elif is_written:
-                    address = kind.place(port, value)
+            for place, shape, numpy_dtype, torch_dtype, word, mask, flags, port in self.rows:
+                value = arguments[place]
+                dtype = value.dtype
+                if dtype is numpy_dtype and type(value) is kind and value.shape == shape:
+                    at = id(value) >> 3
+                    if array_flags[at] & flags != flags:  # read-only or with gaps
+                        return False
+                    address = data[at]
+                elif (
+                    dtype is torch_dtype
+                    and type(value) is tensor_type
+                    and value.shape == shape
+                    and value.is_cpu
+                    and value.is_contiguous()
+                    and not value.requires_grad
+                    and not value.is_neg()
+                ):
+                    address = value.data_ptr()
                 else:
-                    address = kind.address(port, value, hold)
-                if address & mask:
+                    address = _address(port, value, hold)
+                if address & mask or not address:
                     return False
                 words[word] = address
-        except (InputError, TypeError, ValueError, AttributeError):
-            # Not as the frame has it; numpy's: read-only, empty or with gaps; without a dtype.
+        except (InputError, TypeError, AttributeError):  # not as the frame has it; no dtype
             return False
+        if is_torch and not self._is_guarded:
+            self._guard_by(arguments[: len(self.rows)])
         return True
+
+    def _fill_guarded(self, arguments: Sequence[Any]) -> bool:
+        """`fill` for torch's tensors, looked at all at once."""
+        if not self._guard(*arguments[: len(self.rows)]):
+            return False
+        words = self.words
+        for place, _, _, _, word, mask, _, _ in self.rows:
+            address = arguments[place].data_ptr()
+            if address & mask or not address:
+                return False
+            words[word] = address
+        return True
+
+    def _guard_by(self, arrays: Sequence[Any]) -> None:
+        """Have torch look at the next call's tensors, where all are like these plain ones."""
+        kind = self._tensor_type
+        self._is_guarded = True
+        if all(type(each) is kind and not each.requires_grad for each in arrays):
+            self._guard = guard_of(arrays)
 
     def fill_views(self, views: Sequence[View]) -> None:
         """The slow way: the addresses of arrays that were looked at."""
@@ -139,6 +188,23 @@ class Frame:
         text = message_at(self.base)
         self.words[FRAME_MESSAGE >> 3] = 0
         return text
+
+
+def _own_dtypes(dtype: str) -> tuple[Any, Any]:
+    """numpy's and torch's objects for an element type; None for a library that is not there."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    return (
+        None if numpy is None or dtype == "bf16" else numpy.dtype(DTYPES[dtype].numpy),
+        None if torch is None else getattr(torch, TORCH_DTYPES[dtype]),
+    )
+
+
+def _address(port: Port, value: Any, hold: list[Any]) -> int:
+    """The address of an array of another kind."""
+    kind = KINDS.get(type(value)) or kind_of(port, value)
+    if kind is BUFFER:
+        raise TypeError("bytes stand for arrays of any shape")
+    return kind.place(port, value) if port.role == "output" else kind.address(port, value, hold)
 
 
 def workspace_bytes(native: NativeFunction, base: int, layout: FrameLayout) -> int:

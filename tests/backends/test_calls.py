@@ -139,7 +139,7 @@ def test_the_pointer_is_the_kernels_own(adder):
     a, b, out = arrays("f4", "f4", "f4")
     adder.add(a, b, 6, out=out)
     kernel = backends.abi.KERNEL(adder.get_function_ptr("add"))
-    frame = adder.add._recent[-1]
+    frame = adder["add"]._recent[-1]
     out[:] = 0
     assert kernel(*frame.pointers) == 0
     assert (out == a + b).all()

@@ -1,0 +1,60 @@
+"""torch's own check that tensors are like earlier ones: all of them in one call of its C++ code.
+
+torch.compile guards its code with it. Where a torch has none that answers as it must, there is no
+guard, and tensors are looked at attribute by attribute.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    Guard = Callable[..., bool]
+
+_is_trusted: list[bool] = []  # what the first question found out
+
+
+def guard_of(tensors: Sequence[Any]) -> Guard | None:
+    """A function that is true for tensors of the same class, element type, shape, strides, device,
+    layout, laziness and want of a gradient as these; None where torch does not give one.
+
+    It is also false where it cannot tell: for one tensor given twice, or in another mode of torch.
+    """
+    torch = sys.modules["torch"]
+    if not _is_trusted:
+        _is_trusted.append(_is_right(torch))
+    return _guard(torch, tensors) if _is_trusted[0] else None
+
+
+def _guard(torch: Any, tensors: Sequence[Any]) -> Guard:
+    sizes, strides = [list(each.shape) for each in tensors], [list(e.stride()) for e in tensors]
+    kind = torch._C._dynamo.guards.TensorGuards
+    guard: Any = kind(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
+    return guard.check  # type: ignore[no-any-return]
+
+
+def _is_right(torch: Any) -> bool:
+    """Whether this torch's guard tells apart everything that it is asked for."""
+    like, other = torch.zeros(2, 3), torch.zeros(2, 3)
+    different = (
+        other.double(),
+        other.view(3, 2),
+        torch.zeros(3, 2).t(),
+        other.to("meta"),
+        other.to_sparse(),
+        torch._neg_view(other),
+        torch._efficientzerotensor(2, 3),
+        torch.zeros(2, 3, requires_grad=True),
+        torch.nn.Parameter(other, requires_grad=False),
+        None,
+    )
+    try:
+        guard = _guard(torch, (like,))
+        with torch.enable_grad():
+            return guard(other) is True and not any(map(guard, different))
+    except Exception:  # a torch with another guard may raise whatever it likes
+        return False
