@@ -80,6 +80,15 @@ def inspect_bundle(bundle: Path) -> dict[str, Any]:
             _target(manifest, name, plan, _known(provenance, name)) for name, plan in plans.items()
         ],
         "torch_ops": _torch_ops(manifest, plans.values(), provenance),
+        "backends": [
+            {
+                "name": entry.name,
+                "version": entry.version,
+                "sha256": entry.sha256.hex(),
+                "file": entry.file,
+            }
+            for entry in manifest.backends
+        ],
         "provenance": {name: value for name, value in provenance.items() if name not in SHOWN},
         "files": [
             {"name": entry.name, "bytes": entry.nbytes, "sha256": entry.sha256.hex()}
@@ -191,6 +200,9 @@ def _print_head(record: dict[str, Any]) -> None:
     for row in record["torch_ops"]:
         places = f" at {', '.join(row['sources'])}" if row["sources"] else ""
         click.echo(f"torch    runs `{row['name']}`, {row['calls']} in each call{places}")
+    for row in record["backends"]:
+        place = "to be found where it runs" if row["file"] is None else "in the bundle"
+        click.echo(f"native   {row['name']} {row['version']}, sha256:{row['sha256'][:12]}, {place}")
     for row in record["mismatches"]:
         click.echo(f"does not run here: {row['field']} is {row['found']}")
 

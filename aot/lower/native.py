@@ -33,8 +33,8 @@ class NativeTargetUnsupported(UnsupportedError):
 def lower_native(group: Group, traits: TargetTraits) -> KernelSpec:
     """The function as one form, and the model's Triton kernel of the same op as another.
 
-    On the CPU both are candidates, the function the first. On a device it is the function, or
-    where that has nothing for the device, the kernel. Raises `NativeTargetUnsupported` for neither.
+    Both are candidates, the function the first, where it has something for the device. Raises
+    `NativeTargetUnsupported` where there is neither.
     """
     call = group.anchor
     assert call is not None
@@ -43,10 +43,9 @@ def lower_native(group: Group, traits: TargetTraits) -> KernelSpec:
     forms, candidates = _beside(group, call, traits)
     if traits.device in workspaces:
         own = Form(FORM, str(_call(group, call, workspaces[traits.device])), SYMBOL)
-        is_only = traits.device != "cpu"  # the measuring of a device knows kernels of its own
-        forms = (own, *(() if is_only else forms))
+        forms = (own, *forms)
         first = _candidate(group, call, traits, workspaces[traits.device])
-        candidates = (first, *(() if is_only else candidates))
+        candidates = (first, *candidates)
     elif not forms:
         place = f"\n  at {call.source}" if call.source else ""
         raise NativeTargetUnsupported(function=name, device=traits.device, source=place)

@@ -11,14 +11,19 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from aotc.aot.ir.native import NativeCall
+from aotc.aot.ir.native_library import tied
 from aotc.aot.ir.size import typical
+from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.workers import Request, Workers
 from aotc.aot.tune.cuda_bench import Bench, Buffer, Program
 from aotc.aot.tune.halving import fastest
 from aotc.aot.tune.job import Job, Option, Tell
+from aotc.aot.tune.native_bench import NativeProgram
 from aotc.aot.tune.record import Choice
 from aotc.aot.tune.turn import device_turn
+from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.bundle.plan import Map
 
 TIMEOUT_SECONDS = 60.0  # of all candidates of one kernel
@@ -83,7 +88,7 @@ class CudaMeasurer:
             for param, operand in zip(spec.params, job.operands, strict=True)
         ]
         sizes = tuple(dim.typical for dim in spec.sizes)
-        programs = [_plain(option, sizes) for option in options]
+        programs = [_plain(spec, option, sizes) for option in options]
         arguments = (self._ordinal, buffers, programs, expected_us)
         request = Request(spec.name, f"{__name__}:measure_here", arguments)
         (outcome,) = self._workers.map([request])
@@ -93,11 +98,14 @@ class CudaMeasurer:
         return [tuple(row) for row in outcome.value]
 
 
-def _plain(option: Option, sizes: tuple[int, ...]) -> tuple[Any, ...]:
-    """What `Program` is made of at typical sizes, in types that go from process to process."""
+def _plain(spec: KernelSpec, option: Option, sizes: tuple[int, ...]) -> tuple[Any, ...]:
+    """What a program is made of at typical sizes, in types that go from process to process."""
     binary: KernelBinary = option.binary
     candidate = option.candidate
     scratch = tuple((typical(row.nbytes), row.is_zeroed) for row in candidate.scratch)
+    form = spec.form(candidate)
+    if form.function == SYMBOL:
+        return SYMBOL, form.source, tied(NativeCall.parse(form.source).backend).data, scratch
     maps = tuple(row.placed(typical).to_map() for row in candidate.maps)
     grid = tuple(map(typical, candidate.grid))
     launch = (grid, binary.threads, binary.shared_bytes, binary.scratch_bytes)
@@ -117,7 +125,9 @@ def measure_here(
     return [(outcome.time_us, outcome.refused) for outcome in found]
 
 
-def _program(row: Sequence[Any]) -> Program:
+def _program(row: Sequence[Any]) -> Program | NativeProgram:
+    if row[0] == SYMBOL:
+        return NativeProgram(*row[1:])
     values = [*row[:-1], tuple(Map(**each) for each in row[-1])]
     return Program(*values)
 

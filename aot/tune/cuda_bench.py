@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from aotc.aot.tune.agreement import agree
 from aotc.aot.tune.halving import halve
+from aotc.aot.tune.native_bench import NativeLoaded, NativeProgram
 from aotc.aot.tune.patterns import pattern
 from aotc.runtime.bundle.plan import Map
 from aotc.runtime.drivers.cuda_handles import Arguments
@@ -91,7 +92,7 @@ class Bench:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def measure(self, programs: Sequence[Program]) -> list[Outcome]:
+    def measure(self, programs: Sequence[Program | NativeProgram]) -> list[Outcome]:
         """Time all programs by successive halving; the winner gives the first program's numbers.
 
         A program that spills too much, does not load, fails or disagrees has an infinite time.
@@ -99,12 +100,12 @@ class Bench:
         """
         refused = [""] * len(programs)
         with ExitStack() as stack:
-            loaded: list[_Loaded | None] = []
+            loaded: list[_Loaded | NativeLoaded | None] = []
             reference: list[bytes] | None = None
             for index, program in enumerate(programs):
                 loaded.append(None)
                 try:
-                    candidate = stack.enter_context(_Loaded(self, program))
+                    candidate = stack.enter_context(self._loaded(program))
                     results = self._results(candidate)
                 except AotcError as error:
                     if self._device.lost is not None:
@@ -119,6 +120,11 @@ class Bench:
             samples = [self._sampler(candidate) for candidate in loaded]
             times_us = halve(samples)
         return [Outcome(*row) for row in zip(times_us, refused, strict=True)]
+
+    def _loaded(self, program: Program | NativeProgram) -> _Loaded | NativeLoaded:
+        if isinstance(program, NativeProgram):
+            return NativeLoaded(self, self._device, program)
+        return _Loaded(self, program)
 
     # Buffers.
 
@@ -142,7 +148,7 @@ class Bench:
 
     # Numbers.
 
-    def _results(self, candidate: _Loaded) -> list[bytes]:
+    def _results(self, candidate: _Loaded | NativeLoaded) -> list[bytes]:
         """What one launch stores, where nothing was written before."""
         stored = [place for place, row in enumerate(self._buffers) if row.role == "stored"]
         addresses = self.addresses(0)
@@ -175,7 +181,7 @@ class Bench:
 
     # Times.
 
-    def _sampler(self, candidate: _Loaded | None) -> Callable[[], float]:
+    def _sampler(self, candidate: _Loaded | NativeLoaded | None) -> Callable[[], float]:
         if candidate is None:
             return lambda: math.inf
         graph = candidate.graph()

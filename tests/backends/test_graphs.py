@@ -243,7 +243,7 @@ def test_incompatible_runtimes_are_told_by_the_feature(built):
     assert manifest.targets[0].abi == NATIVE_ABI
 
 
-def test_the_tuner_chooses_between_a_function_and_a_triton_kernel(built, tmp_path):
+def test_the_tuner_chooses_between_a_function_and_a_triton_kernel(built, aotc, tmp_path):
     record = tmp_path / "record.txt"
     assert plan_of(built(models.EITHER)).natives  # the function, without measuring
     built(models.EITHER, "--tune", "quick", "--record", record, "--force")
@@ -259,6 +259,8 @@ def test_the_tuner_chooses_between_a_function_and_a_triton_kernel(built, tmp_pat
         assert bool(plan.natives) == (form == "native")
         with runtime.load(bundle) as program:
             assert numpy.allclose(program(x), (abs(x) + 1) * 2)
+        _, text, _ = aotc("inspect", bundle)
+        assert (f"form={form}" in text, "\nnative   many 0" in text) == (True, form == "native")
 
 
 def _with_choice(line, form):

@@ -1,0 +1,90 @@
+"""A native function among the candidates that are measured on a device.
+
+It is called as a plan would call it, once for each launch, and adds its work to the stream: what a
+call costs the host is in its time, as it is in a program's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Self
+
+from aotc.aot.ir.native import NativeCall
+from aotc.runtime.backends.library import open_bytes
+from aotc.runtime.drivers.native import BoundNative, DeviceStep
+
+
+@dataclass(frozen=True, slots=True)
+class NativeProgram:
+    """The call of a function as a kernel's text, its library, and bytes of its workspace."""
+
+    text: str
+    library: bytes
+    scratch: tuple[tuple[int, bool], ...] = ()
+
+
+class NativeLoaded:
+    """A function that is ready to be measured; a context manager that frees its workspace."""
+
+    def __init__(self, bench: Any, device: Any, program: NativeProgram) -> None:
+        """`bench` has the operands' addresses by the number of the launch."""
+        self._bench, self._device, self._program = bench, device, program
+        self._stack = ExitStack()
+        self._steps: list[DeviceStep] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._load()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _load(self) -> None:
+        """Raises what a plan raises that calls the function."""
+        call = NativeCall.parse(self._program.text)
+        library = open_bytes(self._program.library, call.sha256, call.backend)
+        place = ("cuda", self._device.ordinal)
+        bound = BoundNative(call.launch(0), library.function(call.function), place)
+        with self._device.current():
+            bound.check("the tuning")
+            rooms = [self._memory(nbytes) for nbytes, _ in self._program.scratch]
+            for number in range(self._bench.launches):
+                operands = self._bench.addresses(number)
+                given = [*(operands[row[0]] for row in call.tensors), *rooms]
+                arguments = [("arena", address) for address in given]
+                self._steps.append(DeviceStep(bound, arguments, lambda _, address: int(address)))
+
+    def _memory(self, nbytes: int) -> int:
+        address: int = self._device.allocate(nbytes, "workspace of a function that is measured")
+        self._stack.callback(self._device.free, address)
+        return address
+
+    def launch(self, stream: int) -> None:
+        """One call on the first copies."""
+        self._run(self._steps[:1], stream)
+
+    def graph(self) -> Calls:
+        """All calls, in the place of a graph."""
+        return Calls(lambda stream: self._run(self._steps, stream))
+
+    def _run(self, steps: Sequence[DeviceStep], stream: int) -> None:
+        with self._device.current():
+            for step in steps:
+                step(_nothing_changes, stream)
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What a bench replays."""
+
+    launch: Callable[[int], None]  # on a stream
+
+
+def _nothing_changes(space: str, index: int) -> int:
+    raise AssertionError(f"{space} {index} has no address of its own")
