@@ -105,7 +105,7 @@ class Bench:
             for index, program in enumerate(programs):
                 loaded.append(None)
                 try:
-                    candidate = stack.enter_context(self._loaded(program))
+                    candidate = self._loaded(program, stack)
                     results = self._results(candidate)
                 except AotcError as error:
                     if self._device.lost is not None:
@@ -121,10 +121,10 @@ class Bench:
             times_us = halve(samples)
         return [Outcome(*row) for row in zip(times_us, refused, strict=True)]
 
-    def _loaded(self, program: Program | NativeProgram) -> _Loaded | NativeLoaded:
+    def _loaded(self, program: Program | NativeProgram, stack: ExitStack) -> _Loaded | NativeLoaded:
         if isinstance(program, NativeProgram):
-            return NativeLoaded(self, self._device, program)
-        return _Loaded(self, program)
+            return stack.enter_context(NativeLoaded(self, self._device, program))
+        return stack.enter_context(_Loaded(self, program))
 
     # Buffers.
 
