@@ -210,16 +210,23 @@ def _transposed(
         data = spaced(data, axis, step)
     rows = zip(weight.shape[2:], padding, dilation, strict=True)
     low = [(size - 1) * gap - margin for size, margin, gap in rows]
-    if min(low) < 0:
-        raise NotSupported("a transposed convolution padded by more than its kernel")
-    high_margins = [width + more for width, more in zip(low, extra, strict=True)]
-    data = build.pad(data, (0, 0, *low), (0, 0, *high_margins), 0)
+    for axis, (before, more) in enumerate(zip(low, extra, strict=True), 2):
+        data = _bordered(data, axis, before, before + more)
     inputs, outputs = weight.shape[:2]
     kernel = weight.shape[2:]
     split = build.reshape(weight, (groups, inputs // groups, outputs, *kernel))
     swapped = build.permute(split, (0, 2, 1, *range(3, 3 + rank)))
     filters = build.reshape(swapped, (groups * outputs, inputs // groups, *kernel))
     return data, make("flip", (filters,), {"axes": tuple(range(2, 2 + rank))})
+
+
+def _bordered(data: Node, axis: int, low: int, high: int) -> Node:
+    """The axis with zeros before and behind, or with so many elements fewer where negative."""
+    extent = data.shape[axis]
+    data = build.slice_axis(data, axis, max(0, -low), extent - max(0, -high))
+    zeros = [0] * data.type.rank
+    before, behind = ([*zeros[:axis], max(0, width), *zeros[axis + 1 :]] for width in (low, high))
+    return build.pad(data, before, behind, 0)
 
 
 ROWS: Rows = {

@@ -25,6 +25,24 @@ def written_twice(x):
     return [x.index_put((places,), values), x.index_put((places,), values, accumulate=True)]
 
 
+def written_by_masks(x, values, by_row):
+    mask, rows = x > 0, x[:, 0] > 0
+    return [
+        x.index_put((mask,), values),
+        x.index_put((mask,), values, accumulate=True),
+        x.index_put((rows,), by_row),
+        x.index_put((rows,), by_row[:, :1], accumulate=True),
+        x.index_put((rows,), by_row[:1]),
+        x.index_put((rows,), by_row[0], accumulate=True),
+        x.index_put((x > 1e9,), values[:0]),
+    ]
+
+
+def transposed(x):
+    weight = x[0, :, None, :2, :1]
+    return [torch.nn.functional.conv_transpose2d(x, weight, padding=(3, 1), stride=2)]
+
+
 def divided(x, y):
     return [x // y, x % y, torch.fmod(x, y), torch.div(x, y, rounding_mode="trunc")]
 
@@ -109,6 +127,13 @@ CALLS = {
     "integer products": (lambda x: [x @ x.T], torch.arange(12).reshape(3, 4) * 2**60),
     "a shift by all bits": (lambda x: [x >> 31, x << 31], torch.tensor([1, -7, 9]).int()),
     "extremes with NaN": (lambda x: [x.amax(), x.argmax(), x.clamp(0, 1)], NUMBERS),
+    "masks write several values": (
+        written_by_masks,
+        torch.tensor([[1.0, -2.0, 3.0], [-4.0, 5.0, -6.0], [7.0, 0.0, NAN]]),
+        torch.arange(4.0),
+        torch.arange(6.0).reshape(2, 3),
+    ),
+    "a transposed convolution padded by more than its kernel": (transposed, PLANE[:, :, :, :4]),
     "a mask writes": (lambda x: [x.masked_scatter(x > 0, torch.arange(9.0))], NUMBERS),
 }  # fmt: skip
 
