@@ -249,7 +249,8 @@ def _constant_pad(call: Call, data: Node, widths: Sequence[int], value: Operand 
     for axis in range(rank):
         start, stop = max(0, -low[axis]), data.shape[axis] - max(0, -high[axis])
         data = build.slice_axis(data, axis, start, stop)
-    fill = value if not isinstance(value, Node) else value.attr("value")
+    given = value if not isinstance(value, Node) else value.attr("value")
+    fill = _wrapped_number(given, data.dtype)
     return build.pad(data, [max(0, width) for width in low], [max(0, w) for w in high], fill)
 
 

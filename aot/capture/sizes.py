@@ -84,8 +84,10 @@ def sizes_of(program: ExportedProgram, shapes: Any, arguments: Any) -> Sizes:
     asked = _asked(shapes, arguments)
     names = _names(inputs, asked)
     symbols: dict[Any, Extent] = {}
+    bounded = _bounded_by_user(inputs, asked)
     for symbol, name in names.items():
-        symbols[symbol] = size_of(_dim(name, symbol, program, inputs))
+        least = _TRACED_LOW if symbol in bounded else 1
+        symbols[symbol] = size_of(_dim(name, symbol, least, program, inputs))
     sizes = Sizes(symbols, (), _specialised(inputs, asked))
     with reading(sizes):
         guards = tuple(_guards(program, inputs))
@@ -160,6 +162,18 @@ def _names(inputs: Sequence[tuple[str, Any]], asked: Sequence[Mapping[int, Any]]
     return {symbol: _identifier(name) for symbol, name in chosen.items()}
 
 
+def _bounded_by_user(
+    inputs: Sequence[tuple[str, Any]], asked: Sequence[Mapping[int, Any]]
+) -> set[Any]:
+    """Symbols for which the user asked for the lower bound that torch takes by itself."""
+    return {
+        size.node.expr
+        for (_, value), row in zip(inputs, asked, strict=False)
+        for axis, size in enumerate(value.shape)
+        if not isinstance(size, int) and getattr(row.get(axis), "min", None) == _TRACED_LOW
+    }
+
+
 def _identifier(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
@@ -183,14 +197,21 @@ def _is_fixed(size: Any) -> bool:
 
 
 def _dim(
-    name: str, symbol: Any, program: ExportedProgram, inputs: Sequence[tuple[str, Any]]
+    name: str,
+    symbol: Any,
+    least: int,
+    program: ExportedProgram,
+    inputs: Sequence[tuple[str, Any]],
 ) -> Dim:
-    """The dim of a symbol: torch's range within what 32 bits address, and the example's size."""
+    """The dim of a symbol: torch's range within what 32 bits address, and the example's size.
+
+    `least` stands for the lower bound that torch takes by itself.
+    """
     allowed = program.range_constraints.get(symbol)
-    low, high = 1, LARGEST_EXTENT
+    low, high = least, LARGEST_EXTENT
     if allowed is not None:
-        least = int(allowed.lower) if getattr(allowed.lower, "is_Integer", False) else 1
-        low = 1 if least == _TRACED_LOW else max(1, least)
+        found = int(allowed.lower) if getattr(allowed.lower, "is_Integer", False) else 1
+        low = least if found == _TRACED_LOW else max(1, found)
         if getattr(allowed.upper, "is_Integer", False):  # else infinity
             high = min(high, int(allowed.upper))
     for _, value in inputs:

@@ -153,6 +153,25 @@ ROLLED = """
 """
 
 
+ASKED = """
+    import torch
+    from torch.export import Dim
+
+    def model(x, y):
+        return x * 2, y + 1
+
+    example_inputs = (torch.arange(8.0), torch.arange(8.0))
+    dynamic_shapes = ({0: Dim("some", min=2, max=64)}, {0: Dim("any", max=64)})
+"""
+
+
+def test_a_range_from_2_is_of_1_only_where_nobody_asked_for_2(built):
+    path, report = built("asked", ASKED)
+    assert report.dims == ("any = 1..64", "some = 2..64")
+    with load(path) as program, pytest.raises(SizeOutOfRange, match=r"`some` is 1 .*2 to 64"):
+        program(torch.zeros(1), torch.zeros(8))
+
+
 def test_what_needs_a_number_is_refused_with_its_line(built):
     """A roll by 3 of 2 elements is one by 1: an index that no form of ours has."""
     with pytest.raises(errors.UnsupportedError) as caught:

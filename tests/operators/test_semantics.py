@@ -56,6 +56,7 @@ def folded(x):
 
 
 PLANE = torch.randn(2, 3, 7, 5, generator=torch.Generator().manual_seed(8)).round(decimals=1)
+KINDS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool, torch.half)
 UNKNOWN = torch.where(torch.arange(35.0).reshape(7, 5) % 6 == 1, NAN, PLANE)
 EDGES = torch.tensor([0.0, -0.0, 1.0, 2.0, -1.0, -2.5, 0.5, 1e-30, -1e-20, 3e7, INF, NAN, 170.6])
 OF_DOUBLES = (
@@ -127,6 +128,10 @@ CALLS = {
     "integer products": (lambda x: [x @ x.T], torch.arange(12).reshape(3, 4) * 2**60),
     "a shift by all bits": (lambda x: [x >> 31, x << 31], torch.tensor([1, -7, 9]).int()),
     "extremes with NaN": (lambda x: [x.amax(), x.argmax(), x.clamp(0, 1)], NUMBERS),
+    "a border of a float in integers": (
+        lambda x: [torch.nn.functional.pad(x.to(kind), (1, 2), value=1.0) for kind in KINDS],
+        torch.arange(3),
+    ),
     "masks write several values": (
         written_by_masks,
         torch.tensor([[1.0, -2.0, 3.0], [-4.0, 5.0, -6.0], [7.0, 0.0, NAN]]),
