@@ -79,11 +79,11 @@ def normed(depth: int, columns: int, dtype: str, is_centred: bool) -> list[Node]
 
 
 CASES = {
-    "rms_norm_of_a_row": lambda: normed(100, 72, "bf16", is_centred=False),
+    "rms_norm_of_a_row": lambda: normed(100, 40, "bf16", is_centred=False),
     "layer_norm_of_a_row": lambda: normed(128, 40, "f32", is_centred=True),
     "odd_sizes": lambda: biased(33, 90, 70),
     "even_sizes": lambda: biased(64, 64, 256),
-    "one_row": lambda: biased(1, 300, 100),
+    "one_row": lambda: biased(1, 90, 100),
     "few_rows": lambda: biased(5, 72, 512),
     "one_column": lambda: biased(96, 1, 300, "f32"),
     "some_rows": lambda: biased(20, 100, 600),

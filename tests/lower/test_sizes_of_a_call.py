@@ -1,7 +1,7 @@
 """Every form of a GPU's kernels whose sizes a call decides gives the reference's numbers.
 
 Each case is one kernel over dims with ranges; each of its forms runs at several sizes, products in
-Triton's interpreter, rows as native code.
+Triton's interpreter, rows as native code: two processes for all cases.
 """
 
 from __future__ import annotations
@@ -202,30 +202,63 @@ def inputs_of(graph: Graph, sizes: dict[str, int]) -> list[numpy.ndarray]:
     return [values(node.type, 100 + number) for number, node in enumerate(nodes)]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_every_form_at_every_size(name, tmp_path):
-    case = CASES[name]
-    graph, made = case.graph(), forms(case)
-    assert case.forms <= made.keys()
-    job, outputs = Job(), {}
-    for tried in case.sizes:
-        job.sizes = dict(zip([dim.name for dim in case.dims], tried, strict=True))
-        for form in made.values():
-            given = inputs_of(graph, job.sizes)
-            outputs[tried, form] = job.add(graph, given, form, TRAITS)
-    buffers = job.run(tmp_path, case.mode, THREADS if case.mode == "native" else 0)
-    assert not job.errors, "\n".join(job.errors.values())
+@pytest.fixture(scope="module")
+def results_of(tmp_path_factory):
+    """`results_of(mode)`: what `run_all` gives, once."""
+    known = {}
+
+    def run(mode):
+        if mode not in known:
+            known[mode] = run_all(mode, tmp_path_factory.mktemp(mode))
+        return known[mode]
+
+    return run
+
+
+def run_all(mode, folder):
+    """By case, sizes and form the outputs of a kernel, or what its launch raised."""
+    job, names, launches = Job(), {}, {}
+    for name, case in CASES.items():
+        if case.mode != mode:
+            continue
+        graph, made = case.graph(), forms(case)
+        assert case.forms <= made.keys(), name
+        for tried in case.sizes:
+            job.sizes = sizes_of(case, tried)
+            for form in made.values():
+                key, inputs = (name, tried, form), inputs_of(graph, job.sizes)
+                launches[key] = len(job.launches)
+                names[key] = job.add(graph, inputs, form, TRAITS)
+    buffers = job.run(folder, mode, THREADS if mode == "native" else 0)
     for buffer, array in buffers.items():
         assert not (buffer.startswith("zeroed") and array.any()), "a kernel leaves its counters set"
-    for (tried, form), rows_of in outputs.items():
-        sizes = dict(zip([dim.name for dim in case.dims], tried, strict=True))
+    return {
+        key: job.errors.get(launches[key])
+        or [buffers[buffer].reshape(shape) for buffer, shape in outputs]
+        for key, outputs in names.items()
+    }
+
+
+def sizes_of(case: Case, tried: tuple[int, ...]) -> dict[str, int]:
+    return dict(zip([dim.name for dim in case.dims], tried, strict=True))
+
+
+# Cases of a mode stand together: xdist's workers then seldom both run them.
+@pytest.mark.parametrize("name", sorted(CASES, key=lambda name: CASES[name].mode))
+def test_every_form_at_every_size(name, results_of):
+    case = CASES[name]
+    graph = case.graph()
+    for (of, tried, form), outputs in results_of(case.mode).items():
+        if of != name:
+            continue
+        message = f"{form} at {tried}"
+        assert not isinstance(outputs, str), f"{message}: {outputs}"
+        sizes = sizes_of(case, tried)
         at = at_sizes(graph, sizes)
         wanted = interpret(at, inputs_of(graph, sizes))
-        for node, (buffer, shape), want in zip(at.outputs, rows_of, wanted, strict=True):
-            found = widen(buffers[buffer].reshape(shape), node.dtype)
-            want = widen(want, node.dtype)
+        for node, found, want in zip(at.outputs, outputs, wanted, strict=True):
+            found, want = widen(found, node.dtype), widen(want, node.dtype)
             atol = TOLERANCES.get(node.dtype, 0.0) * max(1.0, numpy.abs(want).max())
-            message = f"{form} at {tried}"
             numpy.testing.assert_allclose(found, want, rtol=0, atol=atol, err_msg=message)
 
 

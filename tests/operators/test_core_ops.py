@@ -28,6 +28,13 @@ def records():
     return list(dict.fromkeys(record for op in core_ops() for record in records_of(op)))
 
 
+def driven(samples, run):
+    """What is to be refused is asked alone: each refusal has its whole batch captured again."""
+    refused = [sample for sample in samples if sample.operator in REFUSALS]
+    others = [sample for sample in samples if sample.operator not in REFUSALS]
+    return drive(others, run) + drive(refused, run)
+
+
 def assert_right_or_refused(outcomes):
     assert not [outcome for outcome in outcomes if outcome.verdict in (WRONG, BROKEN)]
     refused = [outcome for outcome in outcomes if outcome.verdict == REFUSED]

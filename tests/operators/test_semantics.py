@@ -143,24 +143,34 @@ CALLS = {
 }  # fmt: skip
 
 
-def checked(run, function, *tensors):
-    expected = tuple(function(*tensors))
-    (outcome,) = drive([Sample("a call", "", 0, function, tensors, expected)], run)
-    assert outcome.verdict == RIGHT, outcome.reason
+def quotients(dtype):
+    left = torch.tensor([7, -7, 49, -49, 0, 127, -128, 5, 9, -9, 100], dtype=dtype)
+    right = torch.tensor([2, 2, 49, -7, 3, 1, 1, -3, -4, 4, 7], dtype=dtype)
+    return divided, left, right
+
+
+CALLS |= {
+    f"quotients of {dtype} are rounded as eager rounds them": quotients(dtype)
+    for dtype in (torch.float32, torch.float16, torch.int32, torch.int8)
+}
+# 7 elements leave lanes of the vector over, in which a divisor would be 0.
+CALLS["a masked lane does not divide"] = (
+    lambda x, y: [x // y, x % y],
+    torch.arange(7),
+    torch.arange(1, 8),
+)
+
+
+@pytest.fixture(scope="module")
+def outcomes(run):
+    """By call what became of it; all are one model, which costs what one of them does."""
+    samples = [
+        Sample("a call", "", number, function, tensors, tuple(function(*tensors)))
+        for number, (function, *tensors) in enumerate(CALLS.values())
+    ]
+    return dict(zip(CALLS, drive(samples, run), strict=True))
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_call_gives_eagers_numbers(run, name):
-    checked(run, *CALLS[name])
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.int8])
-def test_quotients_are_rounded_as_eager_rounds_them(run, dtype):
-    left = torch.tensor([7, -7, 49, -49, 0, 127, -128, 5, 9, -9, 100], dtype=dtype)
-    right = torch.tensor([2, 2, 49, -7, 3, 1, 1, -3, -4, 4, 7], dtype=dtype)
-    checked(run, divided, left, right)
-
-
-def test_a_masked_lane_does_not_divide(run):
-    # 7 elements leave lanes of the vector over, in which a divisor would be 0.
-    checked(run, lambda x, y: [x // y, x % y], torch.arange(7), torch.arange(1, 8))
+def test_call_gives_eagers_numbers(name, outcomes):
+    assert outcomes[name].verdict == RIGHT, outcomes[name].reason

@@ -32,6 +32,11 @@ def _library(lanes: int, element: str = "float") -> ctypes.CDLL:
     return math_errors.load(lanes, element)
 
 
+@functools.cache
+def _errors(lanes: int, element: str, name: str) -> math_errors.Error:
+    return math_errors.measure(_library(lanes, element), name, element)
+
+
 @pytest.mark.parametrize("lanes", [1, 8, 16])
 @pytest.mark.parametrize(
     ("element", "name"),
@@ -39,7 +44,7 @@ def _library(lanes: int, element: str = "float") -> ctypes.CDLL:
 )
 def test_errors_are_below_their_bounds(element: str, name: str, lanes: int) -> None:
     row = vector_math.FUNCTIONS[element][name]
-    error = math_errors.measure(_library(lanes, element), name, element)
+    error = _errors(lanes, element, name)
     assert not error.wrong_specials
     assert error.ulp <= row.max_ulp
     assert error.relative <= (1e-6 if element == "float" else 2e-15)
@@ -49,7 +54,7 @@ def test_document_lists_every_function_and_its_error() -> None:
     for element, part in zip(vector_math.FUNCTIONS, _tables(), strict=True):
         rows = {line.split("|")[1].strip(): line.split("|") for line in part}
         for name, row in vector_math.FUNCTIONS[element].items():
-            measured = math_errors.measure(_library(8, element), name, element).ulp
+            measured = _errors(8, element, name).ulp
             assert float(rows[name][2]) == pytest.approx(measured, abs=0.05), "rewrite the document"
             assert float(rows[name][5]) == row.max_ulp
 
