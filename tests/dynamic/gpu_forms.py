@@ -1,12 +1,11 @@
-"""Runs the kernels that GPUs get for graphs with dims, at given sizes, in Triton's interpreter or
-as native code here; on a device they are run by tests/gpu/test_dynamic.py."""
+"""Runs the kernels that GPUs get for graphs with dims, at given sizes, as native code here; on a
+device they are run by tests/gpu/test_dynamic.py."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy
 
@@ -31,27 +30,23 @@ def bucket_of(dims: Sequence[Dim], sizes: Mapping[str, int]) -> tuple[Dim, ...]:
     )
 
 
-def run_at(
+def run_each(
     graph: Graph,
-    inputs: Sequence[numpy.ndarray],
-    sizes: Mapping[str, int],
+    calls: Sequence[tuple[Mapping[str, int], Sequence[numpy.ndarray]]],
     folder: Path,
-    mode: str = "native",
-    candidate: Any = None,
-    threads: int = 0,
-) -> list[numpy.ndarray]:
-    """Outputs of the variant of the graph that serves these sizes.
+) -> list[list[numpy.ndarray]]:
+    """Of each call, its sizes and inputs, the outputs of the variant of the graph that serves it.
 
-    candidate: as for `Job.add`; None is the model's pick of those that run natively here.
+    All run in one process, as the model's first picks of those that run natively here.
     """
-    dims = dims_of(graph)
-    variant = narrowed(graph, dict(zip(dims, bucket_of(dims, sizes), strict=True)))
-    job = Job(sizes=sizes)
-    chosen = _without_descriptors if candidate is None else candidate
-    outputs = job.add(variant, inputs, chosen, TRAITS)
-    results = job.run(folder, mode, threads)
+    dims, job, outputs = dims_of(graph), Job(), []
+    for sizes, inputs in calls:
+        variant = narrowed(graph, dict(zip(dims, bucket_of(dims, sizes), strict=True)))
+        job.sizes = sizes
+        outputs.append(job.add(variant, inputs, _without_descriptors, TRAITS))
+    results = job.run(folder, "native")
     assert not job.errors, "\n".join(job.errors.values())
-    return [results[name].reshape(shape) for name, shape in outputs]
+    return [[results[name].reshape(shape) for name, shape in row] for row in outputs]
 
 
 def _without_descriptors(spec: KernelSpec) -> Candidate:

@@ -11,7 +11,7 @@ from aotc.aot.capture.capture import capture
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.rewrites.rewrite import rewrite_each
 from dynamic.conftest import _case_text
-from dynamic.gpu_forms import run_at
+from dynamic.gpu_forms import run_each
 from dynamic.models import CASES, made
 
 pytestmark = pytest.mark.triton
@@ -43,14 +43,16 @@ def graph_of(tmp_path_factory):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_size_gives_the_models_numbers(graph_of, name, tmp_path):
     case, model, graph = CASES[name], made(name), graph_of(name)
-    for number, values in enumerate((*case.sizes[:2], case.sizes[-1])):
-        sizes = dict(zip(case.names, values, strict=True))
-        inputs = case.inputs(*values)
+    tried = (*case.sizes[:2], case.sizes[-1])
+    given = [case.inputs(*values) for values in tried]
+    calls = [
+        (dict(zip(case.names, values, strict=True)), [each.numpy() for each in inputs])
+        for values, inputs in zip(tried, given, strict=True)
+    ]
+    results = run_each(graph, calls, tmp_path)
+    for values, inputs, found in zip(tried, given, results, strict=True):
         with torch.no_grad():
             expected = pytree.tree_leaves(model(*inputs))
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        found = run_at(graph, [each.numpy() for each in inputs], sizes, folder)
         for got, want in zip(found, expected, strict=True):
             wanted = want.numpy()
             assert got.shape == wanted.shape

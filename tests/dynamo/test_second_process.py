@@ -47,16 +47,41 @@ def process(case, caches, **more):
     return json.loads(done.stdout)
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """`filled(case)`: what a first process said, and the caches that it filled."""
+    known = {}
+
+    def first(case):
+        if case not in known:
+            folder = tmp_path_factory.mktemp("filled")
+            known[case] = process(case, caches_in(folder)), folder
+        return known[case]
+
+    return first
+
+
 @pytest.fixture
-def own_caches(tmp_path):
+def after_first(filled, tmp_path):
+    """`after_first(case)`: what a first process said, and a copy of the caches that it filled."""
+
+    def copied(case):
+        said, folder = filled(case)
+        shutil.copytree(folder, tmp_path / case)
+        return said, caches_in(tmp_path / case)
+
+    return copied
+
+
+def caches_in(folder):
     names = ("AOTC_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
-    return {name: str(tmp_path / name.lower()) for name in names}
+    return {name: str(folder / name.lower()) for name in names}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_it_compiles_and_traces_nothing(case, own_caches):
-    first = process(case, own_caches)
-    second = process(case, own_caches)
+def test_it_compiles_and_traces_nothing(case, after_first):
+    first, caches = after_first(case)
+    second = process(case, caches)
     assert first["counters"]["programs_made"] >= 2
     assert first["counters"]["traces_skipped"] == 0
     assert second["counters"]["traces_skipped"] == second["counters"]["graphs"] == 2
@@ -66,19 +91,19 @@ def test_it_compiles_and_traces_nothing(case, own_caches):
     assert not [name for name in second["loaded"] if name.startswith("aotc.aot.lower")]
 
 
-def test_without_torchs_cache_it_traces_and_compiles_nothing(own_caches):
-    process("perceptron", own_caches)
-    counted = process("perceptron", own_caches, TORCHINDUCTOR_AUTOGRAD_CACHE="0")["counters"]
+def test_without_torchs_cache_it_traces_and_compiles_nothing(after_first):
+    _, caches = after_first("perceptron")
+    counted = process("perceptron", caches, TORCHINDUCTOR_AUTOGRAD_CACHE="0")["counters"]
     assert counted["traces_skipped"] == counted["programs_made"] == 0
     assert counted["programs_cached"] == 2
 
 
-def test_programs_that_the_cache_lost_are_made_again(own_caches):
-    first = process("perceptron", own_caches)
-    (programs,) = Path(own_caches["AOTC_CACHE_DIR"]).glob("programs-v*")
+def test_programs_that_the_cache_lost_are_made_again(after_first):
+    first, caches = after_first("perceptron")
+    (programs,) = Path(caches["AOTC_CACHE_DIR"]).glob("programs-v*")
     shutil.rmtree(programs)
-    again = process("perceptron", own_caches)
+    again = process("perceptron", caches)
     assert again["counters"]["programs_made"] == 2
     assert again["counters"]["kernels_compiled"] == 0
     assert again["gradients"] == first["gradients"]
-    assert process("perceptron", own_caches)["counters"]["programs_made"] == 0
+    assert process("perceptron", caches)["counters"]["programs_made"] == 0
