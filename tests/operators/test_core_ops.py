@@ -56,12 +56,12 @@ def test_every_core_op_has_samples_or_says_why_not():
 
 def test_the_first_sample_of_each_op_in_f32(run):
     samples = [each for name in records() for each in first(name, ("f32",))]
-    assert_right_or_refused(drive(samples, run))
+    assert_right_or_refused(driven(samples, run))
 
 
 def test_the_first_sample_of_each_op_in_an_integer_type_or_bool(run):
     samples = [each for name in records() for each in first(name, ("i64", "bool", "i32"))]
-    assert_right_or_refused(drive(samples, run))
+    assert_right_or_refused(driven(samples, run))
 
 
 def first(record, dtypes):
