@@ -167,7 +167,7 @@ def _target_report(compiled: Compiled, checks: tuple[Comparison, ...]) -> Target
     return TargetReport(
         target=compiled.target.name,
         kernels=len(compiled.tuning.kernels),
-        launches=len(compiled.variants[-1].specs),
+        launches=len(compiled.sources.variants[-1].specs),
         measured=compiled.tuning.measured,
         code_bytes=len(compiled.library),
         arena_bytes=_arena_bytes(compiled.plan),
@@ -194,14 +194,7 @@ def _contents(
 ) -> BundleContents:
     types = signature(captured.graph, captured.dims, captured.guards)
     parts = [
-        contents.Part(
-            each.target,
-            each.groups,
-            each.specs,
-            None if captured.dims else each.variants[0].wiring,
-            each.tuning,
-            each.plan,
-        )
+        contents.Part(each.target, each.groups, each.sources, each.tuning, each.plan)
         for each in compiled
     ]
     seconds: dict[str, float] = {}

@@ -15,15 +15,16 @@ from aotc.aot.errors import SizeUnsupported
 from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.narrow import dims_of, large_sizes, narrowed
 from aotc.aot.ir.native import NativeCall
-from aotc.aot.ir.size import Dim, Extent, UndecidedSize, size_of, typical
+from aotc.aot.ir.size import UndecidedSize, size_of, typical
 from aotc.aot.lower import KernelSpec, lower
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.options import BuildOptions
-from aotc.aot.plan import ChosenKernel, Variant, Wiring, plan_dynamic, plan_wired, wire
+from aotc.aot.plan import ChosenKernel, Variant, plan_dynamic, plan_wired, wire
 from aotc.aot.plan.form import GPU_ALIGNMENT_BYTES
 from aotc.aot.schedule import Schedule, schedule
 from aotc.aot.schedule.buckets import buckets
 from aotc.aot.schedule.group import Group
+from aotc.aot.sources import Lowered, Sources
 from aotc.aot.stages import Clock
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.library import Library
@@ -36,16 +37,7 @@ from aotc.aot.tune.measurers import device_here, measurer_for
 from aotc.aot.tune.record import Line, Place, parse_record, print_record
 from aotc.cache import Store
 from aotc.runtime.bundle.native_plan import SYMBOL
-from aotc.runtime.bundle.plan import ALIGNMENT_BYTES, LaunchPlan
-
-
-@dataclass(frozen=True, slots=True)
-class Lowered:
-    """Kernels and wiring for all sizes, or for a range of those that a call decides."""
-
-    specs: tuple[KernelSpec, ...]  # one a launch
-    wiring: Wiring
-    dims: tuple[Dim, ...] = ()
+from aotc.runtime.bundle.plan import ALIGNMENT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +46,10 @@ class Compiled:
 
     target: Target
     scheduled: tuple[Schedule, ...]  # one a variant
-    variants: tuple[Lowered, ...]
+    sources: Sources
     tuning: Tuning
     plan: Plan
     library: bytes
-
-    @property
-    def specs(self) -> tuple[KernelSpec, ...]:
-        """The kernels of all launches of all variants."""
-        return tuple(spec for each in self.variants for spec in each.specs)
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -102,30 +89,22 @@ def compile_for(
         Lowered(row, wire(each), narrow)
         for row, each, narrow in zip(specs, scheduled, ranges, strict=True)
     )
-    limits = large_sizes(graph)
-    tuning, beside = _tune(variants, target, options, machinery, clock)
-    planned, library = _plan(variants, (dims, limits), tuning, beside, target, clock)
-    return Compiled(target, scheduled, variants, tuning, planned, library)
+    precision = target.traits.dot_precision
+    sources = Sources(target.name, precision, variants, dims, large_sizes(graph))
+    return Compiled(
+        target, scheduled, sources, *tune_and_plan(target, sources, options, machinery, clock)
+    )
 
 
 def tune_and_plan(
-    target: Target,
-    specs: tuple[KernelSpec, ...],
-    wiring: Wiring,
-    options: BuildOptions,
-    machinery: Machinery,
-    clock: Clock,
-) -> tuple[Tuning, LaunchPlan, bytes]:
+    target: Target, sources: Sources, options: BuildOptions, machinery: Machinery, clock: Clock
+) -> tuple[Tuning, Plan, bytes]:
     """The stages tune and plan: the choices, the launch plan and the library of the kernels.
 
-    `specs` has one kernel a launch of the wiring, of fixed shapes. Needs neither the model nor its
-    graph.
+    Needs neither the model nor its graph.
     """
-    variants = (Lowered(specs, wiring),)
-    tuning, beside = _tune(variants, target, options, machinery, clock)
-    planned, library = _plan(variants, ((), ()), tuning, beside, target, clock)
-    assert isinstance(planned, LaunchPlan)
-    return tuning, planned, library
+    tuning, beside = _tune(sources.variants, target, options, machinery, clock)
+    return tuning, *_plan(sources, tuning, beside, target, clock)
 
 
 def _schedule(graphs: Sequence[Graph], target: Target, clock: Clock) -> tuple[Schedule, ...]:
@@ -224,20 +203,12 @@ def _read_record(path: Path | None) -> dict[Place, Line]:
 
 
 def _plan(
-    variants: Sequence[Lowered],
-    sizes: tuple[Sequence[Dim], Sequence[Extent]],
-    tuning: Tuning,
-    beside: Files,
-    target: Target,
-    clock: Clock,
+    sources: Sources, tuning: Tuning, beside: Files, target: Target, clock: Clock
 ) -> tuple[Plan, bytes]:
-    """The launch plan, and the library that holds its kernels.
-
-    `sizes`: the dims that a call decides, and the numbers of elements that must fit 31 bits.
-    """
-    dims, limits = sizes
+    """The launch plan, and the library that holds its kernels."""
+    variants, dims = sources.variants, sources.dims
     with clock.stage("plan"):
-        used = [tuning.kernels[spec.digest] for each in variants for spec in each.specs]
+        used = [tuning.kernels[spec.digest] for spec in sources.specs]
         family = FAMILIES[target.device]
         library = family.library([kernel.binary for kernel in used], beside)
         # On a GPU each image names its own.
@@ -251,7 +222,7 @@ def _plan(
                 Variant(each.dims, each.wiring, tuple(row))
                 for each, row in zip(variants, rows, strict=True)
             ]
-            planned = plan_dynamic(dims, parts, scratch_bytes, limits, step)
+            planned = plan_dynamic(dims, parts, scratch_bytes, sources.limits, step)
             clock.detail = f"{sum(map(len, rows))} launches in {len(rows)} variants"
         else:
             planned = plan_wired(variants[0].wiring, rows[0], scratch_bytes)

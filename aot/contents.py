@@ -17,7 +17,6 @@ from aotc.aot.ir.native_library import tied
 from aotc.aot.ir.storage import Array
 from aotc.aot.lower import KernelSpec
 from aotc.aot.pack import BackendContents, Golden, TensorData
-from aotc.aot.plan import Wiring
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import LEAVES
 from aotc.aot.sources import Sources, print_sources
@@ -46,8 +45,7 @@ class Part:
 
     target: Target
     groups: tuple[Group, ...]  # of all variants
-    specs: tuple[KernelSpec, ...]  # one a group
-    wiring: Wiring | None  # None where sizes depend on the call: `aotc tune` needs numbers
+    sources: Sources
     tuning: Tuning
     plan: Plan
 
@@ -149,7 +147,7 @@ def _target_facts(part: Part) -> dict[str, Any]:
                 "bytes": group.bytes,
                 "arithmetic": group.operations,
             }
-            for spec, group in zip(part.specs, part.groups, strict=True)
+            for spec, group in zip(part.sources.specs, part.groups, strict=True)
         ],
         "kernels": {
             tuned.binary.symbol: {
@@ -165,13 +163,7 @@ def _target_facts(part: Part) -> dict[str, Any]:
 
 def sources(parts: Sequence[Part]) -> dict[str, bytes]:
     """Triton source and spec of each distinct kernel and the wiring, to be tuned elsewhere."""
-    return print_sources(
-        [
-            Sources(part.target.name, part.target.traits.dot_precision, part.specs, part.wiring)
-            for part in parts
-            if part.wiring is not None
-        ]
-    )
+    return print_sources([part.sources for part in parts])
 
 
 def debug(texts: Mapping[str, str], parts: Sequence[Part]) -> dict[str, bytes]:
@@ -179,7 +171,7 @@ def debug(texts: Mapping[str, str], parts: Sequence[Part]) -> dict[str, bytes]:
     files = {f"debug/{name}": text.encode() for name, text in texts.items()}
     for part in parts:
         folder = "debug/kernels" if len(parts) == 1 else f"debug/kernels/{part.target.name}"
-        for stem, spec in _stems(part.specs).items():
+        for stem, spec in _stems(part.sources.specs).items():
             tuned = part.tuning.kernels[spec.digest]
             files[f"{folder}/{stem}.py"] = spec.form(tuned.candidate).source.encode()
             for suffix, text in tuned.binary.texts.items():

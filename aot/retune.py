@@ -42,9 +42,9 @@ from aotc.aot.tune.record import Choice
 from aotc.cache import Store
 from aotc.runtime import drivers
 from aotc.runtime.bundle.directory import Directory
-from aotc.runtime.bundle.dynamic_plan import read_plan
-from aotc.runtime.bundle.manifest import GOLDEN_NAME, Manifest, Target
-from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.dynamic_plan import DynamicPlan, read_plan
+from aotc.runtime.bundle.manifest import DYNAMIC, GOLDEN_NAME, Manifest, Target
+from aotc.runtime.bundle.signature import Signature
 from aotc.runtime.bundle.weights import Digests, MappedFile, hash_threads, read_header
 from aotc.runtime.check import read_manifest
 from aotc.runtime.comparison import compare
@@ -112,10 +112,14 @@ def retune(
                 for entry, data in libraries
             ),
             states=manifest.states,
+            features=(DYNAMIC,) if manifest.dims else (),
+            dims=manifest.dims,
+            sizes=manifest.sizes,
+            guards=manifest.guards,
         )
         for target in targets:
             if target.name in tunings and rehearsal.runs_here(here[target.name][0]):
-                _rehearse(here[target.name][0], target, contents)
+                _rehearse(here[target.name][0], target, contents, manifest.signature)
         with clock.stage("pack"):
             packed = pack(contents, out, options.force)
             clock.detail = f"{len(packed.files)} files, identity {packed.identity[:12]}"
@@ -176,7 +180,7 @@ def _choose(
         if row.name in here:
             target, sources = here[row.name]
             clock.target = row.name
-            arguments = (target, sources.specs, sources.wiring, options, machinery, clock)
+            arguments = (target, sources, options, machinery, clock)
             tunings[row.name], plan, library = tune_and_plan(*arguments)
             kept = replace(kept, plan=plan, library=library)
         targets.append(kept)
@@ -192,7 +196,9 @@ def _kept(directory: Directory, manifest: Manifest, row: Target) -> TargetConten
     return TargetContents(row.name, row.device, row.needs, plan, library)
 
 
-def _rehearse(row: TargetRow, target: TargetContents, contents: BundleContents) -> None:
+def _rehearse(
+    row: TargetRow, target: TargetContents, contents: BundleContents, signature: Signature
+) -> None:
     """Run the new kernels on the golden input, where there is one; raises GoldenMismatch."""
     golden = contents.golden
     if golden is None:
@@ -200,10 +206,13 @@ def _rehearse(row: TargetRow, target: TargetContents, contents: BundleContents) 
     arrays = [rehearsal.aligned(_bytes_of(tensor)) for tensor in golden.inputs]
     outputs = [rehearsal.aligned(numpy.zeros(row.nbytes, numpy.uint8)) for row in golden.outputs]
     weights = {name: _bytes_of(tensor) for name, tensor in contents.weights.items()}
-    assert isinstance(target.plan, LaunchPlan)  # `tune` takes no other
-    rehearsal.run(row, target.library, target.plan, weights, arrays, outputs)
+    plan, values = target.plan, signature.bind([tensor.shape for tensor in golden.inputs])
+    if isinstance(plan, DynamicPlan):
+        plan = plan.at(values[: len(signature.dims)])
+    rehearsal.run(row, target.library, plan, weights, arrays, outputs)
+    _, specs = signature.at(values)
     for spec, found, expected, limit in zip(
-        contents.outputs, outputs, golden.outputs, golden.tolerances, strict=True
+        specs, outputs, golden.outputs, golden.tolerances, strict=True
     ):
         check = compare(spec, found.tobytes(), bytes(expected.data), limit)
         if not check.is_ok:
@@ -240,9 +249,16 @@ def _golden(path: str, manifest: Manifest) -> Golden | None:
         golden = read_golden(path)
     except GoldenMissing:
         return None
-    inputs, outputs = manifest.inputs, manifest.outputs
+    views = [memoryview(golden.inputs[row.name]) for row in manifest.inputs]
+    rows = zip(manifest.inputs, views, strict=True)
+    signature = manifest.signature
+    values = signature.bind([row.shape if row.is_fixed else view.shape for row, view in rows])
+    inputs, outputs = signature.at(values)
     return Golden(
-        tuple(TensorData(row.dtype, row.shape, golden.inputs[row.name]) for row in inputs),
+        tuple(
+            TensorData(row.dtype, row.shape, bytes(view))
+            for row, view in zip(inputs, views, strict=True)
+        ),
         tuple(TensorData(row.dtype, row.shape, golden.outputs[row.name]) for row in outputs),
         tuple(golden.tolerances[row.name] for row in outputs),
     )

@@ -99,7 +99,7 @@ def _compile_candidates(
     count = limit(compiled.target.device, options.tune)
     tasks = [
         Task(spec, candidate, compiled.target)
-        for spec in {spec.digest: spec for spec in compiled.specs}.values()
+        for spec in {spec.digest: spec for spec in compiled.sources.specs}.values()
         for candidate in spec.candidates[:count]
     ]
     workers, store, counts = machinery.workers, machinery.store, machinery.counts

@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.pack",
         "aot.sources",
     },
-    "aot.sources": {*WORDS, "aot.lower", "aot.plan"},
+    "aot.sources": {*STAGE_FREE, "aot.lower", "aot.plan"},
     "aot.options": {"aot.rewrites", "aot.tune"},
     "aot.compile": {
         *STAGE_FREE,
@@ -62,6 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.targets",
         "aot.tune",
         "aot.plan",
+        "aot.sources",
         "aot.stages",
         "cache",
     },

@@ -135,15 +135,16 @@ def test_where_in_a_buffer_a_launch_reads_is_kept(bundle, monkeypatch):
     with Directory(str(bundle)) as directory:
         (name,) = (path.stem for path in (bundle / "sources").glob("*.json"))
         sources = read_sources(directory, name)
-    first = sources.wiring.launches[0]
+    first = sources.variants[0].wiring.launches[0]
     moved = replace(first.operands[0], space="buffer", value=0, start_bytes=256)
-    launches = (replace(first, operands=(moved, *first.operands[1:])), *sources.wiring.launches[1:])
-    buffers = sources.wiring.buffers or (Lifetime("0.0", 512, 0, 1),)
-    wiring = replace(sources.wiring, launches=launches, buffers=buffers)
-    written = print_sources([replace(sources, wiring=wiring)])
-    monkeypatch.setattr("aotc.aot.sources.read_extra", lambda _, name: written.get(name))
+    (variant,) = sources.variants
+    launches = (replace(first, operands=(moved, *first.operands[1:])), *variant.wiring.launches[1:])
+    buffers = variant.wiring.buffers or (Lifetime("0.0", 512, 0, 1),)
+    variant = replace(variant, wiring=replace(variant.wiring, launches=launches, buffers=buffers))
+    written = print_sources([replace(sources, variants=(variant,))])
+    monkeypatch.setattr("aotc.aot.sources.reading.read_extra", lambda _, name: written.get(name))
     with Directory(str(bundle)) as directory:
-        assert read_sources(directory, name).wiring == wiring
+        assert read_sources(directory, name).variants == (variant,)
 
 
 def test_kernels_with_other_numbers_are_never_written(tune, bundle, tmp_path, monkeypatch):

@@ -1,0 +1,11 @@
+"""Sources of a bundle: each kernel's Triton source and spec, and the wiring of the launches.
+
+What `aotc tune` needs to choose and plan anew where the model is not. Data that is read strictly;
+`schema.py` has the grammar. The Triton sources are run by `aotc tune` alone, never by the runtime.
+"""
+
+from aotc.aot.sources.lowered import Lowered, Sources
+from aotc.aot.sources.reading import read_sources
+from aotc.aot.sources.writing import print_sources
+
+__all__ = ["Lowered", "Sources", "print_sources", "read_sources"]
