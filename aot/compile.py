@@ -80,20 +80,27 @@ def compile_for(
     target: Target, graph: Graph, options: BuildOptions, machinery: Machinery, clock: Clock
 ) -> Compiled:
     """The stages from schedule to plan, in order."""
+    scheduled, sources = schedule_and_lower(target, graph, clock)
+    tuning, planned, library = tune_and_plan(target, sources, options, machinery, clock)
+    return Compiled(target, scheduled, sources, tuning, planned, library)
+
+
+def schedule_and_lower(
+    target: Target, graph: Graph, clock: Clock
+) -> tuple[tuple[Schedule, ...], Sources]:
+    """The stages schedule and lower, for each range of sizes: groups, and kernels with wiring."""
     dims = dims_of(graph)
     ranges = buckets(dims)
     graphs = [narrowed(graph, dict(zip(dims, each, strict=True))) for each in ranges]
     scheduled = _schedule(graphs if dims else [graph], target, clock)
-    specs = _lower(scheduled, target, clock)
     variants = tuple(
-        Lowered(row, wire(each), narrow)
-        for row, each, narrow in zip(specs, scheduled, ranges, strict=True)
+        Lowered(specs, wire(each), narrow)
+        for specs, each, narrow in zip(
+            _lower(scheduled, target, clock), scheduled, ranges, strict=True
+        )
     )
     precision = target.traits.dot_precision
-    sources = Sources(target.name, precision, variants, dims, large_sizes(graph))
-    return Compiled(
-        target, scheduled, sources, *tune_and_plan(target, sources, options, machinery, clock)
-    )
+    return scheduled, Sources(target.name, precision, variants, dims, large_sizes(graph))
 
 
 def tune_and_plan(

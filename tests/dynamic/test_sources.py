@@ -1,0 +1,135 @@
+"""`sources/` of bundles whose sizes a call decides, and `aotc tune` from them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from aotc.aot.capture.capture import capture
+from aotc.aot.capture.spec import load_spec
+from aotc.aot.compile import schedule_and_lower
+from aotc.aot.errors import SourcesInvalid
+from aotc.aot.rewrites.rewrite import rewrite_each
+from aotc.aot.sources import print_sources, read_sources
+from aotc.aot.stages import Clock, Quiet
+from aotc.aot.targets.families import find_target
+from aotc.runtime import load
+from dynamic.conftest import _case_text
+from dynamic.models import CASES, made
+from dynamic.test_dynamic import agrees
+
+TARGETS = ("cpu:x86-64-v3", "cuda:sm_90")
+
+
+class Folder:
+    """What `read_sources` asks of an open bundle."""
+
+    def where(self, name):
+        return name
+
+
+@pytest.fixture
+def reread(monkeypatch):
+    """Sources as `read_sources` finds them after a change to their record."""
+
+    def read(sources, change=lambda record: None):
+        files = print_sources([sources])
+        record = json.loads(files[f"sources/{sources.target}.json"])
+        change(record)
+        files[f"sources/{sources.target}.json"] = json.dumps(record).encode()
+        monkeypatch.setattr("aotc.aot.sources.reading.read_extra", lambda _, name: files.get(name))
+        return read_sources(Folder(), sources.target)
+
+    return read
+
+
+@pytest.fixture(scope="module")
+def sources_of(tmp_path_factory):
+    folder, graphs = tmp_path_factory.mktemp("specs"), {}
+
+    def make(name, target):
+        if name not in graphs:
+            spec = folder / f"{name}.py"
+            spec.write_text(_case_text(name))
+            graphs[name] = rewrite_each(capture(load_spec(str(spec))).graph, ["cpu", "cuda"])
+        row = find_target(target)
+        graph = graphs[name][row.device][0]
+        return schedule_and_lower(row, graph, Clock(Quiet()))[1]
+
+    return make
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", CASES)
+def test_sources_are_read_as_they_were_written(sources_of, reread, name, target):
+    sources = sources_of(name, target)
+    found = reread(sources)
+    assert len(found.variants) > 1
+    assert (found.dims, found.limits) == (sources.dims, sources.limits)
+    for one, other in zip(found.variants, sources.variants, strict=True):
+        assert one.wiring == other.wiring
+        assert one.dims == other.dims
+        assert [spec.digest for spec in one.specs] == [spec.digest for spec in other.specs]
+    # Kernels of several variants are written once, with the sizes of the first.
+    known = {}
+    for spec in sources.specs:
+        known.setdefault(spec.digest, spec)
+    assert {spec.digest: spec for spec in found.specs} == known
+    assert print_sources([found]) == print_sources([sources])
+
+
+def _appended(record, *rows):
+    """The value of the last of some rows, in which −1 is the value of the one before."""
+    for row in rows:
+        last = len(record["dims"]) + len(record["sizes"]) - 1
+        record["sizes"].append([row[0], *(last if each == -1 and row[0] != "number" else each
+                                          for each in row[1:])])  # fmt: skip
+    return [last + 1]
+
+
+CHANGES = {
+    "there is no value 9999": lambda record: record["limits"].append([9999]),
+    "expected less than": lambda record: record["sizes"].append(["add", 500, 500]),
+    "may be less than 1": lambda record: record["limits"].append(
+        _appended(record, ["number", -1, 0], ["mul", 0, -1], ["floordiv", 0, -1])
+    ),
+    "is of variant 64 of": lambda record: record["kernels"][0].update(variant=64),
+    "reads a dim that is not there": lambda record: record["kernels"][-1].update(sizes=[7]),
+    "has another digest": lambda record: record["kernels"][0].update(digest="0"),
+    "has 1 ranges of 2 dims": lambda record: record["variants"][0]["ranges"].pop(),
+    "names no kernel": lambda record: record["variants"][0]["launches"][0].update(kernel="0"),
+}
+
+
+@pytest.mark.parametrize("reason", CHANGES)
+def test_what_breaks_the_grammar_is_named(sources_of, reread, reason):
+    with pytest.raises(SourcesInvalid, match=reason):
+        reread(sources_of("perceptron", "cuda:sm_90"), CHANGES[reason])
+
+
+def test_a_finished_bundle_is_tuned_at_every_range(built, aotc, tmp_path):
+    path, _ = built("perceptron")
+    record, cache = tmp_path / "record", tmp_path / "cache"
+    words = ("--json", "--quiet", "--cache-dir", cache, "--record", record)
+    code, text, errors = aotc("tune", path, "-o", tmp_path / "tuned", *words)
+    assert code == 0, errors
+    report = json.loads(text)
+    sizes = {row["name"] for row in kernels_of(path)}
+    assert report["measured"] > len(sizes) / 2
+    code, text, errors = aotc("tune", path, "-o", tmp_path / "frozen", "--frozen", *words)
+    assert code == 0, errors
+    assert json.loads(text)["identity"] == report["identity"]
+    case, model = CASES["perceptron"], made("perceptron")
+    with load(tmp_path / "tuned") as program, torch.no_grad():
+        for values in case.sizes:
+            inputs = case.inputs(*values)
+            assert agrees(program(*inputs), model(*inputs))
+    code, _, errors = aotc("verify", tmp_path / "tuned")
+    assert code == 0, errors
+
+
+def kernels_of(path):
+    (file,) = (path / "sources").glob("*.json")
+    return json.loads(file.read_text())["kernels"]
