@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -44,6 +44,7 @@ from aotc.runtime import drivers
 from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.bundle.dynamic_plan import DynamicPlan, read_plan
 from aotc.runtime.bundle.manifest import DYNAMIC, GOLDEN_NAME, Manifest, Target
+from aotc.runtime.bundle.native_plan import BackendEntry
 from aotc.runtime.bundle.signature import Signature
 from aotc.runtime.bundle.weights import Digests, MappedFile, hash_threads, read_header
 from aotc.runtime.check import read_manifest
@@ -99,24 +100,7 @@ def retune(
         machinery = Machinery(workers, store, counts)
         libraries = tie_bundled(directory, manifest)
         tunings, targets = _choose(directory, manifest, here, options, machinery, clock)
-        contents = BundleContents(
-            inputs=manifest.inputs,
-            outputs=manifest.outputs,
-            targets=targets,
-            weights=_weights(directory, manifest),
-            golden=_golden(os.fspath(bundle), manifest),
-            extras=_extras(directory, tunings),
-            structure=manifest.structure,
-            backends=tuple(
-                BackendContents(entry, None if entry.file is None else data)
-                for entry, data in libraries
-            ),
-            states=manifest.states,
-            features=(DYNAMIC,) if manifest.dims else (),
-            dims=manifest.dims,
-            sizes=manifest.sizes,
-            guards=manifest.guards,
-        )
+        contents = _contents(directory, manifest, targets, tunings, libraries)
         for target in targets:
             if target.name in tunings and rehearsal.runs_here(here[target.name][0]):
                 _rehearse(here[target.name][0], target, contents, manifest.signature)
@@ -135,6 +119,34 @@ def retune(
         cache_hits=counts.cache_hits,
         stages=tuple(clock.rows),
         seconds=time.time() - started_s,
+    )
+
+
+def _contents(
+    directory: Directory,
+    manifest: Manifest,
+    targets: tuple[TargetContents, ...],
+    tunings: Mapping[str, Tuning],
+    libraries: Sequence[tuple[BackendEntry, bytes]],
+) -> BundleContents:
+    """The new bundle: all but the targets and what is said of them as it was."""
+    return BundleContents(
+        inputs=manifest.inputs,
+        outputs=manifest.outputs,
+        targets=targets,
+        weights=_weights(directory, manifest),
+        golden=_golden(directory.path, manifest),
+        extras=_extras(directory, tunings),
+        features=(DYNAMIC,) if manifest.dims else (),
+        structure=manifest.structure,
+        dims=manifest.dims,
+        sizes=manifest.sizes,
+        guards=manifest.guards,
+        backends=tuple(
+            BackendContents(entry, None if entry.file is None else data)
+            for entry, data in libraries
+        ),
+        states=manifest.states,
     )
 
 
@@ -252,7 +264,7 @@ def _golden(path: str, manifest: Manifest) -> Golden | None:
     views = [memoryview(golden.inputs[row.name]) for row in manifest.inputs]
     rows = zip(manifest.inputs, views, strict=True)
     signature = manifest.signature
-    values = signature.bind([row.shape if row.is_fixed else view.shape for row, view in rows])
+    values = signature.bind([row.shape if row.is_fixed else view.shape or () for row, view in rows])
     inputs, outputs = signature.at(values)
     return Golden(
         tuple(
