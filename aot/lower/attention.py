@@ -45,7 +45,8 @@ def _form_row(
 
 
 OVERLAPPED = "overlapped"
-_TILED = ("place", "key_range", "attend", "finish")
+KEY_RANGE = "key_range"
+_TILED = ("place", KEY_RANGE, "attend", "finish")
 FORMS: dict[str, _Form] = {
     row.template.name: row
     for row in (
@@ -92,9 +93,13 @@ def _draft(attention: Attention, name: str, found: Sequence[Candidate]) -> sourc
     lines = Lines(attention, name == "split", [each for each in found if each.form == name])
     has_loads = "load_q" in row.template.holes
     holes = lines.loading() if has_loads else lines.describing()
+    functions = row.functions
+    if KEY_RANGE in functions and lines.is_one_block:
+        holes[KEY_RANGE] = ["full, end = 0, BN"]  # numbers, so that no loop is left
+        functions = tuple(each for each in functions if each != KEY_RANGE)
     lines_of_body = fill(row.template, holes, attention.constants(), ())
     return source.Draft(
-        name, row.constexprs, lines_of_body, row.scratch, _shared_functions(row.functions)
+        name, row.constexprs, lines_of_body, row.scratch, _shared_functions(functions)
     )
 
 

@@ -28,7 +28,10 @@ class Lines:
         self.body, self.masks = Body(), dict[Symbol, str]()
         self.buffers = source.buffer_names(writer.group)
         self.emitter = Emitter(self.body, self.buffers, self.masks, self._stop)
-        self.has_last = source.overhangs(writer.keys, source.blocks_of(found, "BN"))
+        blocks, keys = source.blocks_of(found, "BN"), writer.keys.extent
+        self.has_last = source.overhangs(writer.keys, blocks)
+        # What only the call decides, but never beyond the shortest block.
+        self.is_one_block = not isinstance(keys, int) and highest(keys) <= min(blocks)
         tallest = source.blocks_of(found, "BM")
         self.has_row_mask = source.overhangs(self.domain.rows, tallest)
 

@@ -125,7 +125,7 @@ class _Writer:
         self.product, self.choice, self.walk = product, choice, product.walk
         self.buffers = source.buffer_names(product.group)
         self.describe: list[str] = []
-        self.is_flat = choice.style.template == "gemv"
+        self.is_flat = choice.style.is_flat
         self.row_symbols: set[Symbol] = set()
         if choice.style.has_descriptors:
             self.load_a = self._described("a", product.left, "xs", "BM")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from aotc.aot.ir.size import Extent, highest, typical
+from aotc.aot.ir.size import Extent, highest, smallest, typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.matmul_tiles import (
     GEMV_ALONG_COLUMNS,
@@ -25,6 +25,7 @@ from aotc.aot.schedule.traits import TargetTraits
 
 CANDIDATES = 40  # kept of a problem, the cheapest first
 FEW_ROWS = 8  # rows up to which products are added up without tensor cores
+ROW_BLOCKS = 4  # of that many rows, which read the other operand again, at most at any call
 SMALL_ROWS = 64  # rows up to which the other operand takes the rows of the tensor core
 MAP_NAMES = ("a_rows", "b_rows")
 PARTIAL_BYTES = 64 << 20  # of split tiles, at most
@@ -137,6 +138,7 @@ class Choice:
             "split": ("GROUP", "SPLIT"),
             "persistent": ("GROUP", "PROGRAMS", "FLATTEN"),
             "gemv": ("STAGES",),
+            "gemv_rows": ("STAGES",),
         }
         return ("BM", "BN", "BK", *extra[self.style.template])
 
@@ -148,7 +150,7 @@ class Choice:
 
     def candidate(self) -> Candidate:
         """The candidate as the tuner takes it."""
-        tile, is_gemv = self.tile, self.style.template == "gemv"
+        tile = self.tile
         values = {
             "BM": tile.rows,
             "BN": tile.columns,
@@ -160,7 +162,10 @@ class Choice:
             "STAGES": tile.stages,
         }
         config = [(name, values[name]) for name in self.constexpr_names]
-        config += [("num_warps", tile.warps), ("num_stages", 1 if is_gemv else tile.stages)]
+        config += [
+            ("num_warps", tile.warps),
+            ("num_stages", 1 if self.style.is_flat else tile.stages),
+        ]
         return Candidate(tuple(config), self.grid, self.source_name, self._scratch())
 
     @property
@@ -170,7 +175,10 @@ class Choice:
         if self.style.template == "split":
             return (self.tile_count, self.split, batch)
         if self.style.template == "persistent":
-            return (self.programs, 1, 1)
+            return (smallest(self.programs, self.tile_count), 1, 1)  # idle ones take their time too
+        if self.style.template == "gemv_rows":
+            rows, columns = self.extents
+            return (blocks(columns, self.tile.columns), batch, blocks(rows, self.tile.rows))
         return (self.tile_count, batch, 1)
 
     @property
@@ -196,7 +204,7 @@ class Choice:
     def shared_bytes(self) -> int:
         """Shared memory of a program: its stages, or the staged result if that is larger."""
         tile, size = self.tile, self.problem.itemsize_bytes
-        if self.style.template == "gemv":
+        if self.style.is_flat:
             return tile.columns * tile.depth * size * (tile.stages if tile.stages > 1 else 0)
         stages = tile.stages * (tile.rows + tile.columns) * tile.depth * size
         return max(stages, tile.rows * tile.columns * size * 2) + SHARED_RESERVE
@@ -229,11 +237,17 @@ def _is_legal(choice: Choice, machine: Machine) -> bool:
 
 
 def _gemv(problem: Problem, machine: Machine) -> Iterator[Choice]:
-    most = highest(problem.extents[1])  # one tile holds all rows
-    if most > FEW_ROWS or problem.run:
+    if problem.run:
         return
+    most, few = highest(problem.extents[1]), power_above(problem.rows)
+    if most <= FEW_ROWS:  # one tile holds all rows
+        yield from _flat("gemv", power_above(most), problem)
+    if few <= FEW_ROWS and few < most <= ROW_BLOCKS * few:
+        yield from _flat("gemv_rows", few, problem)
+
+
+def _flat(style: str, rows: int, problem: Problem) -> Iterator[Choice]:
     along_depth = problem.is_right_along_depth
-    rows = power_above(most)
     for columns, depth, warps, stages in GEMV_ALONG_DEPTH if along_depth else GEMV_ALONG_COLUMNS:
         columns = max(columns, 2) if problem.is_paired else columns
         depth = min(depth, power_above(problem.depth))
@@ -241,7 +255,7 @@ def _gemv(problem: Problem, machine: Machine) -> Iterator[Choice]:
             problem.columns
         ):
             continue
-        yield Choice(STYLES["gemv"], problem, Tile(rows, columns, depth, warps, stages))
+        yield Choice(STYLES[style], problem, Tile(rows, columns, depth, warps, stages))
 
 
 def _swapped(problem: Problem, machine: Machine) -> Iterator[Choice]:

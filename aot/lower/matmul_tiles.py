@@ -15,6 +15,11 @@ class Style:
     has_descriptors: bool = False
     has_maps: bool = False  # descriptors that the launch makes, not the kernel
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether products are added up without tensor cores."""
+        return self.template in ("gemv", "gemv_rows")
+
 
 STYLES: dict[str, Style] = {
     row.name: row
@@ -31,6 +36,7 @@ STYLES: dict[str, Style] = {
         Style("swapped", "plain", is_swapped=True),
         Style("swapped_split", "split", is_swapped=True),
         Style("gemv", "gemv"),
+        Style("gemv_rows", "gemv_rows"),
     )
 }
 

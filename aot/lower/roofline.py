@@ -71,7 +71,7 @@ def nanoseconds(choice: Choice, machine: Machine) -> float:
     traffic = problem.operand_bytes + problem.result_bytes
     is_cold = traffic > machine.cache_bytes // 2
     floor = traffic / machine.memory_rate if is_cold else 0.0
-    if choice.style.template == "gemv":
+    if choice.style.is_flat:
         return machine.launch_ns + _gemv_ns(choice, machine, floor)
     time = machine.launch_ns + _rounds_ns(choice, machine, is_cold)
     if choice.style.has_descriptors and not choice.style.has_maps:

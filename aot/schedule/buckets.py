@@ -14,7 +14,7 @@ from math import isqrt
 from aotc.aot.ir.size import Dim
 
 # First sizes of the ranges of the dim with the most elements, and of the next one.
-CUTS = ((16, 128), (16,))
+CUTS = ((9, 128), (16,))
 SPREAD = 4  # typical over smallest size of a range that the example is not in
 
 
@@ -40,6 +40,6 @@ def _parts(dim: Dim, cuts: Sequence[int]) -> list[Dim]:
     for low, high in zip(starts, ends, strict=True):
         typical = dim.typical
         if not low <= typical <= high:
-            typical = max(low, min(isqrt(low * high), low * SPREAD))
+            typical = max(low, min(isqrt(low * high - 1) + 1, low * SPREAD))
         found.append(replace(dim, low=low, high=high, typical=typical))
     return found[::-1]

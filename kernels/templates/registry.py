@@ -64,6 +64,7 @@ TEMPLATES: dict[str, Template] = {
             "persistent", "matmul_persistent.py", "matmul_persistent", _GPU_HOLES, _GPU_CONSTANTS
         ),
         Template("gemv", "gemv.py", "gemv", _HOLES, _CONSTANTS),
+        Template("gemv_rows", "gemv_rows.py", "gemv_rows", _HOLES, _CONSTANTS),
         Template("convolution", "convolution.py", "convolution", _HOLES, _WINDOW_CONSTANTS),
         Template(
             "convolution_packed",

@@ -96,7 +96,10 @@ CASES = {
     "short": Case(
         product, rows(9, 40, 20), ((9,), (33,)), frozenset({"swapped", "swapped_mapped"})
     ),
-    "few": Case(product, rows(1, 8, 3), ((1,), (5,), (8,)), frozenset({"gemv"})),
+    "few": Case(product, rows(1, 8, 3), ((1,), (5,), (8,)), frozenset({"gemv", "gemv_rows"})),
+    "few, perhaps more": Case(
+        product, rows(1, 15, 4), ((2,), (9,), (15,)), frozenset({"gemv_rows", "swapped"})
+    ),
     "split": Case(
         lambda n: product(n, 96, 1000),
         rows(1, 100, 80),
@@ -120,6 +123,15 @@ CASES = {
         rows(1, 200, 90),
         ((1,), (67,), (200,)),
         frozenset({"plain"}),
+    ),
+    "one block of keys": Case(
+        lambda m, n: attention(n, m),
+        (Dim("m", 1, 15, 4), Dim("n", 1, 30, 20)),
+        ((1, 1), (15, 30), (4, 17)),
+        frozenset({"plain"}),
+    ),
+    "one causal block": Case(
+        lambda n: attention(n, n, causal=True), rows(1, 15, 3), ((1,), (15,)), frozenset({"plain"})
     ),
     "decoding": Case(
         lambda m: attention(None, m, heads=4, queries=1),

@@ -1,0 +1,54 @@
+"""Matrix product of few rows, of which the call decides how many: gemv.py with blocks of rows.
+
+A program has BN columns and BM rows, as many as calls typically have; more of them read B again.
+Holes as in matmul.py. As it stands it multiplies contiguous [Z, M, K] by the transposed [Z, N, K];
+the grid is (column blocks, Z, row blocks).
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def load_a(in0, z, x, k, M, K):
+    return tl.load(in0 + (z * M + tl.minimum(x, M - 1)) * K + k, mask=k < K, other=0.0)
+
+
+@triton.jit
+def load_b(in1, z, k, y, K, N):
+    return tl.load(in1 + (z * N + tl.minimum(y, N - 1)) * K + k, mask=k < K, other=0.0)
+
+
+@triton.jit
+def store(out0, acc, z, x, y, M, N):
+    tl.store(out0 + (z * M + x) * N + y, acc, mask=(x < M) & (y < N))
+
+
+@triton.jit
+def gemv_rows(
+    in0,
+    in1,
+    out0,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    ACCUMULATOR: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    z = tl.program_id(1)
+    ys = tl.program_id(0) * BN
+    xs = tl.program_id(2) * BM
+    x = xs + tl.arange(0, BM)[:, None, None]
+    y = ys + tl.arange(0, BN)[None, :, None]
+    products = tl.zeros((BM, BN, BK), ACCUMULATOR)
+    for start in tl.range(0, K, BK, num_stages=STAGES):
+        a = load_a(in0, z, x, start + tl.arange(0, BK)[None, None, :], M, K)
+        b = load_b(in1, z, start + tl.arange(0, BK)[None, None, :], y, K, N)
+        products += a.to(ACCUMULATOR) * b.to(ACCUMULATOR)
+    acc = tl.sum(products, axis=2)
+    x = xs + tl.arange(0, BM)[:, None]
+    y = ys + tl.arange(0, BN)[None, :]
+    store(out0, acc, z, x, y, M, N)
