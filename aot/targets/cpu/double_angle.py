@@ -1,21 +1,15 @@
-"""f64 sine, cosine and tangent as LLVM IR text: a fast reduction to 2³⁰, an exact one above.
-
-As `angle.py`: Cody and Waite's reduction by π/2 in three parts, whose first product is exact by the
-fused multiply-add, and Payne and Hanek's with as many bits of 2/π as f64 has exponents.
-"""
+"""f64 sine, cosine and tangent: reduced fast to 2³⁰, above with as many bits of 2/π as f64 has
+exponents. The first product of the fast reduction is exact by the fused multiply-add."""
 
 from __future__ import annotations
 
 import math
 
 from aotc.aot.targets.cpu import double_coefficients as fitted
-from aotc.aot.targets.cpu.angle import Finish, cold_form, function
+from aotc.aot.targets.cpu.angle import Angles
 from aotc.aot.targets.cpu.vector_ir import Value
 
 NOTE = "a slower exact reduction above 2³⁰"
-FAST_LIMIT = 2.0**30
-ROUNDING, ROUNDING_BITS = 6755399441055744.0, 0x4338000000000000
-HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
 # ⌊2/π · 2¹²¹⁶⌋
 TWO_OVER_PI_BITS = 1216
 TWO_OVER_PI = int(
@@ -28,33 +22,14 @@ TWO_OVER_PI = int(
 FRACTION_BITS = 190  # of an angle in quadrants; two more hold the quadrant
 
 
-def _from_quadrant(r: Value, quadrant: Value) -> tuple[Value, Value]:
-    """(sine, cosine) of r + quadrant · π/2 for |r| ≤ π/4."""
+def _near(r: Value) -> tuple[Value, Value]:
+    """(sine, cosine) for |r| ≤ π/4."""
     square = r * r
     sine = (square * r).fma(square.polynomial(fitted.SIN), r)
     half = square * 0.5
     whole = 1.0 - half
     lost = (1.0 - whole) - half
-    cosine = whole + (square * square).fma(square.polynomial(fitted.COS), lost)
-    odd = (quadrant & 1).equals(1)
-    first, second = odd.select(cosine, sine), odd.select(sine, cosine)
-    return _negate_if_bit(first, quadrant), _negate_if_bit(second, quadrant + 1)
-
-
-def _negate_if_bit(x: Value, quadrant: Value) -> Value:
-    """−x where bit 1 of the quadrant is set."""
-    sign = (quadrant & 2) << 62
-    return (x.cast("bitcast", "i64") ^ sign).cast("bitcast", "double")
-
-
-def _reduce(x: Value) -> tuple[Value, Value]:
-    """x = r + n · π/2 for |x| ≤ 2³⁰: (r, n as i64)."""
-    shifted = x.fma(2 / math.pi, ROUNDING)
-    n = shifted - ROUNDING
-    r = x
-    for part in HALF_PI:
-        r = n.fma(-part, r)
-    return r, shifted.cast("bitcast", "i64") - ROUNDING_BITS
+    return sine, whole + (square * square).fma(square.polynomial(fitted.COS), lost)
 
 
 def _reduce_exactly(x: Value) -> tuple[Value, Value]:
@@ -81,21 +56,14 @@ def _reduce_exactly(x: Value) -> tuple[Value, Value]:
     return negative.select(-r, r), negative.select(0 - n, n)
 
 
-def _sine(r: Value, quadrant: Value) -> Value:
-    return _from_quadrant(r, quadrant)[0]
-
-
-def _cosine(r: Value, quadrant: Value) -> Value:
-    return _from_quadrant(r, quadrant)[1]
-
-
-def _tangent(r: Value, quadrant: Value) -> Value:
-    sine, cosine = _from_quadrant(r, quadrant)
-    return sine / cosine
-
-
-FINISHES: dict[str, Finish] = {"sin": _sine, "cos": _cosine, "tan": _tangent}
-BUILDS = {name: function(name, _reduce, finish, FAST_LIMIT) for name, finish in FINISHES.items()}
-COLD = {
-    name: cold_form(name, "double", _reduce_exactly, finish) for name, finish in FINISHES.items()
-}
+ANGLES = Angles(
+    element="double",
+    integer="i64",
+    sign_bit=63,
+    limit=2.0**30,
+    rounding=6755399441055744.0,
+    rounding_bits=0x4338000000000000,
+    half_pi=(1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
+    near=_near,
+    exactly=_reduce_exactly,
+)

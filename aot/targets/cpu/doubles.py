@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from aotc.aot.targets.cpu import arcs, double_angle
 from aotc.aot.targets.cpu import double_coefficients as fitted
-from aotc.aot.targets.cpu.singles import intrinsic, log_limits, pow_signs, rsqrt
+from aotc.aot.targets.cpu.double_angle import ANGLES, NOTE
+from aotc.aot.targets.cpu.singles import SAME_FORM, cosh, log_limits, pow_signs, sigmoid, sinh
 from aotc.aot.targets.cpu.vector_ir import Function, Value
 
 LOG2_E, LOG2_E_REST = 1.4426950408889634, 2.0355273740931033e-17
@@ -139,27 +139,6 @@ def _erf(x: Value) -> Value:
     return (size < 1.0).select(near, 1.0 - rest).copysign(x)
 
 
-def _sigmoid(x: Value) -> Value:
-    return 1.0 / (_exp(-x) + 1.0)
-
-
-def _half_exp(x: Value) -> Value:
-    """e^|x| / 2, finite as long as cosh is."""
-    return _exp(x.abs(), halvings=1)
-
-
-def _sinh(x: Value) -> Value:
-    half = _half_exp(x)
-    power = _expm1(x.abs())
-    near = (power + power / (power + 1.0)) * 0.5
-    return (x.abs() < 1.0).select(near, half - 0.25 / half).copysign(x)
-
-
-def _cosh(x: Value) -> Value:
-    half = _half_exp(x)
-    return half + 0.25 / half
-
-
 def _product(x: Value, y: Value | float) -> tuple[Value, Value]:
     """x · y as its rounded value and what that lost."""
     high = x * y
@@ -216,25 +195,16 @@ FUNCTIONS: dict[str, Function] = {
     "log2": Function(1, _log2, 3.0),
     "log1p": Function(1, _log1p, 3.0),
     "tanh": Function(1, _tanh, 5.0),
-    "sigmoid": Function(1, _sigmoid, 4.0, "0 below −709.8, where the exact value is below 2⁻¹⁰²³"),
+    "sigmoid": Function(
+        1, sigmoid(_exp), 4.0, "0 below −709.8, where the exact value is below 2⁻¹⁰²³"
+    ),
     "erf": Function(1, _erf, 3.0),
-    "sinh": Function(1, _sinh, 5.0),
-    "cosh": Function(1, _cosh, 4.0),
+    "sinh": Function(1, sinh(_exp, _expm1), 5.0),
+    "cosh": Function(1, cosh(_exp), 4.0),
     **{
-        name: Function(
-            1, double_angle.BUILDS[name], max_ulp, double_angle.NOTE, double_angle.COLD[name]
-        )
+        name: Function(1, ANGLES.build(name), max_ulp, NOTE, ANGLES.cold(name))
         for name, max_ulp in {"sin": 3.0, "cos": 3.0, "tan": 5.0}.items()
     },
-    "asin": Function(1, arcs.asin, 4.0),
-    "acos": Function(1, arcs.acos, 4.0),
-    "atan": Function(1, arcs.atan, 4.0),
-    "atan2": Function(2, arcs.atan2, 4.0),
     "pow": Function(2, _pow, 16.0, "C's cases for zeros, infinities, NaN and negative bases"),
-    "sqrt": Function(1, Value.sqrt, 0.5),
-    "rsqrt": Function(1, rsqrt, 1.5),
-    "floor": Function(1, intrinsic("floor"), 0.0),
-    "ceil": Function(1, intrinsic("ceil"), 0.0),
-    "trunc": Function(1, intrinsic("trunc"), 0.0),
-    "round": Function(1, Value.round_even, 0.0, "halves go to the even integer"),
+    **SAME_FORM,
 }

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from aotc.aot.targets.cpu import angle, arcs
+from aotc.aot.targets.cpu import arcs
 from aotc.aot.targets.cpu import coefficients as fitted
+from aotc.aot.targets.cpu.single_angle import ANGLES, NOTE
 from aotc.aot.targets.cpu.vector_ir import Function, Value
 
 LOG2_E = 1.4426950408889634
@@ -20,7 +21,6 @@ ROUNDING = 12582912.0  # 1.5 · 2²³: adding it leaves the rounded integer in t
 ROUNDING_BITS = 0x4B400000
 SQRT_HALF_BITS, ONE_BITS = 0x3F3504F3, 0x3F800000
 SMALLEST_NORMAL = 2.0**-126
-LARGE_ANGLES = "a slower exact reduction above 10⁵"
 
 
 def _nearest(x: Value, factor: float) -> tuple[Value, Value]:
@@ -144,27 +144,6 @@ def _erf(x: Value) -> Value:
     return _rational(x, 3.92, fitted.ERF, fitted.ERF_DENOMINATOR)
 
 
-def _sigmoid(x: Value) -> Value:
-    return 1.0 / (_exp(-x) + 1.0)
-
-
-def _half_exp(x: Value) -> Value:
-    """e^|x| / 2, finite as long as cosh is."""
-    return _exp(x.abs(), halvings=1)
-
-
-def _sinh(x: Value) -> Value:
-    half = _half_exp(x)
-    power = _expm1(x.abs())
-    near = (power + power / (power + 1.0)) * 0.5
-    return (x.abs() < 1.0).select(near, half - 0.25 / half).copysign(x)
-
-
-def _cosh(x: Value) -> Value:
-    half = _half_exp(x)
-    return half + 0.25 / half
-
-
 def _pow(x: Value, y: Value) -> Value:
     """2^(y log2 |x|) in f64, then the cases of C's pow."""
     size = x.abs()
@@ -207,6 +186,47 @@ def intrinsic(name: str) -> Callable[[Value], Value]:
     return lambda x: x.text.intrinsic(name, x)
 
 
+def _half_exp(exp: Callable[..., Value], x: Value) -> Value:
+    """e^|x| / 2, finite as long as cosh is."""
+    return exp(x.abs(), halvings=1)
+
+
+def sigmoid(exp: Callable[..., Value]) -> Callable[[Value], Value]:
+    """By the exponential of the element type, as the two below."""
+    return lambda x: 1.0 / (exp(-x) + 1.0)
+
+
+def sinh(exp: Callable[..., Value], expm1: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    def build(x: Value) -> Value:
+        half = _half_exp(exp, x)
+        power = expm1(x.abs())
+        near = (power + power / (power + 1.0)) * 0.5
+        return (x.abs() < 1.0).select(near, half - 0.25 / half).copysign(x)
+
+    return build
+
+
+def cosh(exp: Callable[..., Value]) -> Callable[[Value], Value]:
+    def build(x: Value) -> Value:
+        half = _half_exp(exp, x)
+        return half + 0.25 / half
+
+    return build
+
+
+# Written alike for every element type.
+SAME_FORM: dict[str, Function] = {
+    "asin": Function(1, arcs.asin, 4.0),
+    "acos": Function(1, arcs.acos, 4.0),
+    "atan": Function(1, arcs.atan, 4.0),
+    "atan2": Function(2, arcs.atan2, 4.0),
+    "sqrt": Function(1, Value.sqrt, 0.5),
+    "rsqrt": Function(1, rsqrt, 1.5),
+    "floor": Function(1, intrinsic("floor"), 0.0),
+    "ceil": Function(1, intrinsic("ceil"), 0.0),
+    "trunc": Function(1, intrinsic("trunc"), 0.0),
+    "round": Function(1, Value.round_even, 0.0, "halves go to the even integer"),
+}
 FUNCTIONS: dict[str, Function] = {
     "exp": Function(1, _exp, 3.0),
     "exp2": Function(1, _exp2, 2.0),
@@ -215,23 +235,16 @@ FUNCTIONS: dict[str, Function] = {
     "log2": Function(1, _log2, 3.0),
     "log1p": Function(1, _log1p, 3.0),
     "tanh": Function(1, _tanh, 6.0),
-    "sigmoid": Function(1, _sigmoid, 4.0, "0 below −88.7, where the exact value is below 2⁻¹²⁷"),
+    "sigmoid": Function(
+        1, sigmoid(_exp), 4.0, "0 below −88.7, where the exact value is below 2⁻¹²⁷"
+    ),
     "erf": Function(1, _erf, 6.0),
-    "sinh": Function(1, _sinh, 6.0),
-    "cosh": Function(1, _cosh, 5.0),
+    "sinh": Function(1, sinh(_exp, _expm1), 6.0),
+    "cosh": Function(1, cosh(_exp), 5.0),
     **{
-        name: Function(1, angle.BUILDS[name], max_ulp, LARGE_ANGLES, angle.COLD[name])
+        name: Function(1, ANGLES.build(name), max_ulp, NOTE, ANGLES.cold(name))
         for name, max_ulp in {"sin": 3.0, "cos": 3.0, "tan": 5.0}.items()
     },
-    "asin": Function(1, arcs.asin, 4.0),
-    "acos": Function(1, arcs.acos, 4.0),
-    "atan": Function(1, arcs.atan, 4.0),
-    "atan2": Function(2, arcs.atan2, 4.0),
     "pow": Function(2, _pow, 1.0, "C's cases for zeros, infinities, NaN and negative bases"),
-    "sqrt": Function(1, Value.sqrt, 0.5),
-    "rsqrt": Function(1, rsqrt, 1.5),
-    "floor": Function(1, intrinsic("floor"), 0.0),
-    "ceil": Function(1, intrinsic("ceil"), 0.0),
-    "trunc": Function(1, intrinsic("trunc"), 0.0),
-    "round": Function(1, Value.round_even, 0.0, "halves go to the even integer"),
+    **SAME_FORM,
 }
