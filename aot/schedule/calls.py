@@ -11,7 +11,7 @@ from typing import Literal
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.index import Symbol
 from aotc.aot.ir.size import typical
-from aotc.aot.schedule.group import Domain, Group, Root
+from aotc.aot.schedule.group import Domain, Group, GroupKind, Root
 from aotc.aot.schedule.grow import Cluster
 from aotc.aot.schedule.trace import LEAVES
 
@@ -95,10 +95,29 @@ def result_of(call: Node, number: int) -> Node:
 def call_group(call: Node) -> Group:
     """The group of a call, given one of its results; it stores them all."""
     results = [result_of(call, number) for number in range(len(call.attr("results")))]
+    updates = ((call.inputs[operand], results[at]) for at, operand in call.attr("updates"))
+    return _group("call", call.attr("function"), call, results, tuple(updates))
+
+
+def torch_group(results: Sequence[Node]) -> Group:
+    """The group of a call of torch, given those of its results that are read."""
+    call = results[0]
+    ordered = sorted(results, key=lambda node: int(node.attr("result")))
+    return _group("torch", call.attr("operator"), call, ordered)
+
+
+def _group(
+    kind: GroupKind,
+    label: str,
+    call: Node,
+    results: Sequence[Node],
+    updates: tuple[tuple[Node, Node], ...] = (),
+) -> Group:
+    """A group that stores the results of one call."""
     reads = tuple(dict.fromkeys(call.inputs))
     return Group(
-        kind="call",
-        label=call.attr("function"),
+        kind=kind,
+        label=label,
         domain=_ONE,
         anchor=call,
         roots=tuple(Root(node, ()) for node in results),
@@ -106,25 +125,5 @@ def call_group(call: Node) -> Group:
         reads=reads,
         bytes=sum(typical(node.type.nbytes) for node in (*reads, *results)),
         operations=sum(typical(node.type.numel) for node in results),
-        updates=tuple(
-            (call.inputs[operand], results[number]) for number, operand in call.attr("updates")
-        ),
-    )
-
-
-def torch_group(results: Sequence[Node]) -> Group:
-    """The group of a call of torch, given those of its results that are read."""
-    call = results[0]
-    roots = sorted(results, key=lambda node: int(node.attr("result")))
-    reads = tuple(dict.fromkeys(call.inputs))
-    return Group(
-        kind="torch",
-        label=call.attr("operator"),
-        domain=_ONE,
-        anchor=call,
-        roots=tuple(Root(node, ()) for node in roots),
-        nodes=tuple(roots),
-        reads=reads,
-        bytes=sum(typical(node.type.nbytes) for node in (*reads, *roots)),
-        operations=sum(typical(node.type.numel) for node in roots),
+        updates=updates,
     )

@@ -26,6 +26,7 @@ from ..arrays.dtypes import DTYPES
 from ..errors import BundleMalformed
 from ..record import Record
 from .schema import Choice, Digest, Fields, FileName, Integer, List, Optional, Schema, Symbol, Text
+from .whole import check_whole, whole_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -275,19 +276,11 @@ def check_natives(
 ) -> None:
     """Check native launches against their bundle: the back ends that its manifest lists, its
     inputs and outputs, and the bytes of each weight. Raises `BundleMalformed`."""
-    sizes: dict[tuple[str, int | str], int] = {
-        (space, index): spec.nbytes
-        for space, specs in zip(("input", "output"), signature, strict=True)
-        for index, spec in enumerate(specs)
-    }
-    sizes |= {("weight", name): nbytes for name, nbytes in weights.items()}
+    sizes = whole_bytes(signature, weights)
     for index, native in enumerate(natives):
         field = f"natives[{index}]"
         if native.backend not in backends:
             expected = "a back end that the manifest lists"
             raise BundleMalformed(path=path, field=field, found=native.backend, expected=expected)
         for tensor, memory in zip(native.tensors, launches[native.launch].args, strict=False):
-            if memory[0] != "arena" and sizes.get(memory) != tensor.nbytes:
-                found = f"{tensor.nbytes} bytes of {memory[0]} {memory[1]!r}"
-                expected = f"{sizes.get(memory)} bytes, all of it"
-                raise BundleMalformed(path=path, field=field, found=found, expected=expected)
+            check_whole(memory, tensor.nbytes, sizes, field, path)

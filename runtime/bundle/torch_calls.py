@@ -26,6 +26,7 @@ from ..arrays.dtypes import DTYPES
 from ..errors import BundleMalformed
 from ..record import Record
 from .schema import LETTERS, SYMBOL_ALPHABET, Choice, Fields, Integer, List, Optional, Schema, Text
+from .whole import check_whole, whole_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -252,22 +253,14 @@ def check_calls(
 ) -> None:
     """Check calls against their bundle: the ops that its manifest lists, its inputs and outputs,
     and the bytes of each weight. Raises `BundleMalformed`."""
-    sizes: dict[tuple[str, int | str], int] = {
-        (space, index): spec.nbytes
-        for space, specs in zip(("input", "output"), signature, strict=True)
-        for index, spec in enumerate(specs)
-    }
-    sizes |= {("weight", name): nbytes for name, nbytes in weights.items()}
+    sizes = whole_bytes(signature, weights)
     for index, call in enumerate(calls):
         field = f"calls[{index}]"
         if call.op not in ops:
             expected = "an op that the manifest lists"
             raise BundleMalformed(path=path, field=field, found=f"`{call.op}`", expected=expected)
         for tensor in call.tensors():
-            if tensor.memory[0] != "arena" and sizes.get(tensor.memory) != tensor.nbytes:
-                found = f"{tensor.nbytes} bytes of {tensor.memory[0]} {tensor.memory[1]!r}"
-                expected = f"{sizes.get(tensor.memory)} bytes, all of it"
-                raise BundleMalformed(path=path, field=field, found=found, expected=expected)
+            check_whole(tensor.memory, tensor.nbytes, sizes, field, path)
 
 
 def _fits(tensor: CallTensor, buffers: Sequence[dict[str, Any]]) -> bool:

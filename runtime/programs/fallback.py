@@ -9,6 +9,7 @@ import _thread
 import ctypes
 from functools import partial
 
+from ..arrays.exchange import TORCH_DTYPES
 from ..errors import BundleMalformed
 from ..fallback_errors import FallbackFailed, FallbackResult, FallbackUnavailable
 
@@ -19,18 +20,6 @@ if TYPE_CHECKING:
 
     from ..bundle.torch_calls import CallTensor, TorchCall
 
-DTYPES = {
-    "f64": "float64",
-    "f32": "float32",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "i64": "int64",
-    "i32": "int32",
-    "i16": "int16",
-    "i8": "int8",
-    "u8": "uint8",
-    "bool": "bool",
-}
 OWN_LIBRARIES = ("aten", "prims")  # those that come with torch
 INSTALL_TORCH = "install torch here: `pip install torch`"
 
@@ -160,7 +149,7 @@ class Step:
         self._read_arguments()
 
     def _dtype(self, spec: CallTensor) -> Any:
-        return getattr(self._fallback.torch, DTYPES[spec.dtype])
+        return getattr(self._fallback.torch, TORCH_DTYPES[spec.dtype])
 
     def _tensor(self, address: Any, spec: CallTensor) -> Any:
         dtype, device = self._dtype(spec), self._host.device
@@ -241,7 +230,7 @@ VALUES: dict[str, Callable[[Any, Any], Any]] = {
     "int": lambda torch, value: value,
     "float": lambda torch, value: float.fromhex(value),
     "text": lambda torch, value: value,
-    "dtype": lambda torch, value: getattr(torch, DTYPES[value]),
+    "dtype": lambda torch, value: getattr(torch, TORCH_DTYPES[value]),
     "layout": lambda torch, value: getattr(torch, value),
     "memory_format": lambda torch, value: getattr(torch, value),
 }
