@@ -11,7 +11,7 @@ import sys
 
 from ..arrays.dlpack import is_contiguous
 from ..arrays.dtypes import DTYPES
-from ..arrays.exchange import BUFFER, KINDS, TORCH_DTYPES, kind_of
+from ..arrays.exchange import BUFFER, KINDS, TORCH, TORCH_DTYPES, kind_of
 from ..arrays.numpy_fields import CONTIGUOUS, WRITABLE, numpy_fields
 from ..arrays.port import Port
 from ..arrays.torch_guard import guard_of
@@ -202,8 +202,8 @@ def _own_dtypes(dtype: str) -> tuple[Any, Any]:
 def _address(port: Port, value: Any, hold: list[Any]) -> int:
     """The address of an array of another kind."""
     kind = KINDS.get(type(value)) or kind_of(port, value)
-    if kind is BUFFER:
-        raise TypeError("bytes stand for arrays of any shape")
+    if kind is BUFFER or (kind is TORCH and value.is_neg()):
+        raise TypeError  # bytes stand for arrays of any shape; what is lazy would be copied
     return kind.place(port, value) if port.role == "output" else kind.address(port, value, hold)
 
 

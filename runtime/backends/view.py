@@ -72,6 +72,9 @@ def _of_torch(slot: TensorSlot, label: str, value: Any, torch: Any) -> View:
         raise InputDevice(role=slot.role, name=label, found=value.device, expected=expected)
     if value.requires_grad and torch.is_grad_enabled():
         raise InputGradient(name=label)
+    if value.numel() and not value.data_ptr():
+        found = "a tensor without memory"
+        raise InputUnreadable(role=slot.role, name=label, found=found, expected="a dense tensor")
     dtype = str(value.dtype).removeprefix("torch.")
     device = (value.device.type, value.device.index or 0)
     shape, strides = tuple(value.shape), tuple(value.stride())
