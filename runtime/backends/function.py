@@ -18,12 +18,13 @@ from .view import View, view_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from .library import NativeFunction
 
 NOT_ONE = frozenset((tuple, list, type(None)))  # what is not one output
-SHAPES_LIMIT = 64  # sets of shapes whose frames a function keeps
+SHAPES_LIMIT = 64  # sets of shapes whose frames a function keeps, and frames of one
 
 
 class Function:
@@ -53,7 +54,7 @@ class Function:
         self._call: Any = abi.KERNEL(native.address)
         self._labels = [f"{native.name}.{slot.name}" for slot in signature.tensors]
         self._recent: list[Frame] = []  # of the last call; more where threads call at once
-        self._ready: dict[Any, list[Frame]] = {}
+        self._ready: dict[tuple[Any, ...], list[Frame]] = {}  # by the arrays' shapes
         self._count = len(signature.tensors)
         self._total = self._count + len(signature.scalars)
         outputs = len(signature.outputs)
@@ -135,7 +136,9 @@ class Function:
         if frame is None or not frame.rows or not frame.fill(arguments, hold):
             if frame is not None:
                 self._put_back(frame)
-            frame = self._prepared(arguments[: self._count], stream, hold)
+            frame = self._fitting(arguments, hold)
+            if frame is None:
+                frame = self._prepared(arguments[: self._count], stream, hold)
         try:
             for words, word, place in frame.scalars:
                 words[word] = arguments[place]
@@ -181,10 +184,10 @@ class Function:
         device = self._device(views)
         for slot, label, view in zip(slots, self._labels, views, strict=True):
             check_view(slot, label, view)
-        shapes = tuple((view.dtype, view.shape, view.strides) for view in views)
-        key = (shapes, device, self._stream(stream, device))
-        ready = self._ready.get(key)
-        frame = ready.pop() if ready else Frame(self._native, key)
+        described = tuple((view.dtype, view.shape, view.strides) for view in views)
+        key = (described, device, self._stream(stream, device))
+        shapes = tuple(view.shape for view in views)
+        frame = self._kept(shapes, lambda frame: frame.key == key) or Frame(self._native, key)
         frame.fill_views(views)
         hold.extend(views)
         return frame
@@ -206,7 +209,30 @@ class Function:
             return streams.handle_of(stream, device[1])
         return streams.current(device[1]) or streams.LEGACY
 
+    def _fitting(self, arguments: tuple[Any, ...], hold: list[Any]) -> Frame | None:
+        """A frame of an earlier call on arrays like these, filled; None where there is none."""
+        try:
+            shapes = tuple([each.shape for each in arguments[: self._count]])
+            return self._kept(shapes, lambda frame: frame.rows and frame.fill(arguments, hold))
+        except (AttributeError, TypeError):  # not every array has a shape
+            return None
+
+    def _kept(self, shapes: Any, fits: Callable[[Frame], Any]) -> Frame | None:
+        """A frame for arrays of these shapes that was put back and fits, taken out; or None."""
+        frames = self._ready.get(shapes, ())
+        for _ in range(len(frames)):
+            try:
+                frame = frames.pop(0)
+            except IndexError:  # another thread was faster
+                break
+            if fits(frame):
+                return frame
+            frames.append(frame)
+        return None
+
     def _put_back(self, frame: Frame) -> None:
         if len(self._ready) >= SHAPES_LIMIT:
             self._ready.clear()
-        self._ready.setdefault(frame.key, []).append(frame)
+        frames = self._ready.setdefault(frame.shapes, [])
+        del frames[SHAPES_LIMIT:]  # of many streams
+        frames.append(frame)

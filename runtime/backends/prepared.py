@@ -47,8 +47,8 @@ class Frame:
     """What calls on arrays of certain shapes are made with; one call at a time.
 
     words: the frame as 8-byte numbers; rows: one a tensor, none where every call needs views; key:
-    (shapes, device, stream); scalars: (where each number goes, its word, its argument);
-    pointers: what the kernel gets.
+    (element type, shape and strides of each array; device; stream); shapes: of the arrays; scalars:
+    (where each number goes, its word, its argument); pointers: what the kernel gets.
     """
 
     __slots__ = (
@@ -64,14 +64,16 @@ class Frame:
         "pointers",
         "rows",
         "scalars",
+        "shapes",
         "words",
     )
 
     def __init__(self, native: NativeFunction, key: Any) -> None:
-        shapes, device, stream = key
+        described, device, stream = key
         signature = native.signature
         self.key = key
-        ranks = [len(shape) for _, shape, _ in shapes]
+        self.shapes = tuple(shape for _, shape, _ in described)
+        ranks = list(map(len, self.shapes))
         self.layout = layout = FrameLayout(ranks, len(signature.scalars))
         self._block = (ctypes.c_int64 * (layout.nbytes // 8))()
         self._workspace: Any = None
@@ -94,13 +96,13 @@ class Frame:
         self._guard: Any = None
         self._is_guarded = False  # whether the guard was asked for
         if is_fast:
-            pairs = enumerate(zip(signature.tensors, shapes, strict=True))
+            pairs = enumerate(zip(signature.tensors, described, strict=True))
             self.rows = tuple(self._row(native, place, *pair) for place, pair in pairs)
         self._fields = numpy_fields()
         self._tensor_type = getattr(sys.modules.get("torch"), "Tensor", None)
         state = native.library.state(*device)
         place = (abi.DEVICE_TYPES[device[0]], device[1])
-        write_frame(self.base, layout, native.address, shapes, place, state, stream)
+        write_frame(self.base, layout, native.address, described, place, state, stream)
 
     def _row(self, native: NativeFunction, place: int, slot: TensorSlot, described: Any) -> Row:
         dtype, shape, _ = described
@@ -125,7 +127,9 @@ class Frame:
             for place, shape, numpy_dtype, torch_dtype, word, mask, flags, port in self.rows:
                 value = arguments[place]
                 dtype = value.dtype
-                if dtype is numpy_dtype and type(value) is kind and value.shape == shape:
+                if value.shape != shape:
+                    return False
+                if dtype is numpy_dtype and type(value) is kind:
                     at = id(value) >> 3
                     if array_flags[at] & flags != flags:  # read-only or with gaps
                         return False
@@ -133,7 +137,6 @@ class Frame:
                 elif (
                     dtype is torch_dtype
                     and type(value) is tensor_type
-                    and value.shape == shape
                     and value.is_cpu
                     and value.is_contiguous()
                     and not value.requires_grad
