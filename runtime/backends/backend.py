@@ -95,7 +95,7 @@ class Backend:
         return call
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._library.function_names]
+        return sorted({*super().__dir__(), *self._library.function_names})
 
     def __repr__(self) -> str:
         return f"<native back end {self.name} {self.version} from {self.path}>"

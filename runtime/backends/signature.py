@@ -126,6 +126,9 @@ class Signature(Record):
         taken = ", ".join(map(str, (*self.inputs, *self.scalars)))
         return f"{self.name}({taken}) -> ({', '.join(map(str, self.outputs))})"
 
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
     def to_map(self) -> dict[str, Any]:
         """The signature as plain data, for `--json`."""
         return {
