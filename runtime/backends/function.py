@@ -219,7 +219,7 @@ class Function:
 
     def _kept(self, shapes: Any, fits: Callable[[Frame], Any]) -> Frame | None:
         """A frame for arrays of these shapes that was put back and fits, taken out; or None."""
-        frames = self._ready.get(shapes, ())
+        frames = self._ready.get(shapes) or []
         for _ in range(len(frames)):
             try:
                 frame = frames.pop(0)
