@@ -21,7 +21,8 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 
-from fake_functions import GUARD, GUARD_BYTES, INVALID_HANDLE, INVALID_VALUE, Block, Fault, Stream
+from fake_books import GUARD, GUARD_BYTES, Block, Stream
+from fake_functions import INVALID_HANDLE, INVALID_VALUE, Fault
 from fake_graphs import GraphFunctions
 
 from aotc.runtime.drivers import libcuda

@@ -2,7 +2,8 @@
 
 import ctypes
 
-from fake_functions import INVALID_VALUE, Event, Execution, Fault, Functions, find, put
+from fake_books import Event, Execution
+from fake_functions import INVALID_VALUE, Fault, Functions, find, put
 
 from aotc.runtime.drivers.libcuda import Edge, KernelNode, MemsetNode
 

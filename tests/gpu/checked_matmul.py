@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
 
-from cases import graph_of, op, operand
+from case_graphs import graph_of, op, operand
 
 from aotc.aot.ir import build
 from aotc.aot.lower import lower

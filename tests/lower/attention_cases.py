@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy
-from cases import values
+from case_graphs import values
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make

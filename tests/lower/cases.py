@@ -1,14 +1,13 @@
-"""Small graphs that between them use every part of the lowering, with inputs for each."""
+"""Small graphs that between them use every part of the lowering."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy
+from case_graphs import layer_norm, op, operand, softmax, weight
 
 from aotc.aot.ir import build as b
-from aotc.aot.ir.graph import Constant, Graph, Node, make
-from aotc.aot.ir.types import DTYPES, TensorType
+from aotc.aot.ir.graph import Node, make
 
 CASES: dict[str, Callable[[], Sequence[Node]]] = {}
 
@@ -17,67 +16,6 @@ def case(function: Callable[[], Sequence[Node]]) -> Callable[[], Sequence[Node]]
     """Register a function that builds the outputs of a graph."""
     CASES[function.__name__] = function
     return function
-
-
-def operand(name: str, *shape: int, dtype: str = "f32") -> Node:
-    """A graph input."""
-    return make("input", (), {"name": name, "dtype": dtype, "shape": shape})
-
-
-def weight(name: str, *shape: int, dtype: str = "f32") -> Node:
-    """A graph constant."""
-    return make("constant", (), {"name": name, "dtype": dtype, "shape": shape})
-
-
-def op(name: str, *operands: Node | float, **attrs: object) -> Node:
-    """A node; Python numbers take the last node's element type."""
-    if attrs or not operands:
-        return make(name, operands, attrs)
-    return b.pointwise(name, *operands)
-
-
-def graph_of(outputs: Sequence[Node]) -> Graph:
-    """The graph of the outputs, constants filled with random numbers."""
-    from aotc.aot.ir.graph import walk
-
-    found = list(walk(tuple(outputs)))
-    inputs = tuple(node for node in found if node.op == "input")
-    names = tuple(node.attr("name") for node in inputs)
-    constants = {
-        node.attr("name"): Constant(node.attr("name"), node.type, values(node.type, number))
-        for number, node in enumerate(found)
-        if node.op == "constant"
-    }
-    outs = tuple(f"output_{number}" for number in range(len(outputs)))
-    return Graph(inputs, tuple(outputs), names, outs, constants)
-
-
-def values(kind: TensorType, seed: int) -> numpy.ndarray:
-    """Random numbers of a type; integers are small and never negative, so they may be indices."""
-    random = numpy.random.default_rng(seed)
-    row = DTYPES[kind.dtype]
-    if row.kind == "bool":
-        return numpy.asarray(random.random(kind.shape) < 0.3)
-    if row.kind == "int":
-        return numpy.asarray(random.integers(0, 7, kind.shape)).astype(row.numpy)
-    numbers = numpy.asarray(random.standard_normal(kind.shape))
-    if kind.dtype == "bf16":
-        return (numbers.astype("float32").view("uint32") >> 16).astype("uint16")
-    return numbers.astype(row.numpy)
-
-
-def softmax(data: Node, axis: int) -> Node:
-    """Softmax as arithmetic."""
-    powers = op("exp", op("sub", data, b.reduce("max", data, [axis])))
-    return op("div", powers, b.reduce("sum", powers, [axis]))
-
-
-def layer_norm(data: Node) -> Node:
-    """LayerNorm over the last axis as arithmetic, without scale and shift."""
-    axes, share = [data.type.rank - 1], 1.0 / data.shape[-1]
-    centred = op("sub", data, op("mul", b.reduce("sum", data, axes), share))
-    spread = op("mul", b.reduce("sum", op("mul", centred, centred), axes), share)
-    return op("mul", centred, op("rsqrt", op("add", spread, 1e-5)))
 
 
 # -- rows ------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from aotc.aot.schedule.traits import GPUS
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cases import graph_of, op, operand, values, weight
+from case_graphs import graph_of, op, operand, values, weight
 from schedule_runner import Job
 
 pytestmark = pytest.mark.triton

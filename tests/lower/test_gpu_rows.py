@@ -21,7 +21,8 @@ from aotc.aot.schedule.traits import GPUS
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cases import CASES, graph_of, layer_norm, op, operand, softmax, values, weight
+from case_graphs import graph_of, layer_norm, op, operand, softmax, values, weight
+from cases import CASES
 from schedule_runner import Job
 
 pytestmark = pytest.mark.triton

@@ -13,7 +13,8 @@ from aotc.aot.ir.storage import widen
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cases import CASES, graph_of, values
+from case_graphs import graph_of, values
+from cases import CASES
 from schedule_runner import Job
 
 pytestmark = pytest.mark.triton

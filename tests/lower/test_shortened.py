@@ -16,7 +16,7 @@ from aotc.kernels.templates.registry import shortened_functions
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cases import graph_of, op, operand
+from case_graphs import graph_of, op, operand
 from schedule_runner import Job
 
 WIDTH = 16

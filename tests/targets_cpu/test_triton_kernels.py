@@ -17,7 +17,9 @@ from aotc.kernels import driver
 from aotc.runtime.drivers.cpu import ISA_FEATURES, features
 
 sys.path.insert(0, str(Path(__file__).parent))
-import tutorial_kernels
+import interpret_kernels
+from interpret_kernels import MODULES, NOT_INTERPRETED
+from kernel_table import CASES
 
 TOLERANCES = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.int32: 0}
 """Largest difference allowed, as a part of the expected values' scale."""
@@ -32,7 +34,7 @@ def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.setattr(driver, "_isa", lambda: row)
     with kernels.on_cpu():
         yield row
-    for value in vars(tutorial_kernels).values():
+    for value in (each for module in MODULES for each in vars(module).values()):
         if isinstance(value, triton.runtime.JITFunction):
             value.device_caches.clear()
 
@@ -43,7 +45,7 @@ def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Ten
     path = tmp_path_factory.mktemp("interpreted") / "results.pt"
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     subprocess.run(
-        [sys.executable, tutorial_kernels.__file__, str(path)], env=environment, check=True
+        [sys.executable, interpret_kernels.__file__, str(path)], env=environment, check=True
     )
     found: dict[str, torch.Tensor] = torch.load(path)
     return found
@@ -57,13 +59,11 @@ def assert_close(found: torch.Tensor, expected: torch.Tensor) -> None:
     assert ((wide - wanted).abs().amax() / scale).item() <= TOLERANCES[found.dtype]
 
 
-@pytest.mark.parametrize("name", tutorial_kernels.CASES)
+@pytest.mark.parametrize("name", CASES)
 def test_against_torch(name: str, isa: str) -> None:
-    assert_close(*tutorial_kernels.CASES[name]())
+    assert_close(*CASES[name]())
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(tutorial_kernels.CASES) - tutorial_kernels.NOT_INTERPRETED)
-)
+@pytest.mark.parametrize("name", sorted(set(CASES) - NOT_INTERPRETED))
 def test_against_interpreter(name: str, interpreted: dict[str, torch.Tensor], isa: str) -> None:
-    assert_close(tutorial_kernels.CASES[name]()[0], interpreted[name])
+    assert_close(CASES[name]()[0], interpreted[name])
