@@ -1,9 +1,12 @@
-"""Caches of their own for the tests of `backend="aotc"`, and a Dynamo that has met nothing."""
+"""Caches of their own for the tests of `backend="aotc"`, a Dynamo that has met nothing, and a back
+end that rewrites alone."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+
+from aotc.aot.dynamo.rewriting import rewrite_module
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +28,36 @@ def fresh(caches, monkeypatch):
     torch.manual_seed(0)
     yield caches
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def forgetful():
+    """A Dynamo that has met nothing, and after the test has not met it."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def rewriting():
+    """A back end that rewrites and runs eagerly; what it did and left is on it."""
+
+    class Eagerly:
+        def __init__(self):
+            self.done, self.modules = [], []
+
+        def __call__(self, module, inputs):
+            self.done.append(dict(rewrite_module(module)))
+            self.modules.append(module)
+            module.graph.lint()
+            return module.forward
+
+        def calls(self):
+            return [
+                str(getattr(node.target, "_schema", node.target)).partition("(")[0]
+                for module in self.modules
+                for node in module.graph.nodes
+                if node.op.startswith("call_")
+            ]
+
+    return Eagerly()

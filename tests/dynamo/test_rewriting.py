@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,46 +10,9 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
-from aotc.aot import ops, rewrite
 from aotc.aot.dynamo.rewriting import rewrite_module
-from aotc.aot.rewrites.own import load_rewrites
-from aotc.aot.rewrites.registry import only
-from aotc.kernels import on_cpu
 
-pytestmark = pytest.mark.torch
-EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture(autouse=True)
-def _fresh_dynamo():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
-@pytest.fixture
-def rewriting():
-    """A back end that rewrites and runs eagerly; what it did and left is on it."""
-
-    class Eagerly:
-        def __init__(self):
-            self.done, self.modules = [], []
-
-        def __call__(self, module, inputs):
-            self.done.append(dict(rewrite_module(module)))
-            self.modules.append(module)
-            module.graph.lint()
-            return module.forward
-
-        def calls(self):
-            return [
-                str(getattr(node.target, "_schema", node.target)).partition("(")[0]
-                for module in self.modules
-                for node in module.graph.nodes
-                if node.op.startswith("call_")
-            ]
-
-    return Eagerly()
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("forgetful")]
 
 
 def agree(function, rewriting, *inputs):
@@ -275,118 +237,6 @@ def test_an_option_of_nobody_is_refused():
         compiled(torch.randn(4))
 
 
-# -- rewrites of the user's ------------------------------------------------------------------------
-
-
-def test_an_equation_of_the_users_is_written(rewriting):
-    with only():
-
-        @rewrite(lambda x, y: ops.minimum(ops.maximum(x, 0.0), 6.0) * y)
-        def half(x, y):
-            return ops.mul(ops.sigmoid(x) * 6.0, y)
-
-        found = torch.compile(lambda x, y: x.clamp(0, 6) * y, backend=rewriting)(
-            torch.zeros(3), torch.ones(3)
-        )
-    assert rewriting.done[0]["half"] == 1
-    assert torch.equal(found, torch.full((3,), 3.0))
-
-
-def test_a_kernel_of_the_users_is_called(rewriting):
-    rewrites = load_rewrites(EXAMPLES / "rewrites" / "swiglu.py")
-    x, y = torch.randn(4, 32), torch.randn(4, 32)
-    with only(*rewrites), on_cpu():
-        function = lambda x, y: x * torch.sigmoid(x) * y + 1.0  # noqa: E731
-        found = torch.compile(function, backend=rewriting)(x, y)
-    assert rewriting.done[0]["gated_by_kernel"] == 1
-    assert any("gated_by_kernel" in call for call in rewriting.calls())
-    torch.testing.assert_close(found, function(x, y))
-
-
-def test_one_that_changes_the_type_is_refused_by_name(rewriting):
-    with only():
-
-        @rewrite(lambda x: ops.sigmoid(x))
-        def narrower(x):
-            return ops.cast(x, dtype="f16")
-
-        with pytest.raises(Exception, match=r"rewrite `narrower` .* is refused: it gives f16"):
-            torch.compile(lambda x: torch.sigmoid(x), backend=rewriting)(torch.randn(4))
-
-
-def test_the_back_end_aotc_uses_them_and_forgets_them():
-    x = torch.randn(4, 32)
-    with only():
-        torch.testing.assert_close(
-            torch.compile(torch.sigmoid, backend="aotc")(x), torch.sigmoid(x)
-        )
-
-        @rewrite(lambda x: ops.sigmoid(x))
-        def doubled(x):
-            return ops.sin(x)
-
-        torch._dynamo.reset()
-        found = torch.compile(torch.sigmoid, backend="aotc")(x)
-        torch.testing.assert_close(found, torch.sin(x))
-    torch._dynamo.reset()
-    found = torch.compile(torch.sigmoid, backend="aotc")(x)
-    torch.testing.assert_close(found, torch.sigmoid(x))
-
-
-# -- models of a public library --------------------------------------------------------------------
-
-SMALL = {"hidden_size": 32, "num_attention_heads": 4, "vocab_size": 64}
-WIDE = {**SMALL, "intermediate_size": 64, "num_hidden_layers": 2, "num_key_value_heads": 2}
-
-
-def gpt2(transformers):
-    config = transformers.GPT2Config(
-        n_layer=2, n_embd=32, n_head=4, vocab_size=64, n_positions=32, bos_token_id=0,
-        eos_token_id=0, attn_implementation="eager", attn_pdrop=0.0, embd_pdrop=0.0,
-        resid_pdrop=0.0,
-    )  # fmt: skip
-    return transformers.GPT2LMHeadModel(config)
-
-
-def llama(transformers):
-    config = transformers.LlamaConfig(**WIDE, attn_implementation="eager")
-    return transformers.LlamaForCausalLM(config)
-
-
-def gemma(transformers):
-    config = transformers.GemmaConfig(**WIDE, head_dim=8, attn_implementation="eager")
-    return transformers.GemmaForCausalLM(config)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        (gpt2, {"GELU": 2, "attention": 2}),
-        (llama, {"RMSNorm": 5, "attention": 2}),
-        (gemma, {"RMSNorm": 5, "attention": 2}),
-    ],
-    ids=["gpt2", "llama", "gemma"],
-)
-def test_models_of_a_public_library(make, expected, rewriting):
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(0)
-    model = make(transformers).eval()
-    tokens = torch.randint(0, 64, (2, 12))
-    logits = torch.compile(model, backend=rewriting)(tokens, use_cache=False).logits
-    reference = model(tokens, use_cache=False).logits
-    torch.testing.assert_close(logits, reference, rtol=1e-4, atol=1e-5)
-    done = rewriting.done[0]
-    assert {name: done.get(name) for name in expected} == expected
-    parameters = list(model.parameters())
-    weights = torch.linspace(0, 1, logits.numel()).view(logits.shape)
-    gradients = [
-        torch.autograd.grad((each * weights).sum(), parameters) for each in (logits, reference)
-    ]
-    for found, wanted in zip(*gradients, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-4)
-
-
 def test_a_bug_of_ours_leaves_the_graph_as_it_is(monkeypatch, caplog):
     def broken(module, knows_weights):
         node = next(iter(module.graph.find_nodes(op="output")))
@@ -398,17 +248,6 @@ def test_a_bug_of_ours_leaves_the_graph_as_it_is(monkeypatch, caplog):
     found = torch.compile(lambda x: x * 2 + 1, backend="aotc_rewrite")(x)
     torch.testing.assert_close(found, x * 2 + 1)
     assert "a graph is left as it is: IndexError: no such node" in caplog.text
-
-
-def test_kernels_of_the_users_wait_for_sizes_that_are_known(rewriting):
-    rewrites = load_rewrites(EXAMPLES / "rewrites" / "swiglu.py")
-    with only(*rewrites):
-        function = torch.compile(
-            lambda x, y: x * torch.sigmoid(x) * y, backend=rewriting, dynamic=True
-        )
-        x, y = torch.randn(4, 32), torch.randn(4, 32)
-        torch.testing.assert_close(function(x, y), x * torch.sigmoid(x) * y)
-    assert rewriting.done == [{"swish": 1}]
 
 
 # -- other graphs, other modes ---------------------------------------------------------------------
