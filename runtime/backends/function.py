@@ -10,6 +10,7 @@ from __future__ import annotations
 from struct import error as StructError
 
 from ..drivers import streams
+from ..drivers.cuda_errors import StreamForeign
 from . import abi
 from .errors import BackendClosed, FunctionArguments, FunctionDevice, FunctionFailed, FunctionScalar
 from .frame import scalar_bytes
@@ -133,10 +134,15 @@ class Function:
         hold: list[Any] = []  # keeps what libraries lend by DLPack
         recent = self._recent
         frame = recent.pop() if recent else None
-        if frame is None or not frame.rows or not frame.fill(arguments, hold):
+        if (
+            frame is None
+            or not frame.rows
+            or (frame.stream is not None and not self._is_on_stream(frame, stream))
+            or not frame.fill(arguments, hold)
+        ):
             if frame is not None:
                 self._put_back(frame)
-            frame = self._fitting(arguments, hold)
+            frame = self._fitting(arguments, stream, hold)
             if frame is None:
                 frame = self._prepared(arguments[: self._count], stream, hold)
         try:
@@ -209,11 +215,23 @@ class Function:
             return streams.handle_of(stream, device[1])
         return streams.current(device[1]) or streams.LEGACY
 
-    def _fitting(self, arguments: tuple[Any, ...], hold: list[Any]) -> Frame | None:
+    def _is_on_stream(self, frame: Frame, stream: Any) -> bool:
+        """Whether a device's frame is of the stream of this call."""
+        try:
+            return frame.stream == self._stream(stream, frame.key[1])
+        except StreamForeign:  # of another device than the frame's
+            return False
+
+    def _fitting(self, arguments: tuple[Any, ...], stream: Any, hold: list[Any]) -> Frame | None:
         """A frame of an earlier call on arrays like these, filled; None where there is none."""
+
+        def fits(frame: Frame) -> bool:
+            is_here = frame.stream is None or self._is_on_stream(frame, stream)
+            return is_here and bool(frame.rows) and frame.fill(arguments, hold)
+
         try:
             shapes = tuple([each.shape for each in arguments[: self._count]])
-            return self._kept(shapes, lambda frame: frame.rows and frame.fill(arguments, hold))
+            return self._kept(shapes, fits)
         except (AttributeError, TypeError):  # not every array has a shape
             return None
 

@@ -47,8 +47,9 @@ class Frame:
     """What calls on arrays of certain shapes are made with; one call at a time.
 
     words: the frame as 8-byte numbers; rows: one a tensor, none where every call needs views; key:
-    (element type, shape and strides of each array; device; stream); shapes: of the arrays; scalars:
-    (where each number goes, its word, its argument); pointers: what the kernel gets.
+    (element type, shape and strides of each array; device; stream); shapes: of the arrays; stream:
+    the handle, None on the host; scalars: (where each number goes, its word, its argument);
+    pointers: what the kernel gets.
     """
 
     __slots__ = (
@@ -65,6 +66,7 @@ class Frame:
         "rows",
         "scalars",
         "shapes",
+        "stream",
         "words",
     )
 
@@ -91,11 +93,11 @@ class Frame:
             for place, slot in enumerate(signature.scalars)
         )
         has_gaps = any(slot.is_strided for slot in signature.tensors)
-        is_fast = device[0] == "cpu" and not has_gaps
+        self.stream = None if device[0] == "cpu" else stream
         self.rows: tuple[Row, ...] = ()
         self._guard: Any = None
         self._is_guarded = False  # whether the guard was asked for
-        if is_fast:
+        if not has_gaps:
             pairs = enumerate(zip(signature.tensors, described, strict=True))
             self.rows = tuple(self._row(native, place, *pair) for place, pair in pairs)
         self._fields = numpy_fields()
@@ -122,6 +124,8 @@ class Frame:
         is_torch = type(arguments[0]) is tensor_type
         if is_torch and self._guard is not None and self._fill_guarded(arguments):
             return True
+        if self.stream is not None:  # the attributes below are those of host memory
+            return False
         kind, data, array_flags = self._fields
         try:
             for place, shape, numpy_dtype, torch_dtype, word, mask, flags, port in self.rows:
@@ -170,13 +174,15 @@ class Frame:
         """Have torch look at the next call's tensors, where all are like these plain ones."""
         kind = self._tensor_type
         self._is_guarded = True
-        if all(type(each) is kind and not each.requires_grad for each in arrays):
+        if kind and all(type(each) is kind and not each.requires_grad for each in arrays):
             self._guard = guard_of(arrays)
 
     def fill_views(self, views: Sequence[View]) -> None:
         """The slow way: the addresses of arrays that were looked at."""
         for place, view in enumerate(views):
             self.words[self.layout.data(place) >> 3] = view.address
+        if self.stream is not None and self.rows and not self._is_guarded:
+            self._guard_by([view.owner for view in views])
 
     def lend_workspace(self, native: NativeFunction) -> None:
         """Memory for this call; the function is asked each time, since it may read the scalars."""

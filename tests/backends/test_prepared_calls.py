@@ -13,6 +13,7 @@ from aotc import runtime
 from aotc.runtime.arrays import numpy_fields, torch_guard
 from aotc.runtime.backends import errors, function, prepared
 from aotc.runtime.device_errors import InputStrided
+from aotc.runtime.drivers.cuda_errors import StreamForeign
 from aotc.runtime.errors import (
     InputDevice,
     InputDtype,
@@ -187,3 +188,66 @@ def test_a_function_stands_as_a_method(backend):
     assert backend["add"].pointer == backend.get_function_ptr("add")
     with pytest.raises(errors.FunctionUnknown):
         backend.subtract  # noqa: B018
+
+
+@pytest.fixture
+def on_device(compile_library, monkeypatch):
+    """A function of a device, and the looks at arrays; torch's tensors here stand for a device's.
+
+    `current` is torch's stream by the device's number.
+    """
+    place = runtime.get_backend(compile_library("streams.c", "streams")).place
+    looks, current, view_of = [], {0: 7, 1: 8}, function.view_of
+
+    def seen(slot, label, value, stream):
+        view = view_of(slot, label, value, stream)
+        view.device = ("cuda", value.ordinal) if hasattr(value, "ordinal") else ("cuda", 0)
+        looks.append(label)
+        return view
+
+    monkeypatch.setattr(function, "view_of", seen)
+    monkeypatch.setattr(function.streams, "current", current.get)
+    return place, looks, current
+
+
+def test_tensors_of_a_device_are_taken_by_one_look(on_device):
+    place, looks, current = on_device
+    out = torch.zeros(1, dtype=torch.int64)
+    for _ in range(3):
+        place(out=out)
+        assert out.item() == 7
+    place(out=out, stream=9)
+    assert out.item() == 9
+    assert len(looks) == 2  # one a stream
+    for stream, expected in ((9, 9), (None, 7), (9, 9)):
+        place(out=out, stream=stream)
+        assert out.item() == expected
+    current[0] = 12
+    place(out=out)
+    assert out.item() == 12
+    assert len(looks) == 3
+
+
+def test_streams_of_another_device(on_device):
+    class Stream:
+        cuda_stream, device_index = 5, 1
+
+    class Elsewhere(torch.Tensor):
+        ordinal = 1
+
+    place, _, _ = on_device
+    out = torch.zeros(1, dtype=torch.int64)
+    place(out=out)
+    there = torch.zeros(1, dtype=torch.int64).as_subclass(Elsewhere)
+    place(out=there, stream=Stream())
+    assert there.tolist() == [5]
+    with pytest.raises(StreamForeign):
+        place(out=out, stream=Stream())
+
+
+def test_host_memory_is_not_taken_for_a_devices(on_device):
+    place, looks, _ = on_device
+    for _ in range(2):
+        place(out=torch.zeros(1, dtype=torch.int64))
+    place(out=numpy.zeros(1, "i8"))
+    assert len(looks) == 2  # numpy's array was looked at
