@@ -3,7 +3,7 @@
 A tile of accumulators stays in vector registers over the whole inner dimension; the left operand is
 read element by element and broadcast, the right one a row of vectors at a time. Operands that are
 plain contiguous f32 loads are read where they stand (a packed weight never moves); all others are
-computed into scratch first, as f32.
+computed into scratch first, as f32 (dot_operands.py).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from aotc.aot.errors import CompileError
-from aotc.aot.targets.cpu import memory, sinks, tiles
-from aotc.aot.targets.cpu.evaluate import Buffer, Index, Kernel
-from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, Int, Linear, Pointer, integer
-from aotc.aot.targets.cpu.operands import as_f32
+from aotc.aot.targets.cpu import memory, sinks
+from aotc.aot.targets.cpu.dot_operands import Side, side
+from aotc.aot.targets.cpu.evaluate import Buffer, Kernel
+from aotc.aot.targets.cpu.lanes import Int, Linear, Pointer, integer
 from aotc.aot.targets.cpu.ttir import Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
@@ -29,19 +29,6 @@ class Tile(NamedTuple):
     vectors: int
     width: int
     unroll: int
-
-
-class Side(NamedTuple):
-    """An operand that the microkernel can read: a lazy load or a buffer, by (row, column)."""
-
-    value: Value | None
-    buffer: Buffer | None
-
-    def at(self, kernel: Kernel, index: Index) -> Operand:
-        if self.buffer is not None:
-            return kernel.lanes.operand(memory.read_buffer(kernel, self.buffer, index))
-        assert self.value is not None
-        return kernel.lanes.operand(kernel.at(self.value, index))
 
 
 class Product(NamedTuple):
@@ -79,10 +66,10 @@ def dot(kernel: Kernel, operation: Operation) -> None:
         raise CompileError(
             message=f"dot with a result of rank {len(shape)} and type `{kind}` is not supported"
         )
-    depth = (left.type.shape or ())[1]
+    depth, wide = (left.type.shape or ())[1], ACCUMULATE[kind][1]
     product = Product(
-        _side(kernel, left, kind, is_left=True),
-        _side(kernel, right, kind, is_left=False),
+        side(kernel, left, wide, shape[0], is_left=True),
+        side(kernel, right, wide, shape[0], is_left=False),
         _accumulator(kernel, operation, start),
         depth,
         kind,
@@ -198,139 +185,6 @@ def _prefetch(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> 
             moved = following._replace(offset=lanes.add(following.offset, offset))
             address = kernel.lanes.operand(moved)
             kernel.writer.effect(f"call void @llvm.prefetch.p0({address}, i32 0, i32 2, i32 1)")
-
-
-# --------------------------------------------------------------------- operands
-
-
-def _side(kernel: Kernel, value: Value, kind: str, *, is_left: bool) -> Side:
-    wide = ACCUMULATE[kind][1]
-    if (
-        value in kernel.buffers
-        and kernel.buffers[value].element == wide
-        and not kernel.buffers[value].bounds
-    ):
-        return Side(None, kernel.buffers[value])
-    if value.type.element == wide and _is_direct(kernel, value, is_left=is_left):
-        return Side(value, None)
-    return Side(None, _widened(kernel, value, wide))
-
-
-def _is_direct(kernel: Kernel, value: Value, *, is_left: bool) -> bool:
-    """An unmasked load whose address is linear in the inner dimension; B's rows are contiguous."""
-    load = value.owner
-    if load is None or load.name != "tt.load" or len(load.operands) > 1 or value in kernel.pending:
-        return False
-    pointer = load.operands[0]
-    with kernel.width(1), kernel.writer.probe() as depth:
-        inner = Operand("%inner", "i32", depth)
-        mark = kernel.lanes.atom(inner, "i32", natural=True)
-        found = kernel.at(pointer, (integer(0), mark) if is_left else (mark, integer(0)))
-        if not isinstance(found, Pointer) or found.base.depth == depth:
-            return False
-        varying = [atom for atom, _ in found.offset.base.terms if atom.operand.depth == depth]
-        if len(varying) > 1 or any(atom.origin != inner for atom in varying):
-            return False
-    if is_left:
-        return True
-    columns = (value.type.shape or ())[1]
-    width = min(kernel.isa.lanes, columns)
-    with kernel.width(width), kernel.writer.probe() as depth:
-        mark = kernel.lanes.atom(Operand("%column", "i32", depth), "i32", width, natural=True)
-        column = Int("i32", mark.base, Linear((), 1) if width > 1 else Linear())
-        return width == 1 or memory.is_contiguous(kernel.at(pointer, (integer(0), column)))
-
-
-def _widened(kernel: Kernel, value: Value, wide: str) -> Buffer:
-    """Computes an operand into scratch, in the accumulator's input type."""
-    shape = value.type.shape or ()
-    buffer = Buffer(
-        kernel.allocate(ITEMSIZE_BYTES[wide] * shape[0] * shape[1]),
-        shape,
-        wide,
-        kernel.writer.depth,
-    )
-    lane = tiles.lane_dimension(kernel, value)
-    block = min(kernel.isa.lanes, *shape)
-    if lane == 0 and block == kernel.isa.lanes and value not in kernel.pending:
-        _write_transposed(kernel, value, buffer, block)
-    else:
-        _write_widened(kernel, value, buffer, lane)
-    return buffer._replace(floor=kernel.writer.depth)
-
-
-def _write_widened(kernel: Kernel, value: Value, buffer: Buffer, lane: int) -> None:
-    filling = sinks.Filling(kernel, buffer.shape)
-
-    def body(index: Index) -> None:
-        filling.enter(index)
-        found = _widen(kernel, kernel.lanes.operand(kernel.at(value, index)), value, buffer)
-        memory.write(
-            kernel, memory.buffer_pointer(kernel, buffer, index), found, buffer.element, None
-        )
-
-    tiles.run(kernel, buffer.shape, body, lane_dim=lane)
-    filling.finish([])
-
-
-def _write_transposed(kernel: Kernel, value: Value, buffer: Buffer, block: int) -> None:
-    """An operand that is contiguous down its columns: read by columns, turned over in registers.
-
-    A block of `block` × `block` elements takes that many reads, shuffles · log2 and writes.
-    """
-    rows, columns = buffer.shape
-    with kernel.width(block):
-        lanes = kernel.lanes
-        with kernel.writer.loop(constant(rows, "i32"), block, may_skip=False) as down:
-            down.next_values = []
-            row = lanes.atom(down.counter, "i32", block, natural=True)
-            with kernel.writer.loop(constant(columns, "i32"), block, may_skip=False) as across:
-                across.next_values = []
-                column = lanes.atom(across.counter, "i32", block, natural=True)
-                vectors = []
-                for i in range(block):
-                    index = (Int("i32", row.base, Linear((), 1)), lanes.add(column, integer(i)))
-                    found = lanes.splat(lanes.operand(kernel.at(value, index)))
-                    vectors.append(_widen(kernel, found, value, buffer))
-                for i, vector in enumerate(_transpose(kernel, vectors)):
-                    index = (lanes.add(row, integer(i)), Int("i32", column.base, Linear((), 1)))
-                    place = memory.buffer_pointer(kernel, buffer, index)
-                    memory.write(kernel, place, vector, buffer.element, None)
-
-
-def _transpose(kernel: Kernel, vectors: list[Operand]) -> list[Operand]:
-    """Turns a square block over: exchanges ever larger halves of pairs of vectors."""
-    size = len(vectors)
-    current = list(vectors)
-    step = 1
-    while step < size:
-        for i in range(size):
-            if i & step:
-                continue
-            a, b = current[i], current[i + step]
-            low = [p if not p & step else size + p - step for p in range(size)]
-            high = [p + step if not p & step else size + p for p in range(size)]
-            current[i], current[i + step] = (_shuffle(kernel, a, b, x) for x in (low, high))
-        step *= 2
-    return current
-
-
-def _shuffle(kernel: Kernel, a: Operand, b: Operand, picks: list[int]) -> Operand:
-    mask = ", ".join(f"i32 {p}" for p in picks)
-    return kernel.writer.emit(
-        f"shufflevector {a}, {b}, <{len(picks)} x i32> <{mask}>", a.type, [a, b]
-    )
-
-
-def _widen(kernel: Kernel, operand: Operand, value: Value, buffer: Buffer) -> Operand:
-    """A lane value of the operand in the type that the microkernel multiplies."""
-    narrow, wide = value.type.element, buffer.element
-    if wide == "i32":
-        return operand if narrow == wide else kernel.lanes.cast("sext", operand, "i32")
-    found = as_f32(kernel.lanes, operand, narrow)
-    return (
-        kernel.lanes.cast("fpext", found, "double") if wide == "f64" and narrow != "f64" else found
-    )
 
 
 def _accumulator(kernel: Kernel, operation: Operation, start: Value) -> Buffer:
