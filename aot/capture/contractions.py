@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from aotc.aot.capture.importing import Call, NotSupported, Operand, Rows, spread, wide
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.size import Extent
 
 
 def _matmul(call: Call, left: Node, right: Node) -> Node:
@@ -145,19 +146,34 @@ def _convolution(
     groups: int = 1,
 ) -> Node:
     rank = data.type.rank - 2
-    steps, margins, gaps = (spread(item, rank) for item in (stride, padding, dilation))
+    rows = tuple(spread(item, rank) for item in (stride, padding, dilation))
+    extra = spread(output_padding, rank)
+    result = convolved(call, data, weight, *rows, is_transposed, extra, groups)
+    if bias is None:
+        return result
+    return build.add(result, build.reshape(bias, (1, bias.shape[0], *[1] * rank)))
+
+
+def convolved(
+    call: Call,
+    data: Node,
+    weight: Node,
+    steps: tuple[int, ...],
+    margins: tuple[int, ...],
+    gaps: tuple[int, ...],
+    is_transposed: bool,
+    extra: Sequence[Extent],
+    groups: int,
+) -> Node:
+    """The convolution, or the transposed one with `extra` elements at the end of each axis."""
     if is_transposed:
-        extra = spread(output_padding, rank)
+        rank = len(steps)
         data, weight = _transposed(data, weight, steps, margins, gaps, extra, groups)
         steps, margins = (1,) * rank, (0,) * rank
     if data.type.kind == "float":
         attrs = {"stride": steps, "padding": margins, "dilation": gaps, "groups": groups}
-        result = make("convolution", (data, weight), attrs)
-    else:
-        result = _sum_of_taps(call, data, weight, (steps, margins, gaps), groups)
-    if bias is None:
-        return result
-    return build.add(result, build.reshape(bias, (1, bias.shape[0], *[1] * rank)))
+        return make("convolution", (data, weight), attrs)
+    return _sum_of_taps(call, data, weight, (steps, margins, gaps), groups)
 
 
 def _sum_of_taps(
@@ -201,7 +217,7 @@ def _transposed(
     stride: tuple[int, ...],
     padding: tuple[int, ...],
     dilation: tuple[int, ...],
-    extra: tuple[int, ...],
+    extra: Sequence[Extent],
     groups: int,
 ) -> tuple[Node, Node]:
     """Operands of the plain convolution that equals a transposed one: zeros between elements."""
@@ -211,7 +227,7 @@ def _transposed(
     rows = zip(weight.shape[2:], padding, dilation, strict=True)
     low = [(size - 1) * gap - margin for size, margin, gap in rows]
     for axis, (before, more) in enumerate(zip(low, extra, strict=True), 2):
-        data = _bordered(data, axis, before, before + more)
+        data = bordered(data, axis, before, before + more)
     inputs, outputs = weight.shape[:2]
     kernel = weight.shape[2:]
     split = build.reshape(weight, (groups, inputs // groups, outputs, *kernel))
@@ -220,7 +236,7 @@ def _transposed(
     return data, make("flip", (filters,), {"axes": tuple(range(2, 2 + rank))})
 
 
-def _bordered(data: Node, axis: int, low: int, high: int) -> Node:
+def bordered(data: Node, axis: int, low: int, high: int) -> Node:
     """The axis with zeros before and behind, or with so many elements fewer where negative."""
     extent = data.shape[axis]
     data = build.slice_axis(data, axis, max(0, -low), extent - max(0, -high))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aotc.aot.capture import (
     bags,
     contractions,
+    convolution_gradients,
     distances,
     functions,
     gamma,
@@ -25,6 +26,7 @@ ROWS: Rows = {
     **movement.ROWS,
     **reductions.ROWS,
     **contractions.ROWS,
+    **convolution_gradients.ROWS,
     **pooling.ROWS,
     **bags.ROWS,
     **resampling.ROWS,

@@ -21,7 +21,6 @@ def decompositions() -> Table:
     """Op → its arithmetic, for forward and backward graphs."""
     table: Table = dict(core_aten_decompositions())
     table.update(get_decompositions(FROM_TORCH))
-    table[aten.convolution_backward.default] = _convolution_backward
     table[aten.max_pool2d_with_indices_backward.default] = _max_pool2d_backward
     table[aten._scaled_dot_product_flash_attention_for_cpu.default] = _attention
     table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = _attention_backward
@@ -161,62 +160,3 @@ def _encoder_layer(
         return middle + feed(functional.layer_norm(middle, *second))
     middle = functional.layer_norm(source + attend(source), *first)
     return functional.layer_norm(middle + feed(middle), *second)
-
-
-def _convolution_backward(
-    gradient: Tensor,
-    data: Tensor,
-    weight: Tensor,
-    bias_sizes: Sequence[int] | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-    output_mask: Sequence[bool],
-) -> Any:
-    """The gradients of a convolution as convolutions; NotImplemented for transposed ones."""
-    if transposed:
-        return NotImplemented
-    wanted = list(output_mask)
-    sizes = (list(stride), list(padding), list(dilation))
-    of_data = _data_gradient(gradient, data, weight, sizes, groups) if wanted[0] else None
-    of_weight = _weight_gradient(gradient, data, weight, sizes, groups) if wanted[1] else None
-    axes = [0, *range(2, gradient.dim())]
-    return of_data, of_weight, gradient.sum(axes) if wanted[2] else None
-
-
-def _data_gradient(
-    gradient: Tensor, data: Tensor, weight: Tensor, sizes: Sequence[list[int]], groups: int
-) -> Tensor:
-    """The transposed convolution of the gradient; its output padding restores the data's size."""
-    stride, padding, dilation = sizes
-    extra = []
-    for axis, step in enumerate(stride):
-        reach = dilation[axis] * (weight.shape[2 + axis] - 1) + 1
-        smallest = (gradient.shape[2 + axis] - 1) * step - 2 * padding[axis] + reach
-        extra.append(data.shape[2 + axis] - smallest)
-    return aten.convolution(gradient, weight, None, stride, padding, dilation, True, extra, groups)
-
-
-def _weight_gradient(
-    gradient: Tensor, data: Tensor, weight: Tensor, sizes: Sequence[list[int]], groups: int
-) -> Tensor:
-    """The convolution of the data with the gradient, batch and channels exchanged.
-
-    Stride and dilation exchange their parts too; what the windows did not reach is cut off.
-    """
-    stride, padding, dilation = sizes
-    batch, channels = data.shape[:2]
-    rest, inner = data.shape[2:], channels // groups
-    # [batch, groups·inner, …] → [inner, groups·batch, …]: a group of the result reads its own.
-    order = (2, 1, 0, *range(3, data.dim() + 1))
-    seen = data.reshape(batch, groups, inner, *rest).permute(order)
-    seen = seen.reshape(inner, groups * batch, *rest)
-    kernel = gradient.transpose(0, 1)  # [groups·outer, batch, …]
-    zeros = [0] * len(stride)
-    found = aten.convolution(seen, kernel, None, dilation, padding, stride, False, zeros, groups)
-    for axis in range(len(stride)):
-        found = found.narrow(2 + axis, 0, weight.shape[2 + axis])
-    return found.transpose(0, 1).contiguous()

@@ -9,6 +9,7 @@ from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.size import Extent, Size
 from aotc.aot.ir.types import DTYPES, Scalar, TensorType
 
+STORED_TAG = "stored"  # of a copy that the schedule gives a buffer
 OF_NOTHING: Mapping[str, Scalar] = {"sum": 0, "prod": 1, "any": False, "all": True}
 
 
@@ -99,6 +100,11 @@ def pad(data: Node, low: Sequence[Extent], high: Sequence[Extent], value: Scalar
         widths = zip(low, data.shape, high, strict=True)
         return expand(scalar(value, data.dtype), [sum(each) for each in widths])
     return make("pad", (data,), {"low": tuple(low), "high": tuple(high), "value": value})
+
+
+def stored(data: Node) -> Node:
+    """`data` laid out in memory once, where many read it."""
+    return make("copy", (data,), {"tag": STORED_TAG})
 
 
 def empty(kind: TensorType) -> Node:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.size import fixed, highest, kernel_text
 from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
@@ -16,7 +15,7 @@ from aotc.aot.lower.literal import computed, spelled
 from aotc.aot.lower.product import lower_product
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.template import fill
-from aotc.aot.lower.tiles import is_shifted, matmul_candidates, power_above
+from aotc.aot.lower.tiles import is_shifted, matmul_candidates
 from aotc.aot.lower.walk import Walk, walk_of
 from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_demands
 from aotc.aot.schedule.group import Group, Root
@@ -37,11 +36,10 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     reads = set(group.reads)
     run = contiguous_run(anchor, domain, lambda node: node in reads)
     walk = walk_of(domain.reduced.extent, run)
-    columns_block = min(PACK_N, power_above(highest(domain.lanes.extent)))
     shape = (domain.outer.extent, domain.rows.extent, domain.lanes.extent, domain.reduced.extent)
     run_block = fixed(walk.block) if walk.is_split else 0
     inner_block = run_block & -run_block
-    candidates = matmul_candidates(shape, columns_block, traits, inner_block)
+    candidates = matmul_candidates(shape, is_packed, traits, inner_block)
     writer = _MatmulWriter(group, anchor, candidates, walk)
     lines = fill(
         TEMPLATES["matmul_packed" if is_packed else "matmul"],

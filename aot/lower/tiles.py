@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
+from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.size import Extent, bounds, content, highest, proves_at_most, typical
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.schedule.traits import TargetTraits
@@ -16,6 +17,11 @@ WHOLE_ROW = 2048  # reduced elements up to which a row whose length the call dec
 FEW_TYPICAL = 8  # typical rows that may be as long as the longest one, if it is one tile
 FEWEST_ROWS = 8  # of a product, from which tiles may be no taller than the fewest rows of a call
 ROW_LANES = 256  # kept elements side by side where the reduced ones are not contiguous
+LARGEST_BLOCK = 128  # rows of a product's tile
+NARROWEST_PANEL = 32  # columns below which the left operand is read too often
+# Rows whose multiplications cost what it costs to read a panel once more: as it is packed, or to
+# bring it in order first.
+PACKED_ROWS, UNPACKED_ROWS = 4, 12
 
 
 def power_below(value: float) -> int:
@@ -94,9 +100,23 @@ def column_candidates(outer: Extent, reduced: Extent, lanes: Extent) -> tuple[Ca
     return tuple(dict.fromkeys(found if len(chunks) == 1 else found[:1]))
 
 
+def panel_columns(
+    shape: tuple[Extent, Extent, Extent, Extent], is_packed: bool, traits: TargetTraits
+) -> int:
+    """BN of a (batch, M, N, K) matmul: that of packed weights, less where tiles would be few.
+
+    A program brings its panel in order for itself, so that narrow panels cost less than low tiles.
+    """
+    batch, rows, columns, _ = shape
+    widest = min(PACK_N, power_above(highest(columns)))
+    tiles = typical(blocks(rows, LARGEST_BLOCK) * blocks(columns, widest) * batch)
+    is_few = tiles < traits.programs_wanted and typical(rows) >= NARROWEST_PANEL
+    return NARROWEST_PANEL if is_few and not is_packed and widest > NARROWEST_PANEL else widest
+
+
 def matmul_candidates(
     shape: tuple[Extent, Extent, Extent, Extent],
-    columns_block: int,
+    is_packed: bool,
     traits: TargetTraits,
     inner: int = 0,
 ) -> tuple[Candidate, ...]:
@@ -105,6 +125,8 @@ def matmul_candidates(
     BK must divide `inner`, a divisor of K, if one is given. Ordered by price, the cheapest first.
     """
     batch, rows, columns, depth = shape
+    columns_block = panel_columns(shape, is_packed, traits)
+    reread_rows = PACKED_ROWS if is_packed else UNPACKED_ROWS
     inner_block = min(512, inner & -inner) if inner else inner_candidates(depth)
     columns_tiles = blocks(columns, columns_block)
     count = typical(rows)
@@ -115,9 +137,10 @@ def matmul_candidates(
         waste = ceil(count / rows_block) * rows_block / count
         idle = ceil(tiles / traits.programs_wanted) * traits.programs_wanted / tiles
         # A panel of B is read again for each row of tiles.
-        return waste * idle * (1 + 4 / rows_block)
+        return waste * idle * (1 + reread_rows / rows_block)
 
-    sizes = [1 << bit for bit in range(8) if 1 << bit <= max(1, power_above(count))]
+    tallest = min(LARGEST_BLOCK, power_above(count))
+    sizes = [1 << bit for bit in range(tallest.bit_length())]
     if not isinstance(rows, int) and bounds(rows)[0] >= FEWEST_ROWS:
         sizes = [size for size in sizes if size <= bounds(rows)[0]]
     found = []

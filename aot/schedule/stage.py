@@ -7,6 +7,7 @@ copied once, padding included and channels last, so that a whole row of a window
 
 from __future__ import annotations
 
+from aotc.aot.ir.build import STORED_TAG
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import Extent
 from aotc.aot.schedule.domain import contiguous_run, matmul_domain
@@ -26,7 +27,9 @@ def staged(graph: Graph) -> tuple[Graph, frozenset[Node]]:
             made = _with_copy(made, copies)
         replaced[node] = made
     outputs = tuple(replaced[node] for node in graph.outputs)
-    return graph.with_outputs(outputs), frozenset(copies.values())
+    found = graph.with_outputs(outputs)
+    asked = (node for node in found.nodes() if node.op == "copy" and node.attr("tag") == STORED_TAG)
+    return found, frozenset([*copies.values(), *asked])
 
 
 def _with_copy(anchor: Node, copies: dict[Node, Node]) -> Node:
