@@ -2,9 +2,9 @@
 
 The gradient of the data is a transposed convolution, that of a transposed one a plain convolution.
 The gradient of the weight sums over all positions what a tap saw there times the gradient there: a
-product whose inner dimension is the positions. Both operands are laid out once on one grid, channels
-last, the data's margins included, so that each tap reads the data some rows further on and no
-element is looked up. Rows of the grid that are no positions hold zeros of the gradient.
+product whose inner dimension is the positions. Both operands are laid out once on one grid,
+channels last, the data's margins included, so that each tap reads the data some rows further on and
+no element is looked up. Rows of the grid that are no positions hold zeros of the gradient.
 """
 
 from __future__ import annotations

@@ -107,6 +107,11 @@ def stored(data: Node) -> Node:
     return make("copy", (data,), {"tag": STORED_TAG})
 
 
+def is_stored(node: Node) -> bool:
+    """Whether a node is such a copy."""
+    return node.op == "copy" and node.attr("tag") == STORED_TAG
+
+
 def empty(kind: TensorType) -> Node:
     """A tensor without elements: a literal repeated no times, whatever would have computed it."""
     return expand(scalar(0, kind.dtype), kind.shape)

@@ -1,17 +1,23 @@
-"""Copies that a convolution reads instead of its input, where that lies badly for it.
+"""Copies that a product reads instead of its operands, where these lie badly for it.
 
 An implicit GEMM reads windows of its input in runs of channels. Where channels are few or not the
 contiguous axis, it would gather element by element and check bounds for each. Then the input is
 copied once, padding included and channels last, so that a whole row of a window is one run.
+
+A right operand of which neither rows nor columns lie together, the filters of a convolution that
+come as an argument, is copied row by row: each tile of rows would gather all of it again.
 """
 
 from __future__ import annotations
 
-from aotc.aot.ir.build import STORED_TAG
+from aotc.aot.ir import build
+from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import Extent
-from aotc.aot.schedule.domain import contiguous_run, matmul_domain
+from aotc.aot.schedule.domain import batch_index, contiguous_run, matmul_domain, operand_demands
+from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import MATMULS
+from aotc.aot.schedule.trace import demands
 
 _MOVES = frozenset({"view", "pad", "window"})
 
@@ -24,11 +30,11 @@ def staged(graph: Graph) -> tuple[Graph, frozenset[Node]]:
         inputs = tuple(replaced[operand] for operand in node.inputs)
         made = node if inputs == node.inputs else make(node.op, inputs, node.attrs, node.source)
         if made.kind in MATMULS:
-            made = _with_copy(made, copies)
+            made = _with_columns(_with_copy(made, copies), copies)
         replaced[node] = made
     outputs = tuple(replaced[node] for node in graph.outputs)
     found = graph.with_outputs(outputs)
-    asked = (node for node in found.nodes() if node.op == "copy" and node.attr("tag") == STORED_TAG)
+    asked = (node for node in found.nodes() if build.is_stored(node))
     return found, frozenset([*copies.values(), *asked])
 
 
@@ -53,6 +59,28 @@ def _with_copy(anchor: Node, copies: dict[Node, Node]) -> Node:
         return anchor
     copies[source] = copy
     return changed
+
+
+def _with_columns(anchor: Node, copies: dict[Node, Node]) -> Node:
+    """The matmul on a copy of its right operand, if that is gathered as it lies."""
+    right = anchor.inputs[1]
+    domain = matmul_domain(anchor)
+    if anchor.kind != "matmul" or anchor.type.rank > 3 or not _is_gathered(anchor, domain):
+        return anchor
+    copies[right] = build.stored(right)
+    return make(anchor.op, (anchor.inputs[0], copies[right]), anchor.attrs, anchor.source)
+
+
+def _is_gathered(anchor: Node, domain: Domain) -> bool:
+    """Whether a view of memory has neither a row nor a column of elements that lie together."""
+    assert domain.reduced is not None
+    _, need = operand_demands(anchor, domain, batch_index(anchor, domain))
+    while need.node.kind == "view":
+        (need,) = demands(need.node, need.index)
+    if need.node.op != "input":
+        return False
+    offset = ix.linear(need.index, need.node.shape)
+    return not {offset.stride(domain.lanes), offset.stride(domain.reduced)} & {0, 1}
 
 
 def _run(anchor: Node, copy: Node | None) -> Extent:
