@@ -2,9 +2,9 @@
 
 The gradient of the data is a transposed convolution, that of a transposed one a plain convolution.
 The gradient of the weight sums over all positions what a tap saw there times the gradient there: a
-product whose inner dimension is the positions. Both operands are laid out once on one grid,
-channels last, the data's margins included, so that each tap reads the data some rows further on and
-no element is looked up. Rows of the grid that are no positions hold zeros of the gradient.
+product whose inner dimension is the positions. Both operands are laid out once on one grid, the
+data's margins included, so that each tap reads the data some places further on and no element is
+looked up. Places of the grid that are no positions hold zeros of the gradient.
 """
 
 from __future__ import annotations
@@ -152,17 +152,18 @@ class _Grid:
         pairs = [part for pair in zip(self.extents, steps, strict=True) for part in pair]
         apart = build.reshape(data, (data.shape[0], channels, *pairs))
         phases = [3 + 2 * axis for axis in range(count)]
-        order = (*phases, 0, *(axis - 1 for axis in phases), 1)
-        flat = build.reshape(build.permute(apart, order), (math.prod(steps), self.filled, channels))
+        order = (*phases, 1, 0, *(axis - 1 for axis in phases))
+        rows = build.permute(apart, order)
+        flat = build.reshape(rows, (math.prod(steps), channels, self.filled))
         more = self.length - self.filled + self.tail
-        found = build.stored(build.pad(flat, (0, 0, 0), (0, more, 0), 0))
+        found = build.stored(build.pad(flat, (0, 0, 0), (0, 0, more), 0))
         for blocks, pitch in zip(self.blocks, self.pitches, strict=True):
-            attrs = {"axes": (1,), "sizes": (blocks,), "strides": (1,), "dilations": (pitch,)}
+            attrs = {"axes": (2,), "sizes": (blocks,), "strides": (1,), "dilations": (pitch,)}
             found = make("window", (found,), attrs)
-        # [phases, T, C, *blocks] → [*(block, phase), C, T]
-        found = build.reshape(found, (*steps, self.length, channels, *self.blocks))
+        # [phases, C, T, *blocks] → [*(block, phase), C, T]
+        found = build.reshape(found, (*steps, channels, self.length, *self.blocks))
         order = tuple(part for axis in range(count) for part in (count + 2 + axis, axis))
-        found = build.permute(found, (*order, count + 1, count))
+        found = build.permute(found, (*order, count, count + 1))
         dense = [blocks * step for blocks, step in zip(self.blocks, steps, strict=True)]
         found = build.reshape(found, (*dense, channels, self.length))
         for axis, (reach, gap) in enumerate(zip(self.reaches, self.spacing.dilation, strict=True)):

@@ -60,7 +60,7 @@ def _is_direct(kernel: Kernel, value: Value, rows: int, is_left: bool) -> bool:
     shape = value.type.shape or ()
     item_bytes = ITEMSIZE_BYTES[value.type.element]
     if is_left:
-        return abs(stride) <= 1 or abs(stride) * shape[1] * item_bytes <= NEAR_BYTES
+        return abs(stride) <= 1 or rows < FEWEST_ROWS
     columns = shape[1]
     is_packed = stride == columns or abs(stride) * shape[0] * item_bytes <= NEAR_BYTES
     if rows >= FEWEST_ROWS and not is_packed:

@@ -1,0 +1,88 @@
+"""Gradients of convolutions, plain and transposed, are those of eager in f64."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as some
+
+from aotc.aot.capture.aten_graph import import_aten, memory_order
+from aotc.aot.capture.sizes import Sizes
+from aotc.aot.ir.interpret import interpret
+
+pytestmark = pytest.mark.torch
+aten = torch.ops.aten
+GROUPS = 2
+
+
+def imported(op, tensors, rest, results):
+    """Our graph of one call, and of those of its results that it has."""
+    graph = torch.fx.Graph()
+    places = [graph.placeholder(f"operand_{place}") for place in range(len(tensors))]
+    for place, value in zip(places, tensors, strict=True):
+        place.meta["val"] = value
+    call = graph.call_function(op, (*places, *rest))
+    call.meta["val"] = tuple(results)
+    ends = []
+    for number, value in enumerate(results):
+        if value is not None:
+            ends.append(graph.call_function(operator.getitem, (call, number)))
+            ends[-1].meta["val"] = value
+    graph.output(tuple(ends))
+    walked = import_aten(graph, torch.nn.Module(), Sizes({}, (), ()))
+    assert not walked.refusals
+    return walked.imported.graph
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    sizes=some.lists(some.integers(3, 9), min_size=1, max_size=3),
+    reach=some.integers(1, 3),
+    stride=some.integers(1, 3),
+    padding=some.integers(0, 2),
+    dilation=some.integers(1, 2),
+    channels=some.sampled_from([(1, 4, 6), (2, 4, 6), (4, 4, 4), (4, 4, 8)]),
+    mask=some.sampled_from(list(itertools.product([True, False], repeat=3))[:-1]),
+    is_transposed=some.booleans(),
+)
+def test_of_all_shapes(sizes, reach, stride, padding, dilation, channels, mask, is_transposed):
+    rank, (groups, before, after) = len(sizes), channels
+    assume(all(size + 2 * padding > dilation * (reach - 1) for size in sizes))
+    assume(not is_transposed or all((s - 1) * stride >= 2 * padding for s in sizes))
+    rows = ([stride] * rank, [padding] * rank, [dilation] * rank, is_transposed, [0] * rank, groups)
+    ends = (before, after // groups) if is_transposed else (after, before // groups)
+    data = torch.randn(2, before, *sizes, dtype=torch.float64)
+    weight = torch.randn(*ends, *[reach] * rank, dtype=torch.float64)
+    gradient = torch.randn_like(aten.convolution(data, weight, None, *rows))
+
+    operands, rest = (gradient, data, weight), ([after], *rows, list(mask))
+    made = aten.convolution_backward(*operands, *rest)
+    wanted = [each if is_wanted else None for each, is_wanted in zip(made, mask, strict=True)]
+    graph = imported(aten.convolution_backward.default, operands, rest, wanted)
+    seen = [operands[int(name[-1])] for name in graph.input_names]
+    inputs = [each.permute(memory_order(each)).numpy() for each in seen]
+    expected = [each for each in wanted if each is not None]
+    for found, one in zip(interpret(graph, inputs), expected, strict=True):
+        torch.testing.assert_close(torch.from_numpy(found.copy()), one.permute(memory_order(one)))
+
+
+@pytest.mark.parametrize("groups", [1, GROUPS, 8])
+def test_as_native_code(groups):
+    weight = torch.randn(8, 8 // groups, 3, 2, requires_grad=True)
+    bias, data = (torch.randn(*shape, requires_grad=True) for shape in ((8,), (3, 8, 9, 7)))
+
+    def convolution(data, weight, bias):
+        return torch.nn.functional.conv2d(data, weight, bias, (2, 1), (1, 2), (1, 2), groups)
+
+    operands = (data, weight, bias)
+    compiled = torch.compile(convolution, backend="aotc", options={"fallback": "error"})
+    expected = convolution(*(each.double() for each in operands))
+    factors = torch.randn_like(expected)
+    found = torch.autograd.grad((compiled(*operands) * factors.float()).sum(), operands)
+    wanted = torch.autograd.grad((expected * factors).sum(), operands)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
