@@ -236,7 +236,7 @@ def _transposed(
     return data, make("flip", (filters,), {"axes": tuple(range(2, 2 + rank))})
 
 
-def bordered(data: Node, axis: int, low: int, high: int) -> Node:
+def bordered(data: Node, axis: int, low: Extent, high: Extent) -> Node:
     """The axis with zeros before and behind, or with so many elements fewer where negative."""
     extent = data.shape[axis]
     data = build.slice_axis(data, axis, max(0, -low), extent - max(0, -high))

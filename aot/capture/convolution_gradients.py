@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aotc.aot.capture.contractions import convolved, bordered
+from aotc.aot.capture.contractions import bordered, convolved
 from aotc.aot.capture.importing import Call, NotSupported, Rows, spread
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
