@@ -71,6 +71,7 @@ def ways(library: backends.Backend) -> dict[str, Callable[[], Any]]:
         "raw ctypes call": lambda: raw(*pointers),
         "numpy": lambda: add(a, b, ELEMENTS, out=out),
         "torch": lambda: add(x, y, ELEMENTS, out=z),
+        "library.add, numpy": lambda: library.add(a, b, ELEMENTS, out=out),
         "execute_kernel, numpy": lambda: library.execute_kernel("add", out, a, b, ELEMENTS),
         "DLPack": lambda: add(capsules[0], capsules[1], ELEMENTS, out=capsules[2]),
     }

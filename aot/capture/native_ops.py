@@ -29,7 +29,10 @@ from aotc.runtime.backends.library import NativeFunction, open_file
 from aotc.runtime.bundle.native_plan import NativeLaunch, NativeTensor
 from aotc.runtime.drivers.native import BoundNative
 
-FIXED = "a native function is given shapes that are fixed at the build"
+FIXED = (
+    "a native function is given shapes that are fixed at the build: leave the dims that reach it out "
+    "of `dynamic_shapes`, or build a bundle for each shape"
+)
 
 
 class NativeOpInvalid(UserError):
