@@ -30,8 +30,8 @@ from aotc.runtime.bundle.native_plan import NativeLaunch, NativeTensor
 from aotc.runtime.drivers.native import BoundNative
 
 FIXED = (
-    "a native function is given shapes that are fixed at the build: leave the dims that reach it out "
-    "of `dynamic_shapes`, or build a bundle for each shape"
+    "a native function is given shapes that are fixed at the build: leave the dims that reach it "
+    "out of `dynamic_shapes`, or build a bundle for each shape"
 )
 
 

@@ -186,6 +186,16 @@ def test_devices_whose_plans_cannot(aotc, cache, tmp_path, many):
     assert "spec.py" in words
 
 
+def test_dims_that_vary_are_refused_with_a_cure(aotc, cache, tmp_path, many):
+    spec = tmp_path / "spec.py"
+    dims = 'dynamic_shapes = ({0: torch.export.Dim("batch", max=512)},)\n'
+    spec.write_text(models.FAILING.format(many=str(many)) + dims)
+    code, _, words = aotc("build", spec, "-o", tmp_path / "x", "--quiet", "--cache-dir", cache)
+    assert code == 3
+    assert "`many.positive.default` at" in words
+    assert "leave the dims that reach it out of `dynamic_shapes`" in words
+
+
 def test_eager_ops(many):
     op = native_op("eager_ops::transpose", many, lambda x: x.new_empty(x.t().shape), "transpose")
     x = torch.arange(12.0, dtype=torch.float64).reshape(3, 4)
