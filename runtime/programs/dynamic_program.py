@@ -9,6 +9,7 @@ which grows. Those on a device are in `dynamic_device.py`.
 from __future__ import annotations
 
 import sys
+from operator import attrgetter
 
 from ..arrays.exchange import kind_of
 from ..bundle.dynamic_plan import DynamicPlan
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ..bundle.signature import Size
 
 SHAPES_KEPT = 16  # in each session
+SHAPE = attrgetter("shape")
 Shapes = tuple[tuple[int, ...], ...]
 
 
@@ -144,7 +146,7 @@ class _WithShared:
 class DynamicSession(Session):
     """One caller's arena for all shapes; for one thread at a time. Called like the program."""
 
-    __slots__ = ("_known", "_shared")
+    __slots__ = ("_known", "_recent", "_shared")
 
     def __init__(self, program: DynamicProgram) -> None:
         loaded = program._open()
@@ -153,6 +155,7 @@ class DynamicSession(Session):
         self._program: Any = program
         self._arity = -1 if program._structure.inputs else len(program.inputs)
         self._known: dict[Shapes, Session] = {}  # the one used last comes last
+        self._recent: Session | None = None  # and it is this one
         self._shared: Any = None
         try:
             self._shared = self._first_shared()
@@ -177,25 +180,26 @@ class DynamicSession(Session):
         self, arrays: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[Session, tuple[Any, ...]]:
         """The session of the arrays' shapes, and the arrays of the inputs in order."""
-        program = self._program
-        if program._loaded is None or self._loaded is None:
+        if not named:  # nearly all calls: arrays that tell their shapes, and those of the last call
+            try:
+                session = self._known[tuple(map(SHAPE, arrays))]
+            except (AttributeError, KeyError, TypeError):
+                pass
+            else:
+                if session is self._recent:  # which refuses to run where the program is closed
+                    return session, arrays
+        if self._program._loaded is None or self._loaded is None:
             raise ProgramClosed()
         if named or len(arrays) != self._arity:
             arrays = tuple(self._arranged(arrays, named))
-        known = self._known
-        try:  # what nearly all calls are: arrays that tell their shapes, and shapes met before
-            shapes = tuple([array.shape for array in arrays])
-            known[shapes] = session = known.pop(shapes)
-        except (AttributeError, KeyError, TypeError):
-            session = self.at(tuple([self._shape_of(*pair) for pair in enumerate(arrays)]))
-        return session, arrays
+        return self.at(tuple([self._shape_of(*pair) for pair in enumerate(arrays)])), arrays
 
     def at(self, shapes: Shapes) -> Session:
         """The session for inputs of these shapes."""
         session = self._known.pop(shapes, None)
         if session is None:
             session = self._made(shapes)
-        self._known[shapes] = session
+        self._known[shapes] = self._recent = session
         return session
 
     def _made(self, shapes: Shapes) -> Session:
@@ -251,6 +255,7 @@ class DynamicSession(Session):
         for session in self._known.values():
             session.close()
         self._known.clear()
+        self._recent = None
 
     def close(self) -> None:
         """Free the arena; may be called again."""
