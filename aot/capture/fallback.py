@@ -21,7 +21,10 @@ from aotc.runtime.bundle.torch_calls import LAYOUTS, MEMORY_FORMATS
 RANDOM = "it may draw random numbers, so that no two runs could be compared"
 CHANGES = "it changes its arguments"
 EFFECTS = "it has effects beside its results"
-FIXED = "torch runs it on fixed shapes only, and here a call decides some"
+FIXED = (
+    "torch runs it on fixed shapes only, and here a call decides some: give it a decomposition, or "
+    "build without `dynamic_shapes`, a bundle for each shape"
+)
 NO_OPERATOR = "it is no op of torch's registry"
 NO_RESULT = "it has no result that is a tensor"
 # Composites that end with a check of what they computed. Decomposed, the check is a call with an
