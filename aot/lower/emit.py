@@ -161,7 +161,9 @@ class Emitter:
         spelling = row.shortened if is_shortened else row.double if is_double else row.triton
         if node.op == "logical_not" and operands[0].is_literal:
             operands = [Value(wrapped(operands[0].text, "bool"))]
-        is_constant = all(operand.is_literal for operand in operands)
+        # A choice has the type of what it chooses from.
+        typing = operands[1:] if node.op == "where" else operands
+        is_constant = all(operand.is_literal for operand in typing)
         texts = [
             wrapped(operand.text, source.dtype)
             if operand.is_literal
@@ -190,7 +192,7 @@ class Emitter:
         if stored is not None and self._decides_all(need.conditions, stored):
             return self._load(stored.node, stored.index, inner, fill)
         value = self.value(need.node, need.index, inner)
-        return self._choose(need.conditions, value, Value(fill, is_literal=True))
+        return self._choose(need.conditions, value, Value(fill, is_literal=True), node.dtype)
 
     def _stored_behind(self, need: Demand) -> Demand | None:
         """The buffer behind views that have no conditions: its load can fill by itself."""
@@ -205,7 +207,9 @@ class Emitter:
         symbols = self.varies_with(ix.linear(stored.index, stored.node.shape))
         return all(self.varies_with(condition.index) & symbols for condition in conditions)
 
-    def _choose(self, conditions: Guard, value: Value, otherwise: Value) -> Value:
+    def _choose(self, conditions: Guard, value: Value, otherwise: Value, dtype: str) -> Value:
+        if value.is_literal and otherwise.is_literal and "tl.full" not in value.text:
+            value = Value(wrapped(value.text, dtype))  # two plain numbers have no type
         text = " & ".join(map(self._condition, conditions))
         symbols = frozenset().union(*(self.varies_with(row.index) for row in conditions))
         expression = f"tl.where({text}, {value.text}, {otherwise.text})"
@@ -226,7 +230,7 @@ class Emitter:
         for need in reversed(needs):
             value = self.value(need.node, need.index, (*guard, *need.conditions))
             if chosen is not None and need.conditions:
-                value = self._choose(need.conditions, value, chosen)
+                value = self._choose(need.conditions, value, chosen, node.dtype)
             chosen = value
         if chosen is None:
             raise _misplaced(node)
