@@ -29,7 +29,8 @@ _TEMPLATES = {  # by form
 
 
 def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
-    """The convolution of the group with its epilogue; None where its operands are no plain loads.
+    """The convolution of the group with its epilogue; None where its operands are no plain loads,
+    and for a result of a single row or column.
 
     A pointwise convolution counts as one of a single tap.
     """
@@ -37,9 +38,9 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
         windows = windows_of(group)
     except UndecidedSize:  # taps and borders are tables of numbers
         return None
-    if windows is None:
-        return None
     domain = group.domain
+    if windows is None or 1 in (domain.rows.extent, domain.lanes.extent):
+        return None  # a tile is not stored to a single row or column: matmul_gpu.py sums those up
     result_bytes = sum(typical(root.node.type.nbytes) for root in group.roots)
     shape = Shape(
         domain.outer.extent,

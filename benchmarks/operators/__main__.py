@@ -79,9 +79,9 @@ def main(
 def pieces(dtypes: Sequence[str], only: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """Element types with some of the records that have them, in the order of the page."""
     core = [record for op in core_ops() for record in records_of(op)]
-    for number, dtype in enumerate(dtypes):
-        # What stands beside the core set is driven in the first element type.
-        records = dict.fromkeys(only or (*core, *(() if number else BESIDE)))
+    for dtype in dtypes:
+        # What stands beside the core set is driven in one element type.
+        records = dict.fromkeys(only or (*core, *(BESIDE if dtype == "f32" else ())))
         own = [record for record in records if dtype in dtypes_of(record)]
         for start in range(0, len(own), RECORDS):
             yield dtype, own[start : start + RECORDS]

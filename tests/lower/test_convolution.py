@@ -95,6 +95,21 @@ def few_channels_no_stride():
 
 
 @case
+def one_channel():
+    return convolved(operand("x", 1, 16, 9, 7), 1, (3, 3), padding=(1, 1))
+
+
+@case
+def one_position():
+    return convolved(operand("x", 1, 16, 4, 4), 24, (4, 4))
+
+
+@case
+def one_number():
+    return convolved(operand("x", 1, 16, 4, 4), 1, (4, 4))
+
+
+@case
 def residual():
     data = operand("x", 1, 64, 8, 8, dtype="bf16")
     first = op("relu", convolved(data, 64, (3, 3), "w1", padding=(1, 1)))
@@ -190,8 +205,18 @@ def convolutions_of(name: str) -> list[Group]:
     return [group for group in found if group.label.startswith("convolution")]
 
 
-# Pooled reads maxima, strided_points an image whose channels lie apart.
-@pytest.mark.parametrize("name", sorted(CASES.keys() - {"depthwise", "pooled", "strided_points"}))
+# Pooled reads maxima, strided_points an image whose channels lie apart; a result of one row or
+# column is a product's.
+PRODUCTS = {"one_channel", "one_position", "one_number"}
+OTHERS = {"depthwise", "pooled", "strided_points"} | PRODUCTS
+
+
+@pytest.mark.parametrize("name", sorted(PRODUCTS))
+def test_a_result_of_one_row_or_column_is_a_products(name):
+    assert all(lower_convolution(group, GPUS[90]) is None for group in convolutions_of(name))
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - OTHERS))
 def test_convolutions_have_kernels_of_their_own(name):
     groups = convolutions_of(name)
     assert groups

@@ -132,6 +132,10 @@ CALLS = {
         lambda x: [torch.nn.functional.pad(x.to(kind), (1, 2), value=1.0) for kind in KINDS],
         torch.arange(3),
     ),
+    "places of extremes of small integers": (
+        lambda x: [*x.int().cummax(1), *x.to(torch.uint8).cummin(0), *x.short().cummin(1)],
+        torch.tensor([[1, 7, 3], [4, 0, 100]]),
+    ),
     "masks write several values": (
         written_by_masks,
         torch.tensor([[1.0, -2.0, 3.0], [-4.0, 5.0, -6.0], [7.0, 0.0, NAN]]),
