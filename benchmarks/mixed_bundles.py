@@ -8,6 +8,7 @@ process each, in turns. Writes docs/mixed-bundles.md.
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import subprocess
@@ -40,9 +41,12 @@ Both in turns, by `python -m benchmarks.mixed_bundles`.
 
 def main() -> None:
     """Measure, print a line an example, write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("examples", nargs="*", metavar="EXAMPLE", default=EXAMPLES)
+    examples = parser.parse_args().examples
     lines = []
     with tempfile.TemporaryDirectory(prefix="aotc-mixed-") as folder:
-        for example in sys.argv[1:] or EXAMPLES:
+        for example in examples:
             bundles = {kind: build(example, kind, Path(folder)) for kind in KINDS}
             lines.append(row(example, bundles))
             print(lines[-1], flush=True)

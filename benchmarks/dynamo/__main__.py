@@ -8,6 +8,7 @@ are sampled in turns. Writes docs/torch-compile-speed.md; run it on a machine wi
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import subprocess
@@ -23,6 +24,7 @@ from benchmarks.report import table
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "torch-compile-speed.md"
 PROCESS = (sys.executable, "-m", "benchmarks.dynamo.process")
+PARTS = ("start", "steady")
 START_MODEL, START_KINDS, STARTS = "encoder-12", ("eager", "aotc", "inductor"), 7
 STEADY_KINDS, ROUNDS, SECONDS_A_TURN = ("none", "aotc", "inductor"), 7, 0.5
 NAMES = {"none": "eager", "eager": "`eager`", "aotc": "`aotc`", "inductor": "`inductor`"}
@@ -30,7 +32,11 @@ NAMES = {"none": "eager", "eager": "`eager`", "aotc": "`aotc`", "inductor": "`in
 
 def main() -> None:
     """Measure what is asked for, or all of it, and write the page."""
-    asked = sys.argv[1:] or ["start", "steady"]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.dynamo", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="start|steady", default=PARTS)
+    asked = parser.parse_args().parts
+    if not set(asked) <= set(PARTS):
+        parser.error(f"parts are {', '.join(PARTS)}")
     parts = [f"# Back ends of torch.compile, measured\n\n{_where()}"]
     if "start" in asked:
         parts.append(_starts())

@@ -9,8 +9,8 @@ the CPU, in bf16 on a GPU if there is one. Run it on a machine with nothing to d
 
 from __future__ import annotations
 
+import argparse
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -55,9 +55,12 @@ MODELS: Mapping[str, Callable[[], torch.nn.Module]] = {"gpt2": gpt2, "llama": ll
 
 def main() -> None:
     """Measure the models that are asked for, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", metavar="MODEL", default=list(MODELS))
+    models = parser.parse_args().models
     print(f"{facts()}\non {torch.cuda.get_device_name() if DEVICE == 'cuda' else 'the CPU'}\n")
     rows = []
-    for name in sys.argv[1:] or MODELS:
+    for name in models:
         torch.manual_seed(0)
         model, tokens = MODELS[name]().eval(), torch.randint(0, 1024, (1, TOKENS))
         model, tokens = model.to(DEVICE, DTYPE), tokens.to(DEVICE)

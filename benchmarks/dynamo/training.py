@@ -9,8 +9,8 @@ largest distance of the curves and writes docs/training.svg; 200 steps by defaul
 
 from __future__ import annotations
 
+import argparse
 import copy
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,9 @@ def _point(step: int, loss: Tensor, count: int, top: float) -> str:
 
 def main() -> None:
     """Train three times, print how far apart the curves are, write the plot."""
-    found = curves(int(sys.argv[1]) if len(sys.argv) > 1 else STEPS)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("steps", nargs="?", type=int, default=STEPS)
+    found = curves(parser.parse_args().steps)
     eager = found["eager"]
     for name, losses in found.items():
         distance = float((losses - eager).abs().max())
