@@ -41,15 +41,16 @@ from aotc.aot.tune.compiling import Counts
 from aotc.aot.tune.record import Choice
 from aotc.cache import Store
 from aotc.runtime import drivers
+from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.bundle.dynamic_plan import DynamicPlan, read_plan
 from aotc.runtime.bundle.manifest import DYNAMIC, GOLDEN_NAME, Manifest, Target
 from aotc.runtime.bundle.native_plan import BackendEntry
-from aotc.runtime.bundle.signature import Signature
+from aotc.runtime.bundle.signature import Signature, TensorSpec
 from aotc.runtime.bundle.weights import Digests, MappedFile, hash_threads, read_header
 from aotc.runtime.check import read_manifest
 from aotc.runtime.comparison import compare
-from aotc.runtime.errors import GoldenMissing
+from aotc.runtime.errors import GoldenMissing, InputError
 from aotc.runtime.extras import read_extra, read_extras, read_golden
 
 PROVENANCE = "provenance.json"
@@ -101,9 +102,11 @@ def retune(
         libraries = tie_bundled(directory, manifest)
         tunings, targets = _choose(directory, manifest, here, options, machinery, clock)
         contents = _contents(directory, manifest, targets, tunings, libraries)
-        for target in targets:
+        for entry, target in zip(manifest.targets, targets, strict=True):
             if target.name in tunings and rehearsal.runs_here(here[target.name][0]):
-                _rehearse(here[target.name][0], target, contents, manifest.signature)
+                arguments = here[target.name][0], target, contents, manifest.signature
+                _rehearse(*arguments)
+                _compare_ranges(*arguments, _kept(directory, manifest, entry))
         with clock.stage("pack"):
             packed = pack(contents, out, options.force)
             clock.detail = f"{len(packed.files)} files, identity {packed.identity[:12]}"
@@ -229,6 +232,56 @@ def _rehearse(
         check = compare(spec, found.tobytes(), bytes(expected.data), limit)
         if not check.is_ok:
             raise GoldenMismatch(name=check.name, difference=check.difference, tolerance=limit)
+
+
+def _compare_ranges(
+    row: TargetRow,
+    target: TargetContents,
+    contents: BundleContents,
+    signature: Signature,
+    old: TargetContents,
+) -> None:
+    """Hold the new kernels against the bundle's own at the smallest sizes of each range.
+
+    On the golden input, cut or repeated; where sizes are none that the model takes, not at all.
+    Raises GoldenMismatch.
+    """
+    golden, plans = contents.golden, (target.plan, old.plan)
+    if golden is None or not isinstance(plans[0], DynamicPlan):
+        return
+    weights = {name: _bytes_of(tensor) for name, tensor in contents.weights.items()}
+    for variant in plans[0].tree["variants"]:
+        sizes = [low for low, _ in variant["ranges"]]
+        inputs, specs = signature.at(signature.values(sizes))
+        if not _is_taken(signature, inputs):
+            continue
+        arrays = [_resized(*pair) for pair in zip(golden.inputs, inputs, strict=True)]
+        found = []
+        for each, plan in zip((target, old), plans, strict=True):
+            assert isinstance(plan, DynamicPlan)  # one bundle's targets all have the same dims
+            outputs = [rehearsal.aligned(numpy.zeros(spec.nbytes, numpy.uint8)) for spec in specs]
+            rehearsal.run(row, each.library, plan.at(sizes), weights, arrays, outputs)
+            found.append([output.tobytes() for output in outputs])
+        for spec, new, was, limit in zip(specs, *found, golden.tolerances, strict=True):
+            check = compare(spec, new, was, 2 * limit)  # each may be off by as much
+            if not check.is_ok:
+                name = f"{check.name} at sizes {sizes}"
+                raise GoldenMismatch(name=name, difference=check.difference, tolerance=2 * limit)
+
+
+def _is_taken(signature: Signature, inputs: Sequence[TensorSpec]) -> bool:
+    """Whether the model's own guards allow these shapes."""
+    try:
+        signature.bind([spec.shape for spec in inputs])
+    except InputError:
+        return False
+    return True
+
+
+def _resized(tensor: TensorData, spec: TensorSpec) -> Array:
+    """The elements of an array, as often as a shape asks for."""
+    kind = numpy.dtype(f"V{DTYPES[tensor.dtype].itemsize_bytes}")
+    return rehearsal.aligned(numpy.resize(numpy.frombuffer(tensor.data, kind), spec.shape))
 
 
 def _bytes_of(tensor: TensorData) -> Array:

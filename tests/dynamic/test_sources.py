@@ -130,6 +130,29 @@ def test_a_finished_bundle_is_tuned_at_every_range(built, aotc, tmp_path):
     assert code == 0, errors
 
 
+def test_kernels_that_are_wrong_at_other_sizes_are_never_written(
+    built, aotc, tmp_path, monkeypatch
+):
+    from aotc.aot import rehearsal
+
+    path, _ = built("perceptron")
+    run, shapes = rehearsal.run, []
+
+    def spoiled(row, library, plan, weights, inputs, outputs):
+        run(row, library, plan, weights, inputs, outputs)
+        if inputs[0].ndim == 3:  # not the golden input, which comes as bytes
+            shapes.append(inputs[0].shape)
+            outputs[0][:] = len(shapes)
+
+    monkeypatch.setattr(rehearsal, "run", spoiled)
+    words = ("--quiet", "--cache-dir", tmp_path / "cache", "--tune-budget", 1)
+    code, _, errors = aotc("tune", path, "-o", tmp_path / "out", *words)
+    assert code == 1
+    assert "at sizes" in errors
+    assert shapes
+    assert not (tmp_path / "out").exists()
+
+
 def kernels_of(path):
     (file,) = (path / "sources").glob("*.json")
     return json.loads(file.read_text())["kernels"]
