@@ -39,22 +39,26 @@ def _guard(torch: Any, tensors: Sequence[Any]) -> Guard:
 
 def _is_right(torch: Any) -> bool:
     """Whether this torch's guard tells apart everything that it is asked for."""
-    like, other = torch.zeros(2, 3), torch.zeros(2, 3)
-    different = (
-        other.double(),
-        other.view(3, 2),
-        torch.zeros(3, 2).t(),
-        other.to("meta"),
-        other.to_sparse(),
-        torch._neg_view(other),
-        torch._efficientzerotensor(2, 3),
-        torch.zeros(2, 3, requires_grad=True),
-        torch.nn.Parameter(other, requires_grad=False),
-        None,
-    )
     try:
-        guard = _guard(torch, (like,))
-        with torch.enable_grad():
-            return guard(other) is True and not any(map(guard, different))
+        with torch.inference_mode(False), torch.enable_grad(), torch.device("cpu"):
+            like, other = (torch.zeros(2, 3, dtype=torch.float32) for _ in range(2))
+            guard = _guard(torch, (like,))
+            return guard(other) is True and not any(map(guard, _different(torch, other)))
     except Exception:  # a torch with another guard may raise whatever it likes
         return False
+
+
+def _different(torch: Any, like: Any) -> tuple[Any, ...]:
+    """Tensors that a function must not be given in the place of `like`, each for one reason."""
+    return (
+        like.double(),
+        like.view(3, 2),
+        like.view(3, 2).t(),
+        like.to("meta"),
+        like.to_sparse(),
+        torch._neg_view(like),
+        torch._efficientzerotensor(2, 3),
+        torch.zeros(2, 3, dtype=like.dtype, requires_grad=True),
+        torch.nn.Parameter(like, requires_grad=False),
+        None,
+    )

@@ -171,6 +171,23 @@ def test_a_torch_without_a_guard_that_answers(monkeypatch):
         assert torch_guard.guard_of(tensors) is None
 
 
+@pytest.mark.parametrize(
+    "mode",
+    [
+        torch.inference_mode,
+        torch.no_grad,
+        lambda: torch.device("meta"),
+        lambda: torch.autocast("cpu"),
+    ],
+)
+def test_the_guard_is_tried_out_alike_in_every_mode(monkeypatch, mode):
+    monkeypatch.setattr(torch_guard, "_is_trusted", [])
+    tensors = torch.ones(2), torch.ones(2)
+    with mode():
+        torch_guard.guard_of(tensors)
+    assert torch_guard.guard_of(tensors)(*tensors)
+
+
 def test_neither_numpy_nor_torch_is_imported(example):
     code = (
         "import sys\nfrom array import array\nfrom aotc import runtime\n"
