@@ -180,6 +180,9 @@ class Emitter:
         if source == target:
             return operand
         text = wrapped(operand.text, source) if operand.is_literal else operand.text
+        row = DTYPES[target]
+        if DTYPES[source].kind == "float" and row.kind == "int" and row.itemsize_bytes < 4:
+            text = f"{text}.to({spelled('i32')})"  # eager's way: it wraps around what does not fit
         return self.body.bind(f"{text}.to({spelled(target)})", operand.symbols)
 
     def _write_view(self, node: Node, index: Position, guard: Guard) -> Value:

@@ -132,6 +132,10 @@ CALLS = {
         lambda x: [torch.nn.functional.pad(x.to(kind), (1, 2), value=1.0) for kind in KINDS],
         torch.arange(3),
     ),
+    "small integers of floats beyond them": (
+        lambda x: [x.to(torch.uint8), x.to(torch.int8), x.half().to(torch.int16)],
+        torch.tensor([-1.5, -0.5, 255.0, 300.25, -129.0, 1e3]),
+    ),
     "places of extremes of small integers": (
         lambda x: [*x.int().cummax(1), *x.to(torch.uint8).cummin(0), *x.short().cummin(1)],
         torch.tensor([[1, 7, 3], [4, 0, 100]]),
