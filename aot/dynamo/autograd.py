@@ -29,6 +29,7 @@ from torch.fx import GraphModule
 from aotc.aot.dynamo.calling import Boxed
 from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.graph_key import TEXT, own_keys
+from aotc.aot.dynamo.kept import kept
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import toolchain_digest
 from aotc.aot.dynamo.recipe import ProgramGone, Recipe
@@ -117,7 +118,7 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
     # Whole results are kept, and the backward graph is compiled at once so that they are whole.
     patch = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True}
     with functorch_config.patch(patch), own_keys():
-        call = aot_module_simplified(
+        call = kept(module) or aot_module_simplified(
             module,
             inputs,
             fw_compiler=SerializableAOTDispatchCompiler(CompiledGraph, compiled),

@@ -8,6 +8,7 @@ that the back end leaves on the module: its options and the toolchain.
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,9 @@ import torch
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd import autograd_cache
 from torch._inductor import config as inductor_config
+from torch.fx import GraphModule
+
+from aotc.aot.dynamo.graph_text import Unprintable, graph_text, has_own_operators
 
 TEXT = "_aotc_key"  # attribute of a module that is ours
 NAME = "autograd_cache_key"
@@ -32,6 +36,20 @@ def own_keys() -> Iterator[None]:
         setattr(autograd_cache, NAME, original)
 
 
+def key_of_fixed(module: GraphModule) -> str | None:
+    """The key of a graph that carries our text, by nothing but itself; None where that is not all.
+
+    Raises what torch raises for graphs that must not be kept.
+    """
+    autograd_cache.check_cacheable(module)
+    try:
+        text = graph_text(module)
+    except Unprintable:
+        return None
+    facts = (getattr(module, TEXT), *_state(), text)
+    return f"aotc_{hashlib.sha256(repr(facts).encode()).hexdigest()}"
+
+
 def _key(
     original: Callable[..., tuple[str, list[str]]],
     module: Any,
@@ -43,9 +61,13 @@ def _key(
     graph = getattr(module, "gm", module)
     if not hasattr(graph, TEXT):
         return original(module, examples, settings, *rest, **named)
+    key = key_of_fixed(graph) if graph is module else None
+    if key is not None:
+        return key, []
+    # The code of ops of the user's is in torch's own key, where it can be told.
+    more = original(module, examples, settings)[0] if has_own_operators(graph) else ""
     with autograd_cache.sanitize_gm_for_cache(graph):
-        autograd_cache.check_cacheable(graph)
-        facts = (getattr(graph, TEXT), graph, list(examples), settings, _state())
+        facts = (getattr(graph, TEXT), graph, list(examples), settings, _state(), more)
         return f"aotc_{autograd_cache.AOTAutogradCachePickler(graph).get_hash(facts)}", []
 
 
