@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -27,6 +28,7 @@ PROCESS = (sys.executable, "-m", "benchmarks.dynamo.process")
 PARTS = ("start", "steady")
 START_MODEL, START_KINDS, STARTS = "encoder-12", ("eager", "aotc", "inductor"), 7
 STEADY_KINDS, ROUNDS, SECONDS_A_TURN = ("none", "aotc", "inductor"), 7, 0.5
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 NAMES = {"none": "eager", "eager": "`eager`", "aotc": "`aotc`", "inductor": "`inductor`"}
 
 
@@ -74,7 +76,11 @@ def _starts() -> str:
 
 def _start(kind: str) -> dict[str, Any]:
     command = [*PROCESS, "start", kind, START_MODEL]
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    # Compiled modules are kept, as an installation keeps them.
+    variables = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
+    done = subprocess.run(
+        command, cwd=ROOT, env=variables, check=True, capture_output=True, text=True
+    )
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 
 
