@@ -195,7 +195,13 @@ class _AtenImporter(Importer):
             try:
                 self.results.append(self._result(value, shared))
             except (NotSupported, UndecidedSize) as refused:
-                self._refuse(node, str(refused))
+                if not self._is_named(value):
+                    self._refuse(node, str(refused))
+
+    def _is_named(self, value: Any) -> bool:
+        """Whether a result is missing for a reason that is known already."""
+        is_node = isinstance(value, torch.fx.Node)
+        return bool(self.refused) and is_node and self.values.get(value) is None
 
     def _result(self, value: Any, shared: Mapping[torch.fx.Node, int]) -> Result:
         """Where a result comes from; `shared` counts the results that lie in one memory."""

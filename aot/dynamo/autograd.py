@@ -28,6 +28,7 @@ from torch.fx import GraphModule
 
 from aotc.aot.dynamo.calling import Boxed
 from aotc.aot.dynamo.counting import counting
+from aotc.aot.dynamo.gradients import check_gradients
 from aotc.aot.dynamo.graph_key import TEXT, own_keys
 from aotc.aot.dynamo.kept import kept
 from aotc.aot.dynamo.options import Options
@@ -100,6 +101,7 @@ def differentiated(module: Any, inputs: Sequence[Any], options: Options) -> Call
         with torch._subclasses.fake_tensor.unset_fake_temporarily():
             return CompiledGraph(*compile_graph(graph, examples, options))
 
+    check_gradients(module)
     setattr(module, TEXT, f"{options} {toolchain_digest()} {digest_of(registered())}")
     if any(isinstance(each, list | tuple | dict) for each in inputs):
         return flatten_graph_inputs(  # type: ignore[no-any-return]

@@ -23,5 +23,13 @@ class GraphRefused(UnsupportedError):
     """A graph of torch.compile has parts that aotc cannot compile, and `fallback` is `error`."""
 
     code = "dynamo-graph-refused"
-    template = "{count} of {total} ops of a graph cannot be compiled:\n{reasons}"
+    template = "a graph has parts that cannot be compiled:\n{reasons}"
     hint = 'pass `options={{"fallback": "inductor"}}` to leave them to torch'
+
+
+class GradientMissing(UnsupportedError):
+    """A gradient goes through an op of the user's that has no backward."""
+
+    code = "dynamo-gradient-missing"
+    template = "op `{op}` has no backward, and a gradient of its operands is asked for"
+    hint = "register one (`torch.library.register_autograd`), or call the op under `torch.no_grad`"

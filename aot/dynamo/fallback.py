@@ -17,10 +17,10 @@ SHOWN = 3  # reasons in a line of the log
 Boxed = Callable[[list[Any]], Any]
 
 
-def refuse(module: GraphModule, reasons: Sequence[str]) -> GraphRefused:
+def refuse(reasons: Sequence[str]) -> GraphRefused:
     """The error for a graph where the option `fallback` is `error`."""
     text = "\n".join(f"  {reason}" for reason in reasons)
-    return GraphRefused(count=len(reasons), total=_calls(module), reasons=text)
+    return GraphRefused(reasons=text)
 
 
 def leave(

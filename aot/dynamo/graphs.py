@@ -68,7 +68,7 @@ def compile_at(
     """The recipe and the callable of a graph that was walked with these sizes."""
     reasons = [row.reason for row in walked.refusals]
     if reasons and options.fallback == "error":
-        raise refuse(module, reasons)
+        raise refuse(reasons)
     if not reasons:
         code, call = _own(module, examples, sizes, options)
         return _whole(module, code), call

@@ -72,7 +72,7 @@ def test_gradients_through_a_region_that_is_left(fresh):
 def test_nothing_is_left_where_that_is_an_error(fresh):
     compiled = torch.compile(Erratic(), backend=aotc, options={"fallback": "error"})
     with pytest.raises(
-        Exception, match=r"(?s)1 of \d+ ops .*`aotc_tests.bumpy.default` at test_fall"
+        Exception, match=r"(?s)a graph has parts .*`aotc_tests.bumpy.default` at test_fall"
     ):
         compiled(torch.randn(4, 6))
 
@@ -106,3 +106,48 @@ def test_a_device_without_a_target_is_named(fresh, caplog):
         found = compiled(torch.empty(3, device="meta"))
     assert found.device.type == "meta"
     assert "device `meta`" in caplog.text
+
+
+@pytest.fixture
+def kernels_only():
+    """An op with kernels and no backward, the square of its operand."""
+    with torch.library._scoped_library("aotc_kernels_only", "FRAGMENT") as library:
+        library.define("squared(Tensor x) -> Tensor")
+        library.impl("squared", torch.square, "CPU")
+        library.impl("squared", torch.empty_like, "Meta")
+        yield lambda x: torch.ops.aotc_kernels_only.squared(x)
+
+
+def test_an_op_without_a_backward_is_refused(fresh, kernels_only):
+    compiled = torch.compile(kernels_only, backend=aotc, options={"fallback": "eager"})
+    with pytest.raises(Exception, match=r"`aotc_kernels_only\.squared` has no backward"):
+        compiled(torch.ones(3, requires_grad=True))
+
+
+def test_it_runs_where_no_gradient_is_asked_for(fresh, kernels_only):
+    def call(x):
+        with torch.no_grad():
+            known = kernels_only(x)
+        return x * known + kernels_only(x.detach())
+
+    x = torch.full((3,), 2.0, requires_grad=True)
+    torch.compile(call, backend=aotc, options={"fallback": "eager"})(x).sum().backward()
+    assert x.grad.tolist() == [4.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("x", "reason"),
+    [
+        (torch.ones(3, device="meta"), "device `meta`, which has no target here"),
+        (torch.ones(3, dtype=torch.complex64), "element type `torch.complex64`"),
+        (torch.ones(3, dtype=torch.float8_e4m3fn), "element type `torch.float8_e4m3fn`"),
+    ],
+    ids=["device", "complex", "float8"],
+)
+def test_an_argument_that_we_lack_is_the_one_reason(fresh, x, reason):
+    compiled = torch.compile(lambda x: x.view(-1).t(), backend=aotc, options={"fallback": "error"})
+    with pytest.raises(Exception, match="a graph has parts") as caught:
+        compiled(x)
+    lines = [line for line in str(caught.value).splitlines() if line.startswith("  ")]
+    assert len(lines) == 1
+    assert reason in lines[0]
