@@ -82,7 +82,7 @@ def read_graph(module: torch.fx.GraphModule) -> Reading:
     """The values of a graph module's nodes, as far as they are tensor arithmetic."""
     reader = _Reader()
     nodes = list(module.graph.nodes)
-    with reading(_sizes(nodes)), torch.no_grad(), _fake_mode(nodes), warnings.catch_warnings():
+    with reading(_sizes(nodes)), torch.no_grad(), fake_mode(nodes), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # sizes as arguments, in a graph that is never run
         for node in nodes:
             if node.op.startswith("call_"):
@@ -90,7 +90,8 @@ def read_graph(module: torch.fx.GraphModule) -> Reading:
     return reader.finished(nodes)
 
 
-def _fake_mode(nodes: Sequence[torch.fx.Node]) -> FakeTensorMode:
+def fake_mode(nodes: Sequence[torch.fx.Node]) -> FakeTensorMode:
+    """The mode that made the nodes' values; inside of it what torch makes is fake too."""
     modes = (getattr(value_of(node), "fake_mode", None) for node in nodes)
     return next((mode for mode in modes if mode is not None), None) or FakeTensorMode()
 

@@ -15,7 +15,14 @@ from typing import Any
 import torch
 
 from aotc.aot.dynamo.merging import merge_linears
-from aotc.aot.dynamo.reading import VALUE_KEYS, Reading, function_of, is_like, value_of
+from aotc.aot.dynamo.reading import (
+    VALUE_KEYS,
+    Reading,
+    fake_mode,
+    function_of,
+    is_like,
+    value_of,
+)
 from aotc.aot.dynamo.spelling import Spelling, composites_of, spelling_of
 from aotc.aot.ir.graph import Node
 
@@ -69,6 +76,7 @@ class Writer:
         for node in self.order:  # the first that has a value in its region
             if node in self.found.values:
                 self.spoken.setdefault((self.found.regions[node], self.value(node)), node)
+        self.fake_mode = fake_mode(self.order)
         self.fresh: set[torch.fx.Node] = set()
         self.gone: set[torch.fx.Node] = set()
         self.stands_in: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -266,7 +274,8 @@ class Writer:
                 each = self.module.graph.call_function(spelling.target, args, kwargs)
                 each.meta = {name: item for name, item in node.meta.items() if name in _KEPT_META}
                 fake_args, fake_kwargs = torch.fx.map_arg((args, kwargs), value_of)
-                each.meta[key_of(node)] = spelling.target(*fake_args, **fake_kwargs)
+                with self.fake_mode:  # numbers among the operands become tensors inside
+                    each.meta[key_of(node)] = spelling.target(*fake_args, **fake_kwargs)
                 made[value] = each
                 fresh.append(each)
         return fresh

@@ -290,3 +290,13 @@ def test_checkpoints_stay_as_they_are(rewriting):
         return checkpoint(torch.sigmoid, x, use_reentrant=False) * x + x * torch.sigmoid(x)
 
     agree(function, rewriting, torch.randn(4))
+
+
+def test_masked_arithmetic_becomes_attention(rewriting):
+    def attention(queries, keys, values, mask):
+        scores = queries @ keys.transpose(-2, -1) / math.sqrt(8)
+        return scores.masked_fill(~mask, -math.inf).softmax(-1) @ values
+
+    rows = [torch.randn(1, 2, 5, 8) for _ in range(3)]
+    agree(attention, rewriting, *rows, torch.ones(5, 5).tril().bool())
+    assert rewriting.done[0]["attention"] == 1
