@@ -169,8 +169,11 @@ def _other_signature(before: Graph, after: Graph) -> Iterator[str]:
     """How the signatures of two graphs differ."""
     if after.inputs != before.inputs or after.input_names != before.input_names:
         yield "its inputs are others"
-    if after.output_names != before.output_names or len(after.outputs) != len(before.outputs):
+    if after.output_names != before.output_names:
         yield f"its outputs are {after.output_names}, expected {before.output_names}"
+        return
+    if len(after.outputs) != len(before.outputs):
+        yield f"it has {len(after.outputs)} outputs, expected {len(before.outputs)}"
         return
     for name, old, new in zip(before.output_names, before.outputs, after.outputs, strict=True):
         if old.type != new.type:

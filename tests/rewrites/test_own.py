@@ -158,7 +158,7 @@ def test_one_that_grows_is_refused(graph):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda graph: graph.with_outputs(graph.outputs * 2), "its outputs are"),
+        (lambda graph: graph.with_outputs(graph.outputs * 2), "it has 2 outputs, expected 1"),
         (lambda graph: graph.with_outputs(graph.outputs), ""),
         (lambda graph: None, "it gives `NoneType`, expected a `Graph`"),
         (lambda graph: graph.outputs[3], "IndexError"),
