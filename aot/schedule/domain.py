@@ -101,12 +101,29 @@ def _price(accesses: Iterable[Demand], domain: Domain, traits: TargetTraits) -> 
         offset = ix.linear(need.index, need.node.shape)
         loaded = frozenset().union(*map(loaded_by, offset.symbols()))
         repeats = prod(typical(symbol.extent) for symbol in varies_with(need, domain))
-        stride = None if domain.lanes.name in loaded else offset.stride(domain.lanes)
+        stride = None if domain.lanes.name in loaded else _lane_stride(offset, domain, traits)
         price = _PRICES.get(stride, STRIDED_PRICE)
         price = 1.0 if domain.lanes.extent == 1 else price
         total += price * repeats
     lanes = typical(domain.lanes.extent)
     return total * -(-lanes // traits.lanes) * traits.lanes / lanes
+
+
+def _lane_stride(offset: Index, domain: Domain, traits: TargetTraits) -> Extent | None:
+    """The stride along the lanes, within runs of whole vectors at least; None where there is none.
+
+    Code for GPUs computes addresses lane by lane, and has no such runs.
+    """
+    stride = offset.stride(domain.lanes)
+    lengths = breaks(offset, domain.lanes)
+    if stride is not None or traits.device != "cpu" or not lengths or not is_static(lengths):
+        return stride
+    run = min(lengths)
+    if any(length % traits.lanes for length in lengths) or domain.lanes.extent % run:
+        return None
+    inner = Symbol("c", run)
+    step = {domain.lanes: ix.symbol("tap", domain.lanes.extent // run) * run + ix.of(inner)}
+    return offset.substitute(step).stride(inner)
 
 
 def varies_with(need: Demand, domain: Domain) -> set[Symbol]:
