@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ from torch.nn import functional
 
 aten = torch.ops.aten
 Table = dict[Any, Callable[..., Any]]
+MOST_WINDOWS = 16  # of a pooling that reach one element, up to which it asks each of them
 FROM_TORCH = (aten._native_batch_norm_legit_functional, aten.native_batch_norm)
 
 
@@ -38,12 +41,51 @@ def _max_pool2d_backward(
     ceil_mode: bool,
     indices: Tensor,
 ) -> Tensor:
-    """Each window's gradient goes to where its maximum was; windows that overlap add up."""
-    plane = data.shape[-2] * data.shape[-1]
-    leading = tuple(data.shape[:-2])
-    zeros = gradient.new_zeros((*leading, plane))
-    found = zeros.scatter_add(-1, indices.flatten(-2), gradient.flatten(-2))
-    return found.view(data.shape)
+    """Each window's gradient goes to where its maximum was; windows that overlap add up.
+
+    An element asks the few windows that reach it; gradients are scattered where these are many.
+    """
+    height, width = data.shape[-2:]
+    steps = list(stride) or list(kernel_size)
+    reaches = zip(kernel_size, dilation, steps, strict=True)
+    counts = [-(-((size - 1) * gap + 1) // step) for size, gap, step in reaches]
+    is_fixed = all(isinstance(extent, int) for extent in (*data.shape, *gradient.shape))
+    if math.prod(counts) > MOST_WINDOWS or not is_fixed:
+        zeros = gradient.new_zeros((*data.shape[:-2], height * width))
+        found = zeros.scatter_add(-1, indices.flatten(-2), gradient.flatten(-2))
+        return found.view(data.shape)
+    places = torch.arange(height * width, device=data.device).view(height, width)
+    terms = [
+        torch.where(
+            _window_of(indices, -1, data, steps, padding, before) == places,
+            _window_of(gradient, 0, data, steps, padding, before),
+            0,
+        )
+        for before in itertools.product(*map(range, counts))
+    ]
+    return functools.reduce(torch.add, terms)
+
+
+def _window_of(
+    values: Tensor,
+    outside: int,
+    data: Tensor,
+    steps: Sequence[int],
+    padding: Sequence[int],
+    before: Sequence[int],
+) -> Tensor:
+    """For each element of the planes the value of one window that may reach it.
+
+    It is the last one that begins no later, or one that is `before` it along each axis.
+    """
+    for axis, (step, margin, back) in enumerate(zip(steps, padding, before, strict=True), -2):
+        extent = data.shape[axis]
+        blocks = -(-(extent + margin) // step)
+        widths = [back, max(0, blocks - values.shape[axis] - back)]
+        values = aten.constant_pad_nd(values, [0, 0] * (-1 - axis) + widths, outside)
+        values = values.narrow(axis, 0, blocks).repeat_interleave(step, axis)
+        values = values.narrow(axis, margin, extent)
+    return values
 
 
 def _attention(
