@@ -28,7 +28,7 @@ from aotc.aot.schedule.traits import TargetTraits
 SMALLEST_RUN = 12  # elements of a contiguous run of k worth a loop of its own
 ONE = Symbol("z", 1)
 # Price of one loaded or stored element, relative to a contiguous one in vector code.
-BROADCAST_PRICE, STRIDED_PRICE, SCATTERED_PRICE = 0.1, 4.0, 8.0
+BROADCAST_PRICE, RUNS_PRICE, STRIDED_PRICE, SCATTERED_PRICE = 0.1, 1.25, 4.0, 8.0
 _PRICES: dict[Extent | None, float] = {None: SCATTERED_PRICE, 0: BROADCAST_PRICE, 1: 1.0}
 
 
@@ -101,29 +101,30 @@ def _price(accesses: Iterable[Demand], domain: Domain, traits: TargetTraits) -> 
         offset = ix.linear(need.index, need.node.shape)
         loaded = frozenset().union(*map(loaded_by, offset.symbols()))
         repeats = prod(typical(symbol.extent) for symbol in varies_with(need, domain))
-        stride = None if domain.lanes.name in loaded else _lane_stride(offset, domain, traits)
+        stride = None if domain.lanes.name in loaded else offset.stride(domain.lanes)
         price = _PRICES.get(stride, STRIDED_PRICE)
+        if stride is None and not loaded and _has_runs(offset, domain, traits):
+            price = RUNS_PRICE
         price = 1.0 if domain.lanes.extent == 1 else price
         total += price * repeats
     lanes = typical(domain.lanes.extent)
     return total * -(-lanes // traits.lanes) * traits.lanes / lanes
 
 
-def _lane_stride(offset: Index, domain: Domain, traits: TargetTraits) -> Extent | None:
-    """The stride along the lanes, within runs of whole vectors at least; None where there is none.
+def _has_runs(offset: Index, domain: Domain, traits: TargetTraits) -> bool:
+    """Whether the lanes are contiguous in runs of whole vectors.
 
     Code for GPUs computes addresses lane by lane, and has no such runs.
     """
-    stride = offset.stride(domain.lanes)
     lengths = breaks(offset, domain.lanes)
-    if stride is not None or traits.device != "cpu" or not lengths or not is_static(lengths):
-        return stride
+    if traits.device != "cpu" or not lengths or not is_static(lengths):
+        return False
     run = min(lengths)
-    if any(length % traits.lanes for length in lengths) or domain.lanes.extent % run:
-        return None
+    if any(length % traits.lanes for length in lengths) or not divides(run, domain.lanes.extent):
+        return False
     inner = Symbol("c", run)
     step = {domain.lanes: ix.symbol("tap", domain.lanes.extent // run) * run + ix.of(inner)}
-    return offset.substitute(step).stride(inner)
+    return offset.substitute(step).stride(inner) == 1
 
 
 def varies_with(need: Demand, domain: Domain) -> set[Symbol]:

@@ -113,6 +113,13 @@ def test_lanes_run_along_the_contiguous_axis():
     assert domain.lanes.extent == 64
 
 
+def test_lanes_run_along_planes_of_whole_vectors():
+    total = b.reduce("sum", operand("x", 8, 16, 32, 32), [0, 2, 3])
+    domain = schedule(graph_of(total), CPU).groups[0].domain
+    assert domain.is_reduced_in_lanes
+    assert domain.rows.extent == 16
+
+
 def test_an_input_as_output_is_copied():
     x = operand("x", 4, 4)
     plan = schedule(graph_of(x, x), CPU)
