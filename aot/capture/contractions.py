@@ -10,6 +10,8 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.size import Extent
 
+LOWEST = -3.4028234663852886e38  # the least finite f32
+
 
 def _matmul(call: Call, left: Node, right: Node) -> Node:
     rows = build.reshape(left, (1, *left.shape)) if left.type.rank == 1 else left
@@ -126,8 +128,8 @@ def _masked_softmax(scores: Node, mask: Node) -> Node:
         scores = build.pointwise("where", mask, scores, -math.inf)
     else:
         scores = build.add(scores, build.cast(mask, scores.dtype))
-    lowest = -3.0e38  # finite: -inf - lowest stays -inf, so that e^… is 0 and not NaN
-    peak = build.pointwise("maximum", build.reduce("max", scores, (axis,)), lowest)
+    # Finite: -inf less that stays -inf, so that e^… is 0 and not NaN. A mask may hold it, too.
+    peak = build.pointwise("maximum", build.reduce("max", scores, (axis,)), LOWEST)
     exponential = build.unary("exp", build.sub(scores, peak))
     total = build.pointwise("maximum", build.reduce("sum", exponential, (axis,)), 1e-30)
     return build.mul(exponential, build.unary("reciprocal", total))

@@ -22,11 +22,14 @@ Scales = Sequence[float | None]
 Taps = tuple[Array, Array]
 
 
-def _step(extent: int, wanted: int, factor: float | None) -> numpy.float32:
+Real = type[numpy.float32] | type[numpy.float64]  # in which places are computed
+
+
+def _step(extent: int, wanted: int, factor: float | None, real: Real = numpy.float32) -> Any:
     """Distance between results in elements, without corners aligned."""
     if factor is not None and factor > 0:
-        return numpy.float32(1.0 / factor)
-    return numpy.float32(extent) / numpy.float32(wanted)
+        return real(1.0 / factor)
+    return real(extent) / real(wanted)
 
 
 def _nearest(extent: int, wanted: int, factor: float | None) -> Array:
@@ -41,18 +44,18 @@ def _nearest_exact(extent: int, wanted: int, factor: float | None) -> Array:
     return numpy.minimum(numpy.floor(at).astype(numpy.int64), extent - 1)
 
 
-def _source(extent: int, wanted: int, has_corners: bool, factor: float | None) -> Array:
-    """Where each result lies, in elements, f32."""
-    count = numpy.arange(wanted, dtype=numpy.float32)
+def _source(extent: int, wanted: int, has_corners: bool, factor: float | None, real: Real) -> Array:
+    """Where each result lies, in elements."""
+    count = numpy.arange(wanted, dtype=real)
     if has_corners:
-        step = numpy.float32(extent - 1) / numpy.float32(wanted - 1) if wanted > 1 else 0
-        return numpy.asarray(count * numpy.float32(step))
-    half = numpy.float32(0.5)
-    return numpy.asarray((count + half) * _step(extent, wanted, factor) - half)
+        step = real(extent - 1) / real(wanted - 1) if wanted > 1 else 0
+        return numpy.asarray(count * real(step))
+    half = real(0.5)
+    return numpy.asarray((count + half) * _step(extent, wanted, factor, real) - half)
 
 
-def _linear(extent: int, wanted: int, has_corners: bool, factor: float | None) -> Taps:
-    at = numpy.maximum(_source(extent, wanted, has_corners, factor), numpy.float32(0))
+def _linear(extent: int, wanted: int, has_corners: bool, factor: float | None, real: Real) -> Taps:
+    at = numpy.maximum(_source(extent, wanted, has_corners, factor, real), real(0))
     low = numpy.minimum(numpy.floor(at).astype(numpy.int64), extent - 1)
     high = numpy.minimum(low + 1, extent - 1)
     share = numpy.minimum(at - low, 1).astype(numpy.float64)
@@ -72,8 +75,8 @@ def _cubic_weights(share: Array) -> list[Array]:
     return [far(share + 1), near(share), near(1 - share), far(2 - share)]
 
 
-def _cubic(extent: int, wanted: int, has_corners: bool, factor: float | None) -> Taps:
-    at = _source(extent, wanted, has_corners, factor)
+def _cubic(extent: int, wanted: int, has_corners: bool, factor: float | None, real: Real) -> Taps:
+    at = _source(extent, wanted, has_corners, factor, real)
     base = numpy.floor(at)
     share = (at - base).astype(numpy.float64)
     first = base.astype(numpy.int64) - 1
@@ -121,7 +124,7 @@ def _repeated(data: Node, axis: int, count: int) -> Node:
     return build.reshape(grown, (*data.shape[:axis], extent, *data.shape[axis + 1 :]))
 
 
-def _resize_weighted(taps_of: Callable[[int, int, bool, float | None], Taps]) -> Row:
+def _resize_weighted(taps_of: Callable[[int, int, bool, float | None, Real], Taps]) -> Row:
     def row(
         call: Call, data: Node, size: Sequence[int] | None, has_corners: bool, *scales: Any
     ) -> Node:
@@ -129,11 +132,12 @@ def _resize_weighted(taps_of: Callable[[int, int, bool, float | None], Taps]) ->
         result = wide(data)
         if data.type.kind != "float":
             raise NotSupported(f"weighted resizing of `{data.dtype}`")
+        real = numpy.float64 if data.dtype == "f64" else numpy.float32  # as torch's CPU kernels
         for axis, factor in enumerate(_factors(scales, count), 2):
             extent, wanted = data.shape[axis], call.shape[axis]
             if extent == wanted and factor in (None, 1.0):
                 continue
-            places, weights = taps_of(extent, wanted, has_corners, factor)
+            places, weights = taps_of(extent, wanted, has_corners, factor, real)
             result = _weighted(call, result, axis, places, weights)
         return build.cast(result, call.dtype)
 

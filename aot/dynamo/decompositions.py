@@ -106,9 +106,11 @@ def _attention(
         return NotImplemented
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     scores = _scores(query, key, attn_mask, is_causal, factor)
-    highest = scores.amax(-1, keepdim=True)
+    # A row that is masked whole: finite, so that the powers are 0, and their sum divides as 1.
+    highest = scores.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
     powers = torch.exp(scores - highest)
     total = powers.sum(-1, keepdim=True)
+    total = torch.where(total == 0, 1.0, total)
     found = (powers / total) @ value.to(scores.dtype)
     # The op's result lies as [batch, row, head, element], and views of it count on that.
     placed = found.to(query.dtype).transpose(1, 2).contiguous().transpose(1, 2)

@@ -43,3 +43,19 @@ def test_attention_and_its_gradients(is_causal, masked, scale):
     backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
     rest = (torch.randn_like(made), query, key, value, made, sums, 0.0, is_causal)
     assert_same(backward, *rest, **named)
+
+
+def test_rows_that_are_masked_whole_are_zeros_and_give_no_gradient():
+    query, key, value = (torch.randn(2, 3, 7, 8) for _ in range(3))
+    mask = torch.zeros(2, 1, 7, 7)
+    mask[0, 0, 2] = -torch.inf
+    forward = aten._scaled_dot_product_flash_attention_for_cpu.default
+    backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+    made, sums = decompositions()[forward](query, key, value, attn_mask=mask)
+    torch.testing.assert_close(made, forward(query, key, value, attn_mask=mask)[0])
+    assert not made[0, :, 2].any()
+    gradient = torch.randn_like(made)
+    rest = (gradient, query, key, value, made, sums, 0.0, False)
+    found = decompositions()[backward](*rest, attn_mask=mask)
+    assert not found[0][0, :, 2].any()
+    assert all(each.isfinite().all() for each in found)

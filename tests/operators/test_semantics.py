@@ -147,6 +147,26 @@ CALLS = {
         torch.arange(6.0).reshape(2, 3),
     ),
     "a transposed convolution padded by more than its kernel": (transposed, PLANE[:, :, :, :4]),
+    "resizing in doubles": (
+        lambda x: [
+            torch.nn.functional.interpolate(x, size, mode=mode, align_corners=corners)
+            for size in ((9, 4), (3, 11))
+            for mode in ("bilinear", "bicubic")
+            for corners in (True, False)
+        ],
+        PLANE.double(),
+    ),
+    "rows of attention that are masked whole": (
+        lambda x, mask: [
+            torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask),
+            torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask == 0),
+            torch.nn.functional.scaled_dot_product_attention(
+                x, x, x, attn_mask=torch.where(mask == 0, 0.0, torch.finfo(torch.float32).min)
+            ),
+        ],
+        PLANE,
+        torch.where(torch.arange(49.0).reshape(7, 7) // 7 % 3 == 1, -INF, 0.0),
+    ),
     "a mask writes": (lambda x: [x.masked_scatter(x > 0, torch.arange(9.0))], NUMBERS),
 }  # fmt: skip
 
