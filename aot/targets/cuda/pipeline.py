@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aotc.aot.targets.cuda.ptx import EARLY_CAPABILITY, repaired
 from aotc.aot.targets.toolchain import ToolchainError
 
 POINTER_ALIGNMENT_BYTES = 16  # tt.divisibility of every pointer
 TRAILING_PARAMS = 2  # Triton's own: global scratch and profile scratch
 ASSEMBLERS = ("ptxas", "ptxas-blackwell")  # which one serves what is Triton's business
-EARLY_CAPABILITY = 90  # the first whose kernels can wait by themselves for those before them
-ENTRY = re.compile(r"^\.visible \.entry .*?^\{\n", re.DOTALL | re.MULTILINE)
 TEXTS = {"ttir": "ttir", "ttgir": "ttgir", "llir": "ll", "ptx": "ptx"}  # stage → file suffix
 
 
@@ -72,7 +71,7 @@ def compile_cubin(
                 module = stage(module, metadata)
                 if name == "ptx":
                     module = re.sub(rf"\b{re.escape(metadata['name'])}\b", symbol, module)
-                    module = _waiting(module) if capability >= EARLY_CAPABILITY else module
+                    module = repaired(module, capability)
                 made[name] = module if isinstance(module, bytes) else str(module)
     except Exception as error:
         raise ToolchainError(
@@ -94,19 +93,6 @@ def compile_cubin(
         is_early=capability >= EARLY_CAPABILITY,
         texts={suffix: made[stage] for stage, suffix in TEXTS.items() if stage in made},
     )
-
-
-def _waiting(ptx: str) -> str:
-    """The PTX with an entry that begins by waiting until the kernels before it have ended.
-
-    Every thread waits before it touches memory: the launch may then overlap with the end of the
-    kernel before. Where nothing was launched early this costs nothing.
-    """
-    text, count = ENTRY.subn(lambda match: match[0] + "\tgriddepcontrol.wait;\n", ptx)
-    if count != 1:
-        reason = f"its PTX has {count} entries, expected 1"
-        raise ToolchainError(step="compiling", name="ptx", reason=reason)
-    return text
 
 
 def _front_end(

@@ -1,0 +1,56 @@
+"""What is changed in the PTX that LLVM writes before it is assembled."""
+
+from __future__ import annotations
+
+import re
+
+from aotc.aot.targets.toolchain import ToolchainError
+
+EARLY_CAPABILITY = 90  # the first whose kernels can wait by themselves for those before them
+ENTRY = re.compile(r"^\.visible \.entry .*?^\{\n", re.DOTALL | re.MULTILINE)
+PAIR = re.compile(
+    r"^\t(?P<name>add|min|max)\.(?P<half>[su]16)x2[ \t]+"
+    r"(?P<result>%\w+), (?P<left>[-%\w]+), (?P<right>[-%\w]+);$",
+    re.MULTILINE,
+)
+HALVES = """\
+	{{ // {name}.{half}x2
+	.reg .b16 %half<4>;
+	mov.b32 	{{%half0, %half1}}, {left};
+	mov.b32 	{{%half2, %half3}}, {right};
+	{name}.{half} 	%half0, %half0, %half2;
+	{name}.{half} 	%half1, %half1, %half3;
+	mov.b32 	{result}, {{%half0, %half1}};
+	}}"""
+
+
+def repaired(ptx: str, capability: int) -> str:
+    """The PTX as it goes to the assembler.
+
+    Raises ToolchainError where it has not one entry.
+    """
+    ptx = halved(ptx)
+    return waiting(ptx) if capability >= EARLY_CAPABILITY else ptx
+
+
+def halved(ptx: str) -> str:
+    """Each pair of 16-bit integers computed as two integers.
+
+    ptxas, 12.8 to 13.0 at least, computes a packed sum again where registers are few, and then
+    with 0 in the place of its constant (triton-lang/triton issue 11581). LLVM packs them from
+    sm_90 on, in index arithmetic whose numbers it knows to be small.
+    """
+    return PAIR.sub(lambda match: HALVES.format(**match.groupdict()), ptx)
+
+
+def waiting(ptx: str) -> str:
+    """An entry that begins by waiting until the kernels before it have ended.
+
+    Every thread waits before it touches memory: the launch may then overlap with the end of the
+    kernel before. Where nothing was launched early this costs nothing.
+    """
+    text, count = ENTRY.subn(lambda match: match[0] + "\tgriddepcontrol.wait;\n", ptx)
+    if count != 1:
+        reason = f"its PTX has {count} entries, expected 1"
+        raise ToolchainError(step="compiling", name="ptx", reason=reason)
+    return text
