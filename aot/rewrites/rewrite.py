@@ -15,6 +15,7 @@ from aotc.aot.rewrites import (
     attention,
     attention_masks,
     channels,
+    columns,
     fold,
     layout,
     norms,
@@ -105,6 +106,7 @@ STAGES: tuple[Stage, ...] = (
         devices=("cuda",),
         is_storage=True,
     ),
+    Stage("columns", columns.RULES, devices=("cpu",)),
     Stage("tidy", (*layout.RULES, *_CLEANING)),
 )
 
@@ -119,6 +121,7 @@ TABLES: Mapping[str, tuple[Rule, ...]] = {
     "layout": layout.RULES,
     "attention": attention.RULES,
     "weights": weights.PACKING,
+    "columns": columns.RULES,
 }
 
 

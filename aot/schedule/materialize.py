@@ -16,13 +16,21 @@ from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.size import Shape, typical
 from aotc.aot.schedule.absorb import absorbed
 from aotc.aot.schedule.calls import MEMORY_KINDS, call_clusters
-from aotc.aot.schedule.cost import is_worth_a_buffer
+from aotc.aot.schedule.cost import chain, is_worth_a_buffer
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
 from aotc.aot.schedule.grow import MATMULS, Cluster, clusters
-from aotc.aot.schedule.trace import LEAVES, STORED, is_tap_sum, is_unrolled, reduced_extents
+from aotc.aot.schedule.trace import (
+    LEAVES,
+    STORED,
+    is_tap_sum,
+    is_unrolled,
+    kept_extents,
+    reduced_extents,
+)
 from aotc.aot.schedule.traits import TargetTraits
 
+REPEATED_WORK = 8.0  # operations behind an element that rows had better read than repeat
 MAX_ROOTS = 8  # stores of one kernel; more only spill registers
 
 
@@ -91,10 +99,22 @@ class _Materializer:
                 if kernel.cluster and operand in kernel.cluster.members:
                     continue
                 share = _evaluations(node, position, count)
+                if kernel.kind == "row" and self.traits.device == "cpu":
+                    share = max(share, self._in_rows(kernel, node, position, count))
                 known = self.counts[operand].get(kernel, 0)
                 # Several readers in one kernel share the value, except at places they look up.
                 is_lookup = node.kind in ("take", "gather") and position == 0
                 self.counts[operand][kernel] = known + share if is_lookup else max(known, share)
+
+    def _in_rows(self, kernel: Kernel, node: Node, position: int, count: int) -> int:
+        """How often rows one after the other evaluate an operand that they have in common."""
+        operand = node.inputs[position]
+        last = _last_varying_axis(node, position)
+        if last < 0 or chain(operand, self.materialised)[0] < REPEATED_WORK:
+            return 0
+        assert kernel.cluster is not None
+        rows = typical(prod(kept_extents(kernel.cluster.anchor)))
+        return max(count // max(1, typical(prod(node.shape[last + 1 :]))), min(count, rows))
 
     def _needs_buffer(self, node: Node) -> bool:
         if node in self.absorbed:
@@ -202,6 +222,18 @@ class _Materializer:
                         reach |= self.ancestors[node]
             if reach == before:
                 return reach
+
+
+def _last_varying_axis(node: Node, position: int) -> int:
+    """The last axis of a result along which it reads other elements of an operand; -1: none."""
+    operand = node.inputs[position]
+    if node.op == "take" and position == 1:
+        extents: Shape = (*[1] * node.attr("axis"), *operand.shape)
+    elif node.kind == "pointwise" or node.op == "expand":
+        extents = operand.shape
+    else:
+        return -1
+    return max((axis for axis, extent in enumerate(extents) if extent != 1), default=-1)
 
 
 def _ancestors(nodes: tuple[Node, ...], order: dict[Node, int]) -> dict[Node, int]:

@@ -126,6 +126,31 @@ def test_repeated_values_do_not_become_a_larger_constant(fill):
     assert sum(constant.type.nbytes for constant in result.constants.values()) == 4096 * 4
 
 
+GATHERED = """
+%x = input(name='x') : f32[6, 8, 1]
+%at = input(name='at') : i64[6]
+%experts = constant(name='w') : f32[4, 16, 8]
+%w = take(%experts, %at, axis=0) : f32[6, 16, 8]
+%column = matmul(%w, %x) : f32[6, 16, 1]
+%square = reshape(%x, shape=(6, 8)) : f32[6, 8]
+%dense = constant(name='d') : f32[8, 1]
+%score = matmul(%square, %dense) : f32[6, 1]
+return column=%column, score=%score
+"""
+
+
+def test_only_the_processor_sums_gathered_columns_and_packed_weights_stay(fill):
+    graph = parse_graph(GATHERED, fill=fill)
+    ops = {
+        device: {node.op for node in rewrite(graph, device=device)[0].nodes()}
+        for device in ("cpu", "cuda")
+    }
+    assert {"take", "sum", "matmul_packed"} <= ops["cpu"]
+    assert "matmul" not in ops["cpu"]
+    assert "matmul" in ops["cuda"]
+    assert "sum" not in ops["cuda"]
+
+
 def test_lookup_of_counted_places_becomes_a_slice(fill):
     text = """
     %table = constant(name='table') : f32[64, 2048]

@@ -90,6 +90,25 @@ def test_an_activation_is_not_recomputed_for_every_tile_of_a_matmul():
     assert kinds(schedule(graph_of(product), CPU)) == ["pointwise", "matmul"]
 
 
+def test_what_rows_have_in_common_is_not_recomputed_for_each():
+    matrix, column = operand("a", 64, 256, 64), b.unary("silu", operand("b", 64, 1, 64))
+    plan = schedule(graph_of(b.reduce("sum", b.mul(matrix, column), [2])), CPU)
+    assert kinds(plan) == ["pointwise", "row"]
+
+
+def test_the_places_that_many_rows_are_gathered_by_are_computed_once():
+    table, far = operand("w", 4, 256, 64), b.unary("exp", operand("i", 64))
+    rows = make("take", (table, b.cast(far, "i64")), {"axis": 0})
+    vectors = operand("b", 64, 1, 64)
+    plan = schedule(graph_of(b.reduce("sum", b.mul(rows, vectors), [2])), CPU)
+    assert kinds(plan) == ["pointwise", "row"]
+
+
+def test_little_work_is_repeated_in_each_row():
+    matrix, column = operand("a", 64, 256, 64), b.mul(operand("b", 64, 1, 64), 2.0)
+    assert kinds(schedule(graph_of(b.reduce("sum", b.mul(matrix, column), [2])), CPU)) == ["row"]
+
+
 def test_an_epilogue_reaches_over_a_value_with_two_readers():
     product = make("matmul", (operand("x", 64, 64), operand("w", 64, 64)))
     gated = b.mul(product, b.unary("sigmoid", product))
