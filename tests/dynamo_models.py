@@ -143,6 +143,21 @@ class Gathering(nn.Module):
         return found.cumsum(0) + added.gather(0, rows[:, None].expand(-1, 5)) + largest
 
 
+class Solving(nn.Module):
+    """An op without an import between two linears; one that checks data has an effect."""
+
+    def __init__(self, is_checked: bool = False) -> None:
+        super().__init__()
+        self.is_checked = is_checked
+        self.first, self.second = nn.Linear(5, 5), nn.Linear(5, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        matrix = self.first(x) + 9 * torch.eye(5)
+        if self.is_checked:
+            return self.second(torch.linalg.solve(matrix, x))
+        return self.second(torch.linalg.solve_ex(matrix, x).result)
+
+
 @dataclass(frozen=True)
 class Golden:
     """A model, its example and how many graphs Dynamo makes of it."""

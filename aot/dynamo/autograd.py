@@ -92,6 +92,14 @@ class _Decompositions(Mapping[Any, Callable[..., Any]]):
         return len(self._table)
 
 
+def _partitioned(joint: GraphModule, inputs: Any, **named: Any) -> Any:
+    """Forward and backward of a joint graph by torch's min cut; what is drawn is not drawn anew."""
+    from aotc.aot.dynamo.drawing import keep_random
+
+    keep_random(joint)
+    return min_cut_rematerialization_partition(joint, inputs, **named)
+
+
 def differentiated(module: Any, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """The callable of one of Dynamo's graphs, whose forward and backward parts we compile."""
 
@@ -126,7 +134,7 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
             fw_compiler=SerializableAOTDispatchCompiler(CompiledGraph, compiled),
             bw_compiler=SerializableAOTDispatchCompiler(CompiledGraph, backward),
             inference_compiler=SerializableAOTDispatchCompiler(CompiledGraph, compiled),
-            partition_fn=min_cut_rematerialization_partition,
+            partition_fn=_partitioned,
             decompositions=_Decompositions(),
         )
     return torch._dynamo.disable(call, reason="a compiled graph")  # type: ignore[no-any-return]

@@ -13,6 +13,8 @@ from torch import Tensor
 from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.nn import functional
 
+from aotc.aot.capture.aten_graph import memory_order
+
 aten = torch.ops.aten
 Table = dict[Any, Callable[..., Any]]
 MOST_WINDOWS = 16  # of a pooling that reach one element, up to which it asks each of them
@@ -28,7 +30,42 @@ def decompositions() -> Table:
     table[aten._scaled_dot_product_flash_attention_for_cpu.default] = _attention
     table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = _attention_backward
     table[aten._transformer_encoder_layer_fwd.default] = _encoder_layer
+    table[aten.native_dropout.default] = _dropout
+    table[aten.native_dropout_backward.default] = _dropout_backward
     return table
+
+
+def _dropout(data: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
+    """The mask is drawn as eager draws it, in the order of the data's memory."""
+    if train is False:
+        return data.clone(), torch.ones_like(data, dtype=torch.bool)
+    mask = torch.empty_like(data, dtype=torch.bool)
+    order = memory_order(mask) or tuple(range(mask.dim()))
+    if p == 1:  # for which eager draws nothing
+        mask = torch.zeros_like(mask)
+    else:
+        drawn = torch.bernoulli(mask.permute(order), 1 - p)
+        mask = drawn.permute(sorted(range(len(order)), key=order.__getitem__))
+    return _kept(data, mask, 1 - p), mask
+
+
+def _dropout_backward(gradient: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """What was kept passes its gradient; a scale of 0 says that nothing was."""
+    return _kept(gradient, mask, 1 / scale if scale else 0.0)
+
+
+def _kept(data: Tensor, mask: Tensor, share: float) -> Tensor:
+    """What the mask keeps by the share that is kept, rounded as eager rounds the quotient."""
+    divisor = _rounded(share, torch.float64 if data.dtype == torch.float64 else torch.float32)
+    factor = _rounded(1 / divisor, data.dtype) if share else 0.0
+    return data * (mask.to(data.dtype) * factor)
+
+
+def _rounded(number: float, dtype: torch.dtype) -> float:
+    """A number as a type has it."""
+    _, exponent = math.frexp(number)
+    step = math.ldexp(torch.finfo(dtype).eps, exponent - 1)
+    return round(number / step) * step
 
 
 def _max_pool2d_backward(

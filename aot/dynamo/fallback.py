@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._higher_order_ops.effects import with_effects
 from torch.fx import GraphModule
 
 from aotc.aot.dynamo.counting import counting
@@ -36,9 +37,17 @@ def leave(
     count = _calls(module)
     what = "1 op goes" if count == 1 else f"{count} ops go"
     log.warning("aotc: %s to %s: %s%s", what, fallback, "; ".join(known[:SHOWN]), more)
-    if fallback == "eager":
-        return run_eagerly(module), module
-    return _by_inductor(module, examples)
+    call, kept = _eager(module) if fallback == "eager" else _by_inductor(module, examples)
+    return call, None if _has_effects(module) else kept
+
+
+def _eager(module: GraphModule) -> tuple[Boxed, GraphModule | bytes | None]:
+    return run_eagerly(module), module
+
+
+def _has_effects(module: GraphModule) -> bool:
+    """Whether the graph has torch's tokens of effects, which its cache forgets to pass."""
+    return any(node.target is with_effects for node in module.graph.nodes)
 
 
 def _calls(module: GraphModule) -> int:
@@ -56,7 +65,9 @@ def run_eagerly(module: GraphModule) -> Boxed:
     return call
 
 
-def _by_inductor(module: GraphModule, examples: Sequence[Any]) -> tuple[Boxed, bytes | None]:
+def _by_inductor(
+    module: GraphModule, examples: Sequence[Any]
+) -> tuple[Boxed, GraphModule | bytes | None]:
     from torch._inductor import standalone_compile
 
     def compiled(is_stored: bool) -> Any:

@@ -15,6 +15,8 @@ from aotc.aot.capture.sizes import Sizes
 from aotc.aot.dynamo.calling import Boxed, Call
 from aotc.aot.dynamo.compiling import key_of, program_of
 from aotc.aot.dynamo.counting import counting
+from aotc.aot.dynamo.drawing import fix_states, split
+from aotc.aot.dynamo.draws import Drawn
 from aotc.aot.dynamo.fallback import leave, log, refuse
 from aotc.aot.dynamo.numbering import interface_of
 from aotc.aot.dynamo.options import Options
@@ -35,7 +37,32 @@ def compile_graph(
     `GraphRefused` where something cannot be compiled and the option `fallback` is `error`.
     """
     counting().graphs += 1
+    examples = fix_states(module, examples)
     sizes = sizes_in(examples)
+    parts = split(module, examples, sizes)
+    if parts is None:
+        return _compiled_graph(module, examples, sizes, options)
+    given = [*examples, *parts.values]
+    recipe, call = _compiled_graph(parts.rest, given, sizes, options)
+    return recipe.after(parts.drawn, len(examples), len(given)), _after(parts.drawn, call)
+
+
+def _after(drawn: Drawn, call: Boxed) -> Boxed:
+    """A call whose last arguments are drawn."""
+    draw = drawn.opened()
+
+    def both(arguments: list[Any]) -> Any:
+        given = arguments + draw(list(arguments))
+        arguments.clear()
+        return call(given)
+
+    return both
+
+
+def _compiled_graph(
+    module: GraphModule, examples: Sequence[Any], sizes: Sizes, options: Options
+) -> tuple[Recipe, Boxed]:
+    """The recipe and the callable of a graph that draws nothing, or what must be left to torch."""
     try:
         walked = _walked(module, sizes)
     except InternalError as error:

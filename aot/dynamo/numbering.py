@@ -22,16 +22,21 @@ def interface_of(imported: Imported, arguments: Sequence[Any], sizes: Sizes) -> 
     Raises `DimUnreadable` for a size that no argument shows.
     """
     table = SizeTable(sizes.dims)
-    results = tuple(_numbered(row, table) for row in imported.results)
-    dims = tuple(_read(dim, arguments, sizes) for dim in sizes.dims)
+    results = tuple(_result(row, table) for row in imported.results)
+    dims = read_dims(arguments, sizes)
     return Interface(imported.taken, imported.made, results, dims, tuple(table.rows))
 
 
-def _numbered(row: Result, table: SizeTable) -> Any:
+def numbered(extent: Extent, table: SizeTable) -> int | Numbered:
+    """An extent as a number, or as one of the table."""
+    return extent if isinstance(extent, int) else Numbered(table.index(extent))
+
+
+def _result(row: Result, table: SizeTable) -> Any:
     """A result whose sizes are numbers of the table."""
 
     def number(extent: Extent) -> int | Numbered:
-        return extent if isinstance(extent, int) else Numbered(table.index(extent))
+        return numbered(extent, table)
 
     if isinstance(row, Sized):
         return Fixed(row.size) if isinstance(row.size, int) else number(row.size)
@@ -41,6 +46,11 @@ def _numbered(row: Result, table: SizeTable) -> Any:
         )
         return Viewed(row.is_argument, row.place, base, shape, strides, number(row.offset))
     return row
+
+
+def read_dims(arguments: Sequence[Any], sizes: Sizes) -> tuple[tuple[int, int | None], ...]:
+    """Where each dim of `sizes` is read; raises `DimUnreadable`."""
+    return tuple(_read(dim, arguments, sizes) for dim in sizes.dims)
 
 
 def _read(dim: Dim, arguments: Sequence[Any], sizes: Sizes) -> tuple[int, int | None]:

@@ -13,6 +13,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from aotc.aot.dynamo.calling import Boxed, Call
+from aotc.aot.dynamo.draws import Drawn
 from aotc.aot.dynamo.fallback import load_inductor, run_eagerly
 from aotc.aot.dynamo.interface import Interface
 from aotc.aot.dynamo.options import Options
@@ -59,7 +60,7 @@ class Left:
 class Step:
     """One region. Slots hold the graph's arguments first, then the results of the steps."""
 
-    code: Own | Left | None  # None for code that cannot be kept
+    code: Own | Left | Drawn | None  # None for code that cannot be kept
     arguments: tuple[int, ...]
     results: tuple[int, ...]
     freed: tuple[int, ...]  # slots that nothing reads afterwards
@@ -88,6 +89,11 @@ class Recipe:
     def is_kept(self) -> bool:
         """Whether another process can open it."""
         return all(step.code is not None for step in self.steps)
+
+    def after(self, drawn: Drawn, first: int, stop: int) -> Recipe:
+        """The recipe whose arguments from `first` to `stop` are drawn."""
+        step = Step(drawn, tuple(range(first)), tuple(range(first, stop)), ())
+        return Recipe((step, *self.steps), self.slots, self.outputs)
 
     def opened(self) -> Boxed:
         """The callable in a process that did not compile it; raises `ProgramGone`."""

@@ -120,7 +120,9 @@ class Writer:
             if spelling is not None and self._replace(node, value, spelling, is_wanted=True):
                 return
         for spelling in (*composites_of(value), spelling_of(value)):
-            if spelling is not None and self._replace(node, value, spelling):
+            if spelling is None or (spelling.is_for_gradients and not _has_gradient(node)):
+                continue
+            if self._replace(node, value, spelling):
                 return
 
     def _wanted(self, value: Node) -> Spelling | None:
@@ -315,6 +317,12 @@ def _weight(node: torch.fx.Node) -> int:
     """1 for a node that does work, 0 for a view of its operand."""
     own = _memory(value_of(node))
     return int(all(_memory(value_of(each)) != own for each in node.all_input_nodes))
+
+
+def _has_gradient(node: torch.fx.Node) -> bool:
+    """Whether a gradient may be taken of the node, or it lies on another device than the CPU."""
+    value = value_of(node)
+    return bool(value.requires_grad) or value.device.type != "cpu"
 
 
 def _memory(value: Any) -> int | None:

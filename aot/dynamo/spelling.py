@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -42,6 +42,10 @@ class Spelling:
     target: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    # Whether its arithmetic is no slower where no gradient is taken, as Inductor compiles both for
+    # the CPU: a LayerNorm there keeps its means in memory, which parts its loop over the rows from
+    # that of what stands before and after it.
+    is_for_gradients: bool = False
 
     def operands(self) -> tuple[Node, ...]:
         """The nodes among the arguments, in order."""
@@ -308,8 +312,7 @@ def _rounded(node: Node, norm: Callable[[Node], Spelling | None]) -> Spelling | 
     data = spelling.args[0]
     if data.op != "cast" or data.inputs[0].dtype != node.dtype or len(spelling.operands()) > 1:
         return None
-    args = (data.inputs[0], *spelling.args[1:])
-    return Spelling(spelling.label, spelling.target, args)
+    return replace(spelling, args=(data.inputs[0], *spelling.args[1:]))
 
 
 def _layer_norm(node: Node) -> Spelling | None:
@@ -317,7 +320,7 @@ def _layer_norm(node: Node) -> Spelling | None:
     if norm is None:
         return None
     args = (norm.found["x"], list(norm.dims), norm.weight, norm.bias, norm.found["epsilon"])
-    return Spelling("LayerNorm", aten.layer_norm.default, args)
+    return Spelling("LayerNorm", aten.layer_norm.default, args, is_for_gradients=True)
 
 
 def _rms_norm(node: Node) -> Spelling | None:

@@ -300,3 +300,17 @@ def test_masked_arithmetic_becomes_attention(rewriting):
     rows = [torch.randn(1, 2, 5, 8) for _ in range(3)]
     agree(attention, rewriting, *rows, torch.ones(5, 5).tril().bool())
     assert rewriting.done[0]["attention"] == 1
+
+
+# -- what is no slower -----------------------------------------------------------------------------
+
+
+def test_layer_norm_stays_arithmetic_where_no_gradient_is_taken(rewriting):
+    def norm(x):
+        middle = x - x.mean(-1, keepdim=True)
+        return middle * torch.rsqrt((middle * middle).mean(-1, keepdim=True) + 1e-5) + 1.0
+
+    x = torch.randn(4, 32)
+    torch.compile(norm, backend=rewriting)(x)
+    torch.compile(norm, backend=rewriting)(x.clone().requires_grad_())
+    assert ["LayerNorm" in done for done in rewriting.done] == [False, True]

@@ -38,7 +38,9 @@ HEAVY = (
 )
 CASES = {
     "perceptron": ("Perceptron", "", "torch.randn(5, 12)"),
-    "regions": ("Transformer", "dropout=0.5", "torch.randint(0, 20, (2, 8))"),
+    "regions": ("Solving", "", "torch.randn(5, 5)"),
+    "effects": ("Solving", "is_checked=True", "torch.randn(5, 5)"),
+    "draws": ("Transformer", "dropout=0.5", "torch.randint(0, 20, (2, 8))"),
 }
 
 
@@ -85,7 +87,7 @@ def caches_in(folder):
     return {name: str(folder / name.lower()) for name in names}
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if case != "effects"])
 def test_it_compiles_and_traces_nothing(case, after_first):
     first, caches = after_first(case)
     second = process(case, caches)
@@ -96,6 +98,13 @@ def test_it_compiles_and_traces_nothing(case, after_first):
     assert second["counters"]["programs_cached"] == first["counters"]["programs_made"]
     assert second["gradients"] == first["gradients"]
     assert second["loaded"] == []
+
+
+def test_effects_are_traced_again(after_first):
+    first, caches = after_first("effects")
+    second = process("effects", caches)
+    assert second["counters"]["traces_skipped"] == second["counters"]["programs_made"] == 0
+    assert second["gradients"] == first["gradients"]
 
 
 def test_without_torchs_cache_it_traces_and_compiles_nothing(after_first):
