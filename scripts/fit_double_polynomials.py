@@ -12,7 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import mpmath
-from fit_polynomials import HALF_LN2, QUARTER, _odd, _root_weight, _tail
+from fit_polynomials import (
+    HALF_LN2,
+    QUARTER,
+    _odd,
+    _root_weight,
+    _tail,
+    level_complement,
+    place_of,
+)
 
 LARGEST_ERROR = 2.0**-53 / 10
 SAMPLES = 400
@@ -36,7 +44,7 @@ def _log_ratio(z: mpmath.mpf) -> mpmath.mpf:
     return (mpmath.log((1 + s) / (1 - s)) - 2 * s) / s**3
 
 
-ERF_CENTRE = 2.75
+ERF_CENTRE, ERFC_CENTRE = 2.75, 3.75
 
 
 def _scaled_complement(t: mpmath.mpf) -> mpmath.mpf:
@@ -115,8 +123,16 @@ FITS = (
         "erfc x = e^(−x²) P((x − 2.75) / (x + 2.75)), 1 ≤ x ≤ 6",
         _scaled_complement,
         lambda t: mpmath.erfc(ERF_CENTRE * (1 + t) / (1 - t)) / _scaled_complement(t),
-        (1 - ERF_CENTRE) / (1 + ERF_CENTRE),
-        (6 - ERF_CENTRE) / (6 + ERF_CENTRE),
+        place_of(1, ERF_CENTRE),
+        place_of(6, ERF_CENTRE),
+    ),
+    Fit(
+        "ERFC",
+        "erfc x = e^(−x²) P((x − 3.75) / (x + 3.75)) / (1 + 2 x), 1/2 ≤ x ≤ 27.3",
+        level_complement(ERFC_CENTRE),
+        lambda t: 1 / level_complement(ERFC_CENTRE)(t),
+        place_of(0.5, ERFC_CENTRE),
+        place_of(27.3, ERFC_CENTRE),
     ),
 )
 

@@ -64,6 +64,27 @@ def _log2_1p(x: mpmath.mpf) -> mpmath.mpf:
     return mpmath.log(1 + x, 2)
 
 
+ERFC_CENTRE = 1.875  # where the complement below is nearly an f32
+
+
+def level_complement(centre: float) -> Callable:
+    """(1 + 2 x) e^(x²) erfc(x) at t = (x − centre) / (x + centre): 1 to 1.3.
+
+    M. M. Shepherd, J. G. Laframboise, Mathematics of Computation 36 (1981).
+    """
+
+    def target(t: mpmath.mpf) -> mpmath.mpf:
+        x = centre * (1 + t) / (1 - t)
+        return (1 + 2 * x) * mpmath.exp(x * x) * mpmath.erfc(x)
+
+    return target
+
+
+def place_of(x: float, centre: float) -> float:
+    """Where the complement's polynomial has x."""
+    return (x - centre) / (x + centre)
+
+
 HALF_LN2 = 0.3466
 SQRT = math.sqrt(0.5) - 1, math.sqrt(2) - 1
 QUARTER = (math.pi / 4) ** 2
@@ -140,6 +161,24 @@ FITS = (
         6,
         5,
         comment="erf x = x P(x²) / Q(x²), |x| ≤ 3.92",
+    ),
+    Fit(
+        "ERF_NEAR",
+        lambda s: mpmath.erf(mpmath.sqrt(s)) / mpmath.sqrt(s) - 1,
+        lambda s: mpmath.sqrt(s),
+        0,
+        0.25,
+        4,
+        comment="erf x = x + x P(x²), |x| ≤ 1/2; of 1 − erf x",
+    ),
+    Fit(
+        "ERFC",
+        level_complement(ERFC_CENTRE),
+        lambda t: 1 / level_complement(ERFC_CENTRE)(t),
+        place_of(0.5, ERFC_CENTRE),
+        place_of(10.1, ERFC_CENTRE),
+        9,
+        comment="erfc x = e^(−x²) P((x − 1.875) / (x + 1.875)) / (1 + 2 x), 1/2 ≤ x ≤ 10.1",
     ),
     Fit(
         "ATAN",

@@ -100,6 +100,25 @@ def _polynomial(coefficients: tuple[float, ...], x: Node) -> Node:
     return total
 
 
+def _log_ndtr(x: Node) -> Node:
+    """log ½ erfc(-x/√2), where that vanishes by its asymptotic series."""
+    place = build.mul(x, -math.sqrt(0.5))
+    complement = build.unary("erfc", place)
+    below = build.unary("log", build.mul(complement, 0.5))
+    above = build.unary("log1p", build.mul(build.unary("erfc", build.unary("neg", place)), -0.5))
+    square = build.mul(place, place)
+    series = _polynomial(_TAIL, build.div(1.0, square))
+    factor = build.unary("log", build.mul(place, 2 * math.sqrt(math.pi)))
+    tail = build.sub(build.sub(build.unary("log1p", series), factor), square)
+    is_far = build.pointwise("gt", place, 20.0 if x.dtype == "f64" else 8.0)
+    middle = build.pointwise("where", is_far, tail, below)
+    return build.pointwise("where", build.pointwise("gt", x, 0.0), above, middle)
+
+
+# √π x e^(x²) erfc(x) - 1 in 1 / x²; highest power first.
+_TAIL = (10395 / 64, -945 / 32, 105 / 16, -15 / 8, 3 / 4, -1 / 2, 0.0)
+
+
 def _hypot(call: Call, left: Operand, right: Operand) -> Node:
     first, second = (wide(call.operand(item, call.dtype)) for item in (left, right))
     squares = build.add(build.mul(first, first), build.mul(second, second))
@@ -181,6 +200,7 @@ ROWS: Rows = {
     "sinc": _function(_sinc),
     "special_sinc": _function(_sinc),
     "erfinv": _function(_erfinv),
+    "special_log_ndtr": _function(_log_ndtr),
     "hypot": _hypot,
     "xlogy": _xlogy,
     "special_xlogy": _xlogy,

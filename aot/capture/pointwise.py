@@ -313,13 +313,10 @@ def _lerp(call: Call, start: Node, end: Node, weight: Operand) -> Node:
     )
 
 
-def _erfc(call: Call, data: Node) -> Node:
-    return build.sub(1.0, build.unary("erf", call.operand(data, call.dtype)))
-
-
 def _ndtr(call: Call, data: Node) -> Node:
-    half = build.unary("erf", build.mul(call.operand(data, call.dtype), math.sqrt(0.5)))
-    return build.mul(build.add(half, 1.0), 0.5)
+    """½ erfc(-x / √2), which is precise in both tails."""
+    place = build.mul(call.operand(data, call.dtype), -math.sqrt(0.5))
+    return build.mul(build.unary("erfc", place), 0.5)
 
 
 def _log10(call: Call, data: Node) -> Node:
@@ -374,7 +371,6 @@ ROWS: Rows = {
     "addcmul": _addcmul,
     "addcdiv": _addcdiv,
     "lerp": _lerp,
-    "erfc": _erfc,
     "special_ndtr": _ndtr,
     "log10": _log10,
     "log_sigmoid_forward": _log_sigmoid,

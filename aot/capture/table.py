@@ -64,5 +64,8 @@ KEPT_WHOLE = (
     "scaled_dot_product_attention",
     "silu",
     "softmax",
+    "special_log_ndtr",
+    "special_ndtr",
+    "take",
     "upsample_bicubic2d",
 )

@@ -161,8 +161,8 @@ def _attention(node: Node) -> Spelling | None:
 
 
 _UNARY = (
-    "neg abs exp exp2 log log2 log1p expm1 sqrt rsqrt reciprocal sin cos tan tanh sigmoid erf relu "
-    "silu floor ceil round trunc sign isnan isinf logical_not"
+    "neg abs exp exp2 log log2 log1p expm1 sqrt rsqrt reciprocal sin cos tan tanh sigmoid erf erfc "
+    "relu silu floor ceil round trunc sign isnan isinf logical_not"
 )
 _LOGIC = ("logical_and", "logical_or", "logical_xor")
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")

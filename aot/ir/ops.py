@@ -140,6 +140,7 @@ _FUNCTIONS: tuple[OpDef, ...] = (
     _unary("tanh", FLOAT, "libdevice.tanh({0})", 16.0),
     _unary("sigmoid", FLOAT, "tl.sigmoid({0})", 16.0),
     _unary("erf", FLOAT, "tl.erf({0})", 18.0),
+    _unary("erfc", FLOAT, "libdevice.erfc({0})", 24.0),
     _unary("relu", NUMBER, "tl.where({0} < 0, 0, {0})"),
     _unary("silu", FLOAT, "({0} * tl.sigmoid({0}))", 17.0, aten=()),
     _unary(

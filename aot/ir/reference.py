@@ -17,7 +17,7 @@ from aotc.aot.ir.types import DTYPES
 
 Reference = Callable[..., Any]
 
-_erf = numpy.frompyfunc(math.erf, 1, 1)
+_erf, _erfc = (numpy.frompyfunc(function, 1, 1) for function in (math.erf, math.erfc))
 
 
 def _wide(array: Array) -> Array:
@@ -27,6 +27,11 @@ def _wide(array: Array) -> Array:
 def erf(x: Array) -> Array:
     """Error function."""
     return numpy.asarray(_erf(x)).astype(numpy.asarray(x).dtype)
+
+
+def erfc(x: Array) -> Array:
+    """1 - erf(x), precise where that vanishes."""
+    return numpy.asarray(_erfc(x)).astype(numpy.asarray(x).dtype)
 
 
 def sigmoid(x: Array) -> Array:
@@ -238,6 +243,7 @@ REFERENCE: Mapping[str, Reference] = {
     "tanh": numpy.tanh,
     "sigmoid": sigmoid,
     "erf": erf,
+    "erfc": erfc,
     "relu": lambda x: numpy.where(x < 0, x.dtype.type(0), x),
     "silu": lambda x: (_wide(x) * sigmoid(_wide(x))).astype(x.dtype),
     "gelu": gelu,

@@ -22,6 +22,7 @@ x, inner = any_node("x"), any_node("inner")
 TOLERANCE = 1e-5
 _FACTOR = math.sqrt(2 / math.pi)
 _OF_ERF: Polynomial = {1: math.sqrt(0.5)}
+_OF_ERFC: Polynomial = {1: -math.sqrt(0.5)}
 _OF_TANH: Polynomial = {1: _FACTOR, 3: _FACTOR * 0.044715}
 _OF_SIGMOID: Polynomial = {degree: 2 * value for degree, value in _OF_TANH.items()}
 
@@ -47,6 +48,9 @@ def _half_product(function: str) -> Either:
         both_orders(half + call("mul", both_orders(x * of_inner), 0.5)),
         call("mul", both_orders(x + both_orders(x * of_inner)), 0.5),
     )
+
+
+_complement = call("erfc", inner)
 
 
 def _is(expected: Polynomial) -> Callable[[Node, Node], bool]:
@@ -96,6 +100,18 @@ RULES: tuple[Rule, ...] = (
         _half_product("erf"),
         lambda x: build.unary("gelu", x),
         _is(_OF_ERF),
+        is_exact=False,
+    ),
+    # x · ½ erfc(-x/√2) → gelu(x)
+    Rule(
+        "gelu-complement",
+        either(
+            both_orders((x * 0.5) * _complement),
+            both_orders(x * (_complement * 0.5)),
+            call("mul", both_orders(x * _complement), 0.5),
+        ),
+        lambda x: build.unary("gelu", x),
+        _is(_OF_ERFC),
         is_exact=False,
     ),
     # x · ½(1 + tanh(√(2/π)(x + 0.044715 x³))) → gelu_tanh(x)

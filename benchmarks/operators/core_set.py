@@ -90,6 +90,7 @@ BESIDE: tuple[str, ...] = (
     "square", "stack", "std", "std_mean", "sum_to_size", "take", "take_along_dim", "tensor_split",
     "tensordot", "tile", "trace", "tril", "triu", "unbind", "unflatten", "unfold", "var_mean",
     "vdot", "vstack", "xlogy", "zeros_like", "ones_like", "special.ndtr", "special.entr",
+    "special.log_ndtr",
     "linalg.vector_norm", "linalg.norm", "linalg.cross", "linalg.matrix_norm", "linalg.vecdot",
     "nn.functional.adaptive_max_pool2d", "nn.functional.binary_cross_entropy_with_logits",
     "nn.functional.celu", "nn.functional.cosine_similarity", "nn.functional.cross_entropy",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 import types
 import unittest
@@ -42,7 +43,8 @@ class Sample:
     function: Callable[..., list[torch.Tensor]]
     tensors: tuple[torch.Tensor, ...]
     expected: tuple[torch.Tensor, ...]
-    # Of 16-bit floats: the call in f32, which rounds once; empty where eager cannot say.
+    # Of 16-bit floats: the call in f32, which rounds once; empty where eager cannot say. Of
+    # `CANCELLED`: what the call means, by ops of eager's that are precise.
     precise: tuple[torch.Tensor, ...] = ()
 
     def __str__(self) -> str:
@@ -84,7 +86,8 @@ def _samples(operator: str, dtype: str) -> Iterator[Sample]:
         warnings.simplefilter("ignore")
         for number, item in enumerate(_inputs(record, DTYPES[dtype])):
             call = _with_values(record.op, operator) if operator in TIED else record.op
-            function, tensors = _closed(call, (item.input, item.args, item.kwargs))
+            arguments = (item.input, item.args, item.kwargs)
+            function, tensors = _closed(call, arguments)
             torch.manual_seed(SEED)
             try:
                 with torch.no_grad():
@@ -92,7 +95,9 @@ def _samples(operator: str, dtype: str) -> Iterator[Sample]:
             except Exception:  # the database holds calls that a build of torch lacks
                 continue
             if expected:
-                precise = _precise(function, tensors, expected) if dtype in SHORT else ()
+                meant, _ = _closed(CANCELLED.get(operator, call), arguments)
+                has_better = dtype in SHORT or operator in CANCELLED
+                precise = _precise(meant, tensors, expected) if has_better else ()
                 yield Sample(operator, dtype, number, function, tensors, tuple(expected), precise)
 
 
@@ -110,6 +115,14 @@ def _inputs(record: Any, dtype: torch.dtype) -> Iterator[Any]:
 
 
 SHORT = ("f16", "bf16")
+
+
+def _ndtr(data: torch.Tensor) -> torch.Tensor:
+    return torch.special.erfc(data.double() * -math.sqrt(0.5)).mul(0.5)
+
+
+# Eager's ½ (1 + erf) leaves nothing of a small result.
+CANCELLED: dict[str, Callable[..., Any]] = {"special.ndtr": _ndtr}
 
 
 def _precise(

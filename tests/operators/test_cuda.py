@@ -18,7 +18,7 @@ from benchmarks.operators.samples import Batch, samples_of
 RECORDS = (
     "sort", "topk", "cumsum", "cummax", "scatter_add", "index_put", "masked_scatter", "atan2",
     "grid_sampler_2d", "nn.functional.interpolate.bicubic", "nn.functional.max_pool2d",
-    "bitwise_left_shift", "asin", "erfinv", "as_strided", "cdist", "__rpow__",
+    "bitwise_left_shift", "asin", "erfinv", "erfc", "as_strided", "cdist", "__rpow__",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from benchmarks.operators.drive import RIGHT, drive
 from benchmarks.operators.samples import Sample
@@ -59,11 +60,26 @@ PLANE = torch.randn(2, 3, 7, 5, generator=torch.Generator().manual_seed(8)).roun
 KINDS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool, torch.half)
 UNKNOWN = torch.where(torch.arange(35.0).reshape(7, 5) % 6 == 1, NAN, PLANE)
 EDGES = torch.tensor([0.0, -0.0, 1.0, 2.0, -1.0, -2.5, 0.5, 1e-30, -1e-20, 3e7, INF, NAN, 170.6])
+TAILS = torch.tensor([-1e30, -40.0, -26.0, -15.0, -11.4, -9.0, -5.5, -2.0, -1.0, -0.1, 0.0, 0.7])
+TAILS = torch.cat([TAILS, -TAILS, torch.tensor([INF, -INF, NAN])])
 OF_DOUBLES = (
     "exp", "exp2", "expm1", "log", "log2", "log1p", "log10", "tanh", "sigmoid", "erf", "erfc",
     "sinh", "cosh", "sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh", "rsqrt",
     "lgamma", "digamma", "erfinv",
 )  # fmt: skip
+
+
+def normal_tails(x):
+    """Each result by itself: what is small is compared with what is small."""
+    special = torch.special
+    return [*special.erfc(-x).unbind(), *special.ndtr(x).unbind(), *special.log_ndtr(x).unbind()]
+
+
+def precise_tails(x):
+    """Eager's ndtr is ½ (1 + erf), of which nothing is left in the lower tail."""
+    special, root = torch.special, math.sqrt(0.5)
+    half = special.erfc(x.double() * -root).mul(0.5).to(x.dtype)
+    return [*special.erfc(-x).unbind(), *half.unbind(), *special.log_ndtr(x).unbind()]
 
 
 def pooled_with_places(x):
@@ -82,6 +98,16 @@ CALLS = {
     "the most frequent along an inner dim": (
         lambda x: list(torch.mode(x, 1, keepdim=True)),
         torch.arange(60).reshape(3, 10, 2) ** 2 % 7,
+    ),
+    "the tails of the normal distribution": (normal_tails, TAILS),
+    "the tails of the normal distribution in doubles": (normal_tails, TAILS.double()),
+    "what is left far below of activations": (
+        lambda x: [*F.gelu(x).unbind(), *F.gelu(x, approximate="tanh").unbind()],
+        torch.tensor([-20.0, -1e3, -1e7, 1e7]),
+    ),
+    "a place that is one number": (
+        lambda x: [x.take(x[0].long()), x.take(-x[5:7].nan_to_num(posinf=1).long())],
+        NUMBERS,
     ),
     "the gamma function at its edges": (lambda x: [x.lgamma(), x.digamma()], EDGES),
     "functions of doubles at their edges": (
@@ -189,11 +215,21 @@ CALLS["a masked lane does not divide"] = (
 )
 
 
+PRECISE = {normal_tails: precise_tails}  # where eager is not
+
+
 @pytest.fixture(scope="module")
 def outcomes(run):
     """By call what became of it; all are one model, which costs what one of them does."""
     samples = [
-        Sample("a call", "", number, function, tensors, tuple(function(*tensors)))
+        Sample(
+            "a call",
+            "",
+            number,
+            function,
+            tensors,
+            tuple(PRECISE.get(function, function)(*tensors)),
+        )
         for number, (function, *tensors) in enumerate(CALLS.values())
     ]
     return dict(zip(CALLS, drive(samples, run), strict=True))

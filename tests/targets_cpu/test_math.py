@@ -80,6 +80,15 @@ def test_results_stay_in_range() -> None:
     assert math_errors.apply(_library(8), "cosh", [x]).min() >= 1.0
 
 
+@pytest.mark.parametrize("lanes", [1, 8, 16])
+@pytest.mark.parametrize("name", ["tanh", "erf"])
+def test_nothing_is_left_of_one_plus_a_function_that_has_reached_minus_one(name, lanes):
+    # GELU multiplies what is left by x, however large that is.
+    x = np.array([9.5, 1e3, 1e30, math.inf] * 4, dtype=np.float32)
+    assert set(math_errors.apply(_library(lanes), name, [x])) == {1.0}
+    assert set(math_errors.apply(_library(lanes), name, [-x])) == {-1.0}
+
+
 def test_large_lanes_beside_small_ones() -> None:
     x = np.array([0.5, 1e6, -3.0, -1e30, math.inf, 2.0, 1e5, math.nan] * 2, dtype=np.float32)
     result = math_errors.apply(_library(8), "cos", [x])

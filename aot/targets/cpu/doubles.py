@@ -22,6 +22,7 @@ SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
 SMALLEST_NORMAL = 2.0**-1022
 TINY = 1e-290  # below, x² and the like are nothing beside x
 ERF_CENTRE = 2.75
+ERFC_CENTRE, ERFC_LIMIT = 3.75, 27.3  # beyond the limit the complement is 0
 
 
 def _nearest(x: Value, factor: float) -> tuple[Value, Value]:
@@ -139,6 +140,21 @@ def _erf(x: Value) -> Value:
     return (size < 1.0).select(near, 1.0 - rest).copysign(x)
 
 
+def _erfc(x: Value) -> Value:
+    """1 − erf x near 0, else by e^(−x²), whose exponent keeps what rounding x² loses."""
+    square = x * x
+    near = 1.0 - x.fma(square.polynomial(fitted.ERF), x)
+    size = x.abs().at_most(ERFC_LIMIT)
+    place = (size - ERFC_CENTRE) / (size + ERFC_CENTRE)
+    square, lost = _product(size, size)
+    r, n = _reduce_exponent(-square)
+    power = _less_one(r - lost) + 1.0
+    level = place.polynomial(fitted.ERFC) / size.fma(2.0, 1.0)
+    far = _scale(power * level, n)
+    far = (x < 0.0).select(2.0 - far, far)
+    return (x.abs() < 0.5).select(near, far)
+
+
 def _product(x: Value, y: Value | float) -> tuple[Value, Value]:
     """x · y as its rounded value and what that lost."""
     high = x * y
@@ -199,6 +215,7 @@ FUNCTIONS: dict[str, Function] = {
         1, sigmoid(_exp), 4.0, "0 below −709.8, where the exact value is below 2⁻¹⁰²³"
     ),
     "erf": Function(1, _erf, 3.0),
+    "erfc": Function(1, _erfc, 5.0),
     "sinh": Function(1, sinh(_exp, _expm1), 5.0),
     "cosh": Function(1, cosh(_exp), 4.0),
     **{

@@ -21,6 +21,7 @@ ROUNDING = 12582912.0  # 1.5 · 2²³: adding it leaves the rounded integer in t
 ROUNDING_BITS = 0x4B400000
 SQRT_HALF_BITS, ONE_BITS = 0x3F3504F3, 0x3F800000
 SMALLEST_NORMAL = 2.0**-126
+ERFC_CENTRE, ERFC_LIMIT = 1.875, 10.1  # beyond the limit the complement is 0
 
 
 def _nearest(x: Value, factor: float) -> tuple[Value, Value]:
@@ -129,7 +130,7 @@ def _log1p(x: Value) -> Value:
 
 
 def _rational(x: Value, limit: float, above: tuple[float, ...], below: tuple[float, ...]) -> Value:
-    """x P(x²) / Q(x²) for |x| ≤ limit, where the function has reached ±1."""
+    """x P(x²) / Q(x²) for |x| ≤ limit, where this ratio is ±1 exactly: 1 + f vanishes beyond."""
     x = x.at_most(limit).at_least(-limit)
     square = x * x
     ratio = x * square.polynomial(above) / square.polynomial(below)
@@ -137,11 +138,27 @@ def _rational(x: Value, limit: float, above: tuple[float, ...], below: tuple[flo
 
 
 def _tanh(x: Value) -> Value:
-    return _rational(x, 9.01, fitted.TANH, fitted.TANH_DENOMINATOR)
+    return _rational(x, 9.0089, fitted.TANH, fitted.TANH_DENOMINATOR)
 
 
 def _erf(x: Value) -> Value:
-    return _rational(x, 3.92, fitted.ERF, fitted.ERF_DENOMINATOR)
+    return _rational(x, 3.9, fitted.ERF, fitted.ERF_DENOMINATOR)
+
+
+def _erfc(x: Value) -> Value:
+    """1 − erf x near 0, else by e^(−x²), whose exponent keeps what rounding x² loses."""
+    square = x * x
+    near = 1.0 - x.fma(square.polynomial(fitted.ERF_NEAR), x)
+    size = x.abs().at_most(ERFC_LIMIT)
+    place = (size - ERFC_CENTRE) / (size + ERFC_CENTRE)
+    square = size * size
+    r, n_float, n = _reduce_exponent(-square)
+    r = r - size.fma(size, -square)
+    power = r.fma(r.polynomial(fitted.EXP), 1.0)
+    level = place.polynomial(fitted.ERFC) / size.fma(2.0, 1.0)
+    far = _scale(power * level, n, n_float)
+    far = (x < 0.0).select(2.0 - far, far)
+    return (x.abs() < 0.5).select(near, far)
 
 
 def _pow(x: Value, y: Value) -> Value:
@@ -239,6 +256,7 @@ FUNCTIONS: dict[str, Function] = {
         1, sigmoid(_exp), 4.0, "0 below −88.7, where the exact value is below 2⁻¹²⁷"
     ),
     "erf": Function(1, _erf, 6.0),
+    "erfc": Function(1, _erfc, 6.0),
     "sinh": Function(1, sinh(_exp, _expm1), 6.0),
     "cosh": Function(1, cosh(_exp), 5.0),
     **{
