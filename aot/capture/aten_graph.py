@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -32,6 +33,8 @@ from aotc.aot.capture.sizes import Sizes, extent_of, reading
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import Extent, Size, UndecidedSize
+
+RELAID = "aotc_relaid"  # note on an argument whose example lies otherwise than torch traced it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,14 +64,21 @@ class Walked:
     left: frozenset[torch.fx.Node]  # calls that are refused or take what a refused input gives
 
 
-def import_aten(graph: torch.fx.Graph, owner: torch.nn.Module, sizes: Sizes) -> Walked:
+def import_aten(
+    graph: torch.fx.Graph,
+    owner: torch.nn.Module,
+    sizes: Sizes,
+    orders: Mapping[torch.fx.Node, tuple[int, ...]] = MappingProxyType({}),
+) -> Walked:
     """Our graph of a functional ATen graph; `owner` has the constants that it names.
+
+    `orders` has results that may lie otherwise than their examples, and the order of their dims.
 
     What follows a refused node is looked at as if the node's results were inputs, so that all nodes
     that have no import are found at once. A refused placeholder or output is a node like others.
     """
     with reading(sizes):
-        walker = _AtenImporter(owner=owner)
+        walker = _AtenImporter(owner=owner, orders=orders)
         for node in graph.nodes:
             walker.visit(node)
     if not walker.refused:
@@ -111,6 +121,7 @@ class _AtenImporter(Importer):
     """Imports a graph module of AOTAutograd."""
 
     owner: torch.nn.Module
+    orders: Mapping[torch.fx.Node, tuple[int, ...]]
     places: dict[torch.fx.Node, int] = field(default_factory=dict)
     taken: list[Taken | Shown] = field(default_factory=list)
     made: dict[torch.fx.Node, Made] = field(default_factory=dict)
@@ -190,7 +201,9 @@ class _AtenImporter(Importer):
                 self._refuse(node, str(refused))
 
     def _output(self, node: torch.fx.Node) -> None:
-        shared = Counter(_base(value) for value in node.args[0] if isinstance(value, torch.fx.Node))
+        shared = Counter(
+            base_of(value) for value in node.args[0] if isinstance(value, torch.fx.Node)
+        )
         for value in node.args[0]:
             try:
                 self.results.append(self._result(value, shared))
@@ -216,7 +229,7 @@ class _AtenImporter(Importer):
             return Sized(extent_of(example))
         if not isinstance(example, torch.Tensor):
             raise NotSupported(f"a result of type `{type(example).__name__}`")
-        base = _base(value)
+        base = base_of(value)
         is_part = memory_order(example) is None or shared[base] > 1
         if base in self.places or (base is not value and is_part):
             viewed = self._viewed(base, value)
@@ -228,6 +241,8 @@ class _AtenImporter(Importer):
         """The result as a view of an argument or an output; None where that is not known."""
         whole, view = base.meta.get("val"), part.meta["val"]
         if not isinstance(whole, torch.Tensor) or whole.dtype != view.dtype:
+            return None
+        if RELAID in base.meta:  # the strides of the view are not of this memory
             return None
         try:
             strides = tuple(map(extent_of, whole.stride()))
@@ -247,7 +262,8 @@ class _AtenImporter(Importer):
             made, example = self.values.get(node), node.meta["val"]
             if not isinstance(made, Node):
                 raise NotSupported(f"a result of type `{type(made).__name__}`")
-            order = memory_order(example) or tuple(range(example.dim()))
+            own = memory_order(example) or tuple(range(example.dim()))
+            order = self.orders.get(node, own)
             self.outputs.append(build.permute(made, order))
             self.made[node] = Made(order, example.dtype)
         return list(self.made).index(node)
@@ -300,7 +316,7 @@ def _inverse(order: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(order)), key=lambda place: order[place]))
 
 
-def _base(node: torch.fx.Node) -> torch.fx.Node:
+def base_of(node: torch.fx.Node) -> torch.fx.Node:
     """The node whose memory a node is a view of: itself where it is no view."""
     while _is_view(node) and isinstance(node.args[0], torch.fx.Node):
         node = node.args[0]

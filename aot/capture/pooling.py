@@ -17,6 +17,7 @@ from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.storage import Array
 
 Sizes = Sequence[int] | int
+FEW_CELLS = 16  # elements of a window up to which its maximum's place is found without a loop
 WRITTEN_OUT = 64  # elements of a window up to which kernels write its maximum out, NaN and all
 
 
@@ -220,6 +221,9 @@ def _cell(part: Node, start: int, axis: int) -> tuple[Node, Node]:
 
 def _place_of_peak(data: Node, axes: tuple[int, ...]) -> Node:
     """i64 place of the first maximum over `axes`; that of the last NaN where there is one."""
+    extents = [data.shape[axis] for axis in axes]
+    if all(isinstance(extent, int) for extent in extents) and 1 < math.prod(extents) <= FEW_CELLS:
+        return _place_among_few(data, axes)
     found = build.reduce("argmax", data, axes)
     if data.type.kind != "float":
         return found
@@ -231,6 +235,27 @@ def _place_of_peak(data: Node, axes: tuple[int, ...]) -> Node:
     )
     last = build.reduce("max", build.pointwise("where", is_nan, counted, -1), axes)
     return build.pointwise("where", build.pointwise("ge", last, 0), last, found)
+
+
+def _place_among_few(data: Node, axes: tuple[int, ...]) -> Node:
+    """The same by one comparison after another, as torch does it: no loop over the cells."""
+    cells = []
+    for places in product(*(range(data.shape[axis]) for axis in axes)):
+        cell = data
+        for axis, at in zip(axes, places, strict=True):
+            cell = build.slice_axis(cell, axis, at, at + 1)
+        cells.append(cell)
+    highest, place = cells[0], None
+    for number, cell in enumerate(cells[1:], 1):
+        is_higher = build.pointwise("gt", cell, highest)
+        if data.type.kind == "float":
+            is_higher = build.pointwise("logical_or", is_higher, build.unary("isnan", cell))
+        highest = build.pointwise("where", is_higher, cell, highest)
+        if place is None:
+            place = build.cast(is_higher, "i32")
+        else:
+            place = build.pointwise("where", is_higher, number, place)
+    return build.cast(place, "i64")
 
 
 def _adaptive(call: Call, data: Node, size: Sequence[int]) -> Node:

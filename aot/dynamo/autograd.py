@@ -36,7 +36,7 @@ from aotc.aot.dynamo.programs import toolchain_digest
 from aotc.aot.dynamo.recipe import ProgramGone, Recipe
 from aotc.aot.rewrites.registry import digest_of, registered
 
-Compiler = Callable[[GraphModule, Sequence[Any]], "CompiledGraph"]
+Compiler = Callable[..., "CompiledGraph"]  # of a graph, its examples and what it keeps
 
 
 class CompiledGraph(OutputCode):
@@ -103,11 +103,13 @@ def _partitioned(joint: GraphModule, inputs: Any, **named: Any) -> Any:
 def differentiated(module: Any, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """The callable of one of Dynamo's graphs, whose forward and backward parts we compile."""
 
-    def compiled(graph: GraphModule, examples: Sequence[Any]) -> CompiledGraph:
+    def compiled(
+        graph: GraphModule, examples: Sequence[Any], saved: tuple[int, int] = (0, 0)
+    ) -> CompiledGraph:
         from aotc.aot.dynamo.graphs import compile_graph
 
         with torch._subclasses.fake_tensor.unset_fake_temporarily():
-            return CompiledGraph(*compile_graph(graph, examples, options))
+            return CompiledGraph(*compile_graph(graph, examples, options, saved))
 
     check_gradients(module)
     setattr(module, TEXT, f"{options} {toolchain_digest()} {digest_of(registered())}")
@@ -121,6 +123,11 @@ def differentiated(module: Any, inputs: Sequence[Any], options: Options) -> Call
 def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Callable[..., Any]:
     """AOTAutograd as torch's own back ends call it, less what imports Inductor for its logs."""
 
+    def forward(graph: GraphModule, examples: Sequence[Any]) -> CompiledGraph:
+        from aotc.aot.dynamo.layouts import saved_places
+
+        return compiled(graph, examples, saved_places())
+
     @functools.partial(torch._dynamo.disable, reason="a compiler of backward graphs")
     def backward(graph: GraphModule, examples: Sequence[Any]) -> Any:
         return torch._dynamo.disable(compiled(graph, examples), reason="a compiled backward graph")
@@ -131,7 +138,7 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
         call = kept(module) or aot_module_simplified(
             module,
             inputs,
-            fw_compiler=SerializableAOTDispatchCompiler(CompiledGraph, compiled),
+            fw_compiler=SerializableAOTDispatchCompiler(CompiledGraph, forward),
             bw_compiler=SerializableAOTDispatchCompiler(CompiledGraph, backward),
             inference_compiler=SerializableAOTDispatchCompiler(CompiledGraph, compiled),
             partition_fn=_partitioned,

@@ -81,6 +81,7 @@ def _max_pool2d_backward(
     """Each window's gradient goes to where its maximum was; windows that overlap add up.
 
     An element asks the few windows that reach it; gradients are scattered where these are many.
+    Channels are taken last, as convolutions have them.
     """
     height, width = data.shape[-2:]
     steps = list(stride) or list(kernel_size)
@@ -91,32 +92,33 @@ def _max_pool2d_backward(
         zeros = gradient.new_zeros((*data.shape[:-2], height * width))
         found = zeros.scatter_add(-1, indices.flatten(-2), gradient.flatten(-2))
         return found.view(data.shape)
-    places = torch.arange(height * width, device=data.device).view(height, width)
+    places = torch.arange(height * width, device=data.device).view(height, width, 1)
+    indices, gradient = indices.movedim(-3, -1), gradient.movedim(-3, -1)
     terms = [
         torch.where(
-            _window_of(indices, -1, data, steps, padding, before) == places,
-            _window_of(gradient, 0, data, steps, padding, before),
+            _window_of(indices, -1, (height, width), steps, padding, before) == places,
+            _window_of(gradient, 0, (height, width), steps, padding, before),
             0,
         )
         for before in itertools.product(*map(range, counts))
     ]
-    return functools.reduce(torch.add, terms)
+    return functools.reduce(torch.add, terms).movedim(-1, -3)
 
 
 def _window_of(
     values: Tensor,
     outside: int,
-    data: Tensor,
+    extents: Sequence[int],
     steps: Sequence[int],
     padding: Sequence[int],
     before: Sequence[int],
 ) -> Tensor:
-    """For each element of the planes the value of one window that may reach it.
+    """For each element of the planes, channels last, the value of one window that may reach it.
 
     It is the last one that begins no later, or one that is `before` it along each axis.
     """
-    for axis, (step, margin, back) in enumerate(zip(steps, padding, before, strict=True), -2):
-        extent = data.shape[axis]
+    rows = zip(extents, steps, padding, before, strict=True)
+    for axis, (extent, step, margin, back) in enumerate(rows, -3):
         blocks = -(-(extent + margin) // step)
         widths = [back, max(0, blocks - values.shape[axis] - back)]
         values = aten.constant_pad_nd(values, [0, 0] * (-1 - axis) + widths, outside)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.drawing import fix_states, split
 from aotc.aot.dynamo.draws import Drawn
 from aotc.aot.dynamo.fallback import leave, log, refuse
+from aotc.aot.dynamo.layouts import channels_last, report, take_layouts
 from aotc.aot.dynamo.numbering import interface_of
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.recipe import Left, Own, Recipe, Step
@@ -26,24 +28,31 @@ from aotc.aot.errors import InternalError, UserError
 from aotc.runtime import AotcError
 
 Code = Own | Left | None
+Orders = Mapping[Node, tuple[int, ...]]  # results, and the dims by falling stride
+NO_ORDERS: Orders = MappingProxyType({})
 
 
 def compile_graph(
-    module: GraphModule, examples: Sequence[Any], options: Options
+    module: GraphModule,
+    examples: Sequence[Any],
+    options: Options,
+    saved: tuple[int, int] = (0, 0),
 ) -> tuple[Recipe, Boxed]:
     """The recipe and the callable of one ATen graph: a forward, a backward or an inference graph.
 
+    `saved` says from where to where the results of a forward graph are kept for its backward.
     A graph that does not hold for all sizes of a call is compiled for each that it meets. Raises
     `GraphRefused` where something cannot be compiled and the option `fallback` is `error`.
     """
     counting().graphs += 1
     examples = fix_states(module, examples)
     sizes = sizes_in(examples)
+    take_layouts(module, examples)
     parts = split(module, examples, sizes)
     if parts is None:
-        return _compiled_graph(module, examples, sizes, options)
+        return _compiled_graph(module, examples, sizes, options, saved)
     given = [*examples, *parts.values]
-    recipe, call = _compiled_graph(parts.rest, given, sizes, options)
+    recipe, call = _compiled_graph(parts.rest, given, sizes, options, saved)
     return recipe.after(parts.drawn, len(examples), len(given)), _after(parts.drawn, call)
 
 
@@ -60,7 +69,11 @@ def _after(drawn: Drawn, call: Boxed) -> Boxed:
 
 
 def _compiled_graph(
-    module: GraphModule, examples: Sequence[Any], sizes: Sizes, options: Options
+    module: GraphModule,
+    examples: Sequence[Any],
+    sizes: Sizes,
+    options: Options,
+    saved: tuple[int, int],
 ) -> tuple[Recipe, Boxed]:
     """The recipe and the callable of a graph that draws nothing, or what must be left to torch."""
     try:
@@ -75,13 +88,14 @@ def _compiled_graph(
         if len(_walked(module, fixed).refusals) < len(walked.refusals):
             per_size = PerSize(module, examples, sizes, options, walked.refusals[0].reason)
             return _whole(module, None), per_size
-    return compile_at(module, examples, sizes, options, walked)
+    orders = {} if walked.refusals else channels_last(module, *saved)
+    return compile_at(module, examples, sizes, options, walked, orders)
 
 
-def _walked(module: GraphModule, sizes: Sizes) -> Walked:
+def _walked(module: GraphModule, sizes: Sizes, orders: Orders = NO_ORDERS) -> Walked:
     """The walk over a graph; a bug in a row is ours to report and no reason to stop the user."""
     try:
-        return import_aten(module.graph, module, sizes)
+        return import_aten(module.graph, module, sizes, orders)
     except AotcError:
         raise
     except Exception as error:
@@ -90,14 +104,24 @@ def _walked(module: GraphModule, sizes: Sizes) -> Walked:
 
 
 def compile_at(
-    module: GraphModule, examples: Sequence[Any], sizes: Sizes, options: Options, walked: Walked
+    module: GraphModule,
+    examples: Sequence[Any],
+    sizes: Sizes,
+    options: Options,
+    walked: Walked,
+    orders: Orders = NO_ORDERS,
 ) -> tuple[Recipe, Boxed]:
-    """The recipe and the callable of a graph that was walked with these sizes."""
+    """The recipe and the callable of a graph that was walked with these sizes.
+
+    `orders` has results that are to lie otherwise than torch traced them, which is told to torch.
+    """
     reasons = [row.reason for row in walked.refusals]
     if reasons and options.fallback == "error":
         raise refuse(reasons)
     if not reasons:
-        code, call = _own(module, examples, sizes, options)
+        code, call = _own(module, examples, sizes, options, orders)
+        if isinstance(code, Own):
+            report(module, orders)
         return _whole(module, code), call
     parts = regions(module, walked.left)
     pairs = []
@@ -162,11 +186,15 @@ def _compiled(
 
 
 def _own(
-    module: GraphModule, examples: Sequence[Any], sizes: Sizes, options: Options
+    module: GraphModule,
+    examples: Sequence[Any],
+    sizes: Sizes,
+    options: Options,
+    orders: Orders = NO_ORDERS,
 ) -> tuple[Code, Boxed]:
     """A graph through our stages; what these refuse goes where the option `fallback` says."""
     try:
-        imported = _walked(module, sizes).imported
+        imported = _walked(module, sizes, orders).imported
         if imported is None:
             raise InternalError(stage="capture", detail="a region of ours was refused")
         shown = _shown(sizes, examples)

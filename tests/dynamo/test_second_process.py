@@ -39,6 +39,7 @@ HEAVY = (
 CASES = {
     "perceptron": ("Perceptron", "", "torch.randn(5, 12)"),
     "regions": ("Solving", "", "torch.randn(5, 5)"),
+    "layouts": ("Convolutions", "", "torch.randn(2, 3, 11, 11)"),
     "effects": ("Solving", "is_checked=True", "torch.randn(5, 5)"),
     "draws": ("Transformer", "dropout=0.5", "torch.randint(0, 20, (2, 8))"),
 }

@@ -1,0 +1,116 @@
+"""What a forward graph keeps for its backward lies as convolutions compute it, and never shows."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from aotc.aot.dynamo import aotc
+
+pytestmark = [pytest.mark.torch, pytest.mark.triton]
+STRICT = {"fallback": "error"}
+
+
+class Residual(nn.Module):
+    """Convolution, norm and activation beside a shortcut, pooled; a feature map is a result too."""
+
+    def __init__(self, gives_features=False):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(4, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+        self.norm, self.head = nn.BatchNorm2d(8), nn.Linear(8 * 9, 5)
+        self.gives_features = gives_features
+
+    def forward(self, x):
+        x = self.first(x)
+        features = functional.silu(self.norm(x))
+        pooled = functional.max_pool2d(self.second(features) + features, 3, 2, 1)
+        result = self.head(functional.max_pool2d(pooled, 2).relu().flatten(1))
+        return (result, features, x.flatten(2)) if self.gives_features else result
+
+
+class Attending(nn.Module):
+    """A patch embedding whose positions become tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches, self.mixed = nn.Conv2d(3, 8, 4, 4), nn.Linear(8, 24)
+
+    def forward(self, x):
+        tokens = self.patches(x).flatten(2).transpose(1, 2)
+        query, key, value = self.mixed(tokens.sin()).chunk(3, -1)
+        return ((query @ key.transpose(1, 2)).softmax(-1) @ value).square()
+
+
+def chain(*layers):
+    return lambda: nn.Sequential(*layers)
+
+
+CASES = {
+    "residual": (Residual, (2, 4, 12, 12)),
+    "features": (lambda: Residual(True), (2, 4, 12, 12)),
+    "tokens": (Attending, (2, 3, 8, 16)),
+    "one dim": (chain(nn.Conv1d(4, 6, 3), nn.GELU(), nn.Conv1d(6, 2, 3)), (2, 4, 11)),
+    "three dims": (chain(nn.Conv3d(2, 4, 2), nn.Tanh(), nn.Conv3d(4, 3, 2)), (2, 2, 5, 4, 6)),
+    "depthwise": (
+        chain(nn.Conv2d(6, 6, 3, groups=6), nn.ReLU6(), nn.Conv2d(6, 4, 1), nn.GroupNorm(2, 4)),
+        (2, 6, 7, 5),
+    ),
+    "pooled in rows": (
+        chain(nn.Conv2d(2, 4, 3), nn.MaxPool2d((2, 3), ceil_mode=True), nn.Sigmoid()),
+        (1, 2, 9, 10),
+    ),
+    "without a batch": (chain(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.MaxPool2d(2)), (2, 9, 10)),
+}
+
+
+def results_and_gradients(module, called, x):
+    module.zero_grad()
+    x = x.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+    results = called(x)
+    results = results if isinstance(results, tuple) else (results,)
+    torch.autograd.backward([each.sin().sum() for each in results])
+    return [*results, x.grad, *(weight.grad for weight in module.parameters())]
+
+
+@pytest.mark.parametrize("is_last", [False, True], ids=["channels first", "channels last"])
+@pytest.mark.parametrize("case", CASES)
+def test_it_shows_in_no_result_and_no_gradient(case, is_last, fresh):
+    build, shape = CASES[case]
+    if is_last and len(shape) != 4:
+        pytest.skip("there is no such format")
+    x = torch.randn(shape)
+    x = x.to(memory_format=torch.channels_last) if is_last else x
+    module = build()
+    own = copy.deepcopy(module)
+    compiled = torch.compile(own, backend=aotc, options=STRICT)
+    expected = results_and_gradients(module, module, x)
+    found = results_and_gradients(own, compiled, x)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    count = 3 if case == "features" else 1
+    assert [each.stride() for each in found[:count]] == [each.stride() for each in expected[:count]]
+
+
+def test_results_of_convolutions_are_kept_channels_last(fresh):
+    result = torch.compile(Residual(), backend=aotc, options=STRICT)(torch.randn(2, 4, 12, 12))
+    kept = [each for each in result.grad_fn.saved_tensors if each.shape == (2, 8, 12, 12)]
+    assert kept
+    assert all(each.is_contiguous(memory_format=torch.channels_last) for each in kept)
+
+
+def test_hooks_may_give_what_was_kept_in_another_layout(fresh):
+    module, x = Residual(), torch.randn(2, 4, 12, 12)
+    own = copy.deepcopy(module)
+    compiled = torch.compile(own, backend=aotc, options=STRICT)
+    compiled(x)
+    expected = results_and_gradients(module, module, x)
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda kept: kept.contiguous(), lambda kept: kept
+    ):
+        found = results_and_gradients(own, compiled, x)
+    for one, other in zip(found[1:], expected[1:], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
