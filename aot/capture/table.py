@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aotc.aot.capture import (
+    attention,
     bags,
     contractions,
     convolution_gradients,
@@ -26,6 +27,7 @@ ROWS: Rows = {
     **movement.ROWS,
     **reductions.ROWS,
     **contractions.ROWS,
+    **attention.ROWS,
     **convolution_gradients.ROWS,
     **pooling.ROWS,
     **bags.ROWS,

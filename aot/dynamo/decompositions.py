@@ -14,6 +14,7 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.nn import functional
 
 from aotc.aot.capture.aten_graph import memory_order
+from aotc.aot.dynamo import attention
 
 aten = torch.ops.aten
 Table = dict[Any, Callable[..., Any]]
@@ -27,8 +28,8 @@ def decompositions() -> Table:
     table: Table = dict(core_aten_decompositions())
     table.update(get_decompositions(FROM_TORCH))
     table[aten.max_pool2d_with_indices_backward.default] = _max_pool2d_backward
-    table[aten._scaled_dot_product_flash_attention_for_cpu.default] = _attention
-    table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = _attention_backward
+    table[aten._scaled_dot_product_flash_attention_for_cpu.default] = attention.forward
+    table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = attention.backward
     table[aten._transformer_encoder_layer_fwd.default] = _encoder_layer
     table[aten.native_dropout.default] = _dropout
     table[aten.native_dropout_backward.default] = _dropout_backward
@@ -125,77 +126,6 @@ def _window_of(
         values = values.narrow(axis, 0, blocks).repeat_interleave(step, axis)
         values = values.narrow(axis, margin, extent)
     return values
-
-
-def _attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    attn_mask: Tensor | None = None,
-    scale: float | None = None,
-) -> Any:
-    """Attention and the logarithm of its rows' sums, which the gradient reads.
-
-    torch's own table gives the weights in place of the latter.
-    """
-    if dropout_p or query.shape[1] != key.shape[1]:
-        return NotImplemented
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = _scores(query, key, attn_mask, is_causal, factor)
-    # A row that is masked whole: finite, so that the powers are 0, and their sum divides as 1.
-    highest = scores.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
-    powers = torch.exp(scores - highest)
-    total = powers.sum(-1, keepdim=True)
-    total = torch.where(total == 0, 1.0, total)
-    found = (powers / total) @ value.to(scores.dtype)
-    # The op's result lies as [batch, row, head, element], and views of it count on that.
-    placed = found.to(query.dtype).transpose(1, 2).contiguous().transpose(1, 2)
-    return placed, (highest + torch.log(total)).squeeze(-1)
-
-
-def _scores(
-    query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, factor: float
-) -> Tensor:
-    """Scaled and masked products of queries and keys, in f32 as the op has them."""
-    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
-    scores = query.to(wide) @ key.to(wide).transpose(-2, -1) * factor
-    if attn_mask is not None:
-        scores = scores + attn_mask
-    if is_causal:
-        rows = torch.arange(query.shape[-2], device=query.device)
-        columns = torch.arange(key.shape[-2], device=query.device)
-        scores = scores.masked_fill(rows[:, None] < columns, float("-inf"))
-    return scores
-
-
-def _attention_backward(
-    gradient: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    out: Tensor,
-    logsumexp: Tensor,
-    dropout_p: float,
-    is_causal: bool,
-    attn_mask: Tensor | None = None,
-    scale: float | None = None,
-) -> Any:
-    """The gradients of attention from its result and the logarithm of its rows' sums.
-
-    With P the weights: dV = Pᵀ dO, dS = P ∘ (dO Vᵀ - rowsum(dO ∘ O)), dQ = s dS K, dK = s dSᵀ Q.
-    """
-    if dropout_p or query.shape[1] != key.shape[1]:
-        return NotImplemented
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = _scores(query, key, attn_mask, is_causal, factor)
-    weights = torch.exp(scores - logsumexp.to(scores.dtype)[..., None])
-    q, k, v, o, g = (each.to(scores.dtype) for each in (query, key, value, out, gradient))
-    inner = weights * (g @ v.transpose(-2, -1) - (g * o).sum(-1, keepdim=True)) * factor
-    found = (inner @ k, inner.transpose(-2, -1) @ q, weights.transpose(-2, -1) @ g)
-    return tuple(each.to(query.dtype) for each in found)
 
 
 def _encoder_layer(

@@ -38,7 +38,7 @@ def scatter(data: Node, index: Node, source: Node, axis: int, adds: bool) -> Nod
     attrs: dict[str, AttrValue] = {
         "source": kernel_text(SCATTER),
         "function": SCATTER,
-        "arguments": (("out_ptr", "stored", 0), *reads, *_values(numbers)),
+        "arguments": (("out_ptr", "stored", 0), *reads, *values(numbers)),
         "candidates": ((LAUNCH_OPTIONS, (outer, -(-inner // block), 1)),),
         "results": ((data.dtype, data.shape),),
         "updates": ((0, 2),),
@@ -57,7 +57,7 @@ def keep(data: Node) -> Node:
         "arguments": (
             ("out_ptr", "stored", 0),
             ("source_ptr", "read", (0, 0)),
-            *_values(numbers),
+            *values(numbers),
         ),
         "candidates": ((KEEP_OPTIONS, (-(-count // KEEP_BLOCK), 1, 1)),),
         "results": ((data.dtype, data.shape),),
@@ -67,5 +67,6 @@ def keep(data: Node) -> Node:
     return make("call", (data,), attrs)
 
 
-def _values(numbers: dict[str, AttrValue]) -> tuple[tuple[str, str, str], ...]:
+def values(numbers: dict[str, AttrValue]) -> tuple[tuple[str, str, str], ...]:
+    """Arguments that are numbers, by parameter."""
     return tuple((name, "value", str(value)) for name, value in numbers.items())

@@ -12,6 +12,7 @@ from aotc.aot.ir.bound import Bound
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import Shape
+from aotc.aot.ir.viewed import through_view
 
 _LOADED = "loaded by "
 LEAVES = frozenset({"scalar", "extent", "iota"})
@@ -61,21 +62,7 @@ def _through_view(node: Node, index: tuple[Index, ...]) -> Demand:
     if node.op == "pad":
         inner, conditions = access.through_pad(index, node.attr("low"), source.shape)
         return Demand(source, inner, tuple(conditions))
-    return Demand(source, _VIEWS[node.op](node, index))
-
-
-_VIEWS: dict[str, Callable[[Node, tuple[Index, ...]], tuple[Index, ...]]] = {
-    "reshape": lambda node, at: access.through_reshape(at, node.shape, node.inputs[0].shape),
-    "permute": lambda node, at: access.through_permute(at, node.attr("dims")),
-    "expand": lambda node, at: access.through_broadcast(at, node.shape, node.inputs[0].shape),
-    "slice": lambda node, at: access.through_slice(
-        at, node.attr("axis"), node.attr("start"), node.attr("step")
-    ),
-    "flip": lambda node, at: access.through_flip(at, node.attr("axes"), node.shape),
-    "window": lambda node, at: access.through_window(
-        at, node.attr("axes"), node.attr("strides"), node.attr("dilations")
-    ),
-}
+    return Demand(source, through_view(node, index))
 
 
 def lookup_index(node: Node, index: tuple[Index, ...]) -> tuple[Index, ...]:

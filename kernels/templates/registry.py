@@ -25,7 +25,7 @@ class Template:
 
 SHORTENED = "shortened.py"
 # Kernels that graphs call as they stand.
-SCATTER, KEEP = "scatter", "keep"
+SCATTER, KEEP, ATTENTION = "scatter", "keep", "attention/heads"
 
 
 @functools.cache

@@ -25,8 +25,12 @@ class Side(NamedTuple):
 
     value: Value | None
     buffer: Buffer | None
+    is_turned: bool = False
+    """Whether the buffer has the operand's columns as its rows."""
 
     def at(self, kernel: Kernel, index: Index) -> Operand:
+        if self.is_turned:
+            index = index[::-1]
         if self.buffer is not None:
             return kernel.lanes.operand(memory.read_buffer(kernel, self.buffer, index))
         assert self.value is not None
@@ -35,6 +39,9 @@ class Side(NamedTuple):
 
 def side(kernel: Kernel, value: Value, wide: str, rows: int, *, is_left: bool) -> Side:
     """An operand of a product of so many rows, as elements of type `wide`."""
+    turned = _turned(kernel, value) if is_left else None
+    if turned is not None:
+        return Side(None, side(kernel, turned, wide, rows, is_left=False).buffer, is_turned=True)
     if (
         value in kernel.buffers
         and kernel.buffers[value].element == wide
@@ -44,6 +51,18 @@ def side(kernel: Kernel, value: Value, wide: str, rows: int, *, is_left: bool) -
     if value.type.element == wide and _is_direct(kernel, value, rows, is_left):
         return Side(value, None)
     return Side(None, _widened(kernel, value, wide))
+
+
+def _turned(kernel: Kernel, value: Value) -> Value | None:
+    """x where the left operand is the transposed x and x is computed: it is read by elements, so
+    that any order serves."""
+    made = value.owner
+    if made is None or made.name != "tt.trans" or value in kernel.buffers:
+        return None
+    source = made.operands[0]
+    behind = source.owner
+    is_load = behind is not None and behind.name == "tt.load"
+    return None if is_load and source not in kernel.buffers else source
 
 
 def _is_direct(kernel: Kernel, value: Value, rows: int, is_left: bool) -> bool:

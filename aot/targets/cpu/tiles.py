@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from aotc.aot.targets.cpu import memory
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import VIEWS, Bound, Index, Kernel
 from aotc.aot.targets.cpu.lanes import Int, Linear, Pointer, integer
@@ -97,7 +98,9 @@ def lane_dimension(kernel: Kernel, value: Value) -> int:
     """The dimension of a tensor to spread over vector lanes.
 
     The one along which most of the memory behind it is contiguous: what a tensor of pointers points
-    at, or what the loads in an expression read. The last one that is not 1 where nothing says so.
+    at, or what the loads in an expression read, and what of it stands in buffers. Memory that
+    varies along one dimension only counts where the rest says nothing: along another it is read
+    once for all lanes. The last dimension that is not 1 where nothing says so at all.
     """
     shape = value.type.shape or ()
     candidates = [d for d, size in enumerate(shape) if size > 1]
@@ -106,34 +109,38 @@ def lane_dimension(kernel: Kernel, value: Value) -> int:
     with kernel.width(1), kernel.writer.probe() as depth:
         marks = [Operand(f"%dim{d}", "i32", depth) for d in range(len(shape))]
         index = tuple(kernel.lanes.atom(m, "i32", natural=True) for m in marks)
-        votes = [0] * len(shape)
-        for found in _pointers(kernel, value, index, set()):
+        votes = [[0, 0] for _ in shape]
+        for place in _places(kernel, value, index, set()):
+            strides = [place.base.coefficient(mark) for mark in marks]
+            is_line = sum(stride != 0 for stride in strides) < 2
             for d in candidates:
-                votes[d] += found.offset.base.coefficient(marks[d]) == 1
+                votes[d][is_line] += strides[d] == 1
     return max(reversed(candidates), key=lambda d: votes[d])
 
 
-def _pointers(
+def _places(
     kernel: Kernel, value: Value, index: Index, seen: set[tuple[Value, Index]]
-) -> list[Pointer]:
-    """The addresses that the evaluation of a tensor at `index` reads."""
+) -> list[Int]:
+    """The elements of memory that the evaluation of a tensor at `index` reads."""
     if (value, index) in seen:
         return []
     seen.add((value, index))
     if value.type.is_pointer:
         found = kernel.at(value, index)
-        return [found] if isinstance(found, Pointer) else []
-    made, pointers = value.owner, []
-    if made is None or value in kernel.buffers or not value.type.is_tensor:
+        return [found.offset] if isinstance(found, Pointer) else []
+    made, places = value.owner, []
+    if value in kernel.buffers:
+        return [memory.buffer_pointer(kernel, kernel.buffers[value], index).offset]
+    if made is None or not value.type.is_tensor:
         return []
     if made.name in VIEWS:
-        return _pointers(kernel, *VIEWS[made.name](kernel, made, value, index), seen)
+        return _places(kernel, *VIEWS[made.name](kernel, made, value, index), seen)
     if made.name == "tt.load":
-        return _pointers(kernel, made.operands[0], index, seen)
+        return _places(kernel, made.operands[0], index, seen)
     if made.name in RULES:
         for operand in made.operands:
-            pointers += _pointers(kernel, operand, index, seen)
-    return pointers
+            places += _places(kernel, operand, index, seen)
+    return places
 
 
 def run(

@@ -1,0 +1,105 @@
+"""torch's attention for the processor in graphs of AOTAutograd: left whole where we have kernels of
+its forward and backward, arithmetic elsewhere.
+
+The kernels keep the rows' sums for the gradients, so that no scores are kept. The arithmetic serves
+what they cannot say: sizes that a call decides, f64, few rows or keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+FEWEST = 16  # rows and keys of a head from which its programs are worth their copies
+LARGEST_ELEMENT = 256  # numbers of one row of a head
+
+
+def _has_kernels(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """Whether `capture/attention.py` imports the ops, and fast."""
+    tensors = [query, key, value, *([] if mask is None else [mask])]
+    sizes = [extent for each in tensors for extent in each.shape]
+    if not all(type(extent) is int and extent > 0 for extent in sizes):
+        return False
+    if any(each.dtype not in KERNEL_DTYPES or each.device.type != "cpu" for each in tensors):
+        return False
+    is_shared = query.shape[1] % key.shape[1] == 0 and key.shape[1] == value.shape[1]
+    is_large = min(query.shape[2], key.shape[2]) >= FEWEST
+    return is_shared and is_large and max(query.shape[3], value.shape[3]) <= LARGEST_ELEMENT
+
+
+def forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> Any:
+    """Attention and the logarithm of its rows' sums, which the gradient reads.
+
+    torch's own table gives the weights in place of the latter.
+    """
+    if dropout_p or _has_kernels(query, key, value, attn_mask):
+        return NotImplemented  # the op stays; with dropout for Inductor
+    if query.shape[1] != key.shape[1]:
+        return NotImplemented
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = _scores(query, key, attn_mask, is_causal, factor)
+    # A row that is masked whole: finite, so that the powers are 0, and their sum divides as 1.
+    highest = scores.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
+    powers = torch.exp(scores - highest)
+    total = powers.sum(-1, keepdim=True)
+    total = torch.where(total == 0, 1.0, total)
+    found = (powers / total) @ value.to(scores.dtype)
+    # The op's result lies as [batch, row, head, element], and views of it count on that.
+    placed = found.to(query.dtype).transpose(1, 2).contiguous().transpose(1, 2)
+    return placed, (highest + torch.log(total)).squeeze(-1)
+
+
+def _scores(
+    query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, factor: float
+) -> Tensor:
+    """Scaled and masked products of queries and keys, in f32 as the op has them."""
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    scores = query.to(wide) @ key.to(wide).transpose(-2, -1) * factor
+    if attn_mask is not None:
+        scores = scores + attn_mask
+    if is_causal:
+        rows = torch.arange(query.shape[-2], device=query.device)
+        columns = torch.arange(key.shape[-2], device=query.device)
+        scores = scores.masked_fill(rows[:, None] < columns, float("-inf"))
+    return scores
+
+
+def backward(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> Any:
+    """The gradients of attention from its result and the logarithm of its rows' sums.
+
+    With P the weights: dV = Pᵀ dO, dS = P ∘ (dO Vᵀ - rowsum(dO ∘ O)), dQ = s dS K, dK = s dSᵀ Q.
+    """
+    if dropout_p or _has_kernels(query, key, value, attn_mask):
+        return NotImplemented  # the op stays; with dropout for Inductor
+    if query.shape[1] != key.shape[1]:
+        return NotImplemented
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = _scores(query, key, attn_mask, is_causal, factor)
+    weights = torch.exp(scores - logsumexp.to(scores.dtype)[..., None])
+    q, k, v, o, g = (each.to(scores.dtype) for each in (query, key, value, out, gradient))
+    inner = weights * (g @ v.transpose(-2, -1) - (g * o).sum(-1, keepdim=True)) * factor
+    found = (inner @ k, inner.transpose(-2, -1) @ q, weights.transpose(-2, -1) @ g)
+    return tuple(each.to(query.dtype) for each in found)

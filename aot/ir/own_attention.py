@@ -1,0 +1,161 @@
+"""Calls of our own kernels of attention: forward with the rows' sums, and the gradients.
+
+A program has a tile of rows, or for the gradients a whole head of keys, so that scores stay in the
+cache and every sum has one order. Operands are read where they lie, heads beside each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aotc.aot.ir import build
+from aotc.aot.ir.call import CallArgument, CallCandidate
+from aotc.aot.ir.graph import AttrValue, Node, make
+from aotc.aot.ir.own_calls import LAUNCH_OPTIONS, values
+from aotc.aot.ir.viewed import Placed, placed, spread
+from aotc.kernels.templates.registry import ATTENTION, kernel_text
+
+FORWARD, BACKWARD = "attention_forward", "attention_backward"
+LARGEST_BLOCK = 64  # rows, or keys, of a block of scores
+MORE_BLOCKS = ((32, 64), (64, 32), (128, 128))  # that tuning tries: rows and keys
+BLOCK_ELEMENTS = 64 * 256  # of an operand's block, which shares the nearest caches with others
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """What scores are made of beside q and k: q·kᵀ · scale + mask, each row up to itself if causal.
+
+    `mask` is a float that broadcasts to [B, H, T, S].
+    """
+
+    scale: float
+    is_causal: bool = False
+    mask: Node | None = None
+
+
+def forward(query: Node, key: Node, value: Node, scoring: Scoring) -> tuple[Node, Node]:
+    """softmax(scores)·v of q [B, H, T, D], k [B, G, S, D] and v [B, G, S, E], of fixed shapes, and
+    the logarithms of the sums of the rows' powers, f32 [B, H, T]. H is a multiple of G.
+
+    The result lies as [B, T, H, E]. A row that is masked whole is zeros.
+    """
+    call = _Call(query, key, value, scoring)
+    batch, heads, rows, _ = query.shape
+    types = ((query.dtype, (batch, rows, heads, value.shape[3])), ("f32", (batch, heads, rows)))
+    candidates = [(block, (-(-rows // block[0]), heads, batch)) for block in call.blocks()]
+    out, sums = call.results(FORWARD, ("out_ptr", "sums_ptr"), types, candidates)
+    return build.permute(out, (0, 2, 1, 3)), sums
+
+
+def backward(
+    gradient: Node, query: Node, key: Node, value: Node, ends: tuple[Node, Node], scoring: Scoring
+) -> tuple[Node, Node, Node]:
+    """The gradients of q, k and v from that of the result; `ends` are the results of `forward`."""
+    call = _Call(query, key, value, scoring)
+    out, sums = ends
+    for name, operand, letter in (("g", gradient, "G"), ("out", out, "O"), ("sums", sums, "L")):
+        call.read(name, operand, letter)
+    batch, groups = key.shape[:2]
+    shapes = [(batch, each.shape[2], each.shape[1], each.shape[3]) for each in (query, key, value)]
+    # Several blocks of keys add to the first one, in memory.
+    dtypes = ("f32", key.dtype, value.dtype)
+    candidates = [(block, (groups, batch, 1)) for block in call.blocks()]
+    names = ("dq_ptr", "dk_ptr", "dv_ptr")
+    types = tuple(zip(dtypes, shapes, strict=True))
+    found = call.results(BACKWARD, names, types, candidates)
+    laid = [build.permute(each, (0, 2, 1, 3)) for each in found]
+    return build.cast(laid[0], query.dtype), laid[1], laid[2]
+
+
+class _Call:
+    """The parts of a call, gathered one by one."""
+
+    def __init__(self, query: Node, key: Node, value: Node, scoring: Scoring) -> None:
+        self.operands: list[Node] = []
+        self.reads: list[CallArgument] = []
+        _, heads, rows, element = query.shape
+        self.rows, self.keys, width = rows, key.shape[2], value.shape[3]
+        self.widest = max(_power(element), _power(width))
+        self.numbers: dict[str, AttrValue] = {
+            "HEADS": heads,
+            "RATIO": heads // key.shape[1],
+            "T": rows,
+            "S": self.keys,
+            "D": element,
+            "DV": width,
+            "BD": _power(element),
+            "BV": _power(width),
+            "SCALE": scoring.scale,
+            "CAUSAL": scoring.is_causal,
+            "MASKED": scoring.mask is not None,
+        }
+        for name, operand in (("q", query), ("k", key), ("v", value)):
+            self.read(name, operand, name.upper())
+        self._mask(query, scoring.mask)
+
+    def read(self, name: str, operand: Node, letter: str) -> None:
+        """Give the operand, and its steps to the next batch, head and row."""
+        found = placed(operand)
+        self._read(name, found)
+        names = (f"{letter}B", f"{letter}H", f"{letter}R")
+        self.numbers |= dict(zip(names, found.strides[:3], strict=True))
+
+    def _read(self, name: str, found: Placed) -> None:
+        if found.memory not in self.operands:
+            self.operands.append(found.memory)
+        place = self.operands.index(found.memory)
+        self.reads.append((f"{name}_ptr", "read", (place, found.start)))
+
+    def _mask(self, query: Node, mask: Node | None) -> None:
+        """The mask as [B, H, T, S]; where there is none, a pointer that nothing reads."""
+        names = ("MB", "MH", "MT", "MS")
+        if mask is None:
+            self.reads.append(("mask_ptr", "read", (0, 0)))
+            self.numbers |= dict.fromkeys(names, 0)
+            return
+        full = build.expand(build.align(mask, 4), (*query.shape[:3], self.keys))
+        found = spread(full)
+        self._read("mask", found)
+        self.numbers |= dict(zip(names, found.strides, strict=True))
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """Rows and keys of a block, the first as a rule the fastest."""
+        most = max(16, min(LARGEST_BLOCK, BLOCK_ELEMENTS // self.widest))
+        tallest, widest = _power(self.rows), _power(self.keys)
+        first = (min(tallest, most), min(widest, most))
+        fitting = [(rows, keys) for rows, keys in MORE_BLOCKS if rows <= tallest and keys <= widest]
+        return list(dict.fromkeys((first, *fitting)))
+
+    def results(
+        self,
+        function: str,
+        names: Sequence[str],
+        types: Sequence[tuple[str, tuple[AttrValue, ...]]],
+        candidates: Sequence[tuple[tuple[int, int], tuple[AttrValue, ...]]],
+    ) -> list[Node]:
+        """The results of a call of `function`, which stores them through the parameters `names`."""
+        stored: list[CallArgument] = [(name, "stored", at) for at, name in enumerate(names)]
+        configs: list[CallArgument] = [(name, "config", name) for name in ("BM", "BN")]
+        rows = tuple(_candidate(block, grid) for block, grid in candidates)
+        attrs: Mapping[str, AttrValue] = {
+            "source": kernel_text(ATTENTION),
+            "function": function,
+            "arguments": (*stored, *self.reads, *values(self.numbers), *configs),
+            "candidates": rows,
+            "results": tuple(types),
+            "updates": (),
+        }
+        operands = tuple(self.operands)
+        return [make("call", operands, {**attrs, "result": at}) for at in range(len(types))]
+
+
+def _candidate(block: tuple[int, int], grid: tuple[AttrValue, ...]) -> CallCandidate:
+    rows, keys = block
+    x, y, z = grid
+    return (("BM", rows), ("BN", keys), *LAUNCH_OPTIONS), (x, y, z)
+
+
+def _power(extent: AttrValue) -> int:
+    """The power of two that is no less."""
+    return 1 << (int(extent) - 1).bit_length()
