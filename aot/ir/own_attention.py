@@ -38,14 +38,14 @@ def forward(query: Node, key: Node, value: Node, scoring: Scoring) -> tuple[Node
     """softmax(scores)·v of q [B, H, T, D], k [B, G, S, D] and v [B, G, S, E], of fixed shapes, and
     the logarithms of the sums of the rows' powers, f32 [B, H, T]. H is a multiple of G.
 
-    The result lies as [B, T, H, E]. A row that is masked whole is zeros.
+    Both lie as torch's op leaves them, [B, T, H, E] and [B, T, H]. A row that is masked whole is zeros.
     """
     call = _Call(query, key, value, scoring)
     batch, heads, rows, _ = query.shape
-    types = ((query.dtype, (batch, rows, heads, value.shape[3])), ("f32", (batch, heads, rows)))
+    types = ((query.dtype, (batch, rows, heads, value.shape[3])), ("f32", (batch, rows, heads)))
     candidates = [(block, (-(-rows // block[0]), heads, batch)) for block in call.blocks()]
     out, sums = call.results(FORWARD, ("out_ptr", "sums_ptr"), types, candidates)
-    return build.permute(out, (0, 2, 1, 3)), sums
+    return build.permute(out, (0, 2, 1, 3)), build.permute(sums, (0, 2, 1))
 
 
 def backward(
@@ -54,8 +54,9 @@ def backward(
     """The gradients of q, k and v from that of the result; `ends` are the results of `forward`."""
     call = _Call(query, key, value, scoring)
     out, sums = ends
-    for name, operand, letter in (("g", gradient, "G"), ("out", out, "O"), ("sums", sums, "L")):
-        call.read(name, operand, letter)
+    call.read("g", placed(gradient), "G")
+    call.read("out", placed(out), "O")
+    call.read("sums", spread(sums), "L")
     batch, groups = key.shape[:2]
     shapes = [(batch, each.shape[2], each.shape[1], each.shape[3]) for each in (query, key, value)]
     # Several blocks of keys add to the first one, in memory.
@@ -91,12 +92,11 @@ class _Call:
             "MASKED": scoring.mask is not None,
         }
         for name, operand in (("q", query), ("k", key), ("v", value)):
-            self.read(name, operand, name.upper())
+            self.read(name, placed(operand), name.upper())
         self._mask(query, scoring.mask)
 
-    def read(self, name: str, operand: Node, letter: str) -> None:
-        """Give the operand, and its steps to the next batch, head and row."""
-        found = placed(operand)
+    def read(self, name: str, found: Placed, letter: str) -> None:
+        """Give an operand, and its steps to the next batch, head and row."""
         self._read(name, found)
         names = (f"{letter}B", f"{letter}H", f"{letter}R")
         self.numbers |= dict(zip(names, found.strides[:3], strict=True))

@@ -52,7 +52,7 @@ def attention_forward(
     SCALE: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """One tile of rows of a head: out [B, T, HEADS, DV], and sums [B, HEADS, T], the logarithms
+    """One tile of rows of a head: out [B, T, HEADS, DV], and sums [B, T, HEADS], the logarithms
     of the rows' sums of powers."""
     head = tl.program_id(1)
     batch = tl.program_id(2)
@@ -94,7 +94,7 @@ def attention_forward(
     found = found * (1.0 / total)[:, None]
     at = ((batch * T + rows[:, None]) * HEADS + head) * DV + y[None, :]
     tl.store(out_ptr + at, found, mask=(rows < T)[:, None] & (y < DV)[None, :])
-    tl.store(sums_ptr + (batch * HEADS + head) * T + rows, peak + tl.log(total), mask=rows < T)
+    tl.store(sums_ptr + (batch * T + rows) * HEADS + head, peak + tl.log(total), mask=rows < T)
 
 
 @triton.jit
