@@ -38,7 +38,7 @@ def forward(query: Node, key: Node, value: Node, scoring: Scoring) -> tuple[Node
     """softmax(scores)·v of q [B, H, T, D], k [B, G, S, D] and v [B, G, S, E], of fixed shapes, and
     the logarithms of the sums of the rows' powers, f32 [B, H, T]. H is a multiple of G.
 
-    Both lie as torch's op leaves them, [B, T, H, E] and [B, T, H]. A row that is masked whole is zeros.
+    Both lie as torch leaves them, [B, T, H, E] and [B, T, H]. A row that is masked whole is zeros.
     """
     call = _Call(query, key, value, scoring)
     batch, heads, rows, _ = query.shape
