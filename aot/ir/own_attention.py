@@ -17,6 +17,7 @@ from aotc.aot.ir.viewed import Placed, placed, spread
 from aotc.kernels.templates.registry import ATTENTION, kernel_text
 
 FORWARD, BACKWARD = "attention_forward", "attention_backward"
+GRADIENTS = ("DQ", "DK", "DV")
 LARGEST_BLOCK = 64  # rows, or keys, of a block of scores
 MORE_BLOCKS = ((32, 64), (64, 32), (128, 128))  # that tuning tries: rows and keys
 BLOCK_ELEMENTS = 64 * 256  # of an operand's block, which shares the nearest caches with others
@@ -58,15 +59,47 @@ def backward(
     call.read("out", placed(out), "O")
     call.read("sums", spread(sums), "L")
     batch, groups = key.shape[:2]
-    shapes = [(batch, each.shape[2], each.shape[1], each.shape[3]) for each in (query, key, value)]
+    shapes = [(batch, each.shape[2], each.shape[1] * each.shape[3]) for each in (query, key, value)]
+    for name, shape in zip(GRADIENTS, shapes, strict=True):
+        call.numbers |= {f"{name}R": shape[2], f"{name}0": 0}
     # Several blocks of keys add to the first one, in memory.
-    dtypes = ("f32", key.dtype, value.dtype)
+    types = tuple(zip(("f32", key.dtype, value.dtype), shapes, strict=True))
     candidates = [(block, (groups, batch, 1)) for block in call.blocks()]
-    names = ("dq_ptr", "dk_ptr", "dv_ptr")
-    types = tuple(zip(dtypes, shapes, strict=True))
+    names = tuple(f"{name.lower()}_ptr" for name in GRADIENTS)
     found = call.results(BACKWARD, names, types, candidates)
-    laid = [build.permute(each, (0, 2, 1, 3)) for each in found]
+    laid = []
+    for made, operand in zip(found, (query, key, value), strict=True):
+        heads, rows, element = operand.shape[1:]
+        split = build.reshape(made, (batch, rows, heads, element))
+        laid.append(build.permute(split, (0, 2, 1, 3)))
     return build.cast(laid[0], query.dtype), laid[1], laid[2]
+
+
+def joined(calls: Sequence[Node]) -> Node | None:
+    """The three results of one `backward`, in any order, beside each other along their rows: the
+    same call with one result. None where the nodes are something else."""
+    first = calls[0]
+    if first.op != "call" or first.attr("function") != BACKWARD:
+        return None
+    same = dict(first.attrs) | {"result": 0}
+    rows = [dict(call.attrs) | {"result": 0} for call in calls if call.op == "call"]
+    numbers = [call.attr("result") for call in calls if call.inputs == first.inputs]
+    if sorted(numbers) != [0, 1, 2] or rows != [same] * len(calls):
+        return None
+    if len({each.dtype for each in calls}) > 1 or len({each.shape[:2] for each in calls}) > 1:
+        return None
+    width = sum(int(each.shape[2]) for each in calls)
+    given: dict[str, CallArgument] = {}
+    start = 0
+    for number, call in zip(numbers, calls, strict=True):
+        name = GRADIENTS[number]
+        pointer, step, begin = f"{name.lower()}_ptr", f"{name}R", f"{name}0"
+        given[pointer] = (pointer, "stored", 0)
+        given |= {row[0]: row for row in values({step: width, begin: start})}
+        start += int(call.shape[2])
+    arguments = tuple(given.get(row[0], row) for row in first.attr("arguments"))
+    results = ((first.dtype, (*first.shape[:2], width)),)
+    return make("call", first.inputs, {**same, "arguments": arguments, "results": results})
 
 
 class _Call:

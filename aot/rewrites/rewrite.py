@@ -13,6 +13,7 @@ from aotc.aot.rewrites import (
     activations,
     algebra,
     attention,
+    attention_gradients,
     attention_masks,
     channels,
     columns,
@@ -86,6 +87,7 @@ _CLEANING = (*algebra.RULES, *views.RULES)
 
 STAGES: tuple[Stage, ...] = (
     Stage("algebra", _CLEANING),
+    Stage("attention-gradients", function=attention_gradients.join_gradients),
     Stage("fold", function=fold.fold_all_but_transposes),
     Stage("activations", (*activations.RULES, *_CLEANING)),
     Stage("norms", (*norms.RULES, *_CLEANING)),

@@ -41,6 +41,21 @@ def scored(
 
 
 @triton.jit
+def weighed(
+    q, k, v, g, out, sums, mask_ptr, rows, keys,
+    T: tl.constexpr, S: tl.constexpr, MT: tl.constexpr, MS: tl.constexpr, SCALE: tl.constexpr,
+    CAUSAL: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """The weights of a block, and the gradient of its products q·kᵀ."""
+    scores = scored(q, k, mask_ptr, rows, keys, T, S, MT, MS, SCALE, CAUSAL, MASKED)
+    if T % rows.shape[0] != 0:
+        scores = tl.where((rows < T)[:, None], scores, float("-inf"))
+    weights = tl.exp(scores - sums[:, None])
+    inner = tl.dot(g, tl.trans(v), input_precision="ieee") - tl.sum(g * out, 1)[:, None]
+    return weights, weights * inner * SCALE
+
+
+@triton.jit
 def attention_forward(
     out_ptr, sums_ptr, q_ptr, k_ptr, v_ptr, mask_ptr,
     HEADS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr, S: tl.constexpr,
@@ -55,7 +70,7 @@ def attention_forward(
     """One tile of rows of a head: out [B, T, HEADS, DV], and sums [B, T, HEADS], the logarithms
     of the rows' sums of powers."""
     head = tl.program_id(1)
-    batch = tl.program_id(2)
+    batch = tl.program_id(2).to(tl.int64)
     first = tl.program_id(0) * BM
     rows = first + tl.arange(0, BM)
     d = tl.arange(0, BD)
@@ -92,9 +107,11 @@ def attention_forward(
             peak = higher
     total = tl.where(total == 0.0, 1.0, total)
     found = found * (1.0 / total)[:, None]
-    at = ((batch * T + rows[:, None]) * HEADS + head) * DV + y[None, :]
+    at = rows[:, None] * (HEADS * DV) + head * DV + y[None, :]
+    out_ptr += batch * (T * HEADS * DV)
+    sums_ptr += batch * (T * HEADS)
     tl.store(out_ptr + at, found, mask=(rows < T)[:, None] & (y < DV)[None, :])
-    tl.store(sums_ptr + (batch * T + rows) * HEADS + head, peak + tl.log(total), mask=rows < T)
+    tl.store(sums_ptr + rows * HEADS + head, peak + tl.log(total), mask=rows < T)
 
 
 @triton.jit
@@ -108,18 +125,24 @@ def attention_backward(
     VB: tl.constexpr, VH: tl.constexpr, VR: tl.constexpr,
     OB: tl.constexpr, OH: tl.constexpr, OR: tl.constexpr,
     LB: tl.constexpr, LH: tl.constexpr, LR: tl.constexpr,
+    DQR: tl.constexpr, DKR: tl.constexpr, DVR: tl.constexpr,
+    DQ0: tl.constexpr, DK0: tl.constexpr, DV0: tl.constexpr,
     MB: tl.constexpr, MH: tl.constexpr, MT: tl.constexpr, MS: tl.constexpr,
     SCALE: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """One head of keys with all heads of queries that read it: the gradients of q, k and v, each
-    [B, row, head, element]. `g` is that of the result; a program alone writes what it adds up."""
+    [B, row, head, element] with the steps DQR, DKR, DVR from row to row, from element DQ0, DK0, DV0
+    on. `g` is that of the result; a program alone writes what it adds up."""
     of_key = tl.program_id(0)
-    batch = tl.program_id(1)
+    batch = tl.program_id(1).to(tl.int64)
     d = tl.arange(0, BD)
     y = tl.arange(0, BV)
     k_ptr += batch * KB + of_key * KH
     v_ptr += batch * VB + of_key * VH
+    dq_ptr += DQ0 + batch * (T * DQR)
+    dk_ptr += DK0 + batch * (S * DKR) + of_key * D
+    dv_ptr += DV0 + batch * (S * DVR) + of_key * DV
     for start in range(0, S, BN):
         keys = start + tl.arange(0, BN)
         k = block(k_ptr, keys, d, S, KR, D)
@@ -136,15 +159,12 @@ def attention_backward(
                 out = block(out_ptr + batch * OB + head * OH, rows, y, T, OR, DV)
                 sums = tl.load(sums_ptr + batch * LB + head * LH + tl.minimum(rows, T - 1) * LR)
                 mask = mask_ptr + batch * MB + head * MH
-                scores = scored(q, k, mask, rows, keys, T, S, MT, MS, SCALE, CAUSAL, MASKED)
-                if T % BM != 0:
-                    scores = tl.where((rows < T)[:, None], scores, float("-inf"))
-                weights = tl.exp(scores - sums[:, None])
+                weights, inner = weighed(
+                    q, k, v, g, out, sums, mask, rows, keys, T, S, MT, MS, SCALE, CAUSAL, MASKED
+                )
                 dv = tl.dot(tl.trans(weights), g, dv, input_precision="ieee")
-                inner = tl.dot(g, tl.trans(v), input_precision="ieee") - tl.sum(g * out, 1)[:, None]
-                inner = weights * inner * SCALE
                 dk = tl.dot(tl.trans(inner), q, dk, input_precision="ieee")
-                at = ((batch * T + rows[:, None]) * HEADS + head) * D + d[None, :]
+                at = rows[:, None] * DQR + head * D + d[None, :]
                 is_there = (rows < T)[:, None] & (d < D)[None, :]
                 if S <= BN:
                     dq = tl.dot(inner, k, input_precision="ieee")
@@ -152,7 +172,6 @@ def attention_backward(
                     before = tl.load(dq_ptr + at, mask=is_there & (start > 0), other=0.0)
                     dq = tl.dot(inner, k, before, input_precision="ieee")
                 tl.store(dq_ptr + at, dq, mask=is_there)
-        place = (batch * S + keys[:, None]) * (HEADS // RATIO) + of_key
-        seen = (keys < S)[:, None]
-        tl.store(dk_ptr + place * D + d[None, :], dk, mask=seen & (d < D)[None, :])
-        tl.store(dv_ptr + place * DV + y[None, :], dv, mask=seen & (y < DV)[None, :])
+        row, seen = keys[:, None], (keys < S)[:, None]
+        tl.store(dk_ptr + row * DKR + d[None, :], dk, mask=seen & (d < D)[None, :])
+        tl.store(dv_ptr + row * DVR + y[None, :], dv, mask=seen & (y < DV)[None, :])
