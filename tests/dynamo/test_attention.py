@@ -1,0 +1,178 @@
+"""Attention behind `backend="aotc"`: results and every gradient beside eager's in f64, and what of
+it are kernels of ours."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch._functorch import config as functorch_config
+from torch.nn import functional
+
+from aotc.aot.capture.table import ROWS
+from aotc.aot.dynamo.attention import FEWEST
+
+pytestmark = pytest.mark.torch
+FORWARD = "_scaled_dot_product_flash_attention_for_cpu"
+BOTH = {FORWARD, f"{FORWARD}_backward"}
+TOLERANCES = {torch.float32: 5e-6, torch.bfloat16: 2e-2, torch.float16: 2e-3}
+
+
+@pytest.fixture(autouse=True)
+def untold(fresh):
+    """Graphs are made anew, so that every test looks at its own."""
+    with functorch_config.patch(enable_autograd_cache=False):
+        yield
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The kernels of attention that graphs were given, by the name of their import row."""
+    found = []
+    for name in BOTH:
+
+        def row(*arguments, name=name, own=ROWS[name], **named):
+            found.append(name)
+            return own(*arguments, **named)
+
+        monkeypatch.setitem(ROWS, name, row)
+    return found
+
+
+def heads(batch, count, rows, element, dtype=torch.float32, lies=(0, 2, 1, 3)):
+    """[batch, count, rows, element], whose memory has its dims in the order `lies`."""
+    extents = (batch, count, rows, element)
+    data = torch.randn([extents[axis] for axis in lies], dtype=dtype)
+    return data.permute(sorted(range(4), key=lies.__getitem__)).requires_grad_()
+
+
+def assert_as_in_f64(operands, mask=None, **named):
+    """The result and the gradients of all that asks for one."""
+
+    def attend(query, key, value, mask):
+        return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, **named)
+
+    def wide(data):
+        if data is None or not data.is_floating_point():
+            return data
+        return data.detach().double().requires_grad_(data.requires_grad)
+
+    def all_of(call, given, gradient):
+        made = call(*given)
+        asking = [each for each in given if each is not None and each.requires_grad]
+        return made, *torch.autograd.grad(made, asking, gradient.to(made.dtype))
+
+    given = (*operands, mask)
+    shape = (*operands[0].shape[:3], operands[2].shape[3])
+    gradient = torch.randn(shape)
+    compiled = torch.compile(attend, backend="aotc", options={"fallback": "error"})
+    found = all_of(compiled, given, gradient)
+    expected = all_of(attend, tuple(map(wide, given)), gradient.to(operands[0].dtype).double())
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        allowed = TOLERANCES.get(one.dtype, 1e-12) * max(1.0, float(other.detach().abs().max()))
+        torch.testing.assert_close(one.double(), other, rtol=0, atol=allowed)
+    return found
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "keys", "element", "width"),
+    [(64, 64, 64, 64), (70, 33, 24, 40), (16, 130, 96, 16), (150, 150, 16, 16)],
+)
+def test_results_and_gradients(calls, rows, keys, element, width, is_causal):
+    operands = (heads(2, 3, rows, element), heads(2, 3, keys, element), heads(2, 3, keys, width))
+    assert_as_in_f64(operands, is_causal=is_causal)
+    assert set(calls) == (BOTH if width == element else set())  # else torch has none
+
+
+def test_operands_are_read_where_they_lie(calls):
+    lies = ((0, 1, 2, 3), (2, 0, 1, 3), (1, 2, 0, 3))
+    assert_as_in_f64([heads(2, 3, 20, 16, lies=each) for each in lies], scale=0.3)
+    assert set(calls) == BOTH
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_bool"), [((40, 40), False), ((2, 1, 40, 40), False), ((2, 3, 40, 40), True)]
+)
+def test_masks(calls, shape, is_bool):
+    operands = [heads(2, 3, 40, 16) for _ in range(3)]
+    mask = torch.rand(shape) > 0.4 if is_bool else torch.randn(shape)
+    assert_as_in_f64(operands, mask)
+    assert set(calls) == BOTH
+
+
+@pytest.mark.parametrize("hidden", [False, -math.inf])
+def test_rows_that_are_masked_whole_are_zeros_and_give_no_gradient(calls, hidden):
+    operands = [heads(2, 3, 40, 16) for _ in range(3)]
+    mask = torch.ones(2, 1, 40, 40, dtype=torch.bool) if hidden is False else torch.zeros(40, 40)
+    mask[..., 7, :] = hidden
+    mask[..., 9:20] = hidden
+    made, of_query, of_key, _ = assert_as_in_f64(operands, mask)
+    assert not made[:, :, 7].any()
+    assert not of_query[:, :, 7].any()
+    assert not of_key[:, :, 9:20].any()
+    assert set(calls) == BOTH
+
+
+def test_a_mask_that_wants_a_gradient_gets_it(calls):
+    operands = [heads(2, 3, 40, 16) for _ in range(3)]
+    found = assert_as_in_f64(operands, torch.randn(40, 40, requires_grad=True))
+    assert len(found) == 5
+    assert not calls  # the kernels have none
+
+
+@pytest.mark.parametrize("rows", [40, 5])
+def test_heads_that_share_keys(rows):
+    operands = (heads(2, 6, rows, 16), heads(2, 2, 33, 16), heads(2, 2, 33, 16))
+    assert_as_in_f64(operands, enable_gqa=True, is_causal=rows == 5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_other_types(calls, dtype):
+    operands = [heads(2, 3, rows, 32, dtype) for rows in (70, 150, 150)]
+    assert_as_in_f64(operands)
+    assert bool(calls) == (dtype != torch.float64)
+
+
+def test_few_rows_are_arithmetic(calls):
+    assert_as_in_f64([heads(2, 3, FEWEST - 1, 16) for _ in range(3)])
+    assert not calls
+
+
+def test_sizes_of_the_call_are_arithmetic(calls):
+    def attend(data):
+        return functional.scaled_dot_product_attention(data, data, data)
+
+    compiled = torch.compile(attend, backend="aotc", dynamic=True)
+    for rows in (33, 50):
+        data = heads(2, 3, rows, 16)
+        found = torch.autograd.grad(compiled(data).sum(), data)
+        torch.testing.assert_close(found, torch.autograd.grad(attend(data).sum(), data))
+    assert not calls
+
+
+def test_one_linear_gets_its_gradient_as_one(calls, monkeypatch):
+    from aotc.aot.rewrites import attention_gradients
+
+    joined = []
+
+    def counted(nodes, own=attention_gradients.joined):
+        joined.append(own(nodes))
+        return joined[-1]
+
+    monkeypatch.setattr(attention_gradients, "joined", counted)
+    mixed = torch.nn.Linear(48, 144)
+
+    def attend(x):
+        parts = mixed(x).chunk(3, -1)
+        split = (part.view(2, 40, 3, 16).transpose(1, 2) for part in parts)
+        return functional.scaled_dot_product_attention(*split).transpose(1, 2).reshape(2, 40, 48)
+
+    x = torch.randn(2, 40, 48, requires_grad=True)
+    gradient = torch.randn(2, 40, 48)
+    wanted = (x, *mixed.parameters())
+    found = torch.autograd.grad(torch.compile(attend, backend="aotc")(x), wanted, gradient)
+    torch.testing.assert_close(found, torch.autograd.grad(attend(x), wanted, gradient))
+    assert [each.shape for each in joined if each is not None] == [(2, 40, 144)]
