@@ -221,6 +221,53 @@ def functions():
 
 
 @triton.jit
+def literal_divisors_kernel(x_ptr, out_ptr, n: tl.constexpr):
+    i = tl.arange(0, n)
+    x = tl.load(x_ptr + i)
+    tl.store(out_ptr + i, (x / 1.41421354).to(tl.int32, bitcast=True))
+    tl.store(out_ptr + n + i, (x / 49.0).to(tl.int32, bitcast=True))
+    tl.store(out_ptr + 2 * n + i, (x / -1e-3).to(tl.int32, bitcast=True))
+    tl.store(out_ptr + 3 * n + i, (x / 1.99999988).to(tl.int32, bitcast=True))
+    tl.store(out_ptr + 4 * n + i, (x / 0.125).to(tl.int32, bitcast=True))
+    tl.store(out_ptr + 5 * n + i, (x / 1e30).to(tl.int32, bitcast=True))
+
+
+@case
+def literal_divisors():
+    """To the last bit; the exponents keep quotients and what they leave from being subnormal."""
+    n = 4096
+    x = normal(n) * torch.exp2(torch.arange(n) % 100 - 20.0)
+    x[:8] = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, 49.0, 98.0, 1.0, 3.0])
+    out = torch.zeros((6, n), dtype=torch.int32)
+    literal_divisors_kernel[(1,)](x, out, n=n)
+    divisors = torch.tensor([1.41421354, 49.0, -1e-3, 1.99999988, 0.125, 1e30])
+    return out, (x / divisors[:, None]).view(torch.int32)
+
+
+@triton.jit
+def long_chain_kernel(x_ptr, y_ptr, out_ptr, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    inside = i < n
+    x = tl.load(x_ptr + i, mask=inside)
+    y = tl.load(y_ptr + i, mask=inside).to(tl.float32)
+    waiting = tl.erf(tl.log(tl.exp(tl.sin(x)) + tl.abs(y)) / 3.0)
+    tl.store(out_ptr + i, tl.where(y > 0, tl.exp2(waiting), tl.sigmoid(waiting)), mask=inside)
+
+
+@case
+def long_chains_of_functions():
+    n = 1007
+    x, y = normal(n), normal(n).half()
+    x[5] = 3e6  # beyond the angles of the fast reduction
+    out = torch.full((n + 3,), 7.0)
+    long_chain_kernel[(4,)](x, y, out, n, B=256)
+    waiting = ((x.sin().exp() + y.float().abs()).log() / 3.0).erf()
+    return out, torch.cat(
+        [torch.where(y > 0, waiting.exp2(), waiting.sigmoid()), torch.full((3,), 7.0)]
+    )
+
+
+@triton.jit
 def device_functions_kernel(x_ptr, out_ptr, n: tl.constexpr):
     i = tl.arange(0, n)
     x = tl.load(x_ptr + i)

@@ -18,7 +18,7 @@ from aotc.aot.targets.cpu.math import FUNCTIONS, functions, symbol
 from aotc.aot.targets.cpu.vector_ir import type_name
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "math-accuracy.md"
-CPUS = {1: "x86-64-v3", 8: "x86-64-v3", 16: "x86-64-v4"}
+CPUS = {1: "x86-64-v3", 8: "x86-64-v3", 16: "x86-64-v4", 32: "x86-64-v4"}
 SAME_NAMES = ("exp", "exp2", "expm1", "log", "log2", "log1p", "tanh", "sinh", "cosh", "sin", "cos")
 SAME_NAMES += ("tan", "sqrt", "floor", "ceil", "trunc", "round")
 REFERENCES: dict[str, Callable[..., np.ndarray]] = {
@@ -39,7 +39,7 @@ HEAD = """
 Measured on samples of all bit patterns, of ranges where functions change most, and of special
 values: f32 against f64, f64 against the 80-bit numbers of x86 (`erf` and `erfc` against mpmath).
 `ulp` is the distance in units of the exact result's last place, `relative` is over normal results.
-`tests/targets_cpu/test_math.py` holds the bounds, the same for 1, 8 and 16 lanes;
+`tests/targets_cpu/test_math.py` holds the bounds, the same for 1, 8, 16 and 32 lanes;
 `python tests/targets_cpu/math_errors.py` rewrites this file.
 """.lstrip()
 TITLES = {"float": "f32", "double": "f64"}
@@ -159,7 +159,7 @@ def load(lanes: int, element: str = "float") -> ctypes.CDLL:
 
 
 def apply(library: ctypes.CDLL, name: str, operands: list[np.ndarray]) -> np.ndarray:
-    """The function on arrays of the library's element whose length is a multiple of 16."""
+    """The function on arrays of the library's element whose length is a multiple of 32."""
     result = np.empty_like(operands[0])
     function = getattr(library, name)
     function.argtypes = [ctypes.c_void_p] * (len(operands) + 1) + [ctypes.c_int64]
@@ -193,7 +193,7 @@ def _patterns(element: Element, numbers: np.random.Generator) -> np.ndarray:
 
 
 def _padded(x: np.ndarray) -> np.ndarray:
-    return np.concatenate([x, np.ones(-len(x) % 16, x.dtype)])
+    return np.concatenate([x, np.ones(-len(x) % 32, x.dtype)])
 
 
 @functools.lru_cache(maxsize=1)  # large; the lanes of a function are measured one after another

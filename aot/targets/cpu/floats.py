@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import struct
 from collections.abc import Callable, Sequence
 
 from aotc.aot.errors import CompileError
@@ -14,7 +16,7 @@ from aotc.aot.targets.cpu.lanes import (
     is_vector,
     scalar_type,
 )
-from aotc.aot.targets.cpu.math import FUNCTIONS
+from aotc.aot.targets.cpu.math import FUNCTIONS, WIDTHS
 from aotc.aot.targets.cpu.math import symbol as math_symbol
 from aotc.aot.targets.cpu.operands import (
     Rule,
@@ -24,6 +26,7 @@ from aotc.aot.targets.cpu.operands import (
     intrinsic_suffix,
     matched,
     result_kind,
+    select,
 )
 from aotc.aot.targets.cpu.ttir import Operation
 from aotc.aot.targets.cpu.writer import Operand
@@ -32,6 +35,8 @@ _FLOAT_PREDICATES = (
     "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
     "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true",
 )  # fmt: skip
+_LITERAL_LANE = re.compile(r"0x[0-9A-F]{16}")
+LARGEST_SHIFT = 60  # of a divisor's exponent, within which its inverse is far from the limits
 _COMPUTED_AS_THEY_ARE = frozenset({"f32", "f64"})
 
 
@@ -61,14 +66,45 @@ def _divide(lanes: Lanes, x: list[Operand]) -> Operand:
     """a / b; by one divisor for all lanes, as a · (1 / b).
 
     Within 2 ulp where 1 / b is a normal number, which is what Triton's `/` promises on a GPU too;
-    `tl.div_rn` is exact.
+    `tl.div_rn` is exact, and so is a literal divisor.
     """
     a, b = x
+    known = _literal_divisor(b)
+    if known is not None:
+        return _divide_by_literal(lanes, a, known)
     divisor = lanes.uniform_source(b)
     if divisor is None or is_literal(divisor) or not is_vector(a):
         return lanes.binary("fdiv", a, b)
     one = float_constant(1.0, "f64" if divisor.type == "double" else "f32")
     return lanes.binary("fmul", a, lanes.splat(lanes.binary("fdiv", one, divisor)), "contract ")
+
+
+def _literal_divisor(operand: Operand) -> float | None:
+    """The f32 in all lanes of a literal vector, if dividing by it is worth more than one `fdiv`."""
+    lanes = set(_LITERAL_LANE.findall(operand.text)) if is_literal(operand) else set()
+    if len(lanes) != 1 or scalar_type(operand.type) != "float" or not is_vector(operand):
+        return None
+    (value,) = struct.unpack("<d", bytes.fromhex(lanes.pop()[2:])[::-1])
+    fraction = abs(math.frexp(value)[0])
+    is_special = fraction in (0.5, 1 - 2.0**-24)  # LLVM's own; all ones, which Markstein excepts
+    is_tame = 2.0**-LARGEST_SHIFT <= abs(value) <= 2.0**LARGEST_SHIFT
+    return value if is_tame and not is_special else None
+
+
+def _divide_by_literal(lanes: Lanes, a: Operand, divisor: float) -> Operand:
+    """a / divisor rounded as a division is, by its remainder, where that is no subnormal number.
+
+    P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor",
+    IBM J. Res. Dev. 34 (1990). Zeros, infinities and NaN leave no remainder.
+    """
+    inverse = lanes.splat(float_constant(1.0 / divisor, "f32"))
+    opposite = lanes.splat(float_constant(-divisor, "f32"))
+    fused = f"llvm.fma.{intrinsic_suffix(a)}"
+    near = lanes.binary("fmul", a, inverse)
+    rest = lanes.writer.call(fused, a.type, [near, opposite, a])
+    exact = lanes.writer.call(fused, a.type, [rest, inverse, near])
+    has_rest = compare(lanes, "fcmp one", rest, lanes.splat(float_constant(0.0, "f32")))
+    return select(lanes, has_rest, exact, near)
 
 
 def intrinsic(name: str, flags: str = "") -> Rule:
@@ -80,7 +116,7 @@ def intrinsic(name: str, flags: str = "") -> Rule:
 
 
 def call_math(lanes: Lanes, name: str, operands: Sequence[Operand]) -> Operand:
-    """Calls one of the vector functions of `math.py`, which exist for 1, 8 and 16 lanes."""
+    """Calls one of the vector functions of `math.py`, which exist for some lanes."""
     kind = operands[0].type
     element = scalar_type(kind)
     if name not in FUNCTIONS.get(element, ()):
@@ -88,7 +124,7 @@ def call_math(lanes: Lanes, name: str, operands: Sequence[Operand]) -> Operand:
             message=f"`{name}` of `{kind}` is not supported by the cpu target, expected f32 or f64"
         )
     width = int(kind[1 : kind.index(" ")]) if is_vector(operands[0]) else 1
-    if width in (1, 8, 16):
+    if width in WIDTHS:
         lanes.writer.functions.add((element, name, width))
         return lanes.writer.call(math_symbol(name, width, element), kind, operands)
     wide = [_resize(lanes, x, width, 8) for x in operands]

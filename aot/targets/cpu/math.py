@@ -18,6 +18,7 @@ FUNCTIONS: Mapping[str, Mapping[str, Function]] = {
     "float": singles.FUNCTIONS,
     "double": doubles.FUNCTIONS,
 }
+WIDTHS = (1, 8, 16, 32)  # lanes; 16 and, of f32, 32 need AVX-512
 
 
 def symbol(name: str, lanes: int, element: str = "float") -> str:
@@ -26,9 +27,9 @@ def symbol(name: str, lanes: int, element: str = "float") -> str:
 
 
 def functions(lanes: int, names: Iterable[str] = singles.FUNCTIONS, element: str = "float") -> str:
-    """LLVM IR definitions of the named functions for 1, 8 or 16 lanes; KeyError on other names.
+    """LLVM IR definitions of the named functions for lanes of `WIDTHS`; KeyError on other names.
 
-    16 lanes need AVX-512. Intrinsics are used without declarations, which LLVM allows.
+    Intrinsics are used without declarations, which LLVM allows.
     """
     parts, attributes = [], f"alwaysinline nounwind {angle.WIDE}"
     for name in sorted(set(names)):

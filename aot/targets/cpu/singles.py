@@ -20,6 +20,11 @@ LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440054690583e-4
 ROUNDING = 12582912.0  # 1.5 · 2²³: adding it leaves the rounded integer in the low bits
 ROUNDING_BITS = 0x4B400000
 SQRT_HALF_BITS, ONE_BITS = 0x3F3504F3, 0x3F800000
+_VECTOR = "<16 x float>"
+SCALE = (
+    f"call {_VECTOR} @llvm.x86.avx512.mask.scalef.ps.512"
+    f"({_VECTOR} {{0}}, {_VECTOR} {{1}}, {_VECTOR} {{0}}, i16 -1, i32 4)"
+)
 SMALLEST_NORMAL = 2.0**-126
 ERFC_CENTRE, ERFC_LIMIT = 1.875, 10.1  # beyond the limit the complement is 0
 
@@ -38,10 +43,9 @@ def _power_of_two(n: Value) -> Value:
 def _scale(x: Value, n: Value, n_float: Value) -> Value:
     """x · 2ⁿ with one rounding for n in −252…254, overflow and subnormal results included."""
     if x.text.lanes == 16:  # the AVX-512 row: one instruction
-        operands = f"{x}, {n_float}, {x}, i16 -1, i32 4"
-        return x.text.emit(
-            "float", f"call {x.type} @llvm.x86.avx512.mask.scalef.ps.512({operands})"
-        )
+        return x.text.emit("float", SCALE.format(x.name, n_float.name))
+    if x.text.lanes == 32:
+        return x.text.in_halves("float", SCALE, x, n_float)
     half = n >> 1
     return x * _power_of_two(half) * _power_of_two(n - half)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotc.aot.targets.cpu import memory, tiles
+from aotc.aot.targets.cpu import interleave, memory, tiles
 from aotc.aot.targets.cpu.evaluate import Bound, Buffer, Index, Kernel, Pending
 from aotc.aot.targets.cpu.lanes import (
     ITEMSIZE_BYTES,
@@ -99,5 +99,6 @@ def store(kernel: Kernel, run: Sequence[Operation]) -> None:
             memory.write(kernel, address, found, memory.stored_element(element), test)
 
     lane = tiles.lane_dimension(kernel, first.operands[0]) if shape else None
-    tiles.run(kernel, shape, body, lane_dim=lane, cuts=cuts)
+    vectors = interleave.vectors_of(kernel, [operation.operands[1] for operation in run], lane)
+    tiles.run(kernel, shape, body, lane_dim=lane, cuts=cuts, vectors=vectors)
     filling.finish([cut.bound for cut in cuts])

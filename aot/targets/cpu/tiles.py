@@ -150,13 +150,14 @@ def run(
     *,
     lane_dim: int | None = None,
     cuts: Sequence[Conjunct] = (),
+    vectors: int = 1,
 ) -> None:
-    """Writes loops over a tile; `body` is called with the index of each chunk of lanes.
+    """Writes loops over a tile; `body` is called with the index of each chunk of so many vectors.
 
     Inside, the comparisons in `cuts` are facts, except in the lanes of a last partial chunk.
     """
     lane_dim = len(shape) - 1 if lane_dim is None else lane_dim
-    width = min(kernel.isa.lanes, shape[lane_dim]) if shape else 1
+    width = min(kernel.isa.lanes * vectors, shape[lane_dim]) if shape else 1
     order = [d for d in range(len(shape)) if d != lane_dim] + ([lane_dim] if shape else [])
     kept = kernel.active_bounds
     kernel.active_bounds = frozenset(cut.bound for cut in cuts)

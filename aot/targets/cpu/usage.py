@@ -24,7 +24,7 @@ SINKS = frozenset({
 LOOPS = frozenset({"scf.for", "scf.while"})
 WRITES = frozenset({"tt.store", "tt.atomic_rmw", "tt.atomic_cas"})
 
-_COSTS = {
+COSTS = {
     "arith.constant": 0, "tt.make_range": 0, "tt.splat": 0, "tt.load": 2, "tt.gather": 6,
     "arith.divf": 4, "tt.precise_divf": 4, "math.sqrt": 4, "math.rsqrt": 8,
     "tt.extern_elementwise": 12, "arith.divsi": 6, "arith.remsi": 6, "arith.remf": 20,
@@ -73,7 +73,7 @@ def plan(function: Function, runs: Runs, *, no_alias: bool) -> dict[Value, Keep]
 def _cost(operation: Operation, costs: dict[Value, float]) -> float:
     if operation.name in SINKS or operation.regions:
         return 1
-    own = 0 if operation.name in VIEWS else _COSTS.get(operation.name, 1)
+    own = 0 if operation.name in VIEWS else COSTS.get(operation.name, 1)
     pointers = operation.name == "tt.load"
     operands = operation.operands[1:] if pointers else operation.operands
     return own + sum(costs.get(x, 0) for x in operands)

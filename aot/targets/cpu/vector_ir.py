@@ -66,6 +66,25 @@ class Text:
         element = operands[0].element
         return self.call(f"llvm.{name}.{mangled(element, self.lanes)}", element, *operands)
 
+    def in_halves(self, element: str, instruction: str, *operands: Value) -> Value:
+        """An instruction that exists for half of the lanes; `{0}` … are its operands' names."""
+        half = self.lanes // 2
+        parts = []
+        for start in (0, half):
+            picks = ", ".join(f"i32 {lane}" for lane in range(start, start + half))
+            taken = [
+                self.emit(
+                    x.element, f"shufflevector {x}, {x.type} poison, <{half} x i32> <{picks}>"
+                )
+                for x in operands
+            ]
+            text = instruction.format(*(part.name for part in taken))
+            parts.append(f"{type_name(element, half)} {self.emit(element, text).name}")
+        picks = ", ".join(f"i32 {lane}" for lane in range(self.lanes))
+        return self.emit(
+            element, f"shufflevector {', '.join(parts)}, <{self.lanes} x i32> <{picks}>"
+        )
+
     def rarely(self, condition: Value, usual: Value, name: str, operand: Value) -> Value:
         """`usual`, except that lanes under the condition take `name(operand)`, called in a branch.
 
