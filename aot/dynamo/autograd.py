@@ -126,6 +126,10 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
     def forward(graph: GraphModule, examples: Sequence[Any]) -> CompiledGraph:
         from aotc.aot.dynamo.layouts import saved_places
 
+        context = torch._guards.TracingContext.try_get()
+        if context is not None and context.fw_metadata is not None:
+            # Our backward graphs write to nothing that was kept: a graph may be retained.
+            context.fw_metadata.bw_donated_idxs = []
         return compiled(graph, examples, saved_places())
 
     @functools.partial(torch._dynamo.disable, reason="a compiler of backward graphs")
