@@ -1,20 +1,24 @@
 """What `backend="aotc"` costs and gives beside eager and Inductor.
 
-    python -m benchmarks.dynamo [start] [steady]
+    python -m benchmarks.dynamo [start] [MODEL …]
 
-Starts: processes one after the other, in turns, caches warm. Calls: one process a back end, which
-are sampled in turns. Writes docs/torch-compile-speed.md; run it on a machine with nothing to do.
+Starts: processes one after the other, in turns, caches warm. Calls of a model: one process a back
+end, which are sampled in turns. Each part is put on record when it is done
+(benchmarks/records/dynamo.json); parts that are not named stay as they are on record, and
+docs/torch-compile-speed.md says when and where each was taken. All of it takes six minutes on a
+machine with nothing to do, which is what it wants.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,37 +29,63 @@ from benchmarks.report import table
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "torch-compile-speed.md"
 PROCESS = (sys.executable, "-m", "benchmarks.dynamo.process")
-PARTS = ("start", "steady")
+RECORD = ROOT / "benchmarks" / "records" / "dynamo.json"
+PARTS = ("start", *MODELS)
 START_MODEL, START_KINDS, STARTS = "encoder-12", ("eager", "aotc", "inductor"), 7
 STEADY_KINDS, ROUNDS, SECONDS_A_TURN = ("none", "aotc", "inductor"), 7, 0.5
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 NAMES = {"none": "eager", "eager": "`eager`", "aotc": "`aotc`", "inductor": "`inductor`"}
 
 
+Record = dict[str, Any]  # of a part: `taken`, `place`, and its seconds
+
+
 def main() -> None:
     """Measure what is asked for, or all of it, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dynamo", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="start|steady", default=PARTS)
+    parser.add_argument("parts", nargs="*", metavar="|".join(PARTS))
     asked = parser.parse_args().parts
     if not set(asked) <= set(PARTS):
         parser.error(f"parts are {', '.join(PARTS)}")
-    parts = [f"# Back ends of torch.compile, measured\n\n{_where()}"]
-    if "start" in asked:
-        parts.append(_starts())
-    if "steady" in asked:
-        parts += [_calls("forward", "Forward"), _calls("both", "Forward and backward")]
-    text = "\n\n".join(parts) + "\n"
-    print(text)
-    PAGE.write_text(text)
+    records = json.loads(RECORD.read_text()) if asked and RECORD.exists() else {}
+    for part in asked or PARTS:
+        taken = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC"
+        found = _starts() if part == "start" else _steady(part)
+        records[part] = {"taken": taken, "place": _place(), "found": found}
+        RECORD.write_text(json.dumps(records, indent=1) + "\n")
+        print(f"{part}: {found}", flush=True)
+    PAGE.write_text(page(records))
+    print(page(records))
 
 
-def _where() -> str:
+def page(records: Mapping[str, Record]) -> str:
+    """The page of the parts that are on record."""
+    models = {name: records[name]["found"] for name in MODELS if name in records}
+    parts = ["# Back ends of torch.compile, measured", _taken(records)]
+    if "start" in records:
+        parts.append(_start_table(records["start"]["found"]))
+    for which, title in (("forward", "Forward"), ("both", "Forward and backward")):
+        parts.append(_call_table(title, {name: each[which] for name, each in models.items()}))
+    return "\n\n".join(parts) + "\n"
+
+
+def _place() -> str:
     known = facts()
     place = f"{known['processor']}, {known['cores']} cores, {known['system']}"
-    return f"By `python -m benchmarks.dynamo`, {known['date']}: {place}; {known['versions']}."
+    return f"{place}; {known['versions']}"
 
 
-def _starts() -> str:
+def _taken(records: Mapping[str, Record]) -> str:
+    """When and where: one sentence for all parts of one place."""
+    places: dict[str, list[str]] = {}
+    for part, record in records.items():
+        places.setdefault(record["place"], []).append(f"{part} {record['taken']}")
+    lines = [f"{place} ({', '.join(parts)})" for place, parts in places.items()]
+    return f"By `python -m benchmarks.dynamo`: {'; '.join(lines)}."
+
+
+def _starts() -> dict[str, float]:
+    """Median seconds to the first result, by back end."""
     for kind in START_KINDS:
         _start(kind)  # fills the caches
     found: dict[str, list[float]] = {kind: [] for kind in START_KINDS}
@@ -65,10 +95,13 @@ def _starts() -> str:
             found[kind].append(record["seconds"])
             if record.get("kernels_compiled") or record.get("programs_made"):
                 raise SystemExit(f"a warm start compiled: {record}")
-    floor = statistics.median(found["eager"])
+    return {kind: statistics.median(times) for kind, times in found.items()}
+
+
+def _start_table(found: Mapping[str, float]) -> str:
     rows = [
-        [NAMES[kind], f"{statistics.median(times):.2f}", f"{statistics.median(times) - floor:.2f}"]
-        for kind, times in found.items()
+        [NAMES[kind], f"{seconds:.2f}", f"{seconds - found['eager']:.2f}"]
+        for kind, seconds in found.items()
     ]
     heads = ["back end", "first result, s", "above `eager`, s"]
     return f"## A second process\n\n`{START_MODEL}`, inference.\n\n{table(heads, rows)}"
@@ -84,15 +117,9 @@ def _start(kind: str) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 
 
-_MEASURED: dict[str, dict[str, dict[str, float]]] = {}
-
-
-def _calls(which: str, title: str) -> str:
+def _call_table(title: str, models: Mapping[str, Mapping[str, float]]) -> str:
     rows = []
-    for name in MODELS:
-        if name not in _MEASURED:
-            _MEASURED[name] = _steady(name)
-        found = {kind: times[which] for kind, times in _MEASURED[name].items()}
+    for name, found in models.items():
         cells = [f"{found[kind] / 1e3:.2f}" for kind in STEADY_KINDS]
         rows.append([name, *cells, f"{found['inductor'] / found['aotc']:.2f}×"])
     heads = ["model", *(f"{NAMES[kind]}, ms" for kind in STEADY_KINDS), "`inductor` / `aotc`"]
@@ -100,7 +127,7 @@ def _calls(which: str, title: str) -> str:
 
 
 def _steady(name: str) -> dict[str, dict[str, float]]:
-    """Median microseconds of a call, by back end and by what is called."""
+    """Median microseconds of a call, by what is called and by back end."""
     processes = {kind: _steady_process(kind, name) for kind in STEADY_KINDS}
     times: dict[str, dict[str, list[float]]] = {kind: {} for kind in STEADY_KINDS}
     for process in processes.values():
@@ -113,8 +140,8 @@ def _steady(name: str) -> dict[str, dict[str, float]]:
         process.stdin.close()
         process.wait()
     return {
-        kind: {which: statistics.median(found) for which, found in each.items()}
-        for kind, each in times.items()
+        which: {kind: statistics.median(each[which]) for kind, each in times.items()}
+        for which in ("forward", "both")
     }
 
 
