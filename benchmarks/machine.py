@@ -6,6 +6,7 @@ import datetime
 import importlib.metadata
 import os
 import platform
+import subprocess
 from pathlib import Path
 
 
@@ -24,6 +25,25 @@ def facts() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
         "versions": versions,
     }
+
+
+def commit(root: Path) -> str:
+    """The commit of the sources under `root`, and whether they differ from it.
+
+    An export of `git archive` has it in a file that git fills in.
+    """
+    head = _git(root, "rev-parse", "--short", "HEAD") if (root / ".git").exists() else ""
+    if head:
+        return head + (" with changes" if _git(root, "diff", "--stat", "HEAD") else "")
+    archive = root / ".git_archival.txt"
+    said = archive.read_text(encoding="ascii").strip() if archive.exists() else ""
+    return said if said and not said.startswith("$") else "unknown"
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ("git", *arguments)
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def _processor() -> str:

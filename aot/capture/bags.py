@@ -6,6 +6,7 @@ import math
 
 import numpy
 
+from aotc.aot.capture import scatters
 from aotc.aot.capture.importing import Call, NotSupported, Rows, wide
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make, walk
@@ -89,4 +90,33 @@ def _reduced(parts: Node, member: Node, mode: int) -> Node:
     return build.div(total, build.pointwise("maximum", sizes, 1.0))
 
 
-ROWS: Rows = {"_embedding_bag": _embedding_bag, "_embedding_bag_forward_only": _embedding_bag}
+def _embedding_renorm(call: Call, table: Node, indices: Node, largest: float, power: float) -> Node:
+    """Rows that are looked up and longer than `largest` shrunk to it."""
+    rows = table.shape[0]
+    unasked = build.expand(build.scalar(False, "bool"), (rows, 1))
+    asked = build.reshape(indices, (indices.type.numel,))
+    is_asked = scatters.ROWS["index_fill"](call, unasked, 0, asked, True)
+    assert isinstance(is_asked, Node)
+    length = _length(build.unary("abs", wide(table)), power)
+    scale = build.div(largest, build.add(length, 1e-7))
+    is_long = build.pointwise("logical_and", is_asked, build.pointwise("gt", length, largest))
+    shrunk = build.mul(wide(table), build.pointwise("where", is_long, scale, 1.0))
+    return build.cast(shrunk, call.dtype)
+
+
+def _length(sizes: Node, power: float) -> Node:
+    """The norm of each row of absolute values."""
+    if math.isinf(power):
+        return build.reduce("max", sizes, (1,))
+    if power == 2:
+        return build.unary("sqrt", build.reduce("sum", build.mul(sizes, sizes), (1,)))
+    powers = sizes if power == 1 else build.pointwise("pow", sizes, power)
+    total = build.reduce("sum", powers, (1,))
+    return total if power == 1 else build.pointwise("pow", total, 1 / power)
+
+
+ROWS: Rows = {
+    "_embedding_bag": _embedding_bag,
+    "_embedding_bag_forward_only": _embedding_bag,
+    "embedding_renorm": _embedding_renorm,
+}

@@ -107,7 +107,7 @@ def _generated() -> Rows:
 
 def _add(call: Call, left: Operand, right: Operand, alpha: Operand = 1) -> Node:
     if call.dtype == "bool":
-        return call.pointwise("logical_or", left, right)
+        return call.pointwise("logical_or", left, right if alpha else False)
     if alpha != 1:
         right = call.pointwise("mul", right, alpha)
     return call.pointwise("add", left, right)

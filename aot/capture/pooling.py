@@ -155,8 +155,11 @@ def _shared(total: Node, count: Node | int) -> Node:
     if total.type.kind == "float":
         by = 1.0 / count if isinstance(count, int) else build.unary("reciprocal", count)
         return build.mul(total, by)
-    quotient = build.pointwise("floor_divide", build.unary("abs", total), count)
-    is_below = build.pointwise("lt", total, 0)
+    # The counts are sizes; a divisor that the model names may be negative.
+    is_negative = isinstance(count, int) and count < 0
+    size = -count if is_negative else count
+    quotient = build.pointwise("floor_divide", build.unary("abs", total), size)
+    is_below = build.pointwise("gt" if is_negative else "lt", total, 0)
     return build.pointwise("where", is_below, build.unary("neg", quotient), quotient)
 
 

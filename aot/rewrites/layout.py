@@ -109,20 +109,28 @@ def _sink_permute(root: Node, context: Context) -> Node | None:
     if len(found) != 1:
         return None
     dims = found.pop()
-    operands = [_unpermuted(operand, dims, root, context) for operand in root.inputs]
+    largest = max(typical(each.type.numel) for each in root.inputs if each.op == "permute")
+    operands = [_unpermuted(each, dims, largest, root, context) for each in root.inputs]
     if any(operand is None for operand in operands):
         return None
     plain = tuple(operand for operand in operands if operand is not None)
     return build.permute(make(root.op, plain, root.attrs), dims)
 
 
-def _unpermuted(operand: Node, dims: tuple[int, ...], root: Node, context: Context) -> Node | None:
-    """The operand before `dims`, or None where that would make strided what lies together."""
+def _unpermuted(
+    operand: Node, dims: tuple[int, ...], largest: int, root: Node, context: Context
+) -> Node | None:
+    """The operand before `dims`, or None where that would make strided what lies together.
+
+    A permute only goes from a larger operand, of `largest` elements, to a smaller one: two that are
+    both small beside the result would hand it to each other for ever.
+    """
     if operand.op == "permute":
         return operand.inputs[0]
     if operand.type.rank == 0:
         return operand
-    is_small = typical(operand.type.numel) * 8 <= typical(root.type.numel)
+    elements = typical(operand.type.numel)
+    is_small = elements < largest and elements * 8 <= typical(root.type.numel)
     is_small = is_small or context.is_constant(operand)
     return build.permute(operand, _inverse(dims)) if is_small else None
 

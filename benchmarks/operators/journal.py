@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,15 +26,12 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(dict(head)) + "\n", encoding="utf-8")
 
-    def outcomes(self, piece: str, drive: Callable[[], list[Outcome]]) -> list[Outcome]:
-        """The piece's outcomes, driven now unless an earlier part of the run has them."""
-        if piece not in self.found:
-            self.found[piece] = drive()
-            with self.path.open("a", encoding="utf-8") as file:
-                rows = [asdict(outcome) for outcome in self.found[piece]]
-                # The line before may have been cut short.
-                file.write("\n" + json.dumps([piece, rows]) + "\n")
-        return self.found[piece]
+    def add(self, piece: str, outcomes: Sequence[Outcome]) -> None:
+        """Keep the outcomes of a piece that is done."""
+        self.found[piece] = list(outcomes)
+        with self.path.open("a", encoding="utf-8") as file:
+            # The line before may have been cut short.
+            file.write("\n" + json.dumps([piece, [asdict(each) for each in outcomes]]) + "\n")
 
 
 def _is_whole(line: str) -> bool:

@@ -22,7 +22,8 @@ Floats are right within {limits}
 of the value and of the largest value of the result; everything else to the last bit. A 16-bit
 sample is also right where it is what eager gives in f32, since eager rounds between steps that a
 kernel does at once, and `special.ndtr` where it is ½ erfc(-x/√2): eager's ½ (1 + erf) cancels.
-Where equal elements tie in a sort, the elements at the places are compared, not the places.
+Where equal elements tie in a sort, the elements at the places are compared, not the places. Tensors
+that a call changes are copied for it, and what they then hold is compared as well.
 """
 
 

@@ -88,17 +88,29 @@ def _samples(operator: str, dtype: str) -> Iterator[Sample]:
             call = _with_values(record.op, operator) if operator in TIED else record.op
             arguments = (item.input, item.args, item.kwargs)
             function, tensors = _closed(call, arguments)
+            copies = [tensor.clone() for tensor in tensors]
             torch.manual_seed(SEED)
             try:
                 with torch.no_grad():
-                    expected = function(*(tensor.clone() for tensor in tensors))
+                    expected = function(*copies)
             except Exception:  # the database holds calls that a build of torch lacks
                 continue
+            pairs = enumerate(zip(tensors, copies, strict=True))
+            changed = frozenset(at for at, pair in pairs if _differ(*pair))
+            if changed:
+                function, _ = _closed(call, arguments, changed)
+                expected = [*expected, *(copies[at] for at in sorted(changed))]
             if expected:
-                meant, _ = _closed(CANCELLED.get(operator, call), arguments)
+                meant, _ = _closed(CANCELLED.get(operator, call), arguments, changed)
                 has_better = dtype in SHORT or operator in CANCELLED
                 precise = _precise(meant, tensors, expected) if has_better else ()
                 yield Sample(operator, dtype, number, function, tensors, tuple(expected), precise)
+
+
+def _differ(tensor: torch.Tensor, copy: torch.Tensor) -> bool:
+    """Whether a call wrote into its copy; not all that do count it as a version."""
+    is_same = (tensor == copy) | (tensor.isnan() & copy.isnan())
+    return copy._version > 0 or not bool(is_same.all())
 
 
 def _inputs(record: Any, dtype: torch.dtype) -> Iterator[Any]:
@@ -165,19 +177,23 @@ def _with_values(call: Callable[..., Any], operator: str) -> Callable[..., Any]:
 
 
 def _closed(
-    call: Callable[..., Any], arguments: Any
+    call: Callable[..., Any], arguments: Any, changed: frozenset[int] = frozenset()
 ) -> tuple[Callable[..., list[torch.Tensor]], tuple[torch.Tensor, ...]]:
-    """The call as a function of its tensors only, and these."""
+    """The call as a function of its tensors only, and these.
+
+    Tensors that it changes are copied for it, and their new values are results after its own.
+    """
     leaves, tree = pytree.tree_flatten(arguments)
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
     def function(*tensors: torch.Tensor) -> list[torch.Tensor]:
         filled = list(leaves)
-        for place, tensor in zip(places, tensors, strict=True):
-            filled[place] = tensor
+        for number, (place, tensor) in enumerate(zip(places, tensors, strict=True)):
+            filled[place] = tensor.clone() if number in changed else tensor
         first, rest, keywords = pytree.tree_unflatten(filled, tree)
-        result = call(first, *rest, **keywords)
-        return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        leaves_of = pytree.tree_leaves(call(first, *rest, **keywords))
+        results = [leaf for leaf in leaves_of if isinstance(leaf, torch.Tensor)]
+        return results + [filled[places[number]] for number in sorted(changed)]
 
     return function, tuple(leaves[place].detach() for place in places)
 

@@ -105,6 +105,14 @@ CALLS = {
         lambda x: [*F.gelu(x).unbind(), *F.gelu(x, approximate="tanh").unbind()],
         torch.tensor([-20.0, -1e3, -1e7, 1e7]),
     ),
+    "an average by a negative divisor": (
+        lambda x: [F.avg_pool2d(x, 2, divisor_override=-3), F.avg_pool2d(x, 2, divisor_override=3)],
+        torch.arange(-24, 24).reshape(1, 6, 8) * 5 % 17 - 8,
+    ),
+    "sums of bools that do not count the second": (
+        lambda x: [torch.add(x, ~x, alpha=False), torch.add(x, ~x, alpha=True), x.add(True)],
+        NUMBERS > 0,
+    ),
     "a place that is one number": (
         lambda x: [x.take(x[0].long()), x.take(-x[5:7].nan_to_num(posinf=1).long())],
         NUMBERS,

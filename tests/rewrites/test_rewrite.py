@@ -126,6 +126,20 @@ def test_repeated_values_do_not_become_a_larger_constant(fill):
     assert sum(constant.type.nbytes for constant in result.constants.values()) == 4096 * 4
 
 
+def test_two_small_operands_do_not_hand_a_permute_to_each_other(fill):
+    text = """
+    %y = input(name='y') : f32[4, 8, 3, 3, 3]
+    %windows = input(name='x') : f32[1, 1, 1, 4, 7, 7, 7, 3, 3, 3]
+    %turned = permute(%y, dims=(1, 0, 2, 3, 4)) : f32[8, 4, 3, 3, 3]
+    %f = reshape(%turned, shape=(1, 1, 8, 4, 1, 1, 1, 3, 3, 3)) : f32[1, 1, 8, 4, 1, 1, 1, 3, 3, 3]
+    %all = mul(%windows, %f) : f32[1, 1, 8, 4, 7, 7, 7, 3, 3, 3]
+    %product = sum(%all, axes=(3, 7, 8, 9)) : f32[1, 1, 8, 1, 7, 7, 7, 1, 1, 1]
+    return out=%product
+    """
+    lines = "\n".join(line.strip() for line in text.splitlines())
+    rewrite(parse_graph(lines, fill=fill))
+
+
 GATHERED = """
 %x = input(name='x') : f32[6, 8, 1]
 %at = input(name='at') : i64[6]
