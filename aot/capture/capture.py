@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from aotc.aot.capture.custom_ops import Decompositions
 from aotc.aot.capture.exported import import_program
 from aotc.aot.capture.fallback import CHECKED_WHOLE, TorchOp, torch_ops, warn_of
-from aotc.aot.capture.golden import golden_tensors, roundings
+from aotc.aot.capture.golden import golden_tensors, has_halves, roundings
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.kernels import defaults_known
 from aotc.aot.capture.libraries import register_types
@@ -44,7 +44,7 @@ class Captured:
     golden_inputs: tuple[Array, ...]  # the example inputs, in the order of those that are given
     golden_outputs: tuple[Array, ...]  # of the exported module, then its states after the call
     structure: Structure  # how arguments and result nest
-    golden_roundings: tuple[float, ...]  # how far 16-bit roundings carry each, of its scale
+    golden_roundings: tuple[float, ...]  # how far its roundings carry each, of its scale
     dot_precision: str = "ieee"  # of f32 operands on a GPU, by torch's own switch: or "tf32"
     dims: tuple[Dim, ...] = ()  # the sizes that a call decides
     guards: tuple[Guard, ...] = ()  # what they must meet beside their ranges
@@ -73,7 +73,7 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
         if kept and left:
             names = ", ".join(f"`{name}`" for name in kept)
             raise StateUnsupported(names=names, other="ops that torch runs")
-        golden_inputs, golden_outputs, roundings_of = _golden(spec, program, kept, bool(left))
+        golden_inputs, golden_outputs, roundings_of = _golden(spec, program, kept, graph)
         guards = tuple(dict.fromkeys((*sizes.guards, *asserted)))
         model = program.module() if spec.module is None else spec.module
         others = probes(spec, model, graph, sizes.dims, guards)
@@ -188,9 +188,9 @@ def decompose(
 
 
 def _golden(
-    spec: Spec, program: ExportedProgram, kept: Sequence[str], has_torch_ops: bool
+    spec: Spec, program: ExportedProgram, kept: Sequence[str], graph: Graph
 ) -> tuple[tuple[Array, ...], tuple[Array, ...], tuple[float, ...]]:
-    """Inputs, outputs, and how far 16-bit roundings carry each output.
+    """Inputs, outputs, and how far roundings carry each output.
 
     `kept` are buffers that a call changes: what they hold after the first one follows the outputs.
     How far roundings carry is not known of such a model, since a call in f32 would change others.
@@ -202,11 +202,9 @@ def _golden(
         outputs = (*golden_tensors(lambda: _run(spec, module)), *buffers)
         found = tuple(to_array(tensor).copy() for tensor in outputs)
     spreads = (0.0,) * len(outputs)
-    try:
-        spreads = spreads if kept else roundings(lambda: _run(spec, module), outputs)
-    except ModelRaised:
-        if not has_torch_ops:  # an op of a library may take 16-bit floats only
-            raise
+    if not kept:
+        with suppress(ModelRaised):  # an op does not take what was widened
+            spreads = roundings(lambda: _run(spec, module), outputs, has_halves(graph))
     return inputs, found, spreads
 
 

@@ -1,13 +1,13 @@
-"""Golden numbers: the exported model's own outputs, and how far its 16-bit roundings carry them.
+"""Golden numbers: the exported model's own outputs, and how far its roundings carry them.
 
 A deep model in bf16 is far from the same model in f32: each rounding is amplified by what follows
 it. Another order of summation lands as far away, so the distance is the scale on which our outputs
-are judged.
+are judged. So is that of a model in f32 from itself in f64, where a recurrence amplifies enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,12 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-HALVES = (torch.float16, torch.bfloat16)
+from aotc.aot.ir.graph import Graph
+
+# Element type → that in which a model's roundings are too small to count.
+HALVES = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+SINGLES = {torch.float32: torch.float64}
+NATIVE_NAMESPACES = ("aten", "prims")  # whose ops take f64 where they take f32
 
 
 def golden_tensors(call: Callable[[], Any]) -> tuple[torch.Tensor, ...]:
@@ -24,17 +29,23 @@ def golden_tensors(call: Callable[[], Any]) -> tuple[torch.Tensor, ...]:
         return _tensors(call())
 
 
-def roundings(call: Callable[[], Any], outputs: Sequence[torch.Tensor]) -> tuple[float, ...]:
-    """For each output: its largest distance from the same model computed in f32, of its scale.
+def has_halves(graph: Graph) -> bool:
+    """Whether a graph holds 16-bit floats."""
+    return any(node.type.dtype in ("f16", "bf16") for node in graph.nodes())
 
-    0 for what holds no 16-bit floats anywhere and for whole numbers. An output that is not finite
-    has none either.
+
+def roundings(
+    call: Callable[[], Any], outputs: Sequence[torch.Tensor], is_narrow: bool
+) -> tuple[float, ...]:
+    """For each output: its largest distance from the same model in wider floats, of its scale.
+
+    In f32 where the model `is_narrow`, has 16-bit floats, else in f64. 0 for whole numbers and for
+    an output that is not finite. Raises what the model does where an op refuses what was widened.
     """
+    mode = _Widened(HALVES) if is_narrow else _WidenedTwice(SINGLES)
     # Below autograd: an op made of others comes whole, not after its check that types agree.
-    with _one_thread(), torch._C._AutoDispatchBelowAutograd(), _Widened() as mode:
+    with _one_thread(), torch._C._AutoDispatchBelowAutograd(), mode:
         wide = _tensors(call())
-    if not mode.has_halves:
-        return (0.0,) * len(outputs)
     return tuple(_distance(*pair) for pair in zip(outputs, wide, strict=True))
 
 
@@ -65,11 +76,11 @@ def _highest(
 
 
 class _Widened(TorchDispatchMode):
-    """Every operation on 16-bit floats in f32, its result too."""
+    """Every operation on the floats of a table in the wider ones, its result too."""
 
-    def __init__(self) -> None:
+    def __init__(self, wider: Mapping[torch.dtype, torch.dtype]) -> None:
         super().__init__()
-        self.has_halves = False
+        self.wider = wider
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -80,17 +91,31 @@ class _Widened(TorchDispatchMode):
         return pytree.tree_map(self._one, values)
 
     def _one(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.dtype in HALVES:
-            self.has_halves = True
-            return value.float()
-        return torch.float32 if isinstance(value, torch.dtype) and value in HALVES else value
+        if isinstance(value, torch.Tensor) and value.dtype in self.wider:
+            return value.to(self.wider[value.dtype])
+        return self.wider.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+class _WidenedTwice(_Widened):
+    """The same for f32, where a wrong distance would forgive what must not be forgiven.
+
+    Refused are ops of libraries, which are for the floats that they were written for, and ops that
+    write into an operand, which here would write into a wider copy of it.
+    """
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function.namespace not in NATIVE_NAMESPACES or function._schema.is_mutable:
+            raise NotImplementedError(f"{function} in f64")
+        return super().__torch_dispatch__(function, types, args, kwargs)
 
 
 def _distance(found: torch.Tensor, wide: torch.Tensor) -> float:
     if not wide.is_floating_point() or not wide.numel():
         return 0.0
     scale = wide.abs().max().item()
-    distance = (found.float() - wide).abs().max().item()
+    distance = (found.to(wide.dtype) - wide).abs().max().item()
     return distance / scale if 0.0 < scale < float("inf") and distance == distance else 0.0
 
 

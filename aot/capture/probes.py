@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from aotc.aot.capture.golden import golden_tensors, roundings
+from aotc.aot.capture.golden import golden_tensors, has_halves, roundings
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.spec import Spec
 from aotc.aot.ir.graph import Graph
@@ -32,7 +32,7 @@ Sizes = dict[Dim, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probe:
-    """Inputs at other sizes, the model's outputs, and how far 16-bit roundings carry these."""
+    """Inputs at other sizes, the model's outputs, and how far roundings carry these."""
 
     sizes: tuple[tuple[str, int], ...]  # by the dims' names
     inputs: tuple[Array, ...]
@@ -118,7 +118,7 @@ def _probe(spec: Spec, module: torch.nn.Module, graph: Graph, sizes: Sizes) -> P
     except Exception:  # whatever the model raises: it has no numbers there to compare with
         return None
     try:
-        spreads = roundings(call, outputs)
+        spreads = roundings(call, outputs, has_halves(graph))
     except Exception:  # an operation that does not take what was widened
         spreads = (0.0,) * len(outputs)
     named_sizes = tuple((dim.name, size) for dim, size in sizes.items())

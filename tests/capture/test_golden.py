@@ -1,4 +1,4 @@
-"""Golden numbers know how far 16-bit roundings carry them."""
+"""Golden numbers know how far their own roundings carry them."""
 
 import pytest
 
@@ -35,10 +35,35 @@ def seeded():
     return torch.Generator().manual_seed(5)
 
 
-def test_float32_has_none():
-    found = captured(torch.float32)
-    assert found.golden_roundings == (0.0, 0.0)
+def test_roundings_of_float32_are_small():
+    found = captured(torch.float32, blocks=2, gain=1.0)
+    assert 0.0 < found.golden_roundings[0] < 2e-5
     assert tolerances(found, "ieee") == (TOLERANCES["f32"], 0.0)
+
+
+def test_a_model_in_float32_that_amplifies_is_judged_by_float64():
+    found = captured(torch.float32, blocks=24, gain=8.0)
+    model = Deep(24, 8.0).double()
+    exact = model(torch.randn(16, 64, generator=seeded()).double())[0]
+    distance = (torch.from_numpy(found.golden_outputs[0]) - exact).abs().max() / exact.abs().max()
+    assert found.golden_roundings[0] == pytest.approx(distance.item(), rel=1e-3)
+    assert tolerances(found, "ieee")[0] == pytest.approx(2 * distance.item(), rel=1e-3)
+    assert tolerances(found, "ieee")[0] > TOLERANCES["f32"]
+
+
+class Written(torch.nn.Module):
+    """Rounds a little, and writes into a part of what it made."""
+
+    def forward(self, x):
+        y = torch.sin(x * 3.0)
+        y[:, 0] = torch.exp(x[:, 1])
+        return y
+
+
+def test_what_is_written_into_is_not_judged_by_float64():
+    found = capture(spec_of(Written(), (torch.randn(4, 8, generator=seeded()),)))
+    assert found.golden_roundings == (0.0,)
+    assert tolerances(found, "ieee") == (TOLERANCES["f32"],)
 
 
 def test_an_even_model_keeps_the_usual_tolerance():
