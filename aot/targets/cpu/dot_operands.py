@@ -41,7 +41,9 @@ def side(kernel: Kernel, value: Value, wide: str, rows: int, *, is_left: bool) -
     """An operand of a product of so many rows, as elements of type `wide`."""
     turned = _turned(kernel, value) if is_left else None
     if turned is not None:
-        return Side(None, side(kernel, turned, wide, rows, is_left=False).buffer, is_turned=True)
+        found = side(kernel, turned, wide, rows, is_left=False)
+        if found.buffer is not None:
+            return found._replace(is_turned=True)
     if (
         value in kernel.buffers
         and kernel.buffers[value].element == wide
