@@ -108,15 +108,17 @@ def _generated() -> Rows:
 def _add(call: Call, left: Operand, right: Operand, alpha: Operand = 1) -> Node:
     if call.dtype == "bool":
         return call.pointwise("logical_or", left, right if alpha else False)
-    if alpha != 1:
-        right = call.pointwise("mul", right, alpha)
-    return call.pointwise("add", left, right)
+    return call.pointwise("add", left, _scaled(call, right, alpha))
+
+
+def _scaled(call: Call, right: Operand, alpha: Operand) -> Operand:
+    if call.dtype == "u8" and isinstance(alpha, int):
+        alpha %= 256  # an element: -3 is 253
+    return right if alpha == 1 else call.pointwise("mul", right, alpha)
 
 
 def _sub(call: Call, left: Operand, right: Operand, alpha: Operand = 1) -> Node:
-    if alpha != 1:
-        right = call.pointwise("mul", right, alpha)
-    return call.pointwise("sub", left, right)
+    return call.pointwise("sub", left, _scaled(call, right, alpha))
 
 
 def _rsub(call: Call, left: Operand, right: Operand, alpha: Operand = 1) -> Node:

@@ -113,6 +113,10 @@ CALLS = {
         lambda x: [torch.add(x, ~x, alpha=False), torch.add(x, ~x, alpha=True), x.add(True)],
         NUMBERS > 0,
     ),
+    "bytes by a negative factor": (
+        lambda x: [torch.add(x, x, alpha=-3), torch.sub(x, x.flip(0), alpha=-1)],
+        torch.arange(0, 250, 7).byte(),
+    ),
     "a place that is one number": (
         lambda x: [x.take(x[0].long()), x.take(-x[5:7].nan_to_num(posinf=1).long())],
         NUMBERS,
