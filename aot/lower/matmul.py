@@ -12,10 +12,18 @@ from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import computed, spelled
+from aotc.aot.lower.matmul_product import product_of
 from aotc.aot.lower.product import lower_product
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.template import fill
-from aotc.aot.lower.tiles import is_shifted, matmul_candidates
+from aotc.aot.lower.tiles import (
+    COPIED,
+    IN_PLACE,
+    PACKED,
+    Reading,
+    is_shifted,
+    matmul_candidates,
+)
 from aotc.aot.lower.walk import Walk, walk_of
 from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_demands
 from aotc.aot.schedule.group import Group, Root
@@ -39,7 +47,7 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     shape = (domain.outer.extent, domain.rows.extent, domain.lanes.extent, domain.reduced.extent)
     run_block = fixed(walk.block) if walk.is_split else 0
     inner_block = run_block & -run_block
-    candidates = matmul_candidates(shape, is_packed, traits, inner_block)
+    candidates = matmul_candidates(shape, _reading(group, is_packed), traits, inner_block)
     writer = _MatmulWriter(group, anchor, candidates, walk)
     lines = fill(
         TEMPLATES["matmul_packed" if is_packed else "matmul"],
@@ -50,6 +58,16 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     if writer.is_shifted:
         lines = [_shifted(line, domain.rows) for line in lines]
     return source.kernel(group, ("BM", "BN", "BK"), lines, candidates)
+
+
+def _reading(group: Group, is_packed: bool) -> Reading:
+    """What the kernel does with its operands before it multiplies them."""
+    if is_packed:
+        return PACKED
+    product = product_of(group)
+    is_plain = product.left.strides is not None and product.left.is_along_depth
+    is_wide = computed(product.anchor.dtype) == product.anchor.dtype
+    return IN_PLACE if is_plain and is_wide else COPIED
 
 
 def _shifted(line: str, rows: Symbol) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil
 
 from aotc.aot.ir.infer import PACK_N
@@ -19,9 +20,8 @@ FEWEST_ROWS = 8  # of a product, from which tiles may be no taller than the fewe
 ROW_LANES = 256  # kept elements side by side where the reduced ones are not contiguous
 LARGEST_BLOCK = 128  # rows of a product's tile
 NARROWEST_PANEL = 32  # columns below which the left operand is read too often
-# Rows whose multiplications cost what it costs to read a panel once more: as it is packed, or to
-# bring it in order first.
-PACKED_ROWS, UNPACKED_ROWS = 4, 12
+PANELS = (NARROWEST_PANEL, 64, 128, 256)  # columns of a tile whose operands are not packed
+COPIED_DEPTH = 128  # BK from which a strip of columns that is brought in order leaves a near cache
 
 
 def power_below(value: float) -> int:
@@ -100,23 +100,61 @@ def column_candidates(outer: Extent, reduced: Extent, lanes: Extent) -> tuple[Ca
     return tuple(dict.fromkeys(found if len(chunks) == 1 else found[:1]))
 
 
-def panel_columns(
-    shape: tuple[Extent, Extent, Extent, Extent], is_packed: bool, traits: TargetTraits
-) -> int:
-    """BN of a (batch, M, N, K) matmul: that of packed weights, less where tiles would be few.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a matmul reads its operands: what it costs to read one for one more tile, in rows or
+    columns whose multiplications cost the same."""
 
-    A program brings its panel in order for itself, so that narrow panels cost less than low tiles.
-    """
+    left_columns: int
+    right_rows: int
+
+
+PACKED = Reading(0, 4)  # the left operand where it stands, the right one as it is packed
+IN_PLACE = Reading(4, 12)  # the right one is brought in order first
+COPIED = Reading(16, 12)  # both are
+
+
+def panel_columns(
+    shape: tuple[Extent, Extent, Extent, Extent], reading: Reading, traits: TargetTraits
+) -> int:
+    """BN of a (batch, M, N, K) matmul: that of packed weights, else what costs the least."""
+    rows, columns = shape[1:3]
+    widest = power_above(highest(columns))
+    if reading is PACKED or widest <= NARROWEST_PANEL or typical(rows) < NARROWEST_PANEL:
+        return min(PACK_N, widest)
+    widths = [width for width in PANELS if width <= widest]
+    return min(widths, key=lambda width: min(_prices(shape, width, reading, traits).values()))
+
+
+def _prices(
+    shape: tuple[Extent, Extent, Extent, Extent],
+    width: int,
+    reading: Reading,
+    traits: TargetTraits,
+) -> dict[int, float]:
+    """BM → price of a matmul in panels of so many columns, a multiple of its multiplications."""
     batch, rows, columns, _ = shape
-    widest = min(PACK_N, power_above(highest(columns)))
-    tiles = typical(blocks(rows, LARGEST_BLOCK) * blocks(columns, widest) * batch)
-    is_few = tiles < traits.programs_wanted and typical(rows) >= NARROWEST_PANEL
-    return NARROWEST_PANEL if is_few and not is_packed and widest > NARROWEST_PANEL else widest
+    count, tiles_across = typical(rows), typical(blocks(columns, width))
+    sizes = [1 << bit for bit in range(min(LARGEST_BLOCK, power_above(count)).bit_length())]
+    if not isinstance(rows, int) and bounds(rows)[0] >= FEWEST_ROWS:
+        sizes = [size for size in sizes if size <= bounds(rows)[0]]
+
+    def price(height: int) -> float:
+        tiles = ceil(count / height) * tiles_across * typical(batch)
+        waste = ceil(count / height) * height / count
+        if reading is not PACKED:
+            waste *= tiles_across * width / typical(columns)
+        idle = ceil(tiles / traits.programs_wanted) * traits.programs_wanted / tiles
+        # Each operand is read again for each tile across it.
+        reads = reading.right_rows / height + reading.left_columns / width
+        return waste * idle * (1 + reads)
+
+    return {size: price(size) for size in sizes}
 
 
 def matmul_candidates(
     shape: tuple[Extent, Extent, Extent, Extent],
-    is_packed: bool,
+    reading: Reading,
     traits: TargetTraits,
     inner: int = 0,
 ) -> tuple[Candidate, ...]:
@@ -125,28 +163,16 @@ def matmul_candidates(
     BK must divide `inner`, a divisor of K, if one is given. Ordered by price, the cheapest first.
     """
     batch, rows, columns, depth = shape
-    columns_block = panel_columns(shape, is_packed, traits)
-    reread_rows = PACKED_ROWS if is_packed else UNPACKED_ROWS
+    columns_block = panel_columns(shape, reading, traits)
     inner_block = min(512, inner & -inner) if inner else inner_candidates(depth)
-    columns_tiles = blocks(columns, columns_block)
-    count = typical(rows)
-    columns_count = typical(columns_tiles * batch)
-
-    def price(rows_block: int) -> float:
-        tiles = ceil(count / rows_block) * columns_count
-        waste = ceil(count / rows_block) * rows_block / count
-        idle = ceil(tiles / traits.programs_wanted) * traits.programs_wanted / tiles
-        # A panel of B is read again for each row of tiles.
-        return waste * idle * (1 + reread_rows / rows_block)
-
-    tallest = min(LARGEST_BLOCK, power_above(count))
-    sizes = [1 << bit for bit in range(tallest.bit_length())]
-    if not isinstance(rows, int) and bounds(rows)[0] >= FEWEST_ROWS:
-        sizes = [size for size in sizes if size <= bounds(rows)[0]]
+    if reading is not PACKED and typical(rows) >= NARROWEST_PANEL:
+        inner_block = min(COPIED_DEPTH, inner_block)
+    prices = _prices(shape, columns_block, reading, traits)
     found = []
-    for rows_block in sorted(sizes, key=price)[:3]:
+    for rows_block in sorted(prices, key=lambda size: prices[size])[:3]:
         config = (("BM", rows_block), ("BN", columns_block), ("BK", inner_block))
-        found.append(Candidate(config, (blocks(rows, rows_block), columns_tiles, batch)))
+        grid = (blocks(rows, rows_block), blocks(columns, columns_block), batch)
+        found.append(Candidate(config, grid))
     return tuple(found)
 
 

@@ -8,18 +8,19 @@ computed into scratch first, as f32 (dot_operands.py).
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import memory, sinks
 from aotc.aot.targets.cpu.dot_operands import Side, side
 from aotc.aot.targets.cpu.evaluate import Buffer, Kernel
-from aotc.aot.targets.cpu.lanes import Int, Linear, Pointer, integer
-from aotc.aot.targets.cpu.ttir import Operation, Value
+from aotc.aot.targets.cpu.lanes import LLVM_TYPES, Int, Linear, Pointer, integer
+from aotc.aot.targets.cpu.ttir import Dense, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
-ACCUMULATE = {"f32": ("fma", "f32"), "f64": ("fma", "f64"), "i32": ("mul", "i32")}
-"""Accumulator type → how a product is added, and the type that operands are widened to."""
+ACCUMULATE = {"f32": "fma", "f64": "fma", "i32": "mul"}
+"""Accumulator type → how a product is added; operands are widened to it."""
 
 
 class Tile(NamedTuple):
@@ -40,6 +41,8 @@ class Product(NamedTuple):
     depth: int
     kind: str
     tile: Tile
+    is_new: bool
+    """The accumulator holds nothing yet."""
 
     @property
     def strip_columns(self) -> int:
@@ -58,7 +61,7 @@ def choose_tile(kernel: Kernel, rows: int, columns: int, depth: int) -> Tile:
 
 def dot(kernel: Kernel, operation: Operation) -> None:
     """`tt.dot(a, b, c)`: a[M, K] · b[K, N] + c[M, N] into a buffer."""
-    left, right, start = operation.operands
+    left, _, start = operation.operands
     result = operation.results[0]
     shape = result.type.shape or ()
     kind = result.type.element
@@ -66,14 +69,15 @@ def dot(kernel: Kernel, operation: Operation) -> None:
         raise CompileError(
             message=f"dot with a result of rank {len(shape)} and type `{kind}` is not supported"
         )
-    depth, wide = (left.type.shape or ())[1], ACCUMULATE[kind][1]
+    depth = (left.type.shape or ())[1]
     product = Product(
-        side(kernel, left, wide, shape[0], is_left=True),
-        side(kernel, right, wide, shape[0], is_left=False),
+        side(kernel, operation, shape[0], is_left=True),
+        side(kernel, operation, shape[0], is_left=False),
         _accumulator(kernel, operation, start),
         depth,
         kind,
         choose_tile(kernel, shape[0], shape[1], depth),
+        _is_zero(kernel, start),
     )
     if shape[1] == product.strip_columns:
         _strip(kernel, product, integer(0))
@@ -88,6 +92,8 @@ def dot(kernel: Kernel, operation: Operation) -> None:
 
 def _strip(kernel: Kernel, product: Product, column: Int) -> None:
     """All rows of one strip of columns: whole tiles, then what is left."""
+    right = product.b.strip(kernel, column, product.strip_columns)
+    product = product._replace(b=right)
     rows, tall = product.accumulator.shape[0], product.tile.rows
     whole = rows // tall * tall
     if whole == tall:
@@ -110,8 +116,12 @@ def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -
         for j in range(tile.vectors)
     ]
     with kernel.width(tile.width):
+        zero = constant("zeroinitializer", kernel.lanes.vector_type(LLVM_TYPES[product.kind]))
         start = [
-            kernel.lanes.operand(memory.read_buffer(kernel, accumulator, place)) for place in places
+            zero
+            if product.is_new
+            else kernel.lanes.operand(memory.read_buffer(kernel, accumulator, place))
+            for place in places
         ]
         limit = constant(product.depth, "i32")
         with kernel.writer.loop(limit, tile.unroll, start, may_skip=False) as loop:
@@ -148,7 +158,7 @@ def _outer_product(
         left = lanes.splat(product.a.at(kernel, (lanes.add(row, integer(i)), inner)))
         for j in range(tile.vectors):
             total = totals[i * tile.vectors + j]
-            if ACCUMULATE[product.kind][0] == "fma":
+            if ACCUMULATE[product.kind] == "fma":
                 suffix = f"v{tile.width}{product.kind}" if tile.width > 1 else product.kind
                 factors = [left, lanes.splat(right[j]), total]
                 made.append(kernel.writer.call(f"llvm.fma.{suffix}", total.type, factors))
@@ -164,7 +174,7 @@ def _prefetch(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> 
     the pace at which the processor works, so that memory is asked evenly. Past the end of B they
     are hints about memory that nobody reads.
     """
-    load = product.b.value.owner if product.b.value is not None else None
+    load = product.b.value.owner if product.b.is_direct else None
     tile, (rows, columns) = product.tile, product.accumulator.shape
     if load is None or columns != product.strip_columns:
         return
@@ -195,4 +205,16 @@ def _accumulator(kernel: Kernel, operation: Operation, start: Value) -> Buffer:
     if start in kernel.pending:
         sinks.force(kernel, start)
     into = target or sinks.new_buffer(kernel, operation.results[0])
+    if _is_zero(kernel, start):
+        return into._replace(floor=kernel.writer.depth)
     return sinks.materialize(kernel, start, into)
+
+
+def _is_zero(kernel: Kernel, value: Value) -> bool:
+    """Whether a tensor is zeros that stand nowhere in memory."""
+    made = value.owner
+    if made is None or made.name != "arith.constant" or value in kernel.buffers:
+        return False
+    found = made.attributes["value"]
+    numbers = found.values if isinstance(found, Dense) else (found,)
+    return all(number == 0 and math.copysign(1, float(number)) > 0 for number in numbers)
