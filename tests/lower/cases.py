@@ -278,6 +278,18 @@ def matmul_with_padded_operand():
     return [op("matmul", left, right)]
 
 
+@case
+def gradients_of_weights():
+    """Left operands that lie along their columns, in wide tiles, beside infinities, and narrow."""
+    far = op("div", 1.0, op("maximum", op("add", operand("y", 70, 45), 3.0), 0.0))
+    narrow = operand("k", 48, 33, dtype="bf16"), operand("l", 48, 100, dtype="bf16")
+    return [
+        op("matmul", b.transpose(operand("g", 160, 256)), operand("x", 160, 520)),
+        op("matmul", b.transpose(operand("h", 70, 37)), far),
+        op("matmul", b.transpose(narrow[0]), narrow[1]),
+    ]
+
+
 # -- element types ---------------------------------------------------------------------------------
 
 
