@@ -306,7 +306,7 @@ def _batch_norm_with_statistics(
         return build.cast(build.add(kept, build.mul(build.drop(new, axes), momentum)), old.dtype)
 
     unbiased = build.mul(spread, count / (count - 1))
-    saved = build.drop(mean, axes), build.drop(scale, axes)
+    saved = [build.cast(build.drop(kept, axes), call.results[1].dtype) for kept in (mean, scale)]
     return (result, *saved, moved(average, mean), moved(variance, unbiased))
 
 
