@@ -303,11 +303,14 @@ def _batch_norm_with_statistics(
 
     def moved(old: Node, new: Node) -> Node:
         kept = build.mul(wide(old), 1.0 - momentum)
-        return build.cast(build.add(kept, build.mul(build.drop(new, axes), momentum)), old.dtype)
+        return build.add(kept, build.mul(build.drop(new, axes), momentum))
 
     unbiased = build.mul(spread, count / (count - 1))
-    saved = [build.cast(build.drop(kept, axes), call.results[1].dtype) for kept in (mean, scale)]
-    return (result, *saved, moved(average, mean), moved(variance, unbiased))
+    running = moved(average, mean), moved(variance, unbiased)
+    kept = (build.drop(mean, axes), build.drop(scale, axes), *running)
+    # Types of torch's own, which differ between its releases and from those that it computes.
+    types = zip(kept, call.results[1:], strict=False)
+    return (result, *(build.cast(node, said.dtype) for node, said in types))
 
 
 ROWS: Rows = {
