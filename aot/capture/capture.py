@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -73,7 +73,7 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
         if kept and left:
             names = ", ".join(f"`{name}`" for name in kept)
             raise StateUnsupported(names=names, other="ops that torch runs")
-        golden_inputs, golden_outputs, roundings_of = _golden(spec, program, kept, graph)
+        golden_inputs, golden_outputs, roundings_of = _golden(spec, program, decomposed, graph)
         guards = tuple(dict.fromkeys((*sizes.guards, *asserted)))
         model = program.module() if spec.module is None else spec.module
         others = probes(spec, model, graph, sizes.dims, guards)
@@ -188,13 +188,14 @@ def decompose(
 
 
 def _golden(
-    spec: Spec, program: ExportedProgram, kept: Sequence[str], graph: Graph
+    spec: Spec, program: ExportedProgram, decomposed: ExportedProgram, graph: Graph
 ) -> tuple[tuple[Array, ...], tuple[Array, ...], tuple[float, ...]]:
     """Inputs, outputs, and how far roundings carry each output.
 
-    `kept` are buffers that a call changes: what they hold after the first one follows the outputs.
-    How far roundings carry is not known of such a model, since a call in f32 would change others.
+    What the graph's states hold after the first call follows the outputs. How far roundings carry
+    is not known of a model that has some, since a call in wider floats would change others.
     """
+    kept = [state.name for state in graph.states]
     leaves = pytree.tree_leaves((spec.arguments, dict(spec.keyword_arguments)))
     inputs = tuple(to_array(leaf).copy() for leaf in leaves if isinstance(leaf, torch.Tensor))
     module = program.module()
@@ -204,7 +205,9 @@ def _golden(
     spreads = (0.0,) * len(outputs)
     if not kept:
         with suppress(ModelRaised):  # an op does not take what was widened
-            spreads = roundings(lambda: _run(spec, module), outputs, has_halves(graph))
+            is_narrow = has_halves(graph)
+            functional = module if is_narrow else decomposed.module()  # nothing is written into
+            spreads = roundings(lambda: _run(spec, functional), outputs, is_narrow)
     return inputs, found, spreads
 
 

@@ -79,7 +79,9 @@ def build_and_compare(row: Row, is_full: bool, folder: Path) -> Figures:
         return Figures(row.name, refused=report["refused"])
     launches = sum(target["launches"] for target in report["targets"])
     built = (report["kernels"], launches, report["seconds"])
-    return Figures(row.name, "", *compare_with_eager(spec, bundle), *built)
+    checks = [check for target in report["targets"] for check in target["checks"]]
+    tolerance = max((check["tolerance"] for check in checks), default=TOLERANCE)
+    return Figures(row.name, "", *compare_with_eager(spec, bundle, tolerance), *built)
 
 
 def _build(spec: Path, bundle: Path) -> dict[str, Any]:
@@ -97,7 +99,9 @@ def _build(spec: Path, bundle: Path) -> dict[str, Any]:
     return {"refused": " ".join(message.removeprefix("error: ").split())}
 
 
-def compare_with_eager(spec: Path, bundle: Path) -> tuple[float, bool]:
+def compare_with_eager(
+    spec: Path, bundle: Path, tolerance: float = TOLERANCE
+) -> tuple[float, bool]:
     """The largest difference from eager, and whether all outputs are as close and as named."""
     import torch
 
@@ -111,7 +115,7 @@ def compare_with_eager(spec: Path, bundle: Path) -> tuple[float, bool]:
         found = program(*loaded.arguments, **loaded.keyword_arguments)
     differences = list(_differences(found, wanted))
     largest = max(differences)
-    return largest, largest <= TOLERANCE and _names(found) == _names(wanted)
+    return largest, largest <= tolerance and _names(found) == _names(wanted)
 
 
 def _names(result: Any) -> list[str]:

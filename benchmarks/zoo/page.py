@@ -19,7 +19,8 @@ def render(size: str, rows: Sequence[Figures]) -> str:
         "Written by `python -m benchmarks.zoo`; run it to measure your own machine. Models are "
         "made from the configs of their libraries with random weights (`benchmarks/zoo`), at "
         f"{size} sizes, in f32. *Difference* is the largest one of an output from eager torch, "
-        f"relative to that output's scale; at most {TOLERANCE:.0e} is right. Times of calls are "
+        f"relative to that output's scale; at most {TOLERANCE:.0e} is right, or thrice what eager "
+        "itself is away from the same model in f64, where that is more. Times of calls are "
         "medians on the cores that are named here, the contenders in processes of their own that "
         "take turns; a model without them was built and compared only, with `--rounds 0`.",
         f"{len(built)} of {len(rows)} models build, {len(correct)} are right.",

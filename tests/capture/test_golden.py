@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from aotc.aot.capture.capture import capture  # noqa: E402  needs torch
+from aotc.aot.capture.golden import roundings  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 from aotc.aot.contents import TOLERANCES, tolerances  # noqa: E402
 
@@ -47,29 +48,28 @@ def test_a_model_in_float32_that_amplifies_is_judged_by_float64():
     exact = model(torch.randn(16, 64, generator=seeded()).double())[0]
     distance = (torch.from_numpy(found.golden_outputs[0]) - exact).abs().max() / exact.abs().max()
     assert found.golden_roundings[0] == pytest.approx(distance.item(), rel=1e-3)
-    assert tolerances(found, "ieee")[0] == pytest.approx(2 * distance.item(), rel=1e-3)
+    assert tolerances(found, "ieee")[0] == pytest.approx(3 * distance.item(), rel=1e-3)
     assert tolerances(found, "ieee")[0] > TOLERANCES["f32"]
 
 
 class Written(torch.nn.Module):
-    """Rounds a little, and writes into a part of what it made."""
+    """Writes into a part of what it made, which a mode of torch's does not follow."""
 
     def forward(self, x):
         y = torch.sin(x * 3.0)
         y[:, 0] = torch.exp(x[:, 1])
-        return y
+        return y.relu_()
 
 
-def test_what_is_written_into_is_not_judged_by_float64():
+def test_what_is_written_into_is_judged_too():
     found = capture(spec_of(Written(), (torch.randn(4, 8, generator=seeded()),)))
-    assert found.golden_roundings == (0.0,)
-    assert tolerances(found, "ieee") == (TOLERANCES["f32"],)
+    assert 0.0 < found.golden_roundings[0] < 2e-7
 
 
-def test_an_even_model_keeps_the_usual_tolerance():
-    found = captured(torch.bfloat16, blocks=1, gain=1.0)
-    assert 0.0 < found.golden_roundings[0] < 0.02
-    assert tolerances(found, "ieee") == (TOLERANCES["bf16"], 0.0)
+def test_what_a_mode_does_not_follow_has_no_roundings():
+    x = torch.randn(4, 8, generator=seeded())
+    with pytest.raises(NotImplementedError, match="in f64"):
+        roundings(lambda: Written()(x), (Written()(x),), False)
 
 
 def test_a_model_that_amplifies_is_judged_by_its_own_roundings():
@@ -79,7 +79,7 @@ def test_a_model_that_amplifies_is_judged_by_its_own_roundings():
     stored = torch.from_numpy(found.golden_outputs[0].copy()).view(torch.bfloat16).float()
     distance = ((stored - wide).abs().max() / wide.abs().max()).item()
     assert found.golden_roundings[0] == pytest.approx(distance, rel=1e-3)
-    assert tolerances(found, "ieee")[0] == pytest.approx(2 * distance, rel=1e-3)
+    assert tolerances(found, "ieee")[0] == pytest.approx(3 * distance, rel=1e-3)
     assert tolerances(found, "ieee")[0] > TOLERANCES["bf16"]
 
 
