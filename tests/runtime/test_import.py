@@ -61,9 +61,11 @@ def test_import_reads_no_setting_and_writes_nothing(tmp_path):
 
 
 def run_in(folder: Path, code: str, *options: str) -> str:
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ran = subprocess.run(
         [sys.executable, *options, "-c", code],
         cwd=folder,
+        env=variables,
         capture_output=True,
         text=True,
         check=False,
