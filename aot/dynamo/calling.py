@@ -6,6 +6,7 @@ outputs and runs. An argument that does not lie as the graph was told is copied 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from aotc.runtime.programs.dynamic_program import DynamicProgram
 Boxed = Callable[[list[Any]], Any]
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]  # shape, strides, dtype
 FRAMES_KEPT = 64  # sizes that a call has met, for each graph
+LARGEST_OF_THE_HEAP_BYTES = (32 << 20) - (64 << 10)  # glibc's limit, less what surrounds a block
 _address = torch.Tensor.data_ptr
 _is_contiguous = torch.Tensor.is_contiguous
 
@@ -40,6 +42,8 @@ class Call:
 
     def __init__(self, interface: Interface, program: Program | None) -> None:
         """`program` is None where nothing is computed: every result is an argument's."""
+        if program is not None:
+            keep_freed_memory()
         self._interface = interface
         self._program = program
         rows = list(enumerate(interface.results))
@@ -116,6 +120,18 @@ class Call:
             run = program.runner(shapes)
         pairs = zip(outputs, interface.made, strict=True)
         return Frame(tuple(_layout(spec.shape, row) for spec, row in pairs), numbers, views, run)
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Lets the process keep the memory of results that are dropped, for the results to come.
+
+    glibc gives freed memory at the end of its heap back to the system from twice the size on of the
+    largest block that was ever mapped by itself and freed; the gradients of each step then come as
+    fresh pages, which the system has to zero one by one. It learns that size from one block that
+    nobody touches. What a user told glibc (MALLOC_TRIM_THRESHOLD_ and others) stays in force.
+    """
+    torch.empty(LARGEST_OF_THE_HEAP_BYTES, dtype=torch.uint8)
 
 
 def _layout(memory: Sequence[Any], row: Made) -> Layout:
