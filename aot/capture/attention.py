@@ -5,61 +5,45 @@ They stand in graphs of AOTAutograd where `dynamo/attention.py` leaves them whol
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from aotc.aot.capture.importing import Call, NotSupported, Rows
 from aotc.aot.ir import build, own_attention
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.own_attention import Scoring
 from aotc.aot.ir.size import is_static
 
-KERNEL_DTYPES = ("f32", "bf16", "f16")
+
+def _forward(call: Call, query: Node, key: Node, value: Node, *how: Any) -> tuple[Node, Node]:
+    return own_attention.forward(query, key, value, _scoring((query, key, value), *how))
 
 
-def _forward(
-    call: Call,
-    query: Node,
-    key: Node,
-    value: Node,
-    dropout: float = 0.0,
-    is_causal: bool = False,
-    mask: Node | None = None,
-    scale: float | None = None,
-) -> tuple[Node, Node]:
-    _check(query, key, value, mask, dropout)
-    return own_attention.forward(query, key, value, _scoring(query, is_causal, mask, scale))
-
-
-def _backward(
-    call: Call,
-    gradient: Node,
-    query: Node,
-    key: Node,
-    value: Node,
-    out: Node,
-    sums: Node,
-    dropout: float,
-    is_causal: bool,
-    mask: Node | None = None,
-    scale: float | None = None,
-) -> tuple[Node, Node, Node]:
-    _check(query, key, value, mask, dropout)
-    scoring = _scoring(query, is_causal, mask, scale)
+def _backward(call: Call, gradient: Node, *given: Any) -> tuple[Node, Node, Node]:
+    query, key, value, out, sums, *how = given
+    scoring = _scoring((query, key, value), *how)
     ends = out, build.cast(sums, "f32")
     return own_attention.backward(gradient, query, key, value, ends, scoring)
 
 
-def _check(query: Node, key: Node, value: Node, mask: Node | None, dropout: float) -> None:
+def _scoring(
+    operands: Sequence[Node],
+    dropout: float,
+    is_causal: bool,
+    mask: Node | None,
+    scale: float | None,
+) -> Scoring:
+    """What both ops say of their scores; raises `NotSupported` for what the kernels cannot say."""
+    query = operands[0]
     if dropout:
         raise NotSupported("attention with dropout")
-    operands = (query, key, value, *([] if mask is None else [mask]))
-    if any(each.dtype not in KERNEL_DTYPES for each in operands):
+    read = (*operands, *([] if mask is None else [mask]))
+    if any(each.dtype not in own_attention.DTYPES for each in read):
         raise NotSupported(f"attention of `{query.dtype}` with heads that share keys")
-    if not all(is_static(each.shape) for each in operands):
+    if not all(is_static(each.shape) for each in read):
         raise NotSupported("attention with heads that share keys, of sizes that a call decides")
-
-
-def _scoring(query: Node, is_causal: bool, mask: Node | None, scale: float | None) -> Scoring:
     factor = float(query.shape[-1]) ** -0.5 if scale is None else scale
-    return Scoring(float(factor), is_causal, mask)
+    return Scoring(float(factor), 0 if is_causal else None, mask)
 
 
 ROWS: Rows = {

@@ -7,6 +7,7 @@ what they cannot say: sizes that a call decides, f64, few rows or keys.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -30,41 +31,61 @@ def _has_kernels(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None)
     return is_shared and is_large and max(query.shape[3], value.shape[3]) <= LARGEST_ELEMENT
 
 
-def forward(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    attn_mask: Tensor | None = None,
-    scale: float | None = None,
-) -> Any:
+def forward(query: Tensor, key: Tensor, value: Tensor, *how: Any, **named: Any) -> Any:
     """Attention and the logarithm of its rows' sums, which the gradient reads.
 
     torch's own table gives the weights in place of the latter.
     """
-    if dropout_p or _has_kernels(query, key, value, attn_mask):
-        return NotImplemented  # the op stays; with dropout for Inductor
-    if query.shape[1] != key.shape[1]:
+    found = _scores((query, key, value), *how, **named)
+    if found is None:
         return NotImplemented
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = _scores(query, key, attn_mask, is_causal, factor)
+    scores, _ = found
     # A row that is masked whole: finite, so that the powers are 0, and their sum divides as 1.
     highest = scores.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
     powers = torch.exp(scores - highest)
     total = powers.sum(-1, keepdim=True)
     total = torch.where(total == 0, 1.0, total)
-    found = (powers / total) @ value.to(scores.dtype)
+    result = (powers / total) @ value.to(scores.dtype)
     # The op's result lies as [batch, row, head, element], and views of it count on that.
-    placed = found.to(query.dtype).transpose(1, 2).contiguous().transpose(1, 2)
+    placed = result.to(query.dtype).transpose(1, 2).contiguous().transpose(1, 2)
     return placed, (highest + torch.log(total)).squeeze(-1)
 
 
+def backward(gradient: Tensor, *given: Any, **named: Any) -> Any:
+    """The gradients of attention from its result and the logarithm of its rows' sums.
+
+    With P the weights: dV = Pᵀ dO, dS = P ∘ (dO Vᵀ - rowsum(dO ∘ O)), dQ = s dS K, dK = s dSᵀ Q.
+    """
+    query, key, value, out, logsumexp, *how = given
+    found = _scores((query, key, value), *how, **named)
+    if found is None:
+        return NotImplemented
+    scores, factor = found
+    weights = torch.exp(scores - logsumexp.to(scores.dtype)[..., None])
+    q, k, v, o, g = (each.to(scores.dtype) for each in (query, key, value, out, gradient))
+    inner = weights * (g @ v.transpose(-2, -1) - (g * o).sum(-1, keepdim=True)) * factor
+    made = (inner @ k, inner.transpose(-2, -1) @ q, weights.transpose(-2, -1) @ g)
+    return tuple(each.to(query.dtype) for each in made)
+
+
 def _scores(
-    query: Tensor, key: Tensor, attn_mask: Tensor | None, is_causal: bool, factor: float
-) -> Tensor:
-    """Scaled and masked products of queries and keys, in f32 as the op has them."""
+    operands: Sequence[Tensor],
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, float] | None:
+    """Scaled and masked products of queries and keys, in f32 as the op has them, and their factor.
+
+    None where the op stays: for our kernels, for Inductor with dropout.
+    """
+    query, key, value = operands
+    if dropout_p or _has_kernels(query, key, value, attn_mask):
+        return None
+    if query.shape[1] != key.shape[1]:
+        return None
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32
     scores = query.to(wide) @ key.to(wide).transpose(-2, -1) * factor
     if attn_mask is not None:
@@ -73,33 +94,4 @@ def _scores(
         rows = torch.arange(query.shape[-2], device=query.device)
         columns = torch.arange(key.shape[-2], device=query.device)
         scores = scores.masked_fill(rows[:, None] < columns, float("-inf"))
-    return scores
-
-
-def backward(
-    gradient: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    out: Tensor,
-    logsumexp: Tensor,
-    dropout_p: float,
-    is_causal: bool,
-    attn_mask: Tensor | None = None,
-    scale: float | None = None,
-) -> Any:
-    """The gradients of attention from its result and the logarithm of its rows' sums.
-
-    With P the weights: dV = Pᵀ dO, dS = P ∘ (dO Vᵀ - rowsum(dO ∘ O)), dQ = s dS K, dK = s dSᵀ Q.
-    """
-    if dropout_p or _has_kernels(query, key, value, attn_mask):
-        return NotImplemented  # the op stays; with dropout for Inductor
-    if query.shape[1] != key.shape[1]:
-        return NotImplemented
-    factor = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = _scores(query, key, attn_mask, is_causal, factor)
-    weights = torch.exp(scores - logsumexp.to(scores.dtype)[..., None])
-    q, k, v, o, g = (each.to(scores.dtype) for each in (query, key, value, out, gradient))
-    inner = weights * (g @ v.transpose(-2, -1) - (g * o).sum(-1, keepdim=True)) * factor
-    found = (inner @ k, inner.transpose(-2, -1) @ q, weights.transpose(-2, -1) @ g)
-    return tuple(each.to(query.dtype) for each in found)
+    return scores, factor

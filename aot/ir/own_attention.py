@@ -17,6 +17,7 @@ from aotc.aot.ir.viewed import Placed, placed, spread
 from aotc.kernels.templates.registry import ATTENTION, kernel_text
 
 FORWARD, BACKWARD = "attention_forward", "attention_backward"
+DTYPES = ("f32", "bf16", "f16")
 GRADIENTS = ("DQ", "DK", "DV")
 LARGEST_BLOCK = 64  # rows, or keys, of a block of scores
 MORE_BLOCKS = ((32, 64), (64, 32), (128, 128))  # that tuning tries: rows and keys
@@ -25,24 +26,27 @@ BLOCK_ELEMENTS = 64 * 256  # of an operand's block, which shares the nearest cac
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """What scores are made of beside q and k: q·kᵀ · scale + mask, each row up to itself if causal.
+    """What scores are made of beside q and k: q·kᵀ · scale + mask.
 
-    `mask` is a float that broadcasts to [B, H, T, S].
+    `mask` is a float that broadcasts to [B, H, T, S]. Row x sees the keys up to x + `offset`, or
+    all; gradients want at least 0. A row that sees nothing is zeros if `is_safe`, else no number.
     """
 
     scale: float
-    is_causal: bool = False
+    offset: int | None = None
     mask: Node | None = None
+    is_safe: bool = True
 
 
 def forward(query: Node, key: Node, value: Node, scoring: Scoring) -> tuple[Node, Node]:
     """softmax(scores)·v of q [B, H, T, D], k [B, G, S, D] and v [B, G, S, E], of fixed shapes, and
     the logarithms of the sums of the rows' powers, f32 [B, H, T]. H is a multiple of G.
 
-    Both lie as torch leaves them, [B, T, H, E] and [B, T, H]. A row that is masked whole is zeros.
+    Both lie as torch leaves them, [B, T, H, E] and [B, T, H].
     """
     call = _Call(query, key, value, scoring)
     batch, heads, rows, _ = query.shape
+    call.numbers |= {"HEADS": heads, "SAFE": scoring.is_safe}
     types = ((query.dtype, (batch, rows, heads, value.shape[3])), ("f32", (batch, rows, heads)))
     candidates = [(block, (-(-rows // block[0]), heads, batch)) for block in call.blocks()]
     out, sums = call.results(FORWARD, ("out_ptr", "sums_ptr"), types, candidates)
@@ -55,13 +59,12 @@ def backward(
     """The gradients of q, k and v from that of the result; `ends` are the results of `forward`."""
     call = _Call(query, key, value, scoring)
     out, sums = ends
-    call.read("g", placed(gradient), "G")
-    call.read("out", placed(out), "O")
-    call.read("sums", spread(sums), "L")
+    for letter, place in (("g", placed(gradient)), ("out", placed(out)), ("sums", spread(sums))):
+        call.read(letter, place)
     batch, groups = key.shape[:2]
     shapes = [(batch, each.shape[2], each.shape[1] * each.shape[3]) for each in (query, key, value)]
     for name, shape in zip(GRADIENTS, shapes, strict=True):
-        call.numbers |= {f"{name}R": shape[2], f"{name}0": 0}
+        call.numbers[name] = (shape[2], 0)
     # Several blocks of keys add to the first one, in memory.
     types = tuple(zip(("f32", key.dtype, value.dtype), shapes, strict=True))
     candidates = [(block, (groups, batch, 1)) for block in call.blocks()]
@@ -93,9 +96,9 @@ def joined(calls: Sequence[Node]) -> Node | None:
     start = 0
     for number, call in zip(numbers, calls, strict=True):
         name = GRADIENTS[number]
-        pointer, step, begin = f"{name.lower()}_ptr", f"{name}R", f"{name}0"
+        pointer = f"{name.lower()}_ptr"
         given[pointer] = (pointer, "stored", 0)
-        given |= {row[0]: row for row in values({step: width, begin: start})}
+        given |= {row[0]: row for row in values({name: (width, start)})}
         start += int(call.shape[2])
     arguments = tuple(given.get(row[0], row) for row in first.attr("arguments"))
     results = ((first.dtype, (*first.shape[:2], width)),)
@@ -112,27 +115,24 @@ class _Call:
         self.rows, self.keys, width = rows, key.shape[2], value.shape[3]
         self.widest = max(_power(element), _power(width))
         self.numbers: dict[str, AttrValue] = {
-            "HEADS": heads,
             "RATIO": heads // key.shape[1],
             "T": rows,
             "S": self.keys,
             "D": element,
-            "DV": width,
+            "E": width,
             "BD": _power(element),
-            "BV": _power(width),
+            "BE": _power(width),
             "SCALE": scoring.scale,
-            "CAUSAL": scoring.is_causal,
-            "MASKED": scoring.mask is not None,
+            "CAUSAL": scoring.offset,
         }
         for name, operand in (("q", query), ("k", key), ("v", value)):
-            self.read(name, placed(operand), name.upper())
+            self.read(name, placed(operand))
         self._mask(query, scoring.mask)
 
-    def read(self, name: str, found: Placed, letter: str) -> None:
+    def read(self, name: str, found: Placed) -> None:
         """Give an operand, and its steps to the next batch, head and row."""
         self._read(name, found)
-        names = (f"{letter}B", f"{letter}H", f"{letter}R")
-        self.numbers |= dict(zip(names, found.strides[:3], strict=True))
+        self.numbers[name.upper()] = found.strides[:3]
 
     def _read(self, name: str, found: Placed) -> None:
         if found.memory not in self.operands:
@@ -142,15 +142,14 @@ class _Call:
 
     def _mask(self, query: Node, mask: Node | None) -> None:
         """The mask as [B, H, T, S]; where there is none, a pointer that nothing reads."""
-        names = ("MB", "MH", "MT", "MS")
         if mask is None:
             self.reads.append(("mask_ptr", "read", (0, 0)))
-            self.numbers |= dict.fromkeys(names, 0)
+            self.numbers["MASK"] = None
             return
         full = build.expand(build.align(mask, 4), (*query.shape[:3], self.keys))
         found = spread(full)
         self._read("mask", found)
-        self.numbers |= dict(zip(names, found.strides, strict=True))
+        self.numbers["MASK"] = found.strides
 
     def blocks(self) -> list[tuple[int, int]]:
         """Rows and keys of a block, the first as a rule the fastest."""
