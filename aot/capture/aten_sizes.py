@@ -22,7 +22,7 @@ def sizes_in(examples: Sequence[Any]) -> Sizes:
     found: dict[Any, Dim] = {}
     for extent, high in _extents(examples):
         symbol = extent.node.expr
-        if symbol.is_Symbol and extent.node.hint is not None:
+        if symbol.is_Symbol and isinstance(extent.node.hint, int):  # else a ragged dim, or none
             dim = _dim(extent, high)
             known = found.setdefault(symbol, dim)
             found[symbol] = min(known, dim, key=lambda each: each.high)
@@ -34,7 +34,8 @@ def at_sizes(sizes: Sizes, examples: Sequence[Any], arguments: Sequence[Any]) ->
     known: dict[Any, int] = {}
     for example, value in zip(examples, arguments, strict=True):
         if isinstance(example, torch.SymInt):
-            known[example.node.expr] = int(value)
+            if example.node.expr in sizes.symbols:  # a ragged dim is no number
+                known[example.node.expr] = int(value)
         elif isinstance(example, torch.Tensor):
             for extent, number in zip(example.shape, value.shape, strict=True):
                 if isinstance(extent, torch.SymInt):

@@ -370,6 +370,7 @@ ROWS: Rows = {
     "empty_strided": _filled(0),
     "empty_permuted": _filled(0),
     "empty_like": _filled(0),
+    "new_empty_strided": _filled(0),
     "embedding": _embedding,
     "index_select": _index_select,
     "gather": _gather,

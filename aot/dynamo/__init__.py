@@ -19,7 +19,7 @@ def aotc(
     """Forward and backward graphs by our kernels, in this process: `backend="aotc"`."""
     from aotc.aot.dynamo.backend import compiled
 
-    return compiled(module, inputs, options)
+    return compiled(module, inputs, options, mode)
 
 
 def aotc_rewrite(

@@ -25,6 +25,7 @@ from torch._functorch.aot_autograd import (
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.output_code import OutputCode
 from torch.fx import GraphModule
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from aotc.aot.dynamo.calling import Boxed
 from aotc.aot.dynamo.counting import counting
@@ -56,6 +57,8 @@ class CompiledGraph(OutputCode):
         """Called on a copy; what cannot be kept bypasses the cache."""
         if not self.recipe.is_kept:
             raise BypassAOTAutogradCache("a region's code cannot be stored")
+        if _is_guarded_by_floats():
+            raise BypassAOTAutogradCache("a float of the call became a number of the graph")
         self.call = None
 
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
@@ -71,6 +74,20 @@ class CompiledGraph(OutputCode):
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """Nothing: there are no kernels of torch's."""
+
+
+def _is_guarded_by_floats() -> bool:
+    """Whether the trace holds for some floats of the call only.
+
+    AOTAutograd puts guards on those that it could not make tensors of. An entry of its cache has no
+    guards on floats, so that one that is found would be taken for others too.
+    """
+    context = torch._guards.TracingContext.try_get()
+    mode = None if context is None else context.fake_mode
+    known = [] if mode is None or mode.shape_env is None else mode.shape_env.guards
+    return any(
+        symbol_is_type(symbol, SymT.FLOAT) for guard in known for symbol in guard.expr.free_symbols
+    )
 
 
 class _Decompositions(Mapping[Any, Callable[..., Any]]):
@@ -102,6 +119,10 @@ def _partitioned(joint: GraphModule, inputs: Any, **named: Any) -> Any:
 
 def differentiated(module: Any, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """The callable of one of Dynamo's graphs, whose forward and backward parts we compile."""
+    if torch.autograd.forward_ad._current_level >= 0:
+        from aotc.aot.dynamo.fallback import leave_tangents
+
+        return leave_tangents(module, options.fallback)
 
     def compiled(
         graph: GraphModule, examples: Sequence[Any], saved: tuple[int, int] = (0, 0)

@@ -14,7 +14,7 @@ from aotc.aot.dynamo.options import read_options
 
 
 def compiled(
-    module: Any, inputs: Sequence[Any], options: Mapping[str, Any] | None
+    module: Any, inputs: Sequence[Any], options: Mapping[str, Any] | None, mode: str | None = None
 ) -> Callable[..., Any]:
     """The callable of one of Dynamo's graphs; raises `OptionUnknown` and `OptionInvalid`."""
-    return differentiated(module, inputs, read_options(options))
+    return differentiated(module, inputs, read_options(options, mode))

@@ -31,6 +31,9 @@ def decompositions() -> Table:
     table[aten._scaled_dot_product_flash_attention_for_cpu.default] = attention.forward
     table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = attention.backward
     table[aten._transformer_encoder_layer_fwd.default] = _encoder_layer
+    table[aten._weight_norm_interface_backward.default] = _weight_norm_backward
+    table[aten.diagonal_scatter.default] = _diagonal_scatter
+    table[aten.as_strided_scatter.default] = _as_strided_scatter
     table[aten.native_dropout.default] = _dropout
     table[aten.native_dropout_backward.default] = _dropout_backward
     return table
@@ -67,6 +70,49 @@ def _rounded(number: float, dtype: torch.dtype) -> float:
     _, exponent = math.frexp(number)
     step = math.ldexp(torch.finfo(dtype).eps, exponent - 1)
     return round(number / step) * step
+
+
+def _weight_norm_backward(
+    gradient: Tensor, direction: Tensor, size: Tensor, norms: Tensor, dim: int
+) -> tuple[Tensor, Tensor]:
+    """Of `size · direction / norms`, where the norms are over all dims but one."""
+    others = [axis for axis in range(direction.dim()) if axis != dim % direction.dim()]
+    norms = norms.to(direction.dtype)
+    along = (gradient * direction).sum(others, keepdim=True) / norms
+    return size / norms * (gradient - direction * (along / norms)), along
+
+
+def _diagonal_scatter(
+    data: Tensor, source: Tensor, offset: int = 0, first: int = 0, second: int = 1
+) -> Tensor:
+    """Each place of a plane asks the diagonal, by its row or, below the main one, by its column."""
+    planes = data.movedim((first, second), (-2, -1))
+    rows = torch.arange(planes.shape[-2], device=data.device).unsqueeze(1)
+    columns = torch.arange(planes.shape[-1], device=data.device)
+    places, axis = (rows.squeeze(1), -1) if offset >= 0 else (columns, -2)
+    values = source.index_select(-1, places.clamp(max=source.shape[-1] - 1)).unsqueeze(axis)
+    return torch.where(columns - rows == offset, values, planes).movedim((-2, -1), (first, second))
+
+
+def _as_strided_scatter(
+    data: Tensor,
+    source: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Tensor:
+    """Memory of a whole tensor written to by address; NotImplemented for another tensor."""
+    offset = storage_offset or 0
+    numbers = (*data.shape, *size, *stride, offset)
+    if not data.is_contiguous() or data.storage_offset() or not source.numel():
+        return NotImplemented
+    if not all(isinstance(each, int) for each in numbers):
+        return NotImplemented
+    places = torch.full((), offset, device=data.device)
+    for extent, step in zip(size, stride, strict=True):
+        places = places.unsqueeze(-1) + torch.arange(extent, device=data.device) * step
+    written = data.reshape(-1).scatter(0, places.reshape(-1), source.reshape(-1))
+    return written.reshape(data.shape)
 
 
 def _max_pool2d_backward(

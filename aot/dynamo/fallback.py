@@ -41,6 +41,18 @@ def leave(
     return call, None if _has_effects(module) else kept
 
 
+def leave_tangents(module: GraphModule, fallback: str) -> Callable[..., Any]:
+    """A graph met inside of a level of forward-mode differentiation, op by op: what is compiled,
+    by us or by Inductor, gives results without tangents and does not say so.
+    """
+    reason = "it is called inside of `forward_ad.dual_level`, and compiled graphs have no tangents"
+    if fallback == "error":
+        raise refuse([reason])
+    counting().regions_left += 1
+    log.warning("aotc: a graph goes to eager: %s", reason)
+    return module.forward  # type: ignore[no-any-return]
+
+
 def _eager(module: GraphModule) -> tuple[Boxed, GraphModule | bytes | None]:
     return run_eagerly(module), module
 

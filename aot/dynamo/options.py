@@ -13,6 +13,13 @@ from aotc.runtime.drivers.cpu import best_isa, features
 from aotc.runtime.errors import SettingInvalid
 
 FALLBACKS = ("inductor", "eager", "error")
+# Modes of torch.compile → how kernels are chosen; torch takes a mode or options, never both.
+MODES: Mapping[str, str | None] = {
+    "default": None,
+    "reduce-overhead": None,  # of CUDA graphs; a call on the CPU has nothing to record
+    "max-autotune": "full",
+    "max-autotune-no-cudagraphs": "full",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +32,24 @@ class Options:
     tune: str  # `off`, `quick` or `full`
 
 
-def read_options(given: Mapping[str, Any] | None) -> Options:
+def read_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Options:
     """The options of a call of torch.compile; raises `OptionUnknown` and `OptionInvalid`."""
     known = [field.name for field in fields(Options)]
     for name in given or {}:
         if name not in known:
             raise OptionUnknown(name=name, backend="aotc", known=", ".join(known))
-    values = {name: _ROWS[name]((given or {}).get(name)) for name in known}
+    asked = {"tune": MODES[checked_mode(mode)], **(given or {})}
+    values = {name: _ROWS[name](asked.get(name)) for name in known}
     return Options(**values)
+
+
+def checked_mode(mode: Any) -> str:
+    """A mode of torch.compile; raises `OptionInvalid`."""
+    if mode is None:
+        return "default"
+    if mode not in MODES:
+        raise OptionInvalid(name="mode", found=mode, expected=f"one of {', '.join(MODES)}")
+    return str(mode)
 
 
 def _fallback(given: Any) -> str:

@@ -19,6 +19,7 @@ from torch._inductor import list_mode_options
 from torch._inductor.compile_fx import compile_fx
 
 from aotc.aot.dynamo.errors import OptionUnknown
+from aotc.aot.dynamo.options import checked_mode
 from aotc.aot.dynamo.own import apply_registered
 from aotc.aot.dynamo.reading import read_graph
 from aotc.aot.dynamo.respelling import respell
@@ -86,7 +87,7 @@ def _copied(graph: torch.fx.Graph) -> torch.fx.Graph:
 
 def _inductor_options(options: Mapping[str, Any], mode: Any) -> dict[str, Any]:
     """What Inductor is given: the settings of the mode, and those that are named."""
-    patches: dict[str, Any] = dict(list_mode_options(mode)) if mode not in (None, "default") else {}
+    patches: dict[str, Any] = dict(list_mode_options(checked_mode(mode)))
     for name, value in options.items():
         key = name.replace("-", "_")
         if name in OWN_OPTIONS:

@@ -59,3 +59,36 @@ def test_rows_that_are_masked_whole_are_zeros_and_give_no_gradient():
     found = decompositions()[backward](*rest, attn_mask=mask)
     assert not found[0][0, :, 2].any()
     assert all(each.isfinite().all() for each in found)
+
+
+@pytest.mark.parametrize("dim", [0, 2, -1])  # those that torch has a kernel for
+def test_gradients_of_weight_norm(dim):
+    direction = torch.randn(4, 3, 2)
+    size = torch.rand([extent if axis == dim % 3 else 1 for axis, extent in enumerate((4, 3, 2))])
+    made, norms = aten._weight_norm_interface(direction, size, dim % 3)
+    backward = aten._weight_norm_interface_backward.default
+    found = decompositions()[backward](torch.ones_like(made), direction, size, norms, dim)
+    for each in (direction, size):
+        each.requires_grad_()
+    others = [axis for axis in range(3) if axis != dim % 3]
+    plain = size * direction / direction.norm(2, others, keepdim=True)
+    for one, other in zip(found, torch.autograd.grad(plain.sum(), (direction, size)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("offset", [0, 2, 4, -1, -3])
+@pytest.mark.parametrize("dims", [(0, 1), (2, 0)])
+def test_a_diagonal_is_written_to(offset, dims):
+    data = torch.randn(4, 5, 4)
+    source = torch.randn_like(data.diagonal(offset, *dims))
+    arguments = (data, source, offset, *dims)
+    op = aten.diagonal_scatter.default
+    if source.numel():
+        assert torch.equal(decompositions()[op](*arguments), op(*arguments))
+
+
+def test_memory_is_written_to_by_address():
+    op, data = aten.as_strided_scatter.default, torch.randn(4, 6)
+    arguments = (data, torch.randn(3, 2), [3, 2], [1, 12], 2)
+    assert torch.equal(decompositions()[op](*arguments), op(*arguments))
+    assert decompositions()[op](data.t(), *arguments[1:]) is NotImplemented

@@ -9,6 +9,7 @@ import pytest
 import torch
 from dynamo_models import Transformer
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn import functional
 
 from aotc.aot.dynamo import aotc
@@ -151,3 +152,22 @@ def test_an_argument_that_we_lack_is_the_one_reason(fresh, x, reason):
     lines = [line for line in str(caught.value).splitlines() if line.startswith("  ")]
     assert len(lines) == 1
     assert reason in lines[0]
+
+
+def test_tangents_are_not_lost(fresh, caplog):
+    """A compiled graph, ours or Inductor's, would give a result without one."""
+    function = torch.compile(lambda x: x.sin() * x, backend=aotc)
+    x = torch.linspace(-1, 1, 5)
+    with forward_ad.dual_level(), caplog.at_level(logging.WARNING, "aotc"):
+        found = forward_ad.unpack_dual(function(forward_ad.make_dual(x, torch.ones(5))))
+    torch.testing.assert_close(found.tangent, x.cos() * x + x.sin())
+    assert "a graph goes to eager: it is called inside of `forward_ad.dual_level`" in caplog.text
+    torch.testing.assert_close(function(x), x.sin() * x)
+
+
+def test_ragged_dims_are_no_numbers(fresh):
+    rows = [torch.randn(2, 3), torch.randn(4, 3)]
+    x = torch.nested.nested_tensor(rows, layout=torch.jagged)
+    found = torch.compile(lambda x: x * 2, backend=aotc, options={"fallback": "eager"})(x)
+    for one, other in zip(found.unbind(), rows, strict=True):
+        torch.testing.assert_close(one, other * 2)

@@ -60,3 +60,29 @@ def test_other_shapes_are_traced(fresh, no_autograd):
         no_autograd()
         with pytest.raises(Exception, match="AOTAutograd began"):
             torch.compile(module, backend="aotc", dynamic=False)(torch.randn(6, 12))
+
+
+def test_a_number_of_the_graph_that_was_a_float_of_the_call_is_not_kept(fresh):
+    """torch's entry has no guard on it, so that it would be taken for other floats."""
+
+    def model(x, scale):
+        return x * scale, scale * 3 + 1
+
+    for _ in range(2):
+        torch._dynamo.reset()
+        compiled = torch.compile(model, backend="aotc")
+        for scale in (1.5, 2.5, 3.5):
+            made, number = compiled(torch.ones(3), scale)
+            assert torch.equal(made, torch.full((3,), scale))
+            assert number == scale * 3 + 1
+
+
+def test_a_float_that_is_a_tensor_to_the_graph_is_kept(fresh):
+    def results():
+        torch._dynamo.reset()
+        compiled = torch.compile(lambda x, scale: x * scale, backend="aotc")
+        return [compiled(torch.ones(3), scale) for scale in (1.5, 2.5, 3.5)]
+
+    first, skipped = results(), counting().traces_skipped
+    assert all(map(torch.equal, first, results()))
+    assert counting().traces_skipped == skipped + 2

@@ -39,6 +39,20 @@ def test_a_wrong_value_is_named(name, value):
         read_options({name: value})
 
 
+def test_a_mode_of_torch_says_how_kernels_are_chosen():
+    assert read_options(None, "max-autotune").tune == "full"
+    assert read_options(None, "reduce-overhead") == read_options(None)
+    with pytest.raises(OptionInvalid, match=r"option `mode` is 'fast', expected one of default, "):
+        read_options(None, "fast")
+
+
+@pytest.mark.parametrize("backend", ["aotc", "aotc_rewrite"])
+def test_a_mode_that_nobody_knows_is_refused(backend, fresh):
+    compiled = torch.compile(lambda x: x + 1, backend=backend, mode="fast")
+    with pytest.raises(Exception, match="option `mode` is 'fast'"):
+        compiled(torch.ones(2))
+
+
 def test_the_error_reaches_who_calls_the_compiled_function(fresh):
     compiled = torch.compile(lambda x: x + 1, backend=aotc, options={"speed": "more"})
     with pytest.raises(Exception, match="option `speed` of backend `aotc` is not known"):
