@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,12 +13,15 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.nn import functional
 
 from aotc.aot.capture.aten_graph import memory_order
-from aotc.aot.dynamo import attention
+from aotc.aot.dynamo import attention, pooling
 
 aten = torch.ops.aten
 Table = dict[Any, Callable[..., Any]]
-MOST_WINDOWS = 16  # of a pooling that reach one element, up to which it asks each of them
-FROM_TORCH = (aten._native_batch_norm_legit_functional, aten.native_batch_norm)
+FROM_TORCH = (
+    aten._native_batch_norm_legit.no_stats,
+    aten._native_batch_norm_legit_functional,
+    aten.native_batch_norm,
+)
 
 
 @functools.cache
@@ -27,7 +29,7 @@ def decompositions() -> Table:
     """Op → its arithmetic, for forward and backward graphs."""
     table: Table = dict(core_aten_decompositions())
     table.update(get_decompositions(FROM_TORCH))
-    table[aten.max_pool2d_with_indices_backward.default] = _max_pool2d_backward
+    table.update(pooling.GRADIENTS)
     table[aten._scaled_dot_product_flash_attention_for_cpu.default] = attention.forward
     table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = attention.backward
     table[aten._transformer_encoder_layer_fwd.default] = _encoder_layer
@@ -113,65 +115,6 @@ def _as_strided_scatter(
         places = places.unsqueeze(-1) + torch.arange(extent, device=data.device) * step
     written = data.reshape(-1).scatter(0, places.reshape(-1), source.reshape(-1))
     return written.reshape(data.shape)
-
-
-def _max_pool2d_backward(
-    gradient: Tensor,
-    data: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    indices: Tensor,
-) -> Tensor:
-    """Each window's gradient goes to where its maximum was; windows that overlap add up.
-
-    An element asks the few windows that reach it; gradients are scattered where these are many.
-    Channels are taken last, as convolutions have them.
-    """
-    height, width = data.shape[-2:]
-    steps = list(stride) or list(kernel_size)
-    reaches = zip(kernel_size, dilation, steps, strict=True)
-    counts = [-(-((size - 1) * gap + 1) // step) for size, gap, step in reaches]
-    is_fixed = all(isinstance(extent, int) for extent in (*data.shape, *gradient.shape))
-    if math.prod(counts) > MOST_WINDOWS or not is_fixed:
-        zeros = gradient.new_zeros((*data.shape[:-2], height * width))
-        found = zeros.scatter_add(-1, indices.flatten(-2), gradient.flatten(-2))
-        return found.view(data.shape)
-    places = torch.arange(height * width, device=data.device).view(height, width, 1)
-    indices, gradient = indices.movedim(-3, -1), gradient.movedim(-3, -1)
-    terms = [
-        torch.where(
-            _window_of(indices, -1, (height, width), steps, padding, before) == places,
-            _window_of(gradient, 0, (height, width), steps, padding, before),
-            0,
-        )
-        for before in itertools.product(*map(range, counts))
-    ]
-    return functools.reduce(torch.add, terms).movedim(-1, -3)
-
-
-def _window_of(
-    values: Tensor,
-    outside: int,
-    extents: Sequence[int],
-    steps: Sequence[int],
-    padding: Sequence[int],
-    before: Sequence[int],
-) -> Tensor:
-    """For each element of the planes, channels last, the value of one window that may reach it.
-
-    It is the last one that begins no later, or one that is `before` it along each axis.
-    """
-    rows = zip(extents, steps, padding, before, strict=True)
-    for axis, (extent, step, margin, back) in enumerate(rows, -3):
-        blocks = -(-(extent + margin) // step)
-        widths = [back, max(0, blocks - values.shape[axis] - back)]
-        values = aten.constant_pad_nd(values, [0, 0] * (-1 - axis) + widths, outside)
-        values = values.narrow(axis, 0, blocks).repeat_interleave(step, axis)
-        values = values.narrow(axis, margin, extent)
-    return values
 
 
 def _encoder_layer(

@@ -31,6 +31,60 @@ def test_gradients_of_max_pooling(kernel, stride, padding):
     torch.testing.assert_close(found, op(gradient, data, *rows, places))
 
 
+def test_gradients_of_other_maxima():
+    data = torch.randn(2, 3, 6, 5, 4)
+    rows = ([2, 3, 2], [2, 1, 2], [1, 1, 0], [1, 1, 1], False)
+    made, places = aten.max_pool3d_with_indices(data, *rows)
+    op, gradient = aten.max_pool3d_with_indices_backward.default, torch.randn_like(made)
+    found = decompositions()[op](gradient, data, *rows, places)
+    torch.testing.assert_close(found, op(gradient, data, *rows, places))
+    made, places = aten.adaptive_max_pool2d(data[0], [3, 4])
+    op, gradient = aten.adaptive_max_pool2d_backward.default, torch.randn_like(made)
+    found = decompositions()[op](gradient, data[0], places)
+    torch.testing.assert_close(found, op(gradient, data[0], places))
+
+
+AVERAGES = {  # kernel, stride, padding, ceil mode, whether margins count, divisor
+    "plain": ([2, 2], [], [0, 0], False, True, None),
+    "overlapping": ([3, 3], [2, 2], [1, 1], False, True, None),
+    "uneven": ([3, 2], [2, 3], [1, 0], True, False, None),
+    "gaps": ([2, 2], [3, 3], [0, 1], True, True, None),
+    "divisor": ([3, 3], [1, 2], [1, 1], False, True, 5),
+}
+
+
+@pytest.mark.parametrize("row", AVERAGES.values(), ids=AVERAGES)
+def test_gradients_of_average_pooling(row):
+    data = torch.randn(2, 3, 9, 8)
+    gradient = torch.randn_like(aten.avg_pool2d(data, *row))
+    op = aten.avg_pool2d_backward.default
+    torch.testing.assert_close(decompositions()[op](gradient, data, *row), op(gradient, data, *row))
+
+
+def test_gradients_of_average_pooling_of_three_dims():
+    data, row = torch.randn(2, 3, 5, 6, 7), ([3, 2, 3], [2, 2, 1], [1, 0, 1], False, False, None)
+    gradient = torch.randn_like(aten.avg_pool3d(data, *row))
+    op = aten.avg_pool3d_backward.default
+    torch.testing.assert_close(decompositions()[op](gradient, data, *row), op(gradient, data, *row))
+
+
+@pytest.mark.parametrize("size", [(3, 4), (4, 8), (1, 1), (9, 3)])
+def test_gradients_of_adaptive_pooling(size):
+    data, gradient = torch.randn(2, 3, 9, 8), torch.randn(2, 3, *size)
+    op = aten._adaptive_avg_pool2d_backward.default
+    torch.testing.assert_close(decompositions()[op](gradient, data), op(gradient, data))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 6), (2, 3, 1, 2)])
+def test_gradients_of_copied_edges(shape):
+    data, padding = torch.randn(shape), [2, 1, 0, 3]
+    gradient = torch.randn_like(aten.replication_pad2d(data, padding))
+    op = aten.replication_pad2d_backward.default
+    torch.testing.assert_close(
+        decompositions()[op](gradient, data, padding), op(gradient, data, padding)
+    )
+
+
 @pytest.mark.parametrize(("is_causal", "masked"), [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize("scale", [None, 0.3])
 def test_attention_and_its_gradients(is_causal, masked, scale):

@@ -1,0 +1,223 @@
+"""Gradients of pooling and of padding by edges: sums of what reaches an element."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+MOST_WINDOWS = 16  # of a pooling that reach one element, up to which it asks each of them
+
+
+def _max_pool2d(
+    gradient: Tensor,
+    data: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor:
+    """Each window's gradient goes to where its maximum was; windows that overlap add up.
+
+    An element asks the few windows that reach it; gradients are scattered where these are many.
+    Channels are taken last, as convolutions have them.
+    """
+    height, width = data.shape[-2:]
+    steps = list(stride) or list(kernel_size)
+    reaches = zip(kernel_size, dilation, steps, strict=True)
+    counts = [-(-((size - 1) * gap + 1) // step) for size, gap, step in reaches]
+    if math.prod(counts) > MOST_WINDOWS or not _are_fixed(data, gradient):
+        return _scattered(gradient, data, indices, -2)
+    places = torch.arange(height * width, device=data.device).view(height, width, 1)
+    indices, gradient = indices.movedim(-3, -1), gradient.movedim(-3, -1)
+    terms = [
+        torch.where(
+            _window_of(indices, -1, (height, width), steps, padding, before) == places,
+            _window_of(gradient, 0, (height, width), steps, padding, before),
+            0,
+        )
+        for before in itertools.product(*map(range, counts))
+    ]
+    return functools.reduce(torch.add, terms).movedim(-1, -3)
+
+
+def _scattered(gradient: Tensor, data: Tensor, indices: Tensor, first: int) -> Tensor:
+    """Gradients added up where the maxima were; the dims from `first` are those of the planes."""
+    zeros = torch.zeros_like(data).flatten(first)
+    found = zeros.scatter_add(-1, indices.flatten(first), gradient.flatten(first))
+    return found.view(data.shape)
+
+
+def _max_pool3d(
+    gradient: Tensor,
+    data: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor:
+    return _scattered(gradient, data, indices, -3)
+
+
+def _adaptive_max_pool2d(gradient: Tensor, data: Tensor, indices: Tensor) -> Tensor:
+    return _scattered(gradient, data, indices, -2)
+
+
+def _window_of(
+    values: Tensor,
+    outside: int,
+    extents: Sequence[int],
+    steps: Sequence[int],
+    padding: Sequence[int],
+    before: Sequence[int],
+) -> Tensor:
+    """For each element of the planes, channels last, the value of one window that may reach it.
+
+    It is the last one that begins no later, or one that is `before` it along each axis.
+    """
+    rows = zip(extents, steps, padding, before, strict=True)
+    for axis, (extent, step, margin, back) in enumerate(rows, -3):
+        values = _window_along(values, axis, extent, step, margin, back, outside)
+    return values
+
+
+def _window_along(
+    values: Tensor, axis: int, extent: int, step: int, margin: int, back: int, outside: int
+) -> Tensor:
+    """For each element of an axis the value of the last window that begins no later, less `back`.
+
+    Windows begin every `step` elements, the first `margin` before the axis; `outside` stands where
+    there is none.
+    """
+    blocks = -(-(extent + margin) // step)
+    widths = [back, max(0, blocks - values.shape[axis] - back)]
+    values = aten.constant_pad_nd(values, [0, 0] * (-1 - axis) + widths, outside)
+    values = values.narrow(axis, 0, blocks).repeat_interleave(step, axis)
+    return values.narrow(axis, margin, extent)
+
+
+def _average_pool(
+    gradient: Tensor,
+    data: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Tensor:
+    """Each element takes its share of all windows that reach it, one axis after the other.
+
+    NotImplemented for sizes that the call decides.
+    """
+    if not _are_fixed(data, gradient):
+        return NotImplemented
+    count = len(kernel_size)
+    rows = zip(kernel_size, list(stride) or kernel_size, padding, strict=True)
+    for axis, (kernel, step, margin) in enumerate(rows, -count):
+        extent, windows = data.shape[axis], gradient.shape[axis]
+        if divisor_override is None:
+            share = _shares(gradient, windows, extent, (kernel, step, margin), count_include_pad)
+            gradient = gradient * _along(share, axis)
+        gradient = _reaching(gradient, axis, extent, kernel, step, margin)
+    return gradient / divisor_override if divisor_override else gradient
+
+
+def _shares(
+    like: Tensor, windows: int, extent: int, window: tuple[int, int, int], has_margins: bool
+) -> Tensor:
+    """One by the number of elements that each window along an axis is the mean of."""
+    kernel, step, margin = window
+    starts = torch.arange(windows, device=like.device) * step - margin
+    ends = (starts + kernel).clamp(max=extent + margin)
+    if not has_margins:
+        starts, ends = starts.clamp(min=0), ends.clamp(max=extent)
+    return (ends - starts).to(like.dtype).reciprocal()
+
+
+def _reaching(
+    values: Tensor, axis: int, extent: int, kernel: int, step: int, margin: int
+) -> Tensor:
+    """The sum over the windows along an axis that reach each of its elements."""
+    inside = (torch.arange(extent, device=values.device) + margin) % step
+    terms = []
+    for back in range(-(-kernel // step)):
+        term = _window_along(values, axis, extent, step, margin, back, 0)
+        is_partial = (back + 1) * step > kernel  # the window may end before the element
+        reaches = inside + back * step < kernel
+        terms.append(torch.where(_along(reaches, axis), term, 0) if is_partial else term)
+    return functools.reduce(torch.add, terms)
+
+
+def _adaptive_average_pool(gradient: Tensor, data: Tensor) -> Tensor:
+    """Windows of one size are those of plain pooling; others are columns of a matrix an axis."""
+    if not _are_fixed(data, gradient):
+        return NotImplemented
+    for axis in (-2, -1):
+        extent, windows = data.shape[axis], gradient.shape[axis]
+        if extent % windows == 0:
+            kernel = extent // windows
+            gradient = gradient.repeat_interleave(kernel, axis) * (1 / kernel)
+            continue
+        numbers = torch.arange(windows, device=data.device).unsqueeze(1)
+        places = torch.arange(extent, device=data.device)
+        starts, ends = (
+            numbers * extent // windows,
+            ((numbers + 1) * extent + windows - 1) // windows,
+        )
+        share = (ends - starts).to(data.dtype).reciprocal()
+        matrix = torch.where((places >= starts) & (places < ends), share, 0)
+        gradient = (gradient.movedim(axis, -1) @ matrix).movedim(-1, axis)
+    return gradient
+
+
+def _replication_pad(gradient: Tensor, data: Tensor, padding: Sequence[int]) -> Tensor:
+    """The first and last element of an axis also take what their copies got."""
+    if not _are_fixed(data, gradient):
+        return NotImplemented
+    for place in range(len(padding) // 2):
+        axis = -1 - place
+        before, after = padding[2 * place], padding[2 * place + 1]
+        extent = data.shape[axis]
+        if min(before, after) < 0:
+            return NotImplemented
+        if extent == 1:
+            gradient = gradient.sum(axis, keepdim=True)
+            continue
+        first = gradient.narrow(axis, 0, before + 1).sum(axis, keepdim=True)
+        last = gradient.narrow(axis, before + extent - 1, after + 1).sum(axis, keepdim=True)
+        inner = gradient.narrow(axis, before + 1, extent - 2)
+        gradient = torch.cat([first, inner, last], axis)
+    return gradient
+
+
+def _along(values: Tensor, axis: int) -> Tensor:
+    """A row of values along an axis, counted from the last."""
+    return values.view(-1, *[1] * (-1 - axis))
+
+
+def _are_fixed(*tensors: Tensor) -> bool:
+    return all(isinstance(extent, int) for each in tensors for extent in each.shape)
+
+
+GRADIENTS: Mapping[Any, Callable[..., Any]] = {
+    aten.max_pool2d_with_indices_backward.default: _max_pool2d,
+    aten.max_pool3d_with_indices_backward.default: _max_pool3d,
+    aten.adaptive_max_pool2d_backward.default: _adaptive_max_pool2d,
+    aten.avg_pool2d_backward.default: _average_pool,
+    aten.avg_pool3d_backward.default: _average_pool,
+    aten._adaptive_avg_pool2d_backward.default: _adaptive_average_pool,
+    aten.replication_pad1d_backward.default: _replication_pad,
+    aten.replication_pad2d_backward.default: _replication_pad,
+    aten.replication_pad3d_backward.default: _replication_pad,
+}
