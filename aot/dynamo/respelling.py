@@ -23,7 +23,7 @@ from aotc.aot.dynamo.reading import (
     is_like,
     value_of,
 )
-from aotc.aot.dynamo.spelling import Spelling, composites_of, spelling_of
+from aotc.aot.dynamo.spelling import ARITHMETIC, Spelling, composites_of, spelling_of
 from aotc.aot.ir.graph import Node
 
 REPEATED, FREE = "common subexpressions", "identities"
@@ -145,12 +145,14 @@ class Writer:
     ) -> bool:
         """Put `spelling` in place of a node, if that is shorter and gives the same tensor."""
         plan = self._plan(value, spelling, node)
-        if plan is None:
+        if plan is None or not plan.may_replace(node):
             return False
         stays = set(plan.operands.values())
         dying = self._dying(node, stays)
         saved = sum(map(_weight, dying))
-        is_shorter = saved > plan.weight and len(dying) > len(plan.steps)
+        # A call that torch has by name is worth the views around it; other arithmetic is not.
+        is_short = plan.label != ARITHMETIC or len(dying) > len(plan.steps)
+        is_shorter = saved > plan.weight and is_short
         if not (is_wanted or is_shorter) or not self._is_own_memory(node):
             return False
         fresh = self._write(plan, node)
@@ -231,7 +233,8 @@ class Writer:
         operands: dict[Node, torch.fx.Node] = {}
         if not self._needs(value, spelling, node, steps, operands):
             return None
-        return _Plan(spelling.label, steps, operands)
+        labels = (step.label for step in (spelling, *steps.values()) if step.label != ARITHMETIC)
+        return _Plan(next(labels, ARITHMETIC), steps, operands)
 
     def _needs(
         self,
@@ -293,6 +296,11 @@ class _Plan:
     def weight(self) -> int:
         """Calls that do work."""
         return sum(value.kind != "view" for value in self.steps)
+
+    def may_replace(self, node: torch.fx.Node) -> bool:
+        """Whether gradients stay what they are, where one may be taken."""
+        is_asked = bool(value_of(node).requires_grad)
+        return not is_asked or all(step.keeps_gradients for step in self.steps.values())
 
 
 _KEPT_META = ("stack_trace", "nn_module_stack", "source_fn_stack", "fwd_nn_module_stack")

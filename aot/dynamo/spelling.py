@@ -8,14 +8,15 @@ keeps less in memory: softmax, the norms, attention.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from aotc.aot.capture.importing import DTYPE_NAMES
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make, walk
 from aotc.aot.ir.match import (
     AnyLiteral,
     Bindings,
@@ -27,6 +28,7 @@ from aotc.aot.ir.match import (
     match,
 )
 from aotc.aot.ir.size import Size
+from aotc.aot.rewrites.attention import HIDDEN
 
 aten = torch.ops.aten
 ARITHMETIC = "shorter arithmetic"  # the label of what has no name of its own
@@ -46,6 +48,7 @@ class Spelling:
     # the CPU: a LayerNorm there keeps its means in memory, which parts its loop over the rows from
     # that of what stands before and after it.
     is_for_gradients: bool = False
+    keeps_gradients: bool = True  # whether they are those of the arithmetic
 
     def operands(self) -> tuple[Node, ...]:
         """The nodes among the arguments, in order."""
@@ -112,14 +115,17 @@ def _of_tensors(target: Any) -> Row:
 def _where(node: Node) -> Spelling | None:
     """By which of the two values are numbers."""
     condition, first, second = (operand.op == "scalar" for operand in node.inputs)
-    target = _WHERE.get((first, second))
-    return None if condition or target is None else _call(target)(node)
+    is_default = TORCH_DTYPES[node.dtype] == torch.get_default_dtype()
+    if condition or (first and second and not is_default):  # whose type torch takes for numbers
+        return None
+    return _call(_WHERE[first, second])(node)
 
 
 _WHERE = {
     (False, False): aten.where.self,
     (False, True): aten.where.ScalarOther,
     (True, False): aten.where.ScalarSelf,
+    (True, True): aten.where.Scalar,
 }
 
 
@@ -157,7 +163,14 @@ def _attention(node: Node) -> Spelling | None:
     if key.shape[1] != query.shape[1]:
         keywords["enable_gqa"] = True
     args = (query, key, value, mask[0] if mask else None, 0.0, node.attr("causal"))
-    return Spelling("attention", aten.scaled_dot_product_attention.default, args, keywords)
+    target = aten.scaled_dot_product_attention.default
+    return Spelling("attention", target, args, keywords, keeps_gradients=not _is_chosen(mask))
+
+
+def _is_chosen(mask: Sequence[Node]) -> bool:
+    """Whether scores were replaced by a number, and not added to: no gradient passes those."""
+    hidden = build.scalar(HIDDEN, "f32")
+    return any(node.op == "where" and hidden in node.inputs[1:] for node in walk(tuple(mask)))
 
 
 _UNARY = (
@@ -290,6 +303,7 @@ def _normed(node: Node, read: Callable[[Node], Bindings | None]) -> _Norm | None
         return None if dims is None else _Norm(found, dims)
     if node.op not in ("mul", "add"):
         return None
+    node = _weighed_last(node)
     for inner, other in (node.inputs, node.inputs[::-1]):
         norm = _normed(inner, read)
         parameter = _parameter(other, norm.dims) if norm is not None else None
@@ -300,6 +314,16 @@ def _normed(node: Node, read: Callable[[Node], Bindings | None]) -> _Norm | None
         if node.op == "add" and norm.weight is not None and norm.bias is None:
             return _Norm(norm.found, norm.dims, norm.weight, parameter)
     return None
+
+
+def _weighed_last(node: Node) -> Node:
+    """(weight · x) · rsqrt(v) → (x · rsqrt(v)) · weight"""
+    for product, root in (node.inputs, node.inputs[::-1]):
+        if node.op == product.op == "mul" and root.op == "rsqrt":
+            weight, data = sorted(product.inputs, key=lambda each: each.type.numel)
+            if data.shape == node.shape and weight.shape != data.shape:
+                return make("mul", (make("mul", (data, root)), weight))
+    return node
 
 
 def _rounded(node: Node, norm: Callable[[Node], Spelling | None]) -> Spelling | None:

@@ -19,6 +19,7 @@ from aotc.aot.ir.rules import Context, Rule, rule_for
 from aotc.aot.ir.size import Extent, Shape, fixed, is_static
 
 HIDDEN = -1e30  # a score at most this is meant to hide a key
+FAR = -9e8  # as good as -inf in place of a score: -1e9 as 16 bits have it
 LARGEST_SIZE = 256  # elements of a head
 DTYPES = ("f16", "bf16", "f32")
 
@@ -168,7 +169,7 @@ def _chosen(node: Node) -> _Scores | None:
     condition, first, second = node.inputs
     if first.op == "scalar":
         condition, first, second = build.unary("logical_not", condition), second, first
-    if second.op != "scalar" or second.attr("value") > HIDDEN or first.shape != node.shape:
+    if second.op != "scalar" or second.attr("value") > FAR or first.shape != node.shape:
         return None
     inner = _scores(first)
     if inner is None:

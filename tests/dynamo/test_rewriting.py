@@ -62,6 +62,68 @@ def test_arithmetic_becomes_calls(rewriting):
     assert {"aten::silu", "aten::layer_norm", "aten::scaled_dot_product_attention"} <= set(calls)
 
 
+def _seen(rows):
+    """A causal mask of 6 places, of which the last row sees nothing."""
+    mask = torch.ones(rows, rows).tril().bool()
+    mask[-1] = False
+    return mask
+
+
+def _by_tensors(q, k, v, seen):  # as GPT-2 has it
+    scores = q @ k.transpose(-1, -2) / torch.full([], 8**0.5)
+    return torch.where(seen, scores, torch.full([], torch.finfo(q.dtype).min)).softmax(-1) @ v
+
+
+def _filled(q, k, v, seen):  # as the annotated transformer has it
+    return (q @ k.transpose(-1, -2) * 8**-0.5).masked_fill(~seen, -1e9).softmax(-1) @ v
+
+
+def _flat(q, k, v):
+    q, k, v = (each.reshape(-1, 6, 8) for each in (q, k, v))
+    return torch.bmm((torch.bmm(q, k.mT) * 8**-0.5).softmax(-1), v).view(2, 4, 6, 8)
+
+
+def _summed(q, k, v):
+    scores = torch.einsum("bhqd,bhkd->bhqk", q, k) * 8**-0.5
+    return torch.einsum("bhqk,bhkd->bhqd", scores.softmax(-1), v)
+
+
+def _grouped(q, k, v):
+    scores = q.view(2, 2, 2, 6, 8) @ k[:, :, None].mT * 8**-0.5
+    return (scores.softmax(-1) @ v[:, :, None]).reshape(2, 4, 6, 8)
+
+
+@pytest.mark.parametrize("spelling", [_flat, _summed, _grouped])
+def test_attention_of_model_libraries(rewriting, spelling):
+    heads = 2 if spelling is _grouped else 4
+    agree(spelling, rewriting, *[torch.randn(2, count, 6, 8) for count in (4, heads, heads)])
+    assert rewriting.done[0]["attention"] == 1
+
+
+@pytest.mark.parametrize("spelling", [_by_tensors, _filled])
+def test_scores_that_a_number_replaces_pass_no_gradient(rewriting, spelling):
+    """Attention that adds the number would pass one in rows that see nothing."""
+    inputs = (*[torch.randn(2, 4, 6, 8) for _ in range(3)], _seen(6))
+    agree(spelling, rewriting, *inputs)
+    with torch.no_grad():
+        found = torch.compile(spelling, backend=rewriting)(*inputs)
+    torch.testing.assert_close(found, spelling(*inputs))
+    assert [done.get("attention", 0) for done in rewriting.done] == [0, 1]
+
+
+@pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm"])
+def test_norms_that_are_weighed_first(rewriting, name):
+    def norm(x, weight, bias):
+        x = x - x.mean(-1, keepdim=True) if name == "LayerNorm" else x
+        x = weight * x / torch.sqrt(x.square().mean(-1, keepdim=True) + 1e-5)
+        return x + bias if name == "LayerNorm" else x
+
+    inputs = torch.randn(2, 3, 16), torch.rand(16), torch.rand(16)
+    used = inputs if name == "LayerNorm" else inputs[:2]
+    agree(norm if len(used) == 3 else lambda x, weight: norm(x, weight, None), rewriting, *used)
+    assert rewriting.done[0][name] == 1
+
+
 def test_inductor_compiles_what_is_left(capsys):
     model, x = Everything(), torch.randn(2, 4, 16, requires_grad=True)
     compiled = torch.compile(model, backend="aotc_rewrite", options={"print": True})

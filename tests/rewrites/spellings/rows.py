@@ -116,6 +116,7 @@ GELU_TANH = [
             * x
             * (1.0 + torch.tanh(torch.sqrt(torch.tensor(2 / math.pi)) * (x + 0.044715 * x**3)))
         ),
+        mesh=lambda x: (0.5 * x) * (1 + torch.tanh((ROOT * x) * (1 + 0.044715 * x**2))),
         by_sigmoid=lambda x: x * torch.sigmoid(1.5957691216 * x * (1 + 0.044715 * x * x)),
         module=nn.GELU(approximate="tanh"),
     ),
@@ -154,6 +155,15 @@ LAYER_NORM = _rows(
         * w
         + b
     ),
+    weighed_first=lambda x, w, b: (
+        w * _centered(x) / torch.sqrt(x.var(-1, correction=0, keepdim=True) + 1e-5) + b
+    ),
+    variance_and_mean=lambda x, w, b: (
+        (x - x.mean(-1, True))
+        * torch.var_mean(x, -1, correction=0, keepdim=True)[0].add(1e-5).rsqrt()
+        * w
+        + b
+    ),
     function=lambda x, w, b: F.layer_norm(x, (16,), w, b),
 )
 RMS_NORM = [
@@ -163,6 +173,8 @@ RMS_NORM = [
         power=lambda x, w: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * w,
         products=lambda x, w: w * (x * torch.rsqrt((x * x).mean(-1, True) + 1e-6)),
         quotient=lambda x, w: x / torch.sqrt(x.square().mean(-1, True) + 1e-6) * w,
+        weighed_first=lambda x, w: w * x / torch.sqrt(x.square().mean(-1, True) + 1e-6),
+        sums=lambda x, w: x * ((x**2).sum(-1, True) / 16 + 1e-6).pow(-0.5) * w,
         gemma=lambda x, w: x * torch.pow(x.pow(2).mean(-1, True) + 1e-6, -0.5) * (1.0 + w),
         dropped_dim=lambda x, w: x * torch.rsqrt((x * x).mean(-1) + 1e-6).unsqueeze(-1) * w,
         function=lambda x, w: F.rms_norm(x, (16,), w, 1e-6),
@@ -186,6 +198,10 @@ SOFTMAX = [
         values=lambda x: _shifted(x) / _shifted(x).sum(-1, keepdim=True),
         logarithm=lambda x: torch.log_softmax(x, -1).exp(),
         reciprocal=lambda x: _shifted(x) * (1.0 / _shifted(x).sum(-1, keepdim=True)),
+        dropped_dim=lambda x: (
+            torch.exp(x - x.amax(-1)[..., None])
+            / torch.exp(x - x.amax(-1)[..., None]).sum(-1)[..., None]
+        ),
         function=lambda x: F.softmax(x, -1),
     ),
     *_rows("softmax", SHORT, f32=lambda x: F.softmax(x, -1, dtype=torch.float32).to(x.dtype)),
@@ -268,6 +284,17 @@ ATTENTION = [
         mask_filled=lambda q, k, v, m: _weighted(
             (_product(q, k) * SCALE).masked_fill(~m, -math.inf), v
         ),
+        mask_far=lambda q, k, v, m: _weighted(
+            (_product(q, k) * SCALE).masked_fill(m == 0, -1e9), v
+        ),
+        mask_of_tensors=lambda q, k, v, m: _weighted(
+            torch.where(
+                m,
+                _product(q, k) / torch.full([], SIZE**0.5),
+                torch.full([], torch.finfo(q.dtype).min),
+            ),
+            v,
+        ),
         mask_chosen=lambda q, k, v, m: _weighted(
             torch.where(m, _product(q, k) * SCALE, torch.finfo(q.dtype).min), v
         ),
@@ -276,6 +303,9 @@ ATTENTION = [
         "attention",
         SHARED,
         heads_expanded=lambda q, k, v: _weighted(_product(q, _repeated(k)), _repeated(v)),
+        heads_seen_apart=lambda q, k, v: (
+            torch.softmax(q.view(BATCH, 2, 2, TOKENS, SIZE) @ k[:, :, None].mT, -1) @ v[:, :, None]
+        ).reshape(q.shape),
         heads_repeated=lambda q, k, v: _weighted(
             _product(q, k.repeat_interleave(2, 1)), v.repeat_interleave(2, 1)
         ),
