@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any
 
-    from .plan import Launch
+    from .plan_parts import Launch
     from .signature import TensorSpec
 
     Broken = Iterator[tuple[str, object, str]]  # field, found, expected

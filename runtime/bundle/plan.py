@@ -7,7 +7,7 @@ Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
     buffer   = {"name", "nbytes", "offset"}       part of the arena; parts share bytes over time
     kernel   = {"image", "name", "symbol"}        name: for people; symbol: in the library or image
     image    = nil                                on the CPU, where the library is one shared object
-             | {"nbytes", "offset", "scratch_bytes", "shared_bytes", "threads"}
+             | {"is_early": 0 | 1, "nbytes", "offset", "scratch_bytes", "shared_bytes", "threads"}
                                                   a cubin inside the library, and how to launch it
     launch   = {"args": [argument], "grid": [x, y, z], "kernel": index, "maps": [map]}
     map      = {"argument": index, "box": [n], "dtype", "shape": [n], "start", "strides": [n],
@@ -23,11 +23,11 @@ Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
 
 The first `zeroed_bytes` of the arena are zero when a session opens; every launch leaves them so.
 
-Version history: abi 1, the first; abi 2, images of kernels and zeroed bytes; abi 3, tensor maps. An
-older plan is read as one of abi 3 without what it does not know, with nothing zeroed. Abi 4 is
-another grammar (`dynamic_plan.py`); abi 5 is abi 3 with calls of torch (`torch_calls.py`); abi 6
-is either of them with launches of native functions (`native_plan.py`); abi 7 is abi 3 with
-`states`, which start as the weight of the name `initial`, or as zeros.
+Version history: abi 1, the first; abi 2, images of kernels and zeroed bytes; abi 3, tensor maps and
+early images. An older plan is read as one of abi 3 without what it does not know, with nothing
+zeroed. Abi 4 is another grammar (`dynamic_plan.py`); abi 5 is abi 3 with calls of torch
+(`torch_calls.py`); abi 6 is either of them with launches of native functions (`native_plan.py`);
+abi 7 is abi 3 with `states`, which start as the weight of the name `initial`, or as zeros.
 
 The compiler builds `LaunchPlan` objects and the runtime reads them: one schema for both. Every
 index and offset is checked before a number reaches native code, by the rules of `plan_rules.py`.
@@ -38,6 +38,13 @@ from __future__ import annotations
 from ..record import Record
 from .canonical import Limits, decode, encode
 from .native_plan import NativeLaunch
+from .plan_parts import Argument as Argument
+from .plan_parts import Buffer as Buffer
+from .plan_parts import Image as Image
+from .plan_parts import Kernel as Kernel
+from .plan_parts import Launch as Launch
+from .plan_parts import Map as Map
+from .plan_parts import StateSlot as StateSlot
 from .plan_rules import ALIGNMENT_BYTES as ALIGNMENT_BYTES
 from .plan_rules import DYNAMIC_ABI as DYNAMIC_ABI
 from .plan_rules import NATIVE_ABI as NATIVE_ABI
@@ -45,7 +52,7 @@ from .plan_rules import PLAN_ABI as PLAN_ABI
 from .plan_rules import PLAN_ABIS as PLAN_ABIS
 from .plan_rules import STATE_ABI as STATE_ABI
 from .plan_rules import TORCH_ABI as TORCH_ABI
-from .plan_rules import check_plan, check_use, upgraded
+from .plan_rules import check_arguments, check_images, check_plan, upgraded
 from .torch_calls import TorchCall
 
 TYPE_CHECKING = False
@@ -54,148 +61,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 LIMITS = Limits(file_bytes=16 << 20, values=1 << 19, depth=16, text_bytes=4096)
-Argument = tuple[str, "int | str"]  # (space, value)
-
-
-class Buffer(Record):
-    """A part of the arena that holds one intermediate tensor; offset and size in bytes."""
-
-    __slots__ = ("name", "nbytes", "offset")
-    name: str
-    offset: int
-    nbytes: int
-
-    def __init__(self, name: str, offset: int, nbytes: int) -> None:
-        self._set(name=name, offset=offset, nbytes=nbytes)
-
-
-class Image(Record):
-    """A cubin inside the library: where it lies and what a launch of its kernel takes.
-
-    threads: of one program; shared_bytes: dynamic shared memory of one program; scratch_bytes:
-    global memory that each program needs for itself; is_early: it may be launched before the
-    kernels before it have ended, since every thread waits for that by itself.
-    """
-
-    __slots__ = ("is_early", "nbytes", "offset", "scratch_bytes", "shared_bytes", "threads")
-    offset: int
-    nbytes: int
-    threads: int
-    shared_bytes: int
-    scratch_bytes: int
-    is_early: bool
-
-    def __init__(
-        self,
-        offset: int,
-        nbytes: int,
-        threads: int,
-        shared_bytes: int,
-        scratch_bytes: int,
-        is_early: bool = False,
-    ) -> None:
-        self._set(
-            offset=offset,
-            nbytes=nbytes,
-            threads=threads,
-            shared_bytes=shared_bytes,
-            scratch_bytes=scratch_bytes,
-            is_early=is_early,
-        )
-
-    def to_map(self) -> dict[str, int]:
-        """The image as plain values."""
-        return {name: int(getattr(self, name)) for name in self.__slots__}
-
-
-class Kernel(Record):
-    """A function of the target's library; `image` on devices that load each kernel by itself."""
-
-    __slots__ = ("image", "name", "symbol")
-    symbol: str
-    name: str
-    image: Image | None
-
-    def __init__(self, symbol: str, name: str, image: Image | None = None) -> None:
-        self._set(symbol=symbol, name=name, image=image)
-
-
-class Map(Record):
-    """A tensor map that a launch makes of the memory behind argument number `argument`.
-
-    It names the elements of `dtype` from element `start` on: `shape` of them at `strides` (in
-    elements, the last is 1). Loads take `box` of them, and lay their rows into shared memory in a
-    pattern that repeats every `swizzle_bytes` (0: as they come).
-    """
-
-    __slots__ = ("argument", "box", "dtype", "shape", "start", "strides", "swizzle_bytes")
-    argument: int
-    dtype: str
-    start: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    box: tuple[int, ...]
-    swizzle_bytes: int
-
-    def __init__(
-        self,
-        argument: int,
-        dtype: str,
-        start: int,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        box: tuple[int, ...],
-        swizzle_bytes: int,
-    ) -> None:
-        self._set(
-            argument=argument,
-            dtype=dtype,
-            start=start,
-            shape=tuple(shape),
-            strides=tuple(strides),
-            box=tuple(box),
-            swizzle_bytes=swizzle_bytes,
-        )
-
-    def to_map(self) -> dict[str, Any]:
-        """The map as plain values."""
-        found = {name: getattr(self, name) for name in self.__slots__}
-        return {name: list(v) if type(v) is tuple else v for name, v in found.items()}
-
-
-class Launch(Record):
-    """One launch: index of the kernel, grid (x, y, z) in programs, arguments in their order, then
-    the tensor maps that come after them."""
-
-    __slots__ = ("args", "grid", "kernel", "maps")
-    kernel: int
-    grid: tuple[int, int, int]
-    args: tuple[Argument, ...]
-    maps: tuple[Map, ...]
-
-    def __init__(
-        self,
-        kernel: int,
-        grid: tuple[int, int, int],
-        args: tuple[Argument, ...],
-        maps: tuple[Map, ...] = (),
-    ) -> None:
-        pairs = tuple((a[0], a[1]) for a in args)
-        self._set(kernel=kernel, grid=tuple(grid), args=pairs, maps=tuple(maps))
-
-
-class StateSlot(Record):
-    """A tensor of `nbytes` bytes that a session keeps from call to call.
-
-    initial: the weight that a session starts with; None for zeros.
-    """
-
-    __slots__ = ("initial", "nbytes")
-    nbytes: int
-    initial: str | None
-
-    def __init__(self, nbytes: int, initial: str | None = None) -> None:
-        self._set(nbytes=nbytes, initial=initial)
 
 
 class LaunchPlan(Record):
@@ -366,4 +231,6 @@ class LaunchPlan(Record):
         inputs, outputs: how many the program has; weights: names of the tensors; device: the
         target's device family; library_bytes: size of its library. Raises `BundleMalformed`.
         """
-        check_use(self, (inputs, outputs), weights, path, device, library_bytes)
+        counts = inputs, outputs
+        check_arguments(self.launches, self.calls, self.states, counts, weights, path)
+        check_images(self.kernels, self.launches, self.natives, device, library_bytes, path)

@@ -10,10 +10,12 @@ from .torch_calls import broken_calls, call_schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any
 
-    from .plan import Kernel, LaunchPlan
+    from .native_plan import NativeLaunch
+    from .plan_parts import Kernel, Launch, StateSlot
+    from .torch_calls import TorchCall
 
     Broken = Iterator[tuple[str, object, str]]  # field, found, expected
 
@@ -171,18 +173,35 @@ def check_plan(tree: Any, path: str) -> None:
     _refuse(_broken_relations(tree), path)
 
 
-def check_use(
-    plan: LaunchPlan,
+def check_arguments(
+    launches: Sequence[Launch],
+    calls: Sequence[TorchCall],
+    states: Sequence[StateSlot],
     counts: tuple[int, int],
     weights: Collection[str],
     path: str,
+) -> None:
+    """Check what a plan names against its bundle's signature and weights; `counts` are those of
+    inputs and outputs. Raises `BundleMalformed`."""
+    limits = {"input": counts[0], "output": counts[1], "state": len(states)}
+    _refuse(_broken_states(states, weights), path)
+    _refuse(_broken_arguments(launches, calls, limits, weights), path)
+
+
+def check_images(
+    kernels: Sequence[Kernel],
+    launches: Sequence[Launch],
+    natives: Sequence[NativeLaunch],
     device: str,
     library_bytes: int,
+    path: str,
 ) -> None:
-    """Check a plan against its bundle: signature, weights, the library's size; `counts` are those
-    of inputs and outputs. Raises `BundleMalformed`."""
-    _refuse(_broken_arguments(plan, counts, weights), path)
-    _refuse(_broken_images(plan, device, library_bytes), path)
+    """Check a plan's kernels and launches against its target: a family of devices, and a library of
+    so many bytes. Raises `BundleMalformed`."""
+    is_device = device in IMAGE_DEVICES
+    _refuse(_broken_images(kernels, device, library_bytes), path)
+    _refuse(broken_places(natives, launches, is_device), path)
+    _refuse(_broken_grids(kernels, launches) if is_device else _broken_maps(launches, device), path)
 
 
 def _refuse(broken: Broken, path: str) -> None:
@@ -255,17 +274,23 @@ def _inside(offset: int, buffers: list[dict[str, Any]]) -> bool:
     return any(row["offset"] <= offset < row["offset"] + row["nbytes"] for row in buffers)
 
 
-def _broken_arguments(
-    plan: LaunchPlan, counts: tuple[int, int], weights: Collection[str]
-) -> Broken:
-    """Arguments outside the signature or the weights."""
-    limits = {"input": counts[0], "output": counts[1], "state": len(plan.states)}
-    for index, state in enumerate(plan.states):
+def _broken_states(states: Sequence[StateSlot], weights: Collection[str]) -> Broken:
+    """States that start with a weight which is not there."""
+    for index, state in enumerate(states):
         if state.initial is not None and state.initial not in weights:
             expected = "the name of a tensor in the weights"
             yield f"states[{index}].initial", f"{state.initial!r}", expected
-    rows = [(f"launches[{index}].args", row.args) for index, row in enumerate(plan.launches)]
-    for index, call in enumerate(plan.calls):
+
+
+def _broken_arguments(
+    launches: Sequence[Launch],
+    calls: Sequence[TorchCall],
+    limits: Mapping[str, int],
+    weights: Collection[str],
+) -> Broken:
+    """Arguments beyond the limits of their spaces, or outside the weights."""
+    rows = [(f"launches[{index}].args", row.args) for index, row in enumerate(launches)]
+    for index, call in enumerate(calls):
         rows.append((f"calls[{index}]", tuple(each.memory for each in call.tensors())))
     for field, arguments in rows:
         for position, (space, value) in enumerate(arguments):
@@ -278,9 +303,9 @@ def _broken_arguments(
                 yield f"{field}[{position}]", f"{space} {value!r}", expected
 
 
-def _broken_images(plan: LaunchPlan, device: str, library_bytes: int) -> Broken:
-    """Images that are missing, too many or outside the library, and grids that no device takes."""
-    for index, kernel in enumerate(plan.kernels):
+def _broken_images(kernels: Sequence[Kernel], device: str, library_bytes: int) -> Broken:
+    """Images that are missing, too many or outside the library."""
+    for index, kernel in enumerate(kernels):
         field, image = f"kernels[{index}].image", kernel.image
         if device not in IMAGE_DEVICES:
             if image is not None:
@@ -293,15 +318,19 @@ def _broken_images(plan: LaunchPlan, device: str, library_bytes: int) -> Broken:
         elif image.offset + image.nbytes > library_bytes:
             found = f"{image.nbytes} bytes at {image.offset}"
             yield field, found, f"an end within the library's {library_bytes} bytes"
-    yield from broken_places(plan.natives, plan.launches, device in IMAGE_DEVICES)
-    if device not in IMAGE_DEVICES:
-        for index, launch in enumerate(plan.launches):
-            if launch.maps:
-                yield f"launches[{index}].maps", len(launch.maps), f"none for device `{device}`"
-    else:
-        for index, launch in enumerate(plan.launches):
-            kernel = plan.kernels[launch.kernel]
-            yield from _broken_launch(f"launches[{index}].grid", launch.grid, kernel)
+
+
+def _broken_maps(launches: Sequence[Launch], device: str) -> Broken:
+    """Tensor maps for a device that has none."""
+    for index, launch in enumerate(launches):
+        if launch.maps:
+            yield f"launches[{index}].maps", len(launch.maps), f"none for device `{device}`"
+
+
+def _broken_grids(kernels: Sequence[Kernel], launches: Sequence[Launch]) -> Broken:
+    """Grids that no device takes."""
+    for index, launch in enumerate(launches):
+        yield from _broken_launch(f"launches[{index}].grid", launch.grid, kernels[launch.kernel])
 
 
 def _broken_launch(field: str, grid: tuple[int, int, int], kernel: Kernel) -> Broken:
