@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 
-from ..bundle.dynamic_plan import DynamicPlan
 from ..bundle.native_plan import SYMBOL as NATIVE_SYMBOL
 from ..errors import DriverFault
-from ..settings import read
 from . import libcuda
 from .cuda_arena import Shared
-from .cuda_device import ATTRIBUTES, Device
+from .cuda_code import DeviceCode
+from .cuda_context import ATTRIBUTES
+from .cuda_device import Device
 from .cuda_errors import size_text
 from .cuda_session import CudaSession
 from .cuda_upload import Upload
@@ -19,10 +19,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..bundle.plan import Image, LaunchPlan
-    from .cuda_arena import Arena
+    from ..bundle.dynamic_plan import DynamicPlan
+    from ..bundle.plan import LaunchPlan
     from .cuda_handles import Function
-    from .cuda_states import DeviceStates
 
 # Code for a device of major version 8 runs on later ones of that version. From 9 on, code is built
 # for one device exactly (sm_90a …), since only so may it use all of its instructions.
@@ -81,17 +80,13 @@ def describe() -> list[tuple[int, str, str, int]]:
     return rows
 
 
-class Executable:
+class Executable(DeviceCode):
     """The loaded code and weights of one target on one device; shared by sessions and threads.
 
-    gpu: the `Device`; device: its ordinal; sizes: bytes of each input, then of each output;
-    weights: device address of each tensor; functions: by the number of a kernel; scratch_bytes:
-    what the hungriest launch needs for all its programs; threads: 1, since the host only launches.
+    threads: 1, since the host only launches; for the rest see `DeviceCode`.
     """
 
-    __slots__ = ("_library", "arena_bytes", "device", "functions", "gpu", "has_early_kernels",
-                 "has_separate_buffers", "inputs", "outputs", "plan", "scratch_bytes", "sizes",
-                 "threads", "weights")  # fmt: skip
+    __slots__ = ("_library", "threads")
 
     def __init__(
         self,
@@ -108,14 +103,9 @@ class Executable:
         until this returns; `inputs` and `outputs`: bytes of each. Raises `DeviceAbsent`,
         `DeviceMemoryFull`, `ImageRefused` and `CudaError`, with nothing left behind.
         """
+        super().__init__(plan, inputs, outputs, device)
         self._library = memoryview(library)
-        self.plan: LaunchPlan = plan  # type: ignore[assignment]  # that of sizes is for `at` only
-        self._take_sizes(inputs, outputs)
-        self.device = device
         self.threads = 1
-        self.has_separate_buffers: bool = read("AOTC_SEPARATE_BUFFERS").value
-        self.has_early_kernels: bool = read("AOTC_EARLY_KERNELS").value
-        self.arena_bytes, self.scratch_bytes = self._needs(plan)
         self.gpu = Device(device)
         try:
             with self.gpu.current():
@@ -142,45 +132,18 @@ class Executable:
             upload.finish()
         return upload.addresses, functions
 
-    def _take_sizes(self, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> None:
-        self.inputs = tuple(inputs)
-        self.outputs = tuple(outputs)
-        self.sizes = self.inputs + self.outputs
-
-    def _needs(self, plan: LaunchPlan | DynamicPlan) -> tuple[int, int]:
-        """Bytes of the arena and of the scratch of the hungriest launch, at most at any sizes."""
-        if isinstance(plan, DynamicPlan):
-            return plan.most_bytes()
-        rows = (self._scratch_of(launch.kernel, launch.grid) for launch in plan.launches)
-        return plan.arena_bytes, max(rows, default=0)
-
-    def _scratch_of(self, kernel: int, grid: tuple[int, int, int]) -> int:
-        if self.plan.kernels[kernel].symbol == NATIVE_SYMBOL:
-            return 0
-        return grid[0] * grid[1] * grid[2] * self.image(kernel).scratch_bytes
-
     def at(self, plan: LaunchPlan, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Executable:
         """The same code and weights with a plan for given sizes; it needs no closing."""
         found = Executable.__new__(Executable)
-        for name in Executable.__slots__:
+        for name in (*DeviceCode.__slots__, *Executable.__slots__):
             setattr(found, name, getattr(self, name))
-        found.plan = plan
-        found._take_sizes(inputs, outputs)
-        found.arena_bytes, found.scratch_bytes = found._needs(plan)
+        found.take(plan, inputs, outputs)
         return found
 
     def shared(self, arena_bytes: int, scratch_bytes: int) -> Shared:
         """Memory for the sessions of several shapes of one caller; raises `DeviceMemoryFull`."""
         zeroed_bytes = self.plan.zeroed_bytes
         return Shared(self.gpu, max(arena_bytes, zeroed_bytes), scratch_bytes, zeroed_bytes)
-
-    def image(self, kernel: int) -> Image:
-        """The image of a kernel; raises `DriverFault` where the plan has none."""
-        image = self.plan.kernels[kernel].image
-        if image is None:
-            name = self.plan.kernels[kernel].name
-            raise DriverFault(driver="cuda", detail=f"kernel `{name}` has no image for a device")
-        return image
 
     def _load(self, number: int) -> Function:
         """The function of a kernel, from its part of the library."""
@@ -199,22 +162,6 @@ class Executable:
         """
         with self.gpu.current():
             return CudaSession(self, shared)
-
-    def address_index(self, space: str, value: int | str) -> int | None:
-        """The index into a session's addresses of an argument that changes from call to call."""
-        if space == "input":
-            return int(value)
-        return len(self.inputs) + int(value) if space == "output" else None
-
-    def fixed_value(self, space: str, value: int | str, arena: Arena, states: DeviceStates) -> int:
-        """An argument that stays; 0 for the address of an input or output."""
-        if space == "state":
-            return states.addresses[int(value)]
-        if space == "weight":
-            return self.weights[str(value)]
-        if space == "arena":
-            return arena.address(int(value))
-        return int(value) if space == "int" else 0
 
     def close(self) -> None:
         """Give code, weights and the context back, and sessions that are still open; idempotent."""

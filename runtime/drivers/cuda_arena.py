@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..bundle.plan import Buffer
-    from .cuda import Executable
     from .cuda_device import Device
     from .cuda_graph import LaunchGraph
     from .cuda_handles import Event
@@ -93,14 +92,6 @@ class Arena:
         for address in self._owned:
             self._device.free(address)
         self._owned.clear()
-
-
-def arena_of(executable: Executable) -> Arena:
-    """The arena that a plan of fixed shapes asks for."""
-    plan = executable.plan
-    buffers = plan.buffers if executable.has_separate_buffers else None
-    sizes = plan.arena_bytes, executable.scratch_bytes, plan.zeroed_bytes
-    return Arena(executable.gpu, *sizes, buffers)
 
 
 class Shared:

@@ -1,4 +1,7 @@
-"""Which CUDA context is current in a thread, and what a fork does to all of them."""
+"""A device's primary context: calls and their errors, what was made in it, and who has it current.
+
+It is the context that torch and CUDA's runtime use too. After a fork the child's are lost.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,249 @@ import _thread
 import ctypes
 import os
 
-from .cuda_errors import CUDA_SUCCESS, DeviceForked
+from . import libcuda
+from .cuda_errors import (
+    CUDA_SUCCESS,
+    IMAGE_REFUSALS,
+    OUT_OF_MEMORY,
+    CudaError,
+    DeviceAbsent,
+    DeviceClosed,
+    DeviceForked,
+    DeviceLost,
+    DeviceMemoryFull,
+    ImageRefused,
+    PinnedMemoryFull,
+    StreamForeign,
+    cuda_error,
+    sizes,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .cuda_device import Device
+    from typing import Any
+
+    from ..errors import AotcError
+
+ATTRIBUTES = {  # CUdevice_attribute
+    "threads_limit": 1,
+    "warp_threads": 10,
+    "clock_khz": 13,
+    "multiprocessors": 16,
+    "memory_clock_khz": 36,
+    "memory_bus_bits": 37,
+    "l2_bytes": 38,
+    "capability_major": 75,
+    "capability_minor": 76,
+    "multiprocessor_shared_bytes": 81,
+    "multiprocessor_registers": 82,
+    "shared_bytes": 97,  # of one program, after it asked for more than 48 KiB
+}
+UNKNOWN_NEED = "more bytes than are free"  # of what the driver allocates for itself
+SPECIAL_STREAMS = (0, 1, 2)  # the default streams of whatever context is current
+
+
+class DeviceContext:
+    """The context of a device of this process, retained until `close`; safe between threads.
+
+    ordinal: the device's number; context: the CUcontext; lost: the error that ended it, or None.
+    Streams are CUstream handles as ints (0 is the legacy default stream). Every method raises the
+    errors of `cuda_errors.py`; after a sticky error each call raises `DeviceLost`.
+    """
+
+    __slots__ = ("_closed", "_cuda", "_owned", "context", "functions", "lost", "ordinal")
+
+    def __init__(self, ordinal: int = 0) -> None:
+        """Retain the primary context; raises `DeviceAbsent` without driver or device."""
+        try:
+            self._cuda = libcuda.library()
+        except libcuda.LibraryAbsent as error:
+            raise DeviceAbsent(ordinal=ordinal, detail=str(error)) from None
+        self.functions = self._cuda.functions
+        self.ordinal = ordinal
+        self.lost: AotcError | None = None
+        self.context = 0
+        self._closed = False
+        self._owned: dict[tuple[str, int], int] = {}  # (how to destroy, handle) → bytes or 0
+        count = libcuda.device_count(self._cuda)
+        if not 0 <= ordinal < count:
+            detail = f"the driver shows {count} devices"
+            raise DeviceAbsent(ordinal=ordinal, detail=detail)
+        self.context = self.handle("cuDevicePrimaryCtxRetain", ordinal, purpose="a CUDA context")
+        remember(self)
+
+    # Calls and errors.
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function of libcuda; raises the typed error of its result."""
+        if self.lost is not None or self._closed:
+            self.refuse()
+        result = self.functions[name](*arguments)
+        if result != CUDA_SUCCESS:
+            self.fail(name, result)
+
+    def fail(
+        self, name: str, result: int, purpose: str = "", needed: int | str = UNKNOWN_NEED
+    ) -> None:
+        """Raise the error of a result; a sticky one makes the device lost."""
+        if self.lost is not None:
+            self.refuse()
+        words = self._cuda.describe(result)
+        error = cuda_error(name, result, *words)
+        fields: dict[str, Any] = error.fields
+        if isinstance(error, DeviceLost):
+            self.lost = error
+        elif result == OUT_OF_MEMORY and name == "cuMemHostAlloc":
+            error = PinnedMemoryFull(**fields, **sizes(needed=needed), purpose=purpose)
+        elif result == OUT_OF_MEMORY:
+            free, total = self._memory_left()
+            room = sizes(needed=needed, free=free, total=total)
+            where = {"ordinal": self.ordinal, "purpose": purpose or f"`{name}`"}
+            error = DeviceMemoryFull(**fields, **room, **where)
+        elif result in IMAGE_REFUSALS:
+            where = {"ordinal": self.ordinal, "device": self.name}
+            major, minor = self.capability
+            error = ImageRefused(**fields, **where, capability=f"{major}{minor}")
+        raise error
+
+    def refuse(self) -> None:
+        """Raise the error of a device that is lost or closed."""
+        if self.lost is not None:
+            raise type(self.lost)(**self.lost.fields)
+        raise DeviceClosed(what="CUDA device")
+
+    def handle(
+        self, name: str, *arguments: Any, purpose: str = "", needed: int | str = UNKNOWN_NEED
+    ) -> int:
+        """Call a function that writes a handle or an address; returns it."""
+        if self.lost is not None or self._closed:
+            self.refuse()
+        found = ctypes.c_uint64() if name == "cuMemAlloc_v2" else ctypes.c_void_p()
+        result = self.functions[name](ctypes.byref(found), *arguments)
+        if result != CUDA_SUCCESS:
+            self.fail(name, result, purpose, needed)
+        return found.value or 0
+
+    def number(self, name: str, *arguments: Any) -> int:
+        """Call a function that writes an int; returns it."""
+        found = ctypes.c_int()
+        self.call(name, ctypes.byref(found), *arguments)
+        return found.value
+
+    def _memory_left(self) -> tuple[int | str, int | str]:
+        try:
+            return self.memory()
+        except CudaError:
+            return "unknown", "unknown"
+
+    # The context.
+
+    def current(self) -> Current:
+        """`with device.current():` the context is current in this thread."""
+        return Current(self)
+
+    def check_stream(self, stream: int) -> None:
+        """Raise `StreamForeign` unless the driver knows the stream as one of this context."""
+        if stream in SPECIAL_STREAMS:
+            return
+        found, detail = ctypes.c_void_p(), "belongs to another context"
+        with self.current():
+            try:
+                self.call("cuStreamGetCtx", stream, ctypes.byref(found))
+            except DeviceLost:
+                raise
+            except CudaError as error:
+                detail = f"is not known to the driver ({error.name})"
+        if found.value != self.context:
+            raise StreamForeign(found=hex(stream), detail=detail, ordinal=self.ordinal)
+
+    def synchronize(self) -> None:
+        """Wait for all work of the context; raises what went wrong in it."""
+        with self.current():
+            self.call("cuCtxSynchronize")
+
+    # What it is.
+
+    @property
+    def name(self) -> str:
+        """NVIDIA's name of the device."""
+        text = ctypes.create_string_buffer(256)
+        self.call("cuDeviceGetName", text, len(text), self.ordinal)
+        return text.value.decode("utf-8", "replace")
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """Compute capability, for example (9, 0)."""
+        return self.attribute("capability_major"), self.attribute("capability_minor")
+
+    def attribute(self, name: str) -> int:
+        """A row of `ATTRIBUTES`."""
+        return self.number("cuDeviceGetAttribute", ATTRIBUTES[name], self.ordinal)
+
+    def memory(self) -> tuple[int, int]:
+        """(free, total) bytes of device memory, over all processes."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        with self.current():
+            self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
+    # Ownership.
+
+    def own(self, how: str, handle: int) -> None:
+        """Have `close` call the function `how` on this handle."""
+        self._owned[how, handle] = 0
+
+    def destroy(self, how: str, handle: int) -> None:
+        """Give one thing back now; does nothing when it is not owned (any more)."""
+        if self._owned.pop((how, handle), None) is None or isinstance(self.lost, DeviceForked):
+            return
+        with Current(self, is_closing=True):
+            result = self.functions[how](handle)
+        if result != CUDA_SUCCESS and self.lost is None:
+            self.fail(how, result)
+
+    @property
+    def owned(self) -> list[str]:
+        """How each thing that is still owned will be given back; empty after `close`."""
+        return [how for how, _ in self._owned]
+
+    def close(self) -> None:
+        """Give everything back, the last made first, and release the context; idempotent.
+
+        Goes on after an error and raises the first one at the end; a lost device raises nothing.
+        """
+        if self._closed:
+            return
+        first = self._finish_work()
+        with Current(self, is_closing=True):
+            for how, handle in reversed(list(self._owned)):
+                try:
+                    self.destroy(how, handle)
+                except CudaError as error:
+                    first = first or error
+        self._closed = True
+        forget(self)
+        if not isinstance(self.lost, DeviceForked):
+            leave(self)
+            result = self.functions["cuDevicePrimaryCtxRelease_v2"](self.ordinal)
+            if result != CUDA_SUCCESS and self.lost is None and first is None:
+                self.fail("cuDevicePrimaryCtxRelease_v2", result)
+        if first is not None and not isinstance(first, DeviceLost):
+            raise first
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is neither lost nor closed."""
+        return self.lost is None and not self._closed
+
+    def _finish_work(self) -> AotcError | None:
+        """Wait for everything, so that nothing is freed under a running kernel."""
+        if self.lost is None:
+            try:
+                self.synchronize()
+            except CudaError as error:
+                return error
+        return None
 
 
 class Current:
@@ -18,7 +259,7 @@ class Current:
 
     __slots__ = ("_device", "_is_closing", "_is_pushed")
 
-    def __init__(self, device: Device, is_closing: bool = False) -> None:
+    def __init__(self, device: DeviceContext, is_closing: bool = False) -> None:
         self._device = device
         self._is_closing = is_closing
         self._is_pushed = False
@@ -44,7 +285,7 @@ class Current:
             self._device.functions["cuCtxPopCurrent_v2"](ctypes.byref(popped))
 
 
-def adopt(device: Device) -> bool:
+def adopt(device: DeviceContext) -> bool:
     """Leave the context current in a thread that has none; True if it is current now.
 
     Only device 0, which a thread without a context means anyway when it comes to use CUDA's
@@ -59,7 +300,7 @@ def adopt(device: Device) -> bool:
     return bool(found.value == device.context)
 
 
-def leave(device: Device) -> None:
+def leave(device: DeviceContext) -> None:
     """Before the context is released: take it from this thread where `adopt` left it there."""
     if _thread.get_ident() not in _adopted.pop(id(device), ()):
         return
@@ -70,11 +311,11 @@ def leave(device: Device) -> None:
 
 
 _adopted: dict[int, set[int]] = {}  # id of a device → threads that were left with its context
-_devices: dict[int, Device] = {}
+_devices: dict[int, DeviceContext] = {}
 _hooks: list[str] = []
 
 
-def remember(device: Device) -> None:
+def remember(device: DeviceContext) -> None:
     """Have a fork end this device in the child."""
     if not _hooks:
         _hooks.append("fork")
@@ -82,7 +323,7 @@ def remember(device: Device) -> None:
     _devices[id(device)] = device
 
 
-def forget(device: Device) -> None:
+def forget(device: DeviceContext) -> None:
     """A closed device needs no telling."""
     _devices.pop(id(device), None)
 

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .cuda_device import Device
+    from .cuda_context import DeviceContext
     from .cuda_handles import Arguments, Event, Function
 
 DEPENDENCIES = "cuGraphAddDependencies_v2"
@@ -39,7 +39,7 @@ class LaunchGraph:
         "is_closed",
     )
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: DeviceContext) -> None:
         self._device = device
         with device.current():
             self._handle = device.handle("cuGraphCreate", 0)

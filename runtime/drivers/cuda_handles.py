@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from .cuda_device import Device
+    from .cuda_context import DeviceContext
     from .cuda_maps import TensorMap
 
 FUNCTION_ATTRIBUTES = {  # CUfunction_attribute
@@ -52,7 +52,7 @@ class _Owned:
     __slots__ = ("_device", "handle")
     how = ""
 
-    def __init__(self, device: Device, handle: int) -> None:
+    def __init__(self, device: DeviceContext, handle: int) -> None:
         self._device = device
         self.handle = handle
 
@@ -67,7 +67,7 @@ class Module(_Owned):
     __slots__ = ("_image",)
     how = "cuModuleUnload"
 
-    def __init__(self, device: Device, handle: int, image: Any) -> None:
+    def __init__(self, device: DeviceContext, handle: int, image: Any) -> None:
         super().__init__(device, handle)
         self._image = image  # the driver may read it when a function is first used
 
@@ -112,7 +112,7 @@ class Pinned(_Owned):
     __slots__ = ("nbytes",)
     how = "cuMemFreeHost"
 
-    def __init__(self, device: Device, handle: int, nbytes: int) -> None:
+    def __init__(self, device: DeviceContext, handle: int, nbytes: int) -> None:
         super().__init__(device, handle)
         self.nbytes = nbytes
 
@@ -127,7 +127,7 @@ class Function:
 
     __slots__ = ("_device", "handle", "shared_bytes", "symbol")
 
-    def __init__(self, device: Device, handle: int, symbol: str, shared_bytes: int) -> None:
+    def __init__(self, device: DeviceContext, handle: int, symbol: str, shared_bytes: int) -> None:
         self._device = device
         self.handle = handle
         self.symbol = symbol

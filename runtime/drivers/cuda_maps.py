@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..bundle.plan import Map
-    from .cuda_device import Device
+    from .cuda_context import DeviceContext
 
 MAP_BYTES = 128
 MAP_ALIGNMENT_BYTES = 64
@@ -30,7 +30,7 @@ class TensorMap:
 
     __slots__ = ("_device", "_fixed", "_room", "_start_bytes", "address", "parameters")
 
-    def __init__(self, device: Device, row: Map) -> None:
+    def __init__(self, device: DeviceContext, row: Map) -> None:
         self._device = device
         itemsize, rank = MAP_ITEMSIZES[row.dtype], len(row.shape)
         self._room = (ctypes.c_uint8 * (MAP_BYTES + MAP_ALIGNMENT_BYTES))()
@@ -54,7 +54,7 @@ class TensorMap:
             self._device.call("cuTensorMapEncodeTiled", self.address, *before, place, *behind)
 
 
-def parameters(device: Device, rows: Sequence[Map], addresses: Sequence[int]) -> list[Any]:
+def parameters(device: DeviceContext, rows: Sequence[Map], addresses: Sequence[int]) -> list[Any]:
     """The parameters of all maps of a launch whose other arguments are `addresses`."""
     found: list[Any] = []
     for row in rows:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 from functools import partial
 
-from .cuda_arena import Arena, arena_of
 from .cuda_context import adopt
 from .cuda_errors import AddressMissing, DeviceClosed, DeviceLost
 from .cuda_graph import LaunchGraph
@@ -23,8 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .cuda import Executable
-    from .cuda_arena import Shared
+    from .cuda_arena import Arena, Shared
+    from .cuda_code import DeviceCode
     from .cuda_device import Device
     from .cuda_handles import Event
 
@@ -41,27 +40,29 @@ class CudaSession:
     overlap on the host; on the device they follow each other, also from stream to stream.
     """
 
-    __slots__ = ("_arena", "_executable", "_is_closed", "_mark", "_patches", "_shared", "addresses",
+    __slots__ = ("_arena", "_code", "_is_closed", "_mark", "_patches", "_shared", "addresses",
                  "graph", "run", "staging", "states")  # fmt: skip
 
-    def __init__(self, executable: Executable, shared: Shared | None = None) -> None:
+    def __init__(self, code: DeviceCode, shared: Shared | None = None) -> None:
         """Allocate what is not `shared`, and build.
 
         Raises `DeviceMemoryFull`, with nothing left behind.
         """
-        device = executable.gpu
-        self._executable = executable
+        device = code.gpu
+        self._code = code
         self._shared = shared
-        self.addresses = (ctypes.c_int64 * len(executable.sizes))()
+        self.addresses = (ctypes.c_int64 * len(code.sizes))()
         self.staging = Staging(device) if shared is None else shared.staging
-        is_own = shared is None or executable.has_separate_buffers
-        self._arena: Arena = arena_of(executable) if is_own else shared.arena  # type: ignore[union-attr]
+        is_own = shared is None or code.has_separate_buffers
+        self._arena: Arena = code.arena() if is_own else shared.arena  # type: ignore[union-attr]
         self.graph: LaunchGraph | None = None
         self._is_closed = False
         self._mark: Event | None = None
         self.states: DeviceStates | None = None
         try:
-            self.states = DeviceStates(executable, self.staging, self.synchronize)
+            self.states = DeviceStates(
+                device, code.plan.states, code.weights, self.staging, self.synchronize
+            )
             if is_own:
                 self._arena.clear(self.staging)
             self.graph = LaunchGraph(device)
@@ -74,24 +75,24 @@ class CudaSession:
 
     def _add_launches(self, graph: LaunchGraph) -> list[list[tuple[Callable[[int], None], int]]]:
         """One node a launch; for each input and output: what takes its address, and the node."""
-        executable, arena, states = self._executable, self._arena, self._kept
-        patches: list[list[tuple[Callable[[int], None], int]]] = [[] for _ in executable.sizes]
-        for launch in executable.plan.launches:
-            values = [executable.fixed_value(*argument, arena, states) for argument in launch.args]
+        code, arena, states = self._code, self._arena, self._kept
+        patches: list[list[tuple[Callable[[int], None], int]]] = [[] for _ in code.sizes]
+        for launch in code.plan.launches:
+            values = [code.fixed_value(*argument, arena, states) for argument in launch.args]
             numbers = {
                 at: number
                 for at, argument in enumerate(launch.args)
-                if (number := executable.address_index(*argument)) is not None
+                if (number := code.address_index(*argument)) is not None
             }
-            maps = [(row.argument, TensorMap(executable.gpu, row)) for row in launch.maps]
+            maps = [(row.argument, TensorMap(code.gpu, row)) for row in launch.maps]
             for at, tensor_map in maps:
                 if at not in numbers:
                     tensor_map.aim(values[at])
-            function, image = executable.functions[launch.kernel], executable.image(launch.kernel)
+            function, image = code.functions[launch.kernel], code.image(launch.kernel)
             described = (part for _, each in maps for part in each.parameters)
             # Triton's own two come last: scratch of each program, and no profile.
             arguments = Arguments([*values, *described, arena.scratch, 0])
-            is_early = image.is_early and executable.has_early_kernels
+            is_early = image.is_early and code.has_early_kernels
             node = graph.kernel(function, launch.grid, image.threads, arguments, is_early)
             for at, number in numbers.items():
                 patches[number].append((partial(arguments.slots.__setitem__, at), node))
@@ -106,18 +107,18 @@ class CudaSession:
 
         Both are the caller's to close; the memory is the session's.
         """
-        executable, device = self._executable, self._executable.gpu
+        code, device = self._code, self._code.gpu
         graph, events = LaunchGraph(device), [device.event()]
         graph.record(events[0])
-        for launch in executable.plan.launches:
+        for launch in code.plan.launches:
             values = []
             for space, value in launch.args:
-                number = executable.address_index(space, value)
+                number = code.address_index(space, value)
                 if number is None:
-                    values.append(executable.fixed_value(space, value, self._arena, self._kept))
+                    values.append(code.fixed_value(space, value, self._arena, self._kept))
                 else:
                     values.append(self.addresses[number])
-            function, image = executable.functions[launch.kernel], executable.image(launch.kernel)
+            function, image = code.functions[launch.kernel], code.image(launch.kernel)
             maps = parameters(device, launch.maps, values)
             arguments = Arguments([*values, *maps, self._arena.scratch, 0])
             graph.kernel(function, launch.grid, image.threads, arguments)
@@ -145,7 +146,7 @@ class CudaSession:
 
     def stage(self, index: int) -> int:
         """Have `addresses[index]` name device memory of the session's own; its address."""
-        self.addresses[index] = address = self.staging.part(index, self._executable.sizes[index])
+        self.addresses[index] = address = self.staging.part(index, self._code.sizes[index])
         return address
 
     def copy_in(self, index: int, host_address: int) -> None:
@@ -154,16 +155,16 @@ class CudaSession:
         A run on whatever stream comes after the copy; on `stream` it need not be told to wait.
         """
         self.stage(index)
-        self.staging.copy_in(index, host_address, self._executable.sizes[index])
+        self.staging.copy_in(index, host_address, self._code.sizes[index])
 
     def copy_out(self, index: int, host_address: int) -> None:
         """Copy `stage(index)` to a host buffer after the last run; `synchronize` completes it."""
-        self.staging.copy_out(index, host_address, self._executable.sizes[index])
+        self.staging.copy_out(index, host_address, self._code.sizes[index])
 
     def mark(self, stream: int) -> None:
         """Have `reach_mark` wait for all runs up to now, the last of which was on this stream."""
         if self._mark is None:
-            self._mark = self._executable.gpu.event(is_timed=False)
+            self._mark = self._code.gpu.event(is_timed=False)
         self._mark.record(stream)
 
     def reach_mark(self) -> None:
@@ -180,19 +181,19 @@ class CudaSession:
         if self.staging.is_used:
             self.staging.synchronize()
         else:
-            self._executable.gpu.synchronize()
+            self._code.gpu.synchronize()
 
     def close(self) -> None:
         """Give the memory back; idempotent. A call that still runs on the device ends first.
 
-        Raises `CudaError` where that wait fails: the memory then goes with the executable.
+        Raises `CudaError` where that wait fails: the memory then goes with the code.
         """
         if self._is_closed:
             return
         self._is_closed = True
         if self.graph is not None:
             self.graph.is_closed = True
-        device = self._executable.gpu
+        device = self._code.gpu
         try:
             if device.is_usable:
                 device.synchronize()  # the stream of the last call may be gone by now
@@ -265,7 +266,7 @@ def refuse(device: Device) -> None:
 def _patcher(session: CudaSession, device: Device, graph: LaunchGraph) -> Callable[[], None]:
     """A function that brings the session's addresses into the nodes that use them."""
     set_node = device.functions["cuGraphExecKernelNodeSetParams_v2"]
-    addresses, sizes, patches = session.addresses, session._executable.sizes, session._patches
+    addresses, sizes, patches = session.addresses, session._code.sizes, session._patches
     execution = ctypes.c_void_p(graph.execution)
     calls = [graph.patch_call(number) for number in range(len(graph))]
     known = [-1] * len(sizes)  # what the nodes hold; −1 where that is not certain

@@ -10,9 +10,10 @@ from .states import offsets_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from .cuda import Executable
+    from ..bundle.plan import StateSlot
+    from .cuda_device import Device
     from .cuda_staging import Staging
 
 ALIGNMENT_BYTES = 256
@@ -24,11 +25,21 @@ class DeviceStates:
     __slots__ = ("_device", "_owned", "_slots", "_staging", "_wait", "_weights", "addresses",
                  "nbytes")  # fmt: skip
 
-    def __init__(self, executable: Executable, staging: Staging, wait: Callable[[], None]) -> None:
-        """Initial values; `wait` returns after the last run. Raises `DeviceMemoryFull`."""
-        self._device = executable.gpu
-        self._slots = executable.plan.states
-        self._weights = executable.weights
+    def __init__(
+        self,
+        device: Device,
+        slots: tuple[StateSlot, ...],
+        weights: Mapping[str, int],
+        staging: Staging,
+        wait: Callable[[], None],
+    ) -> None:
+        """Initial values, from `weights` by device address; `wait` returns after the last run.
+
+        Raises `DeviceMemoryFull`.
+        """
+        self._device = device
+        self._slots = slots
+        self._weights = weights
         self._staging = staging
         self._wait = wait
         offsets, self.nbytes = offsets_of(self._slots, ALIGNMENT_BYTES)

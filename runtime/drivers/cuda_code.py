@@ -1,0 +1,98 @@
+"""A plan's code on a device: what its sessions are built from."""
+
+from __future__ import annotations
+
+from ..bundle.dynamic_plan import DynamicPlan
+from ..bundle.native_plan import SYMBOL as NATIVE_SYMBOL
+from ..errors import DriverFault
+from ..settings import read
+from .cuda_arena import Arena
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bundle.plan import Image, LaunchPlan
+    from .cuda_device import Device
+    from .cuda_handles import Function
+    from .cuda_states import DeviceStates
+
+
+class DeviceCode:
+    """A plan of one device, and where its kernels and weights are there.
+
+    device: its ordinal; sizes: bytes of each input, then of each output; scratch_bytes: what the
+    hungriest launch needs for all its programs. Set once they are on the device: gpu, the `Device`;
+    weights, the device address of each tensor; functions, by the number of a kernel.
+    """
+
+    __slots__ = ("arena_bytes", "device", "functions", "gpu", "has_early_kernels",
+                 "has_separate_buffers", "inputs", "outputs", "plan", "scratch_bytes", "sizes",
+                 "weights")  # fmt: skip
+    gpu: Device
+    weights: dict[str, int]
+    functions: dict[int, Function]
+
+    def __init__(
+        self,
+        plan: LaunchPlan | DynamicPlan,
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        device: int,
+    ) -> None:
+        """`inputs` and `outputs`: bytes of each. Raises `DriverFault` for a kernel without code."""
+        self.device = device
+        self.has_separate_buffers: bool = read("AOTC_SEPARATE_BUFFERS").value
+        self.has_early_kernels: bool = read("AOTC_EARLY_KERNELS").value
+        self.take(plan, inputs, outputs)
+
+    def take(
+        self, plan: LaunchPlan | DynamicPlan, inputs: tuple[int, ...], outputs: tuple[int, ...]
+    ) -> None:
+        """Be the code of this plan, and of arrays of these sizes in bytes."""
+        self.plan: LaunchPlan = plan  # type: ignore[assignment]  # that of sizes is for `at` only
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.sizes = self.inputs + self.outputs
+        self.arena_bytes, self.scratch_bytes = self._needs(plan)
+
+    def _needs(self, plan: LaunchPlan | DynamicPlan) -> tuple[int, int]:
+        """Bytes of the arena and of the scratch of the hungriest launch, at most at any sizes."""
+        if isinstance(plan, DynamicPlan):
+            return plan.most_bytes()
+        rows = (self._scratch_of(launch.kernel, launch.grid) for launch in plan.launches)
+        return plan.arena_bytes, max(rows, default=0)
+
+    def _scratch_of(self, kernel: int, grid: tuple[int, int, int]) -> int:
+        if self.plan.kernels[kernel].symbol == NATIVE_SYMBOL:
+            return 0
+        return grid[0] * grid[1] * grid[2] * self.image(kernel).scratch_bytes
+
+    def image(self, kernel: int) -> Image:
+        """The image of a kernel; raises `DriverFault` where the plan has none."""
+        image = self.plan.kernels[kernel].image
+        if image is None:
+            name = self.plan.kernels[kernel].name
+            raise DriverFault(driver="cuda", detail=f"kernel `{name}` has no image for a device")
+        return image
+
+    def arena(self) -> Arena:
+        """An arena as a plan of fixed shapes asks for; raises `DeviceMemoryFull`."""
+        plan = self.plan
+        buffers = plan.buffers if self.has_separate_buffers else None
+        sizes = plan.arena_bytes, self.scratch_bytes, plan.zeroed_bytes
+        return Arena(self.gpu, *sizes, buffers)
+
+    def address_index(self, space: str, value: int | str) -> int | None:
+        """The index into a session's addresses of an argument that changes from call to call."""
+        if space == "input":
+            return int(value)
+        return len(self.inputs) + int(value) if space == "output" else None
+
+    def fixed_value(self, space: str, value: int | str, arena: Arena, states: DeviceStates) -> int:
+        """An argument that stays; 0 for the address of an input or output."""
+        if space == "state":
+            return states.addresses[int(value)]
+        if space == "weight":
+            return self.weights[str(value)]
+        if space == "arena":
+            return arena.address(int(value))
+        return int(value) if space == "int" else 0
