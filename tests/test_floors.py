@@ -188,14 +188,15 @@ def is_for_types_only(node):
     return getattr(test, "id", getattr(test, "attr", "")) == "TYPE_CHECKING"
 
 
-def imports(path):
-    """Full names of everything a module imports, at any depth, but for type checking only; what it
-    imports relatively begins at ROOT: `runtime.errors`, not `aotc.runtime.errors`."""
+def imports(path, with_types=False):
+    """Full names of everything a module imports, at any depth, if asked also what it imports for
+    type checking only; what it imports relatively begins at ROOT: `runtime.errors`, not
+    `aotc.runtime.errors`."""
     found = []
     package = path.relative_to(ROOT).parent.parts
 
     def visit(node):
-        if isinstance(node, ast.If) and is_for_types_only(node):
+        if isinstance(node, ast.If) and is_for_types_only(node) and not with_types:
             for child in node.orelse:
                 visit(child)
             return
@@ -241,6 +242,24 @@ def test_imports_point_down(path):
     assert not wrong, f"{name_of(path)} stands on {room} and may not import {wrong}"
     if room == BUILD:
         assert not [name for name in imports(path) if name.startswith("aotc.aot.cli")]
+
+
+def test_no_file_of_the_runtime_reaches_itself():
+    """Also not by what it imports for its types: what verbs share is a noun below them."""
+    names = {name_of(path) for path in modules()}
+    below = {
+        name_of(path): {
+            each if each in names else each.rpartition(".")[0]
+            for each in imports(path, with_types=True)
+        }
+        & names
+        for path in modules()
+        if "runtime" in path.parts
+    }
+    while lowest := [name for name, reached in below.items() if not reached & below.keys()]:
+        for name in lowest:
+            del below[name]
+    assert not below, f"these reach each other or a circle: {sorted(below)}"
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)

@@ -27,12 +27,13 @@ from ..arrays.dlpack import (
 )
 from ..arrays.dtypes import DTYPES
 from ..errors import DriverFault
-from . import load as load_driver
 from .streams import LEGACY, LEGACY_NAME, NO_ORDER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from .cuda_device import Device
 
 INTERFACE_VERSION = 3
 ORDINAL_ATTRIBUTE = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
@@ -52,16 +53,19 @@ class DeviceMemory:
         self._device: Any = None
         self._event: Any = None
 
-    def _open(self) -> Any:
+    def _open(self) -> Device:
         """The device, retained at its first use."""
-        if self._device is None:
-            self._device = load_driver("cuda").Device(self.ordinal)
-        return self._device
+        found: Device | None = self._device
+        if found is None:
+            from .cuda_device import Device
+
+            found = self._device = Device(self.ordinal)
+        return found
 
     def allocate(self, nbytes: int) -> int:
         """Device address of `nbytes` bytes; raises `DeviceMemoryFull`."""
         with self._lock:
-            return self._open().allocate(nbytes, "an output")  # type: ignore[no-any-return]
+            return self._open().allocate(nbytes, "an output")
 
     def free(self, address: int) -> None:
         """Give memory of `allocate` back; waits for work of the device that may still use it."""
@@ -85,9 +89,7 @@ class DeviceMemory:
             device = self._open()
         try:
             with device.current():
-                return device.number(  # type: ignore[no-any-return]
-                    "cuPointerGetAttribute", ORDINAL_ATTRIBUTE, address
-                )
+                return device.number("cuPointerGetAttribute", ORDINAL_ATTRIBUTE, address)
         except DriverFault:
             return None
 

@@ -73,7 +73,7 @@ class DeviceProgram(Program):
         """A session of one's own, with an arena of its own; `stream` is for all of its calls."""
         chosen = self._stream if stream is None else handle_of(stream, self.ordinal)
         self._open()
-        return DeviceSession(self, chosen)
+        return DeviceSession(self, chosen, self.memory)
 
     def bind(self, *arrays: Any, out: Any = None, stream: Any = None, **named: Any) -> Bound:
         """Fix the memory of inputs and outputs: the result is called without arguments.

@@ -7,11 +7,8 @@ arrays, the call waits for them.
 
 from __future__ import annotations
 
-import sys
-
 from ..arrays.dlpack import Borrowed
-from ..drivers.device_array import DeviceMemory
-from ..drivers.streams import LEGACY, current, handle_of
+from ..drivers.streams import LEGACY, current
 from ..errors import InputNotContiguous, ProgramClosed
 from .arguments import places
 from .device_exchange import (
@@ -21,16 +18,16 @@ from .device_exchange import (
     TORCH_ON_DEVICE,
     device_kind_of,
 )
-from .session import Bound, Session, refuse_overlap
+from .session import Bound, refuse_overlap
+from .stream_session import StreamSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from ..arrays.port import Port
     from .device_exchange import DeviceKind
-    from .device_program import DeviceProgram
+
 
 # Loans are kept in two halves. When the newer one is beyond a limit, the calls of the older one
 # have ended or are waited for, and it is given back; the newer one becomes the older one.
@@ -38,46 +35,10 @@ LENT_BYTES_LIMIT = 64 << 20
 LOANS_LIMIT = 128
 
 
-class DeviceSession(Session):
-    """One caller's arena and graph; for one host thread at a time. Called like the program.
+class DeviceSession(StreamSession):
+    """One caller's arena and graph; for one host thread at a time. Called like the program."""
 
-    What kinds of arrays use of it: `stream`, the CUstream handle of the call; `has_own_stream`,
-    whether the caller named it; `hold`, copies that must live until the launch; `loans`, arrays of
-    other libraries that must live until the work is done; `memory`, for outputs.
-    """
-
-    __slots__ = (
-        "_chosen",
-        "_copies_in",
-        "_copies_out",
-        "_finish",
-        "_is_plain",
-        "_lent_bytes",
-        "_older_loans",
-        "_ordinal",
-        "_own_stream",
-        "has_own_stream",
-        "hold",
-        "loans",
-        "memory",
-    )
-
-    def __init__(self, program: DeviceProgram, stream: int | None) -> None:
-        """stream: the CUstream handle of every call that names no other."""
-        super().__init__(program)
-        self.memory: DeviceMemory = program.memory
-        self._ordinal = program.ordinal
-        self._own_stream = stream
-        self._chosen: int | None = None
-        self.has_own_stream = False
-        self._finish: Callable[[Any], Any] | None = None
-        self.hold: list[Any] = []
-        self.loans: list[Any] = []
-        self._older_loans: list[Any] = []
-        self._lent_bytes = 0
-        self._copies_in: list[tuple[int, int]] = []  # (index, host address)
-        self._copies_out: list[tuple[int, int]] = []
-        self._is_plain = True  # none of the lists above holds anything
+    __slots__ = ()
 
     def __call__(self, *arrays: Any, out: Any = None, stream: Any = None, **named: Any) -> Any:
         """Run once; see `Program`. stream: a stream object or handle to run on."""
@@ -113,87 +74,6 @@ class DeviceSession(Session):
         outputs = self._program._give(values) if out is None else out
         return Bound(self, self._replay(), outputs, (given, tuple(self.hold), values))
 
-    # What the kinds of arrays ask for.
-
-    @property
-    def stream(self) -> int:
-        """The CUstream handle of this call."""
-        if self._chosen is None:
-            self._chosen = LEGACY
-        return self._chosen
-
-    def torch_stream(self) -> Any:
-        """A context in which torch works on the stream of this call."""
-        cuda = sys.modules["torch"].cuda
-        return cuda.stream(self._torch_stream() if self.has_own_stream else None)
-
-    def follow(self, stream: int) -> None:
-        """The call waits for what `stream` holds now."""
-        self.memory.order(self.stream, stream)
-
-    def lend(self, array: Any, nbytes: int) -> None:
-        """Keep another library's array until the work that reads or writes it is done."""
-        self._is_plain = False
-        self.loans.append(array)
-        self._lent_bytes += nbytes
-
-    def keep(self, copy: Any) -> None:
-        """Keep a copy until the launch: its memory is freed in the order of the stream."""
-        self._is_plain = False
-        self.hold.append(copy)
-
-    def finish_with(self, finish: Callable[[Any], Any] | None) -> None:
-        """Have each output go through `finish` after the launch."""
-        if finish is not None:
-            self._is_plain = False
-            self._finish = finish
-
-    def stage_in(self, port: Port, host_address: int) -> int:
-        """Copy host memory to the session's own; its device address."""
-        self._is_plain = False
-        if port.nbytes:
-            self._native.copy_in(port.index, host_address)
-            self._copies_in.append((port.index, host_address))
-        return self._staged(port)
-
-    def stage_out(self, port: Port, host_address: int) -> int:
-        """Have the session's own memory copied to the host after the run; its device address."""
-        self._is_plain = False
-        if port.nbytes:
-            self._copies_out.append((port.index, host_address))
-        return self._staged(port)
-
-    def _staged(self, port: Port) -> int:
-        address: int = self._native.stage(port.index)
-        if self._last and self._last[port.index] != address:
-            self._last = []  # the driver's addresses are others now, also if this call fails
-        return address
-
-    # A call from its beginning to its end.
-
-    def _choose(self, stream: Any) -> int | None:
-        """The stream that the call or the session names."""
-        self._chosen = self._own_stream if stream is None else handle_of(stream, self._ordinal)
-        self.has_own_stream = True
-        self._is_plain = False
-        return self._chosen
-
-    def _forget(self) -> None:
-        """Let go of what the last call kept."""
-        self.hold.clear()
-        self._copies_in.clear()
-        self._copies_out.clear()
-        self._finish = None
-        self.has_own_stream = False
-        self._is_plain = True
-
-    def _launch_stream(self) -> int:
-        """The stream of this call: where only host arrays take part, the session's own."""
-        if self._chosen is None:
-            has_copies = self._copies_in or self._copies_out
-            self._chosen = self._native.stream if has_copies else LEGACY
-        return self._chosen
-
     def _complete(self, arrays: Sequence[Any], values: Sequence[Any]) -> Sequence[Any]:
         """What a call has to do after its launch; returns its outputs in order."""
         if self._copies_out:
@@ -208,13 +88,6 @@ class DeviceSession(Session):
             self._give_back_older()
         self.hold.clear()
         return values
-
-    def _give_back_older(self) -> None:
-        """Let go of the older half of the loans, once the calls that used it have ended."""
-        self._native.reach_mark()
-        self._native.mark(self.stream)
-        self._older_loans, self.loans = self.loans, []
-        self._lent_bytes = 0
 
     def _replay(self) -> Callable[[], None]:
         """What a bound call runs."""
@@ -282,25 +155,9 @@ class DeviceSession(Session):
             addresses.append(kind.place(port, value, self))
         return values
 
-    # torch's allocator, when the work is on a stream that torch does not know of.
-
-    def _torch_stream(self) -> Any:
-        device = f"cuda:{self._ordinal}"
-        return sys.modules["torch"].cuda.ExternalStream(self.stream, device=device)
-
     def _record(self, arrays: Sequence[Any], values: Sequence[Any]) -> None:
         """Tell torch's allocator that this call's stream uses its tensors."""
         for value in (*arrays, *self.hold, *values):
             kind = DEVICE_KINDS.get(type(value))
             if kind is TORCH_ON_DEVICE and kind.answer(value) is not STAGED_TORCH:
                 value.record_stream(self._torch_stream())
-
-    def close(self) -> None:
-        """Free the arena once its work is done; may be called again."""
-        try:
-            super().close()
-        finally:
-            self.hold.clear()
-            self.loans.clear()
-            self._older_loans.clear()
-            self.memory = DeviceMemory(self._ordinal)  # the old one goes with the last output

@@ -17,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..drivers.device_array import DeviceMemory
     from .session import Bound, Session
 
 
@@ -31,22 +30,6 @@ class DynamicDeviceProgram(DynamicProgram, DeviceProgram):
         """A session of one's own, with an arena of its own; `stream` is for all of its calls."""
         chosen = self._stream if stream is None else handle_of(stream, self.ordinal)
         return DynamicDeviceSession(self, chosen)
-
-
-class _DeviceShaped(Shaped):
-    """The program at given shapes: what a `DeviceSession` asks of a program."""
-
-    __slots__ = ()
-
-    @property
-    def memory(self) -> DeviceMemory:
-        """Of outputs."""
-        return self._program.memory  # type: ignore[attr-defined, no-any-return]
-
-    @property
-    def ordinal(self) -> int:
-        """The number of the device."""
-        return self._program.ordinal  # type: ignore[attr-defined, no-any-return]
 
 
 class DynamicDeviceSession(DynamicSession):
@@ -107,11 +90,8 @@ class DynamicDeviceSession(DynamicSession):
         fits = found.arena_bytes <= shared.arena_bytes
         return fits and bool(found.scratch_bytes <= shared.scratch_bytes)
 
-    def _shaped(self, shapes: Any) -> Shaped:
-        return _DeviceShaped(self._program, shapes)
-
     def _session(self, shaped: Shaped) -> Session:
-        return DeviceSession(shaped, self._own_stream)  # type: ignore[arg-type]
+        return DeviceSession(shaped, self._own_stream, self._program.memory)
 
     def _shape_of(self, index: int, value: Any) -> tuple[int, ...]:
         if getattr(value, "shape", None) is None:  # torch takes long to describe its interface

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..bundle.manifest import Manifest, Target
+    from ..bundle.manifest import Manifest, Target, TensorSpec
     from ..bundle.signature import Size
 
 SHAPES_KEPT = 16  # in each session
@@ -76,8 +76,8 @@ class DynamicProgram(Program):
 class Shaped:
     """The program at given shapes: what a `Session` asks of a program.
 
-    needs: bytes of the arena. `memory` is what the session shares with those of other shapes; it is
-    set before a session is made.
+    needs: bytes of the arena; shared: what the session shares with those of other shapes, set
+    before it is made.
     """
 
     __slots__ = (
@@ -92,6 +92,7 @@ class Shaped:
         "outputs",
         "shared",
     )
+    states: tuple[TensorSpec, ...] = ()  # plans of sizes keep none
 
     def __init__(self, program: DynamicProgram, shapes: Shapes) -> None:
         """Raises the `InputError`s of `Signature.bind`."""
@@ -204,7 +205,7 @@ class DynamicSession(Session):
 
     def _made(self, shapes: Shapes) -> Session:
         """A session for new shapes, in place of the one whose last use is the longest ago."""
-        shaped = self._shaped(shapes)
+        shaped = Shaped(self._program, shapes)
         if not self._is_enough(shaped):
             self._forget()
             old = self._shared
@@ -233,11 +234,8 @@ class DynamicSession(Session):
     def _is_enough(self, shaped: Shaped) -> bool:
         return shaped.needs <= int(self._shared.nbytes)
 
-    def _shaped(self, shapes: Shapes) -> Shaped:
-        return Shaped(self._program, shapes)
-
     def _session(self, shaped: Shaped) -> Session:
-        return Session(shaped)  # type: ignore[arg-type]
+        return Session(shaped)
 
     def _shape_of(self, index: int, value: Any) -> tuple[int, ...]:
         """The shape of an argument; raises `InputUnreadable` for what is no array."""

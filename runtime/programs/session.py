@@ -13,12 +13,36 @@ from .arguments import arrange, places, unfold
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, Self
+    from typing import Any, Protocol, Self
 
     from ..arrays.exchange import Kind
     from ..arrays.port import Port
-    from .program import Loaded, Program
+    from ..bundle.manifest import TensorSpec
+    from ..bundle.structure import Structure
     from .state import States
+
+    class Code(Protocol):
+        """Code and weights in memory; whoever uses them is counted."""
+
+        executable: Any
+
+        def retain(self) -> None: ...
+        def release(self) -> None: ...
+
+    class Called(Protocol):
+        """What a session asks of a program, or of one at given shapes."""
+
+        inputs: tuple[TensorSpec, ...]
+        outputs: tuple[TensorSpec, ...]
+        states: tuple[TensorSpec, ...]
+        _give: Callable[[Sequence[Any]], Any]
+        _input_ports: tuple[Port, ...]
+        _output_ports: tuple[Port, ...]
+        _structure: Structure
+
+        @property
+        def _loaded(self) -> object: ...
+        def _open(self) -> Code: ...
 
 
 class Session:
@@ -36,7 +60,7 @@ class Session:
         "_run",
     )
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Called) -> None:
         loaded = program._open()
         loaded.retain()
         try:
@@ -44,7 +68,7 @@ class Session:
         except BaseException:
             loaded.release()
             raise
-        self._loaded: Loaded | None = loaded
+        self._loaded: Code | None = loaded
         self._program = program
         self._addresses = self._native.addresses
         self._run: Callable[..., Any] = self._native.run
@@ -68,13 +92,17 @@ class Session:
         """What this session keeps from call to call, by name; empty for most programs."""
         from .state import States
 
-        return States(self)
+        return States(self._program.states, self._kept)
 
     def reset(self) -> None:
         """Give the next call the state that the bundle holds."""
+        self._kept().reset()
+
+    def _kept(self) -> Any:
+        """The driver's states; raises `ProgramClosed`."""
         if self._loaded is None:
             raise ProgramClosed()
-        self._native.states.reset()
+        return self._native.states
 
     def run_at(self, addresses: list[int]) -> None:
         """Run once on memory at these addresses, inputs first; for callers that checked it all."""

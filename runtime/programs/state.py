@@ -13,15 +13,13 @@ from ..arrays.buffers import copy_strided
 from ..arrays.exchange import BUFFER, kind_of
 from ..arrays.port import Port
 from ..arrays.strided import copier
-from ..errors import ProgramClosed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from ..bundle.manifest import TensorSpec
-    from .session import Session
 
 
 class States:
@@ -30,16 +28,13 @@ class States:
     On a device each question waits for the session's last call.
     """
 
-    __slots__ = ("_session",)
+    __slots__ = ("_kept", "specs")
 
-    def __init__(self, session: Session) -> None:
-        """Made by `Session.state` only."""
-        self._session = session
-
-    @property
-    def specs(self) -> tuple[TensorSpec, ...]:
-        """Name, dtype and shape of each."""
-        return self._session._program.states
+    def __init__(self, specs: tuple[TensorSpec, ...], kept: Callable[[], Any]) -> None:
+        """Made by `Session.state` only. specs: name, dtype and shape of each; kept: gives the
+        driver's states, or raises `ProgramClosed`."""
+        self.specs = specs
+        self._kept = kept
 
     def __iter__(self) -> Iterator[str]:
         return (spec.name for spec in self.specs)
@@ -58,13 +53,13 @@ class States:
         """A copy of a state; raises `StateUnknown`."""
         port, index = self._find(name)
         value, address = BUFFER.make(port)
-        self._native().read(index, address)
+        self._kept().read(index, address)
         return value  # type: ignore[no-any-return]  # a buffer's own kind
 
     def read(self, name: str, out: Any) -> Any:
         """Copy a state into an array in host memory; raises `StateUnknown` and `InputError`s."""
         port, index = self._find(name)
-        self._native().read(index, kind_of(port, out).place(port, out))
+        self._kept().read(index, kind_of(port, out).place(port, out))
         return out
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -72,18 +67,13 @@ class States:
         port, index = self._find(name)
         hold: list[Any] = []  # a contiguous copy, alive until it is read
         address = kind_of(port, value).address(port, value, hold)
-        self._native().write(index, address)
+        self._kept().write(index, address)
 
     def _find(self, name: str) -> tuple[Port, int]:
         for index, spec in enumerate(self.specs):
             if spec.name == name:
                 return Port(spec, "state", index, copier(copy_strided)), index
         raise StateUnknown(name=name, expected=", ".join(f"`{each}`" for each in self) or "none")
-
-    def _native(self) -> Any:
-        if self._session._loaded is None:
-            raise ProgramClosed()
-        return self._session._native.states
 
     def __repr__(self) -> str:
         return f"<aotc states {', '.join(f'{spec.name}: {spec}' for spec in self.specs)}>"
