@@ -129,15 +129,7 @@ class Lines:
         lanes = value.symbols & {self.writer.element, self.domain.lanes}
         if not lanes or not value.symbols & {self.domain.rows, self.writer.row}:
             text = f"tl.broadcast_to({text}, {rows}, {columns})"
-        self._name(name, text, value.symbols & {self.writer.row})
-
-    def _name(self, name: str, text: str, inside: frozenset[Symbol]) -> None:
-        """Give the tile the template's name: the last line's own, if that line is the value."""
-        lines = self.body.loop if self.body.loop else self.body.lines
-        if lines and lines[-1].startswith(f"{text} = "):
-            lines[-1] = f"{name}{lines[-1].removeprefix(text)}"
-        else:
-            self.body.write(f"{name} = {text}", inside)
+        self.body.name(name, text, value.symbols & {self.writer.row})
 
     def _narrowed(self, text: str, dtype: str) -> str:
         """A 16-bit value as it was loaded, where widening it was the last thing done."""

@@ -43,6 +43,14 @@ class Body:
         else:
             self.lines.append(line)
 
+    def name(self, name: str, text: str, symbols: frozenset[Symbol]) -> None:
+        """Give a value a name of its own: that of the last line, if that line is the value."""
+        lines = self.loop or self.lines
+        if lines and lines[-1].startswith(f"{text} = "):
+            lines[-1] = f"{name}{lines[-1].removeprefix(text)}"
+        else:
+            self.write(f"{name} = {text}", symbols)
+
     def open_loop(self, symbols: Iterable[Symbol]) -> None:
         """Lines that vary with the symbols are kept apart until the loop is closed."""
         self.loop, self.loop_symbols = [], frozenset(symbols)

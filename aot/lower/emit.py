@@ -89,6 +89,15 @@ class Emitter:
         stored = self._stored_behind(inner)
         return stored is not None and self._decides_all(inner.conditions, stored)
 
+    def cut_off(self, need: Demand, symbol: Symbol) -> tuple[Value, str]:
+        """The value as it is written, and the text of it with zeros beyond a symbol's mask."""
+        mask = self.masks.get(symbol, "")
+        value = self.filled(need, "0.0" if mask else "")
+        is_filled = symbol in value.symbols and self.is_filled(need, 0.0)
+        if not mask or is_filled:
+            return value, value.text
+        return value, f"tl.where({mask}, {value.text}, 0.0)"
+
     def forget(self, symbols: frozenset[Symbol]) -> None:
         """Drop the values that vary with the symbols of a closed loop."""
         self.known = {

@@ -8,13 +8,13 @@ partial values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.size import kernel_text
 from aotc.aot.lower import source
-from aotc.aot.lower.body import INDENT, Value
+from aotc.aot.lower.body import Value
 from aotc.aot.lower.gpu_row_tiles import RowTiles
 from aotc.aot.lower.literal import spelled
 from aotc.aot.lower.row import RowWriter
@@ -145,19 +145,11 @@ class StreamedWriter(VectorWriter):
     def _store_elements(self) -> None:
         """The pass that reads the row again: the last one that does."""
         self.row_policy = "evict_first"
-        self._loop(lambda: self._store(True))
+        self._write_pass(lambda: self._store(True))
 
-    def _loop(self, write: Callable[[], object]) -> None:
-        self.body.open_loop({self.reduced})
-        self._write_reduced("start + ")
-        write()
-        inner = self.body.close_loop()
-        self.emitter.forget(frozenset({self.reduced}))
-        if len(inner) > 1 + self.has_overhang:
-            end = kernel_text(self.reduced.extent)
-            steps = f"{self.first}, {end}, {self.stride}, num_stages=STAGES"
-            self.body.write(f"for start in tl.range({steps}):")
-            self.body.lines += [INDENT + line for line in inner]
+    def _steps(self) -> str:
+        end = kernel_text(self.reduced.extent)
+        return f"tl.range({self.first}, {end}, {self.stride}, num_stages=STAGES)"
 
     def _stream(self, level: Sequence[Statistic]) -> list[list[str]]:
         """One pass: names of the partial values of each lane, for each statistic."""
@@ -177,7 +169,7 @@ class StreamedWriter(VectorWriter):
                 for name, text in zip(names, fresh, strict=True):
                     self.body.write(f"{name} = {text}", inside)
 
-        self._loop(write)
+        self._write_pass(write)
         return lanes
 
     def _lane(self, partial: Partial) -> str:

@@ -197,35 +197,19 @@ class _MatmulWriter:
 
     def _write_side(self, side: _Side, dim: str, name: str) -> None:
         inside = frozenset({side.inner})
-        start, walk = "start", self.walk
-        if walk.is_split and side.inner.extent != walk.depth:
-            start = f"start % {walk.block}"
-            if name == "a":
-                self.body.write(f"tap = start // {walk.block}", inside)
-        self.body.write(f"{side.inner.name} = {start} + tl.arange(0, BK){dim}", inside)
+        walk = self.walk
+        walk.write_depth(self.body, side.inner, dim, has_tap=name == "a")
         needs_mask = walk.is_padded or (self.has_overhang["k"] and not walk.is_split)
         if needs_mask:
             source.write_mask(self.body, side.inner, self.masks)
-        value = self.emitter.filled(side.need, "0.0" if needs_mask else "")
-        text = value.text
-        is_filled = side.inner in value.symbols and self.emitter.is_filled(side.need, 0.0)
-        if needs_mask and not is_filled:
-            text = f"tl.where({self.masks[side.inner]}, {text}, 0.0)"
+        value, text = self.emitter.cut_off(side.need, side.inner)
         dtype = self.anchor.dtype
         if computed(dtype) != dtype:
             text = f"{text}.to({spelled(dtype)})"
         wanted = {symbol for symbol in (side.inner, side.outer) if symbol.extent != 1}
         if not wanted & value.symbols or not wanted <= value.symbols:
             text = f"tl.broadcast_to({text}, {side.shape})"
-        self._name(name, text, inside)
-
-    def _name(self, name: str, text: str, inside: frozenset[Symbol]) -> None:
-        """Give the tile the template's name: the last line's own, if that line is the value."""
-        loop = self.body.loop
-        if loop and loop[-1].startswith(f"{text} = "):
-            loop[-1] = f"{name}{loop[-1].removeprefix(text)}"
-        else:
-            self.body.write(f"{name} = {text}", inside)
+        self.body.name(name, text, inside)
 
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
         if node is not self.anchor:

@@ -201,28 +201,19 @@ class _Writer:
 
     def _write_side(self, side: _Side, name: str) -> None:
         inside, walk = frozenset({side.inner}), self.walk
-        start = "start"
-        if side.inner.extent != walk.depth:
-            start = f"start % {walk.block}"
-            if name == "a":
-                self.body.write(f"tap = start // {walk.block}", inside)
         dim = "[None, None, :]" if self.is_flat else "[None, :]" if name == "a" else "[:, None]"
-        self.body.write(f"{side.inner.name} = {start} + tl.arange(0, BK){dim}", inside)
+        walk.write_depth(self.body, side.inner, dim, has_tap=name == "a")
         needs_mask = walk.is_padded or "k" in self.choice.overhangs
         if needs_mask:
             source.write_mask(self.body, side.inner, self.masks)
-        value = self.emitter.filled(side.need, "0.0" if needs_mask else "")
-        text = value.text
-        is_filled = side.inner in value.symbols and self.emitter.is_filled(side.need, 0.0)
-        if needs_mask and not is_filled:
-            text = f"tl.where({self.masks[side.inner]}, {text}, 0.0)"
+        value, text = self.emitter.cut_off(side.need, side.inner)
         dtype = self.product.anchor.dtype
         is_wide = computed(dtype) != dtype and not self._narrowed(value)
         if is_wide and not self.is_flat:
             text = f"{text}.to({spelled(dtype)})"
         if not self.is_flat and not {side.inner, side.outer} <= value.symbols:
             text = f"tl.broadcast_to({text}, {'BM, BK' if name == 'a' else 'BK, BN'})"
-        self._name(name, text, inside)
+        self.body.name(name, text, inside)
 
     def _narrowed(self, value: Value) -> bool:
         """Take back the conversion of a load that is the operand itself."""
@@ -232,14 +223,6 @@ class _Writer:
         if loop[-1].endswith(wide):
             loop[-1] = loop[-1].removesuffix(wide)
         return True
-
-    def _name(self, name: str, text: str, inside: frozenset[Symbol]) -> None:
-        """Give the tile the template's name: the last line's own, if that line is the value."""
-        loop = self.body.loop
-        if loop and loop[-1].startswith(f"{text} = "):
-            loop[-1] = f"{name}{loop[-1].removeprefix(text)}"
-        else:
-            self.body.write(f"{name} = {text}", inside)
 
     def _epilogue(self) -> list[str]:
         """Lines that turn `acc` into the roots and store them."""

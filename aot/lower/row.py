@@ -144,9 +144,12 @@ class RowWriter:
         inner = self.body.close_loop()
         self.emitter.forget(frozenset({self.reduced}))
         if len(inner) > 1 + self.has_overhang:
-            extent = kernel_text(self.reduced.extent)
-            self.body.write(f"for start in range(0, {extent}, RBLOCK):")
+            self.body.write(f"for start in {self._steps()}:")
             self.body.lines += [INDENT + line for line in inner]
+
+    def _steps(self) -> str:
+        """Where the chunks of a pass begin."""
+        return f"range(0, {kernel_text(self.reduced.extent)}, RBLOCK)"
 
     def _store(self, varying: bool) -> None:
         """Store the roots that vary with the reduced elements, or those that do not."""

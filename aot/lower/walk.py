@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aotc.aot.ir.index import Symbol
 from aotc.aot.ir.size import Extent
+from aotc.aot.lower.body import Body
 from aotc.aot.lower.tiles import power_above
 
 SMALLEST_BLOCK = 16  # BK below which the loop costs more than the multiplications
@@ -36,6 +38,16 @@ class Walk:
     def is_padded(self) -> bool:
         """Whether a run takes more steps than it has elements."""
         return self.block != self.run
+
+    def write_depth(self, body: Body, inner: Symbol, dim: str, has_tap: bool) -> None:
+        """Write an operand's own k along its tile, and where it is that of one run, with `has_tap`
+        also which run it is."""
+        start, inside = "start", frozenset({inner})
+        if inner.extent != self.depth:
+            start = f"start % {self.block}"
+            if has_tap:
+                body.write(f"tap = start // {self.block}", inside)
+        body.write(f"{inner.name} = {start} + tl.arange(0, BK){dim}", inside)
 
 
 def walk_of(depth: Extent, run: Extent) -> Walk:
