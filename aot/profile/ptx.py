@@ -61,6 +61,14 @@ FILL:
   @%p0 bra FILL;
   bar.sync 0;
 """
+_STORE = """\
+  ld.param.u64 %d2, [to];
+  cvta.to.global.u64 %d2, %d2;
+  mul.wide.u32 %d3, %i0, 4;
+  add.s64 %d2, %d2, %d3;
+  st.global.f32 [%d2], %f0;
+  ret;
+"""
 # Every number is between 0.5 and 1 with a random sign and mantissa: zeros would draw less power.
 
 
@@ -113,13 +121,7 @@ TURN:
   setp.lt.u32 %p0, %i8, %i7;
   @%p0 bra TURN;
 {sums}
-  ld.param.u64 %d2, [to];
-  cvta.to.global.u64 %d2, %d2;
-  mul.wide.u32 %d3, %i0, 4;
-  add.s64 %d2, %d2, %d3;
-  st.global.f32 [%d2], %f0;
-  ret;
-}}
+{_STORE}}}
 """
 
 
@@ -160,11 +162,5 @@ TURN:
   setp.lt.u32 %p0, %i8, %i7;
   @%p0 bra TURN;
 {sums}
-  ld.param.u64 %d2, [to];
-  cvta.to.global.u64 %d2, %d2;
-  mul.wide.u32 %d3, %i0, 4;
-  add.s64 %d2, %d2, %d3;
-  st.global.f32 [%d2], %f0;
-  ret;
-}}
+{_STORE}}}
 """

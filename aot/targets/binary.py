@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 FACTS = ("scratch_bytes", "threads", "shared_bytes", "registers", "spill_bytes", "is_early")
@@ -44,6 +45,19 @@ class KernelBinary:
     def facts(self) -> dict[str, int]:
         """The figures of the code by their names."""
         return {name: getattr(self, name) for name in FACTS}
+
+
+def kernel_symbol(
+    source: str,
+    function: str,
+    params: Sequence[tuple[str, str]],
+    config: Sequence[tuple[str, int]],
+    architecture: str,
+) -> str:
+    """Name of a kernel's machine code for an instruction set or architecture: `k` and the first 16
+    digits of the digest of its inputs."""
+    record = repr((source, function, tuple(params), tuple(config), architecture))
+    return "k" + hashlib.sha256(record.encode()).hexdigest()[:16]
 
 
 def pack_texts(texts: Mapping[str, str]) -> bytes:

@@ -16,7 +16,8 @@ from typing import Any, Self
 
 from aotc.aot.tune.agreement import agree
 from aotc.aot.tune.halving import halve
-from aotc.aot.tune.native_bench import NativeLoaded, NativeProgram
+from aotc.aot.tune.loaded import Loaded
+from aotc.aot.tune.native_bench import LoadedFunction, NativeProgram
 from aotc.aot.tune.patterns import pattern
 from aotc.runtime.bundle.plan import Map
 from aotc.runtime.drivers.cuda_handles import Arguments
@@ -71,7 +72,7 @@ class Bench:
 
     def __init__(self, device: Any, buffers: Sequence[Buffer], expected_us: float) -> None:
         """Fill all buffers. `expected_us`: roughly what a launch takes, from the model."""
-        self._device = device
+        self.device = device
         self._buffers = buffers
         self._stack = ExitStack()
         self.launches, self.sets = layout(buffers, device.attribute("l2_bytes"), expected_us)
@@ -100,7 +101,7 @@ class Bench:
         """
         refused = [""] * len(programs)
         with ExitStack() as stack:
-            loaded: list[_Loaded | NativeLoaded | None] = []
+            loaded: list[Loaded | None] = []
             reference: list[bytes] | None = None
             for index, program in enumerate(programs):
                 loaded.append(None)
@@ -108,7 +109,7 @@ class Bench:
                     candidate = self._loaded(program, stack)
                     results = self._results(candidate)
                 except AotcError as error:
-                    if self._device.lost is not None:
+                    if self.device.lost is not None:
                         raise
                     refused[index] = str(error).partition("\n")[0]
                     continue
@@ -121,25 +122,25 @@ class Bench:
             times_us = halve(samples)
         return [Outcome(*row) for row in zip(times_us, refused, strict=True)]
 
-    def _loaded(self, program: Program | NativeProgram, stack: ExitStack) -> _Loaded | NativeLoaded:
+    def _loaded(self, program: Program | NativeProgram, stack: ExitStack) -> Loaded:
         if isinstance(program, NativeProgram):
-            return stack.enter_context(NativeLoaded(self, self._device, program))
-        return stack.enter_context(_Loaded(self, program))
+            return stack.enter_context(LoadedFunction(self, program))
+        return stack.enter_context(_LoadedProgram(self, program))
 
     # Buffers.
 
     def _allocate(self, buffer: Buffer) -> int:
         address = self.memory(buffer.nbytes)
         if buffer.role == "stored":
-            self._device.fill(address, 0, buffer.nbytes, self._stream)
+            self.device.fill(address, 0, buffer.nbytes, self._stream)
         else:
-            fill(self._device, address, buffer)
+            fill(self.device, address, buffer)
         return address
 
     def memory(self, nbytes: int) -> int:
         """Device memory until the bench is closed."""
-        address: int = self._device.allocate(nbytes, "a buffer of a kernel that is measured")
-        self._stack.callback(self._device.free, address)
+        address: int = self.device.allocate(nbytes, "a buffer of a kernel that is measured")
+        self._stack.callback(self.device.free, address)
         return address
 
     def addresses(self, number: int) -> list[int]:
@@ -148,16 +149,14 @@ class Bench:
 
     # Numbers.
 
-    def _results(self, candidate: _Loaded | NativeLoaded) -> list[bytes]:
+    def _results(self, candidate: Loaded) -> list[bytes]:
         """What one launch stores, where nothing was written before."""
         stored = [place for place, row in enumerate(self._buffers) if row.role == "stored"]
         addresses = self.addresses(0)
         for place in stored:
-            self._device.fill(
-                addresses[place], UNWRITTEN, self._buffers[place].nbytes, self._stream
-            )
+            self.device.fill(addresses[place], UNWRITTEN, self._buffers[place].nbytes, self._stream)
         candidate.launch(self._stream)
-        self._device.synchronize()
+        self.device.synchronize()
         return [self._read(addresses[place], self._buffers[place].nbytes) for place in stored]
 
     def _read(self, address: int, nbytes: int) -> bytes:
@@ -170,7 +169,7 @@ class Bench:
         found = bytearray()
         for offset, size in parts:
             host = ctypes.create_string_buffer(size)
-            self._device.copy_to_host(ctypes.addressof(host), address + offset, size)
+            self.device.copy_to_host(ctypes.addressof(host), address + offset, size)
             found += host.raw
         return bytes(found)
 
@@ -181,7 +180,7 @@ class Bench:
 
     # Times.
 
-    def _sampler(self, candidate: _Loaded | NativeLoaded | None) -> Callable[[], float]:
+    def _sampler(self, candidate: Loaded | None) -> Callable[[], float]:
         if candidate is None:
             return lambda: math.inf
         graph = candidate.graph()
@@ -197,29 +196,18 @@ class Bench:
         for _ in range(count):
             graph.launch(self._stream)
         end.record(self._stream)
-        elapsed_ms: float = self._device.elapsed_ms(begin, end)
+        elapsed_ms: float = self.device.elapsed_ms(begin, end)
         return elapsed_ms
 
 
-class _Loaded:
-    """A program in the device's memory; a context manager that unloads it."""
+class _LoadedProgram(Loaded):
+    """A program in the device's memory."""
+
+    purpose = "scratch of a kernel that is measured"
 
     def __init__(self, bench: Bench, program: Program) -> None:
-        self._bench = bench
-        self._device = bench._device
+        super().__init__(bench)
         self._program = program
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        try:
-            self._load()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def _load(self) -> None:
         device, program = self._device, self._program
@@ -234,11 +222,6 @@ class _Loaded:
         # Triton's own last two parameters: memory of each program, and of the profiler.
         self._scratch += [self._memory(own_bytes) if own_bytes else 0, 0]
         device.synchronize()
-
-    def _memory(self, nbytes: int) -> int:
-        address: int = self._device.allocate(nbytes, "scratch of a kernel that is measured")
-        self._stack.callback(self._device.free, address)
-        return address
 
     def _arguments(self, number: int) -> Arguments:
         """Those of the launch of this number."""

@@ -7,11 +7,11 @@ call costs the host is in its time, as it is in a program's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from aotc.aot.ir.native import NativeCall
+from aotc.aot.tune.loaded import Loaded
 from aotc.runtime.backends.library import open_bytes
 from aotc.runtime.drivers.native import BoundNative, DeviceStep
 
@@ -25,25 +25,15 @@ class NativeProgram:
     scratch: tuple[tuple[int, bool], ...] = ()
 
 
-class NativeLoaded:
-    """A function that is ready to be measured; a context manager that frees its workspace."""
+class LoadedFunction(Loaded):
+    """A function that is ready to be measured, with its workspace."""
 
-    def __init__(self, bench: Any, device: Any, program: NativeProgram) -> None:
-        """`bench` has the operands' addresses by the number of the launch."""
-        self._bench, self._device, self._program = bench, device, program
-        self._stack = ExitStack()
+    purpose = "workspace of a function that is measured"
+
+    def __init__(self, bench: Any, program: NativeProgram) -> None:
+        super().__init__(bench)
+        self._program = program
         self._steps: list[DeviceStep] = []
-
-    def __enter__(self) -> Self:
-        try:
-            self._load()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def _load(self) -> None:
         """Raises what a plan raises that calls the function."""
@@ -59,11 +49,6 @@ class NativeLoaded:
                 given = [*(operands[row[0]] for row in call.tensors), *rooms]
                 arguments = [("arena", address) for address in given]
                 self._steps.append(DeviceStep(bound, arguments, lambda _, address: int(address)))
-
-    def _memory(self, nbytes: int) -> int:
-        address: int = self._device.allocate(nbytes, "workspace of a function that is measured")
-        self._stack.callback(self._device.free, address)
-        return address
 
     def launch(self, stream: int) -> None:
         """One call on the first copies."""

@@ -9,22 +9,10 @@ from pathlib import Path
 
 from aotc.aot.lower.spec import LAUNCH_OPTIONS
 from aotc.aot.targets import toolchain
-from aotc.aot.targets.binary import KernelBinary, pack_texts
+from aotc.aot.targets.binary import KernelBinary, kernel_symbol, pack_texts
 from aotc.aot.targets.cpu.executor import executor_object
 from aotc.aot.targets.cpu.isa import isa as find_isa
 from aotc.aot.targets.cpu.lowering import lower
-
-
-def kernel_symbol(
-    source: str,
-    function: str,
-    params: Sequence[tuple[str, str]],
-    config: Sequence[tuple[str, int]],
-    isa: str,
-) -> str:
-    """Name of a kernel's machine code: `k` and the first 16 digits of the digest of its inputs."""
-    record = repr((source, function, tuple(params), tuple(config), isa))
-    return "k" + hashlib.sha256(record.encode()).hexdigest()[:16]
 
 
 def compile_kernel(

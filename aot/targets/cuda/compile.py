@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 from aotc.aot.errors import KernelTooLarge
 from aotc.aot.lower.spec import LAUNCH_OPTIONS
 from aotc.aot.schedule.traits import GPUS
 from aotc.aot.targets import toolchain
-from aotc.aot.targets.binary import KernelBinary, pack_texts
+from aotc.aot.targets.binary import KernelBinary, kernel_symbol, pack_texts
 from aotc.aot.targets.cuda.pipeline import compile_cubin
 from aotc.aot.targets.cuda.target import capability
 
 TENSOR_MEMORY_COLUMNS = 512  # of one multiprocessor, from sm_100 on
-
-
-def kernel_symbol(
-    source: str,
-    function: str,
-    params: Sequence[tuple[str, str]],
-    config: Sequence[tuple[str, int]],
-    architecture: str,
-) -> str:
-    """Name of a kernel's entry: `k` and the first 16 digits of the digest of its inputs."""
-    record = repr((source, function, tuple(params), tuple(config), architecture))
-    return "k" + hashlib.sha256(record.encode()).hexdigest()[:16]
 
 
 def compile_kernel(

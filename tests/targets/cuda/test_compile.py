@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from aotc.aot.errors import KernelTooLarge
-from aotc.aot.targets.binary import KernelBinary
+from aotc.aot.targets.binary import KernelBinary, kernel_symbol
 from aotc.aot.targets.cuda import library
-from aotc.aot.targets.cuda.compile import compile_kernel, kernel_symbol
+from aotc.aot.targets.cuda.compile import compile_kernel
 from aotc.aot.targets.cuda.pipeline import assembler_architectures
 from aotc.aot.targets.toolchain import ToolchainError
 from aotc.aot.targets.workers import Request, Workers
