@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -56,10 +55,6 @@ class ModelFigures:
     first_result_seconds: dict[str, list[float]] = field(default_factory=dict)
     forward_seconds: dict[str, list[float]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-
-    def forward_median(self, kind: str) -> float | None:
-        found = self.forward_seconds.get(kind)
-        return statistics.median(found) if found else None
 
 
 def measure(spec: Path, rounds: int) -> ModelFigures:

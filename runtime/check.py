@@ -131,11 +131,6 @@ def mismatches(manifest: Manifest, device: str | None = None) -> list[Mismatch]:
     return fit(manifest, device)[0]
 
 
-def pick_target(manifest: Manifest, device: str | None = None) -> tuple[Target, int] | None:
-    """The first target that runs here and the number of its device, or None."""
-    return fit(manifest, device)[1]
-
-
 def fit(
     manifest: Manifest, device: str | None = None
 ) -> tuple[list[Mismatch], tuple[Target, int] | None]:

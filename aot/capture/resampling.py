@@ -17,7 +17,6 @@ from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.storage import Array
 
 CUBIC_SLOPE = -0.75  # torch's coefficient of the cubic convolution kernel
-Scales = Sequence[float | None]
 # One axis as taps: (places i64 [taps, n], weights f64 [taps, n]) of its n results.
 Taps = tuple[Array, Array]
 

@@ -14,7 +14,6 @@ from aotc.aot.ir.match import Pattern, match, root_ops
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import UndecidedSize
 
-LEAF_KINDS = frozenset({"input", "constant", "scalar", "extent", "iota"})
 _PASS_LIMIT = 200  # a table that is still changing then does not end
 
 

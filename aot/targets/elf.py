@@ -13,12 +13,16 @@ _UNDEFINED_SECTION = 0  # SHN_UNDEF
 
 def undefined_symbols(data: bytes) -> frozenset[str]:
     """Names that a shared library expects from the process that loads it."""
-    return frozenset(name for name, section in _dynamic_symbols(data) if not section)
+    return frozenset(
+        name for name, section in _dynamic_symbols(data) if section == _UNDEFINED_SECTION
+    )
 
 
 def exported_symbols(data: bytes) -> frozenset[str]:
     """Names that a shared library defines for others."""
-    return frozenset(name for name, section in _dynamic_symbols(data) if section)
+    return frozenset(
+        name for name, section in _dynamic_symbols(data) if section != _UNDEFINED_SECTION
+    )
 
 
 def _dynamic_symbols(data: bytes) -> list[tuple[str, int]]:

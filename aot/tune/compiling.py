@@ -101,18 +101,6 @@ def compiler_digest(device: str) -> str:
     return digest.hexdigest()
 
 
-def compile_all(
-    tasks: Sequence[Task], workers: Workers, store: Store, counts: Counts, report: Report
-) -> dict[Task, KernelBinary]:
-    """The machine code of every task; raises the error of the first that fails."""
-    made: dict[Task, KernelBinary] = {}
-    for task, outcome in compile_each(tasks, workers, store, counts, report).items():
-        if isinstance(outcome, AotcError):
-            raise outcome
-        made[task] = outcome
-    return made
-
-
 def compile_each(
     tasks: Sequence[Task], workers: Workers, store: Store, counts: Counts, report: Report
 ) -> dict[Task, KernelBinary | AotcError]:
