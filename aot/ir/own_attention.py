@@ -9,17 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aotc.aot.ir import build
+from aotc.aot.ir import build, types
 from aotc.aot.ir.call import CallArgument, CallCandidate
 from aotc.aot.ir.graph import AttrValue, Node, make
 from aotc.aot.ir.own_calls import LAUNCH_OPTIONS, values
+from aotc.aot.ir.size import Shape, fixed
 from aotc.aot.ir.viewed import Placed, placed, spread
 from aotc.kernels.templates.registry import ATTENTION, kernel_text
 
 FORWARD, BACKWARD = "attention_forward", "attention_backward"
 DTYPES = ("f32", "bf16", "f16")
 GRADIENTS = ("DQ", "DK", "DV")
-LARGEST_BLOCK = 64  # rows, or keys, of a block of scores
+LARGEST_ELEMENT = 256  # numbers of one row of a head
+SMALLEST_BLOCK, LARGEST_BLOCK = 16, 64  # rows, or keys, of a block of scores
+BLOCK_COST = 8  # rows or keys that take as long as a block takes for itself
+OPERATIONS_PER_BYTE = 10  # of one core, and of the memory that scores leave its caches for
+SCORE_PASSES = 4  # of arithmetic over scores: written and read, and the weights again
 MORE_BLOCKS = ((32, 64), (64, 32), (128, 128))  # that tuning tries: rows and keys
 BLOCK_ELEMENTS = 64 * 256  # of an operand's block, which shares the nearest caches with others
 
@@ -36,6 +41,36 @@ class Scoring:
     offset: int | None = None
     mask: Node | None = None
     is_safe: bool = True
+
+
+def is_cheaper(query: Shape, key: Shape, value: Shape) -> bool:
+    """Whether the kernels do attention of these shapes, all fixed, for less than arithmetic does.
+
+    That moves its scores through memory; the kernels fill up blocks of rows and keys.
+    """
+    rows, keys = fixed(query[2]), fixed(key[2])
+    elements = fixed(query[3]), fixed(value[3])
+    if min(rows, keys, *elements) == 0 or max(elements) > LARGEST_ELEMENT:
+        return False
+    down, across = (_block(extent, max(elements)) for extent in (rows, keys))
+    filled = -(-rows // down) * down * -(-keys // across) * across
+    moved = SCORE_PASSES * types.DTYPES["f32"].itemsize_bytes * rows * keys
+    return 2 * sum(elements) * (filled - rows * keys) <= OPERATIONS_PER_BYTE * moved
+
+
+def _block(extent: int, widest: int) -> int:
+    """Rows, or keys, of a block: the fewest with what fills up the last one, and for each block."""
+    largest = max(SMALLEST_BLOCK, min(LARGEST_BLOCK, BLOCK_ELEMENTS // _power(widest)))
+    found, block = largest, largest
+    while block >= SMALLEST_BLOCK:
+        if _cost(extent, block) < _cost(extent, found):
+            found = block
+        block //= 2
+    return found
+
+
+def _cost(extent: int, block: int) -> int:
+    return -(-extent // block) * (block + BLOCK_COST)
 
 
 def forward(query: Node, key: Node, value: Node, scoring: Scoring) -> tuple[Node, Node]:
@@ -112,8 +147,8 @@ class _Call:
         self.operands: list[Node] = []
         self.reads: list[CallArgument] = []
         _, heads, rows, element = query.shape
-        self.rows, self.keys, width = rows, key.shape[2], value.shape[3]
-        self.widest = max(_power(element), _power(width))
+        self.rows, self.keys, width = fixed(rows), fixed(key.shape[2]), value.shape[3]
+        self.widest = max(fixed(element), fixed(width))
         self.numbers: dict[str, AttrValue] = {
             "RATIO": heads // key.shape[1],
             "T": rows,
@@ -153,9 +188,8 @@ class _Call:
 
     def blocks(self) -> list[tuple[int, int]]:
         """Rows and keys of a block, the first as a rule the fastest."""
-        most = max(16, min(LARGEST_BLOCK, BLOCK_ELEMENTS // self.widest))
+        first = _block(self.rows, self.widest), _block(self.keys, self.widest)
         tallest, widest = _power(self.rows), _power(self.keys)
-        first = (min(tallest, most), min(widest, most))
         fitting = [(rows, keys) for rows, keys in MORE_BLOCKS if rows <= tallest and keys <= widest]
         return list(dict.fromkeys((first, *fitting)))
 

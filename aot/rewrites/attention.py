@@ -7,7 +7,7 @@ key heads may be repeated in memory. What a mask is made of is looked at by `att
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
@@ -22,6 +22,7 @@ HIDDEN = -1e30  # a score at most this is meant to hide a key
 FAR = -9e8  # as good as -inf in place of a score: -1e9 as 16 bits have it
 LARGEST_SIZE = 256  # elements of a head
 DTYPES = ("f16", "bf16", "f32")
+Serves = Callable[[Node, Context], bool]  # whether a target has a kernel for an attention
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +236,7 @@ def _joined_masks(masks: list[tuple[Node, bool]]) -> Node | None:
     return make("where", (both, bias, build.scalar(-math.inf, "f32")))
 
 
-def _recognise(root: Node, context: Context) -> Node | None:
+def _recognise(root: Node, context: Context, serves: Serves) -> Node | None:
     """matmul(softmax(scores), v) → attention(q, k, v, mask), unless the weights are wanted too."""
     weights, value = root.inputs
     if root.dtype not in DTYPES:
@@ -244,7 +245,9 @@ def _recognise(root: Node, context: Context) -> Node | None:
         found = _softmax(outer) if context.is_used_once(outer) else None
         scores = _scores(found[0]) if found is not None else None
         if found is not None and scores is not None:
-            return _attention(root, scores, value, found[1])
+            made = _attention(root, scores, value, found[1])
+            is_served = made is not None and serves(made, context)
+            return build.reshape(made, root.shape) if made is not None and is_served else None
     return None
 
 
@@ -280,7 +283,7 @@ def _attention(root: Node, scores: _Scores, value: Node, is_safe: bool) -> Node 
     if mask is not None:
         operands.append(mask)
     attrs = {"scale": scores.scale, "causal": False, "offset": 0, "is_safe": is_safe}
-    return build.reshape(make("attention", tuple(operands), attrs), root.shape)
+    return make("attention", tuple(operands), attrs)
 
 
 def _repeated(node: Node, axis: int) -> tuple[Node, int] | None:
@@ -341,13 +344,22 @@ def _scale_query(root: Node) -> Node | None:
     return None
 
 
-RULES: tuple[Rule, ...] = (
-    # matmul(softmax(q·kᵀ·scale + mask), v) → attention(q, k, v, mask)
-    rule_for(("matmul",), "attention", _recognise, is_exact=False),
-    # attention(q, repeat(k), repeat(v)) → attention(q, k, v), heads shared
-    rule_for(("attention",), "attention-heads", _share_heads),
-    # attention(q, k, v, expand(m)) → attention(q, k, v, m)
-    rule_for(("attention",), "attention-mask-expand", _narrow_mask),
-    # attention(q · c, k, v) → attention(q, k, v), the scale times c
-    rule_for(("attention",), "attention-scale", _scale_query, is_exact=False),
-)
+def rules(serves: Serves) -> tuple[Rule, ...]:
+    """The table; attentions that are not served stay arithmetic."""
+
+    def recognised(root: Node, context: Context) -> Node | None:
+        return _recognise(root, context, serves)
+
+    return (
+        # matmul(softmax(q·kᵀ·scale + mask), v) → attention(q, k, v, mask)
+        rule_for(("matmul",), "attention", recognised, is_exact=False),
+        # attention(q, repeat(k), repeat(v)) → attention(q, k, v), heads shared
+        rule_for(("attention",), "attention-heads", _share_heads),
+        # attention(q, k, v, expand(m)) → attention(q, k, v, m)
+        rule_for(("attention",), "attention-mask-expand", _narrow_mask),
+        # attention(q · c, k, v) → attention(q, k, v), the scale times c
+        rule_for(("attention",), "attention-scale", _scale_query, is_exact=False),
+    )
+
+
+RULES = rules(lambda attention, context: True)

@@ -14,6 +14,7 @@ from aotc.aot.rewrites import (
     algebra,
     attention,
     attention_gradients,
+    attention_kernels,
     attention_masks,
     channels,
     columns,
@@ -84,6 +85,7 @@ class RewriteLog:
 
 
 _CLEANING = (*algebra.RULES, *views.RULES)
+_SERVED = attention.rules(attention_kernels.serves)
 
 STAGES: tuple[Stage, ...] = (
     Stage("algebra", _CLEANING),
@@ -98,7 +100,9 @@ STAGES: tuple[Stage, ...] = (
     Stage("join", function=weights.join_matmuls),
     Stage("rotary", function=rotary.join_rotaries, devices=("cuda",)),
     Stage("attention", (*attention.RULES, *_CLEANING), devices=("cuda",)),
-    Stage("attention-masks", function=attention_masks.known_masks, devices=("cuda",)),
+    Stage("attention", (*_SERVED, *_CLEANING), devices=("cpu",)),
+    Stage("attention-masks", function=attention_masks.known_masks),
+    Stage("attention-kernels", function=attention_kernels.call_kernels, devices=("cpu",)),
     Stage("pack", (*weights.PACKING, *views.RULES), devices=("cpu",), is_storage=True),
     Stage("fold-weights", function=fold.fold, devices=("cpu",), is_storage=True),
     Stage("orient", function=orientation.orient_weights, devices=("cuda",), is_storage=True),
