@@ -39,8 +39,8 @@ def scored(
     """Scores of a block; keys past the end and those that a causal row may not see are -inf."""
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * SCALE
     if MASK is not None:
-        row, key = tl.minimum(rows, T - 1)[:, None], tl.minimum(keys, S - 1)[None, :]
-        scores += tl.load(mask_ptr + row * MASK[2] + key * MASK[3]).to(tl.float32)
+        at = mask_ptr + tl.minimum(rows, T - 1)[:, None] * MASK[2] + keys[None, :] * MASK[3]
+        scores += tl.load(at, mask=keys[None, :] < S, other=0.0).to(tl.float32)
     if S % keys.shape[0] != 0:
         scores = tl.where(keys[None, :] < S, scores, float("-inf"))
     if CAUSAL is not None:
