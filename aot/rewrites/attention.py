@@ -236,7 +236,7 @@ def _joined_masks(masks: list[tuple[Node, bool]]) -> Node | None:
     return make("where", (both, bias, build.scalar(-math.inf, "f32")))
 
 
-def _recognise(root: Node, context: Context, serves: Serves) -> Node | None:
+def _recognise(root: Node, context: Context) -> Node | None:
     """matmul(softmax(scores), v) → attention(q, k, v, mask), unless the weights are wanted too."""
     weights, value = root.inputs
     if root.dtype not in DTYPES:
@@ -245,9 +245,7 @@ def _recognise(root: Node, context: Context, serves: Serves) -> Node | None:
         found = _softmax(outer) if context.is_used_once(outer) else None
         scores = _scores(found[0]) if found is not None else None
         if found is not None and scores is not None:
-            made = _attention(root, scores, value, found[1])
-            is_served = made is not None and serves(made, context)
-            return build.reshape(made, root.shape) if made is not None and is_served else None
+            return _attention(root, scores, value, found[1])
     return None
 
 
@@ -283,7 +281,7 @@ def _attention(root: Node, scores: _Scores, value: Node, is_safe: bool) -> Node 
     if mask is not None:
         operands.append(mask)
     attrs = {"scale": scores.scale, "causal": False, "offset": 0, "is_safe": is_safe}
-    return make("attention", tuple(operands), attrs)
+    return build.reshape(make("attention", tuple(operands), attrs), root.shape)
 
 
 def _repeated(node: Node, axis: int) -> tuple[Node, int] | None:
@@ -344,22 +342,27 @@ def _scale_query(root: Node) -> Node | None:
     return None
 
 
+RULES: tuple[Rule, ...] = (
+    # matmul(softmax(q·kᵀ·scale + mask), v) → attention(q, k, v, mask)
+    rule_for(("matmul",), "attention", _recognise, is_exact=False),
+    # attention(q, repeat(k), repeat(v)) → attention(q, k, v), heads shared
+    rule_for(("attention",), "attention-heads", _share_heads),
+    # attention(q, k, v, expand(m)) → attention(q, k, v, m)
+    rule_for(("attention",), "attention-mask-expand", _narrow_mask),
+    # attention(q · c, k, v) → attention(q, k, v), the scale times c
+    rule_for(("attention",), "attention-scale", _scale_query, is_exact=False),
+)
+
+
+def _unviewed(node: Node) -> Node:
+    return _unviewed(node.inputs[0]) if node.kind == "view" else node
+
+
 def rules(serves: Serves) -> tuple[Rule, ...]:
-    """The table; attentions that are not served stay arithmetic."""
+    """The table for a target that serves some attentions; others stay arithmetic."""
 
-    def recognised(root: Node, context: Context) -> Node | None:
-        return _recognise(root, context, serves)
+    def recognise(root: Node, context: Context) -> Node | None:
+        found = _recognise(root, context)
+        return found if found is not None and serves(_unviewed(found), context) else None
 
-    return (
-        # matmul(softmax(q·kᵀ·scale + mask), v) → attention(q, k, v, mask)
-        rule_for(("matmul",), "attention", recognised, is_exact=False),
-        # attention(q, repeat(k), repeat(v)) → attention(q, k, v), heads shared
-        rule_for(("attention",), "attention-heads", _share_heads),
-        # attention(q, k, v, expand(m)) → attention(q, k, v, m)
-        rule_for(("attention",), "attention-mask-expand", _narrow_mask),
-        # attention(q · c, k, v) → attention(q, k, v), the scale times c
-        rule_for(("attention",), "attention-scale", _scale_query, is_exact=False),
-    )
-
-
-RULES = rules(lambda attention, context: True)
+    return (rule_for(("matmul",), "attention", recognise, is_exact=False), *RULES[1:])
