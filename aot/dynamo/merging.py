@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from aotc.aot.dynamo.reading import VALUE_KEYS, value_of
-
-if TYPE_CHECKING:
-    from aotc.aot.dynamo.respelling import Writer
+from aotc.aot.dynamo.writer import Writer
 
 aten = torch.ops.aten
 LINEARS = frozenset({torch.nn.functional.linear, torch._C._nn.linear, aten.linear.default})

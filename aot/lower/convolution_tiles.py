@@ -8,7 +8,7 @@ from math import ceil, log2
 
 from aotc.aot.ir.size import Extent, highest, typical
 from aotc.aot.ir.types import DTYPES
-from aotc.aot.lower.matmul_space import Choice, Problem
+from aotc.aot.lower.matmul_choice import Choice, Problem
 from aotc.aot.lower.matmul_tiles import STYLES, Tile
 from aotc.aot.lower.roofline import Machine, machine_of, nanoseconds
 from aotc.aot.lower.spec import Candidate, Scratch

@@ -15,12 +15,13 @@ from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import computed, literal, spelled
+from aotc.aot.lower.matmul_choice import MAP_NAMES, Choice, Problem
 from aotc.aot.lower.matmul_product import (
     Operand,
     Product,
     product_of,
 )
-from aotc.aot.lower.matmul_space import CANDIDATES, MAP_NAMES, Choice, Problem, choices
+from aotc.aot.lower.matmul_space import CANDIDATES, choices
 from aotc.aot.lower.row import REDUCTIONS
 from aotc.aot.lower.spec import Candidate, KernelSpec, TensorMap
 from aotc.aot.lower.template import fill

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING
 
+from aotc.aot.lower.matmul_choice import Choice
 from aotc.aot.schedule.traits import TargetTraits
-
-if TYPE_CHECKING:
-    from aotc.aot.lower.matmul_space import Choice
 
 SHARED_OF_SYSTEM = 1024  # bytes that each program takes beside its own
 RESIDENT_LIMIT = 32  # programs of one multiprocessor

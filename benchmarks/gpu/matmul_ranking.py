@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from math import exp, log
 from pathlib import Path
 
+from aotc.aot.lower.matmul_choice import Choice
 from aotc.aot.lower.matmul_gpu import problem_of
 from aotc.aot.lower.matmul_product import product_of
-from aotc.aot.lower.matmul_space import Choice, choices
+from aotc.aot.lower.matmul_space import choices
 from aotc.aot.lower.roofline import Machine, machine_of, nanoseconds
 from aotc.aot.schedule import schedule
 from aotc.aot.schedule.traits import GPUS

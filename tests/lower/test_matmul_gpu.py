@@ -13,7 +13,7 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
-from aotc.aot.lower.matmul_space import STYLES
+from aotc.aot.lower.matmul_tiles import STYLES
 from aotc.aot.schedule import schedule
 from aotc.aot.schedule.traits import GPUS
 
