@@ -9,13 +9,16 @@ computed into scratch first, as f32 (dot_operands.py).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import memory, sinks
+from aotc.aot.targets.cpu.closing import Closing
 from aotc.aot.targets.cpu.dot_operands import Side, side
-from aotc.aot.targets.cpu.evaluate import Buffer, Kernel
+from aotc.aot.targets.cpu.evaluate import Buffer, Index, Kernel
 from aotc.aot.targets.cpu.lanes import LLVM_TYPES, Int, Linear, Pointer, integer
+from aotc.aot.targets.cpu.operands import typed
 from aotc.aot.targets.cpu.ttir import Dense, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
@@ -37,12 +40,21 @@ class Product(NamedTuple):
 
     a: Side
     b: Side
-    accumulator: Buffer
+    shape: tuple[int, int]
+    """Rows and columns."""
+    accumulator: Buffer | None
+    """None where the elements are stored at once and start from nothing."""
     depth: int
     kind: str
     tile: Tile
     is_new: bool
     """The accumulator holds nothing yet."""
+    limits: tuple[Operand, Operand]
+    """Rows and columns that anybody asks for."""
+    closing: Closing | None
+    """The stores that take the elements."""
+    is_last: Operand | None
+    """Whether they take them now: in the last turn of the loop around; None: they do."""
 
     @property
     def strip_columns(self) -> int:
@@ -61,7 +73,6 @@ def choose_tile(kernel: Kernel, rows: int, columns: int, depth: int) -> Tile:
 
 def dot(kernel: Kernel, operation: Operation) -> None:
     """`tt.dot(a, b, c)`: a[M, K] · b[K, N] + c[M, N] into a buffer."""
-    left, _, start = operation.operands
     result = operation.results[0]
     shape = result.type.shape or ()
     kind = result.type.element
@@ -69,42 +80,71 @@ def dot(kernel: Kernel, operation: Operation) -> None:
         raise CompileError(
             message=f"dot with a result of rank {len(shape)} and type `{kind}` is not supported"
         )
-    depth = (left.type.shape or ())[1]
-    product = Product(
-        side(kernel, operation, shape[0], is_left=True),
-        side(kernel, operation, shape[0], is_left=False),
-        _accumulator(kernel, operation, start),
-        depth,
-        kind,
-        choose_tile(kernel, shape[0], shape[1], depth),
-        _is_zero(kernel, start),
-    )
+    product = _product(kernel, operation, (shape[0], shape[1]))
     if shape[1] == product.strip_columns:
         _strip(kernel, product, integer(0))
     else:
-        limit = constant(shape[1], "i32")
-        with kernel.writer.loop(limit, product.strip_columns, may_skip=False) as loop:
+        limit = product.limits[1]
+        with kernel.writer.loop(limit, product.strip_columns, may_skip=_may_skip(limit)) as loop:
             loop.next_values = []
             column = kernel.lanes.atom(loop.counter, "i32", product.strip_columns, natural=True)
             _strip(kernel, product, column)
-    kernel.buffers[result] = product.accumulator._replace(floor=kernel.writer.depth)
+    if product.accumulator is not None:
+        kernel.buffers[result] = product.accumulator._replace(floor=kernel.writer.depth)
+
+
+def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Product:
+    left, _, start = operation.operands
+    depth = (left.type.shape or ())[1]
+    found = kernel.closing
+    closing = found if found is not None and found.dot is operation else None
+    is_new = _is_zero(kernel, start)
+    is_at_once = is_new and closing is not None and closing.operation is operation
+    whole = constant(shape[0], "i32"), constant(shape[1], "i32")
+    return Product(
+        side(kernel, operation, shape[0], is_left=True),
+        side(kernel, operation, shape[0], is_left=False),
+        shape,
+        None if is_at_once else _accumulator(kernel, operation, start),
+        depth,
+        operation.results[0].type.element,
+        choose_tile(kernel, shape[0], shape[1], depth),
+        is_new,
+        whole if closing is None else closing.limits(kernel),
+        closing,
+        None if closing is None else closing.is_last_turn(kernel),
+    )
+
+
+def _may_skip(limit: Operand) -> bool:
+    """Whether a loop from 0 on to `limit` may make no turn."""
+    return not limit.text.isdigit() or int(limit.text) == 0
 
 
 def _strip(kernel: Kernel, product: Product, column: Int) -> None:
     """All rows of one strip of columns: whole tiles, then what is left."""
     right = product.b.strip(kernel, column, product.strip_columns)
     product = product._replace(b=right)
-    rows, tall = product.accumulator.shape[0], product.tile.rows
+    rows, tall, limit = product.shape[0], product.tile.rows, product.limits[0]
     whole = rows // tall * tall
     if whole == tall:
         _block(kernel, product, tall, integer(0), column)
     elif whole:
-        with kernel.writer.loop(constant(whole, "i32"), tall, may_skip=False) as loop:
+        upper = _smaller(kernel, limit, whole)
+        with kernel.writer.loop(upper, tall, may_skip=_may_skip(upper)) as loop:
             loop.next_values = []
             row = kernel.lanes.atom(loop.counter, "i32", tall, natural=True)
             _block(kernel, product, tall, row, column)
     if rows > whole:
-        _block(kernel, product, rows - whole, integer(whole), column)
+        with kernel.writer.loop(limit, rows - whole, lower=constant(whole, "i32")) as loop:
+            loop.next_values = []
+            _block(kernel, product, rows - whole, integer(whole), column)
+
+
+def _smaller(kernel: Kernel, limit: Operand, size: int) -> Operand:
+    if limit.text.isdigit():
+        return constant(min(int(limit.text), size), "i32")
+    return kernel.writer.call("llvm.smin.i32", "i32", [limit, constant(size, "i32")])
 
 
 def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -> None:
@@ -119,7 +159,7 @@ def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -
         zero = constant("zeroinitializer", kernel.lanes.vector_type(LLVM_TYPES[product.kind]))
         start = [
             zero
-            if product.is_new
+            if product.is_new or accumulator is None
             else kernel.lanes.operand(memory.read_buffer(kernel, accumulator, place))
             for place in places
         ]
@@ -132,9 +172,36 @@ def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -
                 totals = _outer_product(kernel, product, rows, (row, place, column), totals)
             _prefetch(kernel, product, (row, inner, column))
             loop.next_values = totals
-        for index, total in zip(places, loop.results, strict=True):
-            pointer = memory.buffer_pointer(kernel, accumulator, index)
-            memory.write(kernel, pointer, total, accumulator.element, None)
+        _leave(kernel, product, places, loop.results)
+
+
+def _leave(
+    kernel: Kernel, product: Product, places: list[Index], totals: Sequence[Operand]
+) -> None:
+    """Takes a block of accumulators out of the registers: to memory, or through the stores."""
+
+    def keep() -> list[Operand]:
+        assert product.accumulator is not None
+        for index, total in zip(places, totals, strict=True):
+            pointer = memory.buffer_pointer(kernel, product.accumulator, index)
+            memory.write(kernel, pointer, total, product.accumulator.element, None)
+        return []
+
+    def close() -> list[Operand]:
+        assert product.closing is not None
+        value, known = product.closing.value, kernel.writer.scope.memory
+        for index, total in zip(places, totals, strict=True):
+            own = total._replace(depth=kernel.writer.depth)  # so that nothing moves out of here
+            known[value, index, kernel.lanes.width] = typed(kernel.lanes, own, product.kind)
+            sinks.write(kernel, product.closing.stores, product.closing.mask, index)
+        return []
+
+    if product.closing is None:
+        keep()
+    elif product.is_last is None:
+        close()
+    else:
+        kernel.writer.branch(product.is_last, [close, keep])
 
 
 def _vector_index(kernel: Kernel, tile: Tile, column: Int, vector: int) -> Int:
@@ -175,7 +242,7 @@ def _prefetch(kernel: Kernel, product: Product, place: tuple[Int, Int, Int]) -> 
     are hints about memory that nobody reads.
     """
     load = product.b.value.owner if product.b.is_direct else None
-    tile, (rows, columns) = product.tile, product.accumulator.shape
+    tile, (rows, columns) = product.tile, product.shape
     if load is None or columns != product.strip_columns:
         return
     lanes = kernel.lanes

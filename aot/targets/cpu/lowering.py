@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aotc.aot.errors import CompileError
-from aotc.aot.targets.cpu import atomics, control, dot, math, memory, reduce, sinks, usage
+from aotc.aot.targets.cpu import atomics, closing, control, dot, math, memory, reduce, sinks, usage
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import Kernel, literal
 from aotc.aot.targets.cpu.isa import Isa
@@ -42,7 +42,7 @@ def _control(
 def _store(lowering: Lowering, operation: Operation) -> None:
     """Stores that share their loops are written at the last of them."""
     run = lowering.runs[operation]
-    if operation is run[-1]:
+    if operation is run[-1] and not lowering.close(operation):
         sinks.store(lowering.kernel, run)
 
 
@@ -58,6 +58,7 @@ class Lowering:
         self.kernel = Kernel(isa, no_alias)
         self.runs = usage.store_runs(function, no_alias=no_alias)
         self.keep = usage.plan(function, self.runs, no_alias=no_alias)
+        self.closings = closing.closings(function, self.runs, self.keep) if no_alias else {}
 
     def run(self) -> Lowered:
         for place, argument in enumerate(self.function.arguments):
@@ -87,12 +88,24 @@ class Lowering:
 
     def operation(self, operation: Operation) -> None:
         if operation.name in SINKS:
-            SINKS[operation.name](self, operation)
+            if operation not in self.closings or operation.name == "tt.store":
+                SINKS[operation.name](self, operation)
         elif any(not x.type.is_tensor for x in operation.results):
             self._scalar(operation)
         else:
             for value in operation.results:
                 self._keep(value)
+
+    def close(self, store: Operation) -> bool:
+        """Lowers the product that ends in a store, if one does; True if it stored its elements."""
+        found = self.closings.get(store)
+        if found is None:
+            return False
+        self.kernel.closing = found if found.is_open(self.kernel) else None
+        SINKS[found.operation.name](self, found.operation)
+        is_stored = self.kernel.closing is not None
+        self.kernel.closing = None
+        return is_stored
 
     def _keep(self, value: Value) -> None:
         how = self.keep.get(value)

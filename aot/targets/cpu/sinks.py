@@ -88,17 +88,22 @@ def store(kernel: Kernel, run: Sequence[Operation]) -> None:
 
     def body(index: Index) -> None:
         filling.enter(index)
-        test = kernel.lanes.operand(kernel.at(mask, index)) if mask is not None else None
-        for operation in run:
-            pointer, value = operation.operands[:2]
-            element = pointer.type.pointee
-            address = kernel.at(pointer, index)
-            found = kernel.lanes.operand(kernel.at(value, index))
-            if element == "i1":
-                found = kernel.lanes.cast("zext", found, "i8")
-            memory.write(kernel, address, found, memory.stored_element(element), test)
+        write(kernel, run, mask, index)
 
     lane = tiles.lane_dimension(kernel, first.operands[0]) if shape else None
     vectors = interleave.vectors_of(kernel, [operation.operands[1] for operation in run], lane)
     tiles.run(kernel, shape, body, lane_dim=lane, cuts=cuts, vectors=vectors)
     filling.finish([cut.bound for cut in cuts])
+
+
+def write(kernel: Kernel, run: Sequence[Operation], mask: Value | None, index: Index) -> None:
+    """What the stores of a run write at one index, where their mask lets them."""
+    test = kernel.lanes.operand(kernel.at(mask, index)) if mask is not None else None
+    for operation in run:
+        pointer, value = operation.operands[:2]
+        element = pointer.type.pointee
+        address = kernel.at(pointer, index)
+        found = kernel.lanes.operand(kernel.at(value, index))
+        if element == "i1":
+            found = kernel.lanes.cast("zext", found, "i8")
+        memory.write(kernel, address, found, memory.stored_element(element), test)
