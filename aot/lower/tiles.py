@@ -19,9 +19,12 @@ FEW_TYPICAL = 8  # typical rows that may be as long as the longest one, if it is
 FEWEST_ROWS = 8  # of a product, from which tiles may be no taller than the fewest rows of a call
 ROW_LANES = 256  # kept elements side by side where the reduced ones are not contiguous
 LARGEST_BLOCK = 128  # rows of a product's tile
+LARGEST_FAR_BLOCK = 256  # where the right operand comes from beyond a core's cache for each tile
 NARROWEST_PANEL = 32  # columns below which the left operand is read too often
 PANELS = (NARROWEST_PANEL, 64, 128, 256)  # columns of a tile whose operands are not packed
-COPIED_DEPTH = 128  # BK from which a strip of columns that is brought in order leaves a near cache
+COPIED_DEPTH = 64  # BK of which a strip of columns stays in the nearest cache beside the rest
+FEW_ROWS = 128  # of a product, below which a strip is used too seldom for that to count
+FEW_ROWS_DEPTH = 128  # BK then
 
 
 def power_below(value: float) -> int:
@@ -133,9 +136,11 @@ def _prices(
     traits: TargetTraits,
 ) -> dict[int, float]:
     """BM → price of a matmul in panels of so many columns, a multiple of its multiplications."""
-    batch, rows, columns, _ = shape
+    batch, rows, columns, depth = shape
     count, tiles_across = typical(rows), typical(blocks(columns, width))
-    sizes = [1 << bit for bit in range(min(LARGEST_BLOCK, power_above(count)).bit_length())]
+    is_near = reading is PACKED or 4 * typical(columns * depth) <= traits.cache_bytes
+    largest = LARGEST_BLOCK if is_near else LARGEST_FAR_BLOCK
+    sizes = [1 << bit for bit in range(min(largest, power_above(count)).bit_length())]
     if not isinstance(rows, int) and bounds(rows)[0] >= FEWEST_ROWS:
         sizes = [size for size in sizes if size <= bounds(rows)[0]]
 
@@ -166,7 +171,8 @@ def matmul_candidates(
     columns_block = panel_columns(shape, reading, traits)
     inner_block = min(512, inner & -inner) if inner else inner_candidates(depth)
     if reading is not PACKED and typical(rows) >= NARROWEST_PANEL:
-        inner_block = min(COPIED_DEPTH, inner_block)
+        few = typical(rows) < FEW_ROWS
+        inner_block = min(FEW_ROWS_DEPTH if few else COPIED_DEPTH, inner_block)
     prices = _prices(shape, columns_block, reading, traits)
     found = []
     for rows_block in sorted(prices, key=lambda size: prices[size])[:3]:

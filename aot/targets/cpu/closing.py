@@ -68,7 +68,8 @@ class Closing(NamedTuple):
             return None
         counter = kernel.scalars[self.operation.body.arguments[0]]
         upper, step = (kernel.scalars[x] for x in self.operation.operands[1:3])
-        assert isinstance(counter, Int) and isinstance(step, Int)
+        assert isinstance(counter, Int)
+        assert isinstance(step, Int)
         following = kernel.lanes.operand(kernel.lanes.add(counter, step))
         return compare(kernel.lanes, "icmp sge", following, kernel.lanes.operand(upper))
 
