@@ -176,7 +176,7 @@ def _block(kernel: Kernel, product: Product, rows: int, row: Int, column: Int) -
 
 
 def _leave(
-    kernel: Kernel, product: Product, places: list[Index], totals: Sequence[Operand]
+    kernel: Kernel, product: Product, places: Sequence[Index], totals: Sequence[Operand]
 ) -> None:
     """Takes a block of accumulators out of the registers: to memory, or through the stores."""
 
