@@ -10,9 +10,11 @@ import triton.language as tl
 from aotc import kernels
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu import closing, usage
+from aotc.aot.targets.cpu.compile import fingerprint
 from aotc.aot.targets.cpu.isa import ISAS
 from aotc.aot.targets.cpu.lowering import Lowering
 from aotc.aot.targets.cpu.ttir import parse
+from aotc.aot.targets.workers import Request
 from aotc.kernels import driver
 from aotc.runtime.drivers.cpu import ISA_FEATURES, features
 
@@ -87,6 +89,12 @@ def isa(request, monkeypatch):
     if not ISA_FEATURES[request.param] <= features():
         pytest.skip(f"this processor is not {request.param}")
     monkeypatch.setattr(driver, "_isa", lambda: request.param)
+    # As kernels of our own are compiled: the memory behind different pointers does not overlap.
+    apart = lambda name, function, values: Request(name, function, (*values[:2], True))  # noqa: E731
+    monkeypatch.setattr(driver, "Request", apart)
+    monkeypatch.setattr(
+        driver.CpuBackend, "hash", lambda self: f"apart-{fingerprint()}-{request.param}"
+    )
     with kernels.on_cpu():
         yield request.param
     for kernel in (plain, fused, over_itself, summed, turned):
