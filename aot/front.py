@@ -74,7 +74,8 @@ def _rewrite(
 ) -> dict[str, Graph]:
     """The graph of each device family."""
     with clock.stage("rewrite"):
-        own = partial(apply_own, rewrites=options.rewrites, trace=traced)
+        rewrites = [each for each in options.rewrites if each.name not in options.skip]
+        own = partial(apply_own, rewrites=rewrites, trace=traced)
         with kernels_of(options.rewrites):
             rewritten = rewrite_each(graph, devices, skip=options.skip, own=own)
         for device, (result, log) in rewritten.items():
@@ -83,7 +84,9 @@ def _rewrite(
             clock.dump("rewrite", rules + print_graph(result))
         clock.target = ""
         result, log = rewritten[devices[0]]
-        clock.detail = f"{len(result.nodes())} nodes, {sum(log.counts().values())} rules applied"
+        counts = log.counts()
+        yours = "".join(f", {each.name} ×{counts.get(each.name, 0)}" for each in rewrites)
+        clock.detail = f"{len(result.nodes())} nodes, {sum(counts.values())} rules applied{yours}"
     return {device: result for device, (result, _) in rewritten.items()}
 
 

@@ -12,11 +12,13 @@ from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.rewrites.own_applying import OwnLog, apply_own
 from aotc.aot.rewrites.registry import registered
 from aotc.aot.rewrites.rewrite import RewriteLog, rewrite_each
+from aotc.runtime import settings
 
 
 def apply_registered(graph: Graph, follow: Sequence[Node] = ()) -> tuple[Graph, OwnLog]:
     """`graph` with the registered rewrites, and what they did; raises their errors."""
-    own = registered()
+    skip = settings.read("AOTC_SKIP").value
+    own = tuple(each for each in registered() if each.name not in skip)
     if not own:
         return graph, OwnLog(images=dict(zip(follow, follow, strict=True)))
     # Right sides are traced for themselves, not as a part of what torch.compile is tracing.

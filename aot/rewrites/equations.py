@@ -27,10 +27,29 @@ class Ops:
     def __getattr__(self, name: str) -> Callable[..., Call]:
         if name not in OPS:
             raise AttributeError(f"there is no op `{name}`, expected one of: {', '.join(OPS)}")
-        return lambda *operands, **attrs: call(name, *operands, **attrs)
+
+        def made(*operands: Pattern | Scalar, **attrs: Any) -> Call:
+            expected = OPS[name].attributes
+            for each in attrs:
+                if each not in expected:
+                    known = ", ".join(expected) or "none"
+                    raise ValueError(f"op `{name}` has no attribute `{each}`, expected: {known}")
+            return call(name, *operands, **attrs)
+
+        return made
 
 
 ops = Ops()
+
+
+def bound_names(pattern: Pattern) -> set[str]:
+    """The names that a match of the left side binds: parameters, and names of attributes."""
+    if isinstance(pattern, AnyNode | AnyLiteral):
+        return {pattern.name}
+    if not isinstance(pattern, Call):
+        return set()
+    names = {value for _, value in pattern.attrs if isinstance(value, str)}
+    return names.union(*map(bound_names, pattern.operands))
 
 
 def parameters(function: Callable[..., Any]) -> dict[str, Pattern]:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc.aot.ir.match import AnyLiteral, Pattern, root_ops
-from aotc.aot.rewrites.equations import parameters
+from aotc.aot.rewrites.equations import bound_names, parameters
 from aotc.aot.rewrites.own_errors import OwnRewriteInvalid, OwnRewritesUnreadable
 from aotc.aot.rewrites.registry import OwnRewrite, register
 
@@ -47,6 +47,8 @@ def rewrite(
     tensors with `with_torch`. Without one it takes a `Graph` and gives one with the same signature.
     Raises `OwnRewriteInvalid`.
     """
+    if left is not None and not callable(left):
+        raise TypeError(f"`@aot.rewrite` is given {left!r}, expected a function")
     if left is not None and not _is_left_side(left):
         _register(_over_graph(left))
         return left
@@ -72,7 +74,7 @@ def load_rewrites(path: Path) -> tuple[OwnRewrite, ...]:
         runpy.run_path(str(path), run_name="rewrites")
     except OwnRewriteInvalid:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
         raise OwnRewritesUnreadable(path=str(path), reason=reason) from error
     finally:
@@ -97,8 +99,12 @@ def _register(own: OwnRewrite) -> None:
     target = _COLLECTING.get()
     if target is None:
         register(own)
-    else:
-        target.append(own)
+        return
+    for each in target:
+        if each.name == own.name:
+            reason = f"its name is that of another rewrite of the file ({each.source})"
+            raise OwnRewriteInvalid(rule=own.name, source=own.source, reason=reason)
+    target.append(own)
 
 
 def _over_graph(function: Callable[..., Any]) -> OwnRewrite:
@@ -123,6 +129,13 @@ def _equation(
     missing = [each for each in inspect.signature(function).parameters if each not in names]
     if missing:
         reason = f"its right side takes `{missing[0]}`, which its left side does not bind"
+        raise OwnRewriteInvalid(rule=name, source=source, reason=reason)
+    known = bound_names(pattern) | {"root"}
+    unknown = (
+        [each for each in inspect.signature(when).parameters if each not in known] if when else []
+    )
+    if unknown:
+        reason = f"its `when` takes `{unknown[0]}`, expected one of: {', '.join(sorted(known))}"
         raise OwnRewriteInvalid(rule=name, source=source, reason=reason)
     literals = frozenset(each for each, of in names.items() if isinstance(of, AnyLiteral))
     return OwnRewrite(name, source, digest, function, pattern, when, with_torch, literals)

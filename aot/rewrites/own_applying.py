@@ -18,6 +18,7 @@ from aotc.aot.rewrites.own_errors import OwnRewriteEndless, OwnRewriteRefused
 from aotc.aot.rewrites.registry import OwnRewrite
 
 FIRINGS = 10_000  # of one rewrite beyond those that every node of the graph may take
+NOTHING = "(nothing)\n"  # where there is no text of what a rewrite made
 # Nodes of operands → the node that a function over torch's tensors makes of them.
 Trace = Callable[[Callable[..., Any], Sequence[Node]], Node]
 
@@ -64,7 +65,8 @@ def apply_own(
 def _run_equation(own: OwnRewrite, graph: Graph, log: OwnLog, trace: Trace | None) -> Graph:
     attempt = _Attempt(own, trace, log, FIRINGS + len(graph.nodes()))
     assert own.pattern is not None
-    rule = Rule(own.name, own.pattern, attempt.replace, own.when)
+    guard = None if own.when is None else attempt.is_asked_for
+    rule = Rule(own.name, own.pattern, attempt.replace, guard)
     try:
         result, applied = apply_rules(graph, (rule,), follow=set(log.images.values()))
     except RuntimeError as error:
@@ -85,6 +87,18 @@ class _Attempt:
     limit: int
     count: int = 0
     last: tuple[Node, Node] | None = None
+
+    def is_asked_for(self, root: Node, bindings: Mapping[str, Any]) -> bool:
+        """What the condition `when` says of a match; raises `OwnRewriteRefused` where it raises."""
+        assert self.own.when is not None
+        known = {**bindings, "root": root}
+        try:
+            return bool(self.own.when(*map(known.get, signature(self.own.when).parameters)))
+        except UndecidedSize:
+            raise
+        except Exception as error:  # the user's own
+            reason = f"its `when` raises {type(error).__name__}: {error}"
+            raise self._refusal(root, None, bindings, reason) from error
 
     def replace(self, root: Node, bindings: Mapping[str, Any]) -> Node | None:
         """What the right side makes of a match; checked."""
@@ -129,7 +143,7 @@ class _Attempt:
     ) -> OwnRewriteRefused:
         leaves = {name: value for name, value in bindings.items() if isinstance(value, Node)}
         leaves.pop("root", None)
-        after = "" if result is None else fragment(result, leaves)
+        after = NOTHING if result is None else fragment(result, leaves)
         where = {"rule": self.own.name, "source": self.own.source, "reason": reason}
         return OwnRewriteRefused(**where, before=fragment(root, leaves), after=after)
 
@@ -149,14 +163,14 @@ def _run_function(own: OwnRewrite, graph: Graph, log: OwnLog) -> Graph:
         result = own.function(graph)
     except Exception as error:  # the user's own, or of what `make` refuses
         reason = f"{type(error).__name__}: {error}"
-        raise OwnRewriteRefused(**where, reason=reason, after="") from error
+        raise OwnRewriteRefused(**where, reason=reason, after=NOTHING) from error
     if not isinstance(result, Graph):
         reason = f"it gives `{type(result).__name__}`, expected a `Graph`"
-        raise OwnRewriteRefused(**where, reason=reason, after="")
+        raise OwnRewriteRefused(**where, reason=reason, after=NOTHING)
     wrong = list(_other_signature(graph, result)) or violations(result)
     if wrong:
         is_whole = len(result.outputs) == len(result.output_names)
-        after = print_graph(result) if is_whole else ""
+        after = print_graph(result) if is_whole else NOTHING
         raise OwnRewriteRefused(**where, reason="; ".join(wrong), after=after)
     if result.outputs != graph.outputs:
         log.counts[own.name] = log.counts.get(own.name, 0) + 1

@@ -188,6 +188,31 @@ def test_a_left_side_that_is_no_pattern_is_refused():
         rewrite(lambda x: ops.exp(x))(lambda x, y: y)
 
 
+def test_a_condition_that_raises_is_refused(graph):
+    @rewrite(lambda x: x * ops.sigmoid(x), when=lambda x: x.colour)
+    def swish(x):
+        return ops.silu(x)
+
+    with pytest.raises(OwnRewriteRefused, match=r"its `when` raises AttributeError: .*colour"):
+        apply_own(graph, registered())
+
+
+def test_a_condition_takes_what_a_match_binds():
+    def right(x):
+        return ops.exp(x)
+
+    rewrite(lambda x: ops.sum(x, axes="axes"), when=lambda x, axes, root: True)(right)
+    with pytest.raises(OwnRewriteInvalid, match="its `when` takes `y`, expected one of: root, x"):
+        rewrite(lambda x: ops.exp(x), when=lambda y: True)(right)
+
+
+def test_an_attribute_that_an_op_lacks_is_named():
+    with pytest.raises(OwnRewriteInvalid, match="`sum` has no attribute `axis`, expected: axes"):
+        rewrite(lambda x: ops.sum(x, axis="axis"))(lambda x: x)
+    with pytest.raises(TypeError, match="is given 'x', expected a function"):
+        rewrite("x")
+
+
 # -- files -----------------------------------------------------------------------------------------
 
 FILE = """
@@ -213,13 +238,26 @@ def test_a_file_holds_rewrites_of_its_own(tmp_path, graph):
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("", "it registers no rewrite"), ("1 / 0", "ZeroDivisionError"), (None, "no such file")],
+    [
+        ("", "it registers no rewrite"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("def broken(:", "SyntaxError"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        (None, "no such file"),
+    ],
 )
 def test_a_file_without_rewrites_is_refused(tmp_path, text, reason):
     path = tmp_path / "mine.py"
     if text is not None:
         path.write_text(text)
     with pytest.raises(OwnRewritesUnreadable, match=reason):
+        load_rewrites(path)
+
+
+def test_two_of_one_name_in_a_file_are_refused(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(FILE + FILE)
+    with pytest.raises(OwnRewriteInvalid, match=r"that of another rewrite of the file \(mine.py:4"):
         load_rewrites(path)
 
 
