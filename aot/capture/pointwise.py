@@ -350,6 +350,7 @@ ROWS: Rows = {
     "rsub": _rsub,
     "mul": _mul,
     "div": _div,
+    "true_divide": _div,
     "floor_divide": _floor_divide,
     "fmod": _fmod,
     "remainder": _remainder,
@@ -368,6 +369,7 @@ ROWS: Rows = {
     "masked_fill": _masked_fill,
     "_to_copy": _to_copy,
     "prims::convert_element_type": _to_copy,  # what torch writes for numbers of a call
+    "prims::copy_strided": _same,  # how its result lies is said by its value
     "copy": _copy,
     "fill": _fill,
     "addcmul": _addcmul,

@@ -50,7 +50,7 @@ def description(module: torch.fx.GraphModule, number: int) -> Iterator[str]:
     found = read_graph(module)
     groups, refusal = _groups(found, _traits(nodes))
     calls = sum(node.op.startswith("call_") for node in nodes)
-    yield f"graph {number}: {calls} ops, {_summary(groups, refusal)}"
+    yield f"graph {number}: {_counted(calls, 'op')}, {_summary(groups, refusal)}"
     yield from _table([COLUMNS, *rows])
     if groups is not None:
         for place, group in enumerate(groups.groups, 1):
@@ -115,9 +115,13 @@ def _summary(groups: Schedule | None, refusal: str) -> str:
     moved = sum(group.bytes for group in groups.groups)
     operations = sum(group.operations for group in groups.groups)
     return (
-        f"{len(groups.groups)} fusable groups, {moved / 2**20:.3g} MiB moved, "
+        f"{_counted(len(groups.groups), 'fusable group')}, {moved / 2**20:.3g} MiB moved, "
         f"{operations / 1e6:.3g} M operations"
     )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _end(module: torch.fx.GraphModule) -> Iterator[str]:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from aotc.aot.dynamo.errors import OptionInvalid, OptionUnknown
-from aotc.aot.errors import UnknownTarget
 from aotc.runtime import settings
 from aotc.runtime.drivers.cpu import best_isa, features
-from aotc.runtime.errors import SettingInvalid
+from aotc.runtime.errors import AotcError, SettingInvalid
 
 FALLBACKS = ("inductor", "eager", "error")
 # Modes of torch.compile → how kernels are chosen; torch takes a mode or options, never both.
@@ -69,7 +68,7 @@ def _target(given: Any) -> str:
     expected = "a CPU target that this machine runs, such as `cpu` or `cpu-x86-64-v3`"
     try:
         target = find_target(str(given or "cpu"))
-    except UnknownTarget:
+    except AotcError:  # a name that nobody knows, or of a device that is not here
         raise OptionInvalid(name="target", found=given, expected=expected) from None
     if target.device != "cpu" or not set(target.needs) <= features():
         raise OptionInvalid(name="target", found=given, expected=expected)

@@ -30,6 +30,7 @@ def test_an_unknown_option_is_named_with_the_known_ones():
         ("fallback", "nothing"),
         ("target", "toaster"),
         ("target", "cuda:sm_90"),
+        ("target", "cuda"),
         ("threads", -1),
         ("tune", "some"),
     ],

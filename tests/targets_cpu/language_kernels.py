@@ -309,3 +309,24 @@ def casts():
         (x > 0).float(),
     ]
     return found, torch.stack(expected)
+
+
+@triton.jit
+def hidden_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    r = tl.arange(0, BLOCK)[None, :]
+    mask = r < 160
+    is_first = (r // 16) % 5 < 1  # whole vectors are, or are not: some loads read nothing
+    rest = tl.load(x_ptr + r, mask=mask & ((r // 16) % 5 >= 1))
+    first = tl.load(x_ptr + r, mask=mask & is_first)
+    first = tl.where(first > 0, first, first * 0.5) * 2.0
+    value = tl.where(mask, tl.where(is_first, first, rest), 0.0)
+    tl.store(out_ptr + tl.zeros((1, 1), tl.int32), tl.sum(value, axis=1, keep_dims=True))
+
+
+@case
+def hidden():
+    x, out = normal(10, 16), torch.empty(1)
+    hidden_kernel[(1,)](x, out, BLOCK=256)
+    scaled = x.clone()
+    scaled[::5] = torch.where(x > 0, x, x * 0.5)[::5] * 2
+    return out, scaled.sum().reshape(1)

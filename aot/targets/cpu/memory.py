@@ -66,11 +66,8 @@ def read(
     if mask is not None and mask.text == "true":
         mask = None
     if mask is not None and mask.text == "false":
-        return (
-            other
-            if other is not None
-            else constant("zeroinitializer" if kind == "ptr" else 0, kind)
-        )
+        is_integer = kind.startswith("i")
+        return other or constant(0 if is_integer else "zeroinitializer", kind)
     uniform = isinstance(pointer, Pointer) and pointer.offset.is_uniform
     if isinstance(pointer, Operand):
         uniform = not is_vector(pointer)
