@@ -47,7 +47,7 @@ def test_it_tells_ops_groups_and_the_graph_break(capsys):
     lines = capsys.readouterr().err.splitlines()
     heads = [line.split(": ")[1] for line in lines if line.startswith("graph ")]
     assert heads[0].startswith("4 ops, 2 fusable groups, ")
-    assert heads[1].startswith("1 ops, 1 fusable groups, ")
+    assert heads[1].startswith("1 op, 1 fusable group, ")
     assert "call_function hidden layer_norm [4, 8] float32" in [
         " ".join(line.split()) for line in lines
     ]
