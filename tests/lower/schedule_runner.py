@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,10 @@ class Job:
         errors = json.loads((folder / "errors.json").read_text())
         self.errors = {int(number): text for number, text in errors.items()}
         return dict(numpy.load(folder / "results.npz"))
+
+    def error(self, launches: Iterable[int]) -> str:
+        """Why the first of these launches that failed did; empty where none has."""
+        return next((self.errors[number] for number in launches if number in self.errors), "")
 
     def _scratch(self, row: Scratch) -> str:
         """A buffer for scratch memory: zero, or full of NaN where a kernel must write it first."""

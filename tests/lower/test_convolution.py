@@ -173,11 +173,7 @@ def results(tmp_path_factory):
         ((names[name, form], _),) = job.add(graph, inputs_of(graph), form, GPUS[90])
         launches[name, form] = range(first, len(job.launches))
     buffers = job.run(tmp_path_factory.mktemp("convolutions"))
-    failed = {
-        key: next((job.errors[number] for number in numbers if number in job.errors), "")
-        for key, numbers in launches.items()
-    }
-    return {key: failed[key] or buffers[name] for key, name in names.items()}
+    return {key: job.error(launches[key]) or buffers[name] for key, name in names.items()}
 
 
 RUNS = [

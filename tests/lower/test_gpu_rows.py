@@ -87,12 +87,8 @@ def results(tmp_path_factory):
     buffers = job.run(tmp_path_factory.mktemp("rows"), "native", THREADS)
     for name, array in buffers.items():
         assert not (name.startswith("zeroed") and array.any()), "a kernel leaves its counters set"
-    failed = {
-        key: next((job.errors[number] for number in numbers if number in job.errors), "")
-        for key, numbers in launches.items()
-    }
     return {
-        key: failed[key] or [buffers[name].reshape(shape) for name, shape in outputs]
+        key: job.error(launches[key]) or [buffers[name].reshape(shape) for name, shape in outputs]
         for key, outputs in names.items()
     }
 

@@ -34,12 +34,8 @@ def results(request, tmp_path_factory):
             names[name, candidate] = job.add(graph, inputs, candidate)
             launches[name, candidate] = range(first, len(job.launches))
     buffers = job.run(tmp_path_factory.mktemp("kernels"), request.param)
-    failed = {
-        key: next((job.errors[number] for number in numbers if number in job.errors), "")
-        for key, numbers in launches.items()
-    }
     return {
-        key: failed[key] or [buffers[name].reshape(shape) for name, shape in outputs]
+        key: job.error(launches[key]) or [buffers[name].reshape(shape) for name, shape in outputs]
         for key, outputs in names.items()
     }
 
