@@ -11,13 +11,13 @@ the last turn. Rows and columns that the mask leaves out are not computed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from aotc.aot.targets.cpu import tiles
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import Kernel
 from aotc.aot.targets.cpu.lanes import Int
 from aotc.aot.targets.cpu.operands import compare
+from aotc.aot.targets.cpu.stored_product import StoredProduct
 from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value
 from aotc.aot.targets.cpu.usage import COSTS, SINKS, WRITES, Keep, Runs
 from aotc.aot.targets.cpu.writer import Operand
@@ -27,59 +27,43 @@ MOST_INSTRUCTIONS = 12
 instructions."""
 
 
-class Closing(NamedTuple):
-    """A product and the stores that end it."""
-
-    operation: Operation
-    """The dot, or the loop around it."""
-    dot: Operation
-    value: Value
-    """What the stores read."""
-    stores: tuple[Operation, ...]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.value.type.shape or ()
-
-    @property
-    def mask(self) -> Value | None:
-        """Where elements are stored, the same for all stores."""
-        operands = self.stores[0].operands
-        return operands[2] if len(operands) > 2 else None
-
-    def is_open(self, kernel: Kernel) -> bool:
-        """Whether the stores lie along rows, as accumulators do, and write nothing else."""
-        lanes = {tiles.lane_dimension(kernel, each.operands[0]) for each in self.stores}
-        is_own = all(value.type.shape != self.shape for value in kernel.pending)
-        return is_own and (lanes == {1} or self.shape[1] == 1)
-
-    def limits(self, kernel: Kernel) -> tuple[Operand, Operand]:
-        """Rows and columns of the tile that are stored at all, or more."""
-        cuts = [] if self.mask is None else tiles.conjuncts(kernel, self.mask, self.shape)
-        rows, columns = (
-            tiles.limit(kernel, [cut for cut in cuts if cut.bound.dim == dim], size)[0]
-            for dim, size in enumerate(self.shape)
-        )
-        return rows, columns
-
-    def is_last_turn(self, kernel: Kernel) -> Operand | None:
-        """In the loop: whether no turn follows; None where there is no loop."""
-        if self.operation is self.dot:
-            return None
-        counter = kernel.scalars[self.operation.body.arguments[0]]
-        upper, step = (kernel.scalars[x] for x in self.operation.operands[1:3])
-        assert isinstance(counter, Int)
-        assert isinstance(step, Int)
-        following = kernel.lanes.operand(kernel.lanes.add(counter, step))
-        return compare(kernel.lanes, "icmp sge", following, kernel.lanes.operand(upper))
+def is_open(product: StoredProduct, kernel: Kernel) -> bool:
+    """Whether the stores lie along rows, as accumulators do, and write nothing else."""
+    lanes = {tiles.lane_dimension(kernel, each.operands[0]) for each in product.stores}
+    is_own = all(value.type.shape != product.shape for value in kernel.pending)
+    return is_own and (lanes == {1} or product.shape[1] == 1)
 
 
-def closings(function: Function, runs: Runs, kept: dict[Value, Keep]) -> dict[Operation, Closing]:
+def limits(product: StoredProduct, kernel: Kernel) -> tuple[Operand, Operand]:
+    """Rows and columns of the tile that are stored at all, or more."""
+    cuts = [] if product.mask is None else tiles.conjuncts(kernel, product.mask, product.shape)
+    rows, columns = (
+        tiles.limit(kernel, [cut for cut in cuts if cut.bound.dim == dim], size)[0]
+        for dim, size in enumerate(product.shape)
+    )
+    return rows, columns
+
+
+def is_last_turn(product: StoredProduct, kernel: Kernel) -> Operand | None:
+    """In the loop: whether no turn follows; None where there is no loop."""
+    if product.operation is product.dot:
+        return None
+    counter = kernel.scalars[product.operation.body.arguments[0]]
+    upper, step = (kernel.scalars[x] for x in product.operation.operands[1:3])
+    assert isinstance(counter, Int)
+    assert isinstance(step, Int)
+    following = kernel.lanes.operand(kernel.lanes.add(counter, step))
+    return compare(kernel.lanes, "icmp sge", following, kernel.lanes.operand(upper))
+
+
+def closings(
+    function: Function, runs: Runs, kept: dict[Value, Keep]
+) -> dict[Operation, StoredProduct]:
     """Products that are written at their stores: by their own operation, and by their stores.
 
     Memory behind different arguments of the function may not overlap.
     """
-    found: dict[Operation, Closing] = {}
+    found: dict[Operation, StoredProduct] = {}
     blocks = [function.blocks] + [r for op in function.walk() for r in op.regions]
     for block in (b for region in blocks for b in region):
         for closing in _of_block(block, runs, kept):
@@ -89,7 +73,7 @@ def closings(function: Function, runs: Runs, kept: dict[Value, Keep]) -> dict[Op
     return found
 
 
-def _of_block(block: Block, runs: Runs, kept: dict[Value, Keep]) -> Iterator[Closing]:
+def _of_block(block: Block, runs: Runs, kept: dict[Value, Keep]) -> Iterator[StoredProduct]:
     operations = block.operations
     for place, operation in enumerate(operations):
         product = _product(operation)
@@ -99,7 +83,7 @@ def _of_block(block: Block, runs: Runs, kept: dict[Value, Keep]) -> Iterator[Clo
         run = runs[stores[0]]
         between = operations[place + 1 : operations.index(run[-1])]
         if set(run) == set(stores) and not any(_writes(x) for x in between if x not in run):
-            yield Closing(operation, *product, tuple(run))
+            yield StoredProduct(operation, *product, tuple(run))
 
 
 def _product(operation: Operation) -> tuple[Operation, Value] | None:
@@ -158,7 +142,7 @@ def _writes(operation: Operation) -> bool:
     return any(each.name in WRITES for each in operation.walk())
 
 
-def _overwrites(closing: Closing, arguments: Sequence[Value]) -> bool:
+def _overwrites(closing: StoredProduct, arguments: Sequence[Value]) -> bool:
     """Whether the stores may write what the product still reads."""
     read = _roots(closing.dot.operands[:2], closing.operation)
     written = _roots([each.operands[0] for each in closing.stores], closing.operation)

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aotc.aot.errors import CompileError
-from aotc.aot.targets.cpu import memory, sinks
-from aotc.aot.targets.cpu.closing import Closing
+from aotc.aot.targets.cpu import closing, memory, sinks
 from aotc.aot.targets.cpu.dot_operands import Side, side
 from aotc.aot.targets.cpu.evaluate import Buffer, Index, Kernel
 from aotc.aot.targets.cpu.lanes import LLVM_TYPES, Int, Linear, Pointer, integer
 from aotc.aot.targets.cpu.operands import typed
+from aotc.aot.targets.cpu.stored_product import StoredProduct
 from aotc.aot.targets.cpu.ttir import Dense, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
@@ -51,7 +51,7 @@ class Product(NamedTuple):
     """The accumulator holds nothing yet."""
     limits: tuple[Operand, Operand]
     """Rows and columns that anybody asks for."""
-    closing: Closing | None
+    stored: StoredProduct | None
     """The stores that take the elements."""
     is_last: Operand | None
     """Whether they take them now: in the last turn of the loop around; None: they do."""
@@ -97,9 +97,9 @@ def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Pr
     left, _, start = operation.operands
     depth = (left.type.shape or ())[1]
     found = kernel.closing
-    closing = found if found is not None and found.dot is operation else None
+    stored = found if found is not None and found.dot is operation else None
     is_new = _is_zero(kernel, start)
-    is_at_once = is_new and closing is not None and closing.operation is operation
+    is_at_once = is_new and stored is not None and stored.operation is operation
     whole = constant(shape[0], "i32"), constant(shape[1], "i32")
     return Product(
         side(kernel, operation, shape[0], is_left=True),
@@ -110,9 +110,9 @@ def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Pr
         operation.results[0].type.element,
         choose_tile(kernel, shape[0], shape[1], depth),
         is_new,
-        whole if closing is None else closing.limits(kernel),
-        closing,
-        None if closing is None else closing.is_last_turn(kernel),
+        whole if stored is None else closing.limits(stored, kernel),
+        stored,
+        None if stored is None else closing.is_last_turn(stored, kernel),
     )
 
 
@@ -188,15 +188,15 @@ def _leave(
         return []
 
     def close() -> list[Operand]:
-        assert product.closing is not None
-        value, known = product.closing.value, kernel.writer.scope.memory
+        assert product.stored is not None
+        value, known = product.stored.value, kernel.writer.scope.memory
         for index, total in zip(places, totals, strict=True):
             own = total._replace(depth=kernel.writer.depth)  # so that nothing moves out of here
             known[value, index, kernel.lanes.width] = typed(kernel.lanes, own, product.kind)
-            sinks.write(kernel, product.closing.stores, product.closing.mask, index)
+            sinks.write(kernel, product.stored.stores, product.stored.mask, index)
         return []
 
-    if product.closing is None:
+    if product.stored is None:
         keep()
     elif product.is_last is None:
         close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import memory
@@ -25,11 +25,9 @@ from aotc.aot.targets.cpu.lanes import (
     integer,
 )
 from aotc.aot.targets.cpu.operands import compare, select, typed
+from aotc.aot.targets.cpu.stored_product import StoredProduct
 from aotc.aot.targets.cpu.ttir import Attribute, Block, Dense, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, Writer, constant
-
-if TYPE_CHECKING:
-    from aotc.aot.targets.cpu.closing import Closing
 
 Index: TypeAlias = tuple[Int, ...]
 
@@ -81,7 +79,7 @@ class Kernel:
     scratch_bytes: int = 0
     constants: dict[str, str] = field(default_factory=dict)
     """Global constants: definition → name."""
-    closing: Closing | None = None
+    closing: StoredProduct | None = None
     """The product that stores its elements as it goes, while it is lowered."""
     active_bounds: frozenset[Bound] = frozenset()
     """Where the loops of the current sink are cut."""

@@ -101,7 +101,7 @@ class Lowering:
         found = self.closings.get(store)
         if found is None:
             return False
-        self.kernel.closing = found if found.is_open(self.kernel) else None
+        self.kernel.closing = found if closing.is_open(found, self.kernel) else None
         SINKS[found.operation.name](self, found.operation)
         is_stored = self.kernel.closing is not None
         self.kernel.closing = None
