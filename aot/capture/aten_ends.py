@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,15 @@ Numbers = tuple[Any, ...]  # ints, or what stands for a size of the call
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """An input of the program: the argument at `place`, its dims in the `order` of its memory."""
+    """An input of the program: the argument at `place`, its dims in the `order` of its memory.
+
+    With `steps` it is all memory from the argument's first element to its last, as one dim; the
+    argument has these strides.
+    """
 
     place: int
     order: tuple[int, ...]
+    steps: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +84,8 @@ class Sized:
 
 
 Result = Given | Passed | Viewed | Fixed | Sized
+
+
+def reach(shape: Sequence[int], steps: Sequence[int]) -> int:
+    """Elements from the first to the last one of a tensor with these strides."""
+    return 1 + sum((extent - 1) * step for extent, step in zip(shape, steps, strict=True))

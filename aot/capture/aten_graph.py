@@ -8,6 +8,8 @@ last and transposed weights are not copied.
 
 from __future__ import annotations
 
+import math
+import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +28,7 @@ from aotc.aot.capture.aten_ends import (
     Sized,
     Taken,
     Viewed,
+    reach,
 )
 from aotc.aot.capture.importer import Importer
 from aotc.aot.capture.importing import NotSupported, type_of
@@ -33,7 +36,15 @@ from aotc.aot.capture.sizes import Sizes, extent_of, reading
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import Extent, Size, UndecidedSize
+from aotc.aot.ir.viewed import MOST_UNSEEN
 
+# Ops whose kernels read an argument where it lies, whatever its steps.
+READ_BY_STEPS = frozenset(
+    (
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+        torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+    )
+)
 RELAID = "aotc_relaid"  # note on an argument whose example lies otherwise than torch traced it
 
 
@@ -180,6 +191,8 @@ class _AtenImporter(Importer):
     def _tensor(self, node: torch.fx.Node, value: torch.Tensor) -> Node:
         """The input of a tensor, seen in the order of its memory and permuted back."""
         _check_memory(value)
+        if is_stepped(value) and any(user.target in READ_BY_STEPS for user in node.users):
+            return self._stepped(node, value)
         order = memory_order(value) or tuple(range(value.dim()))
         kind = type_of(value)
         shape = tuple(kind.shape[axis] for axis in order)
@@ -187,6 +200,22 @@ class _AtenImporter(Importer):
         self.inputs.append(source)
         self.taken.append(Taken(self.places[node], order))
         return build.permute(source, _inverse(order))
+
+    def _stepped(self, node: torch.fx.Node, value: torch.Tensor) -> Node:
+        """The memory that a tensor lies in, as windows: dims of falling steps, permuted back."""
+        steps = value.stride()
+        order = sorted(range(value.dim()), key=lambda axis: -steps[axis])
+        span = reach(value.shape, steps)
+        attrs = {"name": node.name, "dtype": type_of(value).dtype, "shape": (span,)}
+        found = make("input", (), attrs)
+        self.inputs.append(found)
+        self.taken.append(Taken(self.places[node], tuple(order), tuple(steps)))
+        for place, axis in enumerate(order[:-1]):
+            behind = order[place + 1 :]
+            span = reach([value.shape[each] for each in behind], [steps[each] for each in behind])
+            one = {"axes": (place,), "sizes": (span,), "strides": (steps[axis],)}
+            found = make("window", (found,), {**one, "dilations": (1,)})
+        return build.permute(found, _inverse(order))
 
     def _attribute(self, node: torch.fx.Node) -> None:
         """A tensor constant that the graph holds."""
@@ -202,7 +231,7 @@ class _AtenImporter(Importer):
 
     def _output(self, node: torch.fx.Node) -> None:
         shared = Counter(
-            base_of(value) for value in node.args[0] if isinstance(value, torch.fx.Node)
+            _kept_base(value) for value in node.args[0] if isinstance(value, torch.fx.Node)
         )
         for value in node.args[0]:
             try:
@@ -229,7 +258,7 @@ class _AtenImporter(Importer):
             return Sized(extent_of(example))
         if not isinstance(example, torch.Tensor):
             raise NotSupported(f"a result of type `{type(example).__name__}`")
-        base = base_of(value)
+        base = _kept_base(value)
         is_part = memory_order(example) is None or shared[base] > 1
         if base in self.places or (base is not value and is_part):
             viewed = self._viewed(base, value)
@@ -321,6 +350,26 @@ def base_of(node: torch.fx.Node) -> torch.fx.Node:
     while _is_view(node) and isinstance(node.args[0], torch.fx.Node):
         node = node.args[0]
     return node
+
+
+def _kept_base(node: torch.fx.Node) -> torch.fx.Node:
+    """The node whose memory a result may be given in: for one that kernels read by steps, also
+    that which it was split from."""
+    base = base_of(node)
+    if any(user.target in READ_BY_STEPS for user in node.users):
+        while base.target is operator.getitem and _is_view(base.args[0]):
+            base = base_of(base.args[0].args[0])
+    return base
+
+
+def is_stepped(value: torch.Tensor) -> bool:
+    """Whether a tensor of fixed sizes has rows of elements side by side, but is not dense."""
+    shape, steps = value.shape, value.stride()
+    if not shape or not all(isinstance(each, int) for each in (*shape, *steps)):
+        return False
+    if memory_order(value) is not None or 1 in shape or min(*shape, *steps) < 1:
+        return False
+    return min(steps) == 1 and reach(shape, steps) <= MOST_UNSEEN * math.prod(shape)
 
 
 def _is_view(node: torch.fx.Node) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.aten_ends import Fixed, Given, Made, Passed, Shown, Taken, Viewed
+from aotc.aot.capture.aten_ends import Fixed, Given, Made, Passed, Shown, Taken, Viewed, reach
 from aotc.aot.dynamo.interface import Interface, Numbered, number_of
 from aotc.runtime import Program
 from aotc.runtime.bundle.extent import evaluate
@@ -49,8 +49,8 @@ class Call:
         rows = list(enumerate(interface.results))
         taken = [row for row in interface.taken if isinstance(row, Taken)] if program else []
         self._places = [row.place for row in taken]
-        self._orders = [row.order for row in taken]
-        self._turned = any(list(row.order) != sorted(row.order) for row in taken)
+        self._taken = taken
+        self._turned = any(row.steps or list(row.order) != sorted(row.order) for row in taken)
         self._unread = [0] * (len(interface.taken) - len(taken)) if program else []
         self._given = [(place, row.number) for place, row in rows if isinstance(row, Given)]
         self._passed = [(place, row.place) for place, row in rows if isinstance(row, Passed)]
@@ -63,8 +63,7 @@ class Call:
         frame = self._fixed or self._frame_for(arguments)
         values = [arguments[place] for place in self._places]
         if self._turned or not all(map(_is_contiguous, values)):
-            pairs = zip(values, self._orders, strict=True)
-            values = [value.permute(order).contiguous() for value, order in pairs]
+            values = [_laid(*pair) for pair in zip(values, self._taken, strict=True)]
         addresses = [*map(_address, values), *self._unread]
         made = [
             torch.empty_strided(shape, strides, dtype=dtype) for shape, strides, dtype in frame.made
@@ -134,6 +133,15 @@ def keep_freed_memory() -> None:
     torch.empty(LARGEST_OF_THE_HEAP_BYTES, dtype=torch.uint8)
 
 
+def _laid(value: torch.Tensor, row: Taken) -> torch.Tensor:
+    """An argument that lies as the graph was told."""
+    if row.steps is None:
+        return value.permute(row.order).contiguous()
+    if value.stride() == row.steps:
+        return value
+    return value.new_empty_strided(value.shape, row.steps).copy_(value)
+
+
 def _layout(memory: Sequence[Any], row: Made) -> Layout:
     """The layout of an output whose memory has the dims `memory` in its order."""
     shape, strides, step = [0] * len(memory), [0] * len(memory), 1
@@ -164,6 +172,8 @@ def _shape(row: Taken | Shown, value: Any) -> tuple[int, ...]:
     """The shape of an input for an argument."""
     if isinstance(row, Shown):
         return (int(value),)
+    if row.steps is not None:
+        return (reach(value.shape, row.steps),)
     return tuple(value.shape[axis] for axis in row.order)
 
 

@@ -13,6 +13,7 @@ from torch.nn import functional
 from aotc.aot.capture.table import ROWS
 from aotc.aot.dynamo import attention
 from aotc.aot.dynamo.attention import FEWEST
+from aotc.aot.dynamo.calling import Call
 from aotc.aot.ir import own_attention
 
 pytestmark = pytest.mark.torch
@@ -191,6 +192,40 @@ def test_sizes_of_the_call_are_arithmetic(calls):
         found = torch.autograd.grad(compiled(data).sum(), data)
         torch.testing.assert_close(found, torch.autograd.grad(attend(data).sum(), data))
     assert not calls
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    """The calls that are made of graphs, forward first, each with its program."""
+    found = []
+    original = Call.__init__
+
+    def made(self, interface, program):
+        found.append((interface, program))
+        original(self, interface, program)
+
+    monkeypatch.setattr(Call, "__init__", made)
+    return found
+
+
+def test_what_one_linear_gave_is_kept_where_it_lies(programs, small_blocks):
+    mixed = torch.nn.Linear(48, 144)
+
+    def attend(x):
+        split = (part.view(2, 40, 3, 16).transpose(1, 2) for part in mixed(x).chunk(3, -1))
+        return functional.scaled_dot_product_attention(*split).transpose(1, 2).reshape(2, 40, 48)
+
+    x, gradient = torch.randn(2, 40, 48, requires_grad=True), torch.randn(2, 40, 48)
+    found = torch.autograd.grad(torch.compile(attend, backend="aotc")(x), x, gradient)
+    torch.testing.assert_close(found, torch.autograd.grad(attend(x), x, gradient))
+    (_, forward), (taken, backward) = programs
+    names = [forward.plan.kernels[step.kernel].name for step in forward.plan.steps()]
+    assert len(names) == 2  # the product and attention: nothing is copied
+    given = sum(math.prod(output.shape) for output in forward.outputs)
+    assert given == 2 * 40 * (144 + 48 + 3)  # what the linear gave, the result, its rows' sums
+    assert [row.steps for row in taken.taken].count((40 * 144, 16, 144, 1)) == 3
+    names = [backward.plan.kernels[step.kernel].name for step in backward.plan.steps()]
+    assert not [name for name in names if "copy" in name]
 
 
 def test_one_linear_gets_its_gradient_as_one(calls, monkeypatch):
