@@ -60,7 +60,7 @@ def spread(node: Node) -> Placed:
 def _placed(node: Node) -> Placed | None:
     symbols = [Symbol(f"d{axis}", extent) for axis, extent in enumerate(node.shape)]
     index, memory = tuple(map(ix.of, symbols)), node
-    while memory.kind == "view":
+    while memory.op in _VIEWS:
         index, memory = through_view(memory, index), memory.inputs[0]
     offset = ix.linear(index, memory.shape)
     strides = tuple(offset.stride(symbol) for symbol in symbols)
