@@ -155,8 +155,6 @@ CIRCULAR = {
     ("aot.ir.size.atoms", "aot.ir.size.polynomial"),
     # Reading memory evaluates the address, which may have been read from memory.
     ("aot.targets.cpu.memory", "aot.targets.cpu.evaluate"),
-    # A kernel holds the product that it ends, which asks the kernel what is stored of it.
-    ("aot.targets.cpu.evaluate", "aot.targets.cpu.closing"),
 }
 BUILD = "aot.build"  # the one module that knows every stage
 
