@@ -114,3 +114,13 @@ def test_hooks_may_give_what_was_kept_in_another_layout(fresh):
         found = results_and_gradients(own, compiled, x)
     for one, other in zip(found[1:], expected[1:], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+
+def test_a_copy_that_lies_otherwise(fresh):
+    def model(x):
+        return torch.ops.prims.copy_strided(x * 2, [1, 3])
+
+    x = torch.randn(3, 4)
+    found = torch.compile(model, backend=aotc, options={"fallback": "error"})(x)
+    assert torch.equal(found, x * 2)
+    assert found.stride() == (1, 3)
