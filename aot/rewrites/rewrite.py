@@ -102,7 +102,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("attention", (*attention.RULES, *_CLEANING), devices=("cuda",)),
     Stage("attention", (*_SERVED, *_CLEANING), devices=("cpu",)),
     Stage("attention-masks", function=attention_masks.known_masks),
-    Stage("attention-kernels", function=attention_kernels.call_kernels, devices=("cpu",)),
+    Stage("attention", function=attention_kernels.call_kernels, devices=("cpu",)),
     Stage("pack", (*weights.PACKING, *views.RULES), devices=("cpu",), is_storage=True),
     Stage("fold-weights", function=fold.fold, devices=("cpu",), is_storage=True),
     Stage("orient", function=orientation.orient_weights, devices=("cuda",), is_storage=True),

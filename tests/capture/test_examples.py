@@ -25,6 +25,7 @@ from aotc.aot.rewrites.rewrite import rewrite  # noqa: E402
 
 pytestmark = pytest.mark.torch
 EXAMPLES = Path(__file__).parents[2] / "examples"
+WITHOUT_KERNELS = frozenset({"attention"})  # whose calls numpy cannot run; tests/build does
 
 # name → arguments of `build_model` and of `example_inputs` for a small copy of the example
 SMALL = {
@@ -77,7 +78,7 @@ def test_imported_graph_gives_the_golden_numbers(example):
 
 def test_rewritten_graph_gives_the_golden_numbers(example):
     name, captured = example
-    graph, log = rewrite(captured.graph)
+    graph, log = rewrite(captured.graph, skip=WITHOUT_KERNELS)
     assert_golden(name, captured, graph)
     assert len(graph.nodes()) <= len(captured.graph.nodes())
     assert log.counts()

@@ -229,7 +229,9 @@ def test_family_of_ops(name):
     model, inputs = CASES[name]
     captured = capture(spec_of(model, inputs, name))
     tolerance = 1e-2 if name == "half" else 1e-5
-    for graph in (captured.graph, rewrite(captured.graph)[0]):
+    # Calls of kernels, which numpy cannot run, are for tests/build/test_attention.py.
+    rewritten, _ = rewrite(captured.graph, skip=frozenset({"attention"}))
+    for graph in (captured.graph, rewritten):
         found = interpret(graph, captured.golden_inputs)
         assert len(found) == len(captured.golden_outputs)
         rows = zip(graph.outputs, found, captured.golden_outputs, strict=True)
