@@ -359,6 +359,15 @@ class DriverFault(EnvironmentFault):
     template = "driver `{driver}` failed: {detail}"
 
 
+class LibraryUnsealed(DriverFault):
+    """The system makes no sealed copy in memory of a library, and code is loaded from nothing else:
+    a file could be changed after its bytes were checked."""
+
+    code = "library-unsealed"
+    template = "no sealed copy of a library of {nbytes} bytes: found {found}, expected {expected}"
+    hint = "{advice}"
+
+
 class SettingInvalid(AotcError):
     """A setting of the environment, a flag or `[tool.aotc]` has a value outside its type."""
 

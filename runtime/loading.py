@@ -84,8 +84,7 @@ def load(
                 rest = (ordinal, fallback, natives)
                 loaded = _on_device(manifest, plan, library, spans, target, *rest)
             else:
-                options = (thread_count, directory.where(target.library))
-                host = (options, weights, fallback, natives)
+                host = (thread_count, weights, fallback, natives)
                 loaded = _on_host(manifest, plan, library, spans, target, *host)
         finally:
             if digests is not None:
@@ -279,7 +278,7 @@ def _on_host(
     library: bytes,
     spans: dict[str, tuple[int, int]],
     target: Target,
-    options: tuple[int, str],  # threads, the library's path
+    threads: int,
     weights: MappedFile | None,
     fallback: Fallback | None,
     natives: tuple[BoundNative, ...],
@@ -288,7 +287,7 @@ def _on_host(
     addresses = {name: address for name, (address, _) in spans.items()}
     counts = (len(manifest.inputs), len(manifest.outputs))
     driver = load_driver(target.device)
-    executable = driver.Executable(library, plan, addresses, *counts, *options, natives)
+    executable = driver.Executable(library, plan, addresses, *counts, threads, natives)
     if fallback is not None:
         from .programs.segments import SegmentedExecutable
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.runtime.backends.bundled import bind, read_entry, read_library
+from aotc.runtime.backends.errors import BackendName
 from aotc.runtime.backends.library import NativeLibrary, open_bytes
 from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.bundle.manifest import Manifest
@@ -20,7 +21,7 @@ from aotc.runtime.drivers.native import BoundNative
 
 @dataclass(frozen=True, slots=True)
 class TiedLibrary:
-    """A loaded library, its file's bytes and their digest."""
+    """A library that was loaded from a sealed copy of `data`, and the digest of that."""
 
     library: NativeLibrary
     data: bytes
@@ -33,13 +34,24 @@ class TiedLibrary:
 
 
 _tied: dict[str, TiedLibrary] = {}
+_origins: dict[str, tuple[NativeLibrary, TiedLibrary]] = {}  # what each was tied from
 
 
 def tie(library: NativeLibrary) -> TiedLibrary:
-    """Have builds of this process use the library for the back end of its name."""
-    known = _tied.get(library.name)
-    if known is None or known.library is not library:
-        known = _tied[library.name] = TiedLibrary(library, read_library(library.path))
+    """Have builds of this process use the library for the back end of its name.
+
+    Its file is read once, and what a build runs is loaded from these bytes, as at `runtime.load`:
+    so the bytes that are digested, tried and embedded are the same, whatever happens to the file.
+    """
+    origin, known = _origins.get(library.name, (None, None))
+    if known is None or origin is not library:
+        data = read_library(library.path)
+        sealed = open_bytes(data, hashlib.sha256(data).hexdigest(), library.path)
+        if sealed.name != library.name:
+            raise BackendName(path=library.path, found=sealed.name, expected=library.name)
+        known = TiedLibrary(sealed, data)
+        _origins[library.name] = library, known
+    _tied[library.name] = known
     return known
 
 

@@ -221,15 +221,18 @@ def open_bytes(data: bytes, digest: str, path: str) -> NativeLibrary:
     """The library of these bytes, whose sha256 the caller has checked; loaded once.
 
     What is loaded is a sealed copy in memory, whatever happens to the file. `path` is for messages.
+    Raises `LibraryUnsealed`, and the errors of a library that cannot be loaded.
     """
     from ..drivers.library import load_bytes
-    from ..errors import DriverFault
+    from ..errors import DriverFault, LibraryUnsealed
 
     with _opening:
         library = _by_digest.get(digest)
         if library is None or library.is_closed:
             try:
-                _, handle = load_bytes(data, None)
+                handle = load_bytes(data)
+            except LibraryUnsealed:
+                raise
             except DriverFault as error:
                 raise BackendUnloadable(path=path, detail=error.fields["detail"]) from None
             library = _by_digest[digest] = NativeLibrary(handle, path)

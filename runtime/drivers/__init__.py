@@ -9,9 +9,9 @@
   inputs first, then outputs, which the caller fills; `session.run()` runs the plan on them;
   `session.close()` frees the memory.
 
-CPU and null take `(library, plan, weights, inputs, outputs, threads, path)`: `weights` maps tensor
-names to addresses that stay valid, `inputs` and `outputs` count the arrays of a call, `threads` is
-the caller's wish or 0, `path` the library's file, for systems without /proc.
+CPU and null take `(library, plan, weights, inputs, outputs, threads)`: `weights` maps tensor names
+to addresses that stay valid, `inputs` and `outputs` count the arrays of a call, `threads` is the
+caller's wish or 0.
 `executable.copy_strided(to, source, itemsize, shape, strides)` makes an array of up to 8 dims
 contiguous (strides in bytes).
 

@@ -74,15 +74,13 @@ class Executable:
         inputs: int,
         outputs: int,
         threads: int = 0,
-        path: str | None = None,
         natives: Sequence[BoundNative] = (),
     ) -> None:
-        """See `drivers/__init__.py`; `path` is the library's file, for systems without /proc;
-        `natives` are bound to the plan's native launches, in their order.
+        """See `drivers/__init__.py`; `natives` are bound to the plan's native launches, in order.
 
         Raises DriverFault if the library cannot be loaded or lacks a kernel.
         """
-        self.library = Library(library, path)
+        self.library = Library(library)
         self.plan = plan
         self.weights = weights
         self.inputs = inputs

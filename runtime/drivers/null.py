@@ -37,7 +37,6 @@ class Executable:
         inputs: int,
         outputs: int,
         threads: int = 0,
-        path: str | None = None,
         natives: Sequence[BoundNative] = (),
     ) -> None:
         """See `drivers/__init__.py`; the library is kept for tests to look at."""
@@ -48,7 +47,6 @@ class Executable:
         self.outputs = outputs
         self.threads = threads or 1
         self.natives = tuple(natives)
-        self.path = path
         self.log: list[tuple[str, tuple[int, int, int], tuple[int, ...]]] = []
         self.sessions_open = 0
         self.closed = False

@@ -12,7 +12,9 @@ import numpy
 import pytest
 
 from aotc import runtime
+from aotc.aot.ir.native_library import tie
 from aotc.runtime.backends import discovery, errors
+from aotc.runtime.backends.library import open_file
 from aotc.runtime.errors import SettingInvalid
 
 ODD = {
@@ -90,6 +92,20 @@ def test_the_first_on_the_path_wins(compile_library, on_path):
     assert runtime.get_backend("odd").path == str(first.resolve())
     on_path(second, first)
     assert runtime.get_backend("odd").path == str(second.resolve())
+
+
+def test_a_build_runs_and_embeds_the_same_bytes(compile_library, tmp_path):
+    """The file is replaced between the opening of a library and the reading of its bytes."""
+    first = compile_library("odd.c", "odd", "-DALIGNMENT=8")
+    second = compile_library("odd.c", "odd", "-DALIGNMENT=16")
+    place = tmp_path / "libodd.so"
+    place.write_bytes(first.read_bytes())
+    opened = open_file(str(place))
+    place.unlink()
+    place.write_bytes(second.read_bytes())
+    kept = tie(opened)
+    assert kept.data == second.read_bytes()
+    assert kept.library.function("fill").signature.tensors[0].alignment_bytes == 16
 
 
 def test_the_current_folder_is_never_searched(example, tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import array
 import ctypes
 import itertools
-import os
 import sys
 from pathlib import Path
 
@@ -144,16 +143,6 @@ def test_bytes_that_do_not_load_are_refused(data: bytes) -> None:
     assert _open_files() == before
 
 
-def test_a_descriptor_used_again_does_not_give_the_old_library() -> None:
-    """The loader takes a path that it has seen for the library that it has."""
-    first = library.Library(_library_with_abi(executor_abi.ABI))
-    stale = first._descriptor
-    os.close(stale)  # as a program does that closes all descriptors
-    second = library.Library(native.library_bytes())
-    assert second._descriptor == stale
-    assert second.address_of("k_multiply")
-
-
 def test_closed_libraries_leave_no_descriptor() -> None:
     native.multiply_executable(2).session()  # the pool keeps the first library
     before = _open_files()
@@ -162,15 +151,6 @@ def test_closed_libraries_leave_no_descriptor() -> None:
         executable.close()
         executable.close()
     assert _open_files() == before
-
-
-def test_without_memory_files_the_path_is_loaded(tmp_path, monkeypatch) -> None:
-    monkeypatch.delattr(os, "memfd_create")
-    with pytest.raises(DriverFault):
-        library.Library(native.library_bytes())
-    path = tmp_path / "library.so"
-    path.write_bytes(native.library_bytes())
-    assert library.Library(native.library_bytes(), str(path)).address_of("k_nothing")
 
 
 def test_isa_rows_are_ordered_and_found() -> None:
