@@ -65,7 +65,8 @@ def _capture(spec: str, options: BuildOptions, store: Store, clock: Clock) -> Ca
             captured, was_known = recall(loaded, store, fallback=options.fallback == "torch")
         clock.dump("capture", print_graph(captured.graph, with_sources=True))
         origin = ", from the cache" if was_known else ""
-        clock.detail = f"{len(captured.graph.nodes())} nodes{origin}"
+        mode = ", by strict export" if captured.is_strict else ""
+        clock.detail = f"{len(captured.graph.nodes())} nodes{mode}{origin}"
     return captured
 
 

@@ -7,27 +7,22 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch.export import ExportedProgram, _trace
+from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from aotc.aot.capture.custom_ops import Decompositions
-from aotc.aot.capture.exported import import_program
+from aotc.aot.capture.exported import held_tensor, import_program
+from aotc.aot.capture.exporting import exported, run, unchanged
 from aotc.aot.capture.fallback import CHECKED_WHOLE, TorchOp, torch_ops, warn_of
 from aotc.aot.capture.golden import golden_tensors, has_halves, roundings
 from aotc.aot.capture.importer import to_array
-from aotc.aot.capture.kernels import defaults_known
-from aotc.aot.capture.libraries import register_types
 from aotc.aot.capture.probes import Probe, probes
-from aotc.aot.capture.refusals import export_refusal
 from aotc.aot.capture.sizes import sizes_of
-from aotc.aot.capture.sources import all_user_frames
-from aotc.aot.capture.spec import Spec, user_line
+from aotc.aot.capture.spec import Spec
 from aotc.aot.capture.structure import named_outputs, structure_of
 from aotc.aot.capture.table import KEPT_WHOLE
-from aotc.aot.errors import CompileError, KernelNotOnHost, ModelRaised, StateUnsupported
+from aotc.aot.errors import ModelRaised, StateUnsupported
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
 from aotc.aot.ir.size import Dim, Guard
@@ -51,6 +46,7 @@ class Captured:
     specialised: tuple[str, ...] = ()  # dims that were asked to vary and are fixed all the same
     torch_ops: tuple[TorchOp, ...] = ()  # what torch runs at each call
     probes: tuple[Probe, ...] = ()  # the model itself at other sizes than the example's
+    is_strict: bool = False  # whether torch.export read the model's code, after tracing failed
 
 
 def capture(spec: Spec, fallback: bool = False) -> Captured:
@@ -61,11 +57,11 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
     `UnsupportedError` when it runs but cannot be compiled.
     """
     with torch.no_grad(), quiet_settings():
-        program = export(spec)
+        whole = (*KEPT_WHOLE, *CHECKED_WHOLE) if fallback else KEPT_WHOLE
+        found = exported(spec, whole)
+        program, decomposed = found.program, found.decomposed
         arguments = (spec.arguments, spec.keyword_arguments)
         sizes = sizes_of(program, spec.dynamic_shapes, arguments)
-        whole = (*KEPT_WHOLE, *CHECKED_WHOLE) if fallback else KEPT_WHOLE
-        decomposed = decompose(program, spec.decompositions, whole)
         graph, asserted = import_program(decomposed, program, sizes, fallback)
         structure = structure_of(spec, program)
         left = torch_ops(graph)
@@ -84,7 +80,7 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
     is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     precision = "tf32" if is_tf32 else "ieee"
     golden = (golden_inputs, golden_outputs, structure, roundings_of)
-    known = (sizes.dims, guards, sizes.specialised, left, others)
+    known = (sizes.dims, guards, sizes.specialised, left, others, found.is_strict)
     return Captured(spec.name, graph, *golden, precision, *known)
 
 
@@ -101,58 +97,6 @@ def quiet_settings() -> Iterator[None]:
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
         logging.disable(level)
-
-
-def export(spec: Spec) -> ExportedProgram:
-    """The spec's model as torch.export sees it; raises `ExportFailed` and `ModelRaised`."""
-    if spec.program is not None:
-        return spec.program
-    assert spec.module is not None
-    keywords = dict(spec.keyword_arguments)
-    for module in spec.module.modules():
-        register_types(module)
-    try:
-        with all_user_frames(__file__), _no_graphs_printed():
-            return torch.export.export(
-                spec.module,
-                spec.arguments,
-                keywords,
-                dynamic_shapes=spec.dynamic_shapes,
-                strict=False,
-            )
-    except Exception as error:
-        _raise_if_model_fails(spec)
-        raise export_refusal(error, spec.path) from error
-
-
-@contextmanager
-def _no_graphs_printed() -> Iterator[None]:
-    """torch prints the graph so far when a refusal depends on data; our error names the line."""
-    vars(_trace)["print"] = lambda *words, **options: None
-    try:
-        yield
-    finally:
-        del vars(_trace)["print"]
-
-
-def _raise_if_model_fails(spec: Spec) -> None:
-    """Tell a model that does not run at all from one that torch.export cannot take."""
-    assert spec.module is not None
-    _run(spec, spec.module)
-
-
-def _run(spec: Spec, module: torch.nn.Module) -> Any:
-    try:
-        return module(*spec.arguments, **spec.keyword_arguments)
-    except CompileError as error:
-        source = user_line(error, spec.path)
-        raise KernelNotOnHost(detail=error.message, source=source) from error
-    except Exception as error:
-        raise ModelRaised(
-            kind=type(error).__name__,
-            detail=str(error).strip(),
-            source=user_line(error, spec.path),
-        ) from error
 
 
 class WeightWarning(UserWarning):
@@ -173,20 +117,6 @@ def warn_of_weights(state: Mapping[str, torch.Tensor], parameters: Collection[st
             warnings.warn(f"weight `{name}` is {kind}: {elements}", WeightWarning, stacklevel=2)
 
 
-def decompose(
-    program: ExportedProgram, own: Decompositions, whole: Collection[str]
-) -> ExportedProgram:
-    """Core ATen ops, those to keep whole, and calls of the model's Triton kernels."""
-    table = torch.export.default_decompositions()
-    table.update(own)
-    for operator in list(table):
-        name = operator.name().removeprefix("aten::").partition(".")[0]
-        if name in whole:
-            table.pop(operator)
-    with defaults_known():
-        return program.run_decompositions(table, decompose_custom_triton_ops=True)
-
-
 def _golden(
     spec: Spec, program: ExportedProgram, decomposed: ExportedProgram, graph: Graph
 ) -> tuple[tuple[Array, ...], tuple[Array, ...], tuple[float, ...]]:
@@ -199,24 +129,13 @@ def _golden(
     leaves = pytree.tree_leaves((spec.arguments, dict(spec.keyword_arguments)))
     inputs = tuple(to_array(leaf).copy() for leaf in leaves if isinstance(leaf, torch.Tensor))
     module = program.module()
-    with _unchanged([module.get_buffer(name) for name in kept]) as buffers:
-        outputs = (*golden_tensors(lambda: _run(spec, module)), *buffers)
+    with unchanged([held_tensor(decomposed, name) for name in kept]) as buffers:
+        outputs = (*golden_tensors(lambda: run(spec, module)), *buffers)
         found = tuple(to_array(tensor).copy() for tensor in outputs)
     spreads = (0.0,) * len(outputs)
     if not kept:
         with suppress(ModelRaised):  # an op does not take what was widened
             is_narrow = has_halves(graph)
             functional = module if is_narrow else decomposed.module()  # nothing is written into
-            spreads = roundings(lambda: _run(spec, functional), outputs, is_narrow)
+            spreads = roundings(lambda: run(spec, functional), outputs, is_narrow)
     return inputs, found, spreads
-
-
-@contextmanager
-def _unchanged(buffers: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    """The buffers, which hold at the end what they held before: they are the caller's model's."""
-    before = [buffer.clone() for buffer in buffers]
-    try:
-        yield buffers
-    finally:
-        for buffer, initial in zip(buffers, before, strict=True):
-            buffer.copy_(initial)

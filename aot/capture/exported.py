@@ -10,6 +10,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
+from aotc.aot.capture.aliases import without_aliases
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
 from aotc.aot.capture.importing import NotSupported, type_of
 from aotc.aot.capture.keeping import keep, keeping
@@ -52,6 +53,12 @@ def import_program(
     return walker.graph(), tuple(walker.guards)
 
 
+def held_tensor(program: ExportedProgram, name: str) -> torch.Tensor:
+    """A weight, a buffer or a constant of the program."""
+    found = program.state_dict.get(name)
+    return program.constants[name] if found is None else found
+
+
 def _distinct(found: Sequence[str]) -> str:
     return "\n".join(f"  {line}" for line in dict.fromkeys(found))
 
@@ -65,7 +72,7 @@ def _changed(program: ExportedProgram, exported: ExportedProgram) -> dict[str, t
     if found and any(str(node.target) == KERNEL_CALL for node in program.graph.nodes):
         # Where torch cannot follow a kernel, it takes all that the kernel is given for changed.
         # With the ops whole it goes by what they declare.
-        declared = _written(exported.run_decompositions({}))
+        declared = _written(without_aliases(exported).run_decompositions({}))
         found = {name: row for name, row in found.items() if name in declared}
     inputs = [name for name, (kind, _) in found.items() if kind is OutputKind.USER_INPUT_MUTATION]
     if inputs:
@@ -110,9 +117,7 @@ class _ProgramImporter(Importer):
         ).with_outputs((*whole.outputs, *after))
 
     def _tensor(self, name: str) -> torch.Tensor:
-        """A weight or buffer."""
-        found = self.program.state_dict.get(name)
-        return self.program.constants[name] if found is None else found
+        return held_tensor(self.program, name)
 
     def _state(self, node: torch.fx.Node, name: str) -> Node:
         kind = type_of(self._tensor(name))

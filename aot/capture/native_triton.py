@@ -43,8 +43,8 @@ def triton_attrs(
     tensors: like those that the op is given. Raises `NotSupported` where the op is anything but one
     call of a kernel that reads its arguments and stores `results`.
     """
-    from aotc.aot.capture.capture import decompose  # they import each other
     from aotc.aot.capture.exported import import_program
+    from aotc.aot.capture.exporting import decompose  # they import each other
     from aotc.aot.capture.sizes import sizes_of
 
     given = tuple(torch.empty(each.shape, dtype=each.dtype) for each in tensors)

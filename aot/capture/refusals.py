@@ -62,6 +62,11 @@ def export_refusal(error: Exception, path: str) -> ExportFailed:
     return ExportFailed(detail=detail, source=_place(error, path), cure=row.cure)
 
 
+def is_of_data(refused: Exception) -> bool:
+    """Whether a refusal is of data that decides, which no mode of torch.export takes."""
+    return isinstance(refused, ExportFailed) and "data-dependent" in refused.detail
+
+
 def _reason(error: Exception) -> str:
     """torch's own reason as one paragraph: its message up to the first advice or trace."""
     text = re.split(r"\n\s*\n|\n\s*(?:Hint|Developer|User stack|To fix)", str(error).strip())[0]

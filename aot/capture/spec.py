@@ -88,10 +88,14 @@ def import_code(text: str) -> ModuleType:
 def spec_of(
     model: Any, example_inputs: Any, path: str = "the model", dynamic_shapes: Any = None
 ) -> Spec:
-    """A spec of a live model (module or function), its example inputs and its dims that vary.
+    """A spec of a live model (module, function or exported program) and its example inputs.
 
-    Raises `SpecModelInvalid` and `SpecInputsInvalid`.
+    `dynamic_shapes` names its dims that vary; an exported program has its own, and without example
+    inputs (None) those that it was exported with. Raises `SpecModelInvalid` and
+    `SpecInputsInvalid`.
     """
+    if isinstance(model, ExportedProgram):
+        return _of_program(model, example_inputs, path)
     module = _as_module(model, "model", path)
     arguments, keyword_arguments = _as_arguments(example_inputs)
     _check_fit(module, arguments, keyword_arguments)
@@ -103,6 +107,13 @@ def spec_of(
         module.eval(),
         dynamic_shapes=dynamic_shapes,
     )
+
+
+def _of_program(program: ExportedProgram, example_inputs: Any, path: str) -> Spec:
+    given = program.example_inputs if example_inputs is None else _as_arguments(example_inputs)
+    if given is None:
+        raise SpecInputsMissing(path=path)
+    return Spec(Path(path).stem, path, tuple(given[0]), given[1], program=program)
 
 
 def has_host_kernels(spec: Spec) -> bool:
@@ -176,9 +187,9 @@ def user_line(error: BaseException, path: str) -> str:
 
 def _from_module(module: ModuleType, path: str, name: str) -> Spec:
     model = _find_model(module, path, name)
-    if not hasattr(module, "example_inputs"):
+    if not hasattr(module, "example_inputs") and not isinstance(model, ExportedProgram):
         raise SpecInputsMissing(path=path)
-    example = module.example_inputs
+    example = getattr(module, "example_inputs", None)
     if callable(example):
         example = _guarded(example, path, "`example_inputs()` ran")
     shapes = getattr(module, "dynamic_shapes", None)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc.aot.build import build
-from aotc.aot.capture.capture import export
+from aotc.aot.capture.exporting import export
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.errors import NothingToReduce, OutputExists
 from aotc.aot.host_kernels import host_kernels

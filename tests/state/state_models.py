@@ -1,6 +1,7 @@
 """Models that change their buffers, each in another way."""
 
 import torch
+from shared_models import SHARED
 from torch import nn
 
 
@@ -118,6 +119,10 @@ MODELS = {
         Normed,
         lambda step: (torch.randn(5, 4, generator=seeded(step)),),
     ),
+    **{
+        name: (make, lambda step: (torch.randn(4, generator=seeded(step)),))
+        for name, make in SHARED.items()
+    },
 }
 
 

@@ -1,0 +1,142 @@
+"""torch.export of a spec's model: by tracing, and by torch's reading of its code where that fails.
+
+torch.export has two modes. One runs the model on fake tensors (`strict=False`), one has Dynamo read
+its Python (`strict=True`). The first takes more models and comes first; the second takes some that
+it does not, such as those that change attributes while they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram, _trace
+
+from aotc.aot.capture.aliases import without_aliases
+from aotc.aot.capture.custom_ops import Decompositions
+from aotc.aot.capture.indexing import check_indices, tensor_indices
+from aotc.aot.capture.kernels import defaults_known
+from aotc.aot.capture.libraries import register_types
+from aotc.aot.capture.refusals import export_refusal, is_of_data
+from aotc.aot.capture.sources import all_user_frames
+from aotc.aot.capture.spec import Spec, user_line
+from aotc.aot.errors import CompileError, KernelNotOnHost, ModelRaised, UnsupportedError
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A model as torch.export gives it, and the same in core ATen ops."""
+
+    program: ExportedProgram
+    decomposed: ExportedProgram
+    is_strict: bool = False  # whether torch read the model's code, which is tried second
+
+
+def exported(spec: Spec, whole: Collection[str]) -> Exported:
+    """The spec's model by the first mode of torch.export that takes it to core ATen ops.
+
+    Ops named in `whole` stay. Raises `ExportFailed` with what the first mode met, and `ModelRaised`
+    where the model does not run at all.
+    """
+    try:
+        program = export(spec)
+        return Exported(program, decompose(program, spec.decompositions, whole, spec.path))
+    except UnsupportedError as refused:
+        if spec.module is None or is_of_data(refused):
+            raise
+        first = refused
+    try:
+        program = export(spec, is_strict=True)
+        decomposed = decompose(program, spec.decompositions, whole, spec.path)
+    except Exception:  # the first mode's words are of the model, the second's of its code's reading
+        raise first from first.__cause__
+    return Exported(program, decomposed, is_strict=True)
+
+
+def export(spec: Spec, is_strict: bool = False) -> ExportedProgram:
+    """The spec's model as torch.export sees it; raises `ExportFailed` and `ModelRaised`."""
+    if spec.program is not None:
+        return spec.program
+    assert spec.module is not None
+    keywords = dict(spec.keyword_arguments)
+    for module in spec.module.modules():
+        register_types(module)
+    indices = nullcontext() if is_strict else tensor_indices()
+    try:
+        with all_user_frames(__file__), _no_graphs_printed(), indices:
+            program = torch.export.export(
+                spec.module,
+                spec.arguments,
+                keywords,
+                dynamic_shapes=spec.dynamic_shapes,
+                strict=is_strict,
+            )
+    except Exception as error:
+        with unchanged(list(spec.module.buffers())):
+            run(spec, spec.module)  # tells a model that does not run from one that cannot be taken
+        raise export_refusal(error, spec.path) from error
+    check_indices(program.graph)
+    return program
+
+
+def decompose(
+    program: ExportedProgram, own: Decompositions, whole: Collection[str], path: str = "the model"
+) -> ExportedProgram:
+    """Core ATen ops, those to keep whole, and calls of the model's Triton kernels.
+
+    Raises `ExportFailed` where torch cannot: a decomposition of the user's that fails, an op that
+    does not say what it gives. `path` stands in for an unknown line.
+    """
+    table = torch.export.default_decompositions()
+    table.update(own)
+    for operator in list(table):
+        name = operator.name().removeprefix("aten::").partition(".")[0]
+        if name in whole:
+            table.pop(operator)
+    separate = without_aliases(program)
+    try:
+        with defaults_known(), all_user_frames(__file__):
+            return separate.run_decompositions(table, decompose_custom_triton_ops=True)
+    except UnsupportedError:
+        raise
+    except Exception as error:
+        raise export_refusal(error, path) from error
+
+
+def run(spec: Spec, module: Callable[..., Any]) -> Any:
+    """What `module` gives for the spec's example; raises `ModelRaised` and `KernelNotOnHost`."""
+    try:
+        return module(*spec.arguments, **spec.keyword_arguments)
+    except CompileError as error:
+        source = user_line(error, spec.path)
+        raise KernelNotOnHost(detail=error.message, source=source) from error
+    except Exception as error:
+        raise ModelRaised(
+            kind=type(error).__name__,
+            detail=str(error).strip(),
+            source=user_line(error, spec.path),
+        ) from error
+
+
+@contextmanager
+def unchanged(buffers: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """The buffers, which hold at the end what they held before: they are the caller's model's."""
+    before = [buffer.clone() for buffer in buffers]
+    try:
+        yield buffers
+    finally:
+        for buffer, initial in zip(buffers, before, strict=True):
+            buffer.copy_(initial)
+
+
+@contextmanager
+def _no_graphs_printed() -> Iterator[None]:
+    """torch prints the graph so far when a refusal depends on data; our error names the line."""
+    vars(_trace)["print"] = lambda *words, **options: None
+    try:
+        yield
+    finally:
+        del vars(_trace)["print"]
