@@ -257,6 +257,13 @@ class SpecDecompositionsInvalid(SpecError):
     hint = "write `decompositions = {{torch.ops.LIBRARY.OP: function}}`"
 
 
+class NativeOpInvalid(UserError):
+    """`aot.native_op` was given what no op can be made of."""
+
+    code = "native-op-invalid"
+    template = "native op `{op}`: {detail}"
+
+
 class ModelRaised(SpecError):
     """The model raised when it was called with its own example inputs."""
 

@@ -22,7 +22,8 @@ from aotc.aot.capture.kernels import defaults_known
 from aotc.aot.capture.libraries import register_types
 from aotc.aot.capture.refusals import export_refusal, is_of_data
 from aotc.aot.capture.sources import all_user_frames
-from aotc.aot.capture.spec import Spec, user_line
+from aotc.aot.capture.spec import Spec
+from aotc.aot.capture.user_code import user_line
 from aotc.aot.errors import CompileError, KernelNotOnHost, ModelRaised, UnsupportedError
 
 

@@ -19,7 +19,7 @@ import torch
 
 from aotc.aot.capture.importing import NotSupported, type_of
 from aotc.aot.capture.native_triton import triton_attrs
-from aotc.aot.errors import UserError
+from aotc.aot.errors import NativeOpInvalid
 from aotc.aot.ir.graph import Node, make, sizes_in
 from aotc.aot.ir.native_library import TiedLibrary, tie
 from aotc.runtime import get_backend
@@ -33,13 +33,6 @@ FIXED = (
     "a native function is given shapes that are fixed at the build: leave the dims that reach it "
     "out of `dynamic_shapes`, or build a bundle for each shape"
 )
-
-
-class NativeOpInvalid(UserError):
-    """`aot.native_op` was given what no op can be made of."""
-
-    code = "native-op-invalid"
-    template = "native op `{op}`: {detail}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.fx.proxy import TracerBase
 
-_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+from aotc.aot.capture.user_code import Source, innermost
+
 _TORCH_ROOT = str(Path(torch.__file__).parent)
-# Not the user's: torch, the code that it generates, and this stage.
-_FOREIGN_ROOTS = (_TORCH_ROOT, "<eval_with_key>", str(Path(__file__).parent))
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One line of the user's model. Prints as `model.py:31 in forward`."""
-
-    path: str
-    line_number: int
-    function: str
-
-    def __str__(self) -> str:
-        return f"{Path(self.path).name}:{self.line_number} in {self.function}"
 
 
 def source_of(node: torch.fx.Node) -> Source | None:
     """The innermost line outside of torch that made `node`; torch's own when there is no other."""
     return innermost(node.meta.get("stack_trace") or "")
-
-
-def innermost(trace: str) -> Source | None:
-    """The innermost frame of a printed traceback that is the user's, else the innermost."""
-    frames = [Source(path, int(line), name) for path, line, name in _FRAME.findall(trace)]
-    outside = [frame for frame in frames if not frame.path.startswith(_FOREIGN_ROOTS)]
-    candidates = outside or frames
-    return candidates[-1] if candidates else None
 
 
 @contextmanager

@@ -7,11 +7,7 @@ gives the same bundle each time.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
-import sys
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,16 +19,14 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.custom_ops import Decompositions, decompositions_of
-from aotc.aot.capture.sources import innermost
+from aotc.aot.capture.user_code import guarded, import_file, import_module
 from aotc.aot.errors import (
     ExportedFileInvalid,
     SpecFileMissing,
-    SpecImportFailed,
     SpecInputsInvalid,
     SpecInputsMissing,
     SpecModelInvalid,
     SpecModelMissing,
-    SpecModuleMissing,
     SpecNotUnderstood,
 )
 
@@ -72,17 +66,12 @@ def load_spec(text: str) -> Spec:
         if location.endswith(".pt2") and not name:
             return _load_exported(Path(location))
         if location.endswith(".py"):
-            module = _import_file(Path(location))
+            module = import_file(Path(location))
         elif name and all(part.isidentifier() for part in location.split(".")):
-            module = _import_module(location)
+            module = import_module(location)
         else:
             raise SpecNotUnderstood(spec=text)
         return _from_module(module, location, name)
-
-
-def import_code(text: str) -> ModuleType:
-    """The module that `FILE.py` or `PACKAGE.MODULE` names; raises a `SpecError`."""
-    return _import_file(Path(text)) if text.endswith(".py") else _import_module(text)
 
 
 def spec_of(
@@ -127,74 +116,16 @@ def has_host_kernels(spec: Spec) -> bool:
     return bool(triton_ops_to_kernels) and devices <= {"cpu"}
 
 
-def _import_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise SpecFileMissing(path=str(path))
-    name = f"aotc_spec_{path.stem}"
-    found = importlib.util.spec_from_file_location(name, path)
-    assert found is not None
-    loader = found.loader
-    assert loader is not None
-    module = importlib.util.module_from_spec(found)
-    # Registered so that dataclasses and source look-up inside the file work; the folder is on the
-    # path so that it can import its neighbours.
-    sys.modules[name] = module
-    folder = str(path.resolve().parent)
-    sys.path.insert(0, folder)
-    try:
-        _guarded(lambda: loader.exec_module(module), str(path), "it was imported")
-    finally:
-        sys.path.remove(folder)
-    return module
-
-
-def _import_module(name: str) -> ModuleType:
-    try:
-        known = importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        known = False
-    if not known:
-        raise SpecModuleMissing(module=name)
-    imported: ModuleType = _guarded(lambda: importlib.import_module(name), name, "it was imported")
-    return imported
-
-
-def _guarded(action: Callable[[], Any], path: str, doing: str) -> Any:
-    """Result of user code; what it raises becomes `SpecImportFailed` with the user's line."""
-    try:
-        return action()
-    except Exception as error:
-        raise SpecImportFailed(
-            path=path,
-            doing=doing,
-            kind=type(error).__name__,
-            detail=str(error),
-            source=user_line(error, path),
-        ) from error
-
-
-def user_line(error: BaseException, path: str) -> str:
-    """The innermost line of the user's file in the traceback of `error`, with its text."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{Path(error.filename).name}:{error.lineno}: {(error.text or '').strip()}"
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).name == Path(path).name]
-    if own:
-        frame = own[-1]
-        return f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}: {frame.line}"
-    return str(innermost("".join(traceback.format_tb(error.__traceback__))) or path)
-
-
 def _from_module(module: ModuleType, path: str, name: str) -> Spec:
     model = _find_model(module, path, name)
     if not hasattr(module, "example_inputs") and not isinstance(model, ExportedProgram):
         raise SpecInputsMissing(path=path)
     example = getattr(module, "example_inputs", None)
     if callable(example):
-        example = _guarded(example, path, "`example_inputs()` ran")
+        example = guarded(example, path, "`example_inputs()` ran")
     shapes = getattr(module, "dynamic_shapes", None)
     if callable(shapes):
-        shapes = _guarded(shapes, path, "`dynamic_shapes()` ran")
+        shapes = guarded(shapes, path, "`dynamic_shapes()` ran")
     decompositions = decompositions_of(getattr(module, "decompositions", {}), path)
     return replace(spec_of(model, example, path, shapes), decompositions=decompositions)
 
@@ -205,7 +136,7 @@ def _find_model(module: ModuleType, path: str, name: str) -> Any:
         raise SpecModelMissing(path=path, name=wanted)
     found = getattr(module, wanted)
     if wanted.startswith("build_") and inspect.isfunction(found):
-        return _guarded(found, path, f"`{wanted}()` ran")
+        return guarded(found, path, f"`{wanted}()` ran")
     return found
 
 

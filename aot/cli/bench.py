@@ -11,12 +11,13 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.build import require_build_extra
 from aotc.aot.cli.contest import PERCENTILES, Result, contest
+from aotc.aot.cli.explain import error_classes
 from aotc.aot.cli.machine import cpu_name, usable_cpus
 from aotc.aot.cli.printing import print_json, print_table, time_text
 from aotc.aot.errors import SpecMissing
 from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.check import read_manifest, require_target
-from aotc.runtime.errors import EnvironmentFault
+from aotc.runtime.errors import AotcError, EnvironmentFault
 
 KINDS = ("eager", "graph", "compile", "max-autotune", "aoti")
 
@@ -53,7 +54,7 @@ def command(
     ours = ("aotc", "bound") if against and device == "cuda" else ("aotc",)
     results = contest(bundle, spec, (*ours, *against), rounds, seconds, device)
     if results[0].skipped:
-        raise EnvironmentFault(action="measure", path=bundle, detail=results[0].skipped)
+        raise _failure(results[0], bundle)
     if as_json:
         record = {"machine": cpu_name(), "cpus": usable_cpus(), "device": device}
         print_json("aotc.bench/1", {**record, "results": [row.record() for row in results]})
@@ -64,6 +65,15 @@ def command(
     peers = [row for row in others if row.kind in against and row.times_us]
     is_slower = any(own.median_us > row.median_us * limit for row in peers)
     return 1 if fail_if_slower is not None and is_slower else 0
+
+
+def _failure(ours: Result, bundle: Path) -> AotcError:
+    """What kept the bundle from being measured: the typed error of its process, if it had one."""
+    kind = error_classes().get(ours.error["code"]) if ours.error else None
+    if ours.error is None or kind is None:
+        return EnvironmentFault(action="measure", path=bundle, detail=ours.skipped)
+    error: AotcError = kind(**ours.error["fields"])
+    return error
 
 
 def _print(results: Sequence[Result]) -> None:

@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> None:
     try:
         _main(*arguments)
     except AotcError as error:
-        say({"skipped": str(error)})
+        say({"skipped": str(error), "error": error.as_map()})
 
 
 def _main(mode: str, *rest: str) -> None:

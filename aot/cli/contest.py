@@ -8,9 +8,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Result:
     first_s: float = 0.0  # loading and the first call, without the interpreter's start
     build_s: float | None = None  # AOTInductor's compilation
     skipped: str = ""
+    error: Mapping[str, Any] | None = None  # the typed error behind `skipped`, as plain data
 
     def percentile_us(self, percent: float) -> float:
         """A percentile of the calls, by linear interpolation."""
@@ -118,7 +119,7 @@ def contest(
         folder = prepared or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="aotc-bench-"))
         )
-        skipped, builds = {}, {}
+        skipped, builds, errors = {}, {}, {}
         running = []
         for kind in kinds:
             if kind == "aoti" and prepared is None:
@@ -132,11 +133,13 @@ def contest(
             stack.callback(contender.close)
             if "skipped" in contender.head:
                 skipped[kind] = contender.head["skipped"]
+                errors[kind] = contender.head.get("error")
             else:
                 running.append(contender)
         take_turns(running, rounds, seconds)
         found = {row.kind: row for row in running}
-        return [_result(kind, found.get(kind), skipped, builds) for kind in kinds]
+        rows = [_result(kind, found.get(kind), skipped, builds) for kind in kinds]
+        return [replace(row, error=errors.get(row.kind)) for row in rows]
 
 
 def take_turns(running: Sequence[Contender], rounds: int, seconds: float) -> None:

@@ -41,7 +41,7 @@ fallback = click.option(
 
 def _import_each(context: click.Context, option: click.Parameter, texts: Sequence[str]) -> None:
     if texts and not context.resilient_parsing:
-        from aotc.aot.capture.spec import import_code
+        from aotc.aot.capture.user_code import import_code
 
         for text in texts:
             import_code(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 import click
 
 from aotc.aot.cli.printing import print_error, print_unexpected, print_usage, print_warning
+from aotc.runtime.errors import environment_fault
 
 VERSION = "0.1.0"
 
@@ -90,4 +92,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "code"):
             return print_error(error)
+        if isinstance(error, OSError) and error.filename is not None:  # a path of the user's
+            return print_error(environment_fault("use", os.fsdecode(error.filename), error))
         return print_unexpected(error)

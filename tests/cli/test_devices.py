@@ -74,7 +74,7 @@ def test_a_contender_says_why_it_cannot_be_measured(aotc, path, monkeypatch):
     install(monkeypatch, FakeCuda())
     monkeypatch.setenv("AOTC_THREADS", "many")
     code, _, errors = aotc("bench", path)
-    assert code == 7
+    assert code == 2
     assert "setting `AOTC_THREADS` is 'many'" in errors
 
 

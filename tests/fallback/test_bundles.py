@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from aotc.aot.capture.spec import import_code  # noqa: E402
+from aotc.aot.capture.user_code import import_code  # noqa: E402
 from aotc.runtime import check, load  # noqa: E402
 from aotc.runtime.fallback_errors import FallbackFailed, FallbackResult  # noqa: E402
 

@@ -22,7 +22,7 @@ SEEDS = range(4)
 
 @pytest.fixture(scope="module")
 def case():
-    from aotc.aot.capture.spec import import_code
+    from aotc.aot.capture.user_code import import_code
 
     return import_code(str(SPEC))
 

@@ -22,7 +22,7 @@ CALLS = 6
 
 @pytest.fixture(scope="module")
 def example():
-    from aotc.aot.capture.spec import import_code
+    from aotc.aot.capture.user_code import import_code
 
     return import_code(str(EXAMPLE))
 
