@@ -148,10 +148,27 @@ def _front_end(context: Any) -> tuple[Any, Any, dict[str, Any], dict[str, Module
     return target, options, code_generation, backend.get_module_map()
 
 
+def _inline_all(module: Any) -> None:
+    """Let Triton's inliner take functions that are marked `noinline` too: one function is left."""
+    from triton._C.libtriton import ir
+
+    names: list[str] = []
+
+    def visit(operation: Any) -> None:
+        if operation.get_name() == "tt.func":
+            names.append(operation.get_str_attr("sym_name"))
+
+    module.walk(visit)
+    builder = ir.builder(module.context)
+    for name in names:
+        module.get_function(name).set_attr("noinline", builder.get_bool_attr(False))
+
+
 def optimize_ttir(module: Any) -> Any:
     """Run Triton's own passes on TTIR, in place; gives the module."""
     from triton._C.libtriton import ir, passes
 
+    _inline_all(module)
     manager = ir.pass_manager(module.context)
     common, ttir = passes.common, passes.ttir
     common.add_inliner(manager)

@@ -330,3 +330,126 @@ def hidden():
     scaled = x.clone()
     scaled[::5] = torch.where(x > 0, x, x * 0.5)[::5] * 2
     return out, scaled.sum().reshape(1)
+
+
+@triton.jit
+def random_kernel(bits_ptr, uniform_ptr, normal_ptr, seed_ptr, high_ptr, N: tl.constexpr):
+    """Draws at N offsets of each seed; a program a seed, once from memory, once as a literal."""
+    at = tl.arange(0, N)
+    row = tl.program_id(0) * N
+    seed = tl.load(seed_ptr + tl.program_id(0))
+    tl.store(bits_ptr + row + at, tl.randint(seed, at).to(tl.int32, bitcast=True))
+    tl.store(uniform_ptr + row + at, tl.rand(seed, at).to(tl.int32, bitcast=True))
+    tl.store(normal_ptr + row + at, tl.randn(seed, at))
+    literal = tl.randint(0x12345678DEADBEEF, at).to(tl.int32, bitcast=True)
+    tl.store(bits_ptr + tl.num_programs(0) * N + at, literal)
+    numbers = (at * 0x3D4D51CB).to(tl.uint32)
+    tl.store(high_ptr + row + at, tl.umulhi(numbers, 0xD2511F53).to(tl.int32, bitcast=True))
+
+
+def philox(seed: int, counter: int) -> list[int]:
+    """Philox4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011)."""
+    c, k = [counter, 0, 0, 0], [seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF]
+    for _ in range(10):
+        first, second = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
+        c = [
+            (second >> 32) ^ c[1] ^ k[0], second & 0xFFFFFFFF,
+            (first >> 32) ^ c[3] ^ k[1], first & 0xFFFFFFFF,
+        ]  # fmt: skip
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c
+
+
+def _int32(numbers: list[int]) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.int64).to(torch.int32)
+
+
+SEEDS = [0, 1, 42, 2**31 - 1, 2**32 + 7, 2**63 - 1, -1]
+
+
+def _random(count: int = 64) -> tuple[torch.Tensor, ...]:
+    shape = (len(SEEDS), count)
+    bits = torch.zeros(len(SEEDS) + 1, count, dtype=torch.int32)
+    uniform, high = (torch.zeros(shape, dtype=torch.int32) for _ in range(2))
+    normal_numbers = torch.zeros(shape)
+    seeds = torch.tensor(SEEDS, dtype=torch.int64)
+    random_kernel[(len(SEEDS),)](bits, uniform, normal_numbers, seeds, high, N=count)
+    return bits, uniform, normal_numbers, high
+
+
+@case
+def random_bits():
+    rows = [[philox(seed, at)[0] for at in range(64)] for seed in (*SEEDS, 0x12345678DEADBEEF)]
+    return _random()[0], torch.stack([_int32(row) for row in rows])
+
+
+@case
+def random_uniform():
+    """Bit for bit: a number below 2³¹ times 2⁻³¹, a little less."""
+    bits = torch.stack([_int32([philox(seed, at)[0] for at in range(64)]) for seed in SEEDS])
+    natural = torch.where(bits < 0, -bits - 1, bits)
+    return _random()[1], (natural.float() * 4.6566127342e-10).view(torch.int32)
+
+
+@case
+def random_normal():
+    """By the method of Box and Muller."""
+    scale = 4.6566127342e-10
+    rows = [[philox(seed, at)[:2] for at in range(64)] for seed in SEEDS]
+    signed = torch.tensor(rows).to(torch.int32)
+    u, v = (torch.where(signed < 0, -signed - 1, signed).float() * scale).unbind(-1)
+    radius = torch.sqrt(-2.0 * torch.log(u.clamp(min=1.0e-7)))
+    return _random()[2], radius * torch.cos(6.283185307179586 * v)
+
+
+@case
+def high_products():
+    numbers = [at * 0x3D4D51CB & 0xFFFFFFFF for at in range(64)]
+    row = _int32([x * 0xD2511F53 >> 32 for x in numbers])
+    return _random()[3], row.expand(len(SEEDS), -1)
+
+
+@triton.jit(noinline=True)
+def _store_next(p, value):
+    tl.store(p, value + 1)
+
+
+@triton.jit(noinline=True)
+def _doubled(value):
+    return value * 2
+
+
+@triton.jit
+def outlined_kernel(out_ptr):
+    row = tl.program_id(0)
+    _store_next(out_ptr + row, _doubled(row))
+
+
+@case
+def functions_that_are_not_inlined():
+    out = torch.full((4,), -7, dtype=torch.int32)
+    outlined_kernel[(4,)](out)
+    return out, torch.tensor([1, 3, 5, 7], dtype=torch.int32)
+
+
+@triton.jit
+def clamp_kernel(x_ptr, out_ptr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    x = tl.load(x_ptr + at)
+    kept = tl.clamp(x, -1.0, 2.0, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(out_ptr + at, (kept != kept).to(tl.int32))
+    tl.store(out_ptr + N + at, kept.to(tl.int32))
+    dropped = tl.clamp(x, -1.0, 2.0)
+    tl.store(out_ptr + 2 * N + at, dropped.to(tl.int32))
+
+
+@case
+def clamp_of_nan():
+    x = torch.tensor([-3.0, 0.0, 1.5, 9.0, torch.inf, -torch.inf, torch.nan, 2.0] * 2)
+    out = torch.zeros(3, 16, dtype=torch.int32)
+    clamp_kernel[(1,)](x, out, N=16)
+    out[1][x.isnan()] = 0  # the conversion of NaN is unspecified
+    ends = x.clamp(-1.0, 2.0)
+    whole = ends.nan_to_num().to(torch.int32)
+    dropped = torch.where(x.isnan(), -1.0, ends).to(torch.int32)
+    return out, torch.stack([x.isnan().int(), whole, dropped])

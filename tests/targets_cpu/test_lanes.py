@@ -171,7 +171,7 @@ def test_division_of_terms_that_the_divisor_divides(lanes: Lanes) -> None:
 def test_a_remainder_keeps_the_common_divisor(lanes: Lanes) -> None:
     found = lanes.divide(atom(lanes, "x", 24, natural=True), integer(32), remainder=True)
     assert found.base.multiple == 8
-    assert found.base.natural
+    assert found.natural
     assert values(lanes, found, x=24 * 5) == [24] * WIDTH
 
 
@@ -193,7 +193,7 @@ def test_a_narrowed_value_has_no_origin(lanes: Lanes, x: int) -> None:
 
 
 def test_a_negative_number_is_not_zero_extended_term_by_term(lanes: Lanes) -> None:
-    lanes.extend(lanes.add(atom(lanes, "x"), integer(-1)), "i64", signed=False)
+    lanes.convert(lanes.add(atom(lanes, "x"), integer(-1)), "i64", signed=False)
     written = lanes.writer.scopes[0].lines
     assert [line.split(" = ")[1].split()[0] for line in written] == ["add", "zext"]
 

@@ -50,6 +50,16 @@ REFUSED = {
     ),
     "scalar operation": ('%0 = "arith.unknown"(%arg1) : (i32) -> i32', "`arith.unknown`"),
     "print": ('"tt.print"(%arg1) <{prefix = "x"}> : (i32) -> ()', "`tt.print`"),
+    "call": ('"tt.call"(%arg1) <{callee = @h}> : (i32) -> ()', "`tt.call` of `@h`"),
+    "unknown operation without results": (
+        '"tt.fire_and_forget"(%arg1) : (i32) -> ()',
+        "`tt.fire_and_forget`",
+    ),
+    "unknown operation whose result is not read": (
+        '%0 = "tt.unheard_of"(%arg1) : (i32) -> tensor<4xi32>',
+        "`tt.unheard_of`",
+    ),
+    "assertion": ('"tt.assert"(%arg1) <{message = "x > 0"}> : (i32) -> ()', "`x > 0`"),
     "histogram": (
         '%0 = "tt.histogram"(%arg1) : (i32) -> tensor<4xi32>',
         "`tt.histogram`",

@@ -241,7 +241,7 @@ def _counter(kernel: Kernel, counter: Operand, lower: Lane, step: Lane) -> Int:
     multiple = 1
     if lower.constant is not None and step.constant is not None:
         multiple = math.gcd(lower.constant, step.constant)
-    natural = lower.base.natural and step.base.natural
+    natural = lower.natural and step.natural
     return kernel.lanes.atom(counter, counter.type, max(1, multiple), natural=natural)
 
 

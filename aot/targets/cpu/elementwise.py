@@ -53,12 +53,13 @@ def _resize_integer(name: str) -> Rule:
         a = operands[0]
         kind = result_kind(operation)
         if isinstance(a, Int) and kind in LINEAR_KINDS:
-            return lanes.extend(a, kind, signed=name != "zext")
+            return lanes.convert(a, kind, signed=name != "zext")
+        source = int(operation.operands[0].type.element[1:])
         return typed(
             lanes,
             lanes.cast(name, lanes.operand(a), LLVM_TYPES[kind]),
             kind,
-            natural=name == "zext",
+            most=(1 << source) - 1 if name == "zext" else None,
         )
 
     return rule
@@ -118,12 +119,11 @@ def _select(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lan
     made = select(lanes, test, lanes.operand(a), lanes.operand(b))
     if isinstance(a, Pointer) and not is_vector(made):
         return Pointer(made, integer(0, "i64"), a.element)
-    natural = (
-        isinstance(a, Int)
-        and isinstance(b, Int)
-        and all(x.base.natural and x.stride.natural for x in (a, b))
-    )
-    return typed(lanes, made, kind, natural=natural)
+    most = None
+    if isinstance(a, Int) and isinstance(b, Int) and a.natural and b.natural:
+        largest = (1 << int(a.kind[1:]) - 1) - 1
+        most = max(largest if x.most is None else x.most for x in (a, b))
+    return typed(lanes, made, kind, most=most)
 
 
 RULES: dict[str, Rule] = {

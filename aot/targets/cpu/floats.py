@@ -27,6 +27,7 @@ from aotc.aot.targets.cpu.operands import (
     matched,
     result_kind,
     select,
+    typed,
 )
 from aotc.aot.targets.cpu.ttir import Operation
 from aotc.aot.targets.cpu.writer import Operand
@@ -155,9 +156,20 @@ def _rsqrt(lanes: Lanes, x: list[Operand]) -> Operand:
     return lanes.binary("fdiv", lanes.splat(one) if is_vector(root) else one, root)
 
 
-def _clamp(lanes: Lanes, x: list[Operand]) -> Operand:
-    low = lanes.writer.call(f"llvm.maxnum.{intrinsic_suffix(x[0])}", x[0].type, x[:2])
-    return lanes.writer.call(f"llvm.minnum.{intrinsic_suffix(x[0])}", x[0].type, [low, x[2]])
+PROPAGATE_NAN = 0xFFFF
+
+
+def _clamp(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    """min(max(x, low), high); of NaN it is NaN where the kernel asks for that, else `low`."""
+    keeps_nan = operation.integer("propagateNan") & 0xFFFF == PROPAGATE_NAN
+    ends = ("maximum", "minimum") if keeps_nan else ("maxnum", "minnum")
+
+    def clamp(lanes: Lanes, x: list[Operand]) -> Operand:
+        suffix = intrinsic_suffix(x[0])
+        low = lanes.writer.call(f"llvm.{ends[0]}.{suffix}", x[0].type, x[:2])
+        return lanes.writer.call(f"llvm.{ends[1]}.{suffix}", x[0].type, [low, x[2]])
+
+    return in_f32(clamp)(lanes, operation, operands)
 
 
 def _compare_floats(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
@@ -199,7 +211,7 @@ def _classify(lanes: Lanes, name: str, operand: Operand) -> Lane:
     infinity = float_constant(math.inf, "f32")
     test = {"isnan": "fcmp uno", "isinf": "fcmp oeq"}.get(name, "fcmp olt")
     found = compare(lanes, test, magnitude, operand if name == "isnan" else infinity)
-    return lanes.atom(lanes.cast("zext", found, "i32"), "i32", natural=True)
+    return typed(lanes, lanes.cast("zext", found, "i32"), "i32", most=1)
 
 
 RULES: dict[str, Rule] = {
@@ -215,7 +227,7 @@ RULES: dict[str, Rule] = {
     "arith.minimumf": intrinsic("minimum"),
     "arith.maxnumf": intrinsic("maxnum"),
     "arith.minnumf": intrinsic("minnum"),
-    "tt.clampf": in_f32(_clamp),
+    "tt.clampf": _clamp,
     "tt.extern_elementwise": _extern,
     "math.absf": intrinsic("fabs"),
     "math.ceil": intrinsic("ceil"),

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aotc.aot.targets.cpu.lanes import LLVM_TYPES, Int, Lane, Lanes, integer
+from aotc.aot.targets.cpu.lanes import (
+    LLVM_TYPES,
+    Int,
+    Lane,
+    Lanes,
+    integer,
+    is_literal,
+    is_vector,
+    number,
+    scalar_type,
+)
 from aotc.aot.targets.cpu.operands import (
     Rule,
     compare,
     intrinsic_suffix,
     matched,
     result_kind,
+    select,
     typed,
 )
 from aotc.aot.targets.cpu.ttir import Operation
@@ -32,7 +43,7 @@ def _integer(name: str, linear: Callable[[Lanes, Int, Int], Lane | None] | None 
             if folded is not None:
                 return folded
         x, y = matched(lanes, operands)
-        made = lanes.binary(name, x, y, can_fault=name.endswith(("div", "rem")))
+        made = lanes.binary(name, x, y)
         return typed(lanes, made, kind)
 
     return rule
@@ -48,66 +59,107 @@ def _fold_bool(name: str, a: Operand, b: Operand) -> Operand | None:
 
 
 def _and(lanes: Lanes, a: Int, b: Int) -> Lane | None:
+    """x & (2ⁿ - 1) = x % 2ⁿ of a natural number."""
     mask = b.constant
-    if (
-        mask is not None
-        and mask >= 0
-        and mask & (mask + 1) == 0
-        and a.base.natural
-        and a.stride.natural
-    ):
-        return lanes.divide(a, integer(mask + 1, a.kind), remainder=True)
-    return None
+    if mask is None or mask < 0 or mask & (mask + 1) or not a.natural:
+        return None
+    divisor = integer(mask + 1, a.kind)
+    return lanes.divide(a, divisor, remainder=True) if divisor.natural else None
 
 
 def _quotient(*, remainder: bool, signed: bool) -> Callable[[Lanes, Int, Int], Lane]:
     return lambda lanes, a, b: lanes.divide(a, b, remainder=remainder, signed=signed)
 
 
-def _shift_left(lanes: Lanes, a: Int, b: Int) -> Lane | None:
-    shift = b.constant
-    return None if shift is None else lanes.multiply(a, integer(1 << shift, a.kind))
+def _shift(name: str) -> Rule:
+    """Shifts as GPUs do them: by as many bits as there are, or more, nothing is left but signs."""
+
+    def rule(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+        a, b = operands
+        kind = result_kind(operation)
+        bits = int(kind[1:])
+        if isinstance(a, Int) and isinstance(b, Int) and b.constant in range(bits - 1):
+            power = integer(1 << b.constant, kind)
+            if name == "shl":
+                return lanes.multiply(a, power)
+            if a.natural:
+                return lanes.divide(a, power, remainder=False)
+        x, y = matched(lanes, operands)
+        return typed(lanes, _clamped_shift(lanes, name, x, y, bits), kind)
+
+    return rule
 
 
-def _shift_right(lanes: Lanes, a: Int, b: Int) -> Lane | None:
-    shift = b.constant
-    if shift is None or not (a.base.natural and a.stride.natural):
-        return None
-    return lanes.divide(a, integer(1 << shift, a.kind), remainder=False)
+def _clamped_shift(lanes: Lanes, name: str, x: Operand, y: Operand, bits: int) -> Operand:
+    """LLVM leaves a shift by `bits` or more undefined."""
+    limit = _like(lanes, y, bits)
+    if is_literal(y) and not is_vector(y) and 0 <= number(y) < bits:
+        return lanes.binary(name, x, y)
+    fits = compare(lanes, "icmp ult", y, limit)
+    within = select(lanes, fits, y, _like(lanes, y, bits - 1))
+    made = lanes.binary(name, x, within)
+    return made if name == "ashr" else select(lanes, fits, made, _like(lanes, y, 0))
+
+
+def _like(lanes: Lanes, operand: Operand, value: int) -> Operand:
+    """A literal of an operand's type."""
+    found = constant(value, scalar_type(operand.type))
+    return lanes.splat(found) if is_vector(operand) else found
 
 
 def _extreme(name: str) -> Rule:
-    """min and max of integers; on natural numbers the result is one too."""
+    """min and max of integers; signed ones of natural numbers are natural too."""
     is_max, signed = name.startswith("max"), name.endswith("si")
 
     def rule(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
         a, b = operands
         kind = result_kind(operation)
-        natural = False
-        if isinstance(a, Int) and isinstance(b, Int):
-            if a.constant is not None and b.constant is not None and signed:
+        most = None
+        if isinstance(a, Int) and isinstance(b, Int) and signed:
+            if a.constant is not None and b.constant is not None:
                 return integer((max if is_max else min)(a.constant, b.constant), kind)
-            both = [x.base.natural and x.stride.natural for x in (a, b)]
-            natural = any(both) if is_max else all(both)
+            if (a.natural or b.natural) if is_max else (a.natural and b.natural):
+                most = _most_of_extreme(a, b, is_max)
         x, y = matched(lanes, operands)
         made = lanes.writer.call(
             f"llvm.{'s' if signed else 'u'}{name[:3]}.{intrinsic_suffix(x)}", x.type, [x, y]
         )
-        return typed(lanes, made, kind, natural=natural)
+        return typed(lanes, made, kind, most=most)
 
     return rule
+
+
+def _most_of_extreme(a: Int, b: Int, is_max: bool) -> int:
+    """The largest value of a minimum or maximum that is a natural number."""
+    largest = (1 << int(a.kind[1:]) - 1) - 1
+    known = [largest if x.most is None else x.most for x in (a, b)]
+    return max(known) if is_max else min(known)
 
 
 def _compare_integers(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
     predicate = operation.integer("predicate")
     a, b = operands
     if isinstance(a, Int) and isinstance(b, Int):
-        difference = lanes.add(a, b, -1)
-        if difference.constant is not None and predicate < 6:
-            d = difference.constant
-            truth = (d == 0, d != 0, d < 0, d <= 0, d > 0, d >= 0)[predicate]
+        truth = _known_order(lanes, a, b, predicate)
+        if truth is not None:
             return constant("true" if truth else "false", "i1")
     return compare(lanes, f"icmp {_INTEGER_PREDICATES[predicate]}", *matched(lanes, operands))
+
+
+def _known_order(lanes: Lanes, a: Int, b: Int, predicate: int) -> bool | None:
+    """What a comparison gives, where both sides differ by a number that is known."""
+    d = lanes.add(a, b, -1).constant
+    if d is None:
+        return None
+    is_unsigned = predicate >= 6
+    if a.constant is not None and b.constant is not None:
+        d = a.constant - b.constant
+        if is_unsigned:
+            mask = (1 << int(a.kind[1:])) - 1
+            d = (a.constant & mask) - (b.constant & mask)
+    elif predicate > 1 and d and (is_unsigned or not (a.cannot_wrap and b.cannot_wrap)):
+        return None
+    return (d == 0, d != 0, d < 0, d <= 0, d > 0, d >= 0)[predicate - 4 * is_unsigned]
 
 
 def _multiply_high(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
@@ -138,9 +190,9 @@ RULES: dict[str, Rule] = {
     "arith.andi": _integer("and", _and),
     "arith.ori": _integer("or"),
     "arith.xori": _integer("xor"),
-    "arith.shli": _integer("shl", _shift_left),
-    "arith.shrsi": _integer("ashr", _shift_right),
-    "arith.shrui": _integer("lshr", _shift_right),
+    "arith.shli": _shift("shl"),
+    "arith.shrsi": _shift("ashr"),
+    "arith.shrui": _shift("lshr"),
     **{f"arith.{name}": _extreme(name) for name in ("maxsi", "minsi", "maxui", "minui")},
     "arith.cmpi": _compare_integers,
     "tt.mulhiui": _multiply_high,

@@ -8,6 +8,7 @@ values are plain LLVM operands, scalar where every lane has the same value.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
@@ -35,6 +36,8 @@ class Atom(NamedTuple):
     """The value is a multiple of this."""
     natural: bool = False
     """The value is known to be ≥ 0."""
+    most: int | None = None
+    """The largest value of a natural atom; None: an index (program id, loop counter), moderate."""
     source: Operand | None = None
     """What the operand is the sign extension of, if it is one."""
 
@@ -60,10 +63,6 @@ class Linear(NamedTuple):
         return math.gcd(self.constant, *(atom.multiple * c for atom, c in self.terms))
 
     @property
-    def natural(self) -> bool:
-        return self.constant >= 0 and all(a.natural and c >= 0 for a, c in self.terms)
-
-    @property
     def is_vector(self) -> bool:
         return any(a.operand.type.startswith("<") for a, _ in self.terms)
 
@@ -85,11 +84,50 @@ class Linear(NamedTuple):
 
 
 class Int(NamedTuple):
-    """An integer of type `kind`: `base + stride * lane`."""
+    """An integer of type `kind`: `base + stride * lane`, modulo 2 to the bits of the type."""
 
     kind: str
     base: Linear
     stride: Linear = Linear()
+
+    @property
+    def cannot_wrap(self) -> bool:
+        """Whether the form is the value itself, not only modulo 2 to the bits of its type.
+
+        Data wraps around, so its atoms count with their largest values. Indices are taken not to:
+        program ids and loop counters times less than 2^(bits - 8), which strides of memory are.
+        """
+        bits, total = int(self.kind[1:]), abs(self.base.constant) + abs(self.stride.constant) * 64
+        is_atom = len(self.base.terms) == 1 and self.base.terms[0][1] == 1
+        if is_atom and self.stride == Linear() and not self.base.constant:
+            return True
+        has_index = False
+        for atom, coefficient in (*self.base.terms, *self.stride.terms):
+            if not atom.natural:
+                return False
+            if atom.most is None:
+                has_index = True
+                if abs(coefficient) >> (bits - 8):
+                    return False
+            else:
+                total += abs(coefficient) * atom.most
+        return not total >> (bits - 2 if has_index else bits - 1)
+
+    @property
+    def natural(self) -> bool:
+        """The value is known to be ≥ 0."""
+        return self.cannot_wrap and all(
+            x.constant >= 0 and all(atom.natural and c >= 0 for atom, c in x.terms)
+            for x in (self.base, self.stride)
+        )
+
+    @property
+    def most(self) -> int | None:
+        """The largest value of a natural form of one lane, if it is known."""
+        known = [atom.most for atom, _ in self.base.terms]
+        if self.stride != Linear() or not self.natural or None in known:
+            return None
+        return self.base.constant + sum(c * (atom.most or 0) for atom, c in self.base.terms)
 
     @property
     def is_uniform(self) -> bool:
@@ -114,7 +152,7 @@ Lane: TypeAlias = Int | Operand | Pointer
 
 
 def integer(value: int, kind: str = "i32") -> Int:
-    return Int(kind, Linear((), value))
+    return Int(kind, Linear((), wrap(value, kind)))
 
 
 def float_constant(value: float, kind: str) -> Operand:
@@ -229,54 +267,58 @@ class Lanes:
             total = term if total is None else self.binary("add", term, total)
         return total or constant(wrap(linear.constant, kind), kind)
 
-    def binary(
-        self, name: str, a: Operand, b: Operand, flags: str = "", *, can_fault: bool = False
-    ) -> Operand:
-        """A two-operand instruction; a scalar meets a vector by splat."""
+    def binary(self, name: str, a: Operand, b: Operand, flags: str = "") -> Operand:
+        """A two-operand instruction; a scalar meets a vector by splat. Division never traps."""
         if is_vector(a) != is_vector(b):
             a, b = self.splat(a), self.splat(b)
-        if can_fault and not is_literal(b):
+        if name in DIVISIONS and not _is_harmless_divisor(b):
             return divide(self.writer, name, a, b)
         return self.writer.emit(f"{name} {flags}{a.type} {a.text}, {b.text}", a.type, [a, b])
 
-    def atom(self, operand: Operand, kind: str, multiple: int = 1, *, natural: bool = False) -> Int:
-        """An integer that is not looked into any further."""
+    def atom(
+        self,
+        operand: Operand,
+        kind: str,
+        multiple: int = 1,
+        *,
+        natural: bool = False,
+        most: int | None = None,
+    ) -> Int:
+        """An integer that is not looked into any further; natural without a `most`: an index."""
         if is_literal(operand) and not is_vector(operand):
-            return integer(int(operand.text), kind)
-        return Int(kind, Linear(((Atom(operand, multiple, natural), 1),)))
+            return integer(number(operand), kind)
+        return Int(kind, Linear(((Atom(operand, multiple, natural, most), 1),)))
 
     # -------------------------------------------------------- integer algebra
 
     def add(self, a: Int, b: Int, sign: int = 1) -> Int:
-        return Int(a.kind, a.base.plus(b.base, sign), a.stride.plus(b.stride, sign))
+        return _reduced(Int(a.kind, a.base.plus(b.base, sign), a.stride.plus(b.stride, sign)))
 
     def multiply(self, a: Int, b: Int) -> Int:
         if b.constant is None and a.constant is not None:
             a, b = b, a
         if b.constant is not None:
-            return Int(a.kind, a.base.times(b.constant), a.stride.times(b.constant))
+            return _reduced(Int(a.kind, a.base.times(b.constant), a.stride.times(b.constant)))
         if a.is_uniform and not b.is_uniform:
             a, b = b, a
         if not b.is_uniform:
             return self.atom(self.binary("mul", self.operand(a), self.operand(b)), a.kind)
         factor = self.operand(b)
-        natural = b.base.natural
         return Int(
             a.kind,
-            self._scale(a.base, factor, b.base.multiple, natural, a.kind),
-            self._scale(a.stride, factor, b.base.multiple, natural, a.kind),
+            self._scale(a.base, factor, b.base.multiple),
+            self._scale(a.stride, factor, b.base.multiple),
         )
 
-    def _scale(
-        self, linear: Linear, factor: Operand, multiple: int, natural: bool, kind: str
-    ) -> Linear:
+    def _scale(self, linear: Linear, factor: Operand, multiple: int) -> Linear:
+        """A product of two atoms may wrap around, so that nothing is known of its sign."""
         result = Linear()
         for atom, coefficient in linear.terms:
             product = self.binary("mul", atom.operand, factor)
-            made = Atom(product, max(1, atom.multiple * multiple), atom.natural and natural)
+            made = Atom(product, max(1, atom.multiple * multiple))
             result = result.plus(Linear(((made, coefficient),)))
         if linear.constant:
-            made = Atom(factor, max(1, multiple), natural)
+            made = Atom(factor, max(1, multiple))
             result = result.plus(Linear(((made, linear.constant),)))
         return result
 
@@ -288,7 +330,7 @@ class Lanes:
         (c·q + r + lane) / c = q and … % c = r + lane, where width | c and width | r.
         """
         divisor = b.constant
-        natural = a.base.natural and a.stride.natural
+        natural = a.natural and (b.natural or not signed)
         if divisor is not None and divisor > 0 and natural:
             exact = self._divide_terms(a, divisor, remainder)
             if exact is not None:
@@ -302,13 +344,14 @@ class Lanes:
             if natural or not signed
             else ("srem" if remainder else "sdiv")
         )
-        made = self.binary(name, self.operand(a), self.operand(b), can_fault=not divisor)
-        multiple = 1
-        if divisor:
-            multiple = math.gcd(a.base.multiple, divisor) if remainder else 1
-            if a.stride != Linear():
-                multiple = 1
-        return self.atom(made, a.kind, max(1, multiple), natural=natural and (divisor or 0) > 0)
+        made = self.binary(name, self.operand(a), self.operand(b))
+        if divisor is None or divisor <= 0 or not natural:
+            return self.atom(made, a.kind)
+        multiple = math.gcd(a.base.multiple, divisor) if remainder else 1
+        if a.stride != Linear():
+            multiple = 1
+        most = divisor - 1 if remainder else None if a.most is None else a.most // divisor
+        return self.atom(made, a.kind, max(1, multiple), natural=True, most=most)
 
     def _divide_terms(self, a: Int, divisor: int, remainder: bool) -> Int | None:
         """(c·q + r) / c = q and % c = r for constants 0 ≤ r < c."""
@@ -324,23 +367,40 @@ class Lanes:
             return Int(a.kind, quotient)
         return None
 
-    def extend(self, a: Int, kind: str, *, signed: bool = True) -> Int:
-        """`a` in a wider or narrower integer type; index arithmetic is taken not to wrap."""
+    def convert(self, a: Int, kind: str, *, signed: bool) -> Int:
+        """The value of `a` in a wider or narrower integer type, exactly."""
+        bits, wanted = int(a.kind[1:]), int(kind[1:])
+        if wanted <= bits or (a.cannot_wrap and (signed or a.natural)):
+            return self.extend(a, kind)
+        name = "sext" if signed else "zext"
+        most = None if signed else (1 << bits) - 1
+        if a.stride == Linear((), 1) and not a.base.is_vector and signed:
+            # A chunk's lanes are taken not to straddle the end of the type.
+            start = self.atom(self.cast(name, self.sum(a.base, a.kind), kind), kind)
+            return start._replace(stride=a.stride)
+        return self.atom(
+            self.cast(name, self.operand(a), kind), kind, natural=not signed, most=most
+        )
+
+    def extend(self, a: Int, kind: str) -> Int:
+        """An index in a wider or narrower integer type; it is taken not to wrap."""
         if a.kind == kind:
             return a
-        bits, wanted = int(a.kind[1:]), int(kind[1:])
-        name = "trunc" if wanted < bits else "sext" if signed else "zext"
-        if name == "zext" and not (a.base.natural and a.stride.natural):
-            return self.atom(self.cast("zext", self.operand(a), kind), kind, natural=True)
+        wanted = int(kind[1:])
+        name = "trunc" if wanted < int(a.kind[1:]) else "sext"
 
         def resized(atom: Atom) -> Atom:
-            source = atom.origin if name == "sext" else None
-            return atom._replace(operand=self.cast(name, atom.operand, kind), source=source)
+            operand = self.cast(name, atom.operand, kind)
+            if name == "sext":
+                return atom._replace(operand=operand, source=atom.origin)
+            fits = atom.natural and (atom.most is None or not atom.most >> (wanted - 1))
+            most = atom.most if fits else None
+            return atom._replace(operand=operand, source=None, natural=fits, most=most)
 
         def each(linear: Linear) -> Linear:
             return Linear(tuple((resized(t), c) for t, c in linear.terms), linear.constant)
 
-        return Int(kind, each(a.base), each(a.stride))
+        return _reduced(Int(kind, each(a.base), each(a.stride)))
 
     def cast(self, name: str, operand: Operand, kind: str) -> Operand:
         """A conversion instruction to scalar type `kind`, lane by lane."""
@@ -352,7 +412,7 @@ class Lanes:
             else kind
         )
         if name in ("sext", "zext", "trunc") and is_literal(operand) and not is_vector(operand):
-            return constant(wrap(int(operand.text), kind), kind)
+            return literal_cast(name, operand, kind)
         return self.writer.emit(f"{name} {operand} to {wanted}", wanted, [operand])
 
     # ---------------------------------------------------------------- pointers
@@ -385,6 +445,42 @@ class Lanes:
                 f"getelementptr {LLVM_TYPES[element]}, {base}, {amount}", "ptr", [base, amount]
             )
         return base
+
+
+_LITERAL_LANE = re.compile(r"i\d+ (-?\d+)")
+DIVISIONS = frozenset({"sdiv", "udiv", "srem", "urem"})
+
+
+def number(operand: Operand) -> int:
+    """The value of a scalar integer literal as it is written; `true` is 1."""
+    if operand.text in ("true", "false"):
+        return int(operand.text == "true")
+    return int(operand.text)
+
+
+def literal_cast(name: str, operand: Operand, kind: str) -> Operand:
+    """`sext`, `zext` or `trunc` of a scalar literal; a bool is -1 or 1 in a wider type."""
+    bits = int(operand.type[1:])
+    value = number(operand) & ((1 << bits) - 1)
+    if name == "sext" and value >> (bits - 1):
+        value -= 1 << bits
+    value = wrap(value, kind)
+    return constant(("false", "true")[value] if kind == "i1" else value, kind)
+
+
+def _is_harmless_divisor(operand: Operand) -> bool:
+    """Whether a divisor is a literal by which no number's division traps: neither 0 nor -1."""
+    if not is_literal(operand):
+        return False
+    kind = scalar_type(operand.type)
+    found = [int(x) for x in _LITERAL_LANE.findall(operand.text)] or [number(operand)]
+    return not {wrap(x, kind) for x in found} & {0, -1}
+
+
+def _reduced(a: Int) -> Int:
+    """Constants within the type's range, so that they can be compared and widened."""
+    base = a.base._replace(constant=wrap(a.base.constant, a.kind))
+    return Int(a.kind, base, a.stride)
 
 
 def wrap(value: int, kind: str) -> int:

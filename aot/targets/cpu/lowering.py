@@ -14,7 +14,7 @@ from typing import NamedTuple
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import atomics, closing, control, dot, math, memory, reduce, sinks, usage
 from aotc.aot.targets.cpu.elementwise import RULES
-from aotc.aot.targets.cpu.evaluate import Kernel, literal
+from aotc.aot.targets.cpu.evaluate import TENSORS, VIEWS, Kernel, literal
 from aotc.aot.targets.cpu.isa import Isa
 from aotc.aot.targets.cpu.lanes import LLVM_TYPES, Int, Pointer, integer
 from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value, parse
@@ -87,9 +87,12 @@ class Lowering:
         return block.operations[-1]
 
     def operation(self, operation: Operation) -> None:
+        """Raises CompileError for an operation that is not known, whether its results are read."""
         if operation.name in SINKS:
             if operation not in self.closings or operation.name == "tt.store":
                 SINKS[operation.name](self, operation)
+        elif operation.name not in KNOWN:
+            _refuse(self, operation)
         elif any(not x.type.is_tensor for x in operation.results):
             self._scalar(operation)
         else:
@@ -138,9 +141,7 @@ class Lowering:
             operands = [kernel.scalar(x) for x in operation.operands]
             kernel.scalars[result] = RULES[operation.name](kernel.lanes, operation, operands)
         else:
-            raise CompileError(
-                message=f"operation `{operation.name}` is not supported by the cpu target"
-            )
+            _refuse(self, operation)
 
     def _number_of_programs(self, axis: int) -> Int:
         writer = self.kernel.writer
@@ -230,7 +231,19 @@ def _label(successor: str) -> str:
 
 
 def _refuse(lowering: Lowering, operation: Operation) -> None:
-    raise CompileError(message=f"operation `{operation.name}` is not supported by the cpu target")
+    callee = operation.attributes.get("callee")
+    of = f" of `{callee}`" if callee else ""
+    raise CompileError(
+        message=f"operation `{operation.name}`{of} is not supported by the cpu target"
+    )
+
+
+def _refuse_assertion(lowering: Lowering, operation: Operation) -> None:
+    message = operation.attributes.get("message", "")
+    raise CompileError(
+        message=f"operation `tt.assert` (`{message}`) is not supported by the cpu target: compile"
+        " the kernel without `debug=True`, which leaves device assertions out"
+    )
 
 
 SINKS: dict[str, Callable[[Lowering, Operation], None]] = {
@@ -246,12 +259,17 @@ SINKS: dict[str, Callable[[Lowering, Operation], None]] = {
     "llvm.intr.assume": _ignore,
     "gpu.barrier": _ignore,
     "ttg.barrier": _ignore,
-    "tt.assert": _ignore,
+    "tt.assert": _refuse_assertion,
     "tt.print": _refuse,
     "tt.histogram": _refuse,
     "tt.elementwise_inline_asm": _refuse,
 }
 """Operations that write code where they stand."""
+
+KNOWN = frozenset(
+    {"tt.get_program_id", "tt.get_num_programs", "tt.unsplat", *RULES, *VIEWS, *TENSORS}
+)
+"""Operations without effects, which are evaluated where their results are read."""
 
 
 def lower(ttir: str, isa: Isa, *, no_alias: bool) -> Lowered:

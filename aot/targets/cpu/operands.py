@@ -16,9 +16,14 @@ LINEAR_KINDS = ("i32", "i64")
 """Integer types kept as linear forms; the others are plain operands."""
 
 
-def typed(lanes: Lanes, operand: Operand, kind: str, *, natural: bool = False) -> Lane:
-    """An operand as the lane value that its Triton element type asks for."""
-    return lanes.atom(operand, kind, natural=natural) if kind in LINEAR_KINDS else operand
+def typed(lanes: Lanes, operand: Operand, kind: str, *, most: int | None = None) -> Lane:
+    """An operand as the lane value that its Triton element type asks for.
+
+    With a `most`, the value is known to lie between 0 and that.
+    """
+    if kind not in LINEAR_KINDS:
+        return operand
+    return lanes.atom(operand, kind, natural=most is not None, most=most)
 
 
 def result_kind(operation: Operation) -> str:

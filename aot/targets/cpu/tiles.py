@@ -73,7 +73,9 @@ def _bound(
         left, right = kernel.at(small, place), kernel.at(large, place)
         if not (isinstance(left, Int) and isinstance(right, Int)):
             return None
-        return kernel.lanes.add(right, left, -1)
+        # In 64 bits, where the difference of two i32 is itself.
+        wide = [kernel.lanes.extend(x, "i64") for x in (right, left)]
+        return kernel.lanes.add(*wide, -1)
 
     with kernel.width(1):
         with kernel.writer.probe() as depth:
@@ -81,7 +83,7 @@ def _bound(
             probe = difference(tuple(kernel.lanes.atom(m, "i32") for m in marks))
         if probe is None:
             return None
-        varying = {atom.operand: c for atom, c in probe.base.terms if atom.operand.depth == depth}
+        varying = {atom.origin: c for atom, c in probe.base.terms if atom.origin.depth == depth}
         dims = [d for d, mark in enumerate(marks) if mark in varying]
         if len(varying) != 1 or len(dims) != 1 or varying[marks[dims[0]]] != -1:
             return None
@@ -235,7 +237,11 @@ def limit(kernel: Kernel, cuts: Sequence[Conjunct], size: int) -> tuple[Operand,
     """Upper end of a loop and whether it may run zero times."""
     upper: Operand = constant(size, "i32")
     for cut in cuts:
-        found = kernel.lanes.operand(kernel.lanes.extend(cut.bound.upper, "i32"))
+        # In 64 bits: what is left of a long array, or of an empty one, need not fit in 32.
+        wide = kernel.lanes.operand(cut.bound.upper)
+        within = kernel.writer.call("llvm.smin.i64", "i64", [wide, constant(size, "i64")])
+        natural = kernel.writer.call("llvm.smax.i64", "i64", [within, constant(0, "i64")])
+        found = kernel.lanes.cast("trunc", natural, "i32")
         upper = kernel.writer.call("llvm.smin.i32", "i32", [upper, found])
     return upper, bool(cuts)
 
