@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from aotc.aot.targets.cpu import tiles
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import Kernel
-from aotc.aot.targets.cpu.lanes import Int
+from aotc.aot.targets.cpu.linear import Int
 from aotc.aot.targets.cpu.operands import compare
 from aotc.aot.targets.cpu.stored_product import StoredProduct
 from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value

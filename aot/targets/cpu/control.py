@@ -15,7 +15,7 @@ from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import sinks
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import Buffer, Kernel, Shifted
-from aotc.aot.targets.cpu.lanes import Int, Lane, Pointer, integer
+from aotc.aot.targets.cpu.linear import Int, Lane, Pointer, integer
 from aotc.aot.targets.cpu.operands import typed
 from aotc.aot.targets.cpu.ttir import Block, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant

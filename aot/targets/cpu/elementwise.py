@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import floats, integers
-from aotc.aot.targets.cpu.lanes import LLVM_TYPES, Int, Lane, Lanes, Pointer, integer, is_vector
+from aotc.aot.targets.cpu.lanes import Lanes
+from aotc.aot.targets.cpu.linear import Int, Lane, Pointer, integer
+from aotc.aot.targets.cpu.literals import LLVM_TYPES, is_vector
 from aotc.aot.targets.cpu.operands import (
     LINEAR_KINDS,
     Rule,

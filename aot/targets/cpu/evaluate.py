@@ -15,15 +15,9 @@ from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import memory
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.isa import Isa
-from aotc.aot.targets.cpu.lanes import (
-    LLVM_TYPES,
-    Int,
-    Lane,
-    Lanes,
-    Pointer,
-    float_constant,
-    integer,
-)
+from aotc.aot.targets.cpu.lanes import Lanes
+from aotc.aot.targets.cpu.linear import Int, Lane, Pointer, integer
+from aotc.aot.targets.cpu.literals import LLVM_TYPES, float_constant
 from aotc.aot.targets.cpu.operands import compare, select, typed
 from aotc.aot.targets.cpu.stored_product import StoredProduct
 from aotc.aot.targets.cpu.ttir import Attribute, Block, Dense, Operation, Value

@@ -8,14 +8,9 @@ import struct
 from collections.abc import Callable, Sequence
 
 from aotc.aot.errors import CompileError
-from aotc.aot.targets.cpu.lanes import (
-    Lane,
-    Lanes,
-    float_constant,
-    is_literal,
-    is_vector,
-    scalar_type,
-)
+from aotc.aot.targets.cpu.lanes import Lanes
+from aotc.aot.targets.cpu.linear import Lane
+from aotc.aot.targets.cpu.literals import float_constant, is_literal, is_vector, scalar_type
 from aotc.aot.targets.cpu.math import FUNCTIONS, WIDTHS
 from aotc.aot.targets.cpu.math import symbol as math_symbol
 from aotc.aot.targets.cpu.operands import (

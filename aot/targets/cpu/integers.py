@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aotc.aot.targets.cpu.lanes import (
-    LLVM_TYPES,
-    Int,
-    Lane,
-    Lanes,
-    integer,
-    is_literal,
-    is_vector,
-    number,
-    scalar_type,
-)
+from aotc.aot.targets.cpu.lanes import Lanes
+from aotc.aot.targets.cpu.linear import Int, Lane, integer
+from aotc.aot.targets.cpu.literals import LLVM_TYPES, is_literal, is_vector, number, scalar_type
 from aotc.aot.targets.cpu.operands import (
     Rule,
     compare,
@@ -78,8 +70,9 @@ def _shift(name: str) -> Rule:
         a, b = operands
         kind = result_kind(operation)
         bits = int(kind[1:])
-        if isinstance(a, Int) and isinstance(b, Int) and b.constant in range(bits - 1):
-            power = integer(1 << b.constant, kind)
+        shift = b.constant if isinstance(b, Int) else None
+        if isinstance(a, Int) and shift is not None and 0 <= shift < bits - 1:
+            power = integer(1 << shift, kind)
             if name == "shl":
                 return lanes.multiply(a, power)
             if a.natural:

@@ -16,7 +16,8 @@ from aotc.aot.targets.cpu import atomics, closing, control, dot, math, memory, r
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import TENSORS, VIEWS, Kernel, literal
 from aotc.aot.targets.cpu.isa import Isa
-from aotc.aot.targets.cpu.lanes import LLVM_TYPES, Int, Pointer, integer
+from aotc.aot.targets.cpu.linear import Int, Pointer, integer
+from aotc.aot.targets.cpu.literals import LLVM_TYPES
 from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value, parse
 from aotc.aot.targets.cpu.writer import Operand
 

@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from aotc.aot.targets.cpu.lanes import (
-    ITEMSIZE_BYTES,
-    LLVM_TYPES,
-    Int,
-    Lane,
-    Linear,
-    Pointer,
-    float_constant,
-    integer,
-    is_literal,
-    is_vector,
-)
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES
+from aotc.aot.targets.cpu.linear import Int, Lane, Linear, Pointer, integer
+from aotc.aot.targets.cpu.literals import LLVM_TYPES, float_constant, is_literal, is_vector
 from aotc.aot.targets.cpu.operands import compare, select, typed
 from aotc.aot.targets.cpu.ttir import Dense, Operation
 from aotc.aot.targets.cpu.writer import Operand, constant

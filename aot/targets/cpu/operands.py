@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from aotc.aot.targets.cpu.lanes import Lane, Lanes, is_vector, scalar_type
+from aotc.aot.targets.cpu.lanes import Lanes
+from aotc.aot.targets.cpu.linear import Lane
+from aotc.aot.targets.cpu.literals import is_vector, scalar_type
 from aotc.aot.targets.cpu.ttir import Operation
 from aotc.aot.targets.cpu.writer import Operand, constant
 

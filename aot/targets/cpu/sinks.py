@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from aotc.aot.targets.cpu import interleave, memory, tiles
 from aotc.aot.targets.cpu.evaluate import Bound, Buffer, Index, Kernel, Pending
-from aotc.aot.targets.cpu.lanes import (
-    ITEMSIZE_BYTES,
-)
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES
 from aotc.aot.targets.cpu.ttir import Operation, Value
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from aotc.aot.targets.cpu import memory
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import VIEWS, Bound, Index, Kernel
-from aotc.aot.targets.cpu.lanes import Int, Linear, Pointer, integer
+from aotc.aot.targets.cpu.linear import Int, Linear, Pointer, integer
 from aotc.aot.targets.cpu.ttir import Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
@@ -74,8 +74,8 @@ def _bound(
         if not (isinstance(left, Int) and isinstance(right, Int)):
             return None
         # In 64 bits, where the difference of two i32 is itself.
-        wide = [kernel.lanes.extend(x, "i64") for x in (right, left)]
-        return kernel.lanes.add(*wide, -1)
+        lanes = kernel.lanes
+        return lanes.add(lanes.extend(right, "i64"), lanes.extend(left, "i64"), -1)
 
     with kernel.width(1):
         with kernel.writer.probe() as depth:

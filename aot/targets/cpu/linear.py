@@ -1,0 +1,142 @@
+"""Integers as linear forms: `sum(coefficient * atom) + constant + stride * lane`."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, TypeAlias
+
+from aotc.aot.targets.cpu.literals import wrap
+from aotc.aot.targets.cpu.writer import Operand
+
+
+class Atom(NamedTuple):
+    """An opaque integer in a linear form."""
+
+    operand: Operand
+    multiple: int = 1
+    """The value is a multiple of this."""
+    natural: bool = False
+    """The value is known to be ≥ 0."""
+    most: int | None = None
+    """The largest value of a natural atom; None: an index (program id, loop counter), moderate."""
+    source: Operand | None = None
+    """What the operand is the sign extension of, if it is one."""
+
+    @property
+    def origin(self) -> Operand:
+        """The operand before any sign extension."""
+        return self.source or self.operand
+
+
+class Linear(NamedTuple):
+    """`sum(coefficient * atom) + constant`."""
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    constant: int = 0
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+    @property
+    def multiple(self) -> int:
+        """Largest known divisor; 0 stands for the value zero."""
+        return math.gcd(self.constant, *(atom.multiple * c for atom, c in self.terms))
+
+    @property
+    def is_vector(self) -> bool:
+        return any(a.operand.type.startswith("<") for a, _ in self.terms)
+
+    def coefficient(self, operand: Operand) -> int:
+        """What `operand`, or its sign extension, is multiplied by; 0 where it does not occur."""
+        return sum(c for atom, c in self.terms if atom.origin == operand)
+
+    def plus(self, other: Linear, sign: int = 1) -> Linear:
+        sums: dict[Atom, int] = dict(self.terms)
+        for atom, coefficient in other.terms:
+            sums[atom] = sums.get(atom, 0) + sign * coefficient
+        terms = tuple((a, c) for a, c in sums.items() if c)
+        return Linear(terms, self.constant + sign * other.constant)
+
+    def times(self, factor: int) -> Linear:
+        if factor == 0:
+            return Linear()
+        return Linear(tuple((a, c * factor) for a, c in self.terms), self.constant * factor)
+
+
+class Int(NamedTuple):
+    """An integer of type `kind`: `base + stride * lane`, modulo 2 to the bits of the type."""
+
+    kind: str
+    base: Linear
+    stride: Linear = Linear()
+
+    @property
+    def cannot_wrap(self) -> bool:
+        """Whether the form is the value itself, not only modulo 2 to the bits of its type.
+
+        Data wraps around, so its atoms count with their largest values. Indices are taken not to:
+        program ids and loop counters times less than 2^(bits - 8), which strides of memory are.
+        """
+        bits, total = int(self.kind[1:]), abs(self.base.constant) + abs(self.stride.constant) * 64
+        is_atom = len(self.base.terms) == 1 and self.base.terms[0][1] == 1
+        if is_atom and self.stride == Linear() and not self.base.constant:
+            return True
+        has_index = False
+        for atom, coefficient in (*self.base.terms, *self.stride.terms):
+            if not atom.natural:
+                return False
+            if atom.most is None:
+                has_index = True
+                if abs(coefficient) >> (bits - 8):
+                    return False
+            else:
+                total += abs(coefficient) * atom.most
+        return not total >> (bits - 2 if has_index else bits - 1)
+
+    @property
+    def natural(self) -> bool:
+        """The value is known to be ≥ 0."""
+        return self.cannot_wrap and all(
+            x.constant >= 0 and all(atom.natural and c >= 0 for atom, c in x.terms)
+            for x in (self.base, self.stride)
+        )
+
+    @property
+    def most(self) -> int | None:
+        """The largest value of a natural form of one lane, if it is known."""
+        known = [atom.most for atom, _ in self.base.terms]
+        if self.stride != Linear() or not self.natural or None in known:
+            return None
+        return self.base.constant + sum(c * (atom.most or 0) for atom, c in self.base.terms)
+
+    @property
+    def is_uniform(self) -> bool:
+        return self.stride == Linear() and not self.base.is_vector
+
+    @property
+    def constant(self) -> int | None:
+        if self.stride == Linear() and self.base.is_constant:
+            return self.base.constant
+        return None
+
+
+class Pointer(NamedTuple):
+    """`base + offset` elements of type `element`; the offset may differ from lane to lane."""
+
+    base: Operand
+    offset: Int
+    element: str
+
+
+Lane: TypeAlias = Int | Operand | Pointer
+
+
+def integer(value: int, kind: str = "i32") -> Int:
+    return Int(kind, Linear((), wrap(value, kind)))
+
+
+def reduced(a: Int) -> Int:
+    """Constants within the type's range, so that they can be compared and widened."""
+    base = a.base._replace(constant=wrap(a.base.constant, a.kind))
+    return Int(a.kind, base, a.stride)
