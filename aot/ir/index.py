@@ -3,19 +3,21 @@
 An `Index` is a linear form `constant + sum(coefficient * atom)`, where an atom is a loop symbol, a
 floor quotient or a floor remainder of another index by a positive divisor. Coefficients, constants,
 divisors and the symbols' extents are ints, or sizes that the call decides; what is true of those
-only at some calls simplifies nothing. Every operation returns
-the simplified form at once, so that equal accesses are equal values and a contiguous access prints
-as `x*768 + y`. Quotients and remainders are floored here and truncated in Triton: the two agree
-wherever the dividend is not negative, and a dividend can only be negative where the condition of a
-`pad` masks the access off.
+only at some calls simplifies nothing. Every operation returns the simplified form at once, so that
+equal accesses are equal values and a contiguous access prints as `x*768 + y`.
+
+Each simplification holds for floors of dividends of either sign, under the condition beside it.
+Triton's `//` and `%` truncate, which is the same for dividends that are not negative: atoms have
+theirs shifted by whole divisors until the ranges prove that (`_based`), or the text says floor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
+from aotc.aot.ir.index_text import division_text, sum_text
 from aotc.aot.ir.size import (
     Extent,
     UndecidedSize,
@@ -23,9 +25,10 @@ from aotc.aot.ir.size import (
     common_factor,
     divides,
     fixed,
-    kernel_text,
+    largest,
     proves_at_most,
     proves_below,
+    smallest,
     typical,
     with_remainder,
 )
@@ -69,6 +72,16 @@ class Index:
 
     terms: tuple[tuple[Atom, Extent], ...]
     constant: Extent
+    _hash: int = field(init=False, repr=False, compare=False)  # of nested terms, taken once
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.terms, self.constant)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Index], tuple[object, ...]]:
+        return Index, (self.terms, self.constant)  # hashes of texts differ between processes
 
     def __add__(self, other: Index | Extent) -> Index:
         if not isinstance(other, Index):
@@ -179,10 +192,9 @@ def _linear(coefficients: dict[Atom, Extent], constant_part: Extent) -> Index:
     """Drop zero terms, join quotients with their remainders, sort."""
     kept = {atom: coefficient for atom, coefficient in coefficients.items() if coefficient}
     for atom, coefficient in kept.items():
-        if isinstance(atom, Remainder):
-            joined = _join(kept, atom, coefficient)
-            if joined is not None:
-                return joined + constant_part
+        joined = _join(kept, atom, coefficient) if isinstance(atom, Remainder) else None
+        if joined is not None:
+            return joined + constant_part
     return Index(_sorted_terms(kept), constant_part)
 
 
@@ -221,29 +233,33 @@ def _divide(index: Index, divisor: Extent) -> Index:
     _refuse_divisor(divisor)
     if divisor == 1:
         return index
+    # (d*A + B) // d → A + B // d, for every sign of A and B.
     whole, rest = _split(index, divisor)
-    quotient, start = with_remainder(rest.constant, divisor)
-    whole, rest = whole + quotient, Index(rest.terms, start)
+    quotient, rest = _based(rest, divisor)
+    whole = whole + quotient
     common = _common_quotient(rest, divisor)
     if common is not None:
         return whole + common
     for factor in _shared_factors(rest, divisor):
+        # (f*A + B) // (f*e) → A // e, where 0 ≤ B < f.
         outer, inner = _split(rest, factor)
-        outer, inner = _carried(outer, inner, factor)
+        carry, inner = _based(inner, factor)
         if _is_within(inner, factor):
-            return whole + outer // (divisor // factor)
+            return whole + (outer + carry) // (divisor // factor)
     return whole + _divide_atom(rest, divisor)
 
 
 def _divide_atom(rest: Index, divisor: Extent) -> Index:
-    """An atom, or (E // a + k) // b → (E + k*a) // (a*b), or (E % a) // b → (E // b) % (a / b)."""
+    """An atom, or a quotient of one quotient or remainder as a single one."""
     if len(rest.terms) == 1 and rest.terms[0][1] == 1:
         atom = rest.terms[0][0]
         if isinstance(atom, Quotient):
+            # (E // a + k) // b → (E + k*a) // (a*b), for floors of every sign, as a, b ≥ 1.
             lifted = atom.dividend + rest.constant * atom.divisor
             return lifted // (atom.divisor * divisor)
         is_plain = rest.constant == 0
         if isinstance(atom, Remainder) and is_plain and divides(divisor, atom.divisor):
+            # (E % a) // b → (E // b) % (a / b), where b divides a.
             return (atom.dividend // divisor) % (atom.divisor // divisor)
     return of(Quotient(rest, divisor))
 
@@ -253,8 +269,8 @@ def _remain(index: Index, divisor: Extent) -> Index:
     _refuse_divisor(divisor)
     if divisor == 1:
         return ZERO
-    _, rest = _split(index, divisor)
-    rest = _wrapped(rest, divisor)
+    # (d*A + B) % d → B % d, for every sign of A and B.
+    rest = _based(_split(index, divisor)[1], divisor)[1]
     common = _common_quotient(rest, divisor)
     if common is not None:
         return rest - common * divisor
@@ -262,15 +278,16 @@ def _remain(index: Index, divisor: Extent) -> Index:
     if opened != rest:
         return opened % divisor
     for factor in _shared_factors(rest, divisor):
+        # (f*A + B) % (f*e) → (A % e)*f + B, where 0 ≤ B < f.
         outer, inner = _split(rest, factor)
-        outer, inner = _carried(outer, inner, factor)
+        carry, inner = _based(inner, factor)
         if _is_within(inner, factor):
-            return (outer % (divisor // factor)) * factor + inner
+            return ((outer + carry) % (divisor // factor)) * factor + inner
     return of(Remainder(rest, divisor))
 
 
 def _open_remainders(index: Index, divisor: Extent) -> Index:
-    """k*(E % a) → k*E under a remainder by a divisor of k*a."""
+    """k*(E % a) → k*E under a remainder by a divisor of k*a: they differ by multiples of k*a."""
     total = constant(index.constant)
     for atom, coefficient in index.terms:
         if isinstance(atom, Remainder) and divides(divisor, coefficient * atom.divisor):
@@ -288,6 +305,20 @@ def _refuse_divisor(divisor: Extent) -> None:
     raise UndecidedSize(f"divisor `{divisor}` may be less than 1")
 
 
+def _based(index: Index, divisor: Extent) -> tuple[Extent, Index]:
+    """(q, B) with index = divisor*q + B and the lowest value of B in [0, divisor).
+
+    Where sizes of the call keep that from being proved it is at least 0, or what whole terms leave.
+    """
+    quotient, start = with_remainder(index.bounds()[0], divisor)
+    if not proves_at_most(0, start) and proves_at_most(start, 0):
+        # ceil(-start / divisor) divisors more, as a quotient whose dividend is not negative.
+        lacking = (divisor - 1 - start) // divisor
+        if proves_at_most(0, start + divisor * lacking):
+            quotient = quotient - lacking
+    return quotient, Index(index.terms, index.constant - divisor * quotient)
+
+
 def _common_quotient(rest: Index, divisor: Extent) -> int | None:
     """floor(rest / divisor) where it is the same number over the whole range."""
     low, high = rest.bounds()
@@ -300,8 +331,7 @@ def _common_quotient(rest: Index, divisor: Extent) -> int | None:
 
 def _is_within(index: Index, extent: Extent) -> bool:
     """Whether 0 ≤ index < extent over the whole range."""
-    low, high = index.bounds()
-    return proves_at_most(0, low) and proves_below(high, extent)
+    return _common_quotient(index, extent) == 0
 
 
 def _split(index: Index, divisor: Extent) -> tuple[Index, Index]:
@@ -315,20 +345,11 @@ def _split(index: Index, divisor: Extent) -> tuple[Index, Index]:
     return Index(_sorted_terms(whole), 0), Index(_sorted_terms(rest), index.constant)
 
 
-def _carried(outer: Index, inner: Index, factor: Extent) -> tuple[Index, Index]:
-    """outer*factor + inner with the inner constant below the factor."""
-    quotient, start = with_remainder(inner.constant, factor)
-    return outer + quotient, Index(inner.terms, start)
-
-
-def _wrapped(index: Index, divisor: Extent) -> Index:
-    return Index(index.terms, with_remainder(index.constant, divisor)[1])
-
-
 def _shared_factors(index: Index, divisor: Extent) -> list[Extent]:
-    """Proper factors of the divisor that some coefficient shares with it, largest first."""
+    """Proper positive factors of the divisor that some coefficient shares, largest first."""
     factors = {common_factor(coefficient, divisor) for _, coefficient in index.terms}
-    proper = (factor for factor in factors if factor != 1)
+    proper = (each for each in factors if each != 1 and proves_at_most(1, each))
+    proper = (each for each in proper if proves_at_most(1, divisor // each))
     return sorted(proper, key=lambda factor: (typical(factor), str(factor)), reverse=True)
 
 
@@ -340,7 +361,7 @@ def _bounds(index: Index) -> tuple[Extent, Extent]:
         if not proves_at_most(0, coefficient):
             ends.reverse()
             if not proves_at_most(coefficient, 0):
-                raise UndecidedSize(f"`{coefficient}` may have either sign")
+                ends = [smallest(*ends), largest(*ends)]
         low, high = low + ends[0], high + ends[1]
     return low, high
 
@@ -367,34 +388,13 @@ def _symbols(index: Index) -> frozenset[Symbol]:
 
 @lru_cache(maxsize=65536)
 def _text(index: Index) -> str:
-    positive = [_term_text(*term) for term in index.terms if not _is_negative(term[1])]
-    negative = [_term_text(atom, -count) for atom, count in index.terms if _is_negative(count)]
-    if _is_negative(index.constant) and positive:
-        negative.append(kernel_text(-index.constant))
-    elif index.constant != 0 or not positive:
-        positive.append(kernel_text(index.constant))
-    return " - ".join([" + ".join(positive), *negative])
-
-
-def _is_negative(count: Extent) -> bool:
-    return isinstance(count, int) and count < 0
-
-
-def _term_text(atom: Atom, factor: Extent) -> str:
-    if factor == 1:
-        return _atom_text(atom)
-    name = atom.name if isinstance(atom, Symbol) else f"({_atom_text(atom)})"
-    return f"{name}*{kernel_text(factor)}"
+    return sum_text([(_atom_text(atom), count) for atom, count in index.terms], index.constant)
 
 
 @lru_cache(maxsize=65536)
 def _atom_text(atom: Atom) -> str:
     if isinstance(atom, Symbol):
         return atom.name
-    terms, offset = atom.dividend.terms, atom.dividend.constant
-    inner = _text(atom.dividend)
-    is_symbol = len(terms) == 1 and offset == 0 and isinstance(terms[0][0], Symbol)
-    if not (is_symbol and terms[0][1] == 1):
-        inner = f"({inner})"
     sign = "//" if isinstance(atom, Quotient) else "%"
-    return f"{inner} {sign} {kernel_text(atom.divisor)}"
+    is_floored = proves_at_most(0, atom.dividend.bounds()[0])
+    return division_text(_text(atom.dividend), sign, atom.divisor, is_floored)

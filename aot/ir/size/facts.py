@@ -104,9 +104,9 @@ def common_factor(left: Extent, right: Extent) -> Extent:
     if isinstance(left, int) or isinstance(right, int):
         return gcd(content(left), content(right))
     if divides(left, right):
-        return left
+        return _unsigned(left)
     if divides(right, left):
-        return right
+        return _unsigned(right)
     if len(left.terms) == len(right.terms) == 1:
         rest = list(right.terms[0][0])
         shared = []
@@ -116,6 +116,11 @@ def common_factor(left: Extent, right: Extent) -> Extent:
                 shared.append(atom)
         return sized({tuple(shared): gcd(content(left), content(right))})
     return gcd(content(left), content(right))
+
+
+def _unsigned(size: Size) -> Extent:
+    """The size, or its opposite where that is what the ranges prove to be positive."""
+    return -size if proves_at_most(size, 0) else size
 
 
 def substitute(extent: Extent, values: Mapping[Dim, Extent]) -> Extent:
@@ -147,21 +152,37 @@ def _typical(size: Size) -> int:
 
 
 def kernel_text(extent: Extent) -> str:
-    """As a kernel spells it, with a parameter for each dim; parenthesized where it is a sum.
-
-    Raises `UndecidedSize` for a floor of what may be negative, which Triton would truncate.
-    """
-    if isinstance(extent, int):
-        return str(extent)
-    _refuse_negative(extent)
-    written = formula(extent, True)
+    """As a kernel spells it, with a parameter for each dim; parenthesized where it is a sum."""
+    spelled = _truncated(extent)
+    if isinstance(spelled, int):
+        return str(spelled)
+    written = formula(spelled, True)
     return written if written.isidentifier() else f"({written})"
 
 
-def _refuse_negative(extent: Extent) -> None:
-    for monomial, _ in extent.terms if isinstance(extent, Size) else ():
+@lru_cache(maxsize=65536)
+def _truncated(extent: Extent) -> Extent:
+    """The same size of quotients that truncation toward zero leaves as they are.
+
+    floor(a / d) → max(a, 0) // d - (d - 1 - min(a, 0)) // d, where a may be negative.
+    """
+    if isinstance(extent, int):
+        return extent
+    total: Extent = 0
+    for monomial, count in extent.terms:
+        part: Extent = count
         for atom in monomial:
-            if isinstance(atom, Floor):
-                if not proves_at_most(0, atom.dividend):
-                    raise UndecidedSize(f"`{atom.dividend}` may be negative")
-                _refuse_negative(atom.dividend)
+            part = part * _truncated_atom(atom)
+        total = total + part
+    return total
+
+
+def _truncated_atom(atom: Atom) -> Extent:
+    if isinstance(atom, Dim):
+        return size_of(atom)
+    if isinstance(atom, Choice):
+        return _chosen(atom.name, _truncated(atom.left), _truncated(atom.right))
+    dividend, divisor = _truncated(atom.dividend), _truncated(atom.divisor)
+    if proves_at_most(0, atom.dividend):
+        return dividend // divisor
+    return largest(dividend, 0) // divisor - (divisor - 1 - smallest(dividend, 0)) // divisor

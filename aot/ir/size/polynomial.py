@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
 from math import gcd, prod
@@ -25,6 +25,16 @@ class Size:
     """Sum of coefficient · product of atoms; terms are sorted, distinct and non-zero."""
 
     terms: Terms
+    _hash: int = field(init=False, repr=False, compare=False)  # of nested terms, taken once
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(self.terms))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Size], tuple[Terms]]:
+        return Size, (self.terms,)  # hashes of texts differ between processes
 
     def __add__(self, other: Extent) -> Extent:
         return _sum(self, other, 1)
@@ -162,15 +172,21 @@ def _shifted_low(size: Size) -> int:
 def _unfloored_low(size: Size) -> Iterator[int]:
     """For a term in floor(p / d): d·floor(p / d) = p - r with a remainder r below d."""
     for monomial, count in size.terms:
-        if len(monomial) == 1 and isinstance(monomial[0], Floor):
-            atom = monomial[0]
-            if isinstance(atom.divisor, int):
-                rest = sized({key: value for key, value in size.terms if key != monomial})
-                lost = (atom.divisor - 1) * count if count > 0 else 0
-                yield -(-_lowest_of(rest * atom.divisor + atom.dividend * count - lost)
-                        // atom.divisor)  # fmt: skip
-                return
-    return
+        floors = [atom for atom in monomial if isinstance(atom, Floor)]
+        if not floors:
+            continue
+        atom, others = floors[0], sized({_removed(monomial, (floors[0],)) or (): count})
+        rest = sized({key: value for key, value in size.terms if key != monomial})
+        if isinstance(atom.divisor, int) and isinstance(others, int):
+            lost = (atom.divisor - 1) * count if count > 0 else 0
+            whole = _lowest_of(rest * atom.divisor + atom.dividend * count - lost)
+            yield -(-whole // atom.divisor)
+        elif not isinstance(atom.divisor, int):
+            times, left = long_division(others, atom.divisor)
+            if isinstance(times, int) and not left:
+                lost = (atom.divisor - 1) * max(times, 0)
+                yield _lowest_of(rest + atom.dividend * times - lost)
+        return
 
 
 @lru_cache(maxsize=65536)
@@ -200,9 +216,12 @@ def sized(terms: Mapping[Monomial, int]) -> Extent:
     kept = {monomial: count for monomial, count in terms.items() if count}
     if not kept.keys() - {()}:
         return kept.get((), 0)
+    if len(kept) == 1:
+        return Size(tuple(kept.items()))
     return Size(tuple(sorted(kept.items(), key=lambda term: _order(term[0]), reverse=True)))
 
 
+@lru_cache(maxsize=65536)
 def _order(monomial: Monomial) -> tuple[int, tuple[str, ...]]:
     """Degree first, then the atoms' texts: an order that products keep."""
     return len(monomial), tuple(atom_text(atom) for atom in monomial)
@@ -252,8 +271,11 @@ def _divide(extent: Extent, divisor: Extent) -> Extent:
         factor = gcd(divisor, *(count for monomial, count in terms_of(rest) if monomial))
         if factor > 1:
             return whole + _divide(_without_factor(rest, factor), divisor // factor)
-    elif proves_at_most(0, rest) and proves_below(rest, divisor):
-        return whole
+    else:
+        if not proves_at_most(0, rest) and proves_at_most(0, rest + divisor):
+            whole, rest = whole - 1, rest + divisor
+        if proves_at_most(0, rest) and proves_below(rest, divisor):
+            return whole
     return whole + _floor(rest, divisor)
 
 

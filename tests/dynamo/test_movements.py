@@ -1,0 +1,65 @@
+"""Chains of ops that move elements give eager's elements, whatever runs backwards in them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from aotc.aot.dynamo import aotc
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from movement_chains import Chain
+
+pytestmark = [pytest.mark.torch, pytest.mark.triton]
+STRICT = {"fallback": "error"}
+AT_ONCE = 6  # chains in one graph
+
+
+def backwards(x, y, z):
+    """Views that run backwards and are cut at other places."""
+    return (
+        x.t().reshape(-1).flip(0),
+        torch.stack([x, y], -1).flatten(1).flip(1),
+        torch.cat([x, y], 1).view(-1).flip(0),
+        x.rot90().reshape(-1).flip(0),
+        z.transpose(2, 3).flatten(2).flip(-1),
+    )
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_views_that_run_backwards(dynamic, fresh):
+    compiled = torch.compile(backwards, backend=aotc, options=STRICT, dynamic=dynamic)
+    for rows, columns in ((2, 3), (5, 4)):
+        x = torch.arange(float(rows * columns)).view(rows, columns)
+        z = torch.randn(2, columns, rows, 5)
+        for found, expected in zip(compiled(x, x + 50, z), backwards(x, x + 50, z), strict=True):
+            assert torch.equal(found, expected)
+
+
+def assert_equal_eager(first: int, dynamic: bool) -> None:
+    """Compares the chains of `AT_ONCE` seeds, as one graph."""
+    chains = [Chain(seed) for seed in range(first, first + AT_ONCE)]
+
+    def model(*inputs):
+        return [chain.apply(x) for chain, x in zip(chains, inputs, strict=True)]
+
+    inputs = [chain.input() for chain in chains]
+    compiled = torch.compile(model, backend=aotc, options=STRICT, dynamic=dynamic)
+    for chain, found, expected in zip(chains, compiled(*inputs), model(*inputs), strict=True):
+        assert found.shape == expected.shape, str(chain)
+        assert torch.equal(found, expected), str(chain)
+
+
+@pytest.mark.parametrize("first", range(0, 36, AT_ONCE))
+def test_chains_of_movements(first, fresh):
+    assert_equal_eager(first, dynamic=False)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", range(2000, 4000, AT_ONCE))
+def test_many_chains_of_movements(first, fresh):
+    assert_equal_eager(first, dynamic=first % (2 * AT_ONCE) == 0)
