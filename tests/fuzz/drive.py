@@ -1,0 +1,182 @@
+"""Tasks over processes that live long: each draws, runs and judges one program after another.
+
+A process that dies, or that is ended because a program took too long, is that program's outcome;
+another takes its place. One whose memory grew, or that has served many programs, is replaced too.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from fuzz.trial import BAD, INTERNAL, LATE, Outcome, Task
+
+CONTEXT = multiprocessing.get_context("spawn")  # a device's context does not survive a fork
+LIMIT_SECONDS = 60.0
+START_SECONDS = 120.0  # a process imports torch
+REDUCTION_SECONDS = 90.0
+MOST_PROGRAMS = 400  # of one process
+MOST_BYTES = 4 * 2**30
+ENDED = (EOFError, BrokenPipeError, ConnectionResetError)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where programs run and what becomes of those that fail."""
+
+    target: str
+    cache: Path
+    found: Path  # folder that gets reduced programs
+    is_reducing: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A task with its outcomes."""
+
+    task: Task
+    outcomes: tuple[Outcome, ...]
+
+
+def run(tasks: Iterator[Task], jobs: int, setting: Setting, until: float) -> Iterator[Finished]:
+    """Each task with its outcomes as it is done; no task begins after `until` (monotonic)."""
+    idle = deque(_Process(setting) for _ in range(jobs))
+    busy: dict[Any, _Process] = {}
+    try:
+        while True:
+            while idle and time.monotonic() < until:
+                task = next(tasks, None)
+                if task is None:
+                    break
+                process = idle.popleft()
+                process.begin(task)
+                busy[process.pipe] = process
+            if not busy:
+                return
+            ready = wait(list(busy), timeout=1.0)
+            late = [pipe for pipe, process in busy.items() if process.is_late()]
+            for pipe in {*ready, *late}:
+                process = busy[pipe]
+                finished = process.advance()
+                if finished is not None:
+                    del busy[pipe]
+                    idle.append(process)
+                    yield finished
+    finally:
+        for process in (*idle, *busy.values()):
+            process.end()
+
+
+class _Process:
+    """One process, started when there is a task for it."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.pipe: Any = None
+        self._process: Any = None
+        self._task: Task | None = None
+        self._outcomes: list[Outcome] = []
+        self._limit = 0.0
+
+    def begin(self, task: Task) -> None:
+        """Give it a task."""
+        self._limit = time.monotonic() + LIMIT_SECONDS
+        if self._process is None or not self._process.is_alive():
+            self.pipe, theirs = CONTEXT.Pipe()
+            arguments = (theirs, self.setting)
+            self._process = CONTEXT.Process(target=_serve, args=arguments, daemon=True)
+            self._process.start()
+            theirs.close()
+            self._limit += START_SECONDS
+        self._task, self._outcomes = task, []
+        self.pipe.send(task)
+
+    def is_late(self) -> bool:
+        """Whether what it does now takes too long."""
+        return time.monotonic() > self._limit
+
+    def advance(self) -> Finished | None:
+        """Take in what it says; the task's outcomes where it has ended."""
+        assert self._task is not None
+        try:
+            if not self.pipe.poll():
+                if not self.is_late():
+                    return None
+                return self._ended(LATE, f"took more than {LIMIT_SECONDS:g} s")
+            message = self.pipe.recv()
+        except ENDED:
+            self._process.join()
+            return self._ended(INTERNAL, f"the process ended with {self._process.exitcode}")
+        kind, value = message
+        if kind == "outcome":
+            self._outcomes.append(value)
+            more = REDUCTION_SECONDS if value.verdict in BAD else 0.0
+            self._limit = time.monotonic() + LIMIT_SECONDS + more
+            return None
+        finished = Finished(self._task, tuple(self._outcomes))
+        if value:  # it wants to be replaced
+            self.end()
+        return finished
+
+    def _ended(self, verdict: str, reason: str) -> Finished:
+        """The outcome of a task whose process is no more."""
+        task = self._task
+        assert task is not None
+        self.end()
+        known = [each for each in self._outcomes if each.verdict in BAD]
+        if known:  # it ended while the program was made smaller
+            return Finished(task, tuple(self._outcomes))
+        from fuzz.save import saved_whole
+
+        saved_whole(task, self.setting.found, f"{verdict}: {reason}")
+        outcome = Outcome(str(task), task.family, "?", verdict, reason)
+        return Finished(task, (*self._outcomes, outcome))
+
+    def end(self) -> None:
+        """End the process."""
+        if self._process is None:
+            return
+        self.pipe.close()
+        self._process.kill()
+        self._process.join()
+        self._process = None
+
+
+def _serve(pipe: Connection, setting: Setting) -> None:
+    """In a process: run the tasks that come until the pipe is closed."""
+    import logging
+    import warnings
+
+    import torch
+
+    from fuzz.save import saved
+    from fuzz.trial import outcomes
+    from fuzz.ways import Bench
+
+    warnings.simplefilter("ignore")
+    logging.disable(logging.ERROR)
+    torch.set_num_threads(1)
+    count = 0
+    with Bench.opened(setting.cache) as bench:
+        while True:
+            try:
+                task = pipe.recv()
+            except ENDED:
+                return
+            for outcome in outcomes(task, bench, setting.target):
+                pipe.send(("outcome", outcome))
+                if outcome.verdict in BAD and setting.is_reducing:
+                    saved(task, outcome, bench, setting.found, REDUCTION_SECONDS)
+            count += 1
+            pipe.send(("done", count >= MOST_PROGRAMS or _bytes_in_use() > MOST_BYTES))
+
+
+def _bytes_in_use() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,151 @@
+"""Are these eager's numbers? Within what roundings explain, which eager itself is asked for.
+
+Four answers of eager torch bound a float: its own, the same program in f64, and runs whose every
+rounding is moved at random by a few units in the last place. What lies in their span, widened, is
+right. Where these answers part altogether (a comparison or an order of nearly equal values), the
+element cannot be judged, and is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from fuzz.generate import levels
+from fuzz.program import NAMES, Program
+from fuzz.run import EAGER, EPSILON, WIDE, Mode, Session
+
+PERTURBED_RUNS = 6
+SECOND_RUNS = 24
+WIDENED = 4.0  # times the span
+UNITS = 16.0  # of the last place beside it
+TINY = {"f64": 5e-323, "f32": 1e-44, "f16": 2.4e-7, "bf16": 4e-40}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a comparison found: elements that are wrong, and those that cannot be judged."""
+
+    wrong: int = 0
+    undecided: int = 0
+    text: str = ""
+
+
+class Judge:
+    """Judges results of one program in one environment; references are made when asked for."""
+
+    def __init__(self, program: Program, environment: int) -> None:
+        self.program, self.environment = program, environment
+        self.eager = Session(program, environment, EAGER).outputs()
+        self._references: list[list[torch.Tensor]] = []
+
+    def verdict(self, found: Sequence[torch.Tensor]) -> Verdict:
+        """The verdict on all outputs."""
+        if len(found) != len(self.eager):
+            return Verdict(1, 0, f"{len(found)} results, expected {len(self.eager)}")
+        wrong = undecided = 0
+        texts = []
+        for place, (own, expected) in enumerate(zip(found, self.eager, strict=True)):
+            each = self._output(place, own, expected)
+            wrong, undecided = wrong + each.wrong, undecided + each.undecided
+            if each.wrong:
+                texts.append(f"output {place}: {each.text}")
+        return Verdict(wrong, undecided, "; ".join(texts))
+
+    def _output(self, place: int, found: torch.Tensor, expected: torch.Tensor) -> Verdict:
+        if found.dtype != expected.dtype or found.shape != expected.shape:
+            own, wanted = (f"{each.dtype} {list(each.shape)}" for each in (found, expected))
+            return Verdict(1, 0, f"{own}, expected {wanted}")
+        if not expected.numel():
+            return Verdict()
+        level = self._level(place)
+        differs = _differs(found, expected, level)
+        if not bool(differs.any()):
+            return Verdict()
+        if level:
+            return Verdict(int(differs.sum()), 0, _shown(found, expected, differs))
+        wrong, undecided = self._within(place, found, expected, PERTURBED_RUNS)
+        if bool(wrong.any()):  # a second opinion: more runs, moved further
+            wrong, undecided = self._within(place, found, expected, SECOND_RUNS)
+        text = _shown(found, expected, wrong) if bool(wrong.any()) else ""
+        return Verdict(int(wrong.sum()), int(undecided.sum()), text)
+
+    def _level(self, place: int) -> str:
+        """How an output is to be met; gradients follow the outputs and are sums."""
+        count = len(self.program.outputs)
+        calls = self.program.states and not self.program.has_gradients
+        if place >= count and not calls:
+            return ""
+        return self._levels()[self.program.outputs[place % count]]
+
+    def _levels(self) -> dict[str, str]:
+        return dict(levels(self.program, element_types(self.program, self.environment)))
+
+    def references(self, count: int) -> list[list[torch.Tensor]]:
+        """Eager's other answers: in f64, then perturbed."""
+        if not self._references:
+            wide = Session(self.program, self.environment, WIDE).outputs()
+            self._references.append(
+                [each.to(own.dtype) for each, own in zip(wide, self.eager, strict=True)]
+            )
+        while len(self._references) <= count:
+            number = len(self._references)
+            mode = Mode(seed=number, roundings=1.0 if number <= PERTURBED_RUNS else 4.0)
+            self._references.append(Session(self.program, self.environment, mode).outputs())
+        return self._references[: count + 1]
+
+    def _within(
+        self, place: int, found: torch.Tensor, expected: torch.Tensor, count: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Which elements are wrong, and which cannot be judged."""
+        others = [expected, *(row[place] for row in self.references(count))]
+        rows = torch.stack([each.double() if each.is_floating_point() else each for each in others])
+        if not expected.is_floating_point():
+            parts = (rows != rows[0]).any(0)
+            is_one = (rows == found).any(0)
+            return ~is_one & ~parts, ~is_one & parts
+        return _floats(found.double(), rows, NAMES[expected.dtype])
+
+
+def _floats(
+    found: torch.Tensor, rows: torch.Tensor, name: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    finite = rows.isfinite()
+    low = torch.where(finite, rows, float("inf")).amin(0)
+    high = torch.where(finite, rows, float("-inf")).amax(0)
+    has_finite = finite.any(0)
+    size = torch.maximum(low.abs(), high.abs())
+    span = high - low
+    margin = WIDENED * span + UNITS * 2 * EPSILON[name] * size + TINY[name]
+    is_inside = (found >= low - margin) & (found <= high + margin) & has_finite
+    is_same = ((rows == found) | (rows.isnan() & found.isnan())).any(0)
+    right = is_inside | is_same
+    classes = torch.where(finite, 0, torch.where(rows.isnan(), 2, torch.sign(rows)))
+    parts = (classes != classes[0]).any(0) | (has_finite & (span > 0.05 * size))
+    # The largest finite value and infinity are neighbours.
+    return ~right & ~parts, ~right & parts
+
+
+def _differs(found: torch.Tensor, expected: torch.Tensor, level: str) -> torch.Tensor:
+    if not expected.is_floating_point():
+        return found != expected
+    differs = (found != expected) & ~(found.isnan() & expected.isnan())
+    if level == "bits":
+        differs |= (torch.signbit(found) != torch.signbit(expected)) & ~expected.isnan()
+    return differs
+
+
+def _shown(found: torch.Tensor, expected: torch.Tensor, differs: torch.Tensor) -> str:
+    place = int(differs.flatten().nonzero()[0])
+    left, right = found.flatten()[place].item(), expected.flatten()[place].item()
+    where = [int(each) for each in torch.unravel_index(torch.tensor(place), found.shape)]
+    count = f"{int(differs.sum())} of {found.numel()} elements differ"
+    return f"{count}: at {where} {left!r}, expected {right!r}"
+
+
+def element_types(program: Program, environment: int) -> dict[str, str]:
+    """The element type of each value."""
+    values = Session(program, environment, EAGER).values()
+    return {name: NAMES[value.dtype] for name, value in values.items()}

@@ -1,0 +1,28 @@
+"""A row of the table: an op with its text, and how legal arguments for it are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fuzz.draw import Draw
+
+# How eager's value is to be met where all operands are met so: to the bit, as a number (the sign
+# of zero is free), to the bit among integers, or within what rounding explains.
+Level = Literal["bits", "values", "integers", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An op. `text` has the names of its arguments in braces."""
+
+    name: str
+    family: str
+    text: str
+    draw: Callable[[Draw], Mapping[str, Any]]
+    level: Level = ""
+    accumulates: bool = False  # sums rounded operands: its error grows with them
+    weight: float = 1.0
+    is_fixed_only: bool = False  # its arguments cannot follow sizes that vary
+    is_statement: bool = False  # changes a state and gives no value

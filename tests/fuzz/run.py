@@ -1,0 +1,159 @@
+"""Runs a program's steps with eager torch: as it is, in f64, or with its roundings perturbed."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+import torch
+
+from fuzz.program import NAMES, NAMESPACE, Dtype, Program, Step
+from fuzz.rows.table import ROWS
+
+EPSILON = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+CALLS_WITH_STATE = 3
+Tensors = list[torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How steps are run: `eager`, `wide` (floats in f64), or perturbed by a few roundings."""
+
+    is_wide: bool = False
+    seed: int | None = None  # of perturbations
+    roundings: float = 2.0
+
+
+EAGER, WIDE = Mode(), Mode(is_wide=True)
+
+
+@functools.lru_cache(4096)
+def _compiled(text: str, is_statement: bool) -> CodeType:
+    return compile(text, "<step>", "exec" if is_statement else "eval")
+
+
+def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Generator) -> Any:
+    """The value of one step; a step without a name changes a state among the values."""
+    row = ROWS[step.op]
+    given = values
+    if mode.seed is not None and row.accumulates:
+        given = {
+            **values,
+            **{name: _perturbed(values[name], mode, generator) for name in step.refs()},
+        }
+    code = _compiled(step.expression(mode.is_wide), not step.name)
+    if not step.name:
+        exec(code, {**NAMESPACE, **given})
+        return None
+    value = eval(code, {**NAMESPACE, **given})
+    if mode.is_wide:
+        value = _rounded_as_asked(step, value)
+    if mode.seed is not None and row.level not in ("bits", "values"):
+        value = _perturbed(value, mode, generator)
+    return value
+
+
+def _rounded_as_asked(step: Step, value: torch.Tensor) -> torch.Tensor:
+    """The f64 run rounds where the program converts to a shorter float, and stays f64."""
+    for argument in step.arguments.values():
+        if isinstance(argument, Dtype) and argument.is_rounding and value.is_floating_point():
+            return value.double()
+    return value
+
+
+def _perturbed(value: Any, mode: Mode, generator: torch.Generator) -> Any:
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    name = NAMES[value.dtype]
+    noise = torch.rand(value.shape, generator=generator, dtype=torch.float64) * 2 - 1
+    with torch.no_grad():
+        factor = 1 + noise * (2 * mode.roundings * EPSILON[name])
+        detached = value.detach().double()
+        moved = (detached * factor).to(value.dtype) - value.detach()
+        # Finite values only: what is infinite stays so.
+        moved = torch.where(moved.isfinite(), moved, torch.zeros_like(moved))
+    return value + moved if bool(moved.any()) else value
+
+
+@dataclass(slots=True)
+class Session:
+    """A program's inputs and states in an environment, in the types of a mode."""
+
+    program: Program
+    environment: int
+    mode: Mode
+
+    def outputs(self) -> Tensors:
+        """Outputs, then gradients; of each of a few calls where there are states."""
+        program = self.program
+        with torch.random.fork_rng(devices=[]):
+            inputs = [self._typed(t) for t in program.values(self.environment, program.inputs)]
+            states = [self._typed(t) for t in program.values(self.environment, program.states)]
+        generator = torch.Generator().manual_seed(self.mode.seed or 0)
+        found: Tensors = []
+        for _ in range(CALLS_WITH_STATE if states else 1):
+            found += self._call([each.clone() for each in inputs], states, generator)
+        return found
+
+    def _typed(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.double() if self.mode.is_wide and tensor.is_floating_point() else tensor
+
+    def _call(self, inputs: Tensors, states: Tensors, generator: torch.Generator) -> Tensors:
+        program = self.program
+        if program.has_gradients:
+            for tensor in inputs:
+                tensor.requires_grad_(tensor.is_floating_point())
+        values = self._values(inputs, states, generator)
+        outputs = [values[name] for name in program.outputs]
+        if not program.has_gradients:
+            return [each.detach().clone() for each in outputs]
+        return [*(each.detach().clone() for each in outputs), *gradients(inputs, outputs)]
+
+    def _values(
+        self, inputs: Tensors, states: Tensors, generator: torch.Generator
+    ) -> dict[str, torch.Tensor]:
+        program = self.program
+        names = [each.name for each in (*program.inputs, *program.states)]
+        values: dict[str, torch.Tensor] = dict(zip(names, (*inputs, *states), strict=True))
+        for step in program.steps:
+            result = run_step(step, values, self.mode, generator)
+            if step.name:
+                values[step.name] = result
+        return values
+
+    def values(self) -> dict[str, torch.Tensor]:
+        """All values of one call, by name."""
+        inputs, states = (
+            list(map(self._typed, self.program.values(self.environment, each)))
+            for each in (self.program.inputs, self.program.states)
+        )
+        return self._values(inputs, states, torch.Generator().manual_seed(self.mode.seed or 0))
+
+
+def gradients(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Tensors:
+    """Gradients of the inputs for fixed gradients of the outputs; zeros where nothing flows."""
+    ends = [each for each in outputs if each.requires_grad]
+    if not ends:
+        return []
+    wanted = [each for each in inputs if each.requires_grad]
+    seeds = [_slopes(each) for each in ends]
+    found = torch.autograd.grad(ends, wanted, seeds, allow_unused=True)
+    return [
+        torch.zeros_like(own) if each is None else each
+        for own, each in zip(wanted, found, strict=True)
+    ]
+
+
+def _slopes(output: torch.Tensor) -> torch.Tensor:
+    """Gradients of an output that no sum makes equal: quarters, exact in every float."""
+    count = math.prod(output.shape)
+    return ((torch.arange(count) % 7 - 2) / 4).reshape(output.shape).to(output.dtype)
+
+
+def type_name(tensor: torch.Tensor) -> str:
+    """Our name of a tensor's element type."""
+    return NAMES[tensor.dtype]

@@ -1,0 +1,164 @@
+"""One program, one or more ways: run, judged, classified."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aotc.aot.errors import SpecError, UnsupportedError
+from aotc.runtime.drivers.cpu import features
+from aotc.runtime.errors import AotcError
+from fuzz.generate import Choice, generate
+from fuzz.judge import Judge, Verdict
+from fuzz.program import Program
+from fuzz.ways import WAYS, Bench, GoldenCheckRefuses, Results, SizesRefused
+
+RIGHT, REFUSED, UNJUDGEABLE = "right", "refused", "unjudgeable"
+WRONG, INTERNAL, LATE = "wrong", "internal", "over time"
+BAD = (WRONG, INTERNAL, LATE)
+TORCH_REFUSES = {
+    "DataDependentOutputException",
+    "DynamicOutputShapeException",
+    "GuardOnDataDependentSymNode",
+}
+ROWS = ("cpu-x86-64-v4", "cpu-x86-64-v3")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A program by how it is drawn, and the ways to run it (empty: as its seed says)."""
+
+    family: str
+    seed: int
+    choice: Choice
+    ways: tuple[tuple[str, str], ...] = ()  # with the target
+
+    def program(self) -> Program:
+        """The program itself."""
+        return generate(self.family, self.seed, self.choice)
+
+    def chosen_ways(self, program: Program, target: str) -> tuple[tuple[str, str], ...]:
+        """One way or two; each of the CPU's rows has its share."""
+        if self.ways:
+            return self.ways
+        rng = random.Random(self.seed * 7919 + len(self.family))
+        if target == "cpu":
+            rows = [row for row in ROWS if runs_here(row)]
+            target = rows[0] if rng.random() < 0.7 else rows[-1]
+        if program.has_gradients:
+            return (("compile", target),)
+        way = "compile" if rng.random() < 0.4 and target != "cuda" else "build"
+        return ((way, target), ("unfused", target)) if rng.random() < 0.1 else ((way, target),)
+
+    def __str__(self) -> str:
+        words = [f"{self.family} {self.seed}"]
+        words += ["dynamic"] if self.choice.is_dynamic else []
+        words += ["gradients"] if self.choice.has_gradients else []
+        return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a program by one way."""
+
+    task: str
+    family: str
+    way: str
+    verdict: str
+    reason: str = ""
+    steps: int = 0
+    undecided: int = 0  # elements that could not be judged
+    seconds: float = 0.0
+
+
+def runs_here(target: str) -> bool:
+    """Whether this processor has a row of the CPU target."""
+    from aotc.aot.targets.families import find_target
+
+    return set(find_target(target).needs) <= features()
+
+
+def outcomes(task: Task, bench: Bench, target: str) -> Iterator[Outcome]:
+    """The outcome of each way."""
+    started = time.monotonic()
+    program = task.program()
+    for way, own in task.chosen_ways(program, target):
+        verdict, reason, undecided = tried(program, way, own, bench)
+        seconds = round(time.monotonic() - started, 3)
+        yield Outcome(str(task), task.family, f"{way} {own}", verdict, reason,
+                      len(program.steps), undecided, seconds)  # fmt: skip
+        started = time.monotonic()
+
+
+def tried(program: Program, way: str, target: str, bench: Bench) -> tuple[str, str, int]:
+    """Verdict, its reason and how many elements could not be judged."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return _judged(program, WAYS[way](program, bench, target))
+        except GoldenCheckRefuses as refused:
+            verdict, reason, undecided = _judged(program, refused.results)
+            if verdict in (RIGHT, UNJUDGEABLE):
+                return REFUSED, f"the golden check: {refused}", undecided
+            return verdict, reason, undecided
+        except SizesRefused as refused:
+            verdict, reason, undecided = _judged(program, refused.results)
+            return (verdict, reason, undecided) if verdict in BAD else (REFUSED, str(refused), 0)
+        except Exception as error:
+            return (*classified(error), 0)
+
+
+def _judged(program: Program, results: Results) -> tuple[str, str, int]:
+    total = Verdict()
+    for environment, found in enumerate(results):
+        each = Judge(program, environment).verdict(found)
+        text = f"sizes {program.sizes(environment)}: {each.text}" if program.dims else each.text
+        if each.wrong:
+            return WRONG, text, each.undecided
+        total = Verdict(0, total.undecided + each.undecided)
+    return (UNJUDGEABLE if total.undecided else RIGHT), "", total.undecided
+
+
+def classified(error: Exception) -> tuple[str, str]:
+    """Whose an error is: a refusal with its reason, or a fault of ours."""
+    own = _of_ours(error)
+    if isinstance(own, UnsupportedError):
+        return REFUSED, f"{own.code}: {own.message}"
+    if isinstance(own, SpecError):
+        return REFUSED, f"torch: {own.code}: {own.message}"
+    if own is not None:
+        return INTERNAL, f"{own.code}: {own.message}"
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    text = f"{type(error).__module__}.{type(error).__name__}: {' '.join(lines[:2])}"
+    if _is_of_torch(error):
+        return REFUSED, f"torch: {text}"
+    frames = traceback.extract_tb(error.__traceback__)[-3:]
+    places = ", ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in frames)
+    return INTERNAL, f"{text} ({places})"
+
+
+def _of_ours(error: BaseException | None) -> AotcError | None:
+    """The innermost of our errors behind one of torch.compile's."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, AotcError):
+            return error
+        error = getattr(error, "inner_exception", None) or error.__cause__ or error.__context__
+    return None
+
+
+def _is_of_torch(error: BaseException) -> bool:
+    """Whether torch could not trace the program: by the error, or since no frame is ours."""
+    inner = getattr(error, "inner_exception", None)
+    if {type(error).__name__, type(inner).__name__} & TORCH_REFUSES:
+        return True
+    frames = [*traceback.extract_tb(error.__traceback__)]
+    if inner is not None:
+        frames += traceback.extract_tb(inner.__traceback__)
+    return not any(re.search(r"/(aot|runtime|cache|kernels)/", each.filename) for each in frames)

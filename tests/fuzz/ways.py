@@ -1,0 +1,182 @@
+"""Ways to run a program through the compiler, each as its users do.
+
+A way gives the results of each environment; what it raises is classified by `trial.py`.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+
+from aotc.aot.build import build
+from aotc.aot.options import BuildOptions
+from aotc.aot.targets.workers import Workers
+from aotc.runtime import load
+from aotc.runtime.errors import InputError
+from fuzz.program import Program
+from fuzz.run import CALLS_WITH_STATE, gradients
+
+Results = list[list[torch.Tensor]]  # by environment
+
+
+class GoldenCheckRefuses(Exception):
+    """A build would be refused: its check of the golden numbers fails."""
+
+    def __init__(self, results: Results, detail: str) -> None:
+        super().__init__(detail)
+        self.results = results
+
+
+class SizesRefused(Exception):
+    """A call at other sizes than the example's is refused by a typed error."""
+
+    def __init__(self, results: Results, error: InputError) -> None:
+        super().__init__(f"{error.code}: {error}")
+        self.results = results
+
+
+@dataclass(slots=True)
+class Bench:
+    """A folder, a cache and the worker of one process; used for one program after another."""
+
+    folder: Path
+    cache: Path
+    workers: Workers
+    count: int = 0
+
+    @classmethod
+    def opened(cls, cache: Path) -> Bench:
+        """A bench whose programs share a cache with those of other processes."""
+        os.environ["AOTC_CACHE_DIR"] = str(cache)
+        os.environ["AOTC_JOBS"] = "1"
+        os.environ["AOTC_THREADS"] = "2"
+        folder = Path(tempfile.mkdtemp(prefix="aotc-fuzz-"))
+        return cls(folder, cache, Workers(1, keep=folder))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.workers.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def written(self, program: Program) -> Path:
+        """The program as a file of its own."""
+        self.count += 1
+        path = self.folder / f"program_{self.count}.py"
+        path.write_text(program.source(), encoding="utf-8")
+        return path
+
+    def forget(self, path: Path) -> None:
+        """Remove a program's file, and what Python keeps of it."""
+        path.unlink(missing_ok=True)
+        linecache.cache.pop(str(path), None)
+        sys.modules.pop(f"aotc_spec_{path.stem}", None)
+
+
+def built(program: Program, bench: Bench, target: str) -> Results:
+    """`aotc build`, then `aotc.load` and calls with torch's tensors."""
+    path, out = bench.written(program), bench.folder / "bundle"
+    options = BuildOptions(bench.cache, tune="off", force=True, allow_mismatch=True)
+    try:
+        report = build(str(path), out, [target], options, workers=bench.workers)
+        with closing(load(out)) as loaded:
+            results = _called(program, loaded)
+    finally:
+        bench.forget(path)
+        shutil.rmtree(out, ignore_errors=True)
+    failed = [each for row in report.targets for each in row.checks if not each.is_ok]
+    if failed:
+        detail = f"{failed[0].name}: {failed[0].difference:.3g}, limit {failed[0].tolerance:.3g}"
+        raise GoldenCheckRefuses(results, detail)
+    return results
+
+
+def _called(program: Program, loaded: Any) -> Results:
+    results: Results = []
+    for environment in range(program.environments):
+        inputs = program.values(environment, program.inputs)
+        found: list[torch.Tensor] = []
+        try:
+            for _ in range(CALLS_WITH_STATE if program.states else 1):
+                given = loaded(*inputs)
+                found += [each.clone() for each in given]
+        except InputError as error:
+            if not environment:
+                raise
+            raise SizesRefused(results, error) from error
+        results.append(found)
+        if program.states:
+            break  # the states hold what the example's calls left
+    return results
+
+
+def compiled(program: Program, bench: Bench, target: str) -> Results:
+    """`torch.compile(…, backend="aotc")`, with gradients where the program asks for them."""
+    torch._dynamo.reset()
+    path = bench.written(program)
+    namespace: dict[str, Any] = {}
+    try:
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), namespace)
+        model = namespace["build_model"]() if program.states else namespace["model"]
+        call = torch.compile(
+            model,
+            backend="aotc",
+            dynamic=bool(program.dims),
+            fullgraph=True,
+            options={"fallback": "error", "target": target, "threads": 2},
+        )
+        results: Results = []
+        for environment in range(program.environments):
+            inputs = program.values(environment, program.inputs)
+            found: list[torch.Tensor] = []
+            for _ in range(CALLS_WITH_STATE if program.states else 1):
+                found += _once(program, call, inputs)
+            results.append(found)
+        return results
+    finally:
+        bench.forget(path)
+        torch._dynamo.reset()
+
+
+def _once(
+    program: Program, call: Callable[..., Any], inputs: list[torch.Tensor]
+) -> list[torch.Tensor]:
+    own = [each.clone() for each in inputs]
+    if not program.has_gradients:
+        return [each.clone() for each in call(*own)]
+    for tensor in own:
+        tensor.requires_grad_(tensor.is_floating_point())
+    outputs = list(call(*own))
+    return [*(each.detach().clone() for each in outputs), *gradients(own, outputs)]
+
+
+def unfused(program: Program, bench: Bench, target: str) -> Results:
+    """A build in which every value is an output, so that no kernel keeps one to itself."""
+    names = [step.name for step in program.steps if step.name and step.name not in program.outputs]
+    whole = replace(program, outputs=(*program.outputs, *names))
+    count = len(program.outputs)
+    return [each[:count] for each in built(whole, bench, target)]
+
+
+WAYS: Mapping[str, Callable[[Program, Bench, str], Results]] = {
+    "build": built,
+    "compile": compiled,
+    "unfused": unfused,
+}
