@@ -123,7 +123,7 @@ def _images(graph: Graph, values: Sequence[Node]) -> tuple[dict[Node, Node], Own
         graph, log = apply_registered(graph, tuple(images.values()))
         images = {value: log.images[image] for value, image in images.items()}
         own.add(log)
-        graph, applied = apply_rules(graph, table, skip, images.values())
+        graph, applied = apply_rules(graph, table, skip, images.values(), must_end=False)
         images = {value: applied.images[image] for value, image in images.items()}
     return images, own
 

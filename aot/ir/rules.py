@@ -14,7 +14,7 @@ from aotc.aot.ir.match import Pattern, match, root_ops
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import UndecidedSize
 
-_PASS_LIMIT = 200  # a table that is still changing then does not end
+PASS_LIMIT = 64  # a table that is still changing then does not end
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,11 @@ class Applied:
     counts: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     images: dict[Node, Node] = field(default_factory=dict)  # what each followed node has become
+    stopped: list[str] = field(default_factory=list)  # rules that were left out to come to an end
+
+
+class EndlessRulesError(RuntimeError):
+    """Rules that still fire after as many passes as any table takes."""
 
 
 def apply_rules(
@@ -89,12 +94,37 @@ def apply_rules(
     rules: Sequence[Rule],
     skip: frozenset[str] = frozenset(),
     follow: Iterable[Node] = (),
+    must_end: bool = True,
 ) -> tuple[Graph, Applied]:
     """`graph` with `rules` applied until none fires; rules named in `skip` are left out.
 
     `images` of the answer says what each node of `follow` is now; one that the graph does not need
-    any more stays what it was last.
+    any more stays what it was last. Rules that do not come to an end raise `EndlessRulesError`; or,
+    unless they `must_end`, are left out from there on and named in `stopped`: the graph is as right
+    after any number of replacements.
     """
+    applied = Applied(images={node: node for node in follow})
+    table = _by_root(rules, skip)
+    context = Context()
+    while True:
+        before = Counter[str]()
+        for _ in range(PASS_LIMIT):
+            before = applied.counts.copy()
+            new = _one_pass(graph.outputs, table, context, applied)
+            applied.images = {node: new.get(image, image) for node, image in applied.images.items()}
+            outputs = tuple(new[node] for node in graph.outputs)
+            if outputs == graph.outputs:
+                return graph.with_outputs(outputs), applied
+            graph = graph.with_outputs(outputs)
+        last = applied.counts - before
+        if must_end:
+            raise EndlessRulesError(f"rules do not come to an end: {last.most_common(3)}")
+        applied.stopped += sorted(last)
+        table = _by_root(rules, skip | frozenset(applied.stopped))
+
+
+def _by_root(rules: Sequence[Rule], skip: frozenset[str]) -> dict[str, list[Rule]]:
+    """The rules that begin with each op, without those of `skip`."""
     table: dict[str, list[Rule]] = {}
     for rule in rules:
         if rule.name in skip:
@@ -102,16 +132,7 @@ def apply_rules(
         ops = rule.pattern.ops if isinstance(rule.pattern, _Roots) else root_ops(rule.pattern)
         for op in ops:
             table.setdefault(op, []).append(rule)
-    applied = Applied(images={node: node for node in follow})
-    context = Context()
-    for _ in range(_PASS_LIMIT):
-        new = _one_pass(graph.outputs, table, context, applied)
-        applied.images = {node: new.get(image, image) for node, image in applied.images.items()}
-        outputs = tuple(new[node] for node in graph.outputs)
-        if outputs == graph.outputs:
-            return graph.with_outputs(outputs), applied
-        graph = graph.with_outputs(outputs)
-    raise RuntimeError(f"rules do not come to an end: {applied.counts.most_common(3)}")
+    return table
 
 
 def _one_pass(

@@ -8,7 +8,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.match import AnyLiteral, any_node, call
 from aotc.aot.ir.ops import OPS
-from aotc.aot.ir.rules import Rule, rule_for
+from aotc.aot.ir.rules import Context, Rule, rule_for
 from aotc.aot.ir.types import DTYPES, Scalar
 
 x, y, z = any_node("x"), any_node("y"), any_node("z")
@@ -76,6 +76,15 @@ def _is_positive(x: Node) -> bool:
     return is_sum and _is_not_below_zero(x)
 
 
+def _is_first_computed(x: Node, context: Context) -> bool:
+    """Whether x is no constant, whose sign is folded into its numbers."""
+    return not context.is_constant(x)
+
+
+def _is_second_computed(y: Node, context: Context) -> bool:
+    return not context.is_constant(y)
+
+
 def _commuted(op: str) -> Rule:
     def swap(number: Node, other: Node) -> Node:
         """c ∘ x → x ∘ c"""
@@ -108,19 +117,39 @@ ARITHMETIC: tuple[Rule, ...] = (
     # -(-x) → x
     Rule("neg-neg", call("neg", -x), lambda x: x),
     # x + (-y) → x - y
-    Rule("add-neg", x + -y, lambda x, y: make("sub", (x, y))),
+    Rule("add-neg", x + -y, lambda x, y: make("sub", (x, y)), _is_second_computed),
     # x - (-y) → x + y
     Rule("sub-neg", x - -y, lambda x, y: make("add", (x, y))),
     # (-x) + y → y - x
-    Rule("neg-add", -x + y, lambda x, y: make("sub", (y, x))),
+    Rule("neg-add", -x + y, lambda x, y: make("sub", (y, x)), _is_first_computed),
     # (-x) · y → -(x · y): signs move outwards, where they meet an add, or another sign
-    Rule("mul-neg-first", -x * y, lambda x, y: build.unary("neg", build.mul(x, y))),
+    Rule(
+        "mul-neg-first",
+        -x * y,
+        lambda x, y: build.unary("neg", build.mul(x, y)),
+        _is_first_computed,
+    ),
     # x · (-y) → -(x · y)
-    Rule("mul-neg-second", x * -y, lambda x, y: build.unary("neg", build.mul(x, y))),
+    Rule(
+        "mul-neg-second",
+        x * -y,
+        lambda x, y: build.unary("neg", build.mul(x, y)),
+        _is_second_computed,
+    ),
     # (-x) / y → -(x / y)
-    Rule("div-neg-first", -x / y, lambda x, y: build.unary("neg", build.div(x, y))),
+    Rule(
+        "div-neg-first",
+        -x / y,
+        lambda x, y: build.unary("neg", build.div(x, y)),
+        _is_first_computed,
+    ),
     # x / (-y) → -(x / y)
-    Rule("div-neg-second", x / -y, lambda x, y: build.unary("neg", build.div(x, y))),
+    Rule(
+        "div-neg-second",
+        x / -y,
+        lambda x, y: build.unary("neg", build.div(x, y)),
+        _is_second_computed,
+    ),
     # f(-x) → -f(x) for odd f
     *(_odd(op) for op in ("erf", "tanh", "sin", "reciprocal")),
     # cos(-x) → cos(x)

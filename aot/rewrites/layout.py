@@ -105,12 +105,16 @@ def _convolution_grouped(root: Node) -> Node | None:
 
 def _sink_permute(root: Node, context: Context) -> Node | None:
     """op(permute(x, p), permute(y, p)) → permute(op(x, y), p)"""
-    found = {operand.attr("dims") for operand in root.inputs if operand.op == "permute"}
+    moved = [each for each in root.inputs if each.op == "permute"]
+    found = {each.attr("dims") for each in moved}
     if len(found) != 1:
         return None
     dims = found.pop()
-    largest = max(typical(each.type.numel) for each in root.inputs if each.op == "permute")
-    operands = [_unpermuted(each, dims, largest, root, context) for each in root.inputs]
+    largest = max(typical(each.type.numel) for each in moved)
+    is_constant = all(map(context.is_constant, moved))
+    if is_constant and not context.is_constant(root):  # it is folded where it is
+        return None
+    operands = [_unpermuted(each, dims, largest, is_constant, context) for each in root.inputs]
     if any(operand is None for operand in operands):
         return None
     plain = tuple(operand for operand in operands if operand is not None)
@@ -118,21 +122,21 @@ def _sink_permute(root: Node, context: Context) -> Node | None:
 
 
 def _unpermuted(
-    operand: Node, dims: tuple[int, ...], largest: int, root: Node, context: Context
+    operand: Node, dims: tuple[int, ...], largest: int, is_constant: bool, context: Context
 ) -> Node | None:
     """The operand before `dims`, or None where that would make strided what lies together.
 
-    A permute only goes from a larger operand, of `largest` elements, to a smaller one: two that are
-    both small beside the result would hand it to each other for ever.
+    A permute only goes to another operand that is much smaller than the largest permuted one, or
+    from what is computed to a constant: two operands that are alike would hand it to each other for
+    ever. `is_constant`: all that is permuted is.
     """
     if operand.op == "permute":
         return operand.inputs[0]
     if operand.type.rank == 0:
         return operand
-    elements = typical(operand.type.numel)
-    is_small = elements < largest and elements * 8 <= typical(root.type.numel)
-    is_small = is_small or context.is_constant(operand)
-    return build.permute(operand, _inverse(dims)) if is_small else None
+    is_small = 0 < typical(operand.type.numel) * 8 <= largest
+    is_folded = context.is_constant(operand) and not is_constant
+    return build.permute(operand, _inverse(dims)) if is_small or is_folded else None
 
 
 def _sink_permute_reduce(root: Node) -> Node | None:

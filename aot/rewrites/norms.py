@@ -134,6 +134,10 @@ def _multiply(x: Node, s: Node) -> Node:
     return build.mul(x, build.unary("reciprocal", s))
 
 
+def _is_shift(product: Node, t: Node, context: Context) -> bool:
+    return context.is_constant(t) and not context.is_constant(product)
+
+
 def _add_negated(product: Node, t: Node) -> Node:
     return make("add", (product, build.unary("neg", t)))
 
@@ -189,7 +193,7 @@ RULES: tuple[Rule, ...] = (
     # x / s → x · (1/s) for constants s that are fewer than what they divide
     Rule("divide-constant", x / s, _multiply, _is_divisor, is_exact=False),
     # conv(x, w) - t → conv(x, w) + (-t) for constants, and so behind a bias
-    Rule("shift-sub", _either - t, _add_negated, lambda t, context: context.is_constant(t)),
+    Rule("shift-sub", _either - t, _add_negated, _is_shift),
     # conv(x, w) · s → conv(x, w · s) for a constant scale a channel
     Rule("convolution-scale", both_orders(_convolution * s), _scale, _folds, is_exact=False),
     # (x · w) · s → x · (w · s) for a constant scale a column

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -57,6 +58,10 @@ class Stage:
         if self.is_storage and len(devices) > 1:
             return STORING_DEVICE in self.devices
         return device in self.devices
+
+
+class EndlessRulesWarning(UserWarning):
+    """Rules of a step did not come to an end, and were left out of it from there on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,5 +202,12 @@ def _run(stage: Stage, graph: Graph, skip: frozenset[str]) -> tuple[Graph, dict[
     if stage.function is not None:
         graph, count = stage.function(graph)
         return graph, {stage.name: count} if count else {}
-    graph, applied = apply_rules(graph, stage.rules, skip)
+    graph, applied = apply_rules(graph, stage.rules, skip, must_end=False)
+    if applied.stopped:
+        names = ", ".join(f"`{name}`" for name in applied.stopped)
+        text = (
+            f"rewrites of the step `{stage.name}` do not come to an end and were stopped: {names}; "
+            "the program is right, and may be slower than it could be"
+        )
+        warnings.warn(text, EndlessRulesWarning, stacklevel=2)
     return graph, dict(sorted(applied.counts.items()))

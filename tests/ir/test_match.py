@@ -88,7 +88,7 @@ def test_replacements_keep_the_source_of_what_they_replace():
     assert output.source == "model.py:9 in forward"
 
 
-def test_a_table_that_does_not_end_is_an_error():
+def test_a_table_that_must_end_and_does_not_is_an_error():
     there = Rule("there", call("exp", x), lambda x: build.unary("log", x))
     back = Rule("back", call("log", x), lambda x: build.unary("exp", x))
     with pytest.raises(RuntimeError, match="do not come to an end"):
