@@ -25,7 +25,7 @@ class Template:
 
 SHORTENED = "shortened.py"
 # Kernels that graphs call as they stand.
-SCATTER, KEEP, ATTENTION = "scatter", "keep", "attention/heads"
+SCATTER, KEEP, ATTENTION, GROUPED = "scatter", "keep", "attention/heads", "grouped"
 
 
 @functools.cache

@@ -147,6 +147,31 @@ def test_a_long_expression_is_not_written_for_each_accumulator():
     assert not closing.closings(found.function, found.runs, kept)
 
 
+@triton.jit
+def in_groups(
+    a, b, ends, out, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    x = tl.arange(0, BM)[:, None]
+    y = tl.arange(0, BN)[None, :]
+    group = tl.program_id(0)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(tl.load(ends + group), tl.load(ends + group + 1), BK):
+        k = start + tl.arange(0, BK)
+        left = tl.load(a + x * K + k[None, :])
+        acc = tl.dot(left, tl.load(b + k[:, None] * BN + y), acc, input_precision="ieee")
+    tl.store(out + group * BM * BN + x * BN + y, acc + 1.0)
+
+
+def test_a_loop_without_turns_stores_what_it_starts_with():
+    with kernels.on_cpu():
+        a, b = normal(32, 48), normal(48, 64)
+        ends = torch.tensor([0, 16, 16, 48], dtype=torch.int32)
+        out = torch.full((3, 32, 64), 7.0)
+        in_groups[(3,)](a, b, ends, out, 48, **BLOCKS)
+    expected = [a[:, s:e] @ b[s:e] + 1 for s, e in ((0, 16), (16, 16), (16, 48))]
+    torch.testing.assert_close(out, torch.stack(expected), rtol=1e-4, atol=1e-4)
+
+
 def normal(*shape, dtype=torch.float32):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).to(dtype)
 

@@ -56,6 +56,18 @@ def is_last_turn(product: StoredProduct, kernel: Kernel) -> Operand | None:
     return compare(kernel.lanes, "icmp sge", following, kernel.lanes.operand(upper))
 
 
+def takes_no_turn(product: StoredProduct, kernel: Kernel) -> Operand | None:
+    """Whether the loop ends before it begins; None where it does not, or there is no loop."""
+    if product.operation is product.dot:
+        return None
+    lower, upper = (kernel.scalars[x] for x in product.operation.operands[:2])
+    bounds = [each.constant for each in (lower, upper) if isinstance(each, Int)]
+    if len(bounds) == 2 and None not in bounds and bounds[0] < bounds[1]:  # type: ignore[operator]
+        return None
+    ends = kernel.lanes.operand(lower), kernel.lanes.operand(upper)
+    return compare(kernel.lanes, "icmp sge", *ends)
+
+
 def closings(
     function: Function, runs: Runs, kept: dict[Value, Keep]
 ) -> dict[Operation, StoredProduct]:

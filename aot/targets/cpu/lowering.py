@@ -18,6 +18,7 @@ from aotc.aot.targets.cpu.evaluate import TENSORS, VIEWS, Kernel, literal
 from aotc.aot.targets.cpu.isa import Isa
 from aotc.aot.targets.cpu.linear import Int, Pointer, integer
 from aotc.aot.targets.cpu.literals import LLVM_TYPES
+from aotc.aot.targets.cpu.stored_product import StoredProduct
 from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value, parse
 from aotc.aot.targets.cpu.writer import Operand
 
@@ -109,7 +110,21 @@ class Lowering:
         SINKS[found.operation.name](self, found.operation)
         is_stored = self.kernel.closing is not None
         self.kernel.closing = None
+        if is_stored:
+            no_turn = closing.takes_no_turn(found, self.kernel)
+            if no_turn is not None:
+                self._store_start(found, no_turn)
         return is_stored
+
+    def _store_start(self, product: StoredProduct, no_turn: Operand) -> None:
+        """A loop that takes no turn stores nothing: then what it starts with is stored."""
+
+        def write() -> list[Operand]:
+            self.kernel.floors[product.operation] = self.kernel.writer.depth
+            sinks.store(self.kernel, list(product.stores))
+            return []
+
+        self.kernel.writer.branch(no_turn, (write, list))
 
     def _keep(self, value: Value) -> None:
         how = self.keep.get(value)
