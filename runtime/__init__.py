@@ -30,6 +30,7 @@ if not _is_second_name():
     )
     from .loading import load
     from .programs.program import Bound, Program
+    from .programs.seeds import manual_seed
     from .programs.session import Session
 
     TYPE_CHECKING = False
@@ -61,4 +62,5 @@ if not _is_second_name():
         "check",
         "get_backend",
         "load",
+        "manual_seed",
     ]

@@ -8,10 +8,12 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+import numpy
 import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from aotc.aot.capture.draws import GOLDEN_SEED, draws, seeded
 from aotc.aot.capture.exported import held_tensor, import_program
 from aotc.aot.capture.exporting import exported, run, unchanged
 from aotc.aot.capture.fallback import CHECKED_WHOLE, TorchOp, torch_ops, warn_of
@@ -56,14 +58,15 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
     them. Raises `ModelRaised` when the model does not run on its inputs, and an
     `UnsupportedError` when it runs but cannot be compiled.
     """
-    with torch.no_grad(), quiet_settings():
+    with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED):
         whole = (*KEPT_WHOLE, *CHECKED_WHOLE) if fallback else KEPT_WHOLE
         found = exported(spec, whole)
         program, decomposed = found.program, found.decomposed
         arguments = (spec.arguments, spec.keyword_arguments)
         sizes = sizes_of(program, spec.dynamic_shapes, arguments)
         graph, asserted = import_program(decomposed, program, sizes, fallback)
-        structure = structure_of(spec, program)
+        is_drawing = draws(decomposed)
+        structure = structure_of(spec, program, is_drawing)
         left = torch_ops(graph)
         kept = [state.name for state in graph.states]
         if kept and left:
@@ -72,6 +75,7 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
         golden_inputs, golden_outputs, roundings_of = _golden(spec, program, decomposed, graph)
         guards = tuple(dict.fromkeys((*sizes.guards, *asserted)))
         model = program.module() if spec.module is None else spec.module
+        model = decomposed.module() if is_drawing else model
         others = probes(spec, model, graph, sizes.dims, guards)
     graph = named_outputs(graph, structure.outputs)
     warn_of_weights(program.state_dict, program.graph_signature.parameters)
@@ -129,6 +133,9 @@ def _golden(
     leaves = pytree.tree_leaves((spec.arguments, dict(spec.keyword_arguments)))
     inputs = tuple(to_array(leaf).copy() for leaf in leaves if isinstance(leaf, torch.Tensor))
     module = program.module()
+    if draws(decomposed):
+        module = decomposed.module()
+        inputs = (*inputs, numpy.array(GOLDEN_SEED))
     with unchanged([held_tensor(decomposed, name) for name in kept]) as buffers:
         outputs = (*golden_tensors(lambda: run(spec, module)), *buffers)
         found = tuple(to_array(tensor).copy() for tensor in outputs)

@@ -11,8 +11,9 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from aotc.aot.capture.aliases import without_aliases
+from aotc.aot.capture.complexes import Complex
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
-from aotc.aot.capture.importing import NotSupported, type_of
+from aotc.aot.capture.importing import COMPLEX_END, NotSupported, type_of
 from aotc.aot.capture.keeping import keep, keeping
 from aotc.aot.capture.kernels import KERNEL_CALL
 from aotc.aot.capture.sizes import Sizes, reading
@@ -25,6 +26,7 @@ from aotc.aot.errors import (
 from aotc.aot.ir.graph import Constant, Graph, Node, State, make
 from aotc.aot.ir.size import Guard
 
+OWN_GENERATOR = "draw from torch's own generator, and give the program a seed"
 STATE_PREFIX = "state."  # of the names of initial values among the weights
 
 
@@ -39,7 +41,11 @@ def import_program(
     """
     changed = _changed(program, exported)
     walker = _ProgramImporter(
-        program=program, has_fixed_shapes=not sizes.dims, fallback=fallback, changed=changed
+        program=program,
+        has_fixed_shapes=not sizes.dims,
+        fallback=fallback,
+        changed=changed,
+        has_parts=True,
     )
     if changed and sizes.dims:
         names = ", ".join(f"`{name}`" for name in changed)
@@ -135,6 +141,13 @@ class _ProgramImporter(Importer):
         if spec.kind is InputKind.TOKEN:
             return TOKEN
         target = str(spec.target)
+        if spec.kind is InputKind.CUSTOM_OBJ:
+            kind = type(self.program.constants.get(target)).__name__
+            advice = f"; {OWN_GENERATOR}" if kind == "Generator" else ""
+            self.unsupported.append(
+                f"constant `{target}`: a `{kind}`, which no bundle holds{advice}"
+            )
+            return None
         try:
             if target in self.changed:
                 return self._state(node, target)
@@ -152,6 +165,8 @@ class _ProgramImporter(Importer):
                 made = self.values.get(value)
                 if isinstance(made, Node):
                     self.outputs.append(made)
+                elif isinstance(made, Complex):
+                    self.unsupported.append(f"output `{value.name}`: {COMPLEX_END}")
                 elif made is not None:  # else an op on the way was refused, and is listed
                     self.unsupported.append(f"output `{made}`: it is no tensor")
             elif not isinstance(value, bool | int | float | str | None):

@@ -17,6 +17,7 @@ from torch.export import ExportedProgram, _trace
 
 from aotc.aot.capture.aliases import without_aliases
 from aotc.aot.capture.custom_ops import Decompositions
+from aotc.aot.capture.draws import DRAWS, numbering
 from aotc.aot.capture.indexing import check_indices, tensor_indices
 from aotc.aot.capture.kernels import defaults_known
 from aotc.aot.capture.libraries import register_types
@@ -92,6 +93,7 @@ def decompose(
     does not say what it gives. `path` stands in for an unknown line.
     """
     table = torch.export.default_decompositions()
+    table.update(DRAWS)
     table.update(own)
     for operator in list(table):
         name = operator.name().removeprefix("aten::").partition(".")[0]
@@ -99,7 +101,7 @@ def decompose(
             table.pop(operator)
     separate = without_aliases(program)
     try:
-        with defaults_known(), all_user_frames(__file__):
+        with defaults_known(), all_user_frames(__file__), numbering():
             return separate.run_decompositions(table, decompose_custom_triton_ops=True)
     except UnsupportedError:
         raise

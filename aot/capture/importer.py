@@ -9,9 +9,11 @@ from typing import Any
 import numpy
 import torch
 
+from aotc.aot.capture.complexes import Complex, complex_row, constant_of, is_complex
 from aotc.aot.capture.custom_ops import called_op, ways_out
+from aotc.aot.capture.draws import PHILOX, SEED_NAME, first_free, seed_input
 from aotc.aot.capture.fallback import torch_call
-from aotc.aot.capture.importing import Call, NotSupported, type_of
+from aotc.aot.capture.importing import Call, NotSupported, part_type_of, type_of
 from aotc.aot.capture.kernels import KERNEL_CALL, kernel_call
 from aotc.aot.capture.native_ops import NativeOp, import_native, native_op_of
 from aotc.aot.capture.numbers import FLOATS
@@ -51,6 +53,8 @@ class Importer:
     guards: list[Guard] = field(default_factory=list)
     fallback: bool = False  # whether torch is to run what cannot be imported
     has_fixed_shapes: bool = True
+    has_parts: bool = False  # whether complex tensors are imported, as pairs of real ones
+    draws: bool = False  # whether there is an input for the seed
 
     def visit(self, node: torch.fx.Node) -> None:
         """Import one node of the exported graph."""
@@ -65,6 +69,9 @@ class Importer:
     def graph(self) -> Graph:
         """The finished graph: constants nothing reads dropped."""
         names = tuple(node.attr("name") for node in self.inputs)
+        if self.draws:
+            names = (*names, first_free(SEED_NAME, names))
+            self.inputs.append(seed_input())
         outputs = tuple(self.outputs)
         output_names = tuple(f"output_{number}" for number in range(len(outputs)))
         whole = Graph(tuple(self.inputs), outputs, names, output_names, self.constants)
@@ -86,7 +93,11 @@ class Importer:
         self.inputs.append(make("input", (), attrs))
         return self.inputs[-1]
 
-    def _constant(self, name: str, tensor: torch.Tensor) -> Node:
+    def _constant(self, name: str, tensor: torch.Tensor) -> Any:
+        if tensor.is_complex() and self.has_parts:
+            return constant_of(
+                tensor, lambda part, values: self._constant(f"{name}.{part}", values)
+            )
         kind, array = type_of(tensor), to_array(tensor)
         digest = hashlib.sha256(array.tobytes()).hexdigest()
         kept = self.names_by_digest.setdefault((kind, digest), name)
@@ -96,7 +107,7 @@ class Importer:
 
     def _table(self, values: Array, dtype: str) -> Node:
         kind, array = TensorType(dtype, values.shape), narrow(values, dtype)
-        digest = hashlib.sha256(array.tobytes()).hexdigest()
+        digest = hashlib.sha256(str(kind).encode() + array.tobytes()).hexdigest()
         name = self.names_by_digest.setdefault((kind, digest), f"table.{digest[:16]}")
         self.constants.setdefault(name, Constant(name, kind, numpy.ascontiguousarray(array)))
         return build.constant(name, kind)
@@ -120,7 +131,9 @@ class Importer:
         if native is not None:
             self._native(node, native)
             return
-        row = ROWS.get(base)
+        self.draws |= name == PHILOX
+        is_of_parts = is_complex(node)
+        row = complex_row(base, self.has_parts) if is_of_parts else ROWS.get(base)
         if row is None:
             if not self._follows_refused(node, name):
                 self._leave(node, ways_out(node) or _data_dependence(node))
@@ -130,9 +143,10 @@ class Importer:
             return  # an operand was refused, and is listed
         source = source_of(node)
         try:
-            call = Call(_result_types(node), seen, self._table)
+            call = Call(_result_types(node), seen, self._table, _gives_complex(node))
             with made_for(str(source) if source else None):
-                result = _nothing(call) or row(call, *arguments)
+                empty = None if is_of_parts else _nothing(call)
+                result = empty or row(call, *arguments)
         except (NotSupported, TypeRuleError) as refused:
             self._leave(node, str(refused))
             return
@@ -244,6 +258,7 @@ class Importer:
         given = value if isinstance(value, list | tuple) else (value,)
         kept = [got for got, seen in zip(made, given, strict=False) if seen is not None]
         for got, expected in zip(kept, call.results, strict=False):
+            got = got.re if isinstance(got, Complex) else got
             if (
                 got is not None
                 and got.type != expected
@@ -300,4 +315,10 @@ def _result_types(node: torch.fx.Node) -> tuple[TensorType, ...]:
     values = value if isinstance(value, list | tuple) else (value,)
     if not all(item is None or isinstance(item, torch.Tensor) for item in values):
         raise NotSupported(NUMBER_OF_DATA)
-    return tuple(type_of(item) for item in values if item is not None)
+    return tuple(part_type_of(item) for item in values if item is not None)
+
+
+def _gives_complex(node: torch.fx.Node) -> bool:
+    value = node.meta["val"]
+    first = value[0] if isinstance(value, list | tuple) and value else value
+    return isinstance(first, torch.Tensor) and first.is_complex()

@@ -28,6 +28,13 @@ DTYPE_NAMES: dict[torch.dtype, str] = {
     torch.bool: "bool",
 }
 
+# Element types of the parts of complex tensors, which rows of their own take (`complexes.py`).
+COMPONENTS: dict[torch.dtype, str] = {torch.complex64: "f32", torch.complex128: "f64"}
+COMPLEX_END = (
+    "complex numbers at an end of the program: take `torch.view_as_complex(x)` of a real input, "
+    "and return `torch.view_as_real(y)`"
+)
+
 Operand = Node | Extent | bool | float
 # A row: (call, arguments in the order of the op's schema, defaults filled in) → result.
 # An op with several results gives a tuple; `None` there is a result that may not be used.
@@ -41,13 +48,21 @@ class NotSupported(Exception):
 
 def type_of(value: torch.Tensor) -> TensorType:
     """Type of a (fake) tensor; raises `NotSupported` for dtypes and sizes that we lack."""
-    if value.dtype not in DTYPE_NAMES:
+    if value.dtype in COMPONENTS:
+        raise NotSupported(COMPLEX_END)
+    return part_type_of(value)
+
+
+def part_type_of(value: torch.Tensor) -> TensorType:
+    """The same, where a complex tensor has the type of its parts."""
+    dtype = COMPONENTS.get(value.dtype) or DTYPE_NAMES.get(value.dtype)
+    if dtype is None:
         raise NotSupported(f"element type `{value.dtype}`")
     try:
         shape = tuple(map(extent_of, value.shape))
     except UndecidedSize as refused:
         raise NotSupported(str(refused)) from None
-    return TensorType(DTYPE_NAMES[value.dtype], shape)
+    return TensorType(dtype, shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,7 @@ class Call:
     results: tuple[TensorType, ...]  # what torch says of its results
     operand_values: tuple[Any, ...]  # the arguments as torch saw them: fake tensors, numbers
     table: Callable[[Array, str], Node]  # a constant of these numbers and this element type
+    is_complex: bool = False  # whether the first result is, whose parts have the type given
 
     @property
     def shape(self) -> Shape:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 from torch.utils import _pytree as pytree
 
+from aotc.aot.capture.draws import GOLDEN_SEED, seed_input
 from aotc.aot.capture.golden import golden_tensors, has_halves, roundings
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.spec import Spec
@@ -105,9 +107,12 @@ def _at(extent: Extent, sizes: Sizes) -> int:
 def _probe(spec: Spec, module: torch.nn.Module, graph: Graph, sizes: Sizes) -> Probe | None:
     leaves, layout = pytree.tree_flatten((spec.arguments, dict(spec.keyword_arguments)))
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-    for place, node in zip(places, graph.inputs, strict=True):
+    given = [node for node in graph.inputs if node is not seed_input()]
+    for place, node in zip(places, given, strict=True):
         leaves[place] = _resized(leaves[place], [_at(extent, sizes) for extent in node.shape])
     inputs = tuple(to_array(leaves[place]).copy() for place in places)
+    if len(given) < len(graph.inputs):
+        inputs = (*inputs, numpy.array(GOLDEN_SEED))
 
     def call() -> Any:
         arguments, named = pytree.tree_unflatten(leaves, layout)

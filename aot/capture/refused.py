@@ -6,7 +6,10 @@ from typing import Any
 
 from aotc.aot.capture.importing import Call, NotSupported, Row, Rows
 
-RANDOM = "it draws random numbers: draw them outside of the model and pass them in"
+RANDOM = (
+    "it draws random numbers by a generator of its own, or in a way that no program draws: draw "
+    "them outside of the model and pass them in"
+)
 COMPLEX = "complex numbers: write it with their real and imaginary parts"
 GAMMA = "this function of the gamma family has no kernel: compute it outside of the model"
 REASONS: dict[str, tuple[str, ...]] = {

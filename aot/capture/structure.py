@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, OutputKind
 from torch.utils import _pytree as pytree
 
+from aotc.aot.capture.draws import SEED_NAME, first_free
 from aotc.aot.capture.spec import Spec
 from aotc.aot.errors import StructureUnsupported
 from aotc.aot.ir.graph import Graph
@@ -27,21 +28,34 @@ FIXED = {type(None): "none", bool: "bool", int: "int", float: "float", str: "tex
 TEXT_LENGTH = 1024
 
 
-def structure_of(spec: Spec, program: ExportedProgram) -> Structure:
+def structure_of(spec: Spec, program: ExportedProgram, draws: bool = False) -> Structure:
     """The trees of arguments and result; None for a plain one.
 
-    Raises `StructureUnsupported` for a value that a bundle cannot take or give.
+    A program that `draws` takes a seed after its other inputs. Raises `StructureUnsupported` for a
+    value that a bundle cannot take or give.
     """
     values = [*spec.arguments, *spec.keyword_arguments.values()]
     names = _parameter_names(spec, program)
     inputs = None
     if len(names) == len(values):
         inputs = _Walker().keyed("dict", None, zip(names, values, strict=True), "")
+    if draws:
+        inputs = _with_seed(inputs, len(values))
     outputs = _Walker().part(_result(program), "the result")
     return Structure(
         None if inputs is None or _is_plain(inputs.parts) else inputs,
         None if _is_plain_result(outputs) else outputs,
     )
+
+
+def _with_seed(inputs: Part | None, count: int) -> Part:
+    """The tree of the arguments with the seed, which a caller may leave out, as the last one."""
+    if inputs is None:
+        keys = [f"argument_{place}" for place in range(count)]
+        inputs = Part("dict", None, keys, [Part("array", place) for place in range(count)])
+    place = sum(1 for _ in inputs.leaves())
+    keys = (*inputs.keys, first_free(SEED_NAME, inputs.keys))
+    return Part("dict", None, keys, (*inputs.parts, Part("seed", place)))
 
 
 def named_outputs(graph: Graph, root: Part | None) -> Graph:

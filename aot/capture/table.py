@@ -8,6 +8,7 @@ from aotc.aot.capture import (
     contractions,
     convolution_gradients,
     distances,
+    draws,
     functions,
     gamma,
     grouped,
@@ -40,6 +41,7 @@ ROWS: Rows = {
     **gamma.ROWS,
     **sorting.ROWS,
     **distances.ROWS,
+    **draws.ROWS,
     **refused.ROWS,
 }
 

@@ -68,6 +68,13 @@ def where(types: Types, attrs: AttrMap) -> TensorType:
     return TensorType(dtype, broadcast_shape(tuple(item.shape for item in types)))
 
 
+def philox(types: Types, attrs: AttrMap) -> TensorType:
+    """Seeds, offsets and elements, all i64 → i32."""
+    require(_same_dtype(types) == "i64", f"operands are `{types[0].dtype}`, expected `i64`")
+    require(attrs["word"] in range(4), f"word is {attrs['word']}, expected 0 to 3")
+    return TensorType("i32", broadcast_shape(tuple(item.shape for item in types)))
+
+
 def cast(types: Types, attrs: AttrMap) -> TensorType:
     """Same shape, element type `dtype`."""
     return types[0].with_dtype(_dtype(attrs))

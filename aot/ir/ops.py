@@ -186,6 +186,20 @@ _LOGIC: tuple[OpDef, ...] = (
     OpDef("cast", "pointwise", 1, infer.cast, ("dtype",), triton="{0}.to({dtype})"),
 )
 
+_RANDOM: tuple[OpDef, ...] = (
+    # 32 random bits of (seed, offset, element): word `word` of Philox 4x32-10 whose key is the seed
+    # and whose counter is (element, offset, site). `site` numbers the draws of a program.
+    OpDef(
+        "philox",
+        "pointwise",
+        3,
+        infer.philox,
+        ("site", "word"),
+        triton="philox_word({0}.to(tl.int64), {1}.to(tl.int64), {2}.to(tl.int64), {site}, {word})",
+        cost=100.0,
+    ),
+)
+
 _REDUCTIONS: tuple[OpDef, ...] = (
     _reduce("sum", NUMBER, "tl.sum({0}, {axis})"),
     _reduce("prod", NUMBER, "tl.reduce({0}, {axis}, multiply)"),
@@ -250,6 +264,7 @@ OPS: dict[str, OpDef] = {
         *_ARITHMETIC,
         *_FUNCTIONS,
         *_LOGIC,
+        *_RANDOM,
         *_REDUCTIONS,
         *_MOVEMENT,
         *_CONTRACTIONS,

@@ -57,6 +57,37 @@ def sign(x: Array) -> Array:
     return numpy.asarray(numpy.subtract((x > 0).astype(x.dtype), (x < 0).astype(x.dtype)))
 
 
+PHILOX_ROUNDS = 10
+PHILOX_MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
+PHILOX_KEY_STEPS = 0x9E3779B9, 0xBB67AE85
+
+
+def philox(seed: Array, offset: Array, element: Array, site: int, word: int) -> Array:
+    """Word `word` of Philox 4x32-10 as i32: Salmon and others, "Parallel random numbers: as easy as
+    1, 2, 3", 2011. i64 operands: the seed is the key, the counter is (element, offset, site)."""
+    low, half = numpy.uint64(0xFFFFFFFF), numpy.uint64(32)
+    key, count, place = (
+        numpy.asarray(each, numpy.int64).astype(numpy.uint64) for each in (seed, offset, element)
+    )
+    keys = [key & low, key >> half]
+    counter = [place & low, count >> half, count & low, numpy.asarray(site, numpy.uint64)]
+    counter = list(numpy.broadcast_arrays(*counter))
+    first, second = map(numpy.uint64, PHILOX_MULTIPLIERS)
+    for _ in range(PHILOX_ROUNDS):
+        left, right = counter[0] * first, counter[2] * second
+        counter = [
+            (right >> half) ^ counter[1] ^ keys[0],
+            right & low,
+            (left >> half) ^ counter[3] ^ keys[1],
+            left & low,
+        ]
+        keys = [
+            (each + numpy.uint64(step)) & low
+            for each, step in zip(keys, PHILOX_KEY_STEPS, strict=True)
+        ]
+    return counter[word].astype(numpy.uint32).view(numpy.int32)
+
+
 def _reduce(function: Callable[..., Any]) -> Reference:
     def reduce(x: Array, axes: tuple[int, ...]) -> Array:
         return numpy.asarray(function(_wide(x), axis=axes, keepdims=True))
@@ -267,6 +298,7 @@ REFERENCE: Mapping[str, Reference] = {
     "isnan": numpy.isnan,
     "isinf": numpy.isinf,
     "where": numpy.where,
+    "philox": philox,
     "cast": lambda x, dtype: x,  # the interpreter rounds every result to its type
     "sum": _reduce(numpy.sum),
     "prod": _reduce(numpy.prod),

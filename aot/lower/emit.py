@@ -181,7 +181,7 @@ class Emitter:
             else operand.text
             for place, (operand, source) in enumerate(zip(operands, node.inputs, strict=True))
         ]
-        expression = spelling.format(*texts)
+        expression = spelling.format(*texts, **dict(node.attrs))
         return self.body.bind(_bare(expression), _joined(operands))
 
     def _write_cast(self, node: Node, operand: Value) -> Value:

@@ -16,7 +16,7 @@ from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import pointer
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.schedule.group import Group, Root
-from aotc.kernels.templates.registry import shortened_functions
+from aotc.kernels.templates.registry import called_functions
 
 PROGRAM_SYMBOLS = frozenset({"z", "panel", "tap"})  # numbers, not blocks
 _MULTIPLY = """
@@ -80,7 +80,7 @@ def assemble(
     are the dims that it takes as numbers.
     """
     text = "\n".join(lines)
-    called = [code for name, code in shortened_functions().items() if f"{name}(" in text]
+    called = [code for name, code in called_functions().items() if f"{name}(" in text]
     functions = "\n\n\n".join(filter(None, (functions, *called)))
     title = textwrap.fill(f'"""{group}."""', 96, subsequent_indent=INDENT)
     imports = ["import triton", "import triton.language as tl"]

@@ -24,6 +24,8 @@ class Template:
 
 
 SHORTENED = "shortened.py"
+# Files whose functions the expressions of ops call; a kernel holds a copy of those that it calls.
+FUNCTIONS = (SHORTENED, "philox.py")
 # Kernels that graphs call as they stand.
 SCATTER, KEEP, ATTENTION, GROUPED = "scatter", "keep", "attention/heads", "grouped"
 
@@ -36,15 +38,17 @@ def kernel_text(name: str) -> str:
 
 
 @functools.cache
-def shortened_functions() -> dict[str, str]:
-    """Name → source of the functions of shortened.py, with their decorators."""
-    text = (Path(__file__).parent / SHORTENED).read_text(encoding="utf-8")
-    found = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-    lines = text.splitlines()
-    return {
-        node.name: "\n".join(lines[node.decorator_list[0].lineno - 1 : node.end_lineno])
-        for node in found
-    }
+def called_functions(*files: str) -> dict[str, str]:
+    """Name → source of the functions in these of FUNCTIONS (all, where none is named)."""
+    sources: dict[str, str] = {}
+    for file in files or FUNCTIONS:
+        text = (Path(__file__).parent / file).read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef):
+                start = node.decorator_list[0].lineno - 1
+                sources[node.name] = "\n".join(lines[start : node.end_lineno])
+    return sources
 
 
 _HOLES = ("load_a", "load_b", "store")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FEATURE = "structure"  # a runtime that does not know it would give a flat tuple instead
 PARTS_LIMIT = 16384
 DEPTH_LIMIT = 32
+LEAVES = ("array", "seed")  # a seed is an array that the caller may leave out
 SEQUENCES = ("tuple", "list", "named_tuple")
 KEYED = ("dict", "record", "named_tuple")
 # Kind of a fixed value → how its text is read.
@@ -41,7 +42,7 @@ READERS: dict[str, Callable[[str], Any]] = {
 PART_SCHEMA = Fields(
     {
         "keys": List(Text(), limit=4096),
-        "kind": Choice("array", "tuple", "list", *KEYED, *READERS),
+        "kind": Choice(*LEAVES, "tuple", "list", *KEYED, *READERS),
         "size": Integer(0, 4096),
         "value": Text(1024, least=0),
     }
@@ -53,7 +54,8 @@ STRUCTURE_SCHEMA = Fields({"inputs": TREE_SCHEMA, "outputs": TREE_SCHEMA})
 class Part(Record):
     """One node of a structure.
 
-    kind: `array`, a fixed value (a key of READERS), or a container; value: the place of an array,
+    kind: `array`, `seed` (the array i64[2] of a seed and an offset, drawn anew where a call gives
+    none), a fixed value (a key of READERS), or a container; value: the place of an array,
     a fixed value itself, the name of a record's type, else None; keys: names of the parts of a
     keyed container; parts: what is in a container.
     """
@@ -76,7 +78,7 @@ class Part(Record):
 
     def leaves(self) -> Iterator[Part]:
         """Its arrays in order, itself included."""
-        if self.kind == "array":
+        if self.kind in LEAVES:
             yield self
         for part in self.parts:
             yield from part.leaves()
@@ -117,7 +119,7 @@ PLAIN = Structure()
 
 
 def _encoded(part: Part) -> Iterator[dict[str, Any]]:
-    is_array = part.kind == "array"
+    is_array = part.kind in LEAVES
     value = part.value if part.kind in ("record", "named_tuple", "text") else ""
     if part.kind == "float":
         value = float.hex(part.value)
@@ -156,7 +158,7 @@ class _Reader:
         row = self.parts[self.place]
         self.place += 1
         kind, keys = row["kind"], row["keys"]
-        if kind == "array":
+        if kind in LEAVES:
             return Part(kind, row["size"])
         if kind in READERS:
             return Part(kind, self._fixed(kind, row["value"]))
@@ -209,7 +211,7 @@ class Named(dict):  # type: ignore[type-arg]
 
 def giver(part: Part) -> Callable[[Sequence[Any]], Any]:
     """A function from the outputs in order to what stands at `part` of the model's result."""
-    if part.kind == "array":
+    if part.kind in LEAVES:
         return itemgetter(part.value)
     if part.is_fixed:
         fixed = part.value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..argument_errors import InputFixed, InputStructure, OutputStructure
 from ..bundle.structure import SEQUENCES
 from ..errors import InputCount, InputError, InputMissing, InputUnknown, OutputCount
+from .seeds import next_seed, seed_array
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ def _collect(
         if value is ABSENT:
             raise InputMissing(name=name, expected=str(specs[part.value]))
         found[part.value] = value
+        return
+    if part.kind == "seed":
+        found[part.value] = next_seed() if value is ABSENT else seed_array(value)
         return
     if value is ABSENT and all(False for _ in part.leaves()):
         return  # it holds fixed values only

@@ -83,7 +83,10 @@ class Session:
         if self._program._loaded is None or self._loaded is None:
             raise ProgramClosed()
         hold: list[Any] = []  # copies of arrays that are not contiguous, alive during the call
-        result = self._fill(arrays, named, out, hold)
+        given: Sequence[Any] = arrays  # with a seed that the call was not given, alive as long
+        if named or len(arrays) != self._arity:
+            given = self._arranged(arrays, named)
+        result = self._fill(given, out, hold)
         self._run()
         return result
 
@@ -114,18 +117,17 @@ class Session:
     def bind(self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any) -> Bound:
         """This session with fixed memory; `Program.bind` gives it to nobody else."""
         hold: list[Any] = []
-        outputs = self._fill(arrays, named, out, hold)
+        given: Sequence[Any] = arrays
+        if named or len(arrays) != self._arity:
+            given = self._arranged(arrays, named)
+        outputs = self._fill(given, out, hold)
         if not all(isinstance(each, Borrowed) for each in hold):  # a copy would go stale
             raise InputNotContiguous()
-        return Bound(self, self._run, outputs, (arrays, named, hold))
+        return Bound(self, self._run, outputs, (given, hold))
 
-    def _fill(
-        self, arrays: Sequence[Any], named: Mapping[str, Any], out: Any, hold: list[Any]
-    ) -> Any:
-        """Write the addresses of all arrays; returns the outputs."""
+    def _fill(self, arrays: Sequence[Any], out: Any, hold: list[Any]) -> Any:
+        """Write the addresses of all arrays, inputs in order; returns the outputs."""
         ports = self._inputs
-        if named or len(arrays) != self._arity:
-            arrays = self._arranged(arrays, named)
         addresses: list[int] = []
         first: Kind | None = None
         for value in arrays:

@@ -12,7 +12,7 @@ from aotc.aot.ir.storage import narrow, widen
 from aotc.aot.lower import lower
 from aotc.aot.schedule import CPU, schedule
 from aotc.aot.schedule.traits import GPUS
-from aotc.kernels.templates.registry import shortened_functions
+from aotc.kernels.templates.registry import SHORTENED, called_functions
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -64,4 +64,4 @@ def test_only_16_bit_results_on_a_gpu_are_shortened():
 
 def test_every_spelling_has_its_function():
     called = [row.shortened.partition("(")[0] for row in OPS.values()]
-    assert set(shortened_functions()) <= set(called)
+    assert set(called_functions(SHORTENED)) <= set(called)

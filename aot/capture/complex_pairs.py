@@ -1,0 +1,127 @@
+"""Arithmetic of complex numbers as pairs of real nodes; an imaginary part may be known as zero."""
+
+from __future__ import annotations
+
+import math
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+
+Part = Node | None  # None is zero
+
+
+def plus(left: Part, right: Part) -> Part:
+    """left + right."""
+    if left is None or right is None:
+        return right if left is None else left
+    return build.add(left, right)
+
+
+def minus(left: Part, right: Part) -> Part:
+    """left - right."""
+    if right is None:
+        return left
+    return build.unary("neg", right) if left is None else build.sub(left, right)
+
+
+def times(left: Part, right: Part) -> Part:
+    """left · right."""
+    return None if left is None or right is None else build.mul(left, right)
+
+
+def multiplied(left: tuple[Node, Part], right: tuple[Node, Part]) -> tuple[Node, Part]:
+    """(a + bi)(c + di) = ac - bd + (ad + bc)i."""
+    (a, b), (c, d) = left, right
+    re = build.mul(a, c)
+    if b is not None and d is not None:
+        re = build.sub(re, build.mul(b, d))
+    return re, plus(times(a, d), times(b, c))
+
+
+def reciprocal(re: Node, im: Part) -> tuple[Node, Part]:
+    """1 / (c + di) = (c' - d'i) / (c c' + d d'), where c' and d' are divided by the larger part.
+
+    Smith, "Algorithm 116: Complex division", 1962: no square overflows.
+    """
+    if im is None:
+        return build.unary("reciprocal", re), None
+    larger = build.pointwise("maximum", build.unary("abs", re), build.unary("abs", im))
+    c, d = build.div(re, larger), build.div(im, larger)
+    norm = build.add(build.mul(re, c), build.mul(im, d))
+    return build.div(c, norm), build.unary("neg", build.div(d, norm))
+
+
+def absolute(re: Node, im: Node) -> Node:
+    """sqrt(re² + im²) by the ratio of the smaller part to the larger, so that none overflows."""
+    first, second = build.unary("abs", re), build.unary("abs", im)
+    larger = build.pointwise("maximum", first, second)
+    smaller = build.pointwise("minimum", first, second)
+    is_plain = make(
+        "logical_and",
+        (build.pointwise("gt", larger, 0.0), build.pointwise("lt", larger, math.inf)),
+    )
+    ratio = build.div(smaller, build.pointwise("where", is_plain, larger, 1.0))
+    long = build.mul(larger, build.unary("sqrt", build.add(build.mul(ratio, ratio), 1.0)))
+    return build.pointwise("where", is_plain, long, larger)
+
+
+def from_polar(length: Node, angle: Node) -> tuple[Node, Node]:
+    """length · e^(angle i)."""
+    return (
+        build.mul(length, build.unary("cos", angle)),
+        build.mul(length, build.unary("sin", angle)),
+    )
+
+
+def exponential(re: Node, im: Part) -> tuple[Node, Part]:
+    """e^a (cos b + i sin b)."""
+    length = build.unary("exp", re)
+    return (length, None) if im is None else from_polar(length, im)
+
+
+def logarithm(re: Node, im: Part) -> tuple[Node, Node]:
+    """log |z| + i · angle of z."""
+    im = build.scalar(0.0, re.dtype) if im is None else im
+    angle = build.pointwise("atan2", *(build.expand(each, re.shape) for each in (im, re)))
+    return build.unary("log", absolute(re, im)), angle
+
+
+def square_root(re: Node, im: Node) -> tuple[Node, Node]:
+    """The root r with r.re >= 0: |r.re| = sqrt((|z| + re) / 2), and the sign of im."""
+    length = absolute(re, im)
+    half = build.mul(build.add(length, build.unary("abs", re)), 0.5)
+    root = build.unary("sqrt", half)
+    is_zero = build.pointwise("eq", root, 0.0)
+    other = build.div(
+        build.mul(build.unary("abs", im), 0.5), build.pointwise("where", is_zero, 1.0, root)
+    )
+    is_right = build.pointwise("ge", re, 0.0)
+    up = build.pointwise("where", is_right, other, root)
+    down = build.pointwise("where", build.pointwise("lt", im, 0.0), build.unary("neg", up), up)
+    return build.pointwise("where", is_right, root, other), down
+
+
+def whole_power(base: tuple[Node, Part], exponent: int) -> tuple[Node, Part]:
+    """z^n by products of squares; of 1 / z^-n for a negative n."""
+    count, square = abs(exponent), base
+    result: tuple[Node, Part] = build.scalar(1.0, base[0].dtype), None
+    while count:
+        if count % 2:
+            result = multiplied(result, square)
+        count //= 2
+        square = multiplied(square, square) if count else square
+    return reciprocal(*result) if exponent < 0 else result
+
+
+def sine(re: Node, im: Node) -> tuple[Node, Node]:
+    """sin(a)cosh(b) + cos(a)sinh(b)i."""
+    return (
+        build.mul(build.unary("sin", re), build.unary("cosh", im)),
+        build.mul(build.unary("cos", re), build.unary("sinh", im)),
+    )
+
+
+def cosine(re: Node, im: Node) -> tuple[Node, Node]:
+    """cos(a)cosh(b) - sin(a)sinh(b)i."""
+    product = build.mul(build.unary("sin", re), build.unary("sinh", im))
+    return build.mul(build.unary("cos", re), build.unary("cosh", im)), build.unary("neg", product)

@@ -1,0 +1,202 @@
+"""Discrete Fourier transforms as matrix products, elementwise products and views.
+
+A length of small factors is taken apart (Cooley and Tukey, 1965) into transforms of at most
+`DENSE_LIMIT`, each one product with a matrix of roots of unity; a length with a large prime factor
+becomes a convolution of a length that is a power of two (Bluestein, 1970). Tables are computed in
+f64 from exact whole exponents.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.size import Extent, fixed
+from aotc.aot.ir.storage import Array
+
+DENSE_LIMIT = 64  # lengths up to this are one product
+PRIME_LIMIT = 512  # so are lengths up to this that have no small factor
+Pair = tuple[Node, Node | None]  # real and imaginary part; None is zero
+Table = Callable[[Array, str], Node]
+
+
+def fourier(
+    data: Pair,
+    axes: Sequence[int],
+    sign: int,
+    table: Table,
+    keep: Extent | None = None,
+    is_real: bool = False,
+) -> tuple[Node, Node]:
+    """sum over j of x_j · e^(sign · 2 π i j k / n) along each of `axes`, not normalised.
+
+    keep: how many of the first results along the axis are wanted; is_real: only the real part is.
+    Raises `UndecidedSize` for a length that is known at a call only.
+    """
+    for axis in axes:
+        transform = _Transform(sign, data[0].dtype, table)
+        length = fixed(data[0].shape[axis])
+        moved = [_moved(part, axis) for part in data]
+        kept = length if keep is None else fixed(keep)
+        found = transform.along_rows((moved[0], moved[1]), length, kept, is_real)
+        data = _returned(found[0], axis), _returned(found[1], axis)
+    re, im = data
+    return re, build.expand(build.scalar(0.0, re.dtype), re.shape) if im is None else im
+
+
+def hermitian(data: Pair, axis: int, length: int) -> Pair:
+    """All `length` elements along `axis` of a spectrum of reals, of which the first half is given:
+    x_k = conj(x_(n-k))."""
+    half = length // 2 + 1
+
+    def whole(part: Node, is_odd: bool) -> Node:
+        mirrored = build.slice_axis(part, axis, 1, length - half + 1)
+        if not mirrored.shape[axis]:
+            return part
+        mirrored = build.make("flip", (mirrored,), {"axes": (axis,)})
+        return build.concat([part, build.unary("neg", mirrored) if is_odd else mirrored], axis)
+
+    re, im = data
+    return whole(re, False), None if im is None else whole(im, True)
+
+
+def _moved(part: Node | None, axis: int) -> Node | None:
+    """`axis` as the last one."""
+    if part is None:
+        return None
+    others = [each for each in range(part.type.rank) if each != axis]
+    return build.permute(part, (*others, axis))
+
+
+def _returned(part: Node | None, axis: int) -> Node | None:
+    """The last axis at `axis` again."""
+    if part is None:
+        return None
+    order = list(range(part.type.rank - 1))
+    return build.permute(part, (*order[:axis], part.type.rank - 1, *order[axis:]))
+
+
+class _Transform:
+    """Transforms along the last axis, of one direction and element type."""
+
+    def __init__(self, sign: int, dtype: str, table: Table) -> None:
+        self.sign, self.dtype, self.table = sign, dtype, table
+
+    def along_rows(self, data: Pair, length: int, keep: int, is_real: bool = False) -> Pair:
+        """The first `keep` elements of the transform, or their real part alone."""
+        first = _factor(length)
+        if length <= DENSE_LIMIT or (first == 1 and length <= PRIME_LIMIT):
+            return self._dense(data, length, keep, is_real)
+        if first == 1:
+            found = self._by_convolution(data, length)
+        else:
+            found = self._by_factors(data, first, length // first)
+        return _first(found[0], keep), None if is_real else _first(found[1], keep)
+
+    def _dense(self, data: Pair, length: int, keep: int, is_real: bool) -> Pair:
+        """[re im] · [[C S] [-S C]], with the rows and columns that are wanted."""
+        re, im = data
+        cosine, sine = _roots(
+            self.sign, numpy.outer(numpy.arange(length), numpy.arange(keep)), length
+        )
+        columns = [cosine] if is_real else [cosine, sine]
+        rows = [numpy.concatenate(columns, 1)]
+        operand = re
+        if im is not None:
+            lower = [-sine] if is_real else [-sine, cosine]
+            rows.append(numpy.concatenate(lower, 1))
+            operand = build.concat([re, im], re.type.rank - 1)
+        matrix = self.table(numpy.concatenate(rows, 0), self.dtype)
+        found = _product(operand, matrix)
+        axis = found.type.rank - 1
+        real = build.slice_axis(found, axis, 0, keep)
+        return real, None if is_real else build.slice_axis(found, axis, keep, 2 * keep)
+
+    def _by_factors(self, data: Pair, first: int, second: int) -> Pair:
+        """n = n1·n2, j = n2·j1 + j2, k = k1 + n1·k2: transforms of n1, roots, transforms of n2."""
+        outer = data[0].shape[:-1]
+        rank = len(outer)
+        order = (*range(rank), rank + 1, rank)
+
+        def split(part: Node | None) -> Node | None:
+            if part is None:
+                return None
+            return build.permute(build.reshape(part, (*outer, first, second)), order)
+
+        inner = self.along_rows((split(data[0]), split(data[1])), first, first)  # type: ignore[arg-type]
+        exponents = numpy.outer(numpy.arange(second), numpy.arange(first))
+        turned = self._times(inner, *_roots(self.sign, exponents, first * second))
+        rows = tuple(build.permute(part, order) for part in turned)
+        found = self.along_rows((rows[0], rows[1]), second, second)
+        joined = (
+            build.reshape(build.permute(part, order), (*outer, first * second))
+            for part in found
+            if part is not None
+        )
+        re, im = joined
+        return re, im
+
+    def _by_convolution(self, data: Pair, length: int) -> Pair:
+        """j·k = (j² + k² - (k-j)²) / 2: chirp · (chirp · x convolved with the chirp's inverse)."""
+        places = numpy.arange(length)
+        chirp = _roots(self.sign, places * places, 2 * length)
+        whole = 1 << (2 * length - 1).bit_length()
+        inverse = chirp[0] - 1j * chirp[1]
+        kernel = numpy.zeros(whole, numpy.complex128)
+        kernel[:length] = inverse
+        kernel[whole - length + 1 :] = inverse[1:][::-1]
+        spectrum = numpy.fft.fft(kernel) / whole
+        started = self._times(data, *chirp)
+        margin = [0] * len(data[0].shape)
+        high = [*margin[:-1], whole - length]
+        padded = tuple(build.pad(part, margin, high, 0.0) for part in started)
+        forward, back = (
+            _Transform(-1, self.dtype, self.table),
+            _Transform(1, self.dtype, self.table),
+        )
+        found = forward.along_rows((padded[0], padded[1]), whole, whole)
+        product = self._times(found, spectrum.real, spectrum.imag)
+        convolved = back.along_rows(product, whole, length)
+        return self._times(convolved, *chirp)
+
+    def _times(self, data: Pair, re: Array, im: Array) -> tuple[Node, Node]:
+        """(a + bi)(c + di) with a table along the last axes."""
+        a, b = data
+        c, d = (self._aligned(part, a.type.rank) for part in (re, im))
+        if b is None:
+            return build.mul(a, c), build.mul(a, d)
+        return (
+            build.sub(build.mul(a, c), build.mul(b, d)),
+            build.add(build.mul(a, d), build.mul(b, c)),
+        )
+
+    def _aligned(self, values: Array, rank: int) -> Node:
+        return build.align(self.table(values, self.dtype), rank)
+
+
+def _roots(sign: int, exponents: Array, order: int) -> tuple[Array, Array]:
+    """Cosine and sine of sign · 2 π e / order; whole turns are taken off before rounding."""
+    angles = sign * 2.0 * math.pi / order * (exponents % order)
+    return numpy.cos(angles), numpy.sin(angles)
+
+
+def _factor(length: int) -> int:
+    """The divisor up to `DENSE_LIMIT` that is nearest to the root of `length`; 1 for none."""
+    divisors = (each for each in range(2, min(DENSE_LIMIT, length - 1) + 1) if length % each == 0)
+    root = math.sqrt(length)
+    return min(divisors, key=lambda each: abs(math.log(each / root)), default=1)
+
+
+def _first(part: Node | None, keep: int) -> Node | None:
+    return None if part is None else build.slice_axis(part, part.type.rank - 1, 0, keep)
+
+
+def _product(rows: Node, matrix: Node) -> Node:
+    """Rows of any rank times a matrix."""
+    outer = rows.shape[:-1]
+    flat = build.reshape(rows, (math.prod(outer), rows.shape[-1]))
+    return build.reshape(build.matmul(flat, matrix), (*outer, matrix.shape[-1]))

@@ -1,0 +1,162 @@
+"""Complex numbers inside a model, and Fourier transforms, against torch."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+
+from aotc.aot.ir.interpret import interpret
+
+torch = pytest.importorskip("torch")
+
+from aotc.aot import errors  # noqa: E402
+from aotc.aot.capture.capture import capture  # noqa: E402  needs torch
+from aotc.aot.capture.spec import spec_of  # noqa: E402
+
+pytestmark = pytest.mark.torch
+GENERATOR = torch.Generator().manual_seed(5)
+PAIRS = torch.randn(6, 4, 2, generator=GENERATOR)
+SIGNAL = torch.randn(3, 2048, generator=GENERATOR, dtype=torch.float64)
+LENGTHS = (1, 2, 3, 5, 16, 49, 63, 64, 65, 97, 100, 128, 499, 1021, 1024, 1531, 2048)
+TURNS = torch.polar(torch.ones(6, 4), torch.randn(6, 4, generator=GENERATOR))
+WEIGHT = torch.randn(4, 5, generator=GENERATOR, dtype=torch.complex64)
+
+
+def real(*values):
+    return tuple(
+        torch.view_as_real(each.resolve_conj()) if each.is_complex() else each for each in values
+    )
+
+
+def arithmetic(x):
+    z = torch.view_as_complex(x)
+    w = z.conj() + (2 - 1j)
+    return real(
+        z * TURNS,
+        z * w,
+        z / w,
+        1 / z,
+        z * 1j,
+        2 - z,
+        z - z.real,
+        z + 3,
+        (z * 1e30) / (w * 1e30),
+        z.reciprocal(),
+        z == z.clone(),
+        z != w,
+        torch.where(x[..., 0] > 0, z, w),
+        -z,
+        z.real * z,
+        z.imag,
+    )
+
+
+def functions(x):
+    z = torch.view_as_complex(x)
+    return real(
+        z.abs(),
+        (z * 1e25).abs(),
+        z.angle(),
+        z.sgn(),
+        z.exp(),
+        z.log(),
+        z.sqrt(),
+        z**3,
+        z**-2,
+        z**0.5,
+        z.sin() + z.cos(),
+        torch.polar(x[..., 0].abs(), x[..., 1]),
+        torch.complex(x[..., 0], x[..., 1]),
+    )
+
+
+def movement(x):
+    z = torch.view_as_complex(x)
+    return real(
+        torch.cat([z, z.conj()], 1),
+        torch.stack([z, z * 2]),
+        z.T.reshape(3, 8).flip(0),
+        z[1:, ::2].sum(0),
+        z.mean(1),
+        z @ WEIGHT,
+        torch.addmm(torch.ones(5, dtype=torch.complex64), z, WEIGHT, alpha=2),
+        torch.nn.functional.linear(z, WEIGHT.T),
+        z.unsqueeze(0).expand(2, 6, 4).roll(1, 1),
+        torch.cat([z, torch.zeros(1, 4, dtype=torch.complex64)]),
+        torch.view_as_real(z.to(torch.complex128)).float(),
+    )
+
+
+def transforms(x):
+    found = []
+    for length in LENGTHS:
+        row = x[:, :length]
+        half = torch.fft.rfft(row)
+        whole = torch.fft.fft(torch.complex(row, row.flip(1)))
+        found += [half, torch.fft.irfft(half, n=length), whole]
+        found += [torch.fft.ifft(whole, norm="ortho"), torch.fft.ifft(whole)]
+    return real(*found)
+
+
+def planes(x):
+    image = x[:, : 24 * 30].reshape(3, 24, 30)
+    half = torch.fft.rfft2(image)
+    return real(
+        half,
+        torch.fft.irfft2(half, s=(24, 30)),
+        torch.fft.fft2(image, norm="forward"),
+        torch.fft.fft(torch.fft.fft(image, dim=-1), dim=-2).real,
+        torch.fft.fftshift(torch.fft.fftn(image)),
+        torch.fft.hfft(torch.complex(image, image)),
+        torch.fft.rfft(image, n=40, dim=1),
+        torch.fft.irfft(half, n=16),
+        torch.fft.ihfft(image),
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "example", "limit"),
+    [
+        (arithmetic, PAIRS, 1e-5),
+        (functions, PAIRS, 1e-5),
+        (movement, PAIRS, 1e-5),
+        (transforms, SIGNAL, 1e-12),
+        (transforms, SIGNAL.float(), 2e-6),
+        (planes, SIGNAL.float(), 2e-6),
+    ],
+    ids=["arithmetic", "functions", "movement", "transforms f64", "transforms f32", "planes"],
+)
+def test_pairs_of_reals_give_what_torch_gives(model, example, limit):
+    captured = capture(spec_of(model, (example,), "complexes.py"))
+    found = interpret(captured.graph, captured.golden_inputs)
+    for place, (own, torchs) in enumerate(zip(found, captured.golden_outputs, strict=True)):
+        own, torchs = numpy.asarray(own, float).reshape(torchs.shape), torchs.astype(float)
+        scale = numpy.abs(torchs).max()
+        assert numpy.abs(own - torchs).max() <= limit * scale, place
+
+
+def test_transforms_of_a_batch_whose_size_varies():
+    from dataclasses import replace
+
+    def model(x):
+        return torch.fft.irfft(torch.fft.rfft(x) * 2, n=x.shape[1])
+
+    spec = spec_of(model, (torch.randn(3, 24),), "complexes.py")
+    batch = torch.export.Dim("batch", min=1, max=64)
+    captured = capture(replace(spec, dynamic_shapes=({0: batch},)))
+    assert str(captured.graph.outputs[0].type) == "f32[batch, 24]"
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (lambda z: torch.view_as_real(z), "view_as_complex"),
+        (lambda z: torch.complex(z.abs(), z.abs()), "view_as_real"),
+    ],
+    ids=["input", "output"],
+)
+def test_complex_ends_are_refused_with_what_to_write_instead(model, words):
+    z = torch.complex(*PAIRS.clone().unbind(2))
+    with pytest.raises(errors.OpsUnsupported, match=words) as caught:
+        capture(spec_of(model, (z,), "complexes.py"))
+    assert caught.value.exit_code == 3
