@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.size import Extent, Size
-from aotc.aot.ir.types import DTYPES, Scalar, TensorType
+from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, Scalar, TensorType, round_scalar
 
 STORED_TAG = "stored"  # of a copy that the schedule gives a buffer
 OF_NOTHING: Mapping[str, Scalar] = {"sum": 0, "prod": 1, "any": False, "all": True}
@@ -35,10 +35,17 @@ def cast(data: Node, dtype: str) -> Node:
     if data.dtype == dtype:
         return data
     if data.op == "scalar" and not (dtype == "bool" or _loses_range(data, dtype)):
-        return scalar(data.attr("value"), dtype)
+        return scalar(_converted(data.attr("value"), data.dtype, dtype), dtype)
     if dtype == "bool":
         return make("ne", (data, scalar(0, data.dtype)))
     return make("cast", (data,), {"dtype": dtype})
+
+
+def _converted(value: Scalar, *dtypes: str) -> Scalar:
+    """A number as the types have it, one after the other."""
+    for dtype in dtypes:
+        value = round_scalar(value, dtype) if dtype in SHORT_FLOATS else value
+    return value
 
 
 def _loses_range(data: Node, dtype: str) -> bool:

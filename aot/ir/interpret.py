@@ -24,15 +24,16 @@ def evaluate(node: Node, operands: Sequence[Array]) -> Array:
     moves_only = OPS[node.op].cost == 0.0 and node.kind not in ("scalar", "extent", "iota", "pad")
     if moves_only:
         return numpy.asarray(REFERENCE[node.op](*operands, **dict(node.attrs)))
-    wide = [_operand(*pair) for pair in zip(node.inputs, operands, strict=True)]
+    is_exact = OPS[node.op].is_discontinuous
+    wide = [_operand(*pair, is_exact) for pair in zip(node.inputs, operands, strict=True)]
     with numpy.errstate(all="ignore"):
         result = REFERENCE[node.op](*wide, **dict(node.attrs))
     return narrow(numpy.asarray(result), node.dtype)
 
 
-def _operand(node: Node, stored: Array) -> Array:
+def _operand(node: Node, stored: Array, is_exact: bool) -> Array:
     # A literal is never stored: 16-bit arithmetic reads it with f32's precision.
-    if node.op == "scalar":
+    if node.op == "scalar" and not is_exact:
         return numpy.asarray(REFERENCE["scalar"](**dict(node.attrs)))
     return widen(stored, node.dtype)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from aotc.aot.ir import call, fallback, infer, native
 from aotc.aot.ir.infer import AttrMap, Infer, Types
-from aotc.aot.ir.types import TensorType, TypeRuleError, round_scalar
+from aotc.aot.ir.types import SHORT_FLOATS, TensorType, TypeRuleError, round_scalar
 
 FLOAT, NUMBER, INTEGRAL = ("float",), ("float", "int"), ("int", "bool")
 ANY = ("float", "int", "bool")
@@ -33,6 +33,10 @@ class OpDef:
     relative_tolerance: float = 2e-6  # f32 kernel against the reference, relative to the value
     fewest: int = 1
     is_opaque: bool = False  # never computed at build time, though its operands be constants
+    # A small change of an operand may change the result by much: kernels, which compute 16-bit
+    # values in f32, round such an operand to its type first. So do conversions, by definition.
+    is_discontinuous: bool = False
+    is_choice: bool = False  # each element is one of an operand's, perhaps with another sign
 
     def normalize(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         """`attrs` with lists as tuples and literals rounded; raises `TypeRuleError` on names."""
@@ -45,7 +49,7 @@ class OpDef:
         }
         if "value" in frozen and "dtype" in frozen:
             # 16-bit arithmetic is done in f32, so its literals keep f32's precision.
-            is_short = frozen["dtype"] in ("f16", "bf16")
+            is_short = frozen["dtype"] in SHORT_FLOATS
             frozen["value"] = round_scalar(frozen["value"], "f32" if is_short else frozen["dtype"])
         return frozen
 
@@ -75,16 +79,16 @@ def _binary(name: str, kinds: tuple[str, ...], triton: str, cost: float = 1.0, *
 
 def _compare(name: str, symbol: str, is_commutative: bool = False) -> OpDef:
     triton = f"({{0}} {symbol} {{1}})"
-    return _binary(name, ANY, triton, result="bool", is_commutative=is_commutative)
+    return _binary(name, ANY, triton, result="bool", is_commutative=is_commutative, **_STEPS)
 
 
-def _reduce(name: str, kinds: tuple[str, ...], triton: str, result: str = "") -> OpDef:
+def _reduce(name: str, kinds: tuple[str, ...], triton: str, result: str = "", **row: Any) -> OpDef:
     rule = infer.reduce(*kinds, result=result)
-    return OpDef(name, "reduce", 1, rule, ("axes",), triton=triton)
+    return OpDef(name, "reduce", 1, rule, ("axes",), triton=triton, **row)
 
 
 def _view(name: str, rule: Infer, *attributes: str, kind: str = "view") -> OpDef:
-    return OpDef(name, kind, 1, rule, attributes, cost=0.0)
+    return OpDef(name, kind, 1, rule, attributes, cost=0.0, is_choice=True)
 
 
 _LEAVES: tuple[OpDef, ...] = (
@@ -98,25 +102,43 @@ _LEAVES: tuple[OpDef, ...] = (
 # Triton divides towards zero, torch towards minus infinity: they differ where this holds.
 _IS_ROUNDED_UP = "(({0} % {1} != 0) & (({0} < 0) != ({1} < 0)))"
 _NAN = "propagate_nan=tl.PropagateNan.ALL"
+_STEPS: Mapping[str, Any] = {"is_discontinuous": True}
+_CHOOSES: Mapping[str, Any] = {"is_choice": True}
 
 _ARITHMETIC: tuple[OpDef, ...] = (
     _binary("add", NUMBER, "({0} + {1})", is_commutative=True),
     _binary("sub", NUMBER, "({0} - {1})"),
     _binary("mul", NUMBER, "({0} * {1})", is_commutative=True),
     _binary("div", FLOAT, "({0} / {1})", 4.0),
-    _binary("floor_divide", ("int",), f"({{0}} // {{1}} - {_IS_ROUNDED_UP}.to({{0}}.dtype))", 6.0),
-    _binary("remainder", NUMBER, f"({{0}} % {{1}} + tl.where({_IS_ROUNDED_UP}, {{1}}, 0))", 6.0),
+    _binary(
+        "floor_divide",
+        ("int",),
+        f"({{0}} // {{1}} - {_IS_ROUNDED_UP}.to({{0}}.dtype))",
+        6.0,
+        **_STEPS,
+    ),
+    _binary(
+        "remainder",
+        NUMBER,
+        f"({{0}} % {{1}} + tl.where({_IS_ROUNDED_UP}, {{1}}, 0))",
+        6.0,
+        **_STEPS,
+    ),
     _binary("pow", FLOAT, "libdevice.pow({0}, {1})", 30.0, relative_tolerance=1e-5, aten=()),
-    _binary("maximum", NUMBER, f"tl.maximum({{0}}, {{1}}, {_NAN})", is_commutative=True),
-    _binary("minimum", NUMBER, f"tl.minimum({{0}}, {{1}}, {_NAN})", is_commutative=True),
+    _binary(
+        "maximum", NUMBER, f"tl.maximum({{0}}, {{1}}, {_NAN})", is_commutative=True, **_CHOOSES
+    ),
+    _binary(
+        "minimum", NUMBER, f"tl.minimum({{0}}, {{1}}, {_NAN})", is_commutative=True, **_CHOOSES
+    ),
     _binary("atan2", FLOAT, "libdevice.atan2({0}, {1})", 30.0),
-    _unary("neg", NUMBER, "(-{0})"),
-    _unary("abs", NUMBER, "tl.abs({0})"),
-    _unary("sign", NUMBER, "(({0} > 0).to({0}.dtype) - ({0} < 0).to({0}.dtype))", 3.0),
-    _unary("floor", FLOAT, "tl.floor({0})"),
-    _unary("ceil", FLOAT, "tl.ceil({0})"),
-    _unary("round", FLOAT, "libdevice.rint({0})"),
-    _unary("trunc", FLOAT, "libdevice.trunc({0})"),
+    _unary("neg", NUMBER, "(-{0})", **_CHOOSES),
+    _unary("abs", NUMBER, "tl.abs({0})", **_CHOOSES),
+    _unary("sign", NUMBER, "(({0} > 0).to({0}.dtype) - ({0} < 0).to({0}.dtype))", 3.0, **_STEPS),
+    _unary("floor", FLOAT, "tl.floor({0})", **_STEPS),
+    _unary("ceil", FLOAT, "tl.ceil({0})", **_STEPS),
+    _unary("round", FLOAT, "libdevice.rint({0})", **_STEPS),
+    _unary("trunc", FLOAT, "libdevice.trunc({0})", **_STEPS),
 )
 
 _FUNCTIONS: tuple[OpDef, ...] = (
@@ -141,7 +163,7 @@ _FUNCTIONS: tuple[OpDef, ...] = (
     _unary("sigmoid", FLOAT, "tl.sigmoid({0})", 16.0),
     _unary("erf", FLOAT, "tl.erf({0})", 18.0),
     _unary("erfc", FLOAT, "libdevice.erfc({0})", 24.0),
-    _unary("relu", NUMBER, "tl.where({0} < 0, 0, {0})"),
+    _unary("relu", NUMBER, "tl.where({0} < 0, 0, {0})", **_CHOOSES),
     _unary("silu", FLOAT, "({0} * tl.sigmoid({0}))", 17.0, aten=()),
     _unary(
         "gelu",
@@ -181,9 +203,10 @@ _LOGIC: tuple[OpDef, ...] = (
     _binary("shift_left", ("int",), "({0} << {1})", aten=()),
     _binary("shift_right", ("int",), "({0} >> {1})", aten=()),
     _unary("isnan", FLOAT, "({0} != {0})", result="bool"),
-    _unary("isinf", FLOAT, "(tl.abs({0}) == float('inf'))", result="bool"),
-    OpDef("where", "pointwise", 3, infer.where, triton="tl.where({0}, {1}, {2})"),
-    OpDef("cast", "pointwise", 1, infer.cast, ("dtype",), triton="{0}.to({dtype})"),
+    _unary("isinf", FLOAT, "(tl.abs({0}) == float('inf'))", result="bool", **_STEPS),
+    OpDef("where", "pointwise", 3, infer.where, triton="tl.where({0}, {1}, {2})", **_CHOOSES),
+    # To a 16-bit type from itself: rounds what the kernel has computed in f32.
+    OpDef("cast", "pointwise", 1, infer.cast, ("dtype",), triton="{0}.to({dtype})", **_STEPS),
 )
 
 _RANDOM: tuple[OpDef, ...] = (
@@ -203,12 +226,12 @@ _RANDOM: tuple[OpDef, ...] = (
 _REDUCTIONS: tuple[OpDef, ...] = (
     _reduce("sum", NUMBER, "tl.sum({0}, {axis})"),
     _reduce("prod", NUMBER, "tl.reduce({0}, {axis}, multiply)"),
-    _reduce("max", NUMBER, "tl.max({0}, {axis})"),
-    _reduce("min", NUMBER, "tl.min({0}, {axis})"),
+    _reduce("max", NUMBER, "tl.max({0}, {axis})", **_CHOOSES),
+    _reduce("min", NUMBER, "tl.min({0}, {axis})", **_CHOOSES),
     _reduce("any", ("bool",), "tl.max({0}.to(tl.int32), {axis})"),
     _reduce("all", ("bool",), "tl.min({0}.to(tl.int32), {axis})"),
-    _reduce("argmax", NUMBER, "tl.argmax({0}, {axis})", result="i64"),
-    _reduce("argmin", NUMBER, "tl.argmin({0}, {axis})", result="i64"),
+    _reduce("argmax", NUMBER, "tl.argmax({0}, {axis})", result="i64", **_STEPS),
+    _reduce("argmin", NUMBER, "tl.argmin({0}, {axis})", result="i64", **_STEPS),
 )
 
 _MOVEMENT: tuple[OpDef, ...] = (
@@ -219,9 +242,9 @@ _MOVEMENT: tuple[OpDef, ...] = (
     _view("flip", infer.flip, "axes"),
     _view("pad", infer.pad, "low", "high", "value", kind="pad"),
     _view("window", infer.window, "axes", "sizes", "strides", "dilations", kind="window"),
-    OpDef("concat", "concat", None, infer.concat, ("axis",), cost=0.0),
-    OpDef("take", "take", 2, infer.take, ("axis",), cost=0.0),
-    OpDef("gather", "gather", 2, infer.gather, ("axis",), cost=0.0),
+    OpDef("concat", "concat", None, infer.concat, ("axis",), cost=0.0, is_choice=True),
+    OpDef("take", "take", 2, infer.take, ("axis",), cost=0.0, is_choice=True),
+    OpDef("gather", "gather", 2, infer.gather, ("axis",), cost=0.0, is_choice=True),
 )
 
 _CONTRACTIONS: tuple[OpDef, ...] = (

@@ -47,6 +47,8 @@ DTYPES: dict[str, DType] = {
     )
 }
 
+SHORT_FLOATS = ("f16", "bf16")  # kernels compute them in f32
+
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
@@ -85,6 +87,18 @@ class TensorType:
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def holds_exactly(narrow: str, wide: str) -> bool:
+    """Whether every value of `narrow` is a value of `wide`."""
+    inner, outer = DTYPES[narrow], DTYPES[wide]
+    if inner.kind == "bool" or narrow == wide:
+        return True
+    if (narrow, wide) in (("bf16", "f16"), ("f16", "bf16")) or inner.kind == "float" != outer.kind:
+        return False
+    if inner.kind == "int" == outer.kind and (narrow == "u8" or wide == "u8"):
+        return narrow == "u8" and outer.itemsize_bytes > 1
+    return inner.significand_bits <= outer.significand_bits
 
 
 def round_scalar(value: Scalar, dtype: str) -> Scalar:

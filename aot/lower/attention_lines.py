@@ -27,7 +27,8 @@ class Lines:
         self.writer, self.is_split, self.domain = writer, is_split, writer.domain
         self.body, self.masks = Body(), dict[Symbol, str]()
         self.buffers = source.buffer_names(writer.group)
-        self.emitter = Emitter(self.body, self.buffers, self.masks, self._stop)
+        stored = source.stored_nodes(writer.group)
+        self.emitter = Emitter(self.body, self.buffers, self.masks, self._stop, stored=stored)
         blocks, keys = source.blocks_of(found, "BN"), writer.keys.extent
         self.has_last = source.overhangs(writer.keys, blocks)
         # What only the call decides, but never beyond the shortest block.
@@ -44,7 +45,7 @@ class Lines:
         self._mask(self.domain.lanes, overhangs(self.domain.lanes))
         self._operand("q", writer.needs[0], "BM", padded(writer.element.length))
         before, self.body.lines = self.body.lines, []
-        self.emitter.known.clear()
+        self.emitter.forget_all()
         holes: dict[str, list[str]] = {}
         if not self.is_split:
             holes |= self._block("load", is_last=False)
@@ -147,7 +148,7 @@ class Lines:
         self.body.write("sl = s[None, :]", inside)
         self._loop_mask(writer.column, is_last)
         need = self._of(3, writer.column)
-        value = self.emitter.value(need.node, need.index)
+        value = self.emitter.value_of_type(need.node, need.index)  # it is compared with -inf
         if not writer.has_bias:
             self.body.write(f'scores = tl.where({value.text}, scores, float("-inf"))', inside)
             return
@@ -173,7 +174,7 @@ class Lines:
     def _store(self) -> list[str]:
         """The epilogue on the result, a tile [BM, BV]; in a split form [BR, BV]."""
         rows, roots = self.domain.rows, self.writer.group.roots
-        self.emitter.known.clear()
+        self.emitter.forget_all()
         self.body.lines = []
         if self.is_split:
             row = Symbol("r", rows.extent)

@@ -12,10 +12,18 @@ from aotc.aot.ir.bound import Bound
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.rounding import is_rounded
 from aotc.aot.ir.size import kernel_text, proves_at_most, proves_below
-from aotc.aot.ir.types import DTYPES
+from aotc.aot.ir.types import DTYPES, holds_exactly
 from aotc.aot.lower.body import Body, Value
-from aotc.aot.lower.literal import computed, literal, spelled, wrapped
+from aotc.aot.lower.literal import (
+    computed,
+    literal,
+    rounded,
+    rounded_literal,
+    spelled,
+    wrapped,
+)
 from aotc.aot.schedule.trace import (
     Demand,
     data_index,
@@ -55,7 +63,10 @@ class Emitter:
     buffers: Mapping[Node, str]
     masks: dict[Symbol, str]
     stops: Callable[[Node, Position], Value | None] = lambda node, index: None
+    # Nodes that the kernel stores: whoever reads one there sees what is stored.
+    stored: frozenset[Node] = frozenset()
     known: dict[tuple[Node, Position, Guard], Value] = field(default_factory=dict)
+    of_type: dict[tuple[Node, Position, Guard], Value] = field(default_factory=dict)
     loaded: dict[Symbol, frozenset[Symbol]] = field(default_factory=dict)
     conditions: dict[Bound, str] = field(default_factory=dict)
     starts: Mapping[Node, int] = field(default_factory=dict)  # where a node's pointer is given from
@@ -65,6 +76,34 @@ class Emitter:
 
     def value(self, node: Node, index: Position, guard: Guard = ()) -> Value:
         """The value of `node` at `index`, used only where the conditions of `guard` hold."""
+        if node in self.stored:
+            return self.value_of_type(node, index, guard)
+        return self.unrounded(node, index, guard)
+
+    def operand(self, reader: Node, need: Demand, guard: Guard = ()) -> Value:
+        """An operand of `reader`, rounded to its type if the reader is not continuous."""
+        if OPS[reader.op].is_discontinuous:
+            return self.value_of_type(need.node, need.index, guard)
+        return self.value(need.node, need.index, guard)
+
+    def value_of_type(self, node: Node, index: Position, guard: Guard = ()) -> Value:
+        """The same with the bits of its type only."""
+        key, value = (node, index, guard), self.unrounded(node, index, guard)
+        if computed(node.dtype) == node.dtype or node in self.buffers:
+            return value
+        if key not in self.of_type:
+            self.of_type[key] = self._rounded(node, value)
+        return self.of_type[key]
+
+    def _rounded(self, node: Node, value: Value) -> Value:
+        if is_rounded(node, self.buffers.keys() | self.stored - {node}):
+            return value
+        if value.is_literal:
+            return Value(rounded_literal(value.text, node.dtype), is_literal=True)
+        return self.body.bind(rounded(value.text, node.dtype), value.symbols)
+
+    def unrounded(self, node: Node, index: Position, guard: Guard = ()) -> Value:
+        """The same with all bits that the kernel has of it."""
         key = (node, index, guard)
         if key not in self.known:
             self.known[key] = self._write(node, index, guard)
@@ -98,11 +137,17 @@ class Emitter:
             return value, value.text
         return value, f"tl.where({mask}, {value.text}, 0.0)"
 
+    def forget_all(self) -> None:
+        """Drop all values: lines that come later stand elsewhere."""
+        self.known.clear()
+        self.of_type.clear()
+
     def forget(self, symbols: frozenset[Symbol]) -> None:
         """Drop the values that vary with the symbols of a closed loop."""
-        self.known = {
-            key: value for key, value in self.known.items() if not value.symbols & symbols
-        }
+        self.known, self.of_type = (
+            {key: value for key, value in found.items() if not value.symbols & symbols}
+            for found in (self.known, self.of_type)
+        )
         self.conditions = {
             condition: name
             for condition, name in self.conditions.items()
@@ -161,7 +206,7 @@ class Emitter:
         return self.body.bind(f"({position}).to(tl.int64)", self.varies_with(position))
 
     def _write_pointwise(self, node: Node, index: Position, guard: Guard) -> Value:
-        operands = [self.value(need.node, need.index, guard) for need in demands(node, index)]
+        operands = [self.operand(node, need, guard) for need in demands(node, index)]
         if node.op == "cast":
             return self._write_cast(node, operands[0])
         row = OPS[node.op]
@@ -185,10 +230,16 @@ class Emitter:
         return self.body.bind(_bare(expression), _joined(operands))
 
     def _write_cast(self, node: Node, operand: Value) -> Value:
+        """Rounds to a 16-bit type at once, though the value goes on in f32."""
         source, target = computed(node.inputs[0].dtype), computed(node.dtype)
-        if source == target:
+        rounds = computed(node.dtype) != node.dtype
+        rounds = rounds and not holds_exactly(node.inputs[0].dtype, node.dtype)
+        if source == target and not rounds:
             return operand
         text = wrapped(operand.text, source) if operand.is_literal else operand.text
+        if rounds:
+            text = text if source == target else f"{text}.to({spelled(target)})"
+            return self.body.bind(rounded(text, node.dtype), operand.symbols)
         row = DTYPES[target]
         if DTYPES[source].kind == "float" and row.kind == "int" and row.itemsize_bytes < 4:
             text = f"{text}.to({spelled('i32')})"  # eager's way: it wraps around what does not fit

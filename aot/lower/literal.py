@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from aotc.aot.ir.types import DTYPES, Scalar
+from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, Scalar, round_scalar
 
-# Small floats are computed in f32: rounding between fused operations need not be reproduced.
-_COMPUTED = {"f16": "f32", "bf16": "f32"}
+# Rounding between fused operations need not be reproduced, but for what `ir/rounding.py` says.
+_COMPUTED = dict.fromkeys(SHORT_FLOATS, "f32")
 
 
 def computed(dtype: str) -> str:
@@ -33,6 +33,20 @@ def literal(value: Scalar, dtype: str) -> str:
     else:
         text = repr(value)
     return text if dtype in ("f32", "i32", "i64") else wrapped(text, dtype)
+
+
+def rounded(text: str, dtype: str) -> str:
+    """A value that is computed in a wider type, rounded to `dtype` and wide again.
+
+    LLVM and ptxas keep such a pair of conversions: neither is asked for inexact arithmetic.
+    """
+    return f"{text}.to({spelled(dtype)}).to({spelled(computed(dtype))})"
+
+
+def rounded_literal(text: str, dtype: str) -> str:
+    """The same of a plain number's text."""
+    value = float(text.removeprefix('float("').removesuffix('")'))
+    return literal(round_scalar(value, dtype), dtype)
 
 
 def wrapped(text: str, dtype: str) -> str:

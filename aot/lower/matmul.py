@@ -96,7 +96,12 @@ class _MatmulWriter:
         self.body, self.masks = Body(), dict[Symbol, str]()
         self.accumulator = computed(anchor.dtype)
         self.emitter = Emitter(
-            self.body, source.buffer_names(group), self.masks, self._stop, starts=dict(group.starts)
+            self.body,
+            source.buffer_names(group),
+            self.masks,
+            self._stop,
+            stored=source.stored_nodes(group),
+            starts=dict(group.starts),
         )
         self.has_overhang = {
             symbol.name: source.overhangs(symbol, source.blocks_of(candidates, block))

@@ -137,7 +137,14 @@ class _Writer:
         self.store = self._epilogue()
 
     def _emitter(self) -> Emitter:
-        return Emitter(self.body, self.buffers, self.masks, self._stop, shortens=True)
+        return Emitter(
+            self.body,
+            self.buffers,
+            self.masks,
+            self._stop,
+            stored=source.stored_nodes(self.product.group),
+            shortens=True,
+        )
 
     def _described(self, name: str, operand: Operand, first: str, block: str) -> list[str]:
         """A tensor descriptor of the operand, if the launch makes none; the load of a tile."""
@@ -277,7 +284,7 @@ class _Writer:
             self.body.write(f"{elements.name} = tl.arange(0, {power_above(count)}){dim}")
             if power_above(count) != count:
                 source.write_mask(self.body, elements, self.masks)
-        row, value = REDUCTIONS[node.op], self.emitter.value(need.node, need.index)
+        row, value = REDUCTIONS[node.op], self.emitter.operand(node, need)
         text = row.prepare.format(value.text)
         if elements in self.masks:
             identity = literal(row.identity(node.dtype), computed(node.dtype))

@@ -33,7 +33,12 @@ def lower_pointwise(group: Group, traits: TargetTraits) -> KernelSpec:
         if source.overhangs(symbol, source.blocks_of(candidates, block)):
             source.write_mask(body, symbol, masks)
     emitter = Emitter(
-        body, source.buffer_names(group), masks, starts=dict(group.starts), shortens=is_gpu
+        body,
+        source.buffer_names(group),
+        masks,
+        stored=source.stored_nodes(group),
+        starts=dict(group.starts),
+        shortens=is_gpu,
     )
     source.write_stores(emitter, group.roots)
     return source.kernel(group, ("XBLOCK", "YBLOCK"), body.lines, candidates)

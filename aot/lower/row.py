@@ -19,7 +19,7 @@ from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.tiles import column_candidates, row_candidates
 from aotc.aot.schedule.domain import kept_index
 from aotc.aot.schedule.group import Group
-from aotc.aot.schedule.trace import is_unrolled, reduction_index
+from aotc.aot.schedule.trace import Demand, is_unrolled, reduction_index
 from aotc.aot.schedule.traits import TargetTraits
 
 
@@ -103,7 +103,12 @@ class RowWriter:
         self.kept: Index = kept_index(domain)
         self.body, self.masks = Body(), dict[Symbol, str]()
         self.emitter = Emitter(
-            self.body, source.buffer_names(group), self.masks, self._stop, starts=dict(group.starts)
+            self.body,
+            source.buffer_names(group),
+            self.masks,
+            self._stop,
+            stored=source.stored_nodes(group),
+            starts=dict(group.starts),
         )
         self.has_overhang = source.overhangs(self.reduced, source.blocks_of(candidates, "RBLOCK"))
         block = source.blocks_of(candidates, "RBLOCK")[0]
@@ -179,7 +184,7 @@ class RowWriter:
         """The tile of a reduction, elements beyond the row replaced by its identity."""
         operand = node.inputs[0]
         index = reduction_index(node, self.kept, ix.of(self.reduced))
-        value = self.emitter.value(operand, index)
+        value = self.emitter.operand(node, Demand(operand, index))
         row = REDUCTIONS[SEARCHES.get(node.op, (node.op,))[0]]
         dtype = row.accumulator or operand.dtype
         symbols = value.symbols | {self.reduced}

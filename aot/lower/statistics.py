@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.rounding import is_rounded
 from aotc.aot.ir.size import Extent, fixed, kernel_text
+from aotc.aot.ir.types import holds_exactly
 from aotc.aot.lower.literal import computed, extreme, literal
 from aotc.aot.lower.row import REDUCTIONS, SEARCHES, Reduction
 
@@ -286,7 +288,10 @@ def _mean_of(node: Node, total: Node) -> Node | None:
 
 
 def uncast(node: Node) -> Node:
-    """The node behind casts between floats, which cost nothing inside a kernel."""
+    """The node behind conversions between floats that change no number inside a kernel."""
     while node.op == "cast" and node.type.kind == "float" and node.inputs[0].type.kind == "float":
-        node = node.inputs[0]
+        (data,) = node.inputs
+        if not (is_rounded(data) and holds_exactly(data.dtype, node.dtype)):
+            break
+        node = data
     return node

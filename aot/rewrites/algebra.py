@@ -8,8 +8,9 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.match import AnyLiteral, any_node, call
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.rounding import is_rounded, rounded
 from aotc.aot.ir.rules import Context, Rule, rule_for
-from aotc.aot.ir.types import DTYPES, Scalar
+from aotc.aot.ir.types import Scalar, holds_exactly
 
 x, y, z = any_node("x"), any_node("y"), any_node("z")
 c, d = AnyLiteral("c"), AnyLiteral("d")
@@ -252,20 +253,8 @@ ARITHMETIC: tuple[Rule, ...] = (
 )
 
 
-def _holds_exactly(narrow: str, wide: str) -> bool:
-    """Whether every value of `narrow` is a value of `wide`."""
-    inner, outer = DTYPES[narrow], DTYPES[wide]
-    if inner.kind == "bool" or narrow == wide:
-        return True
-    if (narrow, wide) in (("bf16", "f16"), ("f16", "bf16")) or inner.kind == "float" != outer.kind:
-        return False
-    if inner.kind == "int" == outer.kind and (narrow == "u8" or wide == "u8"):
-        return narrow == "u8" and outer.itemsize_bytes > 1
-    return inner.significand_bits <= outer.significand_bits
-
-
 def _narrow_through(root: Node) -> Node | None:
-    """cast(f(cast(x, wide)), narrow) → f(x) for an x of the narrow type"""
+    """cast(f(cast(x, wide)), narrow) → rounded(f(rounded(x))) for an x of the narrow type"""
     function = root.inputs[0]
     if root.dtype not in ("f16", "bf16") or function.kind != "pointwise" or function.op == "cast":
         return None
@@ -273,27 +262,33 @@ def _narrow_through(root: Node) -> Node | None:
         return None
     (narrow,) = function.inputs[0].inputs
     is_wide = function.dtype == function.inputs[0].dtype == "f32"
-    return make(function.op, (narrow,)) if is_wide and narrow.dtype == root.dtype else None
+    if not is_wide or narrow.dtype != root.dtype:
+        return None
+    return rounded(make(function.op, (rounded(narrow),)))
 
 
 def _cast_through(root: Node) -> Node | None:
-    """cast(cast(x, wider), t) → cast(x, t)"""
+    """cast(cast(x, wider), t) → cast(x, t), which rounds an x of type t that is not rounded yet"""
     (middle,) = root.inputs
-    if middle.op != "cast" or not _holds_exactly(middle.inputs[0].dtype, middle.dtype):
+    if middle.op != "cast" or not holds_exactly(middle.inputs[0].dtype, middle.dtype):
         return None
-    return build.cast(middle.inputs[0], root.dtype)
+    data = middle.inputs[0]
+    return rounded(data) if data.dtype == root.dtype else build.cast(data, root.dtype)
+
+
+def _cast_same(root: Node) -> Node | None:
+    """cast(x, its own type) → x where x is rounded to it"""
+    (data,) = root.inputs
+    return data if data.dtype == root.dtype and is_rounded(data) else None
 
 
 CASTS: tuple[Rule, ...] = (
-    # cast(x, its own type) → x
-    rule_for(
-        ("cast",),
-        "cast-same",
-        lambda root: root.inputs[0] if root.inputs[0].dtype == root.dtype else None,
-    ),
+    # cast(x, its own type) → x where x is rounded to it
+    rule_for(("cast",), "cast-same", _cast_same),
     # cast(cast(x, wider), t) → cast(x, t)
     rule_for(("cast",), "cast-cast", _cast_through),
-    # cast(f(cast(x, f32)), t) → f(x) for a 16-bit x of type t: kernels compute it in f32 anyway
+    # cast(f(cast(x, f32)), t) → rounded(f(x)) for a rounded x of a 16-bit type t: f is computed in
+    # f32 anyway
     rule_for(("cast",), "cast-function", _narrow_through),
     # cast(b, t) ≠ 0 → b for a bool b
     Rule(

@@ -79,7 +79,6 @@ SILU = [
         SHORT,
         bf16=lambda x: x * torch.sigmoid(x),
         bf16_widened=_wide(lambda x: x * torch.sigmoid(x)),
-        bf16_gate_widened=lambda x: x * torch.sigmoid(x.float()).to(x.dtype),
     ),
     *_rows("silu", HALF, f16_quotient=lambda x: x / (1 + torch.exp(-x))),
 ]

@@ -1,0 +1,49 @@
+"""Which values kernels have rounded to their type, where they compute 16-bit floats in f32.
+
+A value of a 16-bit type may carry more bits than its type while it stays inside a kernel. Memory,
+conversions and whole numbers do not; what only chooses among such values does not either. Readers
+that are not continuous (`OpDef.is_discontinuous`) see every operand rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.types import SHORT_FLOATS, round_scalar
+
+# Ops whose results have no bits beyond their type, whatever they read.
+_ROUNDED = frozenset(
+    {"input", "constant", "iota", "cast", "floor", "ceil", "round", "trunc", "sign"}
+)
+
+
+def is_rounded(node: Node, stored: Container[Node] = ()) -> bool:
+    """Whether kernels have no more bits of `node` than its type, if `stored` is in memory."""
+    seen: set[Node] = set()
+    waiting = [node]
+    while waiting:
+        item = waiting.pop()
+        if item in seen or item.dtype not in SHORT_FLOATS or item in stored:
+            continue
+        seen.add(item)
+        row = OPS[item.op]
+        if item.op in _ROUNDED or (row.is_opaque and not row.is_choice):
+            continue
+        if item.op in ("scalar", "pad") and not _is_literal_rounded(item):
+            return False
+        if item.op != "scalar" and not row.is_choice:
+            return False
+        waiting += item.inputs
+    return True
+
+
+def _is_literal_rounded(node: Node) -> bool:
+    value = node.attr("value")
+    return bool(value != value or round_scalar(value, node.dtype) == value)
+
+
+def rounded(node: Node) -> Node:
+    """`node` with the bits of its type only: itself where it has no others."""
+    return node if is_rounded(node) else make("cast", (node,), {"dtype": node.dtype})

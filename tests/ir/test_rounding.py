@@ -1,0 +1,71 @@
+"""Which 16-bit values kernels have rounded, and conversions that no rule takes away."""
+
+import pytest
+
+from aotc.aot.ir import build as b
+from aotc.aot.ir.graph import Graph, make
+from aotc.aot.ir.rounding import is_rounded, rounded
+from aotc.aot.ir.rules import apply_rules
+from aotc.aot.rewrites.algebra import CASTS
+
+X = make("input", (), {"name": "x", "dtype": "bf16", "shape": (4, 8)})
+WIDE = make("input", (), {"name": "w", "dtype": "f32", "shape": (4, 8)})
+SUM = b.add(X, X)
+
+
+def simplified(node):
+    inputs = (X, WIDE)
+    graph = Graph(inputs, (node,), ("x", "w"), ("out",), {})
+    return apply_rules(graph, CASTS)[0].outputs[0]
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (X, True),
+        (WIDE, True),
+        (b.add(WIDE, WIDE), True),
+        (SUM, False),
+        (b.cast(WIDE, "bf16"), True),
+        (b.unary("relu", b.unary("neg", X)), True),
+        (b.unary("relu", SUM), False),
+        (b.unary("floor", SUM), True),
+        (b.pointwise("maximum", X, 0.5), True),
+        (b.pointwise("maximum", X, 0.1), False),  # which bf16 does not hold
+        (b.reduce("max", b.permute(X, (1, 0)), (0,)), True),
+        (b.reduce("sum", X, (0,)), False),
+        (b.pad(X, (0, 1), (0, 0), 0.1), False),
+        (b.stored(SUM), True),
+    ],
+)
+def test_what_is_rounded(node, expected):
+    assert is_rounded(node) == expected
+    assert (rounded(node) is node) == expected
+    assert is_rounded(rounded(node))
+
+
+def test_what_is_stored_is_rounded():
+    assert is_rounded(b.unary("neg", SUM), {SUM})
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (b.cast(b.cast(X, "f32"), "bf16"), X),
+        (b.cast(b.cast(SUM, "f32"), "bf16"), rounded(SUM)),
+        (rounded(SUM), rounded(SUM)),
+        (b.cast(b.cast(WIDE, "bf16"), "f32"), b.cast(b.cast(WIDE, "bf16"), "f32")),
+        (b.cast(b.cast(X, "f16"), "f32"), b.cast(b.cast(X, "f16"), "f32")),
+        (
+            b.cast(b.unary("exp", b.cast(SUM, "f32")), "bf16"),
+            rounded(b.unary("exp", rounded(SUM))),
+        ),
+    ],
+)
+def test_only_widening_is_taken_back(node, expected):
+    assert simplified(node) is expected
+
+
+def test_a_number_is_converted_as_a_tensor_is():
+    assert b.cast(b.scalar(0.1, "f32"), "bf16").attr("value") == 0.10009765625
+    assert b.cast(b.scalar(0.1, "bf16"), "f32").attr("value") == 0.10009765625
