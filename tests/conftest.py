@@ -8,17 +8,20 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from aotc.aot.cli.program import run
 
 BLESS = "--bless"
-# A busy machine draws its examples slowly too: no test is about time.
-settings.register_profile("aotc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("aotc")
+with suppress(ModuleNotFoundError):  # the GPU's tests draw no examples
+    from hypothesis import HealthCheck, settings
+
+    # A busy machine draws examples slowly: no test is about time.
+    settings.register_profile("aotc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("aotc")
 sys.path.insert(0, str(Path(__file__).parent))
 # For `benchmarks`; last, since the checkout's other folders have the names of installed packages.
 sys.path.append(str(Path(__file__).parents[1]))
