@@ -324,11 +324,12 @@ class _AtenImporter(Importer):
             return None
         try:
             kind = type_of(value)
-        except NotSupported:
+            name = f"refused.{self.stand_ins + 1}"
+            made = make("input", (), {"name": name, "dtype": kind.dtype, "shape": kind.shape})
+        except (NotSupported, UndecidedSize):
             return None
         self.stand_ins += 1
-        attrs = {"name": f"refused.{self.stand_ins}", "dtype": kind.dtype, "shape": kind.shape}
-        return make("input", (), attrs)
+        return made
 
 
 def _check_memory(value: torch.Tensor) -> None:

@@ -24,7 +24,8 @@ from aotc.aot.dynamo.numbering import interface_of
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.recipe import Left, Own, Recipe, Step
 from aotc.aot.dynamo.regions import Region, regions
-from aotc.aot.errors import InternalError, UserError
+from aotc.aot.errors import InternalError, SizeUnsupported, UserError
+from aotc.aot.ir.size import UndecidedSize, is_static
 from aotc.runtime import AotcError
 
 Code = Own | Left | None
@@ -77,6 +78,23 @@ def _compiled_graph(
 ) -> tuple[Recipe, Boxed]:
     """The recipe and the callable of a graph that draws nothing, or what must be left to torch."""
     try:
+        return _compiled_for_all(module, examples, sizes, options, saved)
+    except SizeUnsupported as undecided:
+        if is_static(sizes.symbols.values()):
+            raise
+        per_size = PerSize(module, examples, sizes, options, undecided.message)
+        return _whole(module, None), per_size
+
+
+def _compiled_for_all(
+    module: GraphModule,
+    examples: Sequence[Any],
+    sizes: Sizes,
+    options: Options,
+    saved: tuple[int, int],
+) -> tuple[Recipe, Boxed]:
+    """The same for all sizes; raises `SizeUnsupported` where a stage needs those of one call."""
+    try:
         walked = _walked(module, sizes)
     except InternalError as error:
         if options.fallback == "error":
@@ -98,6 +116,8 @@ def _walked(module: GraphModule, sizes: Sizes, orders: Orders = NO_ORDERS) -> Wa
         return import_aten(module.graph, module, sizes, orders)
     except AotcError:
         raise
+    except UndecidedSize as undecided:
+        raise SizeUnsupported(kernel="capture", detail=str(undecided), source="") from None
     except Exception as error:
         detail = f"{type(error).__name__}: {error}"
         raise InternalError(stage="capture", detail=detail) from error
@@ -206,6 +226,8 @@ def _own(
     except UserError:  # a rewrite of the user's that is wrong, a setting
         raise
     except AotcError as error:
+        if isinstance(error, SizeUnsupported) and not is_static(sizes.symbols.values()):
+            raise
         if options.fallback == "error":
             raise
         call, kept = leave(module, examples, options.fallback, [error.message])

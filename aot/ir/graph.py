@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aotc.aot.ir.ops import OPS
-from aotc.aot.ir.size import Shape, Size
+from aotc.aot.ir.size import Shape, Size, UndecidedSize
 from aotc.aot.ir.types import TensorType, TypeRuleError
 
 if TYPE_CHECKING:
@@ -190,7 +190,8 @@ def make(
 ) -> Node:
     """The one node `op(*inputs, **attrs)`, its type inferred by the op's row.
 
-    Raises `IllegalNodeError` for an unknown op, a wrong attribute or operands the row refuses.
+    Raises `IllegalNodeError` for an unknown op, a wrong attribute or operands the row refuses,
+    `UndecidedSize` where only a call decides whether they are legal.
     """
     operand_types = tuple(node.type for node in inputs)
     definition = OPS.get(op)
@@ -205,6 +206,8 @@ def make(
         if known is not None:
             return known
         result = definition.infer(operand_types, given)
+    except UndecidedSize:  # legal at some calls
+        raise
     except TypeRuleError as error:
         raise IllegalNodeError(op, operand_types, str(error)) from None
     with _INTERN_LOCK:

@@ -155,9 +155,8 @@ def constant(value: Extent) -> Index:
 
 def of(atom: Atom) -> Index:
     """The index that is just one atom; a symbol of extent 1 is zero."""
-    if isinstance(atom, Symbol) and atom.extent == 1:
-        return ZERO
-    return Index(((atom, 1),), 0)
+    is_zero = isinstance(atom, Symbol) and atom.extent == 1
+    return ZERO if is_zero else Index(((atom, 1),), 0)
 
 
 def symbol(name: str, extent: Extent) -> Index:
@@ -174,15 +173,16 @@ def linear(index: Sequence[Index], shape: Sequence[Extent]) -> Index:
 
 
 def unravel(position: Index, shape: Sequence[Extent]) -> tuple[Index, ...]:
-    """Multi-dimensional index of a row-major position in [0, product of shape)."""
-    found: list[Index] = []
-    for axis in range(len(shape) - 1, -1, -1):
-        if axis == 0:
-            found.append(position if shape[0] != 1 else ZERO)
-        else:
-            found.append(position % shape[axis])
-            position = position // shape[axis]
-    return tuple(reversed(found))
+    """Multi-dimensional index of a row-major position in [0, product of shape).
+
+    Nothing is read of a tensor that may be empty, but its text must not divide by zero.
+    """
+    inner: list[Index] = []
+    for extent in reversed(shape[1:]):
+        inner.append(position % largest(extent, 1))
+        position = position // largest(extent, 1)
+    outer = [position if extent != 1 else ZERO for extent in shape[:1]]
+    return (*outer, *reversed(inner))
 
 
 # -- simplification --------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def unravel(position: Index, shape: Sequence[Extent]) -> tuple[Index, ...]:
 
 def _linear(coefficients: dict[Atom, Extent], constant_part: Extent) -> Index:
     """Drop zero terms, join quotients with their remainders, sort."""
-    kept = {atom: coefficient for atom, coefficient in coefficients.items() if coefficient}
+    kept = {atom: count for atom, count in coefficients.items() if count}
     for atom, coefficient in kept.items():
         joined = _join(kept, atom, coefficient) if isinstance(atom, Remainder) else None
         if joined is not None:

@@ -203,6 +203,8 @@ class DynamicPlan(Record):
                 found=f"none for sizes {list(dims)}",
                 expected="one for each size within the ranges",
             )
+        # A launch that fills a tensor without elements has no programs.
+        launches = [_launch(row, values) for row in variant["launches"]]
         plain = {
             "abi": PLAN_ABI,
             "arena_bytes": _number(variant["arena_bytes"], values),
@@ -210,7 +212,7 @@ class DynamicPlan(Record):
             "zeroed_bytes": variant["zeroed_bytes"],
             "buffers": [_numbers(row, values) for row in variant["buffers"]],
             "kernels": tree["kernels"],
-            "launches": [_launch(row, values) for row in variant["launches"]],
+            "launches": [row for row in launches if 0 not in row["grid"]],
         }
         self._check_grids(plain)
         check_plan(plain, self.path)

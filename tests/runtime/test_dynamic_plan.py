@@ -50,6 +50,13 @@ def test_values_of_a_plan():
     assert plan.launches[0].args == (("arena", 0), ("int", 7))
 
 
+def test_a_launch_without_programs_is_left_out():
+    rows = [*ROWS[:4], ["number", -1, 0], ["add", 0, 5]]  # one program less than the dim
+    plan = DynamicPlan(tree(sizes=rows, **launch(grid=[[6], 1, 1])))
+    assert len(plan.at([2]).launches) == 1
+    assert not plan.at([1]).launches
+
+
 def test_it_comes_back_from_its_bytes():
     plan = DynamicPlan(tree())
     assert read_plan(plan.to_msgpack()) == plan
@@ -96,8 +103,8 @@ BROKEN = {
     "a tensor too large": (
         [["number", 1 << 31, 0], ["mul", 0, 1]], {"limits": [[2]]}, SizeInvalid,
     ),
-    "a grid of nothing": (
-        [["number", 0, 0]], launch(grid=[[1], 1, 1]), BundleError,
+    "a grid below nothing": (
+        [["number", -1, 0]], launch(grid=[[1], 1, 1]), BundleError,
     ),
     "a negative buffer": (
         [["number", -64, 0]],
