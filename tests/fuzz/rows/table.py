@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fuzz.rows import movement, pointwise, reductions
+from fuzz.rows import movement, pointwise, products, reductions
 from fuzz.rows.row import Op
 
 ROWS: Mapping[str, Op] = {
-    row.name: row for row in (*movement.ROWS, *pointwise.ROWS, *reductions.ROWS)
+    row.name: row for row in (*movement.ROWS, *pointwise.ROWS, *reductions.ROWS, *products.ROWS)
 }
 
 # Family of programs → weights of families of rows.
@@ -20,6 +20,11 @@ FAMILIES: Mapping[str, Mapping[str, float]] = {
     "norms": {"norms": 5, "pointwise": 3, "movement": 3, "reductions": 1},
     "scans": {"scans": 4, "pointwise": 2, "movement": 3},
     "sorts": {"sorts": 4, "pointwise": 2, "movement": 3},
+    "products": {"products": 5, "pointwise": 3, "movement": 3, "reductions": 0.5, "norms": 0.5},
+    "convolutions": {"convolutions": 5, "pointwise": 3, "movement": 1, "norms": 1, "pooling": 0.5},
+    "pooling": {"pooling": 5, "pointwise": 3, "movement": 2, "convolutions": 0.5},
+    "attention": {"attention": 4, "products": 2, "pointwise": 2, "movement": 3, "norms": 1},
+    "lookups": {"lookups": 5, "pointwise": 3, "movement": 3, "reductions": 1},
 }
 
 assert all(
