@@ -60,7 +60,10 @@ def main(
     """Draw random programs and hold the compiler's numbers against eager torch's."""
     first = int(datetime.now(UTC).strftime("%Y%m%d")) * 1000 if seed is None else seed
     count = programs or (100 if seconds is None else 10**9)
-    head = facts.head(ROOT, sys.argv[1:], first, target)
+    options = {"families": ", ".join(family or FAMILIES), "first seed": first, "target": target}
+    options |= {"all dynamic": True} if dynamic else {}
+    options |= {"all with gradients": True} if gradients else {}
+    head = facts.head(ROOT, options)
     known = Journal(journal, head)
     every = itertools.islice(_tasks(family or tuple(FAMILIES), first, dynamic, gradients), count)
     waiting = (task for task in every if str(task) not in known.found)

@@ -7,6 +7,7 @@ another takes its place. One whose memory grew, or that has served many programs
 from __future__ import annotations
 
 import multiprocessing
+import os
 import resource
 import time
 from collections import deque
@@ -19,8 +20,8 @@ from typing import Any
 from fuzz.trial import BAD, INTERNAL, LATE, Outcome, Task
 
 CONTEXT = multiprocessing.get_context("spawn")  # a device's context does not survive a fork
-LIMIT_SECONDS = 60.0
-START_SECONDS = 120.0  # a process imports torch
+LIMIT_SECONDS = 60.0  # of processor time, its compiler's too
+IDLE_SECONDS = 600.0  # on the clock, however busy the machine is
 REDUCTION_SECONDS = 90.0
 MOST_PROGRAMS = 400  # of one process
 MOST_BYTES = 4 * 2**30
@@ -83,24 +84,29 @@ class _Process:
         self._process: Any = None
         self._task: Task | None = None
         self._outcomes: list[Outcome] = []
-        self._limit = 0.0
+        self._limit = self._used = 0.0
 
     def begin(self, task: Task) -> None:
         """Give it a task."""
-        self._limit = time.monotonic() + LIMIT_SECONDS
         if self._process is None or not self._process.is_alive():
             self.pipe, theirs = CONTEXT.Pipe()
             arguments = (theirs, self.setting)
             self._process = CONTEXT.Process(target=_serve, args=arguments, daemon=True)
             self._process.start()
             theirs.close()
-            self._limit += START_SECONDS
         self._task, self._outcomes = task, []
+        self._allow(0.0)
         self.pipe.send(task)
+
+    def _allow(self, more: float) -> None:
+        """Begin to count the time of what it does now."""
+        self._limit = time.monotonic() + IDLE_SECONDS + more
+        self._used = _processor_seconds(self._process.pid) + LIMIT_SECONDS + more
 
     def is_late(self) -> bool:
         """Whether what it does now takes too long."""
-        return time.monotonic() > self._limit
+        late = _processor_seconds(self._process.pid) > self._used
+        return late or time.monotonic() > self._limit
 
     def advance(self) -> Finished | None:
         """Take in what it says; the task's outcomes where it has ended."""
@@ -118,7 +124,7 @@ class _Process:
         if kind == "outcome":
             self._outcomes.append(value)
             more = REDUCTION_SECONDS if value.verdict in BAD else 0.0
-            self._limit = time.monotonic() + LIMIT_SECONDS + more
+            self._allow(more)
             return None
         finished = Finished(self._task, tuple(self._outcomes))
         if value:  # it wants to be replaced
@@ -180,3 +186,25 @@ def _serve(pipe: Connection, setting: Setting) -> None:
 
 def _bytes_in_use() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _processor_seconds(pid: int) -> float:
+    """What a process and its children have used so far."""
+    total = 0.0
+    for each in (pid, *_children(pid)):
+        try:
+            fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        total += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += map(int, path.read_text().split())
+        except OSError:
+            continue
+    return found

@@ -6,20 +6,17 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 SOURCES = ("aot", "cache", "kernels", "runtime", "tests/fuzz")
 
 
-def head(root: Path, arguments: Sequence[str], seed: int, target: str) -> dict[str, str]:
+def head(root: Path, options: Mapping[str, object]) -> dict[str, str]:
     """What tells a run from others, so that a journal goes on with its own."""
-    kept = [word for word in arguments if not word.startswith(("--seconds", "--jobs"))]
     return {
-        "command": f"`scripts/fuzz {' '.join(kept)}`".replace(" `", "`"),
-        "first seed": str(seed),
-        "target": target,
+        **{name: str(value) for name, value in options.items()},
         "sources": _digest(root),
         "versions": ", ".join(
             [f"Python {platform.python_version()}", *(map(_version, ("torch", "triton")))]

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from fuzz.draw import LARGE_NUMEL, Draw, Known, NoDraw, Profile
-from fuzz.program import NAMES, Input, Program, Step, evaluate
+from fuzz.program import NAMES, NUMBERS, Input, Program, Step, evaluate
 from fuzz.rows.row import Level, Op
 from fuzz.rows.table import FAMILIES, ROWS
 from fuzz.run import EAGER, run_step
@@ -59,7 +59,7 @@ class _Making:
     """One attempt at a program."""
 
     def __init__(self, family: str, rng: random.Random, choice: Choice) -> None:
-        self.rng, self.choice = rng, choice
+        self.rng, self.choice, self.family = rng, choice, family
         dims = self._dims() if choice.is_dynamic else {}
         has_edges = not choice.has_gradients and rng.random() < 0.2
         kinds = EDGED if has_edges else PLAIN
@@ -73,6 +73,7 @@ class _Making:
         self.count = max((len(sizes) for sizes in dims.values()), default=1)
         self.values: list[dict[str, Any]] = [{} for _ in range(self.count)]
         self.steps: list[Step] = []
+        self.states: list[Input] = []
         weights = FAMILIES[family]
         self.rows = [row for row in ROWS.values() if weights.get(row.family, 0) and row.weight]
         if dims:
@@ -87,7 +88,7 @@ class _Making:
         return {f"n{place}": self.rng.choice(DIM_SIZES) for place in range(count)}
 
     def _bring_in(self, given: Input) -> Known:
-        """An input as a value that there is, in each environment."""
+        """An input or a state as a value that there is, in each environment."""
         for place, values in enumerate(self.values):
             sizes = {name: row[place] for name, row in self.draw.profile.dims.items()}
             values[given.name] = evaluate(given.expression(sizes), {})
@@ -103,6 +104,8 @@ class _Making:
         count = min(MOST_STEPS, 3 + int(self.rng.expovariate(1 / 6)))
         first = self.draw.dtype()
         self.draw.tensor(first, self.draw.shape(self.rng.choice((1, 2, 2, 3, 3, 4))))
+        if self.family == "states" and self.choice == Choice():
+            self._add_states()
         for _ in range(count):
             if not self._add_step():
                 break
@@ -111,14 +114,33 @@ class _Making:
         unused = [known.name for known in self.draw.pool.values()
                   if not known.uses and known.name.startswith("v")]  # fmt: skip
         outputs = unused[-MOST_OUTPUTS:]
+        outputs += [each.name for each in self.states if self.rng.random() < 0.5]
+        if not outputs or (self.states and not any(not step.name for step in self.steps)):
+            return None
         if self.choice.has_gradients and not self._has_gradient(outputs):
             return None
-        made = Program(label, tuple(self.draw.inputs), (), tuple(self.steps), tuple(outputs),
-                       self.draw.profile.dims, self.choice.has_gradients)  # fmt: skip
+        made = Program(
+            label,
+            tuple(self.draw.inputs),
+            tuple(self.states),
+            tuple(self.steps),
+            tuple(outputs),
+            self.draw.profile.dims,
+            self.choice.has_gradients,
+        )
         return without_unused(made)
 
     def _has_gradient(self, outputs: list[str]) -> bool:
         return any(self.values[0][name].is_floating_point() for name in outputs)
+
+    def _add_states(self) -> None:
+        """One buffer or two, read and changed like other values."""
+        for place in range(self.rng.choice((1, 1, 2))):
+            dtype, shape = self.draw.dtype(NUMBERS), self.draw.shape(self.rng.choice((1, 2, 2, 3)))
+            drawn = self.draw._input(dtype, shape)
+            state = replace(drawn, name=f"s{place}")
+            self.draw.pool[state.name] = self._bring_in(state)
+            self.states.append(state)
 
     def _add_step(self) -> bool:
         for _ in range(TRIES):
@@ -138,13 +160,14 @@ class _Making:
         except (NoDraw, _Illegal):
             self.draw.pool, self.draw.inputs = pool, inputs
             return False
-        for values, result in zip(self.values, results, strict=True):
-            values[name] = result
+        if name:
+            for values, result in zip(self.values, results, strict=True):
+                values[name] = result
         read = [self.draw.pool[each] for each in step.refs()]
-        known = self._known(name, self._level(row, read, results[0]))
         for each in read:
             each.uses += 1
-        self.draw.pool[name] = known
+        if not row.is_statement:
+            self.draw.pool[name] = self._known(name, self._level(row, read, results[0]))
         self.steps.append(step)
         return True
 
@@ -155,6 +178,8 @@ class _Making:
                 result = run_step(step, values, EAGER, torch.Generator())
             except Exception as error:  # torch has no one type for what is not legal
                 raise _Illegal from error
+            if not step.name:
+                continue
             if not isinstance(result, torch.Tensor) or result.dtype not in NAMES:
                 raise _Illegal
             if result.numel() > 2 * LARGE_NUMEL or result.dim() > 6:
@@ -192,11 +217,16 @@ def level_of(row: Op, levels: list[str], dtypes: list[str], result: str) -> Leve
 def levels(program: Program, dtypes: Mapping[str, str]) -> dict[str, Level]:
     """The level of each value of a program, whose element types are given."""
     found: dict[str, Level] = {each.name: "bits" for each in (*program.inputs, *program.states)}
-    for step in program.steps:
-        read = list(dict.fromkeys(step.refs()))
-        if step.name:
-            own = [found[name] for name in read], [dtypes[name] for name in read]
-            found[step.name] = level_of(ROWS[step.op], *own, dtypes[step.name])
+    for _ in range(2):  # a call begins with the states of the one before
+        for step in program.steps:
+            read = list(dict.fromkeys(step.refs()))
+            name = step.name or step.arguments["state"].name
+            own = [found[each] for each in read], [dtypes[each] for each in read]
+            found[name] = level_of(ROWS[step.op], *own, dtypes[name])
+        if not program.states:
+            break
+    if program.states and any(not found[each.name] for each in program.states):
+        found = dict.fromkeys(found, "")  # views of a state change with it
     return found
 
 

@@ -16,7 +16,7 @@ from aotc.runtime.errors import AotcError
 from fuzz.generate import Choice, generate
 from fuzz.judge import Judge, Verdict
 from fuzz.program import Program
-from fuzz.ways import WAYS, Bench, GoldenCheckRefuses, Results, SizesRefused
+from fuzz.ways import WAYS, Bench, GoldenCheckRefuses, NoNativeForm, Results, SizesRefused
 
 RIGHT, REFUSED, UNJUDGEABLE = "right", "refused", "unjudgeable"
 WRONG, INTERNAL, LATE = "wrong", "internal", "over time"
@@ -53,7 +53,13 @@ class Task:
         if program.has_gradients:
             return (("compile", target),)
         way = "compile" if rng.random() < 0.4 and target != "cuda" else "build"
-        return ((way, target), ("unfused", target)) if rng.random() < 0.1 else ((way, target),)
+        ways = [(way, target)]
+        more = rng.random()
+        if more < 0.07 and not program.states:
+            ways.append(("unfused", target))
+        elif more > 0.93 and not program.states and not program.dims:
+            ways.append(("gpu-forms", target))
+        return tuple(ways)
 
     def __str__(self) -> str:
         words = [f"{self.family} {self.seed}"]
@@ -106,6 +112,8 @@ def tried(program: Program, way: str, target: str, bench: Bench) -> tuple[str, s
             if verdict in (RIGHT, UNJUDGEABLE):
                 return REFUSED, f"the golden check: {refused}", undecided
             return verdict, reason, undecided
+        except NoNativeForm as refused:
+            return REFUSED, f"no form for GPUs that runs here: {type(refused).__name__}", 0
         except SizesRefused as refused:
             verdict, reason, undecided = _judged(program, refused.results)
             return (verdict, reason, undecided) if verdict in BAD else (REFUSED, str(refused), 0)

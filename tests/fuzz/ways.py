@@ -5,8 +5,10 @@ A way gives the results of each environment; what it raises is classified by `tr
 
 from __future__ import annotations
 
+import json
 import linecache
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -17,15 +19,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy
 import torch
 
+from aotc import kernels
 from aotc.aot.build import build
+from aotc.aot.capture.capture import capture
+from aotc.aot.capture.spec import load_spec
+from aotc.aot.lower import Candidate, KernelSpec
 from aotc.aot.options import BuildOptions
+from aotc.aot.rewrites.rewrite import rewrite_each
+from aotc.aot.schedule.traits import GPUS
 from aotc.aot.targets.workers import Workers
 from aotc.runtime import load
 from aotc.runtime.errors import InputError
 from fuzz.program import Program
 from fuzz.run import CALLS_WITH_STATE, gradients
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
+
+import launch_kernels
+import schedule_runner
 
 Results = list[list[torch.Tensor]]  # by environment
 
@@ -60,6 +74,7 @@ class Bench:
         """A bench whose programs share a cache with those of other processes."""
         os.environ["AOTC_CACHE_DIR"] = str(cache)
         os.environ["AOTC_JOBS"] = "1"
+        os.environ["TRITON_CACHE_DIR"] = str(cache / "triton")
         os.environ["AOTC_THREADS"] = "2"
         folder = Path(tempfile.mkdtemp(prefix="aotc-fuzz-"))
         return cls(folder, cache, Workers(1, keep=folder))
@@ -175,8 +190,66 @@ def unfused(program: Program, bench: Bench, target: str) -> Results:
     return [each[:count] for each in built(whole, bench, target)]
 
 
+def gpu_forms(program: Program, bench: Bench, target: str) -> Results:
+    """The kernels that a GPU gets, each in a form that can run as native code here."""
+    path = bench.written(program)
+    folder = bench.folder / "forms"
+    folder.mkdir(exist_ok=True)
+    try:
+        captured = capture(load_spec(str(path)))
+        graph, _ = rewrite_each(captured.graph, ["cuda"])["cuda"]
+        job = schedule_runner.Job()
+        names = job.add(graph, captured.golden_inputs, _native_form, GPUS[90])
+        (folder / "job.json").write_text(
+            json.dumps({"buffers": job.dtypes, "launches": job.launches})
+        )
+        numpy.savez(folder / "buffers.npz", **job.arrays)
+        with kernels.on_cpu():
+            launch_kernels.launch_all(folder)
+        errors = json.loads((folder / "errors.json").read_text())
+        if errors:
+            raise FormFailed(next(iter(errors.values())))
+        results = dict(numpy.load(folder / "results.npz"))
+    finally:
+        bench.forget(path)
+        shutil.rmtree(folder, ignore_errors=True)
+    rows = zip(names, captured.golden_outputs, graph.outputs, strict=True)
+    return [[_tensor(results[name].reshape(shape), node.dtype) for (name, shape), _, node in rows]]
+
+
+class FormFailed(Exception):
+    """A kernel's form for GPUs does not run as native code."""
+
+
+def _native_form(spec: KernelSpec) -> Candidate:
+    """Any candidate whose programs neither wait for each other nor read by descriptors."""
+    found = [
+        row
+        for row in spec.candidates
+        if not row.maps
+        and not row.form.startswith("shared")
+        and "_descriptor(" not in spec.form(row).source
+        and "gluon" not in spec.form(row).source
+    ]
+    first = {row.form: row for row in reversed(found)}
+    if not first:
+        raise NoNativeForm(spec.name)
+    return random.Random(spec.digest).choice(list(first.values()))
+
+
+class NoNativeForm(Exception):
+    """No form of a kernel for GPUs can run as native code."""
+
+
+def _tensor(array: numpy.ndarray, dtype: str) -> torch.Tensor:
+    if dtype == "bf16":
+        return torch.from_numpy(array.view(numpy.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
+
+
 WAYS: Mapping[str, Callable[[Program, Bench, str], Results]] = {
     "build": built,
     "compile": compiled,
     "unfused": unfused,
+    "gpu-forms": gpu_forms,
 }

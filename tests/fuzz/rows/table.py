@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fuzz.rows import movement, pointwise, products, reductions
+from fuzz.rows import movement, pointwise, products, reductions, states
 from fuzz.rows.row import Op
 
 ROWS: Mapping[str, Op] = {
-    row.name: row for row in (*movement.ROWS, *pointwise.ROWS, *reductions.ROWS, *products.ROWS)
+    row.name: row
+    for row in (*movement.ROWS, *pointwise.ROWS, *reductions.ROWS, *products.ROWS, *states.ROWS)
 }
 
 # Family of programs → weights of families of rows.
@@ -24,6 +25,7 @@ FAMILIES: Mapping[str, Mapping[str, float]] = {
     "convolutions": {"convolutions": 5, "pointwise": 3, "movement": 1, "norms": 1, "pooling": 0.5},
     "pooling": {"pooling": 5, "pointwise": 3, "movement": 2, "convolutions": 0.5},
     "attention": {"attention": 4, "products": 2, "pointwise": 2, "movement": 3, "norms": 1},
+    "states": {"states": 3, "pointwise": 4, "movement": 4, "reductions": 1},
     "lookups": {"lookups": 5, "pointwise": 3, "movement": 3, "reductions": 1},
 }
 
