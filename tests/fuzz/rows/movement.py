@@ -276,13 +276,17 @@ def diag_embed(d: Draw) -> Arguments:
 
 
 def pixel_shuffle(d: Draw) -> Arguments:
-    x = d.pick(ranks=(3, 4), where=lambda k: k.shape[-3] % 4 == 0 and not k.varies(k.rank - 3))
+    def fits(k: Known) -> bool:  # of nothing torch makes other shapes than it says
+        return k.has_elements() and k.shape[-3] % 4 == 0 and not k.varies(k.rank - 3)
+
+    x = d.pick(ranks=(3, 4), where=fits)
     return {"x": x.ref, "factor": 2}
 
 
 def pixel_unshuffle(d: Draw) -> Arguments:
     def fits(k: Known) -> bool:
-        return all(s[-1] % 2 == 0 and s[-2] % 2 == 0 for s in k.shapes) and k.is_fixed
+        is_even = all(s[-1] % 2 == 0 and s[-2] % 2 == 0 for s in k.shapes)
+        return is_even and k.is_fixed and k.has_elements()
 
     return {"x": d.pick(ranks=(3, 4), where=fits).ref, "factor": 2}
 

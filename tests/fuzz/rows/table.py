@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fuzz.rows import movement, pointwise, products, reductions, states
+from fuzz.rows import fourier, movement, pointwise, products, reductions, states
 from fuzz.rows.row import Op
 
 ROWS: Mapping[str, Op] = {
     row.name: row
-    for row in (*movement.ROWS, *pointwise.ROWS, *reductions.ROWS, *products.ROWS, *states.ROWS)
+    for row in (
+        *movement.ROWS,
+        *pointwise.ROWS,
+        *reductions.ROWS,
+        *products.ROWS,
+        *states.ROWS,
+        *fourier.ROWS,
+    )
 }
 
 # Family of programs → weights of families of rows.
@@ -25,6 +32,7 @@ FAMILIES: Mapping[str, Mapping[str, float]] = {
     "convolutions": {"convolutions": 5, "pointwise": 3, "movement": 1, "norms": 1, "pooling": 0.5},
     "pooling": {"pooling": 5, "pointwise": 3, "movement": 2, "convolutions": 0.5},
     "attention": {"attention": 4, "products": 2, "pointwise": 2, "movement": 3, "norms": 1},
+    "fourier": {"fourier": 4, "pointwise": 3, "movement": 3, "reductions": 0.5},
     "states": {"states": 3, "pointwise": 4, "movement": 4, "reductions": 1},
     "lookups": {"lookups": 5, "pointwise": 3, "movement": 3, "reductions": 1},
 }
