@@ -37,6 +37,17 @@ class StateUnknown(InputError):
     hint = "`aotc inspect` lists what a bundle keeps from call to call"
 
 
+class SessionBusy(InputError):
+    """A call of a session while another call of it runs, which works in the same memory."""
+
+    code = "session-busy"
+    template = "the session is in a call, expected it to have ended: one thread at a time"
+    hint = (
+        "give each thread a session of its own, `program.session()`, or call the program itself, "
+        "which lends one to each call"
+    )
+
+
 class StateBusy(InputError):
     """A call inside a call of the same thread, which its state cannot serve."""
 

@@ -7,6 +7,7 @@ arrays, the call waits for them.
 
 from __future__ import annotations
 
+from ..argument_errors import SessionBusy
 from ..arrays.dlpack import Borrowed
 from ..drivers.streams import LEGACY, current
 from ..errors import InputNotContiguous, ProgramClosed
@@ -41,20 +42,28 @@ class DeviceSession(StreamSession):
     __slots__ = ()
 
     def __call__(self, *arrays: Any, out: Any = None, stream: Any = None, **named: Any) -> Any:
-        """Run once; see `Program`. stream: a stream object or handle to run on."""
-        if self._program._loaded is None or self._loaded is None:
-            raise ProgramClosed()
-        if not self._is_plain:
-            self._forget()
-        if stream is None and self._own_stream is None:
-            self._chosen = chosen = current(self._ordinal)
-        else:
-            chosen = self._choose(stream)
-        given, values = self._fill(arrays, named, out, self.hold)
-        self._run(self._launch_stream() if chosen is None else chosen)
-        if not self._is_plain:
-            values = self._complete(given, values)
-        return self._program._give(values) if out is None else out
+        """Run once; see `Program`. stream: a stream object or handle to run on.
+
+        Raises `SessionBusy` where another thread is in a call of it.
+        """
+        if not self._turn.acquire(False):
+            raise SessionBusy()
+        try:
+            if self._program._loaded is None or self._loaded is None:
+                raise ProgramClosed()
+            if not self._is_plain:
+                self._forget()
+            if stream is None and self._own_stream is None:
+                self._chosen = chosen = current(self._ordinal)
+            else:
+                chosen = self._choose(stream)
+            given, values = self._fill(arrays, named, out, self.hold)
+            self._run(self._launch_stream() if chosen is None else chosen)
+            if not self._is_plain:
+                values = self._complete(given, values)
+            return self._program._give(values) if out is None else out
+        finally:
+            self._turn.release()
 
     def bind(
         self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any, stream: Any = None

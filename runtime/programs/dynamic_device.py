@@ -7,6 +7,7 @@ that it has not met it makes the plan of fixed shapes and a CUDA graph over it, 
 
 from __future__ import annotations
 
+from ..argument_errors import SessionBusy
 from ..drivers.streams import handle_of
 from ..settings import read
 from .device_program import DeviceProgram
@@ -49,9 +50,17 @@ class DynamicDeviceSession(DynamicSession):
         super().__init__(program)
 
     def __call__(self, *arrays: Any, out: Any = None, stream: Any = None, **named: Any) -> Any:
-        """Run once; see `Program`. stream: a stream object or handle to run on."""
-        session, arrays = self._for(arrays, named)
-        return session(*arrays, out=out, stream=stream)
+        """Run once; see `Program`. stream: a stream object or handle to run on.
+
+        Raises `SessionBusy` where another thread is in a call of it.
+        """
+        if not self._turn.acquire(False):
+            raise SessionBusy()
+        try:
+            session, arrays = self._for(arrays, named)
+            return session(*arrays, out=out, stream=stream)
+        finally:
+            self._turn.release()
 
     def bind(
         self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any, stream: Any = None

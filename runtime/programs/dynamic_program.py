@@ -8,9 +8,11 @@ which grows. Those on a device are in `dynamic_device.py`.
 
 from __future__ import annotations
 
+import _thread
 import sys
 from operator import attrgetter
 
+from ..argument_errors import SessionBusy
 from ..arrays.exchange import kind_of
 from ..bundle.dynamic_plan import DynamicPlan
 from ..bundle.structure import Structure
@@ -150,6 +152,7 @@ class DynamicSession(Session):
     __slots__ = ("_known", "_recent", "_shared")
 
     def __init__(self, program: DynamicProgram) -> None:
+        self._turn = _thread.allocate_lock()
         loaded = program._open()
         loaded.retain()
         self._loaded: Any = loaded
@@ -166,9 +169,14 @@ class DynamicSession(Session):
             raise
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """Run once; see `Program`."""
-        session, arrays = self._for(arrays, named)
-        return session(*arrays, out=out)
+        """Run once; see `Program`. Raises `SessionBusy` where a call of it runs."""
+        if not self._turn.acquire(False):  # of all shapes, whose memory is one
+            raise SessionBusy()
+        try:
+            session, arrays = self._for(arrays, named)
+            return session(*arrays, out=out)
+        finally:
+            self._turn.release()
 
     def bind(self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any) -> Bound:
         """This session at the arrays' shapes; `Program.bind` gives it to nobody else."""
@@ -255,8 +263,7 @@ class DynamicSession(Session):
         self._known.clear()
         self._recent = None
 
-    def close(self) -> None:
-        """Free the arena; may be called again."""
+    def _free(self) -> None:
         loaded, self._loaded = self._loaded, None
         if loaded is not None:
             try:
@@ -267,4 +274,4 @@ class DynamicSession(Session):
 
     def __del__(self) -> None:
         if not sys.is_finalizing() and getattr(self, "_loaded", None) is not None:
-            self.close()
+            self._free()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import sys
 
+from ..argument_errors import SessionBusy
 from ..arrays.dlpack import Borrowed
 from ..arrays.exchange import BUFFER, KINDS, kind_of
 from ..errors import InputNotContiguous, OutputUnusable, ProgramClosed
@@ -46,7 +47,10 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """One caller's arena and addresses; for one thread at a time. Called like the program."""
+    """One caller's arena and addresses; called like the program.
+
+    For one thread at a time: a call while another one runs raises `SessionBusy`.
+    """
 
     __slots__ = (
         "_addresses",
@@ -58,9 +62,11 @@ class Session:
         "_outputs",
         "_program",
         "_run",
+        "_turn",
     )
 
     def __init__(self, program: Called) -> None:
+        self._turn = _thread.allocate_lock()  # held while a call runs
         loaded = program._open()
         loaded.retain()
         try:
@@ -79,27 +85,33 @@ class Session:
         self._last: list[int] = []  # what the driver's addresses hold
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """Run once; see `Program`."""
-        if self._program._loaded is None or self._loaded is None:
-            raise ProgramClosed()
-        hold: list[Any] = []  # copies of arrays that are not contiguous, alive during the call
-        given: Sequence[Any] = arrays  # with a seed that the call was not given, alive as long
-        if named or len(arrays) != self._arity:
-            given = self._arranged(arrays, named)
-        result = self._fill(given, out, hold)
-        self._run()
-        return result
+        """Run once; see `Program`. Raises `SessionBusy` where a call of it runs."""
+        if not self._turn.acquire(False):
+            raise SessionBusy()
+        try:
+            if self._program._loaded is None or self._loaded is None:
+                raise ProgramClosed()
+            hold: list[Any] = []  # copies of arrays that are not contiguous, alive during the call
+            given: Sequence[Any] = arrays  # with a seed that the call was not given, alive as long
+            if named or len(arrays) != self._arity:
+                given = self._arranged(arrays, named)
+            result = self._fill(given, out, hold)
+            self._run()
+            return result
+        finally:
+            self._turn.release()
 
     @property
     def state(self) -> States:
         """What this session keeps from call to call, by name; empty for most programs."""
         from .state import States
 
-        return States(self._program.states, self._kept)
+        return States(self._program.states, self._kept, self._turn)
 
     def reset(self) -> None:
-        """Give the next call the state that the bundle holds."""
-        self._kept().reset()
+        """Give the next call the state that the bundle holds; a call that runs ends first."""
+        with self._turn:
+            self._kept().reset()
 
     def _kept(self) -> Any:
         """The driver's states; raises `ProgramClosed`."""
@@ -176,7 +188,11 @@ class Session:
         return values
 
     def close(self) -> None:
-        """Free the arena; may be called again."""
+        """Free the arena, once a call that runs has ended; may be called again."""
+        with self._turn:
+            self._free()
+
+    def _free(self) -> None:
         loaded, self._loaded = self._loaded, None
         if loaded is not None:
             try:
@@ -191,8 +207,9 @@ class Session:
         self.close()
 
     def __del__(self) -> None:
+        # Nobody is in a call; a child of fork may find the turn taken by a thread that it has not.
         if not sys.is_finalizing() and getattr(self, "_native", None) is not None:
-            self.close()
+            self._free()
 
 
 class Bound:
@@ -201,7 +218,7 @@ class Bound:
     It keeps its arrays alive. Two threads that call it at once take turns.
     """
 
-    __slots__ = ("_keep", "_lock", "_program", "_run", "_session", "outputs")
+    __slots__ = ("_keep", "_program", "_run", "_session", "_turn", "outputs")
 
     def __init__(self, session: Session, run: Callable[..., Any], outputs: Any, keep: Any) -> None:
         """Made by `Program.bind` only."""
@@ -210,13 +227,13 @@ class Bound:
         self._program = session._program
         self._session = session
         self._run = run
-        self._lock = _thread.allocate_lock()
+        self._turn = session._turn
 
     def __call__(self) -> Any:
         """Run on the bound memory."""
         if self._program._loaded is None or self._session._loaded is None:
             raise ProgramClosed()
-        with self._lock:
+        with self._turn:
             self._run()
         return self.outputs
 
@@ -227,14 +244,12 @@ class Bound:
 
     def reset(self) -> None:
         """Give the next call the state that the bundle holds."""
-        with self._lock:
-            self._session.reset()
+        self._session.reset()
 
     def close(self) -> None:
         """Free its arena and let go of its arrays; may be called again. `outputs` stay."""
-        with self._lock:
-            self._session.close()
-            self._keep = None
+        self._session.close()
+        self._keep = None
 
     def __enter__(self) -> Self:
         return self

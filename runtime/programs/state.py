@@ -1,6 +1,7 @@
 """What a session keeps from call to call, as its owner reads and sets it.
 
-session.state["cache"]            a copy as a buffer with its shape: numpy.asarray takes it
+session.state["cache"]            a copy with its shape, which numpy.asarray takes: a memoryview;
+                                  of 16-bit floats `Halves`, which DLPack takes too
 session.state["cache"] = array    from host memory, as an input of the program would be given
 session.state.read("cache", out)  into an array that is there
 session.reset()                   back to the values that the bundle holds
@@ -11,6 +12,7 @@ from __future__ import annotations
 from ..argument_errors import StateUnknown
 from ..arrays.buffers import copy_strided
 from ..arrays.exchange import BUFFER, kind_of
+from ..arrays.halves import HALVES, Halves
 from ..arrays.port import Port
 from ..arrays.strided import copier
 
@@ -23,18 +25,20 @@ if TYPE_CHECKING:
 
 
 class States:
-    """The states of one session by name, for the thread that uses the session.
+    """The states of one session by name.
 
-    On a device each question waits for the session's last call.
+    Each question waits for a call of the session that runs in another thread; on a device also for
+    the work of its last call.
     """
 
-    __slots__ = ("_kept", "specs")
+    __slots__ = ("_kept", "_turn", "specs")
 
-    def __init__(self, specs: tuple[TensorSpec, ...], kept: Callable[[], Any]) -> None:
+    def __init__(self, specs: tuple[TensorSpec, ...], kept: Callable[[], Any], turn: Any) -> None:
         """Made by `Session.state` only. specs: name, dtype and shape of each; kept: gives the
-        driver's states, or raises `ProgramClosed`."""
+        driver's states, or raises `ProgramClosed`; turn: the lock that calls hold."""
         self.specs = specs
         self._kept = kept
+        self._turn = turn
 
     def __iter__(self) -> Iterator[str]:
         return (spec.name for spec in self.specs)
@@ -49,17 +53,25 @@ class States:
         """The names, in the order of `specs`."""
         return list(self)
 
-    def __getitem__(self, name: str) -> memoryview:
+    def __getitem__(self, name: str) -> memoryview | Halves:
         """A copy of a state; raises `StateUnknown`."""
         port, index = self._find(name)
-        value, address = BUFFER.make(port)
-        self._kept().read(index, address)
-        return value  # type: ignore[no-any-return]  # a buffer's own kind
+        value: Any
+        if port.dtype in HALVES:
+            value = Halves(port.dtype, port.shape)
+            address = value.address
+        else:
+            value, address = BUFFER.make(port)
+        with self._turn:
+            self._kept().read(index, address)
+        return value  # type: ignore[no-any-return]  # of one of the two kinds
 
     def read(self, name: str, out: Any) -> Any:
         """Copy a state into an array in host memory; raises `StateUnknown` and `InputError`s."""
         port, index = self._find(name)
-        self._kept().read(index, kind_of(port, out).place(port, out))
+        address = kind_of(port, out).place(port, out)
+        with self._turn:
+            self._kept().read(index, address)
         return out
 
     def __setitem__(self, name: str, value: Any) -> None:
@@ -67,7 +79,8 @@ class States:
         port, index = self._find(name)
         hold: list[Any] = []  # a contiguous copy, alive until it is read
         address = kind_of(port, value).address(port, value, hold)
-        self._kept().write(index, address)
+        with self._turn:
+            self._kept().write(index, address)
 
     def _find(self, name: str) -> tuple[Port, int]:
         for index, spec in enumerate(self.specs):

@@ -150,10 +150,10 @@ class StreamSession(Session):
         self._older_loans, self.loans = self.loans, []
         self._lent_bytes = 0
 
-    def close(self) -> None:
-        """Free the arena once its work is done; may be called again."""
+    def _free(self) -> None:
+        """Free the arena once its work is done."""
         try:
-            super().close()
+            super()._free()
         finally:
             self.hold.clear()
             self.loans.clear()

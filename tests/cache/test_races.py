@@ -74,12 +74,14 @@ def test_eight_writers_of_sixty_keys_tear_nothing(tmp_path):
     assert list((root / "staging").iterdir()) == []
 
 
-def write_forever(root):
+def write_forever(root, begun):
     store = Store(root)
     turn = 0
     while True:
         for index, key in enumerate(keys()[:8]):
             store.put(key, files(os.getpid() * 1000 + turn, index))
+            if not turn and not index:
+                os.write(begun, b"x")
             if turn % 3 == 2:
                 for row in rows(store):
                     if row.digest == key.digest:
@@ -90,14 +92,18 @@ def write_forever(root):
 def test_sixty_killed_writers_leave_only_whole_entries(tmp_path):
     root = tmp_path / "cache"
     checked = Store(root)
+    reader, begun = os.pipe()
     for turn in range(KILLS):
-        child = spawn(lambda: write_forever(root))
-        time.sleep(0.004 + 0.0007 * (turn % 20))
+        child = spawn(lambda: write_forever(root, begun))
+        os.read(reader, 1)  # the first entry is written, however long that took
+        time.sleep(0.0007 * (turn % 20))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         for key in keys()[:8]:
             entry = checked.get(key)
             assert entry is None or is_whole(entry)
+    os.close(reader)
+    os.close(begun)
     assert checked.counters.damaged == 0
     assert checked.counters.hits > 0
     collect(checked)

@@ -235,7 +235,7 @@ def test_cache_commands_list_explain_and_clear(aotc, build, tmp_path, monkeypatc
     folder = tmp_path / "cache"
     use = ("cache", "--cache-dir", folder)
     assert aotc(*use, "dir")[1] == f"{folder}\n"
-    report = build(tmp_path / "v4", cache_dir=folder)
+    report = build(tmp_path / "v4", "--target", "cpu-x86-64-v4", cache_dir=folder)
     entries = json.loads(aotc(*use, "ls", "--json")[1])["entries"]
     kernels = [entry for entry in entries if "source" in entry["fields"]]
     assert len(kernels) == report["kernels"]

@@ -18,7 +18,10 @@ FIRST = (9.0, 8.0, 7.0, 6.0, 5.0, 4.0)
 INPUT = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 
 
-def plan() -> LaunchPlan:
+SPARE = TensorSpec("spare", "i64", ())
+
+
+def plan(spare: TensorSpec = SPARE) -> LaunchPlan:
     """y ← last, last ← x."""
     grid = (1, 1, 1)
     return LaunchPlan(
@@ -31,17 +34,17 @@ def plan() -> LaunchPlan:
             Launch(0, grid, (("output", 0), ("state", 0), ("int", NBYTES))),
             Launch(0, grid, (("state", 0), ("input", 0), ("int", NBYTES))),
         ),
-        states=(StateSlot(NBYTES, "state.last"), StateSlot(8)),
+        states=(StateSlot(NBYTES, "state.last"), StateSlot(spare.nbytes)),
     )
 
 
-def contents() -> BundleContents:
+def contents(spare: TensorSpec = SPARE) -> BundleContents:
     """The bundle's contents with its golden numbers."""
     return BundleContents(
         inputs=(TensorSpec("x", "f32", SHAPE),),
         outputs=(TensorSpec("y", "f32", SHAPE),),
-        states=(TensorSpec("last", "f32", SHAPE), TensorSpec("spare", "i64", ())),
-        targets=(TargetContents("null", "null", (), plan(), b"no code"),),
+        states=(TensorSpec("last", "f32", SHAPE), spare),
+        targets=(TargetContents("null", "null", (), plan(spare), b"no code"),),
         weights={"state.last": TensorData("f32", SHAPE, struct.pack("<6f", *FIRST))},
         golden=Golden(
             (TensorData("f32", SHAPE, struct.pack("<6f", *INPUT)),),
@@ -52,6 +55,6 @@ def contents() -> BundleContents:
     )
 
 
-def write(path: Path) -> str:
+def write(path: Path, spare: TensorSpec = SPARE) -> str:
     """Pack it; returns the identity."""
-    return pack(contents(), path).identity
+    return pack(contents(spare), path).identity

@@ -11,7 +11,7 @@ from small_state_bundle import FIRST, INPUT
 
 from aotc.runtime import check, load
 from aotc.runtime.argument_errors import StateBusy, StateUnknown
-from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
+from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest, TensorSpec
 from aotc.runtime.bundle.plan import LaunchPlan, StateSlot
 from aotc.runtime.errors import BundleMalformed, InputDtype, InputShape, ProgramClosed
 from aotc.runtime.verify import verify
@@ -241,3 +241,45 @@ def test_the_feature_says_that_there_are_states(bundle):
     })  # fmt: skip
     with pytest.raises(BundleMalformed, match="`state`"):
         without.to_bytes()
+
+
+ROWS = {  # element type → what numpy makes of a state, and the DLPack type's name in torch
+    "f64": ("float64", "float64"),
+    "f32": ("float32", "float32"),
+    "f16": ("float16", "float16"),
+    "bf16": ("uint16", "bfloat16"),  # numpy has none: its bits, as everywhere
+    "i64": ("int64", "int64"),
+    "i32": ("int32", "int32"),
+    "i16": ("int16", "int16"),
+    "i8": ("int8", "int8"),
+    "u8": ("uint8", "uint8"),
+    "bool": ("bool", "bool"),
+}
+
+
+@pytest.mark.parametrize("dtype", ROWS)
+@pytest.mark.parametrize("shape", [(2, 3), (3,), (), (0, 2)])
+def test_a_state_comes_in_its_own_type(tmp_path, dtype, shape):
+    numpy, torch = pytest.importorskip("numpy"), pytest.importorskip("torch")
+    of_numpy, of_torch = ROWS[dtype]
+    values = torch.arange(0, 6 if len(shape) == 2 else 3).remainder(2 if dtype == "bool" else 7)
+    values = values[: torch.Size(shape).numel()].reshape(shape).to(getattr(torch, of_torch))
+    small_state_bundle.write(tmp_path / "b", TensorSpec("spare", dtype, shape))
+    with load(tmp_path / "b") as program, program.session() as session:
+        session.state["spare"] = values
+        array = numpy.asarray(session.state["spare"])
+        assert array.dtype == of_numpy
+        assert array.shape == shape or 0 in shape
+        bits = values.view(torch.uint8) if dtype == "bool" else values
+        bits = bits.view(torch.uint16) if dtype == "bf16" else bits
+        assert array.tobytes() == bits.numpy().tobytes()
+        assert bytes(session.state["spare"]) == array.tobytes()
+        if dtype in ("f16", "bf16"):
+            read = session.state["spare"]
+            for _ in range(2):  # each a copy
+                again = torch.from_dlpack(read)
+                assert again.dtype == values.dtype
+                assert torch.equal(again, values)
+            assert read.tolist() == values.tolist()
+            session.state["spare"] = read
+            assert bytes(session.state["spare"]) == array.tobytes()
