@@ -1,0 +1,172 @@
+"""One model: made, run in torch, built and compared.
+
+A model that cannot be made small, that does not run on inputs which nobody wrote for it, or that
+torch.export itself refuses says nothing of aotc: it is listed with its reason and not counted.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.machinery
+import math
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from aotc.aot.build import build
+from aotc.aot.errors import ExportFailed, GoldenMismatch, ModelRaised, UnsupportedError
+from aotc.aot.options import BuildOptions
+from aotc.aot.targets.workers import Workers
+from aotc.runtime import load
+
+RIGHT, WRONG, REFUSED, BROKEN = "right", "wrong", "refused", "broken"
+NOT_EXPORTED, NOT_RUN, NOT_MADE = "not exported", "not run", "not made"
+COUNTED = (RIGHT, WRONG, REFUSED, BROKEN)
+LEAST_TOLERANCE = 1e-4  # of the largest element of an output, in f32
+EAGERS_DISTANCE = 10  # times eager's own distance from f64
+MODULE = "aotc_breadth_subject"
+TENSORS_LIMIT = 60_000_000  # elements of weights
+Made = tuple[torch.nn.Module, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one model."""
+
+    name: str
+    kind: str  # its class
+    verdict: str
+    reason: str = ""
+    difference: float = 0.0  # the largest one, of its output's scale
+    eager: float = 0.0  # eager's own from f64
+    seconds: float = 0.0
+
+    def record(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+class NotMade(Exception):
+    """The library does not make this model from a config alone."""
+
+
+class NotRun(Exception):
+    """The model takes none of the inputs that were tried."""
+
+
+def judged(
+    name: str, make: Callable[[str], Made], setting: Mapping[str, Any], staff: Workers
+) -> Outcome:
+    """What becomes of the model that `make` gives for a name, with its keyword arguments."""
+    started = time.perf_counter()
+    kind = ""
+    try:
+        model, arguments = make(name)
+        kind = type(model).__name__
+        difference, eager = _compared(model, arguments, setting, staff)
+        limit = max(LEAST_TOLERANCE, EAGERS_DISTANCE * eager)
+        verdict = RIGHT if difference <= limit else WRONG
+        reason = "" if verdict == RIGHT else f"differs by {difference:.2g} of its scale"
+        found = Outcome(name, kind, verdict, reason, difference, eager)
+    except NotMade as error:
+        found = Outcome(name, kind, NOT_MADE, str(error))
+    except (NotRun, ModelRaised) as error:
+        found = Outcome(name, kind, NOT_RUN, _line(error))
+    except ExportFailed as error:
+        found = Outcome(name, kind, NOT_EXPORTED, _line(error))
+    except UnsupportedError as error:
+        found = Outcome(name, kind, REFUSED, f"{type(error).__name__}: {_line(error)}")
+    except GoldenMismatch as error:
+        found = Outcome(name, kind, WRONG, _line(error), error.difference)
+    except Exception as error:
+        found = Outcome(name, kind, BROKEN, f"{type(error).__name__}: {_line(error)}")
+    finally:
+        sys.modules.pop(MODULE, None)
+    return Outcome(**{**found.record(), "seconds": round(time.perf_counter() - started, 1)})
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:400]
+
+
+def _compared(
+    model: torch.nn.Module, arguments: Mapping[str, Any], setting: Mapping[str, Any], staff: Workers
+) -> tuple[float, float]:
+    """Largest difference of the bundle's and of eager's numbers from those in f64."""
+    with torch.no_grad():
+        expected = _tensors(copy.deepcopy(model)(**copy.deepcopy(arguments)))
+        precise = _precise(model, arguments, expected)
+    subject = types.ModuleType(MODULE)
+    subject.__spec__ = importlib.machinery.ModuleSpec(MODULE, None)
+    subject.model, subject.example_inputs = model, dict(arguments)  # type: ignore[attr-defined]
+    sys.modules[MODULE] = subject
+    with tempfile.TemporaryDirectory() as folder:
+        options = BuildOptions(Path(setting["cache_dir"]), tune=setting["tune"])
+        out = Path(folder) / "bundle"
+        build(f"{MODULE}:model", out, [setting["target"]], options, workers=staff)
+        with load(out) as program:
+            given = _on(setting["target"], arguments)
+            found = [torch.as_tensor(each).cpu() for each in _arrays(program(**given))]
+    if len(found) != len(expected):
+        raise AssertionError(f"{len(found)} tensors, expected {len(expected)}")
+    ours = max((_distance(*pair) for pair in zip(found, precise, strict=True)), default=0.0)
+    eagers = max((_distance(*pair) for pair in zip(expected, precise, strict=True)), default=0.0)
+    return ours, eagers
+
+
+def _on(target: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    device = "cuda" if target.startswith("cuda") else "cpu"
+    return pytree.tree_map_only(torch.Tensor, lambda each: each.to(device), dict(arguments))
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [each for each in pytree.tree_leaves(value) if isinstance(each, torch.Tensor)]
+
+
+def _arrays(value: Any) -> list[Any]:
+    """The arrays of a program's answer, in order."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [array for each in value for array in _arrays(each)]
+    return [value] if hasattr(value, "shape") else []
+
+
+def _precise(
+    model: torch.nn.Module, arguments: Mapping[str, Any], expected: list[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The model's numbers in f64, where it runs so; else eager's own."""
+
+    def wide(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.double() if tensor.is_floating_point() else tensor.clone()
+
+    try:
+        given = pytree.tree_map_only(torch.Tensor, wide, dict(arguments))
+        found = _tensors(copy.deepcopy(model).double()(**given))
+    except Exception:  # some element type of the model's own
+        return expected
+    shapes = [each.shape for each in found]
+    return found if shapes == [each.shape for each in expected] else expected
+
+
+def _distance(found: torch.Tensor, precise: torch.Tensor) -> float:
+    """Of the largest finite element; infinite where one is finite and the other is not."""
+    if found.shape != precise.shape:
+        return math.inf
+    left, right = found.double(), precise.double()
+    is_same = (left == right) | (left.isnan() & right.isnan())
+    left, right = left[~is_same], right[~is_same]
+    if not left.numel():
+        return 0.0
+    if not (left.isfinite() & right.isfinite()).all():
+        return math.inf
+    finite = precise.double()[precise.isfinite()].abs()
+    return float((left - right).abs().max() / finite.max().clamp(min=1e-30))

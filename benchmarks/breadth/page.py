@@ -1,0 +1,43 @@
+"""The table of a library's architectures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from benchmarks.breadth.judge import COUNTED, RIGHT, Outcome
+
+ORDER = ("wrong", "broken", "refused", "not exported", "not run", "not made", "right")
+EXPLAINED = """A model is **right** where its largest difference from its own numbers in f64 is at
+most 1e-4 of its output's largest element, or ten times eager's own. **Counted** are models that
+torch.export takes: right, wrong, refused (named as unsupported) and broken (any other error, or
+longer than the limit). Not counted are those that torch.export refuses, that run on none of the
+inputs made from their arguments' names, and that a config alone does not make small enough."""
+
+
+def render(library: str, found: Sequence[Outcome], facts: Mapping[str, str], total: int) -> str:
+    """The page as Markdown."""
+    verdicts = Counter(each.verdict for each in found)
+    counted = sum(verdicts[each] for each in COUNTED)
+    share = 100 * verdicts[RIGHT] / counted if counted else 0.0
+    lines = [
+        f"# Architectures of {library}",
+        "",
+        *(f"- {name}: {value}" for name, value in facts.items()),
+        f"- tried: {len(found)} of {total}",
+        f"- **{verdicts[RIGHT]} of {counted} that torch.export takes build and are right:"
+        f" {share:.1f} %**",
+        *(f"- {each}: {verdicts[each]}" for each in ORDER if verdicts[each]),
+        "",
+        EXPLAINED,
+        "",
+        "| model | class | result | difference | eager's | s | reason |",
+        "|---|---|---|---:|---:|---:|---|",
+    ]
+    for row in sorted(found, key=lambda each: (ORDER.index(each.verdict), each.name)):
+        reason = row.reason.replace("|", "\\|")[:240]
+        lines.append(
+            f"| {row.name} | {row.kind} | {row.verdict} | {row.difference:.1e} | {row.eager:.1e}"
+            f" | {row.seconds:.0f} | {reason} |"
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,43 @@
+"""The breadth figures' own parts: small configs, inputs by name, verdicts, a journal that goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from benchmarks.breadth import page, transformers_models  # noqa: E402  needs transformers
+from benchmarks.breadth.judge import BROKEN, NOT_EXPORTED, RIGHT, WRONG, Outcome  # noqa: E402
+from benchmarks.breadth.judge import _distance as distance  # noqa: E402
+from benchmarks.breadth.shrink import small  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+def test_sizes_that_have_to_agree_do():
+    config = small(transformers.CLIPConfig())
+    assert config.text_config.hidden_size == config.vision_config.hidden_size == 64
+    assert config.vision_config.image_size == 4 * config.vision_config.patch_size
+    llama = small(transformers.LlamaConfig())
+    assert (llama.hidden_size, llama.num_hidden_layers, llama.vocab_size) == (64, 2, 320)
+
+
+def test_a_type_gives_a_model_and_inputs_on_which_it_runs():
+    model, arguments = transformers_models.make("bert")
+    assert type(model).__name__ == "BertModel"
+    assert model(**arguments).last_hidden_state.isfinite().all()
+
+
+def test_a_difference_is_of_the_scale_and_nan_is_not_right():
+    wide = torch.tensor([1.0, -4.0, float("nan")], dtype=torch.float64)
+    assert distance(torch.tensor([1.0, -4.0, float("nan")]), wide) == 0
+    assert distance(torch.tensor([1.0, -3.0, float("nan")]), wide) == 0.25
+    assert distance(torch.tensor([1.0, float("nan"), float("nan")]), wide) == float("inf")
+
+
+def test_the_page_counts_what_export_takes():
+    found = [Outcome(name, "", name) for name in (RIGHT, WRONG, BROKEN, NOT_EXPORTED)]
+    text = page.render("it", found, {}, 9)
+    assert "**1 of 3 that torch.export takes build and are right: 33.3 %**" in text
+    assert "tried: 4 of 9" in text
