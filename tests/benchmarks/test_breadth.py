@@ -1,4 +1,4 @@
-"""The breadth figures' own parts: small configs, inputs by name, verdicts, a journal that goes on."""
+"""The parts of the breadth figures: small configs, inputs by name, verdicts, a page."""
 
 from __future__ import annotations
 
