@@ -16,7 +16,7 @@ from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
 from aotc.aot.recall import recall
 from aotc.aot.rewrites.own_applying import apply_own
-from aotc.aot.rewrites.rewrite import rewrite_each
+from aotc.aot.rewrites.rewrite import INEXACT, rewrite_each
 from aotc.aot.stages import Clock
 from aotc.aot.targets.target import Target
 from aotc.aot.targets.workers import Workers
@@ -62,7 +62,8 @@ def _capture(spec: str, options: BuildOptions, store: Store, clock: Clock) -> Ca
     with clock.stage("capture"):
         loaded = load_spec(spec)
         with host_kernels(loaded):  # export and the golden numbers launch them
-            captured, was_known = recall(loaded, store, fallback=options.fallback == "torch")
+            leaves = options.fallback == "torch"
+            captured, was_known = recall(loaded, store, leaves, options.round_intermediates)
         clock.dump("capture", print_graph(captured.graph, with_sources=True))
         origin = ", from the cache" if was_known else ""
         mode = ", by strict export" if captured.is_strict else ""
@@ -77,8 +78,9 @@ def _rewrite(
     with clock.stage("rewrite"):
         rewrites = [each for each in options.rewrites if each.name not in options.skip]
         own = partial(apply_own, rewrites=rewrites, trace=traced)
+        skip = options.skip | INEXACT if options.round_intermediates else options.skip
         with kernels_of(options.rewrites):
-            rewritten = rewrite_each(graph, devices, skip=options.skip, own=own)
+            rewritten = rewrite_each(graph, devices, skip=skip, own=own)
         for device, (result, log) in rewritten.items():
             rules = "".join(f"# {name} ×{count}\n" for name, count in log.counts().items())
             clock.target = device

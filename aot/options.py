@@ -28,5 +28,8 @@ class BuildOptions:
     allow_mismatch: bool = False
     fallback: Literal["torch"] | None = None  # what runs ops at each call that cannot be compiled
     skip: frozenset[str] = frozenset()  # rewrite steps and rules to leave out
+    round_intermediates: bool = (
+        False  # whether 16-bit results are rounded after each of torch's ops
+    )
     embed_backends: bool = False  # whether the bundle keeps the native libraries that it calls
     rewrites: tuple[OwnRewrite, ...] = ()  # of the user's

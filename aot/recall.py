@@ -15,22 +15,24 @@ from aotc.aot.ir.native_library import tied_digests
 from aotc.cache import Key, Store
 
 
-def recall(spec: Spec, store: Store, fallback: bool = False) -> tuple[Captured, bool]:
+def recall(
+    spec: Spec, store: Store, fallback: bool = False, rounds: bool = False
+) -> tuple[Captured, bool]:
     """The spec's model as `capture` gives it, and whether the cache knew it.
 
     Raises what `capture` raises.
     """
     told = fingerprint(spec)
     if told is None:
-        return capture(spec, fallback), False
-    key = Key.of("captures", fallback=fallback, native=tied_digests(), **told)
+        return capture(spec, fallback, rounds), False
+    key = Key.of("captures", fallback=fallback, rounds=rounds, native=tied_digests(), **told)
     entry = store.get(key)
     if entry is not None:
         found = from_files(entry.files, spec)
         if found is not None:
             return found, True
     modules = own_modules()
-    captured = capture(spec, fallback)
+    captured = capture(spec, fallback, rounds)
     if entry is None and own_modules() == modules:  # else there is code that was not told
         files = to_files(captured, spec)
         if files is not None:

@@ -80,16 +80,18 @@ def import_aten(
     owner: torch.nn.Module,
     sizes: Sizes,
     orders: Mapping[torch.fx.Node, tuple[int, ...]] = MappingProxyType({}),
+    rounds: bool = False,
 ) -> Walked:
     """Our graph of a functional ATen graph; `owner` has the constants that it names.
 
     `orders` has results that may lie otherwise than their examples, and the order of their dims.
+    `rounds` rounds the 16-bit results of every call.
 
     What follows a refused node is looked at as if the node's results were inputs, so that all nodes
     that have no import are found at once. A refused placeholder or output is a node like others.
     """
     with reading(sizes):
-        walker = _AtenImporter(owner=owner, orders=orders)
+        walker = _AtenImporter(owner=owner, orders=orders, rounds=rounds)
         for node in graph.nodes:
             walker.visit(node)
     if not walker.refused:

@@ -51,12 +51,13 @@ class Captured:
     is_strict: bool = False  # whether torch.export read the model's code, after tracing failed
 
 
-def capture(spec: Spec, fallback: bool = False) -> Captured:
+def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Captured:
     """The spec's model as a graph and its golden numbers.
 
     With `fallback`, ops that cannot be compiled are left to torch, and a `FallbackWarning` names
-    them. Raises `ModelRaised` when the model does not run on its inputs, and an
-    `UnsupportedError` when it runs but cannot be compiled.
+    them. With `rounds`, 16-bit results are rounded after each of torch's ops. Raises `ModelRaised`
+    when the model does not run on its inputs, and an `UnsupportedError` when it runs but cannot be
+    compiled.
     """
     with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED):
         whole = (*KEPT_WHOLE, *CHECKED_WHOLE) if fallback else KEPT_WHOLE
@@ -64,7 +65,7 @@ def capture(spec: Spec, fallback: bool = False) -> Captured:
         program, decomposed = found.program, found.decomposed
         arguments = (spec.arguments, spec.keyword_arguments)
         sizes = sizes_of(program, spec.dynamic_shapes, arguments)
-        graph, asserted = import_program(decomposed, program, sizes, fallback)
+        graph, asserted = import_program(decomposed, program, sizes, fallback, rounds)
         is_drawing = draws(decomposed)
         structure = structure_of(spec, program, is_drawing)
         left = torch_ops(graph)

@@ -31,19 +31,25 @@ STATE_PREFIX = "state."  # of the names of initial values among the weights
 
 
 def import_program(
-    program: ExportedProgram, exported: ExportedProgram, sizes: Sizes, fallback: bool = False
+    program: ExportedProgram,
+    exported: ExportedProgram,
+    sizes: Sizes,
+    fallback: bool = False,
+    rounds: bool = False,
 ) -> tuple[Graph, tuple[Guard, ...]]:
     """Our graph of a program that was decomposed from `exported`, and what it asks of sizes.
 
-    `fallback` leaves ops that have no row to torch. Raises `OpsUnsupported` with every op that can
-    neither be imported nor left, `MutationUnsupported` where inputs are changed, and
-    `StateUnsupported` where buffers are, and sizes depend on the call or ops are left to torch.
+    `fallback` leaves ops that have no row to torch, `rounds` rounds every 16-bit result to its
+    type. Raises `OpsUnsupported` with every op that can neither be imported nor left,
+    `MutationUnsupported` where inputs are changed, and `StateUnsupported` where buffers are, and
+    sizes depend on the call or ops are left to torch.
     """
     changed = _changed(program, exported)
     walker = _ProgramImporter(
         program=program,
         has_fixed_shapes=not sizes.dims,
         fallback=fallback,
+        rounds=rounds,
         changed=changed,
         has_parts=True,
     )

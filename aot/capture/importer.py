@@ -23,6 +23,7 @@ from aotc.aot.capture.table import CHECKS, ROWS
 from aotc.aot.errors import InternalError
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make, sizes_in
+from aotc.aot.ir.rounding import rounded
 from aotc.aot.ir.size import Guard, UndecidedSize
 from aotc.aot.ir.storage import Array, narrow
 from aotc.aot.ir.types import TensorType, TypeRuleError
@@ -53,6 +54,7 @@ class Importer:
     guards: list[Guard] = field(default_factory=list)
     fallback: bool = False  # whether torch is to run what cannot be imported
     has_fixed_shapes: bool = True
+    rounds: bool = False  # whether every 16-bit result of a call is rounded to its type
     has_parts: bool = False  # whether complex tensors are imported, as pairs of real ones
     draws: bool = False  # whether there is an input for the seed
 
@@ -147,6 +149,7 @@ class Importer:
             with made_for(str(source) if source else None):
                 empty = None if is_of_parts else _nothing(call)
                 result = empty or row(call, *arguments)
+                result = _rounded(result) if self.rounds else result
         except (NotSupported, TypeRuleError) as refused:
             self._leave(node, str(refused))
             return
@@ -269,6 +272,13 @@ class Importer:
             elif got is not None and got.type != expected:
                 detail = f"row of `{node.target}` made {got.type}, torch says {expected}"
                 raise InternalError(stage="capture", detail=detail)
+
+
+def _rounded(result: Any) -> Any:
+    """The results of a call without more bits than their types have."""
+    if isinstance(result, list | tuple):
+        return tuple(map(_rounded, result))
+    return rounded(result) if isinstance(result, Node) else result
 
 
 def _nothing(call: Call) -> Any:

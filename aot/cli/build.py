@@ -37,6 +37,7 @@ NEEDED = ("torch", "triton", "numpy")
 @click.option("--frozen", is_flag=True, help="Measure nothing: fail on a miss of the record.")
 @click.option("--allow-mismatch", is_flag=True, help="Keep a bundle whose numbers differ.")
 @flags.fallback
+@click.option("--round-intermediates", is_flag=True, help="Round 16-bit results as eager does.")
 @click.option("--embed-backends", is_flag=True, help="Keep native libraries in the bundle.")
 @flags.rewrites
 @click.option("--debug", is_flag=True, help="Leave every stage's text in the bundle's debug/.")
@@ -106,6 +107,7 @@ def _options(given: dict[str, Any]) -> BuildOptions:
         skip=frozenset(setting("AOTC_SKIP")),
         rewrites=rewrites_of(given["rewrites"]),
         fallback=given["fallback"],
+        round_intermediates=given["round_intermediates"],
         embed_backends=given["embed_backends"],
     )
 

@@ -23,6 +23,7 @@ from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack.tensors import tensor_file
 from aotc.aot.rewrites.registry import digest_of, registered
+from aotc.aot.rewrites.rewrite import INEXACT
 from aotc.aot.signature import signature
 from aotc.aot.stages import Clock, write_texts
 from aotc.aot.targets.families import find_target
@@ -72,6 +73,7 @@ def key_of(graph: Graph, sizes: Sizes, options: Options) -> Key:
         target=options.target,
         toolchain=toolchain_digest(),
         tune=options.tune,
+        rounds=options.round_intermediates,
     )
 
 
@@ -103,11 +105,12 @@ def _compiled_files(graph: Graph, sizes: Sizes, options: Options) -> Files:
         tune=options.tune,  # type: ignore[arg-type]
         skip=frozenset(settings.read("AOTC_SKIP").value),
     )
+    skip = build_options.skip | INEXACT if options.round_intermediates else build_options.skip
     dump = settings.read("AOTC_DUMP").value
     try:
         with clock.stage("rewrite"):
             clock.dump("capture", print_graph(graph, with_sources=True))
-            rewritten, _ = rewrite_with_own(graph, "cpu", skip=build_options.skip)
+            rewritten, _ = rewrite_with_own(graph, "cpu", skip=skip)
             clock.dump("rewrite", print_graph(rewritten))
         compiled = compile_for(find_target(options.target), rewritten, build_options, own, clock)
     finally:

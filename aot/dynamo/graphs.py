@@ -95,7 +95,7 @@ def _compiled_for_all(
 ) -> tuple[Recipe, Boxed]:
     """The same for all sizes; raises `SizeUnsupported` where a stage needs those of one call."""
     try:
-        walked = _walked(module, sizes)
+        walked = _walked(module, sizes, options)
     except InternalError as error:
         if options.fallback == "error":
             raise
@@ -103,17 +103,19 @@ def _compiled_for_all(
         return _whole(module, None if kept is None else Left(kept)), call
     if walked.refusals and sizes.symbols:
         fixed = at_sizes(sizes, examples, [_hint(value) for value in examples])
-        if len(_walked(module, fixed).refusals) < len(walked.refusals):
+        if len(_walked(module, fixed, options).refusals) < len(walked.refusals):
             per_size = PerSize(module, examples, sizes, options, walked.refusals[0].reason)
             return _whole(module, None), per_size
     orders = {} if walked.refusals else channels_last(module, *saved)
     return compile_at(module, examples, sizes, options, walked, orders)
 
 
-def _walked(module: GraphModule, sizes: Sizes, orders: Orders = NO_ORDERS) -> Walked:
+def _walked(
+    module: GraphModule, sizes: Sizes, options: Options, orders: Orders = NO_ORDERS
+) -> Walked:
     """The walk over a graph; a bug in a row is ours to report and no reason to stop the user."""
     try:
-        return import_aten(module.graph, module, sizes, orders)
+        return import_aten(module.graph, module, sizes, orders, options.round_intermediates)
     except AotcError:
         raise
     except UndecidedSize as undecided:
@@ -175,7 +177,7 @@ class PerSize:
         key = tuple(fixed.symbols.values())
         call = self._known.get(key)
         if call is None:
-            walked = _walked(module, fixed)
+            walked = _walked(module, fixed, options)
             _, call = compile_at(module, examples, fixed, options, walked)
             self._known[key] = call
         return call(arguments)
@@ -214,7 +216,7 @@ def _own(
 ) -> tuple[Code, Boxed]:
     """A graph through our stages; what these refuse goes where the option `fallback` says."""
     try:
-        imported = _walked(module, sizes, orders).imported
+        imported = _walked(module, sizes, options, orders).imported
         if imported is None:
             raise InternalError(stage="capture", detail="a region of ours was refused")
         shown = _shown(sizes, examples)

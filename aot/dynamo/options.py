@@ -29,6 +29,7 @@ class Options:
     target: str  # a name of the target table, `cpu-x86-64-v4`
     threads: int  # that share the work of one call; 0 takes what affinity and cgroup allow
     tune: str  # `off`, `quick` or `full`
+    round_intermediates: bool  # whether 16-bit results are rounded after each of torch's ops
 
 
 def read_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Options:
@@ -57,6 +58,17 @@ def _fallback(given: Any) -> str:
     if given not in FALLBACKS:
         raise OptionInvalid(name="fallback", found=given, expected=f"one of {', '.join(FALLBACKS)}")
     return str(given)
+
+
+def _switch(option: str) -> Callable[[Any], bool]:
+    """A row that is off where it is not given."""
+
+    def read(given: Any) -> bool:
+        if given is None or isinstance(given, bool):
+            return bool(given)
+        raise OptionInvalid(name=option, found=given, expected="True or False")
+
+    return read
 
 
 def _target(given: Any) -> str:
@@ -95,4 +107,5 @@ _ROWS: Mapping[str, Callable[[Any], Any]] = {
     "target": _target,
     "threads": _setting("threads", "AOTC_THREADS"),
     "tune": _setting("tune", "AOTC_TUNE"),
+    "round_intermediates": _switch("round_intermediates"),
 }

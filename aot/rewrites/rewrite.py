@@ -122,6 +122,15 @@ STAGES: tuple[Stage, ...] = (
 )
 
 
+# What changes roundings: rules that say so, and attention, whose weights are not rounded.
+INEXACT = frozenset(
+    {
+        "attention",
+        "attention-gradients",
+        *(rule.name for stage in STAGES for rule in stage.rules if not rule.is_exact),
+    }
+)
+
 # Every table by its file's name, for tests that walk all rules.
 TABLES: Mapping[str, tuple[Rule, ...]] = {
     "algebra": algebra.RULES,

@@ -130,6 +130,11 @@ def _literals_first(node: Node, operands: Sequence[int]) -> int:
     return sum(operands) + is_first
 
 
+def _bytes(node: Node, operands: Sequence[int]) -> int:
+    """Bytes of what is computed: the same in a narrower type is less."""
+    return sum(operands) + (typical(node.type.nbytes) if node.kind in _POINTWISE else 0)
+
+
 def _is_literal(node: Node) -> bool:
     while node.kind == "view":
         node = node.inputs[0]
@@ -147,6 +152,7 @@ NUMBERS: tuple[Number, ...] = (
     _moved,
     _views,
     _literals_first,
+    _bytes,
 )
 
 

@@ -131,6 +131,26 @@ def chain(seed: int) -> Callable[[Tensor, Tensor], tuple[object, ...]]:
     return program
 
 
+def mixed(seed: int) -> Callable[[Tensor, Tensor], tuple[object, ...]]:
+    """A program of 16-bit operations that read each other: eager's bits where each one rounds."""
+    draw = random.Random(seed)
+    dtype = draw.choice(_TYPES)
+    steps = [
+        (draw.choice(_ARITHMETIC), draw.choice(_MOVES), (draw.randrange(99), draw.randrange(99)))
+        for _ in range(draw.randint(4, 12))
+    ]
+
+    def program(x: Tensor, y: Tensor) -> tuple[object, ...]:
+        values = [x.to(dtype), y.to(dtype)]
+        for arithmetic, move, places in steps:
+            first, second = (values[place % len(values)] for place in places)
+            values.append(move(arithmetic(first, second)).clamp(-500, 500))
+        last = values[-1]
+        return last, last * 3 + values[-2] > 1, (last - values[-3]).cummax(1)
+
+    return program
+
+
 def gradient_chain(seed: int) -> Callable[[Tensor], Tensor]:
     """A program of one argument whose gradient is converted at each step back."""
     draw = random.Random(seed)
@@ -172,6 +192,17 @@ def arguments(seed: int) -> tuple[Tensor, Tensor]:
     """Two f32 arguments, none of whose elements 16-bit types hold."""
     torch.manual_seed(seed)
     return torch.randn(SIZE, SIZE) * 3, torch.randn(SIZE, SIZE)
+
+
+class Mixed(torch.nn.Module):
+    """Programs that are eager's only where each operation rounds."""
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        return tuple(leaf for seed in (60, 61) for leaf in leaves(mixed(seed)(x, y)))
+
+
+def build_mixed() -> torch.nn.Module:
+    return Mixed()
 
 
 def build_model() -> torch.nn.Module:

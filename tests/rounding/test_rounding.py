@@ -25,6 +25,7 @@ from schedule_runner import Job
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 STRICT = {"fallback": "error"}
 SEEDS = (20, 24)  # chains of torch.compile: first, end
+MIXED = range(60, 63)
 GRADIENTS = range(3)
 
 
@@ -76,6 +77,14 @@ def test_random_chains_in_torch_compile(seed):
     assert wrong(programs.leaves(found), programs.leaves(program(x, y))) == []
 
 
+@pytest.mark.parametrize("seed", MIXED)
+def test_every_operation_rounds_where_that_is_asked_for(seed):
+    program, (x, y) = programs.mixed(seed), programs.arguments(seed)
+    options = {**STRICT, "round_intermediates": True}
+    found = torch.compile(program, backend=aotc, options=options)(x, y)
+    assert wrong(programs.leaves(found), programs.leaves(program(x, y))) == []
+
+
 @pytest.mark.parametrize("seed", GRADIENTS)
 def test_gradients_are_converted_at_each_step(seed):
     program, (x, weight) = programs.gradient_chain(seed), programs.arguments(seed)
@@ -95,6 +104,18 @@ def test_a_bundle(tmp_path):
     found = [torch.from_dlpack(each) for each in load(tmp_path / "bundle")(x, y)]
     labels = names(model, x, y)
     assert [(labels[at], count) for at, count in wrong(found, list(model(x, y)))] == []
+
+
+@pytest.mark.parametrize("rounds", [True, False])
+def test_a_bundle_that_rounds_after_each_operation(rounds, tmp_path):
+    options = BuildOptions(
+        cache_folder=tmp_path / "cache", allow_mismatch=True, round_intermediates=rounds
+    )
+    build(f"{programs.__file__}:build_mixed", tmp_path / "bundle", ["cpu"], options)
+    (x, y) = programs.arguments(7)
+    found = [torch.from_dlpack(each) for each in load(tmp_path / "bundle")(x, y)]
+    # Without it, some result differs: else the programs would prove nothing.
+    assert (wrong(found, list(programs.Mixed()(x, y))) == []) == rounds
 
 
 def test_forms_of_a_gpu(tmp_path):
