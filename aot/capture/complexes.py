@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from aotc.aot.capture import complex_pairs as pairs
-from aotc.aot.capture.fourier import Pair, fourier, hermitian
+from aotc.aot.capture.fourier import Pair, fourier, hermitian, real_ends
 from aotc.aot.capture.importing import COMPONENTS, Call, NotSupported, Operand, Row, Rows
 from aotc.aot.capture.table import ROWS as REAL_ROWS
 from aotc.aot.ir import build
@@ -295,8 +295,10 @@ def _fft_of_reals(
 ) -> Complex:
     axes = [dim % data.type.rank for dim in dims]
     last = call.shape[axes[-1]] if is_onesided else None
-    found = fourier((data, None), axes[-1:], -1, call.table, keep=last)
-    found = fourier(found, axes[:-1], -1, call.table)
+    re, im = fourier((data, None), axes[-1:], -1, call.table, keep=last)
+    if is_onesided:
+        im = real_ends(im, axes[-1], data.shape[axes[-1]])
+    found = fourier((re, im), axes[:-1], -1, call.table)
     count = build.count_of(data, axes)
     return Complex(*(_normalized(part, normalization, count) for part in found))
 

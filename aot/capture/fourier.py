@@ -40,12 +40,25 @@ def fourier(
     for axis in axes:
         transform = _Transform(sign, data[0].dtype, table)
         length = fixed(data[0].shape[axis])
+        if length == 1:
+            continue
         moved = [_moved(part, axis) for part in data]
         kept = length if keep is None else fixed(keep)
         found = transform.along_rows((moved[0], moved[1]), length, kept, is_real)
         data = _returned(found[0], axis), _returned(found[1], axis)
     re, im = data
     return re, build.expand(build.scalar(0.0, re.dtype), re.shape) if im is None else im
+
+
+def real_ends(im: Node, axis: int, length: Extent) -> Node:
+    """The imaginary half of a spectrum of reals: 0 at no turn and at half a turn, whatever the
+    data, infinities too."""
+    stop = im.shape[axis] - (fixed(length) % 2 == 0 and fixed(length) > 1)
+    low, high = [0] * im.type.rank, [0] * im.type.rank
+    low[axis], high[axis] = 1, im.shape[axis] - stop
+    if stop <= 1:
+        return build.expand(build.scalar(0.0, im.dtype), im.shape)
+    return build.pad(build.slice_axis(im, axis, 1, stop), low, high, 0.0)
 
 
 def hermitian(data: Pair, axis: int, length: int) -> Pair:
@@ -179,9 +192,18 @@ class _Transform:
 
 
 def _roots(sign: int, exponents: Array, order: int) -> tuple[Array, Array]:
-    """Cosine and sine of sign · 2 π e / order; whole turns are taken off before rounding."""
-    angles = sign * 2.0 * math.pi / order * (exponents % order)
-    return numpy.cos(angles), numpy.sin(angles)
+    """Cosine and sine of sign · 2 π e / order, exactly 0, 1 and -1 at quarters of a turn.
+
+    Whole quarters are taken off as integers, and the rest is measured from the nearer quarter.
+    """
+    quarters, rest = numpy.divmod(4 * (exponents % order), order)
+    is_late = 2 * rest > order
+    angle = numpy.where(is_late, order - rest, rest) * (math.pi / 2 / order)
+    near, far = numpy.cos(angle), numpy.sin(angle)
+    cosine, sine = numpy.where(is_late, far, near), numpy.where(is_late, near, far)
+    choices = [cosine, -sine, -cosine, sine], [sine, cosine, -sine, -cosine]
+    found = [numpy.choose(quarters, choice) for choice in choices]
+    return found[0] + 0.0, sign * found[1] + 0.0
 
 
 def _factor(length: int) -> int:

@@ -11,12 +11,14 @@ torch = pytest.importorskip("torch")
 
 from aotc.aot import errors  # noqa: E402
 from aotc.aot.capture.capture import capture  # noqa: E402  needs torch
+from aotc.aot.capture.fourier import _roots  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
 GENERATOR = torch.Generator().manual_seed(5)
 PAIRS = torch.randn(6, 4, 2, generator=GENERATOR)
 SIGNAL = torch.randn(3, 2048, generator=GENERATOR, dtype=torch.float64)
+PI = numpy.longdouble("3.14159265358979323846264338327950288")
 LENGTHS = (1, 2, 3, 5, 16, 49, 63, 64, 65, 97, 100, 128, 499, 1021, 1024, 1531, 2048)
 TURNS = torch.polar(torch.ones(6, 4), torch.randn(6, 4, generator=GENERATOR))
 WEIGHT = torch.randn(4, 5, generator=GENERATOR, dtype=torch.complex64)
@@ -133,6 +135,30 @@ def test_pairs_of_reals_give_what_torch_gives(model, example, limit):
         own, torchs = numpy.asarray(own, float).reshape(torchs.shape), torchs.astype(float)
         scale = numpy.abs(torchs).max()
         assert numpy.abs(own - torchs).max() <= limit * scale, place
+
+
+def test_roots_are_exact_at_quarters_and_right_elsewhere():
+    for order in (1, 2, 3, 4, 6, 7, 8, 12, 64, 97, 1 << 12):
+        exponents = numpy.arange(3 * order)
+        cosine, sine = _roots(-1, exponents, order)
+        angles = -2 * PI * (exponents % order).astype(numpy.longdouble) / order
+        assert numpy.abs(cosine - numpy.cos(angles)).max() < 2e-16
+        assert numpy.abs(sine - numpy.sin(angles)).max() < 2e-16
+        quarters = exponents[4 * exponents % order == 0]
+        for values in (cosine[quarters], sine[quarters]):
+            assert set(values) <= {0.0, 1.0, -1.0}
+
+
+def test_ends_of_a_real_spectrum_are_real_whatever_the_data():
+    def model(x):
+        return torch.view_as_real(torch.fft.rfft(x)), torch.fft.rfft(x[:, :1]).imag
+
+    x = SIGNAL[:, :6].float().clone()
+    x[0, 0], x[1, 0] = float("inf"), float("nan")
+    captured = capture(spec_of(model, (x,), "complexes.py"))
+    spectrum, single = interpret(captured.graph, captured.golden_inputs)
+    assert (spectrum[:, [0, 3], 1] == 0).all()
+    assert (single == 0).all()
 
 
 def test_transforms_of_a_batch_whose_size_varies():
