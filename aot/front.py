@@ -76,6 +76,7 @@ def _rewrite(
 ) -> dict[str, Graph]:
     """The graph of each device family."""
     with clock.stage("rewrite"):
+        graph = graph.without_checks() if options.unchecked_indices else graph
         rewrites = [each for each in options.rewrites if each.name not in options.skip]
         own = partial(apply_own, rewrites=rewrites, trace=traced)
         skip = options.skip | INEXACT if options.round_intermediates else options.skip

@@ -31,5 +31,6 @@ class BuildOptions:
     round_intermediates: bool = (
         False  # whether 16-bit results are rounded after each of torch's ops
     )
+    unchecked_indices: bool = False  # whether programs take indices and divisors as they come
     embed_backends: bool = False  # whether the bundle keeps the native libraries that it calls
     rewrites: tuple[OwnRewrite, ...] = ()  # of the user's

@@ -54,3 +54,38 @@ class StateBusy(InputError):
     code = "state-busy"
     template = "the thread's session is in a call, expected it to have ended"
     hint = "use a session of its own: `program.session()`"
+
+
+class IndexOutOfRange(InputError, IndexError, RuntimeError):
+    """An element of an index lies outside of what it indexes, in the data of a call.
+
+    operation: the op of the model; found: the element; low, high: the range, both ends inside;
+    where: the line of the model. torch raises `IndexError` of some ops and `RuntimeError` of
+    others; both catch it.
+    """
+
+    code = "index-out-of-range"
+    template = "index {found} in `{operation}`{where}, expected {low} to {high}"
+    hint = "mend the data of the call; its outputs hold nothing of use (docs/data-errors.md)"
+
+
+class DivisionByZero(InputError, ZeroDivisionError, RuntimeError):
+    """An integer is divided by 0 in the data of a call.
+
+    operation: the op of the model; where: its line. torch raises `RuntimeError`.
+    """
+
+    code = "division-by-zero"
+    template = "divisor 0 in `{operation}`{where}, expected another integer"
+    hint = "mend the data of the call; its outputs hold nothing of use (docs/data-errors.md)"
+
+
+class AssertionFailed(InputError, RuntimeError):
+    """What the model asserts of its data does not hold for those of a call.
+
+    asserted: the model's message; where: its line. torch raises `RuntimeError`.
+    """
+
+    code = "assertion-failed"
+    template = "{asserted}{where}"
+    hint = "mend the data of the call; its outputs hold nothing of use (docs/data-errors.md)"

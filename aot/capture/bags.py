@@ -29,6 +29,8 @@ def _embedding_bag(
 ) -> tuple[Node, None, None, None]:
     """Bags of one size are a dim of their own; others a matrix of who is in which."""
     count, bags = indices.type.numel, call.shape[0]
+    call.check_index(indices, table.shape[0])
+    _check_offsets(call, offsets, count)
     rows = wide(make("take", (table, indices), {"axis": 0}))
     if factors is not None:
         rows = build.mul(rows, build.reshape(build.cast(factors, rows.dtype), (count, 1)))
@@ -46,6 +48,18 @@ def _embedding_bag(
         parts = build.reshape(rows, (1, *rows.shape))
     reduced = _reduced(parts, member, mode)
     return build.cast(build.drop(reduced, (1,)), call.dtype), None, None, None
+
+
+def _check_offsets(call: Call, offsets: Node, count: int) -> None:
+    """The first is 0, none is smaller than the one before it or beyond the indices."""
+    bags = offsets.type.numel
+    if bags:
+        call.check_index(build.slice_axis(offsets, 0, 0, 1), 1)
+        call.check_index(offsets, count + 1)
+    if bags > 1:
+        after, before = (build.slice_axis(offsets, 0, at, bags - 1 + at) for at in (1, 0))
+        steps = build.sub(build.cast(after, "i64"), build.cast(before, "i64"))
+        call.check_index(steps, count + 1)
 
 
 def _are_even(offsets: Node, size: int) -> bool:

@@ -119,14 +119,16 @@ class _ProgramImporter(Importer):
         names = [name for name in self.changed if name in self.states]
         before = tuple(self.states[name] for name in names)
         after = tuple(self.values[self.changed[name]] for name in names)
+        count = len(whole.returned)
+        outputs = (*whole.returned, *after, *whole.checks)
         return Graph(
             (*whole.inputs, *before),
-            (*whole.outputs, *after),
+            outputs,
             (*whole.input_names, *(node.attr("name") for node in before)),
-            (*whole.output_names, *names),
+            (*whole.output_names[:count], *names, *whole.output_names[count:]),
             self.constants,
             tuple(State(name, _initial(name, self._tensor(name))) for name in names),
-        ).with_outputs((*whole.outputs, *after))
+        ).with_outputs(outputs)
 
     def _tensor(self, name: str) -> torch.Tensor:
         return held_tensor(self.program, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy
@@ -23,13 +24,16 @@ from aotc.aot.capture.table import CHECKS, ROWS
 from aotc.aot.errors import InternalError
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make, sizes_in
+from aotc.aot.ir.ranges import is_within, range_of
 from aotc.aot.ir.rounding import rounded
-from aotc.aot.ir.size import Guard, UndecidedSize
+from aotc.aot.ir.size import Extent, Guard, UndecidedSize, proves_at_most
 from aotc.aot.ir.storage import Array, narrow
 from aotc.aot.ir.types import TensorType, TypeRuleError
 
 # Orders calls that have effects, which are refused where they are made.
 TOKEN = "token"
+TEXT_LENGTH = 256  # characters of a text about a check that a plan holds
+ASSERTED = "an assertion of the model does not hold"
 NUMBER_OF_DATA = "its result is a number that depends on data: keep it a tensor"
 
 
@@ -52,6 +56,7 @@ class Importer:
     names_by_digest: dict[tuple[TensorType, str], str] = field(default_factory=dict)
     unsupported: list[str] = field(default_factory=list)
     guards: list[Guard] = field(default_factory=list)
+    checks: dict[Node, None] = field(default_factory=dict)  # in their order
     fallback: bool = False  # whether torch is to run what cannot be imported
     has_fixed_shapes: bool = True
     rounds: bool = False  # whether every 16-bit result of a call is rounded to its type
@@ -74,8 +79,12 @@ class Importer:
         if self.draws:
             names = (*names, first_free(SEED_NAME, names))
             self.inputs.append(seed_input())
-        outputs = tuple(self.outputs)
-        output_names = tuple(f"output_{number}" for number in range(len(outputs)))
+        checks = tuple(self.checks)
+        outputs = (*self.outputs, *checks)
+        output_names = (
+            *(f"output_{number}" for number in range(len(self.outputs))),
+            *(f"check:{number}" for number in range(len(checks))),
+        )
         whole = Graph(tuple(self.inputs), outputs, names, output_names, self.constants)
         return whole.with_outputs(outputs)
 
@@ -145,7 +154,9 @@ class Importer:
             return  # an operand was refused, and is listed
         source = source_of(node)
         try:
-            call = Call(_result_types(node), seen, self._table, _gives_complex(node))
+            place = str(source) if source else ""
+            check = partial(self._note_check, _asked_for(node, base), place)
+            call = Call(_result_types(node), seen, self._table, _gives_complex(node), check)
             with made_for(str(source) if source else None):
                 empty = None if is_of_parts else _nothing(call)
                 result = empty or row(call, *arguments)
@@ -155,6 +166,24 @@ class Importer:
             return
         self._check(node, call, result)
         self.values[node] = result
+
+    def _note_check(
+        self, operation: str, place: str, operand: Node, kind: str, low: Extent, high: Extent
+    ) -> None:
+        """Have each call check the elements of `operand`, unless they are known to be right."""
+        while operand.op in ("expand", "reshape", "permute") and operand.inputs[0].type.numel:
+            if operand.op == "expand" and not proves_at_most(1, operand.type.numel):
+                break
+            operand = operand.inputs[0]  # all elements, each once
+        least, most = range_of(operand, self.constants)
+        is_right = is_within((least, most), (low, high))
+        if kind != "index":
+            is_right = proves_at_most(1, least) or proves_at_most(most, -1)
+        if is_right or not operand.type.numel:
+            return
+        operation, place = (_printable(text) for text in (operation, place))
+        row = {"kind": kind, "operation": operation, "place": place, "low": low, "high": high}
+        self.checks[make("check", (operand,), row)] = None
 
     def _leave(self, node: torch.fx.Node, reason: str) -> None:
         """What cannot be imported: torch's where that was asked for, else refused for `reason`."""
@@ -211,8 +240,13 @@ class Importer:
             self._refuse(node, _data_dependence(node) or str(refused))
 
     def _assert(self, node: torch.fx.Node) -> None:
-        """What an assertion asks of sizes that the call decides, kept as a guard."""
+        """What an assertion asks of sizes is kept as a guard; of data, each call checks it."""
         condition = node.args[0] if node.args else None
+        made = self.values.get(condition) if isinstance(condition, torch.fx.Node) else None
+        if isinstance(made, Node):
+            message = str(node.args[1]) if len(node.args) > 1 else ASSERTED
+            self._note_check(message, str(source_of(node) or ""), made, "assertion", 0, 0)
+            return
         value = condition.meta.get("val") if isinstance(condition, torch.fx.Node) else None
         if isinstance(value, torch.SymBool):
             guard = asserted(value)
@@ -300,6 +334,16 @@ def _in_schema_order(node: torch.fx.Node) -> list[Any]:
         else:
             ordered.append(argument.default_value)
     return ordered
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else " " for each in text)[:TEXT_LENGTH]
+
+
+def _asked_for(node: torch.fx.Node, base: str) -> str:
+    """The op that was decomposed into this one, or this one."""
+    name = getattr(getattr(node.meta.get("original_aten"), "_schema", None), "name", base)
+    return str(name).removeprefix("aten::").removeprefix("_")
 
 
 def _flatten(value: Any) -> list[Any]:

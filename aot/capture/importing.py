@@ -73,6 +73,8 @@ class Call:
     operand_values: tuple[Any, ...]  # the arguments as torch saw them: fake tensors, numbers
     table: Callable[[Array, str], Node]  # a constant of these numbers and this element type
     is_complex: bool = False  # whether the first result is, whose parts have the type given
+    # What is to hold of the elements of a node at each call: kind, low end, high end.
+    check: Callable[[Node, str, Extent, Extent], None] = lambda *_: None
 
     @property
     def shape(self) -> Shape:
@@ -103,6 +105,14 @@ class Call:
         compute = dtype or self.dtype
         nodes = [self.operand(value, compute) for value in operands]
         return self.fill(build.pointwise(op, *nodes))
+
+    def check_index(self, index: Node, extent: Extent, wraps: bool = False) -> None:
+        """Each element names a place among `extent`; with `wraps` also from the end, below 0."""
+        self.check(index, "index", -extent if wraps else 0, extent - 1)
+
+    def check_divisor(self, divisor: Node) -> None:
+        """No element is 0."""
+        self.check(divisor, "divisor", 0, 0)
 
     def fill(self, node: Node) -> Node:
         """`node` repeated where only scalars or smaller operands made it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from aotc.aot.capture.importing import Call, NotSupported, Operand, Row, Rows, wrapped
@@ -255,10 +256,12 @@ def _constant_pad(call: Call, data: Node, widths: Sequence[int], value: Operand 
 
 
 def _embedding(call: Call, table: Node, indices: Node, *rest: Any) -> Node:
+    call.check_index(indices, table.shape[0])
     return make("take", (table, indices), {"axis": 0})
 
 
 def _index_select(call: Call, data: Node, dim: int, indices: Node) -> Node:
+    call.check_index(indices, data.shape[dim] if data.type.rank else 1)
     if 0 in (data.type.rank, indices.type.rank):
         data, indices = build.align(data, 1), build.align(indices, 1)
         found = make("take", (data, indices), {"axis": dim % data.type.rank})
@@ -267,13 +270,14 @@ def _index_select(call: Call, data: Node, dim: int, indices: Node) -> Node:
 
 
 def _gather(call: Call, data: Node, dim: int, index: Node, *rest: Any) -> Node:
+    call.check_index(index, data.shape[dim] if data.type.rank else 1)
     if 0 in (data.type.rank, index.type.rank):
         data, index = (build.align(item, 1) for item in (data, index))
         return build.reshape(make("gather", (data, index), {"axis": 0}), call.shape)
     return make("gather", (data, index), {"axis": dim % data.type.rank})
 
 
-def _index(call: Call, data: Node, indices: Sequence[Node | None]) -> Node:
+def _index(call: Call, data: Node, indices: Sequence[Node | None], is_checked: bool = True) -> Node:
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     given = [index for index in indices if index is not None]
     if any(index.dtype in ("bool", "u8") for index in given):
@@ -285,6 +289,9 @@ def _index(call: Call, data: Node, indices: Sequence[Node | None]) -> Node:
         rest = [axis for axis in range(data.type.rank) if axis not in axes]
         data, axes = build.permute(data, (*axes, *rest)), list(range(len(axes)))
     extents = [data.shape[axis] for axis in axes]
+    if is_checked:
+        for index, extent in zip(given, extents, strict=True):
+            call.check_index(index, extent, wraps=True)
     flat, _ = flat_place(given, extents)
     first, last = axes[0], axes[-1] + 1
     shape = (*data.shape[:first], math.prod(extents), *data.shape[last:])
@@ -335,8 +342,19 @@ def _filled(value: int) -> Any:
 
 
 def _take(call: Call, data: Node, index: Node) -> Node:
+    call.check_index(index, data.type.numel, wraps=True)
     flat = build.reshape(data, (data.type.numel,))
     return make("take", (flat, wrapped(index, data.type.numel)), {"axis": 0})
+
+
+def _one_hot(call: Call, classes: Node, count: int = -1) -> Node:
+    if isinstance(count, int) and count < 0:
+        raise NotSupported("how many classes there are depends on data: give `num_classes`")
+    call.check_index(classes, count)
+    rank = classes.type.rank
+    column = build.iota((*[1] * rank, count), rank)
+    pairs = build.reshape(build.cast(classes, "i64"), (*classes.shape, 1))
+    return build.cast(call.fill(build.pointwise("eq", pairs, column)), call.dtype)
 
 
 _RESHAPES = ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten")
@@ -365,7 +383,7 @@ ROWS: Rows = {
     "diagonal": _diagonal,
     "as_strided": _as_strided,
     "take": _take,
-    "_unsafe_index": _index,
+    "_unsafe_index": partial(_index, is_checked=False),
     "empty": _filled(0),
     "empty_strided": _filled(0),
     "empty_permuted": _filled(0),
@@ -374,6 +392,7 @@ ROWS: Rows = {
     "embedding": _embedding,
     "index_select": _index_select,
     "gather": _gather,
+    "one_hot": _one_hot,
     "index": _index,
     "unfold": _unfold,
     "arange": _arange,

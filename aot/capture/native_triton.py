@@ -55,7 +55,7 @@ def triton_attrs(
 
 
 def _attrs(graph: Graph, results: Sequence[tuple[str, Any]]) -> Attrs:
-    calls = [_without_views(node) for node in graph.outputs]
+    calls = [_without_views(node) for node in graph.returned]
     first = calls[0]
     found = dict(first.attrs)
     is_call = first.op == "call" and set(found) == set(ATTRIBUTES)

@@ -10,6 +10,7 @@ from aotc.aot.capture.importing import Call, Operand, Row, Rows, wide
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.size import Size, proves_at_most
 from aotc.aot.ir.types import DTYPES
 
 
@@ -138,10 +139,20 @@ def _div(call: Call, left: Operand, right: Operand, rounding_mode: str | None = 
         if rounding_mode == "trunc":  # of the quotient as the type holds it
             quotient = build.cast(quotient, call.dtype)
         return build.cast(build.unary(whole, quotient), call.dtype)
+    _check_divisor(call, right)
     floored = call.pointwise("floor_divide", left, right)
     if rounding_mode == "floor":
         return floored
     return build.add(floored, build.cast(_is_rounded_down(call, left, right), call.dtype))
+
+
+def _check_divisor(call: Call, divisor: Operand) -> None:
+    """Integers are not divided by 0, where there is anything to divide."""
+    if isinstance(divisor, Size) or 0 in call.shape:
+        return
+    node = call.operand(divisor, call.dtype)
+    has_elements = proves_at_most(1, math.prod(call.shape))
+    call.check_divisor(node if has_elements else call.fill(node))
 
 
 def _quotient(call: Call, left: Operand, right: Operand) -> Node:
@@ -163,6 +174,7 @@ def _floor_divide(call: Call, left: Operand, right: Operand) -> Node:
 
 def _fmod(call: Call, left: Operand, right: Operand) -> Node:
     if DTYPES[call.dtype].kind != "float":
+        _check_divisor(call, right)
         floored = call.pointwise("remainder", left, right)
         excess = build.sub(floored, call.operand(right, call.dtype))
         return build.pointwise("where", _is_rounded_down(call, left, right), excess, floored)
@@ -182,6 +194,7 @@ def _rest(call: Call, left: Operand, right: Operand) -> Node:
 
 def _remainder(call: Call, left: Operand, right: Operand) -> Node:
     if DTYPES[call.dtype].kind != "float":
+        _check_divisor(call, right)
         return call.pointwise("remainder", left, right)
     rest = _rest(call, left, right)
     divisor = build.cast(call.operand(right, call.dtype), "f64")

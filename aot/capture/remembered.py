@@ -81,7 +81,7 @@ def from_files(files: Mapping[str, bytes], spec: Spec) -> Captured | None:
     constants = {row["name"]: _constant(row, held, files) for row in facts["constants"]}
     graph = parse_graph(files[GRAPH].decode(), constants)
     _warn(spec)
-    counts = (len(graph.inputs), len(graph.outputs))
+    counts = (len(graph.inputs), len(graph.returned))
     return Captured(
         name=facts["name"],
         graph=graph,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aotc.aot.capture import writing
@@ -18,6 +19,8 @@ from aotc.aot.capture.keeping import is_kept, keep
 from aotc.aot.capture.scans import SUM, highest, lowest, scan
 from aotc.aot.ir import build, own_calls
 from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.ranges import is_within, range_of
+from aotc.aot.ir.size import Extent
 from aotc.aot.ir.types import Scalar
 
 
@@ -37,6 +40,7 @@ GATHERINGS = {
     "amax": Gathering("max", "maximum", lowest),
     "amin": Gathering("min", "minimum", highest),
 }
+I32 = (-(1 << 31), (1 << 31) - 1)
 OLD_NAMES = {"add": "sum", "multiply": "prod"}
 
 
@@ -109,10 +113,18 @@ def writes(index: Node, source: Node, axis: int, extent: int) -> Writes:
     return Writes(build.pointwise("eq", pairs, places), axis, source)
 
 
-def _narrowed(index: Node) -> Node:
-    """An index without dims along which it only repeats, so that hits are found once."""
+def _narrowed(index: Node, extent: Extent) -> Node:
+    """An index without dims along which it only repeats, so that hits are found once; as i32."""
     while index.op == "expand":
         index = index.inputs[0]
+    return _as_i32(index, extent)
+
+
+def _as_i32(index: Node, extent: Extent) -> Node:
+    """Places among `extent` as i32; what lies outside stays outside, however far off it is."""
+    if not is_within(range_of(index, {}), I32):
+        wide = build.cast(index, "i64")
+        index = build.pointwise("minimum", build.pointwise("maximum", wide, -1), extent)
     return build.cast(index, "i32")
 
 
@@ -153,7 +165,7 @@ def _along(data: Node, dim: int, index: Node, source: Operand, merge: Merge) -> 
     for each, extent in enumerate(index.shape):
         source = build.slice_axis(source, each, 0, extent)
     corner = _corner(data, index.shape, axis)
-    merged = _merged(corner, _narrowed(index), source, axis, merge)
+    merged = _merged(corner, _narrowed(index, data.shape[axis]), source, axis, merge)
     return _with_corner(data, build.expand(merged, corner.shape), axis)
 
 
@@ -216,14 +228,21 @@ def _averaged(total: Node, count: Node) -> Node:
     return build.pointwise(op, total, divisor)
 
 
+def _extent(data: Node, dim: int) -> Extent:
+    """The extent of a dim; a tensor of rank 0 has one place."""
+    return data.shape[dim] if data.type.rank else 1
+
+
 def _scatter(
     call: Call, data: Node, dim: int, index: Node, source: Operand, reduce: str | None = None
 ) -> Node:
     merge = REPLACE if reduce is None else Merge(OLD_NAMES[reduce])
+    call.check_index(index, _extent(data, dim))
     return _along(data, dim, index, source, merge)
 
 
 def _scatter_add(call: Call, data: Node, dim: int, index: Node, source: Operand) -> Node:
+    call.check_index(index, _extent(data, dim))
     return _along(data, dim, index, source, SUM_UP)
 
 
@@ -236,6 +255,7 @@ def _scatter_reduce(
     reduce: str,
     includes_self: bool = True,
 ) -> Node:
+    call.check_index(index, _extent(data, dim))
     return _along(data, dim, index, source, Merge(reduce, includes_self))
 
 
@@ -250,14 +270,17 @@ def _index_add(
 ) -> Node:
     if alpha != 1:
         source = build.pointwise("mul", source, alpha)
+    call.check_index(index, _extent(data, dim))
     return _whole_rows(data, dim, index, source, SUM_UP)
 
 
 def _index_copy(call: Call, data: Node, dim: int, index: Node, source: Node) -> Node:
+    call.check_index(index, _extent(data, dim))
     return _whole_rows(data, dim, index, source, REPLACE)
 
 
 def _index_fill(call: Call, data: Node, dim: int, index: Node, value: Operand) -> Node:
+    call.check_index(index, _extent(data, dim), wraps=True)
     filled = value if isinstance(value, Node) else build.scalar(value, data.dtype)
     shape = list(data.shape)
     if shape:
@@ -275,6 +298,7 @@ def _index_reduce(
     reduce: str,
     includes_self: bool = True,
 ) -> Node:
+    call.check_index(index, _extent(data, dim))
     return _whole_rows(data, dim, index, source, Merge(reduce, includes_self))
 
 
@@ -286,7 +310,7 @@ def _whole_rows(data: Node, dim: int, index: Node, source: Node, merge: Merge) -
     if index.type.numel == 0 or data.type.numel == 0:
         return data
     place = wrapped(build.cast(index, "i64"), data.shape[axis])
-    rows = build.cast(_rows_index(data, place, axis), "i32")
+    rows = _as_i32(_rows_index(data, place, axis), data.shape[axis])
     merged = _merged(data, rows, build.cast(source, data.dtype), axis, merge)
     return build.expand(merged, data.shape)
 
@@ -298,6 +322,7 @@ def _index_put(
     values: Node,
     accumulates: bool = False,
     *rest: Any,
+    is_checked: bool = True,
 ) -> Node:
     given = [index for index in indices if index is not None]
     values = build.cast(values, data.dtype)
@@ -305,6 +330,9 @@ def _index_put(
         return _masked_put(data, indices, values, accumulates)
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     extents = [data.shape[axis] for axis in axes]
+    if is_checked:
+        for index, extent in zip(given, extents, strict=True):
+            call.check_index(index, extent, wraps=True)
     place, shape = flat_place(given, extents)
     if data.type.numel == 0 or place.type.numel == 0:
         return data
@@ -395,6 +423,6 @@ ROWS: Rows = {
     "index_fill": _index_fill,
     "index_reduce": _index_reduce,
     "index_put": _index_put,
-    "_unsafe_index_put": _index_put,
+    "_unsafe_index_put": partial(_index_put, is_checked=False),
     "masked_scatter": _masked_scatter,
 }

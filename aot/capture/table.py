@@ -56,11 +56,15 @@ CHECKS = frozenset(
     }
 )
 
+# Ops whose decompositions would let places through that the ops themselves refuse.
+INDEXED_WHOLE = ("index_add", "index_copy", "index_fill", "index_reduce", "one_hot")
+
 # Composite ops that the table imports whole: arithmetic of ours in place of torch's decomposition.
 KEPT_WHOLE = (
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "group_norm",
+    *INDEXED_WHOLE,
     "layer_norm",
     "linear",
     "log_softmax",

@@ -33,8 +33,8 @@ def traced(function: Callable[..., Any], operands: Sequence[Node]) -> Node:
     with torch.no_grad(), quiet_settings():
         program = export(spec)
         graph, _ = import_program(decompose(program, {}, KEPT_WHOLE), program, Sizes({}, (), ()))
-    if len(graph.outputs) != 1:
-        raise ValueError(f"it gives {len(graph.outputs)} tensors, expected one")
+    if len(graph.returned) != 1:
+        raise ValueError(f"it gives {len(graph.returned)} tensors, expected one")
     if graph.constants:
         raise ValueError("it makes tensors of its own: compute them from its operands")
     new: dict[Node, Node] = dict(zip(graph.inputs, operands, strict=True))
@@ -42,7 +42,7 @@ def traced(function: Callable[..., Any], operands: Sequence[Node]) -> Node:
         if node not in new:
             inputs = tuple(new[each] for each in node.inputs)
             new[node] = node if inputs == node.inputs else make(node.op, inputs, node.attrs)
-    return new[graph.outputs[0]]
+    return new[graph.returned[0]]
 
 
 def _example(kind: TensorType) -> torch.Tensor:

@@ -38,6 +38,9 @@ NEEDED = ("torch", "triton", "numpy")
 @click.option("--allow-mismatch", is_flag=True, help="Keep a bundle whose numbers differ.")
 @flags.fallback
 @click.option("--round-intermediates", is_flag=True, help="Round 16-bit results as eager does.")
+@click.option(
+    "--unchecked-indices", is_flag=True, help="Check neither indices nor divisors of calls."
+)
 @click.option("--embed-backends", is_flag=True, help="Keep native libraries in the bundle.")
 @flags.rewrites
 @click.option("--debug", is_flag=True, help="Leave every stage's text in the bundle's debug/.")
@@ -108,6 +111,7 @@ def _options(given: dict[str, Any]) -> BuildOptions:
         rewrites=rewrites_of(given["rewrites"]),
         fallback=given["fallback"],
         round_intermediates=given["round_intermediates"],
+        unchecked_indices=given["unchecked_indices"],
         embed_backends=given["embed_backends"],
     )
 

@@ -13,6 +13,7 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.nn import functional
 
 from aotc.aot.capture.aten_graph import memory_order
+from aotc.aot.capture.table import INDEXED_WHOLE
 from aotc.aot.dynamo import attention, pooling
 
 aten = torch.ops.aten
@@ -24,10 +25,15 @@ FROM_TORCH = (
 )
 
 
+def _base(op: Any) -> str:
+    return str(op.name()).removeprefix("aten::").partition(".")[0] if hasattr(op, "name") else ""
+
+
 @functools.cache
 def decompositions() -> Table:
     """Op → its arithmetic, for forward and backward graphs."""
-    table: Table = dict(core_aten_decompositions())
+    core = core_aten_decompositions()
+    table: Table = {op: row for op, row in core.items() if _base(op) not in INDEXED_WHOLE}
     table.update(get_decompositions(FROM_TORCH))
     table.update(pooling.GRADIENTS)
     table[aten._scaled_dot_product_flash_attention_for_cpu.default] = attention.forward

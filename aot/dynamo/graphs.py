@@ -223,8 +223,10 @@ def _own(
         interface = interface_of(imported, examples, shown)
         if not interface.has_program:
             return Own(None, interface, options), Call(interface, None)
-        key = key_of(imported.graph, shown, options)
-        program = program_of(key, imported.graph, shown, options)
+        graph = imported.graph
+        graph = graph.without_checks() if options.unchecked_indices else graph
+        key = key_of(graph, shown, options)
+        program = program_of(key, graph, shown, options)
     except UserError:  # a rewrite of the user's that is wrong, a setting
         raise
     except AotcError as error:

@@ -30,6 +30,7 @@ class Options:
     threads: int  # that share the work of one call; 0 takes what affinity and cgroup allow
     tune: str  # `off`, `quick` or `full`
     round_intermediates: bool  # whether 16-bit results are rounded after each of torch's ops
+    unchecked_indices: bool = False  # whether indices and divisors are taken as they come
 
 
 def read_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Options:
@@ -108,4 +109,5 @@ _ROWS: Mapping[str, Callable[[Any], Any]] = {
     "threads": _setting("threads", "AOTC_THREADS"),
     "tune": _setting("tune", "AOTC_TUNE"),
     "round_intermediates": _switch("round_intermediates"),
+    "unchecked_indices": _switch("unchecked_indices"),
 }

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from aotc.aot.ir.ops import OPS
@@ -94,8 +95,8 @@ class State:
 class Graph:
     """A function from inputs to outputs. Names are the caller's; `constants` by node attribute.
 
-    The last inputs are what `states` hold before a call, one each, and the last outputs what they
-    hold after it; `input_names` and `output_names` name them too.
+    The last inputs are what `states` hold before a call, one each, and the last outputs but for
+    `checks` what they hold after it; `input_names` and `output_names` name them too.
     """
 
     inputs: tuple[Node, ...]
@@ -113,7 +114,19 @@ class Graph:
     @property
     def returned(self) -> tuple[Node, ...]:
         """The outputs that a caller gets."""
-        return self.outputs[: len(self.outputs) - len(self.states)]
+        return self.outputs[: len(self.outputs) - len(self.states) - len(self.checks)]
+
+    @property
+    def kept(self) -> tuple[Node, ...]:
+        """The outputs that the states hold after a call."""
+        first = len(self.returned)
+        return self.outputs[first : first + len(self.states)]
+
+    @property
+    def checks(self) -> tuple[Node, ...]:
+        """The last outputs: what is checked of the data of a call."""
+        found = takewhile(lambda node: node.op == "check", reversed(self.outputs))
+        return tuple(found)[::-1]
 
     def nodes(self) -> tuple[Node, ...]:
         """Inputs, then every node that an output needs, operands first; the order is fixed."""
@@ -126,6 +139,13 @@ class Graph:
             for operand in dict.fromkeys(node.inputs):
                 readers[operand].append(node)
         return {node: tuple(found) for node, found in readers.items()}
+
+    def without_checks(self) -> Graph:
+        """The same function, whatever data it is given."""
+        count = len(self.outputs) - len(self.checks)
+        names = self.input_names, self.output_names[:count]
+        plain = Graph(self.inputs, self.outputs[:count], *names, self.constants, self.states)
+        return plain.with_outputs(plain.outputs)
 
     def with_outputs(
         self, outputs: tuple[Node, ...], constants: Mapping[str, Constant] | None = None

@@ -80,6 +80,12 @@ def cast(types: Types, attrs: AttrMap) -> TensorType:
     return types[0].with_dtype(_dtype(attrs))
 
 
+def check(types: Types, attrs: AttrMap) -> TensorType:
+    """Integers of any type → an i64 for each."""
+    require(DTYPES[types[0].dtype].kind in ("int", "bool"), f"`{types[0].dtype}` is no integer")
+    return types[0].with_dtype("i64")
+
+
 def _dtype(attrs: AttrMap) -> str:
     dtype = attrs["dtype"]
     require(dtype in DTYPES, f"there is no element type `{dtype}`")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.aot.ir import call, fallback, infer, native
+from aotc.aot.ir import call, checks, fallback, infer, native
 from aotc.aot.ir.infer import AttrMap, Infer, Types
 from aotc.aot.ir.types import SHORT_FLOATS, TensorType, TypeRuleError, round_scalar
 
@@ -269,6 +269,12 @@ _CONTRACTIONS: tuple[OpDef, ...] = (
     ),
 )
 
+# What is wrong with each element of an index or divisor, as `checks.py` says; 0: nothing. Only an
+# output of a graph, whose kernel stores into a word of the session where anything is wrong.
+_CHECKS: tuple[OpDef, ...] = (
+    OpDef("check", "check", 1, infer.check, checks.ATTRIBUTES, cost=3.0, is_opaque=True),
+)
+
 _CALLS: tuple[OpDef, ...] = (
     OpDef("call", "call", None, call.infer_call, call.ATTRIBUTES, fewest=0, is_opaque=True),
     OpDef("native", "call", None, native.infer_native, native.ATTRIBUTES, fewest=0, is_opaque=True),
@@ -291,6 +297,7 @@ OPS: dict[str, OpDef] = {
         *_REDUCTIONS,
         *_MOVEMENT,
         *_CONTRACTIONS,
+        *_CHECKS,
         *_CALLS,
     )
 }

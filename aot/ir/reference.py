@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy
 
+from aotc.aot.ir import checks
 from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.storage import Array
 from aotc.aot.ir.types import DTYPES
@@ -323,4 +324,5 @@ REFERENCE: Mapping[str, Reference] = {
     "convolution": convolution,
     "attention": attention,
     "copy": lambda x, tag: x,
+    "check": checks.reference,
 }

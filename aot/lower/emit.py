@@ -9,6 +9,7 @@ from itertools import product
 from aotc.aot.errors import InternalError
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.bound import Bound
+from aotc.aot.ir.checks import LARGEST
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.ops import OPS
@@ -229,6 +230,18 @@ class Emitter:
         expression = spelling.format(*texts, **dict(node.attrs))
         return self.body.bind(_bare(expression), _joined(operands))
 
+    def _write_check(self, node: Node, index: Position, guard: Guard) -> Value:
+        (need,) = demands(node, index)
+        operand = self.value(need.node, need.index, guard)
+        given = wrapped(operand.text, need.node.dtype) if operand.is_literal else operand.text
+        found = self.body.bind(f"{given}.to(tl.int64)", operand.symbols).text
+        is_wrong = f"{found} == 0"
+        if node.attr("kind") == "index":
+            low, high = (kernel_text(node.attr(end)) for end in ("low", "high"))
+            is_wrong = f"({found} < {low}) | ({found} > {high})"
+        mark = f"tl.where({found} < 0, {found}, tl.minimum({found}, {LARGEST - 1}) + 1)"
+        return self.body.bind(f"tl.where({is_wrong}, {mark}, 0)", operand.symbols)
+
     def _write_cast(self, node: Node, operand: Value) -> Value:
         """Rounds to a 16-bit type at once, though the value goes on in f32."""
         source, target = computed(node.inputs[0].dtype), computed(node.dtype)
@@ -335,6 +348,7 @@ class Emitter:
 
 _WRITERS: dict[str, Callable[[Emitter, Node, Position, Guard], Value]] = {
     "pointwise": Emitter._write_pointwise,
+    "check": Emitter._write_check,
     "view": Emitter._write_view,
     "pad": Emitter._write_view,
     "window": Emitter._write_view,

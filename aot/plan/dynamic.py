@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from aotc.aot.ir.size import Dim, Extent, fixed, proves_at_most, typical
 from aotc.aot.plan.arena import Lifetime, aligned
 from aotc.aot.plan.form import ZEROED, ChosenKernel, zeroed_bytes
 from aotc.aot.plan.sizes import SizeTable
-from aotc.aot.plan.wiring import Operand, Wiring
+from aotc.aot.plan.wiring import CheckRow, Operand, Wiring
 from aotc.runtime.bundle.dynamic_plan import DynamicPlan
 from aotc.runtime.bundle.plan import ALIGNMENT_BYTES, DYNAMIC_ABI, Kernel
 
@@ -98,6 +98,7 @@ class _Writer:
             {"name": row.name, "nbytes": table.reference(row.nbytes), "offset": table.reference(at)}
             for row, at in zip(lifetimes, offsets, strict=True)
         ]
+        checks = list(map(self._check, variant.wiring.checks))
         if self.zeroed_bytes:
             buffers.append({"name": ZEROED, "nbytes": self.zeroed_bytes, "offset": 0})
         return {
@@ -106,7 +107,12 @@ class _Writer:
             "zeroed_bytes": self.zeroed_bytes,
             "buffers": buffers,
             "launches": launches,
+            **({"checks": checks} if checks else {}),
         }
+
+    def _check(self, row: CheckRow) -> dict[str, Any]:
+        number = self.table.reference
+        return {**asdict(row), "low": number(row.low), "high": number(row.high)}
 
     def _scratch(
         self, number: int, kernel: ChosenKernel, lifetimes: list[Lifetime]

@@ -9,7 +9,7 @@ from aotc.aot.ir.native import NativeCall
 from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.lower.spec import Scratch, TensorMap
 from aotc.aot.plan.arena import Lifetime, aligned, place
-from aotc.aot.plan.wiring import LaunchWiring, Operand, Wiring, wire
+from aotc.aot.plan.wiring import CheckRow, LaunchWiring, Operand, Wiring, wire
 from aotc.aot.schedule.group import Schedule
 from aotc.runtime.bundle.plan import (
     ALIGNMENT_BYTES,
@@ -19,6 +19,7 @@ from aotc.runtime.bundle.plan import (
     TORCH_ABI,
     Argument,
     Buffer,
+    Check,
     Image,
     Kernel,
     Launch,
@@ -86,7 +87,12 @@ def plan_wired(wiring: Wiring, chosen: Sequence[ChosenKernel], scratch_bytes: in
         calls=tuple(_call(row, arena) for row in wiring.calls),
         natives=natives,
         states=wiring.states,
+        checks=tuple(_check(row) for row in wiring.checks),
     )
+
+
+def _check(row: CheckRow) -> Check:
+    return Check(row.kind, row.operation, row.place, fixed(row.low), fixed(row.high))
 
 
 def _abi(wiring: Wiring, has_natives: bool) -> int:

@@ -15,18 +15,18 @@ from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.schedule.group import Group, Schedule
-from aotc.runtime.bundle.plan import StateSlot
+from aotc.runtime.bundle.plan import CHECK_BYTES, StateSlot
 from aotc.runtime.bundle.torch_calls import CallTensor, TorchCall
 
-SPACES = ("buffer", "weight", "input", "output", "state")
+SPACES = ("buffer", "weight", "input", "output", "state", "check")
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
     """The memory behind one argument of a launch.
 
-    `value` is the number of a buffer, input, output or state, or the name of a weight; `nbytes` the
-    size of the tensor; `start_bytes` where in a buffer the pointer is given from.
+    `value` is the number of a buffer, input, output, state or check, or the name of a weight;
+    `nbytes` the size of the tensor; `start_bytes` where in a buffer the pointer is given from.
     """
 
     space: str
@@ -44,6 +44,17 @@ class LaunchWiring:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckRow:
+    """What a word of the session is about: the attributes of the op `check`."""
+
+    kind: str
+    operation: str
+    place: str
+    low: Extent
+    high: Extent
+
+
+@dataclass(frozen=True, slots=True)
 class Wiring:
     """All launches of a call in order, and the buffers between them with their lifetimes.
 
@@ -55,6 +66,7 @@ class Wiring:
     launches: tuple[LaunchWiring, ...]
     calls: tuple[TorchCall, ...] = ()
     states: tuple[StateSlot, ...] = ()
+    checks: tuple[CheckRow, ...] = ()
 
     def step(self, launch: int) -> int:
         """The step that a launch is."""
@@ -70,12 +82,13 @@ def wire(schedule: Schedule) -> Wiring:
         node: ("input", number) for number, node in enumerate(graph.given)
     }
     places |= {node: ("output", number) for number, node in enumerate(schedule.stored[:returned])}
-    for ends in (graph.inputs[given:], schedule.stored[returned:]):
+    kept = returned + len(graph.states)
+    for ends in (graph.inputs[given:], schedule.stored[returned:kept]):
         places |= {node: ("state", number) for number, node in enumerate(ends)}
-    for group in schedule.groups:
-        for node in group.reads:
-            if node.op == "constant":
-                places[node] = ("weight", str(node.attr("name")))
+    for number, node in enumerate(schedule.stored[kept:]):
+        places.setdefault(node, ("check", number))  # at some sizes two are one
+    reads = (node for group in schedule.groups for node in group.reads)
+    places |= {node: ("weight", node.attr("name")) for node in reads if node.op == "constant"}
     # What a call updates lies where its result will.
     updated = {before: after for group in schedule.groups for before, after in group.updates}
     places |= {before: places[after] for before, after in updated.items() if after in places}
@@ -99,7 +112,8 @@ def wire(schedule: Schedule) -> Wiring:
         for space, value in (places[node] for node in group.reads):
             if space == "buffer" and isinstance(value, int):
                 buffers[value] = replace(buffers[value], last=number)
-    return Wiring(tuple(buffers), tuple(launches), tuple(calls), states)
+    checks = tuple(CheckRow(**dict(node.attrs)) for node in graph.checks)
+    return Wiring(tuple(buffers), tuple(launches), tuple(calls), states, checks)
 
 
 def _states(graph: Graph) -> tuple[StateSlot, ...]:
@@ -115,7 +129,8 @@ def _operand(group: Group, node: Node, space: str, value: int | str) -> Operand:
     if start_bytes and space != "buffer":
         detail = f"`{group.label}` reads memory of space `{space}` from byte {start_bytes}"
         raise InternalError(stage="plan", detail=detail)
-    return Operand(space, value, node.type.nbytes, start_bytes)
+    nbytes = CHECK_BYTES if space == "check" else node.type.nbytes
+    return Operand(space, value, nbytes, start_bytes)
 
 
 def _call(group: Group, places: Mapping[Node, tuple[str, int | str]], after: int) -> TorchCall:

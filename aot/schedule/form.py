@@ -48,7 +48,7 @@ def _with_copies(graph: Graph) -> Graph:
     """Outputs that are inputs, constants or another output become views of them: copies."""
     outputs: list[Node] = []
     for node in graph.outputs:
-        while node.op in STORED or node in outputs:
+        while node.op in STORED or (node in outputs and node.op != "check"):
             node = make("reshape", (node,), {"shape": node.shape})
         outputs.append(node)
     return graph.with_outputs(tuple(outputs))
@@ -63,7 +63,7 @@ def _stored(graph: Graph) -> tuple[Node, ...]:
         while base.op == "reshape" and len(users[base.inputs[0]]) == 1:
             base = base.inputs[0]
         base = base.inputs[0] if base.op == "reshape" else base
-        is_free = base not in found and base not in graph.outputs
+        is_free = base not in found and base not in graph.outputs and output.op != "check"
         is_value = base.op not in (*STORED, *LEAVES) and base.kind != "view"
         is_wanted = base.kind in MEMORY_KINDS or len(users[base]) > 1  # a call cannot store a view
         found.append(base if is_free and is_value and is_wanted else output)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from aotc.aot.ir.graph import Node
 
 LONGEST = 3  # operations in a name
+WORK_KINDS = ("pointwise", "reduce", "check")
 
 
 def label(kind: str, nodes: tuple[Node, ...]) -> str:
     """`softmax`, `layer_norm`, `matmul_add_gelu`, `add_mul` … from the nodes of a kernel."""
-    work = [node.op for node in nodes if node.kind in ("pointwise", "reduce") and node.op != "cast"]
+    work = [node.op for node in nodes if node.kind in WORK_KINDS and node.op != "cast"]
     if kind == "row":
         return _row_label(work)
     if kind == "attention":

@@ -180,6 +180,8 @@ class _Materializer:
         """Whether a pointwise kernel has something of full size that the node needs."""
         if kernel.kind != "pointwise" or kernel.shape != node.shape:
             return False
+        if all(each.op == "check" for each in (node, *kernel.roots)):
+            return True
         ours = self._inlined([node])
         return any(
             other.type.numel == node.type.numel for other in ours & self._inlined(kernel.roots)
@@ -229,7 +231,7 @@ def _last_varying_axis(node: Node, position: int) -> int:
     operand = node.inputs[position]
     if node.op == "take" and position == 1:
         extents: Shape = (*[1] * node.attr("axis"), *operand.shape)
-    elif node.kind == "pointwise" or node.op == "expand":
+    elif node.kind in ("pointwise", "check") or node.op == "expand":
         extents = operand.shape
     else:
         return -1

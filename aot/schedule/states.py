@@ -27,7 +27,7 @@ def with_states(graph: Graph) -> Graph:
         names = ", ".join(f"`{state.name}`" for state in graph.states)
         raise StateUnsupported(names=names, other="native functions, which may fail in between")
     before = graph.inputs[len(graph.given) :]
-    after = list(graph.outputs[len(graph.returned) :])
+    after = list(graph.kept)
     users = graph.users()
     own: dict[Node, Node] = {}  # copies that are left out
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
@@ -37,7 +37,7 @@ def with_states(graph: Graph) -> Graph:
         elif new.type.numel:
             is_twin = keep(new) in after
             after[number] = keep(make("copy", (new,), {"tag": str(number)}) if is_twin else new)
-    whole = graph.with_outputs((*graph.returned, *after))
+    whole = graph.with_outputs((*graph.returned, *after, *graph.checks))
     changed: dict[Node, Node] = {}
     for node in whole.nodes():
         inputs = tuple(changed[operand] for operand in node.inputs)
@@ -85,7 +85,7 @@ def _base(node: Node) -> Node:
 
 def states_last(groups: tuple[Group, ...], graph: Graph) -> tuple[Group, ...]:
     """The groups in order, but those that copy into states after all others."""
-    kept = {node for node in graph.outputs[len(graph.returned) :] if _is_kept(node)}
+    kept = {node for node in graph.kept if _is_kept(node)}
     late = [group for group in groups if any(root.node in kept for root in group.roots)]
     return (*(group for group in groups if group not in late), *late)
 

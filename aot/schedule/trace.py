@@ -40,7 +40,7 @@ def demands(node: Node, index: Sequence[Index]) -> list[Demand]:
     The element that `take` and `gather` load is an unknown symbol here.
     """
     position = tuple(index)
-    if node.kind == "pointwise":
+    if node.kind in ("pointwise", "check"):
         return [
             Demand(operand, access.through_broadcast(position, node.shape, operand.shape))
             for operand in node.inputs

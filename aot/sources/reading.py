@@ -13,7 +13,7 @@ from aotc.aot.ir.size import Dim, Extent, UndecidedSize, largest, size_of, small
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param, Scratch, TensorMap
 from aotc.aot.plan import Wiring
 from aotc.aot.plan.arena import Lifetime
-from aotc.aot.plan.wiring import LaunchWiring, Operand
+from aotc.aot.plan.wiring import CheckRow, LaunchWiring, Operand
 from aotc.aot.sources.lowered import Lowered, Sources
 from aotc.aot.sources.schema import FOLDER, check
 from aotc.runtime.bundle.directory import Directory
@@ -143,14 +143,19 @@ class _Reader:
         )
         states = tuple(StateSlot(each["nbytes"], each["initial"]) for each in row.get("states", ()))
         calls = tuple(map(TorchCall.from_map, row.get("calls", ())))
-        self._check_launches(row, specs, {"buffer": len(buffers), "state": len(states)})
+        checks = tuple(
+            CheckRow(**{**each, "low": extent(each["low"]), "high": extent(each["high"])})
+            for each in row.get("checks", ())
+        )
+        counts = {"buffer": len(buffers), "state": len(states), "check": len(checks)}
+        self._check_launches(row, specs, counts)
         for call in calls:
             for space, value in (tensor.memory for tensor in call.tensors()):
                 if space == "buffer" and int(value) >= len(buffers):
                     detail = f"a call of `{call.op}` names buffer {value} of {len(buffers)}"
                     raise self._invalid(detail)
         chosen = tuple(specs[launch["kernel"]] for launch in row["launches"])
-        return Lowered(chosen, Wiring(buffers, launches, calls, states), values.dims)
+        return Lowered(chosen, Wiring(buffers, launches, calls, states, checks), values.dims)
 
     def _check_launches(
         self, row: Mapping[str, Any], specs: Mapping[str, KernelSpec], counts: Mapping[str, int]

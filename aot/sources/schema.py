@@ -6,7 +6,8 @@ Grammar of `sources/TARGET.json`; version 3 is that of bundles whose sizes a cal
               | {"version": 3, "target", "dot_precision", "kernels": [kernel],
                  "dims": [[name, low, high, typical]], "sizes": [row], "limits": [extent],
                  "variants": [variant with "ranges": [[low, high, typical]]]}
-    variant   = {"buffers": [buffer], "launches": [launch], "calls"?: [call], "states"?: [state]}
+    variant   = {"buffers": [buffer], "launches": [launch], "calls"?: [call], "states"?: [state],
+                 "checks"?: [check]}
     kernel    = {"name", "digest", "forms": [form], "params": [[name, type]],
                  "candidates": [candidate], "bytes", "operations"}
               | and, in version 3, {"variant": number, "sizes": [number of a dim]}
@@ -19,7 +20,8 @@ Grammar of `sources/TARGET.json`; version 3 is that of bundles whose sizes a cal
     launch    = {"kernel": digest, "operands": [operand], "stored": count}
     operand   = [space, value, bytes] | ["buffer", value, bytes, first byte that is read]
     state     = {"initial": name | null, "nbytes"}
-    space     = "buffer" | "input" | "output" | "state"  value: its number
+    check     = as in a plan, its ends extents
+    space     = "buffer" | "input" | "output" | "state" | "check"  value: its number
               | "weight"                                 value: its name
     call      = as in a plan (`runtime/bundle/torch_calls.py`), its memory in these spaces
     extent    = number | [number of a value]     as bytes, x, y and z are too; values and rows: see
@@ -35,6 +37,7 @@ from typing import Any
 
 from aotc.aot.plan.wiring import SPACES
 from aotc.runtime.bundle.extent import DIMS_LIMIT, ExtentSchema, RowsSchema
+from aotc.runtime.bundle.plan_rules import CHECK_SCHEMA
 from aotc.runtime.bundle.schema import (
     Choice,
     Fields,
@@ -112,6 +115,7 @@ class _Memory(Schema):
 COUNT = Integer(0, COUNT_LIMIT)
 BYTES = Integer(0, SIZE_LIMIT_BYTES)
 SIZE = ExtentSchema(0, SIZE_LIMIT_BYTES)
+END = ExtentSchema(-(1 << 63), (1 << 63) - 1)  # of the range of a check
 PROGRAMS = ExtentSchema(1, (1 << 31) - 1)
 DIM = Integer(1, (1 << 31) - 1)
 MAP = Fields(
@@ -158,9 +162,10 @@ VARIANT: dict[str, Schema] = {
     ),
     "calls": List(call_schema(_Memory()), COUNT_LIMIT),
     "states": List(Fields({"initial": Optional(Text(256)), "nbytes": BYTES}), 4096, 1),
+    "checks": List(Fields({**CHECK_SCHEMA.fields, "low": END, "high": END}), COUNT_LIMIT, 1),
 }
 RANGES = List(_Row(DIM, DIM, DIM), DIMS_LIMIT)
-SOMETIMES = ("calls", "states")
+SOMETIMES = ("calls", "checks", "states")
 TOP: dict[str, Schema] = {"target": Text(), "dot_precision": Choice("ieee", "tf32")}
 SCHEMAS: dict[int, Schema] = {
     FIXED_VERSION: Fields(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from aotc.aot.ir.size import Dim
 from aotc.aot.lower.spec import Form, KernelSpec, TensorMap
 from aotc.aot.plan import SizeTable
-from aotc.aot.plan.wiring import Operand
+from aotc.aot.plan.wiring import CheckRow, Operand
 from aotc.aot.sources.lowered import Lowered, Sources
 from aotc.aot.sources.schema import FIXED_VERSION, FOLDER, VERSION
 from aotc.runtime.bundle.native_plan import SYMBOL
@@ -69,6 +69,7 @@ class _Writer:
     def _variant(self, variant: Lowered) -> dict[str, Any]:
         wiring = variant.wiring
         calls = [call.to_map() for call in wiring.calls]
+        checks = list(map(self._check, wiring.checks))
         states = [{"initial": row.initial, "nbytes": row.nbytes} for row in wiring.states]
         return {
             **({"calls": calls} if calls else {}),
@@ -90,7 +91,12 @@ class _Writer:
                 for spec, launch in zip(variant.specs, wiring.launches, strict=True)
             ],
             **({"states": states} if states else {}),
+            **({"checks": checks} if checks else {}),
         }
+
+    def _check(self, row: CheckRow) -> dict[str, Any]:
+        ends = {"low": self.table.reference(row.low), "high": self.table.reference(row.high)}
+        return {**asdict(row), **ends}
 
     def _operand(self, row: Operand) -> list[Any]:
         start = [row.start_bytes] if row.start_bytes else []

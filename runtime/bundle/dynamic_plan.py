@@ -6,6 +6,7 @@ Grammar of `plan.msgpack`, abi 4 (plans of fixed shapes are those of `plan.py`):
                 "scratch_bytes", "sizes": [row], "variants": [variant]}
     variant  = {"arena_bytes": extent, "buffers": [buffer], "launches": [launch],
                 "ranges": [[low, high]], "zeroed_bytes"}
+             | and, where it has some, {"checks": [check]}    as in `plan.py`, its ends extents
     buffer   = {"name", "nbytes": extent, "offset": extent}
     launch   = {"args": [argument], "grid": [extent, extent, extent], "kernel": index}
              | and, where it makes tensor maps, {"maps": [map]}
@@ -29,6 +30,8 @@ from .extent import DIMS_LIMIT, ExtentSchema, RowsSchema, broken_rows, evaluate,
 from .plan import LIMITS, Image, Kernel, LaunchPlan
 from .plan_rules import (
     ARENA_LIMIT_BYTES,
+    CHECK_SCHEMA,
+    CHECKS_LIMIT,
     DYNAMIC_ABI,
     GRID_LIMITS,
     IMAGE_SCHEMA,
@@ -70,6 +73,7 @@ _VALUES: dict[str, Schema] = {
     "arena": ExtentSchema(0, ARENA_LIMIT_BYTES),
     "int": ExtentSchema(-(1 << 63), (1 << 63) - 1),
 }
+_CHECK = Fields({**CHECK_SCHEMA.fields, "low": _VALUES["int"], "high": _VALUES["int"]})
 _BYTES = ExtentSchema(0, ARENA_LIMIT_BYTES)
 _MAP = Fields(
     {
@@ -99,7 +103,9 @@ _VARIANT = Fields(
             ),
             limit=1 << 16,
         ),
-    }
+        "checks": List(_CHECK, limit=CHECKS_LIMIT, least=1),
+    },
+    absent=("checks",),
 )
 DYNAMIC_SCHEMA = Fields(
     {
@@ -214,6 +220,8 @@ class DynamicPlan(Record):
             "kernels": tree["kernels"],
             "launches": [row for row in launches if 0 not in row["grid"]],
         }
+        if "checks" in variant:
+            plain["checks"] = [_numbers(row, values) for row in variant["checks"]]
         self._check_grids(plain)
         check_plan(plain, self.path)
         return LaunchPlan.from_map(plain)
@@ -283,6 +291,8 @@ def _references(tree: dict[str, Any]) -> Iterator[int]:
             extents += [value for space, value in row["args"]]
             for each in row.get("maps", ()):
                 extents += [each["start"], *each["shape"], *each["strides"]]
+        for row in variant.get("checks", ()):
+            extents += [row["low"], row["high"]]
     return (extent[0] for extent in extents if type(extent) is list)
 
 

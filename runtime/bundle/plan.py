@@ -40,12 +40,14 @@ from .canonical import Limits, decode, encode
 from .native_plan import NativeLaunch
 from .plan_parts import Argument as Argument
 from .plan_parts import Buffer as Buffer
+from .plan_parts import Check as Check
 from .plan_parts import Image as Image
 from .plan_parts import Kernel as Kernel
 from .plan_parts import Launch as Launch
 from .plan_parts import Map as Map
 from .plan_parts import StateSlot as StateSlot
 from .plan_rules import ALIGNMENT_BYTES as ALIGNMENT_BYTES
+from .plan_rules import CHECK_BYTES as CHECK_BYTES
 from .plan_rules import DYNAMIC_ABI as DYNAMIC_ABI
 from .plan_rules import NATIVE_ABI as NATIVE_ABI
 from .plan_rules import PLAN_ABI as PLAN_ABI
@@ -69,7 +71,8 @@ class LaunchPlan(Record):
     arena_bytes: size of the block that holds every intermediate tensor; scratch_bytes: size of the
     block that each thread lends to the kernel it runs; zeroed_bytes: the arena's first bytes, zero
     when a session opens and left zero by every launch; calls: of torch, between launches; natives:
-    the launches that call native functions; states: what a call leaves to the next one.
+    the launches that call native functions; states: what a call leaves to the next one; checks: of
+    the data of a call, one word of the session each.
     """
 
     __slots__ = (
@@ -77,6 +80,7 @@ class LaunchPlan(Record):
         "arena_bytes",
         "buffers",
         "calls",
+        "checks",
         "kernels",
         "launches",
         "natives",
@@ -94,6 +98,7 @@ class LaunchPlan(Record):
     calls: tuple[TorchCall, ...]
     natives: tuple[NativeLaunch, ...]
     states: tuple[StateSlot, ...]
+    checks: tuple[Check, ...]
 
     def __init__(
         self,
@@ -107,6 +112,7 @@ class LaunchPlan(Record):
         calls: tuple[TorchCall, ...] = (),
         natives: tuple[NativeLaunch, ...] = (),
         states: tuple[StateSlot, ...] = (),
+        checks: tuple[Check, ...] = (),
     ) -> None:
         self._set(
             abi=abi,
@@ -119,6 +125,7 @@ class LaunchPlan(Record):
             calls=tuple(calls),
             natives=tuple(natives),
             states=tuple(states),
+            checks=tuple(checks),
         )
 
     def arguments(self) -> Iterator[Argument]:
@@ -150,6 +157,7 @@ class LaunchPlan(Record):
             **calls,
             **natives,
             **({"states": rows} if rows else {}),
+            **({"checks": [each.to_map() for each in self.checks]} if self.checks else {}),
             "abi": self.abi,
             "arena_bytes": self.arena_bytes,
             "scratch_bytes": self.scratch_bytes,
@@ -215,6 +223,7 @@ class LaunchPlan(Record):
             tuple(map(TorchCall.from_map, tree.get("calls", ()))),
             tuple(map(NativeLaunch.from_map, tree.get("natives", ()))),
             tuple(StateSlot(row["nbytes"], row["initial"]) for row in tree.get("states", ())),
+            tuple(Check(**row) for row in tree.get("checks", ())),
         )
 
     def validate(
@@ -231,6 +240,6 @@ class LaunchPlan(Record):
         inputs, outputs: how many the program has; weights: names of the tensors; device: the
         target's device family; library_bytes: size of its library. Raises `BundleMalformed`.
         """
-        counts = inputs, outputs
+        counts = inputs, outputs, len(self.checks)
         check_arguments(self.launches, self.calls, self.states, counts, weights, path)
         check_images(self.kernels, self.launches, self.natives, device, library_bytes, path)

@@ -153,3 +153,26 @@ class StateSlot(Record):
 
     def __init__(self, nbytes: int, initial: str | None = None) -> None:
         self._set(nbytes=nbytes, initial=initial)
+
+
+class Check(Record):
+    """What a call's data must be: one word of the session, which a kernel marks.
+
+    kind: "index", whose elements lie from `low` to `high`, or "divisor" or "assertion", none of
+    which is 0; operation: the op of the model, of an assertion its message; place: the user's line,
+    empty where it is not known.
+    """
+
+    __slots__ = ("high", "kind", "low", "operation", "place")
+    kind: str
+    operation: str
+    place: str
+    low: int
+    high: int
+
+    def __init__(self, kind: str, operation: str, place: str, low: int, high: int) -> None:
+        self._set(kind=kind, operation=operation, place=place, low=low, high=high)
+
+    def to_map(self) -> dict[str, Any]:
+        """The check as plain values."""
+        return {name: getattr(self, name) for name in self.__slots__}

@@ -43,8 +43,10 @@ MAP_ALIGNMENT_BYTES = 16  # of their memory and of all strides but the last
 MAP_SWIZZLES = (0, 32, 64, 128)
 GRID_LIMITS = (PROGRAMS_LIMIT, 65535, 65535)
 
-SPACES = ("arena", "weight", "input", "output", "state", "int")
+SPACES = ("arena", "weight", "input", "output", "state", "check", "int")
 STATES_LIMIT = 4096
+CHECKS_LIMIT = 1 << 16
+CHECK_BYTES = 8  # of the word that a check marks
 
 
 class _ArgumentSchema(Schema):
@@ -67,8 +69,18 @@ VALUES: dict[str, Schema] = {
     "input": Integer(0, 4095),
     "output": Integer(0, 4095),
     "state": Integer(0, STATES_LIMIT - 1),
+    "check": Integer(0, CHECKS_LIMIT - 1),
     "int": Integer(-(1 << 63), (1 << 63) - 1),
 }
+CHECK_SCHEMA = Fields(
+    {
+        "kind": Choice("index", "divisor", "assertion"),
+        "operation": Text(256),
+        "place": Text(256, least=0),
+        "low": VALUES["int"],
+        "high": VALUES["int"],
+    }
+)
 IMAGE_SCHEMA = Fields(
     {
         "offset": Integer(0, ARENA_LIMIT_BYTES),
@@ -128,8 +140,9 @@ PLAN_SCHEMA = Fields(
             limit=STATES_LIMIT,
             least=1,
         ),
+        "checks": List(CHECK_SCHEMA, limit=CHECKS_LIMIT, least=1),
     },
-    absent=("calls", "natives", "states"),
+    absent=("calls", "checks", "natives", "states"),
 )
 
 
@@ -177,13 +190,13 @@ def check_arguments(
     launches: Sequence[Launch],
     calls: Sequence[TorchCall],
     states: Sequence[StateSlot],
-    counts: tuple[int, int],
+    counts: tuple[int, int, int],
     weights: Collection[str],
     path: str,
 ) -> None:
     """Check what a plan names against its bundle's signature and weights; `counts` are those of
-    inputs and outputs. Raises `BundleMalformed`."""
-    limits = {"input": counts[0], "output": counts[1], "state": len(states)}
+    inputs, outputs and checks. Raises `BundleMalformed`."""
+    limits = {"input": counts[0], "output": counts[1], "state": len(states), "check": counts[2]}
     _refuse(_broken_states(states, weights), path)
     _refuse(_broken_arguments(launches, calls, limits, weights), path)
 
@@ -253,7 +266,7 @@ def _broken_abi(tree: dict[str, Any]) -> Broken:
 def _broken_map(field: str, row: dict[str, Any], arguments: list[Any]) -> Broken:
     """What the device would not take, or would read from elsewhere."""
     itemsize, rank = MAP_ITEMSIZES[row["dtype"]], len(row["shape"])
-    if row["argument"] >= len(arguments) or arguments[row["argument"]][0] == "int":
+    if row["argument"] >= len(arguments) or arguments[row["argument"]][0] in ("check", "int"):
         yield f"{field}.argument", row["argument"], "the number of an argument that is memory"
     if len(row["strides"]) != rank or len(row["box"]) != rank:
         yield field, f"{len(row['strides'])} strides, a box of {len(row['box'])}", f"{rank} of each"

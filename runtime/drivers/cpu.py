@@ -7,6 +7,7 @@ import struct
 
 from ..errors import DriverFault
 from . import executor_abi as abi
+from .checks import WORD_BYTES, Checks, check_addresses
 from .library import Library
 from .memory import Memory
 from .pool import Pool, default_threads, process_pool
@@ -163,7 +164,9 @@ class NativeSession:
         self._blocks: tuple[Memory | HostStates, ...] = own if lent else (arena, *own)
         self.arena_address = arena.address
         base = control.address
-        parallel = layout.write(base, arena.address, threads, self.states.addresses)
+        words = base + layout.checks
+        kept = {"state": self.states.addresses, "check": check_addresses(plan.checks, words)}
+        parallel = layout.write(base, arena.address, threads, kept)
         self.workers = threads - 1 if parallel else 0
         _write(base + abi.SESSION_POOL, "<Q", pool.address)
         _write(base + abi.SESSION_SCRATCH, "<Qq", scratch.address, stride)
@@ -175,6 +178,8 @@ class NativeSession:
             from .native import guarded
 
             self.run = guarded(self.run, failed, layout.frames(base))
+        if plan.checks:
+            self.run = Checks(plan.checks, words).after(self.run)
 
     def close(self) -> None:
         """Free the memory; idempotent. Neither `run` nor `addresses` may be used afterwards."""
@@ -204,6 +209,7 @@ class _Layout:
         "_launches",
         "_patches",
         "addresses",
+        "checks",
         "nbytes",
     )
 
@@ -215,7 +221,8 @@ class _Layout:
         self._arguments = self._launches + abi.LAUNCH_BYTES * len(launches)
         self._patches = self._arguments + 8 * slots
         self.addresses = self._patches + abi.PATCH_BYTES * slots
-        self.nbytes = self.addresses + 8 * (executable.inputs + executable.outputs)
+        self.checks = self.addresses + 8 * (executable.inputs + executable.outputs)
+        self.nbytes = self.checks + WORD_BYTES * len(executable.plan.checks)
         self._frames: dict[int, tuple[BoundNative, int]] = {}  # launch → its frame's offset
         for native in executable.natives:
             start = -(-self.nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
@@ -226,7 +233,7 @@ class _Layout:
         """The native launches, each with the address of its frame."""
         return [(native, base + start) for native, start in self._frames.values()]
 
-    def write(self, base: int, arena: int, threads: int, states: list[int]) -> bool:
+    def write(self, base: int, arena: int, threads: int, kept: Mapping[str, list[int]]) -> bool:
         """Fill launches, arguments and patches; True if a launch has several chunks."""
         plan, functions = self._executable.plan, self._executable.functions
         slot, patch, parallel = base + self._arguments, base + self._patches, False
@@ -243,8 +250,9 @@ class _Layout:
             for place, (space, value) in zip(places, launch.args, strict=True):
                 number = self._address_index(space, value)
                 if number is None:
-                    fixed = states[int(value)] if space == "state" else None
-                    if fixed is None:
+                    if space in kept:
+                        fixed = kept[space][int(value)]
+                    else:
                         fixed = self._fixed_value(space, value, arena)
                     _write(place, "<q", fixed)
                 else:

@@ -88,6 +88,7 @@ class NativeSession:
         self._arena = ctypes.create_string_buffer(executable.plan.arena_bytes + 64)
         own_address = -(-ctypes.addressof(self._arena) // 64) * 64
         self.arena_address = own_address if lent is None else lent.address
+        self._words = (ctypes.c_int64 * len(executable.plan.checks))()
         self.states = HostStates(executable.plan.states, executable.weights)
 
     def run(self) -> None:
@@ -108,6 +109,8 @@ class NativeSession:
             return self.arena_address + number
         if space == "input":
             return self.addresses[number]
+        if space == "check":
+            return ctypes.addressof(self._words) + 8 * number
         if space == "state":
             return self.states.addresses[number]
         return self.addresses[self.executable.inputs + number] if space == "output" else number

@@ -62,6 +62,7 @@ class SegmentedExecutable:
                 plan.launches[first:end],
                 plan.zeroed_bytes,
                 natives=tuple(each.launch for each in natives),
+                checks=plan.checks,
             ),
             natives=natives,
         )

@@ -1,0 +1,72 @@
+"""What a session learns of the data of a call: one word for each check of the plan.
+
+A word is 0 until a kernel finds an element that is not as the check says. Then it holds that
+element v, as v + 1 where v is 0 or more; which one of several is not said.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from ..argument_errors import AssertionFailed, DivisionByZero, IndexOutOfRange
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..bundle.plan import Check
+    from ..errors import InputError
+
+WORD_BYTES = 8
+LARGEST = (1 << 63) - 1
+
+
+class Checks:
+    """The words of one session, in host memory at `address`, one for each row."""
+
+    __slots__ = ("_clean", "_rows", "_view", "_words", "address")
+
+    def __init__(self, rows: tuple[Check, ...], address: int) -> None:
+        """Clears the words."""
+        self.address = address
+        self._rows = rows
+        self._words = (ctypes.c_int64 * len(rows)).from_address(address)
+        self._view = memoryview(self._words).cast("B")
+        self._clean = bytes(WORD_BYTES * len(rows))
+        self._view[:] = self._clean
+
+    def verify(self) -> None:
+        """Raise the error of the first word that is marked, and clear them all."""
+        if self._view != self._clean:
+            number = next(at for at, word in enumerate(self._words) if word)
+            word = self._words[number]
+            self._view[:] = self._clean
+            # The largest integer is marked as the one before it.
+            found = word - 1 if 0 < word < LARGEST else word
+            raise _error(self._rows[number], found)
+
+    def after(self, run: Callable[[], None]) -> Callable[[], None]:
+        """A run that ends with `verify`; a closure, for its speed."""
+        view, clean, verify = self._view, self._clean, self.verify
+
+        def checked() -> None:
+            run()
+            if view != clean:
+                verify()
+
+        return checked
+
+
+def check_addresses(rows: tuple[Check, ...], address: int) -> list[int]:
+    """The address of each word, where they begin at `address`."""
+    return [address + WORD_BYTES * number for number in range(len(rows))]
+
+
+def _error(row: Check, found: int) -> InputError:
+    where = f" at {row.place}" if row.place else ""
+    if row.kind == "divisor":
+        return DivisionByZero(operation=row.operation, where=where)
+    if row.kind == "assertion":
+        return AssertionFailed(asserted=row.operation, where=where)
+    ends = {"low": row.low, "high": row.high}
+    return IndexOutOfRange(operation=row.operation, where=where, found=found, **ends)
