@@ -243,7 +243,8 @@ class Importer:
         """What an assertion asks of sizes is kept as a guard; of data, each call checks it."""
         condition = node.args[0] if node.args else None
         made = self.values.get(condition) if isinstance(condition, torch.fx.Node) else None
-        if isinstance(made, Node):
+        if isinstance(made, Node) and "_assert_async" in str(node.target):
+            made = build.cast(made, "bool")
             message = str(node.args[1]) if len(node.args) > 1 else ASSERTED
             self._note_check(message, str(source_of(node) or ""), made, "assertion", 0, 0)
             return

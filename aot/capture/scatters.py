@@ -16,7 +16,8 @@ from typing import Any
 from aotc.aot.capture import writing
 from aotc.aot.capture.importing import Call, NotSupported, Operand, Rows, wide, wrapped
 from aotc.aot.capture.keeping import is_kept, keep
-from aotc.aot.capture.scans import SUM, highest, lowest, scan
+from aotc.aot.capture.masked import masked_put
+from aotc.aot.capture.scans import highest, lowest
 from aotc.aot.ir import build, own_calls
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.ranges import is_within, range_of
@@ -327,7 +328,7 @@ def _index_put(
     given = [index for index in indices if index is not None]
     values = build.cast(values, data.dtype)
     if any(index.dtype in ("bool", "u8") for index in given):
-        return _masked_put(data, indices, values, accumulates)
+        return masked_put(data, indices, values, accumulates)
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     extents = [data.shape[axis] for axis in axes]
     if is_checked:
@@ -376,44 +377,6 @@ def flat_place(indices: Sequence[Node], extents: Sequence[int]) -> tuple[Node, t
     return build.expand(flat, shape), tuple(shape)
 
 
-def _masked_put(
-    data: Node, indices: Sequence[Node | None], values: Node, accumulates: bool
-) -> Node:
-    if len(indices) != 1 or indices[0] is None:
-        raise NotSupported("a mask among other indices: how many elements it names depends on data")
-    mask = build.cast(indices[0], "bool")
-    shape = (*mask.shape, *[1] * (data.type.rank - mask.type.rank))
-    where = build.expand(build.reshape(mask, shape), data.shape)
-    rows = data.shape[mask.type.rank :]
-    if values.type.rank > len(rows) and values.shape[0] == 1:
-        values = build.reshape(values, values.shape[1:])
-    if values.type.numel == 0:
-        return data
-    if values.type.rank <= len(rows):
-        given = build.expand(build.align(values, data.type.rank), data.shape)
-    else:  # one after the other, as many as the mask names: the caller's promise
-        given = _in_turn(where, build.expand(values, (values.shape[0], *rows)))
-    return build.pointwise("where", where, build.add(data, given) if accumulates else given, data)
-
-
-def _masked_scatter(call: Call, data: Node, mask: Node, source: Node) -> Node:
-    where = build.expand(mask, call.shape)
-    whole = build.expand(data, call.shape)
-    if source.type.numel == 0:
-        return whole
-    values = build.cast(_in_turn(where, source), data.dtype)
-    return build.pointwise("where", where, values, whole)
-
-
-def _in_turn(where: Node, source: Node) -> Node:
-    """The source's elements one after the other where the mask holds; anything elsewhere."""
-    flat = build.cast(build.reshape(where, (where.type.numel,)), "i32")
-    before = build.pointwise("maximum", build.sub(scan(SUM, flat), 1), 0)
-    place = build.pointwise("minimum", before, source.type.numel - 1)
-    taken = make("take", (build.reshape(source, (source.type.numel,)), place), {"axis": 0})
-    return build.reshape(taken, where.shape)
-
-
 ROWS: Rows = {
     "scatter": _scatter,
     "scatter_add": _scatter_add,
@@ -424,5 +387,4 @@ ROWS: Rows = {
     "index_reduce": _index_reduce,
     "index_put": _index_put,
     "_unsafe_index_put": partial(_index_put, is_checked=False),
-    "masked_scatter": _masked_scatter,
 }

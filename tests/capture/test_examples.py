@@ -64,7 +64,7 @@ def example(request) -> tuple[str, Captured]:
 def assert_golden(name: str, captured: Captured, graph) -> None:
     found = interpret(graph, captured.golden_inputs)
     tolerance = 2e-2 if "bf16" in name else 1e-5
-    for node, left, right in zip(graph.outputs, found, captured.golden_outputs, strict=True):
+    for node, left, right in zip(graph.returned, found, captured.golden_outputs, strict=True):
         assert left.shape == right.shape
         result, expected = widen(left, node.dtype), widen(right, node.dtype)
         difference = numpy.max(numpy.abs(result.astype(float) - expected))

@@ -112,5 +112,6 @@ def test_decoders_of_transformers_give_their_cache():
     ends = {"bos_token_id": 1, "eos_token_id": 2}
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **ends)).eval()
     captured = capture(spec_of(model, {"input_ids": torch.ones(1, 4, dtype=torch.int64)}))
-    assert captured.graph.output_names == ("logits", "past_key_values.0", "past_key_values.1")
+    names = captured.graph.output_names[: len(captured.graph.returned)]
+    assert names == ("logits", "past_key_values.0", "past_key_values.1")
     assert [node.shape for node in captured.graph.outputs] == [(1, 4, 32), *[(1, 2, 4, 8)] * 2]
