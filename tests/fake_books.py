@@ -16,6 +16,7 @@ class Block:
     keep: object
     is_pinned: bool = False
     copies: int = 0  # that were put off
+    is_mapped: bool = False  # pinned, and kernels may write to it
     ordinal: int = 0  # of the device whose context was current
 
     def guard_is_whole(self):

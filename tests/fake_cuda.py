@@ -142,9 +142,9 @@ class FakeCuda(GraphFunctions):
         return sum(each.nbytes for each in self.blocks.values() if not each.is_pinned)
 
     def memory(self, address, nbytes):
-        """A writable view of device memory; an illegal address ends the device."""
+        """A writable view of memory that kernels reach; an illegal address ends the device."""
         block = self._block(address, nbytes)
-        if block is None or block.is_pinned:
+        if block is None or (block.is_pinned and not block.is_mapped):
             self._poison(ILLEGAL_ADDRESS)
             raise Fault(ILLEGAL_ADDRESS)
         return memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")

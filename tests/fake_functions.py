@@ -239,7 +239,9 @@ class Functions:
 
     def _cuMemHostAlloc(self, to, nbytes, flags):
         self._context()
-        put(to, self._new_block(nbytes, is_pinned=True))
+        address = self._new_block(nbytes, is_pinned=True)
+        self.blocks[address].is_mapped = bool(flags & 2)
+        put(to, address)
 
     def _cuMemFreeHost(self, address):
         self._drop_block(address, is_pinned=True)

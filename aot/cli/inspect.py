@@ -156,6 +156,7 @@ def _plan(plan: LaunchPlan | DynamicPlan) -> dict[str, Any]:
         "zeroed_bytes": smallest.zeroed_bytes,
         "scratch_bytes": smallest.scratch_bytes,
         "torch_calls": [call.to_map() for call in smallest.calls],
+        "checks": [check.to_map() for check in smallest.checks],
         "launches": [
             {
                 "kernel": plan.kernels[launch.kernel].name,
@@ -216,6 +217,9 @@ def _print_target(target: dict[str, Any], with_kernels: bool) -> None:
     arena = "each call's own" if arena_bytes is None else bytes_text(arena_bytes)
     click.echo(f"memory   {arena} arena{'' if is_gpu else scratch}")
     click.echo(f"launches {len(target['launches'])} a call")
+    counts = Counter(row["kind"] for row in target["checks"])
+    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    click.echo(f"checks   of data: {kinds or 'none'}")
     if with_kernels:
         print_table(("  launch", "kernel", "grid", "arguments"), list(_steps(target)))
     _print_kernels(target, GPU_COLUMNS if is_gpu else CPU_COLUMNS)

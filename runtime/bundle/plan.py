@@ -14,11 +14,14 @@ Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
                 "swizzle_bytes"}                  a tensor map of the memory behind an argument
     argument = [space, value]
     state    = {"initial": name | nil, "nbytes"}   what a call leaves to the next one of its session
+    check    = {"high", "kind", "low", "operation", "place"}    of the data of a call: a word that a
+                                                  kernel marks where an element is wrong
     space    = "arena"   value: byte offset, inside one of `buffers`
              | "weight"  value: name of a tensor in weights.safetensors
              | "input"   value: index of a program input
              | "output"  value: index of a program output
              | "state"   value: index into `states`
+             | "check"   value: index into `checks`
              | "int"     value: signed 64-bit number, passed as it is
 
 The first `zeroed_bytes` of the arena are zero when a session opens; every launch leaves them so.
@@ -27,7 +30,8 @@ Version history: abi 1, the first; abi 2, images of kernels and zeroed bytes; ab
 early images. An older plan is read as one of abi 3 without what it does not know, with nothing
 zeroed. Abi 4 is another grammar (`dynamic_plan.py`); abi 5 is abi 3 with calls of torch
 (`torch_calls.py`); abi 6 is either of them with launches of native functions (`native_plan.py`);
-abi 7 is abi 3 with `states`, which start as the weight of the name `initial`, or as zeros.
+abi 7 is abi 3 with `states`, which start as the weight of the name `initial`, or as zeros. Plans of
+each may have `checks`.
 
 The compiler builds `LaunchPlan` objects and the runtime reads them: one schema for both. Every
 index and offset is checked before a number reaches native code, by the rules of `plan_rules.py`.

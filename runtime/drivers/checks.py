@@ -37,13 +37,20 @@ class Checks:
 
     def verify(self) -> None:
         """Raise the error of the first word that is marked, and clear them all."""
-        if self._view != self._clean:
-            number = next(at for at, word in enumerate(self._words) if word)
-            word = self._words[number]
-            self._view[:] = self._clean
-            # The largest integer is marked as the one before it.
-            found = word - 1 if 0 < word < LARGEST else word
-            raise _error(self._rows[number], found)
+        error = self.found()
+        if error is not None:
+            raise error
+
+    def found(self) -> InputError | None:
+        """The error of the first word that is marked; all are cleared."""
+        if self._view == self._clean:
+            return None
+        words = self._words[:]
+        self._view[:] = self._clean
+        number = next(at for at, word in enumerate(words) if word)
+        word = words[number]
+        # The largest integer is marked as the one before it.
+        return _error(self._rows[number], word - 1 if 0 < word < LARGEST else word)
 
     def after(self, run: Callable[[], None]) -> Callable[[], None]:
         """A run that ends with `verify`; a closure, for its speed."""

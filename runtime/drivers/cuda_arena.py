@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..bundle.plan import Buffer
+    from .cuda_checks import DeviceChecks
     from .cuda_device import Device
     from .cuda_graph import LaunchGraph
     from .cuda_handles import Event
@@ -103,8 +104,8 @@ class Shared:
     legacy stream, which nobody can destroy, gets one only when a call on another stream asks.
     """
 
-    __slots__ = ("_device", "_done", "_last", "_stream", "arena", "arena_bytes", "scratch_bytes",
-                 "staging")  # fmt: skip
+    __slots__ = ("_device", "_done", "_last", "_stream", "arena", "arena_bytes", "checks",
+                 "scratch_bytes", "staging")  # fmt: skip
 
     def __init__(
         self, device: Device, arena_bytes: int, scratch_bytes: int, zeroed_bytes: int
@@ -117,6 +118,7 @@ class Shared:
         self.arena_bytes = arena_bytes
         self.scratch_bytes = scratch_bytes
         self.staging = Staging(device)
+        self.checks: list[DeviceChecks] = []  # of the sessions of all shapes
         purpose = "the arena of a session's shapes, the largest in their ranges among them"
         with device.current():
             sizes = arena_bytes, scratch_bytes, zeroed_bytes
@@ -156,6 +158,12 @@ class Shared:
             self.staging.synchronize()
         else:
             self._device.synchronize()
+        self.verify()
+
+    def verify(self) -> None:
+        """Raise what the device has found in the data of earlier calls of any shape, once."""
+        for each in self.checks:
+            each.verify()
 
     def close(self) -> None:
         """Give everything back; the graphs that use it are closed before."""

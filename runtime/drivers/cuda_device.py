@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .cuda_handles import Arguments
 
-PINNED_PORTABLE = 1  # CU_MEMHOSTALLOC_PORTABLE
+PINNED_PORTABLE, PINNED_MAPPED = 1, 2  # CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP
 
 
 class Device(DeviceContext):
@@ -42,11 +42,15 @@ class Device(DeviceContext):
         """Give device memory back; an address that is not this device's is left alone."""
         self.destroy("cuMemFree_v2", address)
 
-    def pinned(self, nbytes: int, purpose: str = "staging") -> Pinned:
-        """Host memory that the device copies without the driver's own staging."""
+    def pinned(self, nbytes: int, purpose: str = "staging", is_mapped: bool = False) -> Pinned:
+        """Host memory that the device copies without the driver's own staging.
+
+        is_mapped: kernels write to it, at the same address as on the host.
+        """
+        flags = PINNED_PORTABLE | PINNED_MAPPED if is_mapped else PINNED_PORTABLE
         with self.current():
             address = self.handle(
-                "cuMemHostAlloc", max(nbytes, 1), PINNED_PORTABLE, purpose=purpose, needed=nbytes
+                "cuMemHostAlloc", max(nbytes, 1), flags, purpose=purpose, needed=nbytes
             )
         self._owned["cuMemFreeHost", address] = nbytes
         return Pinned(self, address, nbytes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from functools import partial
 
+from .cuda_checks import DeviceChecks
 from .cuda_context import adopt
 from .cuda_errors import AddressMissing, DeviceClosed, DeviceLost
 from .cuda_graph import LaunchGraph
@@ -22,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..errors import InputError
     from .cuda_arena import Arena, Shared
     from .cuda_code import DeviceCode
     from .cuda_device import Device
@@ -38,10 +40,13 @@ class CudaSession:
     CUstream handle of this device's primary context; 0 is the legacy default stream). The memory
     that they name must stay until the stream has passed the call. Calls of one session must not
     overlap on the host; on the device they follow each other, also from stream to stream.
+
+    What a call's data was refused for is raised by the next `run` that sees it, by `synchronize`
+    and at the latest by `close`.
     """
 
     __slots__ = ("_arena", "_code", "_is_closed", "_mark", "_patches", "_shared", "addresses",
-                 "graph", "run", "staging", "states")  # fmt: skip
+                 "checks", "graph", "run", "staging", "states")  # fmt: skip
 
     def __init__(self, code: DeviceCode, shared: Shared | None = None) -> None:
         """Allocate what is not `shared`, and build.
@@ -59,7 +64,11 @@ class CudaSession:
         self._is_closed = False
         self._mark: Event | None = None
         self.states: DeviceStates | None = None
+        self.checks: DeviceChecks | None = None
         try:
+            self.checks = DeviceChecks(device, code.plan)
+            if shared is not None and self.checks:
+                shared.checks.append(self.checks)
             self.states = DeviceStates(
                 device, code.plan.states, code.weights, self.staging, self.synchronize
             )
@@ -75,10 +84,10 @@ class CudaSession:
 
     def _add_launches(self, graph: LaunchGraph) -> list[list[tuple[Callable[[int], None], int]]]:
         """One node a launch; for each input and output: what takes its address, and the node."""
-        code, arena, states = self._code, self._arena, self._kept
+        code = self._code
         patches: list[list[tuple[Callable[[int], None], int]]] = [[] for _ in code.sizes]
         for launch in code.plan.launches:
-            values = [code.fixed_value(*argument, arena, states) for argument in launch.args]
+            values = [self._fixed_value(*argument) for argument in launch.args]
             numbers = {
                 at: number
                 for at, argument in enumerate(launch.args)
@@ -91,7 +100,7 @@ class CudaSession:
             function, image = code.functions[launch.kernel], code.image(launch.kernel)
             described = (part for _, each in maps for part in each.parameters)
             # Triton's own two come last: scratch of each program, and no profile.
-            arguments = Arguments([*values, *described, arena.scratch, 0])
+            arguments = Arguments([*values, *described, self._arena.scratch, 0])
             is_early = image.is_early and code.has_early_kernels
             node = graph.kernel(function, launch.grid, image.threads, arguments, is_early)
             for at, number in numbers.items():
@@ -100,6 +109,13 @@ class CudaSession:
                 if at in numbers:
                     patches[numbers[at]].append((tensor_map.aim, node))
         return patches
+
+    def _fixed_value(self, space: str, value: int | str) -> int:
+        """An argument that stays; 0 for the address of an input or output."""
+        if space == "check":
+            assert self.checks is not None
+            return self.checks.addresses[int(value)]
+        return self._code.fixed_value(space, value, self._arena, self._kept)
 
     def timeline(self) -> tuple[LaunchGraph, list[Event]]:
         """The launches on what `addresses` holds now, in a graph of their own with an event before
@@ -115,7 +131,7 @@ class CudaSession:
             for space, value in launch.args:
                 number = code.address_index(space, value)
                 if number is None:
-                    values.append(code.fixed_value(space, value, self._arena, self._kept))
+                    values.append(self._fixed_value(space, value))
                 else:
                     values.append(self.addresses[number])
             function, image = code.functions[launch.kernel], code.image(launch.kernel)
@@ -173,7 +189,7 @@ class CudaSession:
             self._mark.synchronize()
 
     def synchronize(self) -> None:
-        """Wait for the last run and the copies; raises what went wrong in them.
+        """Wait for the last run and the copies; raises what went wrong in them, or in their data.
 
         Where no host buffer was ever used this waits for all work of the device, since the stream
         of the last run may be gone by now.
@@ -182,11 +198,20 @@ class CudaSession:
             self.staging.synchronize()
         else:
             self._code.gpu.synchronize()
+        self.verify()
+
+    def verify(self) -> None:
+        """Raise what the device has found in the data of earlier calls, once."""
+        if self._shared is not None:
+            self._shared.verify()
+        elif self.checks is not None:
+            self.checks.verify()
 
     def close(self) -> None:
         """Give the memory back; idempotent. A call that still runs on the device ends first.
 
-        Raises `CudaError` where that wait fails: the memory then goes with the code.
+        Raises `CudaError` where that wait fails: the memory then goes with the code. After all that
+        it raises what the data of a call was refused for, if nobody was told of it.
         """
         if self._is_closed:
             return
@@ -199,9 +224,12 @@ class CudaSession:
                 device.synchronize()  # the stream of the last call may be gone by now
         except DeviceLost:  # then nothing runs any more
             pass
-        self._abandon()
+        found = self._abandon()
+        if found is not None:
+            raise found
 
-    def _abandon(self) -> None:
+    def _abandon(self) -> InputError | None:
+        """Give everything back; answers what was wrong with the data of a call."""
         if self.graph is not None:
             self.graph.close()
         if self._mark is not None:
@@ -212,6 +240,11 @@ class CudaSession:
             self.states.close()
         if self._shared is None or self._arena is not self._shared.arena:
             self._arena.close()
+        if self.checks is None:
+            return None
+        if self._shared is not None and self.checks in self._shared.checks:
+            self._shared.checks.remove(self.checks)
+        return self.checks.close()
 
 
 def _caller(session: CudaSession, device: Device, graph: LaunchGraph) -> Callable[..., None]:
@@ -225,6 +258,7 @@ def _caller(session: CudaSession, device: Device, graph: LaunchGraph) -> Callabl
     found = ctypes.c_void_p()
     to_found = ctypes.byref(found)
     known, last_stream = b"", -1
+    verify = session.verify if session._code.plan.checks else None
 
     def run(stream: int = LEGACY_STREAM) -> None:
         nonlocal known, last_stream
@@ -234,6 +268,8 @@ def _caller(session: CudaSession, device: Device, graph: LaunchGraph) -> Callabl
             with device.current():
                 run(stream)
             return
+        if verify is not None:
+            verify()
         if view != known:
             known = b""
             patch()

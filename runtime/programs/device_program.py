@@ -86,8 +86,10 @@ class DeviceProgram(Program):
 
     def close(self) -> None:
         """End the program and free its memory; see `Program.close`. Outputs stay."""
-        super().close()
-        self.memory = DeviceMemory(self.ordinal)  # the old one goes with the last output
+        try:
+            super().close()
+        finally:
+            self.memory = DeviceMemory(self.ordinal)  # the old one goes with the last output
 
     def synchronize(self) -> None:
         """Wait for the work of the program's own session; raises what went wrong in it."""

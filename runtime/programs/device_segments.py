@@ -12,6 +12,7 @@ from __future__ import annotations
 from ..bundle.plan import LaunchPlan
 from ..errors import SettingInvalid
 from .fallback import Contexts, Step, without_modes
+from .session import close_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +96,9 @@ class DeviceSegments:
         """The driver's executable for some of the launches."""
         driver, plan = self.executable, self.executable.plan
         rest = plan.buffers, plan.kernels, launches, plan.zeroed_bytes
-        piece = LaunchPlan(plan.abi, plan.arena_bytes, plan.scratch_bytes, *rest)
+        piece = LaunchPlan(
+            plan.abi, plan.arena_bytes, plan.scratch_bytes, *rest, checks=plan.checks
+        )
         return driver.at(piece, driver.inputs, driver.outputs)
 
 
@@ -198,6 +201,7 @@ class DeviceSegmentsSession:
     def close(self) -> None:
         """Give the memory back; idempotent. A call that still runs on the device ends first."""
         self._steps.clear()
-        while self._sessions:
-            self._sessions.pop().close()
-        self._shared.close()
+        try:
+            close_each(self._sessions)
+        finally:
+            self._shared.close()

@@ -19,7 +19,7 @@ from ..bundle.structure import Structure
 from ..drivers.memory import Memory
 from ..errors import ProgramClosed
 from .program import Loaded, Program
-from .session import Bound, Session
+from .session import Bound, Session, close_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -258,18 +258,18 @@ class DynamicSession(Session):
         return tuple(shape or ())
 
     def _forget(self) -> None:
-        for session in self._known.values():
-            session.close()
+        sessions = list(self._known.values())
         self._known.clear()
         self._recent = None
+        close_each(sessions)
 
     def _free(self) -> None:
         loaded, self._loaded = self._loaded, None
         if loaded is not None:
             try:
                 self._forget()
-                self._shared.close()
             finally:
+                self._shared.close()
                 loaded.release()
 
     def __del__(self) -> None:

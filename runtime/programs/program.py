@@ -18,7 +18,7 @@ from ..bundle.structure import giver
 from ..errors import ProgramClosed
 from .arguments import places
 from .session import Bound as Bound
-from .session import Session
+from .session import Session, close_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,12 +155,7 @@ class Program:
 
     def _close_free(self) -> None:
         # By name and not by dropping references: a caught error's traceback may hold some.
-        while self._free:
-            try:
-                session = self._free.pop()
-            except IndexError:  # another thread took the last one
-                return
-            session.close()
+        close_each(self._free)
 
     def session(self) -> Session:
         """A session of one's own: a thread that keeps one never meets another's arena."""
@@ -191,7 +186,12 @@ class Program:
         refuse to run from now on; code and weights go with the last of them that is closed.
         """
         self._loaded = None
-        self._close_free()
+        try:
+            self._close_free()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
         try:
             loaded = self._owned.pop()
         except IndexError:

@@ -258,6 +258,22 @@ class Bound:
         self.close()
 
 
+def close_each(sessions: list[Any]) -> None:
+    """Close and take out all of them; raises the first error after the last one is closed."""
+    first: BaseException | None = None
+    while sessions:
+        try:
+            session = sessions.pop()
+        except IndexError:  # another thread took the last one
+            break
+        try:
+            session.close()
+        except Exception as error:
+            first = first or error
+    if first is not None:
+        raise first
+
+
 def refuse_overlap(
     inputs: tuple[Port, ...], outputs: tuple[Port, ...], addresses: Sequence[int]
 ) -> None:

@@ -12,6 +12,7 @@ import _weakref
 from ..argument_errors import StateBusy
 from .device_program import DeviceProgram
 from .program import Program
+from .session import close_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,12 +91,12 @@ class _PerThread(Program):
         self._default().run_at(addresses)
 
     def _close_free(self) -> None:
-        super()._close_free()
-        for reference in self._slots:
-            slot = reference()
-            session = None if slot is None else slot.take()
-            if session is not None:
-                session.close()
+        slots = [slot for reference in self._slots if (slot := reference()) is not None]
+        found = [session for slot in slots if (session := slot.take()) is not None]
+        try:
+            super()._close_free()
+        finally:
+            close_each(found)
 
 
 class StatefulProgram(_PerThread):
