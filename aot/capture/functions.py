@@ -51,7 +51,9 @@ def _acosh(x: Node) -> Node:
     rest = build.sub(x, 1.0)
     root = build.unary("sqrt", build.mul(rest, build.add(x, 1.0)))
     near = build.unary("log1p", build.add(rest, root))
-    return build.pointwise("where", build.pointwise("gt", x, LARGE), _log_of_double(x), near)
+    whole = build.pointwise("where", build.pointwise("gt", x, LARGE), _log_of_double(x), near)
+    # Below 1, where the product under the root may overflow, there is no number.
+    return build.pointwise("where", build.pointwise("lt", x, 1.0), math.nan, whole)
 
 
 def _atanh(x: Node) -> Node:
@@ -120,9 +122,17 @@ _TAIL = (10395 / 64, -945 / 32, 105 / 16, -15 / 8, 3 / 4, -1 / 2, 0.0)
 
 
 def _hypot(call: Call, left: Operand, right: Operand) -> Node:
-    first, second = (wide(call.operand(item, call.dtype)) for item in (left, right))
-    squares = build.add(build.mul(first, first), build.mul(second, second))
-    return build.cast(call.fill(build.unary("sqrt", squares)), call.dtype)
+    """m √(1 + (n/m)²) of m = max |…| and n = min |…|, whose squares may overflow or vanish."""
+    sides = [build.unary("abs", wide(call.operand(item, call.dtype))) for item in (left, right)]
+    large, small = (build.pointwise(op, *sides) for op in ("maximum", "minimum"))
+    ratio = build.div(small, large)
+    root = build.unary("sqrt", build.add(build.mul(ratio, ratio), 1.0))
+    length = build.pointwise(
+        "where", build.pointwise("eq", large, 0.0), large, build.mul(large, root)
+    )
+    is_endless = build.pointwise("logical_or", *(build.unary("isinf", side) for side in sides))
+    whole = build.pointwise("where", is_endless, math.inf, length)
+    return build.cast(call.fill(whole), call.dtype)
 
 
 def _xlogy(call: Call, left: Operand, right: Operand) -> Node:
@@ -143,9 +153,9 @@ def _shift(is_left: bool) -> Row:
         if call.dtype != "u8":
             is_in = build.pointwise("logical_and", is_in, build.pointwise("ge", count, 0))
         inside = build.pointwise("where", is_in, count, last)
-        if not is_left:
-            return call.fill(build.pointwise("shift_right", value, inside))
-        shifted = build.pointwise("shift_left", value, inside)
+        shifted = build.pointwise("shift_left" if is_left else "shift_right", value, inside)
+        if not is_left and call.dtype != "u8":
+            return call.fill(shifted)  # by one less than the bits: the sign is left
         return call.fill(build.pointwise("where", is_in, shifted, 0))
 
     return row

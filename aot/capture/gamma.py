@@ -32,7 +32,7 @@ def _where(condition: Node, yes: Node | float, no: Node | float) -> Node:
 
 
 def _log_gamma(x: Node) -> Node:
-    """log |Γ(x)|, by reflection below ½; ∞ at the poles and at both infinities."""
+    """log |Γ(x)|, by reflection below ½; ∞ at the poles and at both infinities, 0 at 1 and 2."""
     is_left = build.pointwise("lt", x, 0.5)
     z = build.sub(_where(is_left, build.sub(1.0, x), x), 1.0)
     series: Node | float = LANCZOS[0]
@@ -42,11 +42,23 @@ def _log_gamma(x: Node) -> Node:
     power = build.mul(build.add(z, 0.5), build.sub(build.unary("log", shifted), 1.0))
     rest = build.add(build.unary("log", series), HALF_LOG_2_PI - LANCZOS_SHIFT)
     right = build.add(power, rest)
-    fraction = build.sub(x, build.unary("floor", x))
+    # The distance to the nearest integer, which next to 0 is the number itself.
+    nearest = build.unary("round", x)
+    fraction = build.unary("abs", build.sub(x, nearest))
     sine = build.unary("sin", build.mul(fraction, math.pi))
     left = build.sub(math.log(math.pi), build.add(build.unary("log", sine), right))
     whole = _where(is_left, left, right)
-    return _where(build.unary("isinf", x), math.inf, whole)
+    # Next to 0, where π x may be subnormal.
+    size = build.unary("abs", x)
+    at_zero = build.unary("neg", build.unary("log", size))
+    whole = _where(build.pointwise("lt", size, 1e-20), at_zero, whole)
+    is_root = build.pointwise(
+        "logical_or", build.pointwise("eq", x, 1.0), build.pointwise("eq", x, 2.0)
+    )
+    whole = _where(is_root, 0.0, whole)
+    is_pole = build.pointwise("logical_and", is_left, build.pointwise("eq", x, nearest))
+    is_infinite = build.pointwise("logical_or", is_pole, build.unary("isinf", x))
+    return _where(is_infinite, math.inf, whole)
 
 
 def _digamma(x: Node) -> Node:

@@ -94,6 +94,8 @@ class Call:
     def operand(self, value: Operand, dtype: str) -> Node:
         """`value` cast to `dtype` and given the result's rank (rank 0 stays)."""
         if not isinstance(value, Node):
+            if dtype == "u8" and isinstance(value, int) and -256 < value < 0:
+                value += 256  # as torch takes numbers below 0
             return build.number(value, dtype)
         converted = build.cast(value, dtype)
         if converted.type.rank in (0, len(self.shape)):

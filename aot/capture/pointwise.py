@@ -134,11 +134,11 @@ def _div(call: Call, left: Operand, right: Operand, rounding_mode: str | None = 
     if rounding_mode is None:
         return call.pointwise("div", left, right)
     if DTYPES[call.dtype].kind == "float":
-        whole = "floor" if rounding_mode == "floor" else "trunc"
         quotient = _quotient(call, left, right)
-        if rounding_mode == "trunc":  # of the quotient as the type holds it
-            quotient = build.cast(quotient, call.dtype)
-        return build.cast(build.unary(whole, quotient), call.dtype)
+        if rounding_mode == "floor":
+            return build.cast(_floored(call, left, right, quotient), call.dtype)
+        # of the quotient as the type holds it
+        return build.cast(build.unary("trunc", build.cast(quotient, call.dtype)), call.dtype)
     _check_divisor(call, right)
     floored = call.pointwise("floor_divide", left, right)
     if rounding_mode == "floor":
@@ -159,6 +159,32 @@ def _quotient(call: Call, left: Operand, right: Operand) -> Node:
     """In f64, which holds the quotient of shorter floats to their last bit; `/` in f32 does not."""
     operands = (call.operand(item, call.dtype) for item in (left, right))
     return call.fill(build.div(*(build.cast(item, "f64") for item in operands)))
+
+
+def _floored(call: Call, left: Operand, right: Operand, quotient: Node) -> Node:
+    """⌊left / right⌋ of a quotient in f64, as Python's `//` has it at the limits of floats."""
+    first, second = (build.cast(call.operand(item, call.dtype), "f64") for item in (left, right))
+    floored = build.unary("floor", quotient)
+    if call.dtype == "f64":  # where the quotient was rounded up to an integer
+        rest = build.sub(first, build.mul(floored, second))
+        is_above = _have_other_signs(rest, second)
+        floored = build.pointwise("where", is_above, build.sub(floored, 1.0), floored)
+    # A quotient that vanishes, by an infinite divisor too, still lies below 0.
+    has_vanished = build.pointwise("eq", quotient, 0.0)
+    is_below = build.pointwise("logical_and", has_vanished, _have_other_signs(first, second))
+    floored = build.pointwise("where", is_below, -1.0, floored)
+    # An infinite number has no rest, but by 0 it is infinite.
+    has_no_rest = build.pointwise(
+        "logical_and", build.unary("isinf", first), build.pointwise("ne", second, 0.0)
+    )
+    return call.fill(build.pointwise("where", has_no_rest, math.nan, floored))
+
+
+def _have_other_signs(left: Node, right: Node) -> Node:
+    """Whether one of two numbers is below 0 and the other one above it."""
+    below, above = ([build.pointwise(op, x, 0.0) for x in (left, right)] for op in ("lt", "gt"))
+    first = build.pointwise("logical_and", below[0], above[1])
+    return build.pointwise("logical_or", first, build.pointwise("logical_and", above[0], below[1]))
 
 
 def _is_rounded_down(call: Call, left: Operand, right: Operand) -> Node:
@@ -182,10 +208,25 @@ def _fmod(call: Call, left: Operand, right: Operand) -> Node:
 
 
 def _rest(call: Call, left: Operand, right: Operand) -> Node:
-    """left - trunc(left / right) · right, f64; exact for shorter floats up to quotients of 2²⁹."""
+    """left - trunc(left / right) · right in f64, signed as `left`; NaN for quotients above 2¹⁵⁰.
+
+    Product and difference are rounded once (kernels contract them), so that each rest is exact,
+    though larger than the divisor where the quotient was rounded: each takes off 53 bits.
+    """
     first, second = (build.cast(call.operand(item, call.dtype), "f64") for item in (left, right))
-    whole = build.unary("trunc", build.div(first, second))
-    rest = build.sub(first, build.mul(whole, second))
+    rest = first
+    for _ in range(1 if call.dtype == "f16" else 3):
+        whole = build.unary("trunc", build.div(rest, second))
+        rest = build.sub(rest, build.mul(whole, second))
+    size = build.unary("abs", second)
+    toward = build.pointwise(
+        "where", build.pointwise("lt", rest, 0.0), size, build.unary("neg", size)
+    )
+    is_beyond = _have_other_signs(rest, first)
+    rest = build.pointwise("where", is_beyond, build.add(rest, toward), rest)
+    is_larger = build.pointwise("ge", build.unary("abs", rest), size)
+    rest = build.pointwise("where", is_larger, math.nan, rest)
+    rest = build.pointwise("where", build.pointwise("eq", rest, 0.0), build.mul(first, 0.0), rest)
     is_endless = build.pointwise("eq", build.unary("abs", second), math.inf)
     is_finite = build.pointwise("lt", build.unary("abs", first), math.inf)
     is_left_itself = build.pointwise("logical_and", is_endless, is_finite)
@@ -198,25 +239,23 @@ def _remainder(call: Call, left: Operand, right: Operand) -> Node:
         return call.pointwise("remainder", left, right)
     rest = _rest(call, left, right)
     divisor = build.cast(call.operand(right, call.dtype), "f64")
-    signs = [build.pointwise("lt", item, 0.0) for item in (rest, divisor)]
-    is_other = build.pointwise("logical_xor", *signs)
-    is_inexact = build.pointwise("ne", rest, 0.0)
-    moved = build.pointwise(
-        "where",
-        build.pointwise("logical_and", is_inexact, is_other),
-        build.add(rest, divisor),
-        rest,
-    )
+    is_other = _have_other_signs(rest, divisor)
+    moved = build.pointwise("where", is_other, build.add(rest, divisor), rest)
     return build.cast(call.fill(moved), call.dtype)
 
 
 def _pow(call: Call, base: Operand, exponent: Operand) -> Node:
     if DTYPES[call.dtype].kind == "float":
-        return call.pointwise("pow", base, exponent)
+        root = ROOTS.get(exponent) if isinstance(exponent, float) else None
+        return call.pointwise(root, base) if root else call.pointwise("pow", base, exponent)
     value = call.operand(base, call.dtype)
     if isinstance(exponent, int) and exponent >= 0:
         return call.fill(_constant_power(value, exponent))
     return call.fill(_integer_power(value, call.operand(exponent, call.dtype)))
+
+
+# As torch has it, for the limits of roots and powers differ: (-∞)^½ is ∞, √-∞ is not a number.
+ROOTS = {0.5: "sqrt", -0.5: "rsqrt"}
 
 
 def _constant_power(base: Node, exponent: int) -> Node:

@@ -27,6 +27,7 @@ class OpDef:
     triton: str = ""
     shortened: str = ""  # the same by functions of shortened.py, for 16-bit results on a GPU
     double: str = ""  # the same of f64, where the first takes f32 only
+    floating: str = ""  # the same of floats, where the first is of integers
     cost: float = 1.0  # operations for one element of the result (reduce: of the operand)
     aten: tuple[str, ...] = ()  # core ATen ops that are this op once their operands are aligned
     is_commutative: bool = False
@@ -132,7 +133,8 @@ _ARITHMETIC: tuple[OpDef, ...] = (
         "minimum", NUMBER, f"tl.minimum({{0}}, {{1}}, {_NAN})", is_commutative=True, **_CHOOSES
     ),
     _binary("atan2", FLOAT, "libdevice.atan2({0}, {1})", 30.0),
-    _unary("neg", NUMBER, "(-{0})", **_CHOOSES),
+    # Triton's `-x` is 0 - x, which of 0.0 is 0.0.
+    _unary("neg", NUMBER, "(-{0})", floating="({0} * -1.0)", **_CHOOSES),
     _unary("abs", NUMBER, "tl.abs({0})", **_CHOOSES),
     _unary("sign", NUMBER, "(({0} > 0).to({0}.dtype) - ({0} < 0).to({0}.dtype))", 3.0, **_STEPS),
     _unary("floor", FLOAT, "tl.floor({0})", **_STEPS),

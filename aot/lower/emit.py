@@ -213,7 +213,8 @@ class Emitter:
         row = OPS[node.op]
         is_shortened = self.shortens and row.shortened and DTYPES[node.dtype].itemsize_bytes == 2
         is_double = row.double and node.dtype == "f64"
-        spelling = row.shortened if is_shortened else row.double if is_double else row.triton
+        usual = row.floating if row.floating and node.type.kind == "float" else row.triton
+        spelling = row.shortened if is_shortened else row.double if is_double else usual
         if node.op == "logical_not" and operands[0].is_literal:
             operands = [Value(wrapped(operands[0].text, "bool"))]
         # A choice has the type of what it chooses from.

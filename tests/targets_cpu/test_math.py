@@ -96,6 +96,20 @@ def test_large_lanes_beside_small_ones() -> None:
         np.testing.assert_allclose(result, np.cos(x.astype(np.float64)), rtol=3e-7)
 
 
+@pytest.mark.parametrize("name", ["cos", "sin", "tan"])
+def test_forms_for_several_lanes_share_what_they_call(name: str) -> None:
+    text = vector_math.module([("float", name, 1), ("float", name, 8), ("double", name, 8)])
+    defined = [line.split("(")[0] for line in text.splitlines() if line.startswith("define")]
+    assert len(defined) == len(set(defined))
+
+
+def test_zeros_keep_their_sign() -> None:
+    zeros = np.array([0.0, -0.0] * 8, dtype=np.float32)
+    for name in ("sin", "tan", "asin", "atan", "sinh", "tanh", "expm1", "log1p", "erf"):
+        found = math_errors.apply(_library(8), name, [zeros])
+        assert list(np.signbit(found)) == list(np.signbit(zeros)), name
+
+
 def test_text_is_deterministic_and_selective() -> None:
     assert vector_math.functions(16) == vector_math.functions(16)
     text = vector_math.functions(8, ["exp"])

@@ -45,22 +45,24 @@ class Angles:
 
         def build(x: Value) -> Value:
             fast = self._finished(name, *self._reduce(x))
+            if name != "cos":  # the reduction loses the sign of a zero
+                fast = x.equals(0.0).select(x, fast)
             large = x.abs() > self.limit
             return x.text.rarely(large, fast, f"aotc.{name}.large.{_mangled(x)}", x)
 
         return build
 
-    def cold(self, name: str) -> Callable[[int], str]:
+    def cold(self, name: str) -> Callable[[int], tuple[str, ...]]:
         """Definitions of `aotc.<name>.large` by lanes: each lane reduced exactly."""
 
-        def cold(lanes: int) -> str:
+        def cold(lanes: int) -> tuple[str, ...]:
             text = Text(1)
             x = Value(text, "%x", self.element)
             result = self._finished(name, *self.exactly(x))
             result = (x.abs() < math.inf).select(result, x - x)
             lines = [*text.lines, f"  ret {result}"]
             scalar = _define(f"aotc.{name}.large", self.element, 1, lines)
-            return scalar if lanes == 1 else f"{scalar}\n\n{_each_lane(name, self.element, lanes)}"
+            return (scalar,) if lanes == 1 else (scalar, _each_lane(name, self.element, lanes))
 
         return cold
 

@@ -61,8 +61,8 @@ def _float(name: str, flags: str = "contract ") -> Rule:
 def _divide(lanes: Lanes, x: list[Operand]) -> Operand:
     """a / b; by one divisor for all lanes, as a · (1 / b).
 
-    Within 2 ulp where 1 / b is a normal number, which is what Triton's `/` promises on a GPU too;
-    `tl.div_rn` is exact, and so is a literal divisor.
+    Within 2 ulp where the quotient is a normal number, which is what Triton's `/` promises on a GPU
+    too; `tl.div_rn` is exact, and so is a literal divisor.
     """
     a, b = x
     known = _literal_divisor(b)
@@ -71,8 +71,23 @@ def _divide(lanes: Lanes, x: list[Operand]) -> Operand:
     divisor = lanes.uniform_source(b)
     if divisor is None or is_literal(divisor) or not is_vector(a):
         return lanes.binary("fdiv", a, b)
+    scale = _scale(lanes, divisor)
     one = float_constant(1.0, "f64" if divisor.type == "double" else "f32")
-    return lanes.binary("fmul", a, lanes.splat(lanes.binary("fdiv", one, divisor)), "contract ")
+    inverse = lanes.binary("fdiv", one, lanes.binary("fmul", divisor, scale))
+    scaled = lanes.binary("fmul", a, lanes.splat(inverse))
+    return lanes.binary("fmul", scaled, lanes.splat(scale), "contract ")
+
+
+def _scale(lanes: Lanes, divisor: Operand) -> Operand:
+    """A power of 2 that brings a divisor near the limits to where its inverse is normal."""
+    kind = "f64" if divisor.type == "double" else "f32"
+    limit, step = (2.0**900, 2.0**200) if kind == "f64" else (2.0**100, 2.0**64)
+    size = lanes.writer.call(f"llvm.fabs.{intrinsic_suffix(divisor)}", divisor.type, [divisor])
+    is_small = compare(lanes, "fcmp olt", size, float_constant(1 / limit, kind))
+    is_large = compare(lanes, "fcmp ogt", size, float_constant(limit, kind))
+    one = float_constant(1.0, kind)
+    lowered = select(lanes, is_large, float_constant(1 / step, kind), one)
+    return select(lanes, is_small, float_constant(step, kind), lowered)
 
 
 def _literal_divisor(operand: Operand) -> float | None:

@@ -223,9 +223,6 @@ class Lowering:
         constants = [
             f"{name} = internal constant {text}" for text, name in self.kernel.constants.items()
         ]
-        called: dict[tuple[str, int], list[str]] = {}
-        for element, name, lanes in sorted(writer.functions):
-            called.setdefault((element, lanes), []).append(name)
         return "\n".join([
             *constants,
             f"define internal void @kernel({', '.join([*parameters, common])}) #0 {{",
@@ -233,10 +230,7 @@ class Lowering:
             "define void @body(ptr %args, i32 %x, i32 %y, i32 %z, ptr %grid, ptr %scratch) #0 {",
             *unpack,
             f"  call void @kernel({', '.join([*given, passed])})", "  ret void", "}",
-            *(
-                math.functions(lanes, names, element)
-                for (element, lanes), names in sorted(called.items())
-            ),
+            math.module(writer.functions),
             f"attributes #0 = {{ {_ATTRIBUTES} }}",
             "",
         ])  # fmt: skip

@@ -27,12 +27,18 @@ def symbol(name: str, lanes: int, element: str = "float") -> str:
 
 
 def functions(lanes: int, names: Iterable[str] = singles.FUNCTIONS, element: str = "float") -> str:
-    """LLVM IR definitions of the named functions for lanes of `WIDTHS`; KeyError on other names.
+    """LLVM IR definitions of the named functions for lanes of `WIDTHS`; KeyError on other names."""
+    return module((element, name, lanes) for name in names)
 
-    Intrinsics are used without declarations, which LLVM allows.
+
+def module(called: Iterable[tuple[str, str, int]]) -> str:
+    """LLVM IR definitions of functions given as (element, name, lanes), each of them once.
+
+    Forms of one function for several numbers of lanes share its scalar cold form. Intrinsics are
+    used without declarations, which LLVM allows.
     """
-    parts, attributes = [], f"alwaysinline nounwind {angle.WIDE}"
-    for name in sorted(set(names)):
+    parts, attributes = dict[str, None](), f"alwaysinline nounwind {angle.WIDE}"
+    for element, name, lanes in sorted(set(called)):
         row = FUNCTIONS[element][name]
         text = Text(lanes)
         operands = [Value(text, f"%x{index}", element) for index in range(row.arity)]
@@ -40,9 +46,8 @@ def functions(lanes: int, names: Iterable[str] = singles.FUNCTIONS, element: str
         parameters = ", ".join(str(operand) for operand in operands)
         kind = type_name(element, lanes)
         head = f"define internal {kind} @{symbol(name, lanes, element)}({parameters})"
-        parts.append(
-            "\n".join([f"{head} {attributes} {{", "entry:", *text.lines, f"  ret {result}", "}"])
-        )
+        lines = [f"{head} {attributes} {{", "entry:", *text.lines, f"  ret {result}", "}"]
+        parts["\n".join(lines)] = None
         if row.cold is not None:
-            parts.append(row.cold(lanes))
+            parts |= dict.fromkeys(row.cold(lanes))
     return "\n\n".join(parts) + "\n"

@@ -241,4 +241,4 @@ class Function:
     build: Callable[..., Value]
     max_ulp: float  # stated bound; the test holds it on its samples
     note: str = ""
-    cold: Callable[[int], str] | None = None  # definitions beside the function, by lanes
+    cold: Callable[[int], tuple[str, ...]] | None = None  # definitions beside it, by lanes
