@@ -8,6 +8,7 @@ from aotc.aot.capture import (
     contractions,
     convolution_gradients,
     distances,
+    division,
     draws,
     functions,
     gamma,
@@ -28,6 +29,7 @@ from aotc.aot.capture.importing import Rows
 
 ROWS: Rows = {
     **pointwise.ROWS,
+    **division.ROWS,
     **movement.ROWS,
     **lookups.ROWS,
     **reductions.ROWS,

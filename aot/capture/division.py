@@ -1,0 +1,134 @@
+"""Import rows of division: quotients, floors of them, and rests, at the limits of floats too."""
+
+from __future__ import annotations
+
+import math
+
+from aotc.aot.capture.importing import Call, Operand, Rows
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.size import Size, proves_at_most
+from aotc.aot.ir.types import DTYPES
+
+
+def _div(call: Call, left: Operand, right: Operand, rounding_mode: str | None = None) -> Node:
+    if rounding_mode is None:
+        return call.pointwise("div", left, right)
+    if DTYPES[call.dtype].kind == "float":
+        quotient = _quotient(call, left, right)
+        if rounding_mode == "floor":
+            return build.cast(_floored(call, left, right, quotient), call.dtype)
+        # of the quotient as the type holds it
+        return build.cast(build.unary("trunc", build.cast(quotient, call.dtype)), call.dtype)
+    _check_divisor(call, right)
+    floored = call.pointwise("floor_divide", left, right)
+    if rounding_mode == "floor":
+        return floored
+    return build.add(floored, build.cast(_is_rounded_down(call, left, right), call.dtype))
+
+
+def _check_divisor(call: Call, divisor: Operand) -> None:
+    """Integers are not divided by 0, where there is anything to divide."""
+    if isinstance(divisor, Size) or 0 in call.shape:
+        return
+    node = call.operand(divisor, call.dtype)
+    has_elements = proves_at_most(1, math.prod(call.shape))
+    call.check_divisor(node if has_elements else call.fill(node))
+
+
+def _quotient(call: Call, left: Operand, right: Operand) -> Node:
+    """In f64, which holds the quotient of shorter floats to their last bit; `/` in f32 does not."""
+    operands = (call.operand(item, call.dtype) for item in (left, right))
+    return call.fill(build.div(*(build.cast(item, "f64") for item in operands)))
+
+
+def _floored(call: Call, left: Operand, right: Operand, quotient: Node) -> Node:
+    """⌊left / right⌋ of a quotient in f64, as Python's `//` has it at the limits of floats."""
+    first, second = (build.cast(call.operand(item, call.dtype), "f64") for item in (left, right))
+    floored = build.unary("floor", quotient)
+    if call.dtype == "f64":  # where the quotient was rounded up to an integer
+        rest = build.sub(first, build.mul(floored, second))
+        is_above = _have_other_signs(rest, second)
+        floored = build.pointwise("where", is_above, build.sub(floored, 1.0), floored)
+    # A quotient that vanishes, by an infinite divisor too, still lies below 0.
+    has_vanished = build.pointwise("eq", quotient, 0.0)
+    is_below = build.pointwise("logical_and", has_vanished, _have_other_signs(first, second))
+    floored = build.pointwise("where", is_below, -1.0, floored)
+    # An infinite number has no rest, but by 0 it is infinite.
+    has_no_rest = build.pointwise(
+        "logical_and", build.unary("isinf", first), build.pointwise("ne", second, 0.0)
+    )
+    return call.fill(build.pointwise("where", has_no_rest, math.nan, floored))
+
+
+def _have_other_signs(left: Node, right: Node) -> Node:
+    """Whether one of two numbers is below 0 and the other one above it."""
+    below, above = ([build.pointwise(op, x, 0.0) for x in (left, right)] for op in ("lt", "gt"))
+    first = build.pointwise("logical_and", below[0], above[1])
+    return build.pointwise("logical_or", first, build.pointwise("logical_and", above[0], below[1]))
+
+
+def _is_rounded_down(call: Call, left: Operand, right: Operand) -> Node:
+    """Where rounding to minus infinity and towards zero differ, for integers."""
+    signs = [call.pointwise("lt", item, 0) for item in (left, right)]
+    is_inexact = build.pointwise("ne", call.pointwise("remainder", left, right), 0)
+    return build.pointwise("logical_and", is_inexact, build.pointwise("logical_xor", *signs))
+
+
+def _floor_divide(call: Call, left: Operand, right: Operand) -> Node:
+    return _div(call, left, right, "floor")
+
+
+def _fmod(call: Call, left: Operand, right: Operand) -> Node:
+    if DTYPES[call.dtype].kind != "float":
+        _check_divisor(call, right)
+        floored = call.pointwise("remainder", left, right)
+        excess = build.sub(floored, call.operand(right, call.dtype))
+        return build.pointwise("where", _is_rounded_down(call, left, right), excess, floored)
+    return build.cast(_rest(call, left, right), call.dtype)
+
+
+def _rest(call: Call, left: Operand, right: Operand) -> Node:
+    """left - trunc(left / right) · right in f64, signed as `left`; NaN for quotients above 2¹⁵⁰.
+
+    Product and difference are rounded once (kernels contract them), so that each rest is exact,
+    though larger than the divisor where the quotient was rounded: each takes off 53 bits.
+    """
+    first, second = (build.cast(call.operand(item, call.dtype), "f64") for item in (left, right))
+    rest = first
+    for _ in range(1 if call.dtype == "f16" else 3):
+        whole = build.unary("trunc", build.div(rest, second))
+        rest = build.sub(rest, build.mul(whole, second))
+    size = build.unary("abs", second)
+    toward = build.pointwise(
+        "where", build.pointwise("lt", rest, 0.0), size, build.unary("neg", size)
+    )
+    is_beyond = _have_other_signs(rest, first)
+    rest = build.pointwise("where", is_beyond, build.add(rest, toward), rest)
+    is_larger = build.pointwise("ge", build.unary("abs", rest), size)
+    rest = build.pointwise("where", is_larger, math.nan, rest)
+    rest = build.pointwise("where", build.pointwise("eq", rest, 0.0), build.mul(first, 0.0), rest)
+    is_endless = build.pointwise("eq", build.unary("abs", second), math.inf)
+    is_finite = build.pointwise("lt", build.unary("abs", first), math.inf)
+    is_left_itself = build.pointwise("logical_and", is_endless, is_finite)
+    return call.fill(build.pointwise("where", is_left_itself, first, rest))
+
+
+def _remainder(call: Call, left: Operand, right: Operand) -> Node:
+    if DTYPES[call.dtype].kind != "float":
+        _check_divisor(call, right)
+        return call.pointwise("remainder", left, right)
+    rest = _rest(call, left, right)
+    divisor = build.cast(call.operand(right, call.dtype), "f64")
+    is_other = _have_other_signs(rest, divisor)
+    moved = build.pointwise("where", is_other, build.add(rest, divisor), rest)
+    return build.cast(call.fill(moved), call.dtype)
+
+
+ROWS: Rows = {
+    "div": _div,
+    "true_divide": _div,
+    "floor_divide": _floor_divide,
+    "fmod": _fmod,
+    "remainder": _remainder,
+}
