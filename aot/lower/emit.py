@@ -69,6 +69,7 @@ class Emitter:
     known: dict[tuple[Node, Position, Guard], Value] = field(default_factory=dict)
     of_type: dict[tuple[Node, Position, Guard], Value] = field(default_factory=dict)
     loaded: dict[Symbol, frozenset[Symbol]] = field(default_factory=dict)
+    clamped: dict[str, Value] = field(default_factory=dict)  # indices that were loaded, by text
     conditions: dict[Bound, str] = field(default_factory=dict)
     starts: Mapping[Node, int] = field(default_factory=dict)  # where a node's pointer is given from
     shortens: bool = False  # 16-bit values by their ops' shortened spelling
@@ -149,6 +150,9 @@ class Emitter:
             {key: value for key, value in found.items() if not value.symbols & symbols}
             for found in (self.known, self.of_type)
         )
+        self.clamped = {
+            text: value for text, value in self.clamped.items() if not value.symbols & symbols
+        }
         self.conditions = {
             condition: name
             for condition, name in self.conditions.items()
@@ -320,15 +324,18 @@ class Emitter:
         if where.is_literal:
             loaded = ix.constant(int(where.text))
         else:
-            # An index from outside must never leave the buffer.
-            clamped = (
-                f"tl.minimum(tl.maximum({where.text}, 0), {kernel_text(extent - 1)}).to(tl.int32)"
-            )
-            bound = self.body.bind(clamped, where.symbols)
+            bound = self._clamped(where, kernel_text(extent - 1))
             symbol = Symbol(bound.text, extent)
             self.loaded[symbol] = bound.symbols
             loaded = ix.of(symbol)
         return self.value(data, data_index(node, index, loaded), guard)
+
+    def _clamped(self, where: Value, last: str) -> Value:
+        """An index from outside, which must never leave the buffer; the same one is one name."""
+        text = f"tl.minimum(tl.maximum({where.text}, 0), {last}).to(tl.int32)"
+        if text not in self.clamped:
+            self.clamped[text] = self.body.bind(text, where.symbols)
+        return self.clamped[text]
 
     def _write_unrolled(self, node: Node, index: Position, guard: Guard) -> Value:
         axes, total = node.attr("axes"), None

@@ -55,6 +55,7 @@ def chain(node: Node, materialised: Collection[Node]) -> tuple[float, int]:
             continue
         repeats = typical(prod(reduced_extents(current))) if current.kind == "reduce" else 1
         work += OPS[current.op].cost * repeats
+        work += len(current.inputs) if current.kind == "concat" else 0  # one choice a part
         fresh = [operand for operand in current.inputs if operand not in seen]
         seen.update(fresh)
         stack.extend(fresh)

@@ -27,6 +27,7 @@ _ON_TILE = "runs on the tile in registers, saves a write and a read of the tenso
 _MOVES = "only moves elements: an index expression of its reader"
 _WHOLE_ROWS = "a program has a tile of the result, a reduction needs whole rows"
 _IS_MEMORY = "a kernel of the user's, and so an op that torch runs, reads and stores memory"
+_JOINS = "looks at each of many parts for every element"
 _PER_TILE = "every column tile of a matmul would compute it again"
 
 FUSIONS: dict[tuple[str, str], Fusion] = {
@@ -55,6 +56,11 @@ FUSIONS: dict[tuple[str, str], Fusion] = {
         Fusion("taps", "matmul", "never", _PER_TILE),
         Fusion("taps", "attention", "never", _PER_TILE),
         Fusion("taps", "call", "never", _IS_MEMORY),
+        Fusion("join", "pointwise", "priced", _JOINS),
+        Fusion("join", "row", "priced", _JOINS),
+        Fusion("join", "matmul", "never", _PER_TILE),
+        Fusion("join", "attention", "never", _PER_TILE),
+        Fusion("join", "call", "never", _IS_MEMORY),
         Fusion("view", "pointwise", "always", _MOVES),
         Fusion("view", "row", "always", _MOVES),
         Fusion("view", "matmul", "always", _MOVES),

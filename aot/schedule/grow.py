@@ -30,6 +30,7 @@ from aotc.aot.schedule.trace import (
 MATMULS = frozenset({"matmul", "matmul_packed"})
 CONTRACTIONS = MATMULS | {"attention"}  # each is the one of its kernel
 Position = tuple[Index, ...]
+MOST_MEMBERS = 64  # nodes of a cluster, which are looked at again with each one that joins
 
 
 @dataclass(slots=True)
@@ -147,6 +148,8 @@ def _grown(
         if not allowed or owned & set(between):
             break
         members = cluster.members | set(between)
+        if len(members) > MOST_MEMBERS:
+            break
         bigger = replace(cluster, tip=target, members=members, index=dict(cluster.index))
         if not (_place(bigger, between) and is_consistent(bigger)):
             break

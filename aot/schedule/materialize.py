@@ -1,13 +1,14 @@
 """Decides which nodes get a buffer, and which kernel stores them; others are computed where read.
 
-Walks from the outputs backwards and counts, for every node, how often each kernel would evaluate
-it. A node with several readers is computed in a kernel that its readers already share, or
-recomputed in each, or stored: whichever cost.py finds cheapest.
+Walks from the outputs backwards and notes, for every node, at which places each kernel would
+evaluate it, and how often. A node with several readers is computed in a kernel that its readers
+already share, or recomputed at each place, or stored: whichever cost.py finds cheapest. A value
+that is read at shifted places, a step of a stencil, is computed again at each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -17,9 +18,11 @@ from aotc.aot.ir.size import Shape, typical
 from aotc.aot.schedule.absorb import absorbed
 from aotc.aot.schedule.calls import MEMORY_KINDS, call_clusters
 from aotc.aot.schedule.cost import chain, is_worth_a_buffer
+from aotc.aot.schedule.cycles import Cycles
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
 from aotc.aot.schedule.grow import MATMULS, Cluster, clusters
+from aotc.aot.schedule.places import Place, operand_places, own_place
 from aotc.aot.schedule.trace import (
     LEAVES,
     STORED,
@@ -32,6 +35,13 @@ from aotc.aot.schedule.traits import TargetTraits
 
 REPEATED_WORK = 8.0  # operations behind an element that rows had better read than repeat
 MAX_ROOTS = 8  # stores of one kernel; more only spill registers
+FEW_PARTS = 4  # of a concat that is read like a view
+MOST_PLACES = 16  # at which one kernel evaluates a node for each of its elements
+MOST_VALUES = 768  # evaluated in one kernel for each of its elements: its text, and registers
+DEEPEST = 96  # values between an element that a kernel stores and one that it computes for that
+NEARBY = 64  # nodes behind a root in which work that two kernels share is looked for
+
+Places = dict[Place, int]  # place → how often a kernel evaluates a node there
 
 
 @dataclass(slots=True, eq=False)
@@ -60,51 +70,80 @@ def kernels(graph: Graph, stored: Iterable[Node], traits: TargetTraits) -> list[
 
 
 class _Materializer:
-    """The backward walk: counts of evaluations and the kernels so far."""
+    """The backward walk: places of evaluations and the kernels so far."""
 
     def __init__(self, graph: Graph, traits: TargetTraits) -> None:
         self.traits = traits
         self.nodes = graph.nodes()
-        self.order = {node: number for number, node in enumerate(self.nodes)}
-        self.ancestors = _ancestors(self.nodes, self.order)
         found = clusters(graph, traits.device == "cuda")
         found, self.absorbed = absorbed(found, graph, traits)
-        self.kernels = [Kernel([cluster.tip], cluster) for cluster in found]
-        self.kernels += [Kernel([*each.members], each) for each in call_clusters(graph)]
+        made = [Kernel([cluster.tip], cluster) for cluster in found]
+        made += [Kernel([*each.members], each) for each in call_clusters(graph)]
+        self.kernels = dict.fromkeys(made)  # in the order in which they were made
         self.owner = {
-            node: kernel
-            for kernel in self.kernels
-            if kernel.cluster
-            for node in kernel.cluster.members
+            node: kernel for kernel in made if kernel.cluster for node in kernel.cluster.members
         }
-        self.materialised = {root for kernel in self.kernels for root in kernel.roots}
-        self.counts: dict[Node, dict[Kernel, int]] = {node: {} for node in self.nodes}
+        self.materialised = {root for kernel in made for root in kernel.roots}
+        self.cycles = Cycles(graph, (kernel.roots for kernel in made))
+        self.places: dict[Node, dict[Kernel, Places]] = {node: {} for node in self.nodes}
+        self.evaluated: dict[Kernel, list[Node]] = {}  # what each kernel evaluates
+        self.values: dict[Kernel, int] = {}  # how many values that is, a node at several places
+        self.depths: dict[Node, int] = dict.fromkeys(self.nodes, 0)
+        self.checks: list[Kernel] = []  # kernels of nothing else
+        self.near: dict[Node, list[Kernel]] = {}  # pointwise kernels that compute a node, or may
 
     def run(self, stored: frozenset[Node]) -> list[Kernel]:
         for node in reversed(self.nodes):
             if node.op in STORED or (node.op in LEAVES and node not in stored):
                 continue
             if node in self.owner:
-                self._count_operands(node, {self.owner[node]: typical(node.type.numel)})
+                kernel = self.owner[node]
+                place = own_place(kernel.cluster, node)
+                self._count_operands(node, {kernel: {place: typical(node.type.numel)}})
+                if node in kernel.roots:
+                    self.cycles.passed(kernel.roots)
             elif node in stored or self._needs_buffer(node):
                 kernel = self._store(node)
-                self._count_operands(node, {kernel: typical(node.type.numel)})
+                if len(kernel.roots) > 1:  # it may compute this on the way to another root
+                    self._deepen(node)
+                place = own_place(kernel.cluster, node)
+                self._count_operands(node, {kernel: {place: typical(node.type.numel)}})
             else:
-                self._count_operands(node, self.counts[node])
-        return self.kernels
+                self._inline(node)
+        return list(self.kernels)
 
-    def _count_operands(self, node: Node, counts: dict[Kernel, int]) -> None:
-        for position, operand in enumerate(node.inputs):
-            for kernel, count in counts.items():
-                if kernel.cluster and operand in kernel.cluster.members:
-                    continue
-                share = _evaluations(node, position, count)
-                if kernel.kind == "row" and self.traits.device == "cpu":
-                    share = max(share, self._in_rows(kernel, node, position, count))
-                known = self.counts[operand].get(kernel, 0)
-                # Several readers in one kernel share the value, except at places they look up.
-                is_lookup = node.kind in ("take", "gather") and position == 0
-                self.counts[operand][kernel] = known + share if is_lookup else max(known, share)
+    def _inline(self, node: Node) -> None:
+        """Compute the node in the kernels that read it."""
+        for kernel, places in self.places[node].items():
+            self.values[kernel] = self.values.get(kernel, 0) + len(places)
+        self._deepen(node)
+        self._count_operands(node, self.places[node])
+
+    def _deepen(self, node: Node) -> None:
+        for operand in node.inputs:
+            self.depths[operand] = max(self.depths[operand], self.depths[node] + 1)
+
+    def _count_operands(self, node: Node, found: Mapping[Kernel, Places]) -> None:
+        for kernel, places in found.items():
+            for place, count in places.items():
+                self._count_at(kernel, node, place, count)
+
+    def _count_at(self, kernel: Kernel, node: Node, place: Place, count: int) -> None:
+        """Note what the node at one place needs of its operands."""
+        cluster = kernel.cluster
+        for position, at in enumerate(operand_places(cluster, node, place)):
+            operand = node.inputs[position]
+            if cluster and operand in cluster.members:
+                continue
+            share = _evaluations(node, position, count)
+            if kernel.kind == "row" and self.traits.device == "cpu":
+                share = max(share, self._in_rows(kernel, node, position, count))
+            readers = self.places[operand]
+            if kernel not in readers:
+                readers[kernel] = {}
+                self.evaluated.setdefault(kernel, []).append(operand)
+            # Several readers at one place share the value.
+            readers[kernel][at] = max(share, readers[kernel].get(at, 0))
 
     def _in_rows(self, kernel: Kernel, node: Node, position: int, count: int) -> int:
         """How often rows one after the other evaluate an operand that they have in common."""
@@ -119,111 +158,134 @@ class _Materializer:
     def _needs_buffer(self, node: Node) -> bool:
         if node in self.absorbed:
             return False
-        kind = "unrolled" if is_unrolled(node) else node.kind
-        kind = "taps" if is_tap_sum(node) else kind
-        counts = self.counts[node]
-        verdicts = {fusion(kind, kernel.kind).verdict for kernel in counts}
+        readers = self.places[node]
+        if self._is_too_much(node):
+            return True
+        verdicts = {fusion(_kind(node), kernel.kind).verdict for kernel in readers}
         if verdicts <= {"always"}:
             return False
         if "never" in verdicts:
             return True
         self._join_readers(node)
-        counts = self.counts[node]
-        total = sum(counts.values())
-        place = (node, total, len(counts), self.materialised, self.traits)
+        total = sum(sum(places.values()) for places in readers.values())
+        place = (node, total, len(readers), self.materialised, self.traits)
         if is_worth_a_buffer(*place):
             return True
         # A kernel that is there anyway can store it for no launch of its own.
         is_free = is_worth_a_buffer(*place, is_launched=True)
-        return is_free and self._home(node, counts) is not None
+        return is_free and self._home(node, readers) is not None
+
+    def _is_too_much(self, node: Node) -> bool:
+        """Whether the text of a kernel that computes the node too would be too long or too deep."""
+        if self.depths[node] >= DEEPEST:
+            return True
+        return any(
+            len(places) > MOST_PLACES or self.values.get(kernel, 0) + len(places) > MOST_VALUES
+            for kernel, places in self.places[node].items()
+        )
 
     def _join_readers(self, node: Node) -> None:
         """Make one kernel of the pointwise kernels that read the node at its own elements."""
         readers = [
             kernel
-            for kernel in self.counts[node]
+            for kernel in self.places[node]
             if kernel.kind == "pointwise" and prod(kernel.shape or ()) == node.type.numel
         ]
         for kernel in readers[1:]:
             first = readers[0]
             roots = first.roots + kernel.roots
-            if first.shape != kernel.shape or len(roots) > MAX_ROOTS or self._is_cyclic(roots):
+            values = self.values.get(first, 0) + self.values.get(kernel, 0)
+            is_large = len(roots) > MAX_ROOTS or values > MOST_VALUES
+            if first.shape != kernel.shape or is_large or self.cycles.closes(roots):
                 continue
             first.roots = roots
-            self.kernels.remove(kernel)
-            for counts in self.counts.values():
-                if kernel in counts:
-                    count = counts.pop(kernel)
-                    counts[first] = max(count, counts.get(first, 0))
+            self.values[first] = values
+            self.cycles.join(roots)
+            del self.kernels[kernel]
+            for each in self.evaluated.pop(kernel, ()):
+                places, known = self.places[each].pop(kernel), self.places[each].get(first)
+                if known is None:
+                    self.places[each][first] = known = {}
+                    self.evaluated.setdefault(first, []).append(each)
+                for at, count in places.items():
+                    known[at] = max(count, known.get(at, 0))
+            for each in self._nearby(kernel.roots):
+                self.near.setdefault(each, []).append(first)
 
     def _store(self, node: Node) -> Kernel:
         """The kernel that stores the node: one that has its elements at hand, or a new one."""
         self.materialised.add(node)
-        sharing = [kernel for kernel in self.kernels if self._shares_work(kernel, node)]
-        home = self._home(node, [*self.counts[node], *sharing])
+        home = None
+        if not self._is_too_much(node):  # else its readers would compute it all the same
+            home = self._home(node, dict.fromkeys([*self.places[node], *self._sharing(node)]))
         if home is None:
-            self.kernels.append(Kernel([node]))
-            return self.kernels[-1]
-        home.roots.append(node)
-        self.counts[node].pop(home, None)
+            home = Kernel([node])
+            self.kernels[home] = None
+            self.cycles.add(node)
+            if node.op == "check":
+                self.checks.append(home)
+        else:
+            home.roots.append(node)
+            self.cycles.join(home.roots)
+            if home in self.checks and (node.op != "check" or len(home.roots) == MAX_ROOTS):
+                self.checks.remove(home)
+            self.places[node].pop(home, None)
+        if home.kind == "pointwise":
+            for each in self._nearby([node]):
+                self.near.setdefault(each, []).append(home)
         return home
 
     def _home(self, node: Node, candidates: Iterable[Kernel]) -> Kernel | None:
         """The first of these kernels that can store the node beside what it stores already."""
         for kernel in candidates:
             fits = kernel.shape == node.shape and len(kernel.roots) < MAX_ROOTS
-            if fits and not self._is_cyclic([*kernel.roots, node]):
+            fits = fits and self.values.get(kernel, 0) < MOST_VALUES
+            # What the kernel reads at other places it would compute again all the same.
+            fits = fits and {own_place(kernel.cluster, node)}.issuperset(
+                self.places[node].get(kernel, ())
+            )
+            if fits and not self.cycles.closes([*kernel.roots, node]):
                 return kernel
         return None
 
-    def _shares_work(self, kernel: Kernel, node: Node) -> bool:
-        """Whether a pointwise kernel has something of full size that the node needs."""
-        if kernel.kind != "pointwise" or kernel.shape != node.shape:
-            return False
-        if all(each.op == "check" for each in (node, *kernel.roots)):
-            return True
-        ours = self._inlined([node])
-        return any(
-            other.type.numel == node.type.numel for other in ours & self._inlined(kernel.roots)
-        )
+    def _sharing(self, node: Node) -> list[Kernel]:
+        """Pointwise kernels that have something of full size that the node needs."""
+        ours = self._nearby([node])
+        found: dict[Kernel, None] = {}
+        for other in ours:
+            if other.type.numel == node.type.numel:
+                found |= dict.fromkeys(self.near.get(other, ()))
+        if node.op == "check":
+            found |= dict.fromkeys(self.checks)
+        fitting = (kernel for kernel in found if kernel in self.kernels)
+        return [
+            kernel
+            for kernel in fitting
+            if kernel.shape == node.shape and len(kernel.roots) < MAX_ROOTS
+        ]
 
-    def _inlined(self, roots: list[Node]) -> set[Node]:
-        found: set[Node] = set()
-        stack = list(roots)
-        while stack:
-            node = stack.pop()
+    def _nearby(self, roots: list[Node]) -> list[Node]:
+        """The roots and what is computed for them, the nearest nodes first, up to a number."""
+        found: dict[Node, None] = {}
+        waiting = list(roots)
+        for node in waiting:  # which grows
+            if len(found) >= NEARBY:
+                break
             if node in found or node.op in LEAVES:
                 continue
-            found.add(node)
+            found[node] = None
             if node in roots or not (node in self.materialised or node.op in STORED):
-                stack.extend(node.inputs)
-        return found
+                waiting.extend(node.inputs)
+        return list(found)
 
-    def _is_cyclic(self, roots: list[Node]) -> bool:
-        """Whether a kernel of these roots would need its own result through another kernel."""
-        mask = _mask(roots, self.order)
-        group = set(roots)
-        others = [kernel for kernel in self.kernels if not group.issuperset(kernel.roots)]
-        reach = {kernel: self._reach(kernel.roots) for kernel in others}
-        ours = self._reach(roots)
-        return any(
-            ours & _mask(kernel.roots, self.order) and reach[kernel] & mask for kernel in others
-        )
 
-    def _reach(self, roots: list[Node]) -> int:
-        """Nodes that a kernel of these roots needs, as bits; a kernel counts as a whole."""
-        reach = 0
-        for node in roots:
-            reach |= self.ancestors[node]
-        shared = [kernel for kernel in self.kernels if len(kernel.roots) > 1]
-        while True:
-            before = reach
-            for kernel in shared:
-                if reach & _mask(kernel.roots, self.order):
-                    for node in kernel.roots:
-                        reach |= self.ancestors[node]
-            if reach == before:
-                return reach
+def _kind(node: Node) -> str:
+    """The kind of a producer that the table of fusions has a row for."""
+    if is_tap_sum(node):
+        return "taps"
+    if is_unrolled(node):
+        return "unrolled"
+    return "join" if node.kind == "concat" and len(node.inputs) > FEW_PARTS else node.kind
 
 
 def _last_varying_axis(node: Node, position: int) -> int:
@@ -238,24 +300,6 @@ def _last_varying_axis(node: Node, position: int) -> int:
     return max((axis for axis, extent in enumerate(extents) if extent != 1), default=-1)
 
 
-def _ancestors(nodes: tuple[Node, ...], order: dict[Node, int]) -> dict[Node, int]:
-    """All that a node depends on, as a bit set over the topological order."""
-    found: dict[Node, int] = {}
-    for node in nodes:
-        bits = 0
-        for operand in node.inputs:
-            bits |= found[operand] | (1 << order[operand])
-        found[node] = bits
-    return found
-
-
-def _mask(nodes: Iterable[Node], order: dict[Node, int]) -> int:
-    bits = 0
-    for node in nodes:
-        bits |= 1 << order[node]
-    return bits
-
-
 def _evaluations(node: Node, position: int, count: int) -> int:
     """How often an operand is evaluated when the node is evaluated `count` times in a kernel."""
     operand = node.inputs[position]
@@ -267,7 +311,9 @@ def _evaluations(node: Node, position: int, count: int) -> int:
         return elements * ceil(typical(side) / PACK_N)
     if node.kind == "reduce":
         return count * typical(prod(reduced_extents(node)))
-    is_repeated = node.kind in ("window", "gather") or (node.kind == "take" and position == 0)
+    # Of a concat, all parts are looked at for each element.
+    is_repeated = node.kind in ("window", "gather", "concat")
+    is_repeated = is_repeated or (node.kind == "take" and position == 0)
     if elements < result and not is_repeated:
         return max(1, count * elements // result)
     return count

@@ -6,9 +6,14 @@ copied once, padding included and channels last, so that a whole row of a window
 
 A right operand of which neither rows nor columns lie together, the filters of a convolution that
 come as an argument, is copied row by row: each tile of rows would gather all of it again.
+
+A concat of many parts looks at all of them for each element, and a kernel takes only so many
+pointers: it is joined from concats of a few parts each, which are stored.
 """
 
 from __future__ import annotations
+
+from math import isqrt
 
 from aotc.aot.ir import build
 from aotc.aot.ir import index as ix
@@ -20,6 +25,7 @@ from aotc.aot.schedule.grow import MATMULS
 from aotc.aot.schedule.trace import demands
 
 _MOVES = frozenset({"view", "pad", "window"})
+MOST_PARTS = 32  # of a concat that one kernel joins
 
 
 def staged(graph: Graph) -> tuple[Graph, frozenset[Node]]:
@@ -29,6 +35,8 @@ def staged(graph: Graph) -> tuple[Graph, frozenset[Node]]:
     for node in graph.nodes():
         inputs = tuple(replaced[operand] for operand in node.inputs)
         made = node if inputs == node.inputs else make(node.op, inputs, node.attrs, node.source)
+        if made.kind == "concat" and len(made.inputs) > MOST_PARTS:
+            made = _by_parts(made, copies)
         if made.kind in MATMULS:
             made = _with_columns(_with_copy(made, copies), copies)
         replaced[node] = made
@@ -36,6 +44,17 @@ def staged(graph: Graph) -> tuple[Graph, frozenset[Node]]:
     found = graph.with_outputs(outputs)
     asked = (node for node in found.nodes() if build.is_stored(node))
     return found, frozenset([*copies.values(), *asked])
+
+
+def _by_parts(joined: Node, copies: dict[Node, Node]) -> Node:
+    """concat(x, y, z, …) → concat(concat(x, y, …), concat(z, …), …), the inner ones stored."""
+    axis, parts = joined.attr("axis"), list(joined.inputs)
+    while len(parts) > MOST_PARTS:
+        count = max(2, min(MOST_PARTS, isqrt(len(parts) - 1) + 1))
+        groups = [parts[start : start + count] for start in range(0, len(parts), count)]
+        parts = [build.concat(group, axis) for group in groups]
+        copies |= {part: part for part in parts if part.op == "concat"}
+    return make("concat", tuple(parts), joined.attrs, joined.source)
 
 
 def _with_copy(anchor: Node, copies: dict[Node, Node]) -> Node:

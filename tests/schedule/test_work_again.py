@@ -1,0 +1,119 @@
+"""What fusion would compute again is stored: stencils, wide sums, concats of many parts, long chains.
+
+The number of values that all kernels write grows with the graph, and no kernel is deeper than
+Python's stack.
+"""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.interpret import interpret
+from aotc.aot.lower import lower
+from aotc.aot.schedule import CPU, Schedule, schedule
+from aotc.aot.schedule.stage import MOST_PARTS
+from aotc.aot.schedule.traits import GPUS
+
+SIDE = 64
+
+
+def source(name: str = "x", *shape: int) -> Node:
+    return make("input", (), {"name": name, "dtype": "f32", "shape": shape or (SIDE, SIDE)})
+
+
+def graph_of(x: Node, result: Node) -> Graph:
+    return Graph((x,), (result,), ("x",), ("y",), {})
+
+
+def rolled(data: Node, shift: int, axis: int) -> Node:
+    """torch.roll as slices that are joined."""
+    extent = data.shape[axis]
+    parts = [build.slice_axis(data, axis, extent - shift, extent)]
+    return build.concat([*parts, build.slice_axis(data, axis, 0, extent - shift)], axis)
+
+
+def taken(data: Node, shift: int, axis: int) -> Node:
+    """torch.roll as it is captured: elements are looked up."""
+    extent = data.shape[axis]
+    places = build.add(build.iota((extent,), 0), extent - shift)
+    index = build.pointwise("remainder", places, extent)
+    return make("take", (data, index), {"axis": axis})
+
+
+def heat(steps: int, roll) -> Graph:
+    x = value = source()
+    for _ in range(steps):
+        around = [roll(value, shift, axis) for axis in (0, 1) for shift in (1, SIDE - 1)]
+        total = around[0]
+        for each in around[1:]:
+            total = build.add(total, each)
+        value = build.add(value, build.mul(build.sub(total, build.mul(value, 4.0)), 0.1))
+    return graph_of(x, value)
+
+
+def written(found: Schedule) -> int:
+    """Lines of all kernels' sources."""
+    specs = lower(found, CPU)
+    return sum(form.source.count("\n") for spec in specs for form in spec.forms)
+
+
+@pytest.mark.parametrize("roll", [rolled, taken])
+def test_steps_of_a_stencil_are_kernels_of_their_own(roll):
+    few, many = (schedule(heat(steps, roll), CPU) for steps in (4, 16))
+    assert len(many.groups) > len(few.groups) > 1
+    assert written(many) <= 5 * written(few)
+
+
+def test_a_stencil_of_small_tensors_ends_too():
+    """A launch costs more than all the work: what is computed again is still bounded."""
+    x = value = source("x", 4, 4)
+    for _ in range(24):
+        value = build.add(taken(value, 1, 0), build.mul(taken(value, 1, 1), 0.5))
+    assert written(schedule(graph_of(x, value), CPU)) < 24 * 200
+
+
+def test_rolls_of_rolls_do_not_multiply():
+    x = value = source()
+    for step in range(24):
+        value = rolled(value, 1 + step % 3, step % 2)
+    found = schedule(graph_of(x, value), CPU)
+    assert written(found) < 24 * 100
+    data = numpy.random.default_rng(0).standard_normal((SIDE, SIDE)).astype("float32")
+    (expected,) = interpret(found.graph, [data])
+    (given,) = interpret(graph_of(x, value), [data])
+    numpy.testing.assert_array_equal(expected, given)
+
+
+def test_a_chain_deeper_than_the_stack_is_cut():
+    x = value = source()
+    for step in range(1200):
+        value = build.unary("sin" if step % 2 else "cos", value)
+    found = schedule(graph_of(x, value), CPU)
+    assert len({spec.digest for spec in lower(found, CPU)}) <= 4
+    assert 1 < len(found.groups) < 40
+
+
+def test_a_sum_of_many_is_cut_into_few_kernels():
+    x = source()
+    value = build.mul(x, 0.5)
+    for step in range(400):
+        value = build.add(value, build.unary("sin", build.mul(x, float(step))))
+    found = schedule(graph_of(x, value), CPU)
+    assert len(lower(found, CPU)) < 20
+
+
+@pytest.mark.parametrize("traits", [CPU, GPUS[90]], ids=["cpu", "cuda"])
+def test_a_concat_of_many_parts_is_joined_by_and_by(traits):
+    x = source()
+    parts = [build.mul(build.unary("sin", x), float(number)) for number in range(300)]
+    joined = build.concat(parts, 0)
+    weight = make("input", (), {"name": "w", "dtype": "f32", "shape": (SIDE, 32)})
+    product = make("matmul", (joined, weight))
+    graph = Graph((x, weight), (product,), ("x", "w"), ("y",), {})
+    found = schedule(graph, traits)
+    (matmul,) = (group for group in found.groups if group.kind == "matmul")
+    assert len(matmul.reads) == 2
+    assert max(len(group.reads) for group in found.groups) <= MOST_PARTS + 1
