@@ -1,4 +1,4 @@
-"""What fusion would compute again is stored: stencils, wide sums, concats of many parts, long chains.
+"""What fusion would do again is stored: stencils, wide sums, concats of many parts, long chains.
 
 The number of values that all kernels write grows with the graph, and no kernel is deeper than
 Python's stack.
