@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from aotc.aot.capture.sizes import LARGEST_EXTENT, Sizes
-from aotc.aot.ir.size import Dim, size_of
+from aotc.aot.ir.size import Dim, Size, size_of
 
 FIXED = Sizes({}, (), ())
 
@@ -41,6 +41,24 @@ def at_sizes(sizes: Sizes, examples: Sequence[Any], arguments: Sequence[Any]) ->
                 if isinstance(extent, torch.SymInt):
                     known[extent.node.expr] = number
     return Sizes({symbol: known[symbol] for symbol in sizes.symbols}, (), ())
+
+
+def number_ranges(examples: Sequence[Any], sizes: Sizes) -> dict[int, tuple[int, int]]:
+    """Place of each argument that is a number and no tensor's size → what its dim allows."""
+    shown = {
+        extent.node.expr
+        for example in examples
+        if isinstance(example, torch.Tensor)
+        for extent in example.shape
+        if isinstance(extent, torch.SymInt)
+    }
+    found = {}
+    for place, example in enumerate(examples):
+        if isinstance(example, torch.SymInt) and example.node.expr not in shown:
+            size = sizes.symbols.get(example.node.expr)
+            for dim in size.dims() if isinstance(size, Size) else ():
+                found[place] = (dim.low, dim.high)
+    return found
 
 
 def _extents(examples: Sequence[Any]) -> Iterator[tuple[torch.SymInt, int]]:

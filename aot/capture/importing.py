@@ -42,6 +42,9 @@ Row = Callable[..., Node | Sequence[Node | None]]
 Rows = dict[str, Row]
 
 
+NO_KERNEL = "torch has no kernel of it"  # so that eager raises
+
+
 class NotSupported(Exception):
     """A row met arguments that it has no import for; carries the reason."""
 

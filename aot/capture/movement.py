@@ -16,6 +16,13 @@ def _reshape(call: Call, data: Node, *rest: Any) -> Node:
     return build.reshape(data, call.shape)
 
 
+def _view(call: Call, data: Node, *rest: Any) -> Node:
+    """A shape; an element type would be the same bits as other numbers."""
+    if call.dtype != data.dtype:
+        raise NotSupported(f"it reads the bits of {data.dtype} as {call.dtype}")
+    return build.reshape(data, call.shape)
+
+
 def _permute(call: Call, data: Node, dims: Sequence[int]) -> Node:
     return build.permute(data, [dim % data.type.rank for dim in dims])
 
@@ -299,6 +306,7 @@ _RESHAPES = ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "flatten
 
 ROWS: Rows = {
     **dict.fromkeys(_RESHAPES, _reshape),
+    "view": _view,
     "permute": _permute,
     "transpose": _transpose,
     "t": _t,

@@ -10,7 +10,7 @@ from itertools import product
 import numpy
 
 from aotc.aot.capture.contractions import spaced
-from aotc.aot.capture.importing import Call, Rows, spread, wide
+from aotc.aot.capture.importing import NO_KERNEL, Call, NotSupported, Rows, spread, wide
 from aotc.aot.capture.scans import lowest
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
@@ -175,6 +175,7 @@ def _counts(
 
 
 def _uneven_average_pool(call: Call, data: Node, size: Sequence[int]) -> Node:
+    _check_float(data)
     # The average is separable: one axis after another.
     result = wide(data)
     for axis, wanted in enumerate(size, data.type.rank - len(size)):
@@ -190,11 +191,18 @@ def _uneven_average_pool(call: Call, data: Node, size: Sequence[int]) -> Node:
     return build.cast(result, call.dtype)
 
 
+def _check_float(data: Node) -> None:
+    """Raise `NotSupported` for element types that torch has no kernel for, as eager does."""
+    if data.type.kind != "float":
+        raise NotSupported(f"{NO_KERNEL} for {data.dtype}")
+
+
 def _adaptive_max(call: Call, data: Node, size: Sequence[int]) -> tuple[Node, Node]:
     """Maxima and their places in the plane, one axis after another, the last one first.
 
     So that of equal elements the first one in the plane's order is found, as in torch.
     """
+    _check_float(data)
     result, place, area = data, None, 1
     for axis in reversed(range(data.type.rank - len(size), data.type.rank)):
         found = [_cell(part, start, axis) for part, start in _cells(result, call.shape[axis], axis)]
@@ -262,6 +270,7 @@ def _place_among_few(data: Node, axes: tuple[int, ...]) -> Node:
 
 
 def _adaptive(call: Call, data: Node, size: Sequence[int]) -> Node:
+    _check_float(data)
     spatial = data.shape[-len(size) :]
     if set(size) == {1}:
         axes = range(data.type.rank - len(size), data.type.rank)

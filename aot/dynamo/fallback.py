@@ -10,6 +10,7 @@ import torch
 from torch._higher_order_ops.effects import with_effects
 from torch.fx import GraphModule
 
+from aotc.aot.capture.importing import NO_KERNEL
 from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.errors import GraphRefused
 
@@ -32,6 +33,8 @@ def leave(
     Nothing is kept where torch cannot store what it compiled.
     """
     counting().regions_left += 1
+    if any(NO_KERNEL in reason for reason in reasons):
+        fallback = "eager"  # which says so; Inductor may compute it all the same
     known = list(dict.fromkeys(reasons))
     more = f"; and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
     count = _calls(module)
@@ -93,7 +96,11 @@ def _by_inductor(
         return _unboxed(stored), stored.serialize()
     except Exception as error:  # torch has no one type for code that it cannot store
         log.info("aotc: Inductor's code of a region is not stored: %s", error)
+    try:
         return _unboxed(compiled(is_stored=False)), None
+    except Exception as error:  # whatever Inductor lacks, torch's own ops run
+        log.warning("aotc: Inductor refuses a region, which runs op by op: %s", error)
+        return run_eagerly(module), None
 
 
 def load_inductor(data: bytes) -> Boxed:

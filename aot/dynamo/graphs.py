@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -11,26 +11,28 @@ import torch
 from torch.fx import GraphModule, Node
 
 from aotc.aot.capture.aten_graph import Walked, import_aten
-from aotc.aot.capture.aten_sizes import at_sizes, sizes_in
+from aotc.aot.capture.aten_sizes import at_sizes, number_ranges, sizes_in
 from aotc.aot.capture.sizes import Sizes
 from aotc.aot.dynamo.calling import Boxed, Call
 from aotc.aot.dynamo.compiling import key_of, program_of
 from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.drawing import fix_states, split
 from aotc.aot.dynamo.draws import Drawn
-from aotc.aot.dynamo.fallback import leave, log, refuse
+from aotc.aot.dynamo.fallback import leave, log, refuse, run_eagerly
 from aotc.aot.dynamo.layouts import channels_last, report, take_layouts
 from aotc.aot.dynamo.numbering import interface_of
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.recipe import Left, Own, Recipe, Step
 from aotc.aot.dynamo.regions import Region, regions
-from aotc.aot.errors import InternalError, SizeUnsupported, UserError
-from aotc.aot.ir.size import UndecidedSize, is_static
+from aotc.aot.errors import DimUnreadable, InternalError, SizeUnsupported, UserError
+from aotc.aot.ir.graph import Graph
+from aotc.aot.ir.size import Size, UndecidedSize, is_static
 from aotc.runtime import AotcError
 
 Code = Own | Left | None
 Orders = Mapping[Node, tuple[int, ...]]  # results, and the dims by falling stride
 NO_ORDERS: Orders = MappingProxyType({})
+NUMBERS_COMPILED = 8  # outside of a program's range, then torch's ops run
 
 
 def compile_graph(
@@ -107,7 +109,11 @@ def _compiled_for_all(
             per_size = PerSize(module, examples, sizes, options, walked.refusals[0].reason)
             return _whole(module, None), per_size
     orders = {} if walked.refusals else channels_last(module, *saved)
-    return compile_at(module, examples, sizes, options, walked, orders)
+    recipe, call = compile_at(module, examples, sizes, options, walked, orders)
+    ranges = number_ranges(examples, sizes)
+    if not ranges:
+        return recipe, call
+    return _whole(module, None), InRange(module, examples, sizes, options, ranges, call)
 
 
 def _walked(
@@ -170,6 +176,11 @@ class PerSize:
         self._arguments = (module, examples, sizes, options)
         log.info("aotc: a graph is compiled for each size that it meets: %s", reason)
 
+    @property
+    def count(self) -> int:
+        """Sizes that were met."""
+        return len(self._known)
+
     def __call__(self, arguments: list[Any]) -> Any:
         """Run once; `arguments` is empty afterwards."""
         module, examples, sizes, options = self._arguments
@@ -181,6 +192,40 @@ class PerSize:
             _, call = compile_at(module, examples, fixed, options, walked)
             self._known[key] = call
         return call(arguments)
+
+
+class InRange:
+    """A program for numbers in its range; others get a graph each, and many of them torch's ops.
+
+    Sizes lie in the range of 1 to what 31 bits address by their nature; a Python number that is an
+    argument of a call may be any. What lies outside is taken as a constant.
+    """
+
+    def __init__(
+        self,
+        module: GraphModule,
+        examples: Sequence[Any],
+        sizes: Sizes,
+        options: Options,
+        ranges: Mapping[int, tuple[int, int]],
+        inside: Boxed,
+    ) -> None:
+        fallback = "error" if options.fallback == "error" else "eager"  # which takes any number
+        self._outside: PerSize | None = None
+        self._arguments = (module, examples, sizes, replace(options, fallback=fallback))
+        self._ranges = ranges
+        self._inside = inside
+
+    def __call__(self, arguments: list[Any]) -> Any:
+        """Run once; `arguments` is empty afterwards."""
+        rows = self._ranges.items()
+        if all(low <= arguments[place] <= high for place, (low, high) in rows):
+            return self._inside(arguments)
+        if self._outside is None:
+            self._outside = PerSize(*self._arguments, "a number lies outside of its range")
+        if self._outside.count >= NUMBERS_COMPILED:
+            return run_eagerly(self._arguments[0])(arguments)
+        return self._outside(arguments)
 
 
 def _hint(value: Any) -> Any:
@@ -220,6 +265,7 @@ def _own(
         if imported is None:
             raise InternalError(stage="capture", detail="a region of ours was refused")
         shown = _shown(sizes, examples)
+        _check_shown(imported.graph, shown)
         interface = interface_of(imported, examples, shown)
         if not interface.has_program:
             return Own(None, interface, options), Call(interface, None)
@@ -243,6 +289,16 @@ def _shown(sizes: Sizes, examples: Sequence[Any]) -> Sizes:
     """The sizes that the arguments of a region show."""
     here = sizes_in(examples).symbols
     return Sizes({name: size for name, size in sizes.symbols.items() if name in here}, (), ())
+
+
+def _check_shown(graph: Graph, sizes: Sizes) -> None:
+    """Raise `DimUnreadable` for a dim that arguments have only as part of an expression."""
+    known = set(sizes.dims)
+    for node in graph.inputs:
+        for extent in node.shape:
+            for dim in extent.dims() if isinstance(extent, Size) else ():
+                if dim not in known:
+                    raise DimUnreadable(name=dim.name)
 
 
 def _whole(module: GraphModule, code: Code) -> Recipe:

@@ -1,0 +1,69 @@
+"""Python numbers that are arguments, sizes inside of expressions, and what torch itself refuses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+NUMBERS = (2, 3, 0, -1, -7, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 5, 0)
+
+
+def _cases():
+    x = torch.arange(6.0)
+    return {
+        "sum": (lambda n: x + n, NUMBERS),
+        "product of integers": (lambda n: x.long() * n + n, NUMBERS[:9]),
+        "slice": (lambda n: x[n:] * 2, (2, 3, 0, -1, 9)),
+        "fill": (lambda n: torch.full((3,), n) + x.sum(), (2, 3, 0, -1, 2**33)),
+    }
+
+
+@pytest.mark.parametrize("name", _cases())
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_number_of_the_call_may_be_any(fresh, name, dynamic):
+    function, numbers = _cases()[name]
+    compiled = torch.compile(function, backend="aotc", dynamic=dynamic)
+    for number in numbers:
+        torch.testing.assert_close(compiled(number), function(number), rtol=1e-6, atol=0)
+
+
+SIZED = {
+    "round of a size": lambda x: x * round(123.456 * x.shape[0], -1),
+    "bits as integers": lambda x: (x * 2).view(torch.int32) + 1,
+    "bits as shorter integers": lambda x: x.view(torch.int16) + 1,
+    "bits as longer numbers": lambda x: (x * 2).view(torch.int64) + 1,
+    "split": lambda x: [part * 2 for part in x.split(3)],
+    "split in two": lambda x: [part * 2 for part in x.split([2, x.shape[0] - 2])],
+    "chunks": lambda x: [part + 1 for part in x.chunk(3)],
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_sizes_inside_of_expressions(fresh, name, dynamic, caplog):
+    function = SIZED[name]
+    compiled = torch.compile(function, backend="aotc", dynamic=dynamic)
+    for size in (12, 6, 18):
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), function(x))
+    if "round" not in name:
+        assert "internal error" not in caplog.text
+
+
+POOLS = {
+    "adaptive_max_pool1d": (F.adaptive_max_pool1d, (2, 16)),
+    "adaptive_max_pool2d": (F.adaptive_max_pool2d, (2, 4, 4)),
+    "adaptive_max_pool3d": (F.adaptive_max_pool3d, (2, 4, 4, 4)),
+    "adaptive_avg_pool2d": (F.adaptive_avg_pool2d, (2, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_what_eager_has_no_kernel_for_raises(fresh, name):
+    pool, shape = POOLS[name]
+    x = torch.ones(shape, dtype=torch.int64)
+    with pytest.raises(NotImplementedError):
+        pool(x, 2)
+    with pytest.raises(NotImplementedError):
+        torch.compile(lambda x: pool(x, 2), backend="aotc")(x)
