@@ -249,6 +249,14 @@ class SpecInputsInvalid(SpecError):
     template = "`example_inputs` do not fit `{callee}{signature}`: {detail}"
 
 
+class SpecTensorsEmpty(SpecError):
+    """Weights or example inputs lie on the device `meta`, which keeps no elements."""
+
+    code = "spec-tensors-empty"
+    template = "{names} lie on the device `meta`, expected tensors with elements"
+    hint = "make the model on the cpu, or load its weights: `load_state_dict(…, assign=True)`"
+
+
 class SpecDecompositionsInvalid(SpecError):
     """`decompositions` does not say which function stands for which op."""
 

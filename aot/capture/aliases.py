@@ -130,13 +130,22 @@ def _nodes_in(value: object) -> Iterator[torch.fx.Node]:
     return (each for each in values if isinstance(each, torch.fx.Node))
 
 
+def has_plain_memory(tensor: object) -> bool:
+    """Whether this is a tensor whose elements lie in one storage by strides."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        return False
+    assert isinstance(tensor, torch.Tensor)
+    is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return tensor.layout is torch.strided and not is_wrapped and not tensor.is_meta
+
+
 def _held(program: ExportedProgram) -> Iterator[_Held]:
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     for spec in program.graph_signature.input_specs:
         if spec.kind in HELD:
             name = str(spec.target)
             tensor = program.state_dict.get(name, program.constants.get(name))
-            if type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+            if has_plain_memory(tensor):
                 yield _Held(nodes[spec.arg.name], spec, tensor)
 
 

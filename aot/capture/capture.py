@@ -13,6 +13,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from aotc.aot.capture.aliases import has_plain_memory
 from aotc.aot.capture.draws import GOLDEN_SEED, draws, seeded
 from aotc.aot.capture.exported import held_tensor, import_program
 from aotc.aot.capture.exporting import exported, run, unchanged
@@ -111,7 +112,7 @@ class WeightWarning(UserWarning):
 def warn_of_weights(state: Mapping[str, torch.Tensor], parameters: Collection[str]) -> None:
     """Say which weights are not finite; a buffer may hold infinities, as masks do."""
     for name, tensor in state.items():
-        if not tensor.is_floating_point():
+        if not tensor.is_floating_point() or not has_plain_memory(tensor):
             continue
         is_weight = name in parameters
         wrong = ~tensor.isfinite() if is_weight else tensor.isnan()

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram, _trace
 
 from aotc.aot.capture.aliases import without_aliases
 from aotc.aot.capture.custom_ops import Decompositions
+from aotc.aot.capture.data_reads import DataReads
 from aotc.aot.capture.draws import DRAWS, numbering
 from aotc.aot.capture.indexing import check_indices, tensor_indices
 from aotc.aot.capture.kernels import defaults_known
@@ -76,12 +78,19 @@ def export(spec: Spec, is_strict: bool = False) -> ExportedProgram:
                 dynamic_shapes=spec.dynamic_shapes,
                 strict=is_strict,
             )
-    except Exception as error:
-        with unchanged(list(spec.module.buffers())):
+        _check_constants(program)
+    except (Exception, SystemExit) as error:
+        with unchanged(list(spec.module.buffers())), DataReads() as reads:
             run(spec, spec.module)  # tells a model that does not run from one that cannot be taken
-        raise export_refusal(error, spec.path) from error
+        raise export_refusal(error, spec.path, reads.lines) from error
     check_indices(program.graph)
     return program
+
+
+def _check_constants(program: ExportedProgram) -> None:
+    """Strict export lets pass what the other mode refuses, and torch then reads memory of none."""
+    if any(isinstance(each, FakeTensor) for each in program.constants.values()):
+        raise RuntimeError("there is a fake tensor in the exported program's constants")
 
 
 def decompose(
@@ -116,7 +125,7 @@ def run(spec: Spec, module: Callable[..., Any]) -> Any:
     except CompileError as error:
         source = user_line(error, spec.path)
         raise KernelNotOnHost(detail=error.message, source=source) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelRaised(
             kind=type(error).__name__,
             detail=str(error).strip(),

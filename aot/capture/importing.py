@@ -58,6 +58,8 @@ def type_of(value: torch.Tensor) -> TensorType:
 
 def part_type_of(value: torch.Tensor) -> TensorType:
     """The same, where a complex tensor has the type of its parts."""
+    if value.layout is not torch.strided:
+        raise NotSupported(f"a tensor of the layout `{value.layout}`")
     dtype = COMPONENTS.get(value.dtype) or DTYPE_NAMES.get(value.dtype)
     if dtype is None:
         raise NotSupported(f"element type `{value.dtype}`")

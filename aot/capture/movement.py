@@ -13,6 +13,8 @@ from aotc.aot.ir.types import DTYPES, round_scalar
 
 
 def _reshape(call: Call, data: Node, *rest: Any) -> Node:
+    if data.dtype != call.dtype:  # `view` of a dtype
+        raise NotSupported(f"the bits of {data.dtype} read as {call.dtype}: convert by value")
     return build.reshape(data, call.shape)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import linecache
 import re
 import traceback
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from aotc.aot.capture.sources import innermost
+from aotc.aot.capture.user_code import users_innermost
 from aotc.aot.errors import ExportFailed
 
 
@@ -18,6 +19,7 @@ class Cure:
     sign: str
     meaning: str
     cure: str
+    is_of_data: bool = False  # whether what torch stopped at is a place that reads data
 
 
 # The first row whose sign is in torch's reason; the last one fits all.
@@ -27,17 +29,20 @@ CURES = (
         "a size or an index is the value of a tensor",
         "keep the full size and mask what lies beyond, or pass the number as an argument, which "
         "is fixed at build time",
+        is_of_data=True,
     ),
     Cure(
         "data-dependent",
         "control flow depends on the value of a tensor",
         "write an `if` as `torch.where` of both results, and a loop with a fixed number of turns "
         "and a mask of those that count",
+        is_of_data=True,
     ),
     Cure(
         ".numpy()",
         "the model leaves torch",
         "compute with torch's ops: what numpy does inside the model is not in the graph",
+        is_of_data=True,
     ),
     Cure(
         "not a known type",
@@ -50,16 +55,56 @@ CURES = (
         "the model does not hold for all sizes that `dynamic_shapes` allows",
         "give the dims the ranges that torch suggests, or `Dim.AUTO`, which finds them",
     ),
+    Cure(
+        "dynamic_shapes",
+        "`dynamic_shapes` do not fit the example inputs",
+        "give one entry for each argument: a dict of its dims, or None for one of fixed shape",
+    ),
+    Cure(
+        "Unsupported input type",
+        "an argument is neither a tensor nor plain data",
+        "pass tensors, numbers, text and containers of them; make the rest a setting of the module",
+    ),
+    Cure(
+        "ScriptModule",
+        "the model is TorchScript",
+        "give the module that it was made of: TorchScript cannot be exported",
+    ),
+    Cure(
+        "fake impl",
+        "an op of the model's own does not say what it gives",
+        "register it: `@OP.register_fake`, a function that returns an empty tensor of that shape",
+    ),
+    Cure(
+        "quantized",
+        "the model holds torch's quantized tensors",
+        "quantize weights to plain integer tensors with scales, and multiply in the model",
+    ),
+    Cure(
+        "fake tensor in the exported",
+        "a tensor is changed behind torch's back, such as by `.data`",
+        "change the tensor itself under `torch.no_grad()`, and make it a buffer",
+    ),
     Cure("", "", "control flow may depend on shapes and settings, not on the values of tensors"),
 )
 
 
-def export_refusal(error: Exception, path: str) -> ExportFailed:
-    """The error for what torch.export raised; `path` stands in for an unknown line."""
+def export_refusal(
+    error: BaseException, path: str, data_reads: Collection[str] = ()
+) -> ExportFailed:
+    """The error for what torch.export raised; `path` stands in for an unknown line.
+
+    `data_reads` are all places where the model reads its data: where one of them is what torch
+    stopped at, the others are named with it.
+    """
     reason = _reason(error)
     row = next(row for row in CURES if row.sign in reason)
     detail = f"{row.meaning} ({reason})" if row.meaning else reason
-    return ExportFailed(detail=detail, source=_place(error, path), cure=row.cure)
+    place = _place(error, path)
+    if row.is_of_data:
+        others = (line for line in data_reads if line != place)
+        place = "".join((place, *(f"\n  and at {line}" for line in others)))
+    return ExportFailed(detail=detail, source=place, cure=row.cure)
 
 
 def is_of_data(refused: Exception) -> bool:
@@ -67,17 +112,17 @@ def is_of_data(refused: Exception) -> bool:
     return isinstance(refused, ExportFailed) and "data-dependent" in refused.detail
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """torch's own reason as one paragraph: its message up to the first advice or trace."""
     text = re.split(r"\n\s*\n|\n\s*(?:Hint|Developer|User stack|To fix)", str(error).strip())[0]
     text = re.sub(r" *\((?:unhinted|Size-like symbols): [^)]*\)\)?\.?", "", text)
     return " ".join(text.split()).rstrip(".")
 
 
-def _place(error: Exception, path: str) -> str:
+def _place(error: BaseException, path: str) -> str:
     """`model.py:31 in forward: if x.sum() > 0:`."""
     trace = "".join(traceback.format_tb(error.__traceback__))
-    source = innermost(f"{trace}{_own_trace(str(error))}")
+    source = users_innermost(f"{trace}{_own_trace(str(error))}")
     if source is None:
         return path
     line = linecache.getline(source.path, source.line_number).strip()

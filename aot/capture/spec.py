@@ -28,6 +28,7 @@ from aotc.aot.errors import (
     SpecModelInvalid,
     SpecModelMissing,
     SpecNotUnderstood,
+    SpecTensorsEmpty,
 )
 
 SEED = 0
@@ -88,6 +89,7 @@ def spec_of(
     module = _as_module(model, "model", path)
     arguments, keyword_arguments = _as_arguments(example_inputs)
     _check_fit(module, arguments, keyword_arguments)
+    _check_memory(module, arguments, keyword_arguments)
     return Spec(
         Path(path).stem,
         path,
@@ -163,7 +165,10 @@ def _as_arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def _check_fit(
     module: torch.nn.Module, arguments: tuple[Any, ...], keyword_arguments: Mapping[str, Any]
 ) -> None:
-    signature = inspect.signature(module.forward)
+    try:
+        signature = inspect.signature(module.forward)
+    except ValueError:  # compiled code, such as TorchScript's, has none
+        return
     try:
         signature.bind(*arguments, **keyword_arguments)
     except TypeError as error:
@@ -172,6 +177,17 @@ def _check_fit(
         raise SpecInputsInvalid(
             callee=callee, signature=_names_of(signature), detail=str(error)
         ) from None
+
+
+def _check_memory(
+    module: torch.nn.Module, arguments: tuple[Any, ...], keyword_arguments: Mapping[str, Any]
+) -> None:
+    named = [*module.named_parameters(), *module.named_buffers()]
+    leaves = pytree.tree_leaves((arguments, dict(keyword_arguments)))
+    named += [(f"argument {place}", leaf) for place, leaf in enumerate(leaves)]
+    empty = [name for name, each in named if isinstance(each, torch.Tensor) and each.is_meta]
+    if empty:
+        raise SpecTensorsEmpty(names=", ".join(f"`{name}`" for name in empty[:8]))
 
 
 def _names_of(signature: inspect.Signature) -> str:

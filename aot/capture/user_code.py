@@ -5,6 +5,7 @@ It imports no torch: a bundle that needs none may still be run with `--import`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import re
@@ -77,7 +78,7 @@ def guarded(action: Callable[[], Any], path: str, doing: str) -> Any:
     """Result of user code; what it raises becomes `SpecImportFailed` with the user's line."""
     try:
         return action()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SpecImportFailed(
             path=path,
             doing=doing,
@@ -96,20 +97,28 @@ def user_line(error: BaseException, path: str) -> str:
     if own:
         frame = own[-1]
         return f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}: {frame.line}"
-    return str(innermost("".join(traceback.format_tb(error.__traceback__))) or path)
+    return str(users_innermost("".join(traceback.format_tb(error.__traceback__))) or path)
 
 
 def innermost(trace: str) -> Source | None:
     """The innermost frame of a printed traceback that is the user's, else the innermost."""
-    frames = [Source(path, int(line), name) for path, line, name in _FRAME.findall(trace)]
+    frames = _frames(trace)
+    return users_innermost(trace) or (frames[-1] if frames else None)
+
+
+def users_innermost(trace: str) -> Source | None:
+    """The innermost frame of a printed traceback that is the user's, if one is."""
     roots = _foreign_roots()
-    outside = [frame for frame in frames if not frame.path.startswith(roots)]
-    candidates = outside or frames
-    return candidates[-1] if candidates else None
+    outside = [frame for frame in _frames(trace) if not frame.path.startswith(roots)]
+    return outside[-1] if outside else None
+
+
+def _frames(trace: str) -> list[Source]:
+    return [Source(path, int(line), name) for path, line, name in _FRAME.findall(trace)]
 
 
 def _foreign_roots() -> tuple[str, ...]:
-    """Where code lies that is not the user's: torch, what it generates, and this stage."""
+    """Where code lies that is not the user's: torch, what it generates, Python, this stage."""
     found = importlib.util.find_spec("torch")
     folders = () if found is None else tuple(found.submodule_search_locations or ())
-    return (*folders, _GENERATED, str(Path(__file__).parent))
+    return (*folders, _GENERATED, contextlib.__file__, str(Path(__file__).parent))

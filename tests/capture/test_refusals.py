@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from aotc.aot import errors  # noqa: E402
-from aotc.aot.capture.capture import WeightWarning, capture  # noqa: E402  needs torch
+from aotc.aot.capture.capture import WeightWarning, capture, warn_of_weights  # noqa: E402  needs torch
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -55,6 +55,92 @@ def test_what_export_refuses_has_reason_line_and_cure(model, capsys):
     assert cure in caught.value.hint_text
     assert len(caught.value.message.splitlines()) == 2  # one paragraph and the place
     assert capsys.readouterr() == ("", "")  # torch's own graph stays out of the way
+
+
+def reads(x):
+    if x.sum() > 0:
+        x = x + 1
+    rows = int(x[0, 0])
+    return x[:rows] * float(x.max())
+
+
+def test_all_places_that_read_data_are_named():
+    with pytest.raises(errors.ExportFailed) as caught:
+        capture(spec_of(reads, (X,), "test_refusals.py"))
+    for line in ("if x.sum() > 0:", "rows = int(x[0, 0])", "* float(x.max())"):
+        assert caught.value.source.count(line) == 1
+    assert caught.value.source.index("sum()") < caught.value.source.index("int(")
+
+
+class Sparse(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.eye(4).to_sparse())
+
+    def forward(self, x):
+        return torch.sparse.mm(self.weight, x)
+
+
+class Behind(torch.nn.Module):
+    """Changes a weight in a way that torch does not see; decomposed, torch itself crashes."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        self.linear.weight.data.mul_(0.5)
+        return self.linear(x)
+
+
+class Wrapped(torch.Tensor):
+    """A tensor of a library's own class, such as a quantized weight, that lacks `isfinite`."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function is torch.Tensor.isfinite:
+            raise NotImplementedError("isfinite")
+        return super().__torch_function__(function, types, args, kwargs)
+
+
+def leaves(x):
+    raise SystemExit(4)
+
+
+def bits(x):
+    return x.view(torch.uint8)
+
+
+def gradient(x):
+    return torch.func.grad(lambda y: (y**2).sum())(x)
+
+
+NOT_OURS = {
+    "sparse": (Sparse(), (X,), "layout `torch.sparse_coo`"),
+    "behind torch's back": (Behind(), (X,), r"by `\.data`"),
+    "a script": (torch.jit.script(torch.nn.ReLU()), (X,), "TorchScript"),
+    "a trace": (torch.jit.trace(torch.nn.ReLU(), X), (X,), "TorchScript"),
+    "without memory": (torch.nn.Linear(4, 4, device="meta"), (X,), "`weight`, `bias` lie on"),
+    "an argument without memory": (torch.relu, (X.to("meta"),), "`argument 0` lie"),
+    "an exit": (leaves, (X,), "SystemExit: 4"),
+    "bits": (bits, (X,), "the bits of f32 read as u8"),
+    "an object": (lambda x, y: x, (X, object()), "neither a tensor nor plain data"),
+    "a nested gradient": (gradient, (X,), "torch.export cannot make one graph"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_OURS)
+def test_faults_of_the_model_are_no_internal_errors(name):
+    model, inputs, words = NOT_OURS[name]
+    with pytest.raises((errors.UnsupportedError, errors.SpecError), match=words) as caught:
+        capture(spec_of(model, inputs, "test_refusals.py"))
+    assert caught.value.exit_code in (2, 3)
+    assert "torch/" not in getattr(caught.value, "source", "")
+
+
+def test_weights_of_a_librarys_own_class_are_not_looked_into():
+    state = {"weight": torch.ones(4).as_subclass(Wrapped)}
+    warn_of_weights(state, ["weight"])
 
 
 def test_arithmetic_in_numpy_is_taken_by_strict_export():
