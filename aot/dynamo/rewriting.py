@@ -41,6 +41,9 @@ TABLES: tuple[tuple[Rule, ...], ...] = (
     (*norms.RULES, *_CLEANING),
     (*attention.RULES, *_CLEANING),
 )
+UNWRITTEN = (
+    "torch has no calls for what it makes, or gradients or memory that is seen outside would differ"
+)
 # Equal values, but not equal gradients: torch shares a tie between both operands of a maximum.
 OTHER_GRADIENTS = frozenset({"maximum-zero"})
 
@@ -106,7 +109,13 @@ def rewrite_module(module: torch.fx.GraphModule, knows_weights: bool = False) ->
     """
     found = read_graph(module)
     images, own = _images(found.graph, tuple(found.values.values()))
-    return respell(module, found, images, _wanted(own), knows_weights)
+    done = respell(module, found, images, _wanted(own), knows_weights)
+    for name in own.counts:
+        if not done[name]:
+            LOG.warning(
+                "aotc_rewrite: rewrite `%s` matches and is not applied: %s", name, UNWRITTEN
+            )
+    return done
 
 
 def summary(done: Mapping[str, int]) -> str:
@@ -123,8 +132,11 @@ def _images(graph: Graph, values: Sequence[Node]) -> tuple[dict[Node, Node], Own
         graph, log = apply_registered(graph, tuple(images.values()))
         images = {value: log.images[image] for value, image in images.items()}
         own.add(log)
-        graph, applied = apply_rules(graph, table, skip, images.values(), must_end=False)
+        followed = (*images.values(), *own.results, *own.made)
+        graph, applied = apply_rules(graph, table, skip, followed, must_end=False)
         images = {value: applied.images[image] for value, image in images.items()}
+        own.results = {applied.images[node]: name for node, name in own.results.items()}
+        own.made = {applied.images[node]: row for node, row in own.made.items()}
     return images, own
 
 

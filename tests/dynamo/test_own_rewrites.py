@@ -30,6 +30,32 @@ def test_an_equation_of_the_users_is_written(rewriting):
     assert torch.equal(found, torch.full((3,), 3.0))
 
 
+@pytest.mark.parametrize("number_first", [True, False])
+def test_an_equation_is_written_though_the_tables_go_on_from_it(rewriting, number_first):
+    with only():
+
+        @rewrite(lambda x: ops.sin(x))
+        def nothing(x):
+            return 0.0 * x if number_first else x * 0.0
+
+        found = torch.compile(lambda x: torch.sin(x) + 1, backend=rewriting)(torch.ones(3))
+    assert rewriting.done[0]["nothing"] == 1
+    assert torch.equal(found, torch.ones(3))
+
+
+def test_one_that_cannot_be_written_is_named(rewriting, caplog):
+    with only():
+
+        @rewrite(lambda x: ops.sin(x))
+        def differently(x):
+            return ops.relu(x)
+
+        x = torch.ones(3, requires_grad=True)
+        torch.compile(lambda x: torch.sin(x) * 2, backend=rewriting)(x)
+    is_written = bool(rewriting.done[0].get("differently"))
+    assert is_written != ("`differently` matches and is not applied" in caplog.text)
+
+
 def test_a_kernel_of_the_users_is_called(rewriting):
     rewrites = load_rewrites(EXAMPLES / "rewrites" / "swiglu.py")
     x, y = torch.randn(4, 32), torch.randn(4, 32)
