@@ -185,8 +185,16 @@ class Choice:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a program: its stages, or the staged result if that is larger."""
+        return self.shared_bytes_of((1, 1))
+
+    def shared_bytes_of(self, loads: tuple[int, int]) -> int:
+        """The same where tiles of the rows' and the columns' operand are computed of so many
+        loads: Triton stages each of them by itself, and none where there is one stage."""
         tile, size = self.tile, self.problem.itemsize_bytes
+        of_rows, of_columns = loads if tile.stages > 1 else (1, 1)
         if self.style.is_flat:
-            return tile.columns * tile.depth * size * (tile.stages if tile.stages > 1 else 0)
-        stages = tile.stages * (tile.rows + tile.columns) * tile.depth * size
+            width = tile.columns * of_columns * tile.depth * size
+            return width * (tile.stages if tile.stages > 1 else 0)
+        elements = tile.rows * of_rows + tile.columns * of_columns
+        stages = tile.stages * elements * tile.depth * size
         return max(stages, tile.rows * tile.columns * size * 2) + SHARED_RESERVE

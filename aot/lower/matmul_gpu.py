@@ -21,7 +21,7 @@ from aotc.aot.lower.matmul_product import (
     Product,
     product_of,
 )
-from aotc.aot.lower.matmul_space import CANDIDATES, choices
+from aotc.aot.lower.matmul_space import CANDIDATES, choices, surest
 from aotc.aot.lower.row import REDUCTIONS
 from aotc.aot.lower.spec import Candidate, KernelSpec, TensorMap
 from aotc.aot.lower.template import fill
@@ -38,16 +38,23 @@ def lower_matmul_gpu(
 ) -> KernelSpec:
     """The matmul of the group with everything that was fused into it, in every form that fits.
 
-    Of the legal candidates, the `limit` cheapest by the model.
+    Of the legal candidates, the `limit` cheapest by the model, and last one that always fits.
     """
     product = product_of(group)
+    problem = problem_of(product, traits)
     drafts: dict[str, source.Draft] = {}
+    loads: dict[str, tuple[int, int]] = {}
     candidates: list[Candidate] = []
-    for choice in choices(problem_of(product, traits), traits, limit):
-        if choice.source_name not in drafts:
-            drafts[choice.source_name] = _draft(product, choice, traits)
-        candidates.append(replace(choice.candidate(), maps=_maps(product, choice)))
-    return source.kernel_of(group, list(drafts.values()), candidates)
+    last = surest(problem)
+    for choice in dict.fromkeys((*choices(problem, traits, limit), last)):
+        name = choice.source_name
+        if name not in loads:
+            drafts[name], loads[name] = _draft(product, choice, traits)
+        if choice == last or choice.shared_bytes_of(loads[name]) <= traits.shared_bytes:
+            candidates.append(replace(choice.candidate(), maps=_maps(product, choice)))
+    named = {candidate.form for candidate in candidates}
+    forms = [draft for name, draft in drafts.items() if name in named]
+    return source.kernel_of(group, forms, candidates)
 
 
 def problem_of(product: Product, traits: TargetTraits) -> Problem:
@@ -92,8 +99,10 @@ def _maps(product: Product, choice: Choice) -> tuple[TensorMap, ...]:
     return tuple(found)
 
 
-def _draft(product: Product, choice: Choice, traits: TargetTraits) -> source.Draft:
-    """The form of one choice: its template, filled."""
+def _draft(
+    product: Product, choice: Choice, traits: TargetTraits
+) -> tuple[source.Draft, tuple[int, int]]:
+    """The form of one choice, its template filled, and how many loads a tile of each operand is."""
     oriented = product.swapped() if choice.style.is_swapped else product
     writer = _Writer(oriented, choice)
     template = TEMPLATES[choice.style.template]
@@ -116,7 +125,10 @@ def _draft(product: Product, choice: Choice, traits: TargetTraits) -> source.Dra
         writer.before_loop,
     )
     names = (choice.constexpr_names, lines, choice.scratch_names)
-    return source.Draft(choice.source_name, *names)
+    loads = tuple(
+        sum(line.count(".load(") for line in part) for part in (writer.load_a, writer.load_b)
+    )
+    return source.Draft(choice.source_name, *names), (max(1, loads[0]), max(1, loads[1]))
 
 
 class _Writer:

@@ -26,6 +26,7 @@ ROW_BLOCKS = 4  # of that many rows, which read the other operand again, at most
 SMALL_ROWS = 64  # rows up to which the other operand takes the rows of the tensor core
 PARTIAL_BYTES = 64 << 20  # of split tiles, at most
 ACCUMULATOR_REGISTERS = 128  # of a thread that an accumulator may take
+SUREST = Tile(32, 32, 32, 4, 1)  # nothing is staged: it fits whatever its loads compute
 
 
 def choices(
@@ -36,6 +37,11 @@ def choices(
     found = list(dict.fromkeys(_all(problem, machine)))
     found.sort(key=lambda choice: nanoseconds(choice, machine))
     return tuple(found[:limit])
+
+
+def surest(problem: Problem) -> Choice:
+    """The choice that fits every device, whatever is fused into the loads of the operands."""
+    return Choice(STYLES["plain"], problem, _scaled(SUREST, problem))
 
 
 def _all(problem: Problem, machine: Machine) -> Iterator[Choice]:

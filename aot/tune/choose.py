@@ -193,7 +193,9 @@ def _without_measuring(
     kernels: dict[str, Tuned] = {}
     for digest, task in tasks.items():
         outcome = outcomes[task]
-        others = task.spec.candidates[1:UNTUNED_CANDIDATES]
+        # The last candidate of a kernel is the one that is the surest to fit.
+        spare = task.spec.candidates
+        others = tuple(dict.fromkeys((*spare[1:UNTUNED_CANDIDATES], *spare[1:][-1:])))
         if isinstance(outcome, AotcError) and (chosen[digest] or not others):
             raise outcome
         if isinstance(outcome, AotcError):
@@ -220,9 +222,11 @@ def _measure_all(
     kernels: dict[str, Tuned] = {}
     lines: dict[str, Line] = {}
     machinery.report(0, len(order), "compiling candidates")
+    ahead = _Ahead(machinery.report, sum(len(_candidates(job, policy)) for job in order))
     for place, (job, options) in enumerate(
-        _compiled_ahead(order, policy, machinery, measurer.is_apart)
+        _compiled_ahead(order, policy, machinery, measurer.is_apart, ahead)
     ):
+        ahead.is_told = True
         digest, name = job.spec.digest, job.spec.name
 
         def tell(text: str, place: int = place, name: str = name) -> None:
@@ -240,8 +244,29 @@ def _measure_all(
     return kernels, lines
 
 
+@dataclass(slots=True)
+class _Ahead:
+    """Tells how many candidates are compiled, until measuring has the progress line."""
+
+    report: Report
+    total: int
+    done: int = 0
+    is_told: bool = False  # by the measuring
+
+    def advance(self, name: str) -> None:
+        """One more is there, compiled or from the cache, or has failed."""
+        self.done += 1
+        if not self.is_told:
+            self.report(self.done, self.total, f"candidates compiled: {name}")
+
+
+def _candidates(job: Job, policy: Policy) -> tuple[Candidate, ...]:
+    """The candidates of a kernel that are compiled to be measured."""
+    return job.spec.candidates[: limit(policy.target.device, policy.mode)]
+
+
 def _compiled_ahead(
-    jobs: Sequence[Job], policy: Policy, machinery: Machinery, is_apart: bool
+    jobs: Sequence[Job], policy: Policy, machinery: Machinery, is_apart: bool, ahead: _Ahead
 ) -> Iterator[tuple[Job, list[Option]]]:
     """Each job with those of its candidates that compile, in order.
 
@@ -249,7 +274,7 @@ def _compiled_ahead(
     """
     with ThreadPoolExecutor(1, "aotc-compile") as compiler:
         batches = [
-            (batch, compiler.submit(_compile_batch, batch, policy, machinery))
+            (batch, compiler.submit(_compile_batch, batch, policy, machinery, ahead))
             for batch in _batches(jobs, policy, machinery.workers.count)
         ]
         if not is_apart:
@@ -270,25 +295,44 @@ def _batches(jobs: Sequence[Job], policy: Policy, workers: int) -> list[list[Job
             batches.append([])
             count = 0
         batches[-1].append(job)
-        count += len(job.spec.candidates[: limit(policy.target.device, policy.mode)])
+        count += len(_candidates(job, policy))
     return batches
 
 
-def _compile_batch(jobs: Sequence[Job], policy: Policy, machinery: Machinery) -> list[list[Option]]:
-    """For each job those of its candidates that compile; raises the error when none does."""
-    count = limit(policy.target.device, policy.mode)
+def _compile_batch(
+    jobs: Sequence[Job], policy: Policy, machinery: Machinery, ahead: _Ahead
+) -> list[list[Option]]:
+    """For each job those of its candidates that compile; raises the error when none does.
+
+    Where none of those to be measured compiles, the last one, the surest, stands in for them.
+    """
     rows = [
-        [Task(job.spec, each, policy.target) for each in job.spec.candidates[:count]]
-        for job in jobs
+        [Task(job.spec, each, policy.target) for each in _candidates(job, policy)] for job in jobs
     ]
-    found = compile_each(
-        [task for row in rows for task in row],
-        machinery.workers,
-        machinery.store,
-        machinery.counts,
-        lambda done, total, name: None,  # the measuring has the progress line
-    )
-    return [_options(row, found) for row in rows]
+    found = _compiled([task for row in rows for task in row], machinery, ahead)
+    failed = [row for row in rows if all(isinstance(found[task], AotcError) for task in row)]
+    spares = {
+        row[0]: Task(row[0].spec, row[0].spec.candidates[-1], policy.target) for row in failed
+    }
+    found |= _compiled([task for task in spares.values() if task not in found], machinery, ahead)
+    return [
+        _options([*row, *([spares[row[0]]] if row[0] in spares else [])], found) for row in rows
+    ]
+
+
+def _compiled(
+    tasks: Sequence[Task], machinery: Machinery, ahead: _Ahead
+) -> dict[Task, KernelBinary | AotcError]:
+    """The code of each task, or why there is none; each tells as it ends."""
+    told = 0
+
+    def tell(done: int, total: int, name: str) -> None:
+        nonlocal told
+        while told < done:
+            told += 1
+            ahead.advance(name)
+
+    return compile_each(tasks, machinery.workers, machinery.store, machinery.counts, tell)
 
 
 def _options(tasks: Sequence[Task], found: Mapping[Task, KernelBinary | AotcError]) -> list[Option]:

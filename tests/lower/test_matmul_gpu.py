@@ -16,6 +16,7 @@ from aotc.aot.lower import lower
 from aotc.aot.lower.matmul_tiles import STYLES
 from aotc.aot.schedule import schedule
 from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.compile import compile_kernel
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -182,3 +183,31 @@ def test_the_cases_use_every_form():
     made_by_kernels = {"tensor", "persistent", "split_tensor"}  # descriptors, where no launch can
     of_varying_rows = {"gemv_rows"}  # see test_sizes_of_a_call.py
     assert set(STYLES) - made_by_kernels - of_varying_rows <= styles
+
+
+def many_loads(parts: int = 4) -> Node:
+    """A product whose left operand is chosen among several buffers for each element."""
+    rows = [operand(f"part{number}", 256, 512, dtype="f32") for number in range(parts)]
+    return op("matmul", b.concat(rows, 0), weight("w", 512, 1024, dtype="f32"))
+
+
+def test_what_its_loads_would_stage_fits_or_is_no_candidate():
+    """Triton stages each load of a tile by itself."""
+    (spec,) = lower(schedule(graph_of([many_loads()]), TRAITS), TRAITS)
+    *others, last = spec.candidates
+    for candidate in others:
+        config = dict(candidate.config)
+        staged = 4 * config["BM"] + config["BN"]  # four loads for a tile of rows, one for columns
+        bytes_of = 4 * config["num_stages"] * staged * config["BK"]
+        assert config["num_stages"] == 1 or bytes_of <= TRAITS.shared_bytes
+    assert dict(last.config)["num_stages"] == 1
+
+
+def test_every_matmul_has_a_form_that_always_fits():
+    found = schedule(graph_of([many_loads(4)]), TRAITS)
+    (spec,) = lower(found, TRAITS)
+    last = spec.candidates[-1]
+    params = [(param.name, param.type) for param in spec.params_of(last)]
+    form = spec.form(last)
+    binary = compile_kernel(form.source, form.function, params, last.config, "sm_90")
+    assert binary.shared_bytes <= 48 << 10  # what every device has

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from aotc.aot.errors import TuningDeviceMissing, TuningRecordMiss
+from aotc.aot.errors import KernelTooLarge, TuningDeviceMissing, TuningRecordMiss
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.families import find_target
@@ -52,6 +52,9 @@ class FakeMeasurer:
         return [TIMES_US[job.spec.name][BLOCKS.index(block)] for block in blocks]
 
 
+TOO_LARGE: set[str] = set()  # kernels of which only the last candidate fits
+
+
 @pytest.fixture(autouse=True)
 def compiled(monkeypatch):
     """The tasks that were compiled."""
@@ -59,7 +62,15 @@ def compiled(monkeypatch):
 
     def compile_each(tasks, workers, store, counts, report):
         found.extend(tasks)
-        return {task: KernelBinary("k", b"") for task in tasks}
+        made = {}
+        for number, task in enumerate(tasks):
+            is_large = task.spec.name in TOO_LARGE and task.candidate != task.spec.candidates[-1]
+            made[task] = error() if is_large else KernelBinary("k", b"")
+            report(number + 1, len(tasks), task.spec.name)
+        return made
+
+    def error():
+        return KernelTooLarge(kernel="k", found=2, unit="bytes of shared memory", expected=1)
 
     monkeypatch.setattr(choose, "compile_each", compile_each)
     return found
@@ -69,10 +80,11 @@ class FakeWorkers:
     count = 2
 
 
-def run(folder, measurer=None, mode="quick", **policy):
+def run(folder, measurer=None, mode="quick", report=None, given=None, **policy):
     row = Policy(TARGET, DEVICE, mode, **policy)
     quiet = lambda done, total, name: None  # noqa: E731
-    return tune(jobs(), row, FakeWorkers(), Store(folder), Counts(), quiet, measurer)
+    told = report or quiet
+    return tune(given or jobs(), row, FakeWorkers(), Store(folder), Counts(), told, measurer)
 
 
 def blocks(tuning):
@@ -175,3 +187,26 @@ def test_lines_of_another_device_serve_where_this_one_has_none(tmp_path):
         for digest, target, _ in [line.place]
     }
     assert blocks(run(tmp_path / "b", record=record, frozen=True)) == FASTEST
+
+
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_progress_moves_while_candidates_are_compiled(tmp_path, is_apart):
+    measurer, seen = FakeMeasurer(), []
+    measurer.is_apart = is_apart
+    run(tmp_path, measurer, report=lambda done, total, text: seen.append((done, total, text)))
+    compiled = [(done, total) for done, total, text in seen if "candidates compiled" in text]
+    total = len(TIMES_US) * len(BLOCKS)
+    assert compiled[:3] == [(1, total), (2, total), (3, total)]
+    if not is_apart:
+        assert compiled == [(done, total) for done in range(1, total + 1)]
+
+
+@pytest.mark.parametrize("mode", ["off", "quick"])
+def test_the_last_candidate_stands_in_where_no_other_fits(tmp_path, mode, monkeypatch):
+    monkeypatch.setitem(globals(), "TOO_LARGE", {"long"})
+    many = tuple(range(1, 40))
+    job = Job(spec("long", many), (Operand(1024),), 1)
+    measurer = None if mode == "off" else FakeMeasurer()
+    tuning = run(tmp_path, measurer, mode=mode, given=[job])
+    (tuned,) = tuning.kernels.values()
+    assert dict(tuned.candidate.config)["BLOCK"] == many[-1]
