@@ -46,7 +46,8 @@ def lower_matmul_gpu(
     loads: dict[str, tuple[int, int]] = {}
     candidates: list[Candidate] = []
     last = surest(problem)
-    for choice in dict.fromkeys((*choices(problem, traits, limit), last)):
+    most = limit if limit is None else max(1, limit - 1)
+    for choice in dict.fromkeys((*choices(problem, traits, most), last)):
         name = choice.source_name
         if name not in loads:
             drafts[name], loads[name] = _draft(product, choice, traits)
