@@ -4,8 +4,9 @@
                                   [--rounds N] [--seconds S] [--page] [MODEL…]
 
 Models are those of the zoo (`benchmarks/zoo`), in bf16; the bundles of one model run in turns, each
-in a process of its own. "Without" is what lowering wrote before conversions rounded. With `--page`
-the table of the target in docs/precision.md is written anew.
+in a process of its own. "Without" is what lowering wrote before conversions rounded. Times are
+tenth percentiles, which busy neighbours disturb least. With `--page` the table of the target in
+docs/precision.md is written anew.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ def built(name: str, given: argparse.Namespace, folder: Path) -> tuple[Path, dic
     return spec, found
 
 
-def medians_us(spec: Path, bundles: dict[str, Path], given: argparse.Namespace) -> dict[str, float]:
-    """Median time of a call of each bundle; they take turns."""
+def times_us(spec: Path, bundles: dict[str, Path], given: argparse.Namespace) -> dict[str, float]:
+    """Time of a call of each bundle, the tenth percentile; they take turns."""
     with ExitStack() as stack:
         running = {}
         for kind, bundle in bundles.items():
@@ -105,7 +106,7 @@ def medians_us(spec: Path, bundles: dict[str, Path], given: argparse.Namespace) 
             if "skipped" in running[kind].head:
                 raise RuntimeError(running[kind].head["skipped"])
         take_turns(list(running.values()), given.rounds, given.seconds)
-        return {kind: statistics.median(row.times_us) for kind, row in running.items()}
+        return {kind: statistics.quantiles(row.times_us, n=10)[0] for kind, row in running.items()}
 
 
 def row_text(name: str, times_us: dict[str, float]) -> str:
@@ -158,7 +159,7 @@ def main(words: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="aotc-rounding-") as folder:
         for name in names:
             try:
-                rows[name] = medians_us(*built(name, given, Path(folder)), given)
+                rows[name] = times_us(*built(name, given, Path(folder)), given)
             except (AotcError, RuntimeError) as error:
                 print(f"{name}: {error}", file=sys.stderr, flush=True)
                 continue
