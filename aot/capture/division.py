@@ -13,7 +13,7 @@ from aotc.aot.ir.types import DTYPES
 
 def _div(call: Call, left: Operand, right: Operand, rounding_mode: str | None = None) -> Node:
     if rounding_mode is None:
-        return call.pointwise("div", left, right)
+        return call.scaled("div", left, right)
     if DTYPES[call.dtype].kind == "float":
         quotient = _quotient(call, left, right)
         if rounding_mode == "floor":

@@ -13,7 +13,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.size import Extent, Shape, UndecidedSize
 from aotc.aot.ir.storage import Array
-from aotc.aot.ir.types import TensorType
+from aotc.aot.ir.types import SHORT_FLOATS, TensorType
 
 DTYPE_NAMES: dict[torch.dtype, str] = {
     torch.float64: "f64",
@@ -120,6 +120,13 @@ class Call:
     def check_divisor(self, divisor: Node) -> None:
         """No element is 0."""
         self.check(divisor, "divisor", 0, 0)
+
+    def scaled(self, op: str, left: Operand, right: Operand) -> Node:
+        """The product or quotient `op`; a wider tensor of one number keeps its bits, as in torch."""
+        wide_types = {x.dtype for x in (left, right) if isinstance(x, Node) and x.type.rank == 0}
+        if self.dtype not in SHORT_FLOATS or not {"f32", "f64"} & wide_types:
+            return self.pointwise(op, left, right)
+        return build.cast(self.pointwise(op, left, right, dtype="f32"), self.dtype)
 
     def fill(self, node: Node) -> Node:
         """`node` repeated where only scalars or smaller operands made it."""

@@ -25,6 +25,15 @@ def _view(call: Call, data: Node, *rest: Any) -> Node:
     return build.reshape(data, call.shape)
 
 
+def _view(call: Call, data: Node, *rest: Any) -> Node:
+    """Under another shape, or its elements' bits as another type."""
+    if data.dtype == call.dtype:
+        return build.reshape(data, call.shape)
+    if data.shape != call.shape:
+        raise NotSupported("elements of another size")
+    return make("bitcast", (data,), {"dtype": call.dtype})
+
+
 def _permute(call: Call, data: Node, dims: Sequence[int]) -> Node:
     return build.permute(data, [dim % data.type.rank for dim in dims])
 

@@ -126,7 +126,8 @@ def _rsub(call: Call, left: Operand, right: Operand, alpha: Operand = 1) -> Node
 
 
 def _mul(call: Call, left: Operand, right: Operand) -> Node:
-    return call.pointwise("logical_and" if call.dtype == "bool" else "mul", left, right)
+    op = "logical_and" if call.dtype == "bool" else "mul"
+    return call.scaled(op, left, right)
 
 
 def _pow(call: Call, base: Operand, exponent: Operand) -> Node:

@@ -153,6 +153,10 @@ def _cast(node: Node) -> Spelling:
     return Spelling(ARITHMETIC, aten.to.dtype, (node.inputs[0], kind))
 
 
+def _bitcast(node: Node) -> Spelling:
+    return Spelling(ARITHMETIC, aten.view.dtype, (node.inputs[0], TORCH_DTYPES[node.dtype]))
+
+
 def _attention(node: Node) -> Spelling | None:
     query, key, value, *mask = node.inputs
     if node.attr("causal") and (mask or node.attr("offset")):
@@ -195,6 +199,7 @@ OPS: Mapping[str, Row] = {
     "maximum": _of_tensors(aten.maximum.default),
     "minimum": _of_tensors(aten.minimum.default),
     "pow": _by_operand(aten.pow.Tensor_Tensor, aten.pow.Tensor_Scalar),
+    "bitcast": _bitcast,
     "cast": _cast,
     "where": _where,
     "sum": _reduction(aten.sum.dim_IntList),

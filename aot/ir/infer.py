@@ -75,6 +75,15 @@ def philox(types: Types, attrs: AttrMap) -> TensorType:
     return TensorType("i32", broadcast_shape(tuple(item.shape for item in types)))
 
 
+def bitcast(types: Types, attrs: AttrMap) -> TensorType:
+    """Same shape, element type `dtype` of as many bytes; no bool."""
+    (data,), dtype = types, _dtype(attrs)
+    sizes = DTYPES[data.dtype].itemsize_bytes, DTYPES[dtype].itemsize_bytes
+    require(sizes[0] == sizes[1], f"elements of `{data.dtype}` are no `{dtype}` in size")
+    require("bool" not in (data.kind, DTYPES[dtype].kind), "bits of a bool are not all of a byte")
+    return data.with_dtype(dtype)
+
+
 def cast(types: Types, attrs: AttrMap) -> TensorType:
     """Same shape, element type `dtype`."""
     return types[0].with_dtype(_dtype(attrs))

@@ -300,6 +300,7 @@ REFERENCE: Mapping[str, Reference] = {
     "isinf": numpy.isinf,
     "where": numpy.where,
     "philox": philox,
+    "bitcast": lambda x, dtype: x.view(DTYPES[dtype].numpy),  # of stored elements
     "cast": lambda x, dtype: x,  # the interpreter rounds every result to its type
     "sum": _reduce(numpy.sum),
     "prod": _reduce(numpy.prod),

@@ -15,7 +15,7 @@ from aotc.aot.ir.types import SHORT_FLOATS, round_scalar
 
 # Ops whose results have no bits beyond their type, whatever they read.
 _ROUNDED = frozenset(
-    {"input", "constant", "iota", "cast", "floor", "ceil", "round", "trunc", "sign"}
+    {"input", "constant", "iota", "cast", "bitcast", "floor", "ceil", "round", "trunc", "sign"}
 )
 
 

@@ -214,6 +214,8 @@ class Emitter:
         operands = [self.operand(node, need, guard) for need in demands(node, index)]
         if node.op == "cast":
             return self._write_cast(node, operands[0])
+        if node.op == "bitcast":
+            return self._write_bitcast(node, operands[0])
         row = OPS[node.op]
         is_shortened = self.shortens and row.shortened and DTYPES[node.dtype].itemsize_bytes == 2
         is_double = row.double and node.dtype == "f64"
@@ -262,6 +264,14 @@ class Emitter:
         if DTYPES[source].kind == "float" and row.kind == "int" and row.itemsize_bytes < 4:
             text = f"{text}.to({spelled('i32')})"  # eager's way: it wraps around what does not fit
         return self.body.bind(f"{text}.to({spelled(target)})", operand.symbols)
+
+    def _write_bitcast(self, node: Node, operand: Value) -> Value:
+        source, target = node.inputs[0].dtype, node.dtype
+        text = wrapped(operand.text, source) if operand.is_literal else operand.text
+        text += f".to({spelled(source)})" if computed(source) != source else ""
+        text += f".to({spelled(target)}, bitcast=True)"
+        text += f".to({spelled(computed(target))})" if computed(target) != target else ""
+        return self.body.bind(text, operand.symbols)
 
     def _write_view(self, node: Node, index: Position, guard: Guard) -> Value:
         (need,) = demands(node, index)

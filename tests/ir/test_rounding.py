@@ -1,9 +1,11 @@
 """Which 16-bit values kernels have rounded, and conversions that no rule takes away."""
 
+import numpy
 import pytest
 
 from aotc.aot.ir import build as b
-from aotc.aot.ir.graph import Graph, make
+from aotc.aot.ir.graph import Graph, IllegalNodeError, make
+from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.rounding import is_rounded, rounded
 from aotc.aot.ir.rules import apply_rules
 from aotc.aot.rewrites.algebra import CASTS
@@ -67,6 +69,18 @@ def test_only_widening_is_taken_back(node, expected):
     assert simplified(node) is expected
     if node is not expected:
         assert Measuring().measure(node) > Measuring().measure(expected)
+
+
+def test_bits_of_another_type():
+    node = make("bitcast", (X,), {"dtype": "i16"})
+    graph = Graph((X,), (node,), ("x",), ("out",), {})
+    stored = numpy.arange(32, dtype="uint16").reshape(4, 8) + 0x7FB0  # among them NaN
+    (found,) = interpret(graph, [stored])
+    assert found.dtype == "int16"
+    assert (found == stored.view("int16")).all()
+    for dtype in ("f32", "bool"):
+        with pytest.raises(IllegalNodeError):
+            make("bitcast", (X,), {"dtype": dtype})
 
 
 def test_a_number_is_converted_as_a_tensor_is():

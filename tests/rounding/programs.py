@@ -61,6 +61,15 @@ NAMED: dict[str, Callable[[Tensor], object]] = {
     "overflow": lambda x: (x.half() * 30000).isinf(),
     "underflow": lambda x: (x.half() * 1e-8).sign(),
     "filled": lambda x: x + torch.full((SIZE,), 0.1, dtype=BRAIN).float(),
+    "bits": lambda x: (x.half() * 3).view(torch.int16) & 7,
+    "from_bits": lambda x: (x.view(torch.int32) & -(1 << 16)).view(torch.float32),
+    "tensor_of_one_number": lambda x: (x.half() * torch.tensor(3.3), x.half() / torch.tensor(3.3)),
+    "places_of_a_pool": lambda x: torch.nn.functional.max_pool1d(
+        (x.to(BRAIN) + 100)[None], 3, return_indices=True
+    ),
+    "places_in_order": lambda x: torch.bucketize(
+        x.to(BRAIN) + 100, torch.tensor([98.0, 99.5, 100.5], dtype=BRAIN)
+    ),
     "stored_and_read": _recomputed,
     "fake_quantised": lambda x: ((x / 0.03).half().round().clamp(-8, 7) * 0.03).float(),
 }
