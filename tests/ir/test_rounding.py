@@ -9,6 +9,7 @@ from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.rounding import is_rounded, rounded
 from aotc.aot.ir.rules import apply_rules
 from aotc.aot.rewrites.algebra import CASTS
+from aotc.aot.rewrites.rewrite import INEXACT, rewrite
 from tests.rewrites.measure import Measuring
 
 X = make("input", (), {"name": "x", "dtype": "bf16", "shape": (4, 8)})
@@ -86,3 +87,17 @@ def test_bits_of_another_type():
 def test_a_number_is_converted_as_a_tensor_is():
     assert b.cast(b.scalar(0.1, "f32"), "bf16").attr("value") == 0.10009765625
     assert b.cast(b.scalar(0.1, "bf16"), "f32").attr("value") == 0.10009765625
+
+
+def test_programs_that_round_after_each_operation_are_legal():
+    filters = make("input", (), {"name": "f", "dtype": "bf16", "shape": (8, 4, 3, 3)})
+    data = make("input", (), {"name": "x", "dtype": "bf16", "shape": (1, 4, 9, 9)})
+    attrs = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
+    node = rounded(make("convolution", (data, filters), attrs))
+    node = rounded(b.mul(rounded(b.mul(node, 0.7)), 1.3))
+    graph = Graph((data, filters), (node,), ("x", "f"), ("out",), {})
+    for device in ("cpu", "cuda"):
+        result, _ = rewrite(graph, skip=INEXACT, device=device)  # no convolution is left
+        kinds = [each.op for each in result.nodes()]
+        assert "convolution" not in kinds
+        assert kinds.count("cast") == 3
