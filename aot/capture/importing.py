@@ -122,7 +122,7 @@ class Call:
         self.check(divisor, "divisor", 0, 0)
 
     def scaled(self, op: str, left: Operand, right: Operand) -> Node:
-        """The product or quotient `op`; a wider tensor of one number keeps its bits, as in torch."""
+        """The product or quotient `op`; a wider tensor of one number keeps its bits."""
         wide_types = {x.dtype for x in (left, right) if isinstance(x, Node) and x.type.rank == 0}
         if self.dtype not in SHORT_FLOATS or not {"f32", "f64"} & wide_types:
             return self.pointwise(op, left, right)
