@@ -27,7 +27,7 @@ from aotc.aot.build import BuildOptions, build
 from aotc.aot.cli.contest import Contender, take_turns
 from aotc.aot.errors import AotcError
 from aotc.aot.ir.graph import Node
-from aotc.aot.lower import emit, source
+from aotc.aot.lower import conversion, emit, source
 from aotc.aot.lower import statistics as row_statistics
 from benchmarks.machine import facts
 from benchmarks.zoo.table import ZOO
@@ -70,7 +70,7 @@ def _any_cast(node: Node) -> Node:
 def without_rounding() -> Iterator[None]:
     """Kernels in which 16-bit values keep f32's bits from load to store."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(emit, "rounded", lambda text, dtype: text))
+        stack.enter_context(patch.object(conversion, "rounded", lambda text, dtype: text))
         stack.enter_context(patch.object(emit.Emitter, "_rounded", lambda self, node, value: value))
         stack.enter_context(patch.object(source, "stored_nodes", lambda group: frozenset()))
         stack.enter_context(patch.object(row_statistics, "uncast", _any_cast))

@@ -15,8 +15,9 @@ from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.rounding import is_rounded
 from aotc.aot.ir.size import kernel_text, proves_at_most, proves_below
-from aotc.aot.ir.types import DTYPES, holds_exactly
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.body import Body, Value
+from aotc.aot.lower.conversion import CONVERSIONS
 from aotc.aot.lower.literal import (
     computed,
     literal,
@@ -212,10 +213,9 @@ class Emitter:
 
     def _write_pointwise(self, node: Node, index: Position, guard: Guard) -> Value:
         operands = [self.operand(node, need, guard) for need in demands(node, index)]
-        if node.op == "cast":
-            return self._write_cast(node, operands[0])
-        if node.op == "bitcast":
-            return self._write_bitcast(node, operands[0])
+        if node.op in CONVERSIONS:
+            text = CONVERSIONS[node.op](node, operands[0])
+            return self.body.bind(text, operands[0].symbols) if text else operands[0]
         row = OPS[node.op]
         is_shortened = self.shortens and row.shortened and DTYPES[node.dtype].itemsize_bytes == 2
         is_double = row.double and node.dtype == "f64"
@@ -248,30 +248,6 @@ class Emitter:
             is_wrong = f"({found} < {low}) | ({found} > {high})"
         mark = f"tl.where({found} < 0, {found}, tl.minimum({found}, {LARGEST - 1}) + 1)"
         return self.body.bind(f"tl.where({is_wrong}, {mark}, 0)", operand.symbols)
-
-    def _write_cast(self, node: Node, operand: Value) -> Value:
-        """Rounds to a 16-bit type at once, though the value goes on in f32."""
-        source, target = computed(node.inputs[0].dtype), computed(node.dtype)
-        rounds = computed(node.dtype) != node.dtype
-        rounds = rounds and not holds_exactly(node.inputs[0].dtype, node.dtype)
-        if source == target and not rounds:
-            return operand
-        text = wrapped(operand.text, source) if operand.is_literal else operand.text
-        if rounds:
-            text = text if source == target else f"{text}.to({spelled(target)})"
-            return self.body.bind(rounded(text, node.dtype), operand.symbols)
-        row = DTYPES[target]
-        if DTYPES[source].kind == "float" and row.kind == "int" and row.itemsize_bytes < 4:
-            text = f"{text}.to({spelled('i32')})"  # eager's way: it wraps around what does not fit
-        return self.body.bind(f"{text}.to({spelled(target)})", operand.symbols)
-
-    def _write_bitcast(self, node: Node, operand: Value) -> Value:
-        source, target = node.inputs[0].dtype, node.dtype
-        text = wrapped(operand.text, source) if operand.is_literal else operand.text
-        text += f".to({spelled(source)})" if computed(source) != source else ""
-        text += f".to({spelled(target)}, bitcast=True)"
-        text += f".to({spelled(computed(target))})" if computed(target) != target else ""
-        return self.body.bind(text, operand.symbols)
 
     def _write_view(self, node: Node, index: Position, guard: Guard) -> Value:
         (need,) = demands(node, index)
