@@ -11,12 +11,20 @@ from typing import Any
 
 import numpy
 
+from aotc.aot.capture.dynamic_resampling import (
+    CUBIC_SLOPE,
+    Resized,
+    Weighted,
+    cubic_weights,
+    dynamic_cubic,
+    dynamic_linear,
+    dynamic_nearest,
+)
 from aotc.aot.capture.importing import Call, NotSupported, Row, Rows, wide
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.storage import Array
 
-CUBIC_SLOPE = -0.75  # torch's coefficient of the cubic convolution kernel
 # One axis as taps: (places i64 [taps, n], weights f64 [taps, n]) of its n results.
 Taps = tuple[Array, Array]
 
@@ -89,14 +97,19 @@ def _factors(scales: tuple[Any, ...], count: int) -> list[float | None]:
     return listed if len(listed) == count else [None] * count
 
 
-def _resize_nearest(places_of: Callable[[int, int, float | None], Array]) -> Row:
+def _resize_nearest(places_of: Callable[[int, int, float | None], Array], shift: float) -> Row:
+    """Rows of nearest resizing; `shift` is added to a result's number before it is scaled."""
+
     def row(call: Call, data: Node, size: Sequence[int] | None, *scales: Any) -> Node:
         count = data.type.rank - 2
         result = data
         for axis, factor in enumerate(_factors(scales, count), 2):
             extent, wanted = data.shape[axis], call.shape[axis]
-            places = places_of(extent, wanted, factor)
-            result = _taken(call, result, axis, places)
+            if isinstance(extent, int) and isinstance(wanted, int):
+                result = _taken(call, result, axis, places_of(extent, wanted, factor))
+            elif extent != wanted or factor not in (None, 1.0):
+                at = dynamic_nearest(extent, wanted, factor, shift)
+                result = make("take", (result, at), {"axis": axis})
         return result
 
     return row
@@ -123,7 +136,12 @@ def _repeated(data: Node, axis: int, count: int) -> Node:
     return build.reshape(grown, (*data.shape[:axis], extent, *data.shape[axis + 1 :]))
 
 
-def _resize_weighted(taps_of: Callable[[int, int, bool, float | None, Real], Taps]) -> Row:
+def _resize_weighted(
+    taps_of: Callable[[int, int, bool, float | None, Real], Taps],
+    taps_at: Callable[[Resized, str], Weighted],
+) -> Row:
+    """Rows of weighted resizing: by tables, and by arithmetic where a size is dynamic."""
+
     def row(
         call: Call, data: Node, size: Sequence[int] | None, has_corners: bool, *scales: Any
     ) -> Node:
@@ -136,21 +154,31 @@ def _resize_weighted(taps_of: Callable[[int, int, bool, float | None, Real], Tap
             extent, wanted = data.shape[axis], call.shape[axis]
             if extent == wanted and factor in (None, 1.0):
                 continue
-            places, weights = taps_of(extent, wanted, has_corners, factor, real)
-            result = _weighted(call, result, axis, places, weights)
+            if isinstance(extent, int) and isinstance(wanted, int):
+                places, weights = taps_of(extent, wanted, has_corners, factor, real)
+                taps = _tables(call, places, weights, result.dtype)
+            else:
+                axis_of = Resized(extent, wanted, has_corners, factor)
+                taps = taps_at(axis_of, result.dtype)
+            result = _weighted(result, axis, taps)
         return build.cast(result, call.dtype)
 
     return row
 
 
-def _weighted(call: Call, data: Node, axis: int, places: Array, weights: Array) -> Node:
+def _tables(call: Call, places: Array, weights: Array, dtype: str) -> Weighted:
+    pairs = zip(places, weights, strict=True)
+    return [(call.table(at, "i64"), call.table(weight, dtype)) for at, weight in pairs]
+
+
+def _weighted(data: Node, axis: int, taps: Weighted) -> Node:
     """Sum of lookups along an axis, each with its weights."""
-    column = [1] * data.type.rank
-    column[axis] = places.shape[1]
     total: Node | None = None
-    for at, weight in zip(places, weights, strict=True):
-        found = make("take", (data, call.table(at, "i64")), {"axis": axis})
-        part = build.mul(found, build.reshape(call.table(weight, data.dtype), column))
+    for place, weight in taps:
+        column = [1] * data.type.rank
+        column[axis] = weight.shape[0]
+        found = make("take", (data, place), {"axis": axis})
+        part = build.mul(found, build.reshape(weight, column))
         total = part if total is None else build.add(total, part)
     assert total is not None
     return total
@@ -248,9 +276,6 @@ def _grid_sampler(
     return build.cast(found, call.dtype)
 
 
-Weighted = list[tuple[Node, Node]]  # (place, weight) of each element that counts
-
-
 def _linear_taps(place: Node) -> Weighted:
     low = build.unary("floor", place)
     share = build.sub(place, low)
@@ -259,21 +284,8 @@ def _linear_taps(place: Node) -> Weighted:
 
 def _cubic_taps(place: Node) -> Weighted:
     base = build.unary("floor", place)
-    share = build.sub(place, base)
-    weights = [_far(build.add(share, 1.0)), _near(share)]
-    weights += [_near(build.sub(1.0, share)), _far(build.sub(2.0, share))]
+    weights = cubic_weights(build.sub(place, base))
     return [(build.add(base, float(tap - 1)), weight) for tap, weight in enumerate(weights)]
-
-
-def _near(x: Node) -> Node:
-    inner = build.sub(build.mul(x, CUBIC_SLOPE + 2), CUBIC_SLOPE + 3)
-    return build.add(build.mul(build.mul(inner, x), x), 1.0)
-
-
-def _far(x: Node) -> Node:
-    inner = build.sub(build.mul(x, CUBIC_SLOPE), 5 * CUBIC_SLOPE)
-    outer = build.add(build.mul(inner, x), 8 * CUBIC_SLOPE)
-    return build.sub(build.mul(outer, x), 4 * CUBIC_SLOPE)
 
 
 def _combined(
@@ -294,10 +306,13 @@ def _combined(
 
 ROWS: Rows = {
     "grid_sampler_2d": _grid_sampler,
-    **{f"upsample_nearest{rank}d": _resize_nearest(_nearest) for rank in (1, 2, 3)},
-    **{f"_upsample_nearest_exact{rank}d": _resize_nearest(_nearest_exact) for rank in (1, 2, 3)},
-    "upsample_linear1d": _resize_weighted(_linear),
-    "upsample_bilinear2d": _resize_weighted(_linear),
-    "upsample_trilinear3d": _resize_weighted(_linear),
-    "upsample_bicubic2d": _resize_weighted(_cubic),
+    **{f"upsample_nearest{rank}d": _resize_nearest(_nearest, 0.0) for rank in (1, 2, 3)},
+    **{
+        f"_upsample_nearest_exact{rank}d": _resize_nearest(_nearest_exact, 0.5)
+        for rank in (1, 2, 3)
+    },
+    "upsample_linear1d": _resize_weighted(_linear, dynamic_linear),
+    "upsample_bilinear2d": _resize_weighted(_linear, dynamic_linear),
+    "upsample_trilinear3d": _resize_weighted(_linear, dynamic_linear),
+    "upsample_bicubic2d": _resize_weighted(_cubic, dynamic_cubic),
 }

@@ -13,6 +13,8 @@ from typing import Any
 from aotc.aot.capture.importing import Call, Row, Rows, wide
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.size import Extent, Shape
+from aotc.aot.ir.size import highest as highest_size
 from aotc.aot.ir.types import DTYPES, Scalar
 
 BLOCK = 32  # elements whose reductions read each other
@@ -66,46 +68,49 @@ MINIMUM = _extreme("min", "minimum", highest)
 
 
 def _log_sum(data: Node, axis: int) -> Node:
-    peak = build.reduce("max", data, (axis,))
-    return build.add(peak, _log_of_sum(data, peak, axis))
-
-
-def _log_of_sum(data: Node, peak: Node, axis: int) -> Node:
-    # An infinite peak would be subtracted from itself.
+    peak = build.extreme("max", data, (axis,))
+    # An infinite peak, or NaN, would be subtracted from itself.
     is_finite = build.pointwise("lt", build.unary("abs", peak), float("inf"))
     shift = build.pointwise("where", is_finite, peak, 0.0)
     total = build.reduce("sum", build.unary("exp", build.sub(data, shift)), (axis,))
-    return build.pointwise("where", is_finite, build.unary("log", total), 0.0)
+    rest = build.pointwise("where", is_finite, build.unary("log", total), 0.0)
+    return build.add(peak, rest)
 
 
 def _log_add(left: Node, right: Node) -> Node:
-    parts = [build.reshape(item, (*item.shape, 1)) for item in (left, right)]
-    parts = [build.expand(item, (*left.shape, 1)) for item in parts]
-    axis = left.type.rank
-    return build.reshape(_log_sum(build.concat(parts, axis), axis), left.shape)
+    """log(e^a + e^b) = max + log1p(e^(min - max)); an infinite max, or NaN, is the result."""
+    peak = build.pointwise("maximum", left, right)
+    away = build.sub(build.pointwise("minimum", left, right), peak)
+    is_finite = build.pointwise("lt", build.unary("abs", peak), float("inf"))
+    rest = build.unary("log1p", build.unary("exp", away))
+    return build.add(peak, build.pointwise("where", is_finite, rest, 0.0))
 
 
 LOG_SUM = Scan(_log_sum, _log_add, lambda dtype: float("-inf"))
 
 
 def scan(kind: Scan, data: Node) -> Node:
-    """Running results along the last axis of `[.., n]`, inclusive."""
+    """Running results along the last axis of `[.., n]`, inclusive.
+
+    As many levels as the largest extent needs; where a call's is smaller, the outer ones hold one
+    element.
+    """
     lead, extent = data.shape[:-1], data.shape[-1]
-    if extent <= BLOCK:
+    if extent == 0 or highest_size(extent) <= BLOCK:
         return _square(kind, data)
-    count = -(-extent // BLOCK)
+    count = (extent + (BLOCK - 1)) // BLOCK
     padded = _pad_last(data, 0, count * BLOCK - extent, kind.identity(data.dtype))
     inner = _square(kind, build.reshape(padded, (*lead, count, BLOCK)))
     totals = build.slice_axis(inner, inner.type.rank - 1, BLOCK - 1, BLOCK)
     through = scan(kind, build.reshape(totals, (*lead, count)))
-    before = build.slice_axis(through, len(lead), 0, count - 1)
-    start = build.reshape(_pad_last(before, 1, 0, kind.identity(data.dtype)), (*lead, count, 1))
-    whole = build.reshape(kind.combine(start, inner), (*lead, count * BLOCK))
-    return build.slice_axis(whole, len(lead), 0, extent)
+    later = _pad_last(through, 1, 0, kind.identity(data.dtype))
+    before = build.slice_axis(later, len(lead), 0, count)
+    whole = kind.combine(build.reshape(before, (*lead, count, 1)), inner)
+    return build.slice_axis(build.reshape(whole, (*lead, count * BLOCK)), len(lead), 0, extent)
 
 
-def _pad_last(data: Node, low: int, high: int, value: Scalar) -> Node:
-    rest = [0] * (data.type.rank - 1)
+def _pad_last(data: Node, low: Extent, high: Extent, value: Scalar) -> Node:
+    rest: list[Extent] = [0] * (data.type.rank - 1)
     return build.pad(data, [*rest, low], [*rest, high], value)
 
 
@@ -157,7 +162,7 @@ def _extreme_with_place(kind: Scan) -> Row:
     return row
 
 
-def _column(data: Node, axis: int) -> tuple[int, ...]:
+def _column(data: Node, axis: int) -> Shape:
     return tuple(dim if each == axis else 1 for each, dim in enumerate(data.shape))
 
 

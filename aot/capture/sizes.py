@@ -22,6 +22,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from aotc.aot.capture.expressions import converted
 from aotc.aot.errors import GuardUnsupported
 from aotc.aot.ir.size import (
     Dim,
@@ -30,12 +31,9 @@ from aotc.aot.ir.size import (
     Size,
     UndecidedSize,
     bounds,
-    largest,
     size_of,
-    smallest,
 )
 
-SHAPE_OF_DATA = "its shape depends on data: keep the full size and a mask of what counts"
 LARGEST_EXTENT = (1 << 31) - 1  # kernels address elements with 32 bits
 _TRACED_LOW = 2  # torch's own lower bound of a size that it does not specialise
 _CURRENT: ContextVar[Mapping[Any, Extent]] = ContextVar("symbols", default=MappingProxyType({}))
@@ -71,7 +69,7 @@ def extent_of(value: Any) -> Extent:
     """A torch size as ours; raises `UndecidedSize` for one that depends on data."""
     if isinstance(value, int):
         return value
-    return _converted(value.node.expr)
+    return converted(value.node.expr, _CURRENT.get())
 
 
 def sizes_of(program: ExportedProgram, shapes: Any, arguments: Any) -> Sizes:
@@ -229,47 +227,6 @@ def _dim(
     return Dim(name, low, max(low, high), min(max(example, low), max(low, high)))
 
 
-# -- torch's expressions ---------------------------------------------------------------------------
-
-
-def _converted(expression: Any) -> Extent:
-    """A sympy expression over torch's symbols as a size."""
-    if expression.is_Integer:
-        return int(expression)
-    if expression.is_Symbol:
-        known = _CURRENT.get().get(expression)
-        if known is None:
-            raise UndecidedSize(SHAPE_OF_DATA)
-        return known
-    name = type(expression).__name__
-    if name not in _SPELLINGS:
-        raise UndecidedSize(f"a size of the form `{expression}`")
-    parts = [_converted(part) for part in expression.args]
-    total = parts[0]
-    for part in parts[1:]:
-        total = _SPELLINGS[name](total, part)
-    return total
-
-
-def _power(base: Extent, exponent: Extent) -> Extent:
-    if not isinstance(exponent, int) or exponent < 0:
-        raise UndecidedSize(f"a size to the power of `{exponent}`")
-    return prod([base] * exponent)
-
-
-_SPELLINGS: dict[str, Any] = {
-    "Add": lambda left, right: left + right,
-    "Mul": lambda left, right: left * right,
-    "Pow": _power,
-    "FloorDiv": lambda left, right: left // right,
-    "CleanDiv": lambda left, right: left // right,
-    "Mod": lambda left, right: left % right,
-    "PythonMod": lambda left, right: left % right,
-    "Max": largest,
-    "Min": smallest,
-}
-
-
 # -- guards ----------------------------------------------------------------------------------------
 
 
@@ -352,7 +309,7 @@ def asserted(value: torch.SymBool) -> Guard | None:
     operator = _RELATIONS.get(type(expression).__name__)
     if operator is None or not expression.free_symbols <= set(_CURRENT.get()):
         return None
-    left, right = (_converted(side) for side in expression.args)
+    left, right = (converted(side, _CURRENT.get()) for side in expression.args)
     return _bounded(left - right, operator, str(expression))
 
 

@@ -14,9 +14,12 @@ from aotc.aot.capture.importing import Call, NotSupported, Operand, Row, Rows
 from aotc.aot.capture.scans import MAXIMUM, scan_along
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.size import Extent, UndecidedSize, fixed, highest
 from aotc.aot.ir.types import DTYPES, Scalar
 
 RUN = 256  # elements that are compared with each other; a rank costs as many comparisons
+# Elements of a dynamic dim that are sorted as one row: shorter rows are filled up to the most.
+LONGEST = 1 << 15
 
 
 def _either(left: Node, right: Node) -> Node:
@@ -42,7 +45,7 @@ def precedes(left: Node, right: Node, is_descending: bool = False) -> Node:
     return _either(less, is_last)
 
 
-def _counted(shape: Sequence[int], axis: int) -> Node:
+def _counted(shape: Sequence[Extent], axis: int) -> Node:
     return build.cast(build.iota(shape, axis), "i32")
 
 
@@ -50,7 +53,7 @@ def _pick(data: Node, order: Node) -> Node:
     return make("gather", (data, order), {"axis": data.type.rank - 1})
 
 
-def _order(keys: Node, wanted: int, is_descending: bool) -> Node:
+def _order(keys: Node, wanted: Extent, is_descending: bool) -> Node:
     """Places i32 of the first `wanted` elements in order along the last axis of `[.., n]`."""
     lead, extent = keys.shape[:-1], keys.shape[-1]
     rank = len(lead) + 2
@@ -78,11 +81,11 @@ def _last(dtype: str, is_descending: bool) -> Scalar:
     return low if is_descending else high
 
 
-def _runs(keys: Node, count: int, is_descending: bool) -> Node:
+def _runs(keys: Node, count: Extent, is_descending: bool) -> Node:
     """`[.., n]` as `[.., count, RUN]`, filled up with what stands last."""
-    low, high = [0] * keys.type.rank, [0] * keys.type.rank
-    high[-1] = count * RUN - keys.shape[-1]
-    padded = build.pad(keys, low, high, _last(keys.dtype, is_descending))
+    rest = [0] * (keys.type.rank - 1)
+    over = count * RUN - keys.shape[-1]
+    padded = build.pad(keys, [*rest, 0], [*rest, over], _last(keys.dtype, is_descending))
     return build.reshape(padded, (*keys.shape[:-1], count, RUN))
 
 
@@ -93,16 +96,16 @@ def _placed(order: Node) -> Node:
     return build.add(order, start)
 
 
-def select(keys: Node, wanted: int, is_descending: bool) -> tuple[Node, Node]:
+def select(keys: Node, wanted: Extent, is_descending: bool) -> tuple[Node, Node]:
     """The first `wanted` elements of each row `[.., n]` in order, and their places i32."""
     extent = keys.shape[-1]
-    if extent <= RUN:
+    if extent == 0 or highest(extent) <= RUN:
         order = _order(keys, wanted, is_descending)
         return _pick(keys, order), order
-    if wanted > RUN // 2:
+    if highest(wanted) > RUN // 2:
         values, places = _merge_sort(keys, is_descending)
         return _head(values, wanted), _head(places, wanted)
-    runs = _runs(keys, -(-extent // RUN), is_descending)
+    runs = _runs(keys, (extent + (RUN - 1)) // RUN, is_descending)
     order = _order(runs, wanted, is_descending)
     flat = (*keys.shape[:-1], runs.shape[-2] * wanted)
     kept, kept_places = (build.reshape(item, flat) for item in (_pick(runs, order), _placed(order)))
@@ -110,17 +113,23 @@ def select(keys: Node, wanted: int, is_descending: bool) -> tuple[Node, Node]:
     return values, _pick(kept_places, among)
 
 
-def _head(data: Node, wanted: int) -> Node:
+def _head(data: Node, wanted: Extent) -> Node:
     return build.slice_axis(data, data.type.rank - 1, 0, wanted)
 
 
 def _merge_sort(keys: Node, is_descending: bool) -> tuple[Node, Node]:
-    """Whole rows in order, filled up at the end to a power of two of runs."""
-    count = 1 << (-(-keys.shape[-1] // RUN) - 1).bit_length()
+    """Whole rows in order, filled up at the end to a power of two of runs.
+
+    Raises `UndecidedSize` for a dynamic dim that may be long: each call would sort the most.
+    """
+    extent = keys.shape[-1]
+    if not isinstance(extent, int) and highest(extent) > LONGEST:
+        raise UndecidedSize(f"whether a sorted dim of `{extent}` has at most {LONGEST} elements")
+    count = 1 << (-(-highest(extent) // RUN) - 1).bit_length()
     runs = _runs(keys, count, is_descending)
     order = _order(runs, RUN, is_descending)
     values, places = _pick(runs, order), _placed(order)
-    while values.shape[-2] > 1:
+    while values.shape[-2] != 1:
         values, places = _merge(values, places, is_descending)
     row = (*keys.shape[:-1], values.shape[-1])
     return build.reshape(values, row), build.reshape(places, row)
@@ -128,7 +137,7 @@ def _merge_sort(keys: Node, is_descending: bool) -> tuple[Node, Node]:
 
 def _merge(values: Node, places: Node, is_descending: bool) -> tuple[Node, Node]:
     """`[.., 2r, L]` → `[.., r, 2L]`: each run merged with its neighbour."""
-    lead, count, length = values.shape[:-2], values.shape[-2] // 2, values.shape[-1]
+    lead, count, length = values.shape[:-2], values.shape[-2] // 2, fixed(values.shape[-1])
     shape = (*lead, count, 2 * length)
     rows = build.reshape(values, shape)
     place = build.expand(_counted((*[1] * (len(shape) - 1), 2 * length), len(shape) - 1), shape)
@@ -160,7 +169,7 @@ def _at(rows: Node, place: Node, start: int, length: int) -> Node:
     return _pick(rows, build.add(inside, start))
 
 
-def _sorted(data: Node, dim: int, wanted: int | None, is_descending: bool) -> tuple[Node, Node]:
+def _sorted(data: Node, dim: int, wanted: Extent | None, is_descending: bool) -> tuple[Node, Node]:
     """Values and places i64 of the first elements in order along `dim`, which stays in place."""
     rank = data.type.rank
     if rank == 0:
@@ -218,11 +227,11 @@ def _middle(data: Node, dim: int, skips_nan: bool) -> tuple[Node, Node]:
     axis = dim % data.type.rank
     extent = data.shape[axis]
     shape = tuple(1 if each == axis else size for each, size in enumerate(data.shape))
-    at = build.expand(build.scalar((extent - 1) // 2, "i64"), shape)
+    at = build.expand(build.number((extent - 1) // 2, "i64"), shape)
     if data.type.kind == "float":
         is_nan = build.cast(build.unary("isnan", data), "i64")
         unknown = build.reduce("sum", is_nan, (axis,))
-        known = build.sub(extent, unknown)
+        known = build.sub(build.number(extent, "i64"), unknown)
         if skips_nan:
             less = build.pointwise("maximum", build.sub(known, 1), 0)
             at = build.pointwise("floor_divide", less, 2)
@@ -242,11 +251,10 @@ def _mode(call: Call, data: Node, dim: int = -1, keeps_dim: bool = False) -> tup
     column = tuple(extent if each == axis else 1 for each, extent in enumerate(data.shape))
     counter = _counted(column, axis)
     is_first = build.pointwise("eq", counter, 0)
-    if data.shape[axis] > 1:
-        low = [int(each == axis) for each in range(data.type.rank)]
-        head = build.slice_axis(values, axis, 0, data.shape[axis] - 1)
-        before = build.pad(head, low, [0] * data.type.rank, 0)
-        is_first = _either(is_first, build.pointwise("ne", values, before))
+    low = [int(each == axis) for each in range(data.type.rank)]
+    later = build.pad(values, low, [0] * data.type.rank, 0)
+    before = build.slice_axis(later, axis, 0, data.shape[axis])
+    is_first = _either(is_first, build.pointwise("ne", values, before))
     starts = build.expand(build.pointwise("where", is_first, counter, 0), data.shape)
     lengths = build.sub(counter, scan_along(MAXIMUM, starts, axis))
     longest = build.reduce("argmax", lengths, (axis,))

@@ -1,0 +1,81 @@
+"""Scans, sorts and resizing along dims whose sizes a call decides, each as one program."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from aotc.aot.dynamo import aotc
+from aotc.aot.dynamo.counting import counters
+
+pytestmark = [pytest.mark.torch, pytest.mark.triton]
+STRICT = {"fallback": "error"}
+
+
+def assert_one_program(model, *inputs):
+    """Equal to eager at all inputs, by the program that the first one was compiled to."""
+    compiled = torch.compile(model, backend=aotc, options=STRICT, dynamic=True)
+    made = set()
+    for x in inputs:
+        for found, expected in zip(compiled(x), model(x), strict=True):
+            if found.dtype == torch.int64:
+                assert torch.equal(found, expected)
+            torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-5, equal_nan=True)
+        made.add(counters()["graphs"])
+    assert len(made) == 1
+
+
+def test_scans(fresh):
+    def model(x):
+        return (
+            x.cumsum(1),
+            x.cumprod(1),
+            x.logcumsumexp(1),
+            *x.round().cummax(1),
+            *x.cummin(1),
+        )
+
+    assert_one_program(model, torch.randn(3, 40), torch.randn(3, 5), torch.randn(3, 1100))
+
+
+def test_sorts(fresh):
+    def model(x):
+        torch._check(x.shape[1] <= 400)
+        ordered = torch.sort(x, dim=1, stable=True)
+        return *ordered, *x.topk(3, 1), x.median(1).values, x.mode(1).values
+
+    assert_one_program(model, torch.randn(3, 40), torch.randn(3, 5), torch.randn(3, 300))
+
+
+def test_the_largest_of_any_number(fresh):
+    def model(x):
+        return x.topk(4, 0, largest=False)
+
+    assert_one_program(model, torch.randn(40, 2), torch.randn(700, 2))
+
+
+def test_resizing(fresh):
+    resize = functional.interpolate
+
+    def model(x):
+        height, width = x.shape[2:]
+        return (
+            resize(x, scale_factor=2, mode="bilinear"),
+            resize(x, size=(2 * height + 1, 7), mode="bilinear", align_corners=True),
+            resize(x, scale_factor=1.5, mode="bicubic"),
+            resize(x, scale_factor=2, mode="nearest"),
+            resize(x, size=(5, width + 3), mode="nearest-exact"),
+        )
+
+    shapes = ((1, 2, 5, 7), (1, 2, 16, 3))
+    assert_one_program(model, *(torch.randn(shape) for shape in shapes))
+
+
+def test_logarithms_of_sums_of_any_length_keep_nan_and_infinity(fresh):
+    x = torch.randn(2, 45)
+    x[0, 3], x[0, 5], x[1, 34], x[1, 40] = math.nan, math.inf, math.inf, -math.inf
+    compiled = torch.compile(lambda x: x.logcumsumexp(1), backend=aotc, options=STRICT)
+    torch.testing.assert_close(compiled(x), x.logcumsumexp(1), equal_nan=True)
