@@ -15,7 +15,7 @@ from fuzz.draw import LARGE_NUMEL, Draw, Known, NoDraw, Profile
 from fuzz.program import NAMES, NUMBERS, Input, Program, Step, evaluate
 from fuzz.rows.row import Level, Op
 from fuzz.rows.table import FAMILIES, ROWS
-from fuzz.run import EAGER, run_step
+from fuzz.run import EAGER, Session, run_step
 from fuzz.values import EDGED, PLAIN
 
 TRIES = 40  # of rows for one step
@@ -128,7 +128,8 @@ class _Making:
             self.draw.profile.dims,
             self.choice.has_gradients,
         )
-        return without_unused(made)
+        made = without_unused(made)
+        return made if _is_legal(made) else None
 
     def _has_gradient(self, outputs: list[str]) -> bool:
         return any(self.values[0][name].is_floating_point() for name in outputs)
@@ -198,6 +199,17 @@ class _Making:
     def _level(self, row: Op, read: list[Known], result: torch.Tensor) -> Level:
         return level_of(row, [known.level for known in read], [known.dtype for known in read],
                         NAMES[result.dtype])  # fmt: skip
+
+
+def _is_legal(program: Program) -> bool:
+    """Whether eager torch runs the whole program, with gradients where it asks for them."""
+    if not program.has_gradients:
+        return True  # each step was run
+    try:
+        Session(program, 0, EAGER).outputs()
+    except Exception:
+        return False
+    return True
 
 
 class _Illegal(Exception):

@@ -138,7 +138,8 @@ NORMS = (
     Op("rms_norm", "norms", "F.rms_norm({x}, {shape}, {weight})", _layer_norm, accumulates=True),
     Op("group_norm", "norms", "F.group_norm({x}, {groups}, {weight}, {bias})", _group_norm,
        accumulates=True),
-    Op("batch_norm", "norms", "F.batch_norm({x}, {mean}, {variance} + 0.5)", _batch_norm),
+    Op("batch_norm", "norms", "F.batch_norm({x}, {mean}.detach(), {variance}.detach() + 0.5)",
+       _batch_norm),
 )  # fmt: skip
 
 SCANS = (
