@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from fuzz.program import NAMES, NAMESPACE, Dtype, Program, Step
+from fuzz.program import NAMES, NAMESPACE, Program, Step
 from fuzz.rows.table import ROWS
 
 EPSILON = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
@@ -50,18 +50,10 @@ def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Ge
         exec(code, {**NAMESPACE, **given})
         return None
     value = eval(code, {**NAMESPACE, **given})
-    if mode.is_wide:
-        value = _rounded_as_asked(step, value)
+    if mode.is_wide and value.is_floating_point():
+        value = value.double()  # rounded where the program converts, and f64 again
     if mode.seed is not None and row.level not in ("bits", "values"):
         value = _perturbed(value, mode, generator)
-    return value
-
-
-def _rounded_as_asked(step: Step, value: torch.Tensor) -> torch.Tensor:
-    """The f64 run rounds where the program converts to a shorter float, and stays f64."""
-    for argument in step.arguments.values():
-        if isinstance(argument, Dtype) and argument.is_rounding and value.is_floating_point():
-            return value.double()
     return value
 
 

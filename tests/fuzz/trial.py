@@ -10,13 +10,24 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
+
 from aotc.aot.errors import SpecError, UnsupportedError
 from aotc.runtime.drivers.cpu import features
-from aotc.runtime.errors import AotcError
+from aotc.runtime.errors import AotcError, InputError
 from fuzz.generate import Choice, generate
 from fuzz.judge import Judge, Verdict
 from fuzz.program import Program
-from fuzz.ways import WAYS, Bench, GoldenCheckRefuses, NoNativeForm, Results, SizesRefused
+from fuzz.ways import (
+    WAYS,
+    Bench,
+    GoldenCheckRefuses,
+    NoNativeForm,
+    Results,
+    SizesRefused,
+    bad_data,
+    bad_variants,
+)
 
 RIGHT, REFUSED, UNJUDGEABLE = "right", "refused", "unjudgeable"
 WRONG, INTERNAL, LATE = "wrong", "internal", "over time"
@@ -26,6 +37,8 @@ TORCH_REFUSES = {
     "DynamicOutputShapeException",
     "GuardOnDataDependentSymNode",
 }
+BAD_DATA = "bad-data"
+DATA_ERRORS = ("index-out-of-range", "division-by-zero", "assertion-failed")
 ROWS = ("cpu-x86-64-v4", "cpu-x86-64-v3")
 
 
@@ -52,6 +65,8 @@ class Task:
             target = rows[0] if rng.random() < 0.7 else rows[-1]
         if program.has_gradients:
             return (("compile", target),)
+        if self.seed % 9 == 4 and not program.dims and not program.states and bad_variants(program):
+            return ((BAD_DATA, target),)
         way = "compile" if rng.random() < 0.4 and target != "cuda" else "build"
         ways = [(way, target)]
         more = rng.random()
@@ -106,6 +121,8 @@ def tried(program: Program, way: str, target: str, bench: Bench) -> tuple[str, s
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
+            if way == BAD_DATA:
+                return _judged_with_bad_data(bad_data(program, bench, target))
             return _judged(program, WAYS[way](program, bench, target))
         except GoldenCheckRefuses as refused:
             verdict, reason, undecided = _judged(program, refused.results)
@@ -130,6 +147,28 @@ def _judged(program: Program, results: Results) -> tuple[str, str, int]:
             return WRONG, text, each.undecided
         total = Verdict(0, total.undecided + each.undecided)
     return (UNJUDGEABLE if total.undecided else RIGHT), "", total.undecided
+
+
+def _judged_with_bad_data(
+    calls: list[tuple[Program, list[torch.Tensor] | InputError]],
+) -> tuple[str, str, int]:
+    """Ours raises where eager does, and gives its numbers where it does not."""
+    undecided = 0
+    for program, found in calls:
+        try:
+            judge = Judge(program, 0)
+        except Exception as error:  # what eager raises of data has no one type
+            if isinstance(found, InputError) and found.code in DATA_ERRORS:
+                continue
+            bad = next(each.text for each in program.inputs if "index_fill" in each.text)
+            return WRONG, f"eager raises {type(error).__name__}: {error}, ours {found!r}: {bad}", 0
+        if isinstance(found, InputError):
+            return WRONG, f"ours raises where eager does not: {found}", 0
+        verdict = judge.verdict(found)
+        if verdict.wrong:
+            return WRONG, verdict.text, verdict.undecided
+        undecided += verdict.undecided
+    return (UNJUDGEABLE if undecided else RIGHT), "", undecided
 
 
 def classified(error: Exception) -> tuple[str, str]:

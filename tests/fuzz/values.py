@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -83,6 +84,13 @@ def text(dtype: str, kind: str) -> str:
 def index_text(bound: int) -> str:
     """Legal places along an axis of `bound` elements."""
     return RANDINT.format(low=0, high=bound) + ".to({dtype})"
+
+
+def place_bound(text: str) -> int | None:
+    """The bound of an input of places; None for other inputs."""
+    pattern = re.escape(index_text(0)).replace(re.escape("(0, 0,"), r"\(0, (\d+),")
+    found = re.fullmatch(pattern, text)
+    return int(found[1]) if found else None
 
 
 def _one_of(values: list[str] | tuple[str, ...]) -> str:

@@ -35,6 +35,7 @@ from aotc.runtime import load
 from aotc.runtime.errors import InputError
 from fuzz.program import Program
 from fuzz.run import CALLS_WITH_STATE, gradients
+from fuzz.values import place_bound
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
 
@@ -245,6 +246,45 @@ def _tensor(array: numpy.ndarray, dtype: str) -> torch.Tensor:
     if dtype == "bf16":
         return torch.from_numpy(array.view(numpy.int16).copy()).view(torch.bfloat16)
     return torch.from_numpy(array.copy())
+
+
+def bad_data(
+    program: Program, bench: Bench, target: str
+) -> list[tuple[Program, list[torch.Tensor] | InputError]]:
+    """A build called with places out of range, then with good ones: what each call gives."""
+    path, out = bench.written(program), bench.folder / "bundle"
+    options = BuildOptions(bench.cache, tune="off", force=True, allow_mismatch=True)
+    found: list[tuple[Program, list[torch.Tensor] | InputError]] = []
+    try:
+        build(str(path), out, [target], options, workers=bench.workers)
+        with closing(load(out)) as loaded:
+            for variant in (*bad_variants(program), program):
+                try:
+                    given = loaded(*variant.values(0, variant.inputs))
+                    found.append((variant, [each.clone() for each in given]))
+                except InputError as error:
+                    found.append((variant, error))
+    finally:
+        bench.forget(path)
+        shutil.rmtree(out, ignore_errors=True)
+    return found
+
+
+def bad_variants(program: Program) -> list[Program]:
+    """The program with one place of one input out of range: a little, on either side, or far."""
+    found = []
+    for at, given in enumerate(program.inputs):
+        bound = place_bound(given.text)
+        if bound is None or 0 in given.shape:
+            continue
+        rng = random.Random(given.seed)
+        bad = rng.choice((bound, bound + 9, -1, -bound - 1, 2**33, -(2**62)))
+        place = rng.choice((0, -1))
+        text = f"{given.text}.flatten().index_fill(0, torch.tensor([{place}]), {bad})"
+        changed = replace(given, text=f"{text}.reshape({{shape}})")
+        inputs = (*program.inputs[:at], changed, *program.inputs[at + 1 :])
+        found.append(replace(program, inputs=inputs))
+    return found[:3]
 
 
 WAYS: Mapping[str, Callable[[Program, Bench, str], Results]] = {

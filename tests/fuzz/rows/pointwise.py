@@ -90,7 +90,7 @@ def _convert_float(d: Draw) -> Arguments:
 def _view_bits(d: Draw) -> Arguments:
     pairs = {"f32": "i32", "i32": "f32", "f16": "i16", "i16": "bf16", "i8": "u8", "u8": "i8"}
     x = d.pick(dtypes=tuple(pairs))
-    return {"x": x.ref, "dtype": Dtype(pairs[x.dtype])}
+    return {"x": x.ref, "own": Dtype(x.dtype, True), "dtype": Dtype(pairs[x.dtype], True)}
 
 
 def _power(d: Draw) -> Arguments:
@@ -229,7 +229,8 @@ CONVERSIONS = (
     Op("convert integers", "types", "{x}.to({dtype})", _convert_whole, level="bits", weight=3),
     Op("convert to integers", "types", "{x}.nan_to_num(0.0).clamp(0, 100).to({dtype})",
        _convert_integers, level="bits", weight=2),
-    Op("view as another type", "types", "{x}.view({dtype})", _view_bits, level="bits", weight=0.3),
+    Op("view as another type", "types", "{x}.to({own}).view({dtype})", _view_bits, level="bits",
+       weight=0.3),
     _unary("float", "{x}.float()", WHOLE, family="types", level="bits"),
     _unary("long", "{x}.long()", WHOLE, family="types", level="bits"),
     _unary("bool", "{x}.bool()", ANY, family="types", level="bits"),
