@@ -10,7 +10,7 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import kernel_text, proves_at_most, typical
-from aotc.aot.ir.types import Scalar
+from aotc.aot.ir.types import DTYPES, Scalar
 from aotc.aot.lower import source
 from aotc.aot.lower.body import INDENT, Body, Value
 from aotc.aot.lower.emit import Emitter
@@ -75,6 +75,13 @@ def lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
         names = ("YBLOCK", "RBLOCK")
     writer = RowWriter(group, candidates)
     return source.kernel(group, names, writer.lines(), candidates)
+
+
+def kept_short(text: str, dtype: str) -> str:
+    """A reduction's result in its own type: Triton reduces integers shorter than i32 as i32."""
+    kind = DTYPES[dtype]
+    is_short = kind.kind != "float" and kind.itemsize_bytes < 4
+    return f"{text}.to({spelled(dtype)})" if is_short else text
 
 
 def levels_of(group: Group) -> list[list[Node]]:
@@ -172,10 +179,12 @@ class RowWriter:
             text = f"tl.{node.op}({tile.text}, axis={self.axis}, keep_dims=True).to(tl.int64)"
             return self._bind(text, tile)
         row = REDUCTIONS[node.op]
-        return self._bind(row.finish.format(self._reduced_text(row, tile)), tile)
+        dtype = row.accumulator or node.inputs[0].dtype
+        return self._bind(row.finish.format(self._reduced_text(row, tile, dtype)), tile)
 
-    def _reduced_text(self, row: Reduction, tile: Value) -> str:
-        return row.reduce.format(tile.text, along=f"axis={self.axis}, keep_dims=True")
+    def _reduced_text(self, row: Reduction, tile: Value, dtype: str) -> str:
+        text = row.reduce.format(tile.text, along=f"axis={self.axis}, keep_dims=True")
+        return kept_short(text, dtype)
 
     def _bind(self, text: str, tile: Value) -> Value:
         return self.body.bind(text, tile.symbols - {self.reduced})
@@ -214,7 +223,7 @@ class RowWriter:
         dtype = row.accumulator or node.inputs[0].dtype
         total = self._accumulator(row.identity(dtype), dtype)
         tile = self._operand(node)
-        chunk = self.body.bind(self._reduced_text(row, tile), tile.symbols)
+        chunk = self.body.bind(self._reduced_text(row, tile, dtype), tile.symbols)
         combined = row.combine.format(total, chunk.text)
         self.body.write(f"{total} = {combined}", frozenset({self.reduced}))
         self._remember(node, row.finish.format(total), tile)
@@ -225,7 +234,7 @@ class RowWriter:
         best = self._accumulator(row.identity(dtype), dtype)
         place = self._accumulator(0, "i64")
         tile = self._operand(node)
-        found = self.body.bind(self._reduced_text(row, tile), tile.symbols)
+        found = self.body.bind(self._reduced_text(row, tile, dtype), tile.symbols)
         text = f"start + tl.{node.op}({tile.text}, axis={self.axis}, keep_dims=True)"
         position = self.body.bind(text, tile.symbols)
         inside = frozenset({self.reduced})

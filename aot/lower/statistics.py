@@ -15,7 +15,7 @@ from aotc.aot.ir.rounding import is_rounded
 from aotc.aot.ir.size import Extent, fixed, kernel_text
 from aotc.aot.ir.types import holds_exactly
 from aotc.aot.lower.literal import computed, extreme, literal
-from aotc.aot.lower.row import REDUCTIONS, SEARCHES, Reduction
+from aotc.aot.lower.row import REDUCTIONS, SEARCHES, Reduction, kept_short
 
 Bind = Callable[[str], str]  # names an expression
 LOWEST = -3.4028234663852886e38  # below every finite f32: its distance to an infinity is no NaN
@@ -87,11 +87,15 @@ class Plain:
         return self.join([tile.text], tile, bind)
 
     def update(self, known: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
-        text = self.row.reduce.format(tile.text, along="axis=1") if tile.is_vector else tile.text
+        text = self._reduced(tile.text, "axis=1") if tile.is_vector else tile.text
         return [self.row.combine.format(known[0], text)]
 
     def join(self, lanes: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
-        return [bind(self.row.reduce.format(lanes[0], along=tile.along))]
+        return [bind(self._reduced(lanes[0], tile.along))]
+
+    def _reduced(self, text: str, along: str) -> str:
+        dtype = self.row.accumulator or self.node.inputs[0].dtype
+        return kept_short(self.row.reduce.format(text, along=along), dtype)
 
     def values(self, known: Sequence[str], extent: Extent) -> list[str]:
         return [self.row.finish.format(known[0])]
@@ -120,7 +124,7 @@ class Search:
         value_op, sign = SEARCHES[self.node.op]
         best, place = tile.text, tile.positions
         if tile.is_vector:
-            best = bind(tile.inner(value_op, tile.text))
+            best = bind(kept_short(tile.inner(value_op, tile.text), self.node.inputs[0].dtype))
             same = f"{tile.text} == {tile.spread(best)}"
             place = bind(tile.inner("min", f"tl.where({same}, {place}, {_FARTHEST})"))
         better = bind(f"({best} {sign} {known[0]}) | ({known[1]} == {_FARTHEST})")
@@ -130,7 +134,8 @@ class Search:
         ]
 
     def join(self, lanes: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
-        best = bind(tile.max(lanes[0]) if self.node.op == "argmax" else tile.min(lanes[0]))
+        text = tile.max(lanes[0]) if self.node.op == "argmax" else tile.min(lanes[0])
+        best = bind(kept_short(text, self.node.inputs[0].dtype))
         return [best, bind(tile.min(f"tl.where({lanes[0]} == {best}, {lanes[1]}, {_FARTHEST})"))]
 
     def values(self, known: Sequence[str], extent: Extent) -> list[str]:

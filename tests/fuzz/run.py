@@ -54,6 +54,8 @@ def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Ge
         value = value.double()  # rounded where the program converts, and f64 again
     if mode.seed is not None and row.level not in ("bits", "values"):
         value = _perturbed(value, mode, generator)
+        if value.requires_grad:  # rounded on their way back too
+            value.register_hook(lambda slopes: _perturbed(slopes, mode, generator))
     return value
 
 

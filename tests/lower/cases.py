@@ -76,6 +76,19 @@ def search_in_chunks():
 
 
 @case
+def bytes_in_chunks():
+    """Triton reduces integers shorter than i32 as i32."""
+    x, y = operand("x", 2, 40001, dtype="u8"), operand("y", 2, 40001, dtype="i16")
+    return [b.reduce("max", x, [1]), b.reduce("argmin", x, [1]), b.reduce("min", y, [1])]
+
+
+@case
+def largest_byte_wraps_around():
+    most = b.reduce("max", operand("x", 9, 77, dtype="u8"), [1])
+    return [op("lt", op("add", most, 252), most)]
+
+
+@case
 def other_reductions():
     x, flags = operand("x", 9, 77), operand("flags", 9, 77, dtype="bool")
     counts = operand("counts", 9, 77, dtype="i64")
