@@ -54,6 +54,8 @@ def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Ge
         value = value.double()  # rounded where the program converts, and f64 again
     if mode.seed is not None and row.level not in ("bits", "values"):
         value = _perturbed(value, mode, generator)
+        if row.cancels:
+            value = value + _rounding_at(given[next(step.refs())], value, mode, generator)
         if value.requires_grad:  # rounded on their way back too
             value.register_hook(lambda slopes: _perturbed(slopes, mode, generator))
     return value
@@ -71,6 +73,16 @@ def _perturbed(value: Any, mode: Mode, generator: torch.Generator) -> Any:
         # Finite values only: what is infinite stays so.
         moved = torch.where(moved.isfinite(), moved, torch.zeros_like(moved))
     return value + moved if bool(moved.any()) else value
+
+
+def _rounding_at(
+    operand: torch.Tensor, value: torch.Tensor, mode: Mode, generator: torch.Generator
+) -> torch.Tensor:
+    """A rounding of what is as large as the operand, or as 1."""
+    noise = torch.rand(operand.shape, generator=generator, dtype=torch.float64) * 2 - 1
+    size = operand.detach().double().abs().nan_to_num(0.0, 0.0, 0.0).clamp_min(1.0)
+    moved = noise * size * (mode.roundings * EPSILON[NAMES[value.dtype]])
+    return (moved + torch.zeros_like(value, dtype=torch.float64)).to(value.dtype).detach()
 
 
 @dataclass(slots=True)

@@ -151,6 +151,10 @@ EXACT = (
     Op("div trunc", "pointwise", "torch.div({x}, {y} | 1, rounding_mode='trunc')", _divide, **BITS),
 )
 
+CANCELLING = frozenset(
+    {"gelu", "gelu by tanh", "mish", "softplus", "logsigmoid", "asinh", "lgamma", "digamma", "acos"}
+)
+
 ARITHMETIC = (
     _binary("add", "{x} + {y}", ANY, weight=3, **WHOLE_ONLY),
     _binary("sub", "{x} - {y}", NUMBERS, weight=3, **WHOLE_ONLY),
@@ -167,7 +171,7 @@ ARITHMETIC = (
     _binary("atan2", "torch.atan2({x}, {y})", FLOATS, weight=0.5),
     _binary("hypot", "torch.hypot({x}, {y})", FLOATS, weight=0.3),
     _binary("pow of two", "torch.pow({x}.abs() + 0.1, {y}.clamp(-3, 3))", FLOATS, weight=0.5),
-    _binary("logaddexp", "torch.logaddexp({x}, {y})", FLOATS, weight=0.5),
+    _binary("logaddexp", "torch.logaddexp({x}, {y})", FLOATS, weight=0.5, cancels=True),
     Op("pow", "pointwise", "torch.pow({x}, {n})", _power),
     Op("addcmul", "pointwise", "torch.addcmul({x}, {y}, {z}, value={n})", _three),
     Op("lerp", "pointwise", "torch.lerp({x}, {y}, 0.25)", _three, weight=0.5),
@@ -179,7 +183,7 @@ ARITHMETIC = (
         weight=0.3,
     ),
     *(
-        _unary(name, text, FLOATS, weight=weight)
+        _unary(name, text, FLOATS, weight=weight, cancels=name in CANCELLING)
         for name, text, weight in (
             ("exp", "{x}.clamp(-8, 8).exp()", 1),
             ("exp of anything", "{x}.exp()", 0.3),

@@ -23,6 +23,7 @@ class Op:
     draw: Callable[[Draw], Mapping[str, Any]]
     level: Level = ""
     accumulates: bool = False  # sums rounded operands: its error grows with them
+    cancels: bool = False  # rounds on its way at the size of its operand, or of 1
     weight: float = 1.0
     is_fixed_only: bool = False  # its arguments cannot follow sizes that vary
     is_statement: bool = False  # changes a state and gives no value
