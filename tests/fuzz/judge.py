@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from fuzz.generate import levels
-from fuzz.program import NAMES, Program
+from fuzz.program import DTYPES, NAMES, Program
 from fuzz.run import EAGER, EPSILON, WIDE, Mode, Session
 
 PERTURBED_RUNS = 6
@@ -122,9 +122,12 @@ def _floats(
     is_inside = (found >= low - margin) & (found <= high + margin) & has_finite
     is_same = ((rows == found) | (rows.isnan() & found.isnan())).any(0)
     right = is_inside | is_same
+    # A sum that rounds to infinity in one order is the largest number in another.
+    edge = torch.finfo(DTYPES[name]).max * (1 - 16 * EPSILON[name])
+    right |= found.isinf() & has_finite & (size >= edge) & ((low * found > 0) | (high * found > 0))
+    right |= (found.abs() >= edge) & (rows == found.sign() * float("inf")).any(0)
     classes = torch.where(finite, 0, torch.where(rows.isnan(), 2, torch.sign(rows)))
     parts = (classes != classes[0]).any(0) | (has_finite & (span > 0.05 * size))
-    # The largest finite value and infinity are neighbours.
     return ~right & ~parts, ~right & parts
 
 

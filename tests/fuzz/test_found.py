@@ -14,7 +14,9 @@ from aotc.aot.targets.workers import Workers
 from aotc.runtime import load
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
+COMPLEX = ("transform_of_two_points",)  # torch.compile leaves them to Inductor
 FOUND = sorted((Path(__file__).parent / "found").glob("*.py"))
+COMPILED = [path for path in FOUND if path.stem not in COMPLEX]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def test_a_bundle_gives_eager_numbers(path, workers, cache, tmp_path):
         torch.testing.assert_close(own, expected, equal_nan=True)
 
 
-@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.stem)
 def test_torch_compile_gives_eager_numbers(path, cache, monkeypatch):
     monkeypatch.setenv("AOTC_CACHE_DIR", str(cache))
     model, inputs, is_dynamic = _spec(path)

@@ -33,6 +33,9 @@ def pairs(d: Draw) -> Arguments:
 
 
 def _op(name: str, text: str, draw: Any, **more: Any) -> Op:
+    """Of finite values: every element of a transform depends on every other."""
+    for operand in ("{x}", "{y}"):
+        text = text.replace(operand, f"{operand}.nan_to_num(0.5, 2.0, -2.0)")
     return Op(name, "fourier", text, draw, **{"accumulates": True, **more})
 
 
