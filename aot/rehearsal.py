@@ -7,13 +7,15 @@ not rehearsed, which the report and `provenance.json` say.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from aotc.aot.contents import Plan, tolerances
+from aotc.aot.contents import OWN_AND_OURS, Plan, tolerances
 from aotc.aot.ir.graph import Constant
 from aotc.aot.ir.native_library import bound
 from aotc.aot.ir.storage import Array
@@ -21,9 +23,10 @@ from aotc.aot.signature import signature, states
 from aotc.aot.targets.target import Target
 from aotc.runtime import drivers
 from aotc.runtime.bundle.dynamic_plan import DynamicPlan
+from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.plan import LaunchPlan
 from aotc.runtime.bundle.weights import ALIGNMENT_BYTES
-from aotc.runtime.comparison import Comparison, compare
+from aotc.runtime.comparison import Comparison, as_f64, compare
 from aotc.runtime.programs.device_segments import DeviceSegments
 from aotc.runtime.programs.fallback import Fallback
 from aotc.runtime.programs.segments import SegmentedExecutable
@@ -45,43 +48,105 @@ def rehearse(
     library: bytes,
     target: Target,
 ) -> tuple[Comparison, ...]:
-    """One check for each output and state, against the exported module's after its first call.
+    """One check for each output and state of each call, against the model's own numbers.
 
-    Where a call decides sizes, also at those of the probes, against the model's own outputs.
+    The example comes first, and after it, in a row, the inputs that were drawn anew; where a call
+    decides sizes, also inputs at those of the probes, each by itself.
     """
     weights = {name: aligned(constant.array) for name, constant in constants.items()}
     types = signature(captured.graph, captured.dims, captured.guards)
     precision = target.traits.dot_precision
+    limits = tolerances(captured, precision)
     golden = captured.golden_inputs, captured.golden_outputs
-    rows = [("", *golden, tolerances(captured, precision))]
+    rows = [[_Row("", *golden, limits)]]
+    rows[0] += [
+        _Row(f" ({each.name})", each.inputs, each.outputs, limits, each.spreads)
+        for each in captured.trials
+    ]
     for probe in captured.probes:
         limits = tolerances(captured, precision, probe.roundings)
-        rows.append((f" ({probe})", probe.inputs, probe.outputs, limits))
+        rows.append([_Row(f" ({probe})", probe.inputs, probe.outputs, limits)])
     checks: list[Comparison] = []
-    for label, given, expected, limits in rows:
-        inputs = [aligned(array) for array in given]
-        outputs = [aligned(numpy.zeros_like(array)) for array in expected]
-        shapes = [array.shape for array in inputs]
+    for calls in rows:
+        shapes = [array.shape for array in calls[0].inputs]
         returned = types.outputs_at(shapes)
         specs = (*returned, *states(captured.graph))
-        if any(spec.shape != want.shape for spec, want in zip(specs, expected, strict=True)):
-            checks += (Comparison(spec.name + label, math.inf, 0.0) for spec in specs)
+        shaped = zip(specs, calls[0].expected, strict=True)
+        if any(spec.shape != want.shape for spec, want in shaped):
+            checks += (Comparison(spec.name + calls[0].label, math.inf, 0.0) for spec in specs)
             continue  # what is computed would not fit
         fixed = plan.at(types.bind(shapes)) if isinstance(plan, DynamicPlan) else plan
-        kept = outputs[len(returned) :]
-        run(target, library, fixed, weights, inputs, outputs[: len(returned)], kept)
-        found = zip(specs, outputs, expected, limits, strict=True)
-        checks += (
-            Comparison(
-                spec.name + label, compare(spec, *_bytes(got, want), limit).difference, limit
+        arrays = [
+            Arrays(
+                tuple(map(aligned, call.inputs)),
+                tuple(aligned(numpy.zeros_like(array)) for array in call.expected),
+                len(returned),
             )
-            for spec, got, want, limit in found
-        )
+            for call in calls
+        ]
+        run_in_a_row(target, library, fixed, weights, arrays)
+        for call, each in zip(calls, arrays, strict=True):
+            checks += _compared(call, specs, each.results)
     return tuple(checks)
 
 
-def _bytes(found: Array, expected: Array) -> tuple[bytes, bytes]:
-    return found.tobytes(), expected.tobytes()
+@dataclass(frozen=True, slots=True, eq=False)
+class _Row:
+    """A call's inputs with what is expected of it."""
+
+    label: str
+    inputs: tuple[Array, ...]
+    expected: tuple[Array, ...]
+    limits: tuple[float, ...]
+    spreads: Callable[[], tuple[float, ...]] | None = None
+
+
+def _compared(
+    row: _Row, specs: Sequence[TensorSpec], results: Sequence[Array]
+) -> Iterator[Comparison]:
+    """The checks of a call. Where numbers differ, the model is asked how far its own roundings
+    carry them there; a check that fails names the element that is furthest away."""
+    found = [
+        compare(spec, got.tobytes(), want.tobytes(), limit)
+        for spec, got, want, limit in zip(specs, results, row.expected, row.limits, strict=True)
+    ]
+    spreads = (0.0,) * len(found)
+    if row.spreads is not None and not all(check.is_ok for check in found):
+        spreads = row.spreads()
+    for index, (check, spread) in enumerate(zip(found, spreads, strict=True)):
+        limit = max(check.tolerance, OWN_AND_OURS * spread)
+        if math.isinf(limit):
+            text = (
+                f"`{check.name}` was not compared{row.label}: the model's own roundings decide it"
+            )
+            warnings.warn(text, stacklevel=2)
+            continue
+        place = ""
+        if not check.difference <= limit:
+            place = _furthest(specs[index], results[index], row.expected[index])
+        yield Comparison(check.name + place + row.label, check.difference, limit)
+
+
+def _furthest(spec: TensorSpec, found: Array, expected: Array) -> str:
+    """`[2, 0]`: where two arrays differ the most."""
+    if not expected.ndim:
+        return ""
+    one, other = (as_f64(numpy, spec.dtype, each.tobytes()) for each in (found, expected))
+    with numpy.errstate(invalid="ignore"):
+        away = numpy.where(one == other, 0.0, numpy.abs(one - other))
+    away[numpy.isnan(one) & numpy.isnan(other)] = 0.0
+    away[numpy.isnan(away)] = numpy.inf
+    place = numpy.unravel_index(int(away.argmax()), expected.shape)
+    return str([int(each) for each in place])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrays:
+    """The arrays of a call, contiguous and aligned; `results` are written: outputs, then states."""
+
+    inputs: tuple[Array, ...]
+    results: tuple[Array, ...]
+    outputs: int  # how many of the results
 
 
 def run(
@@ -95,30 +160,41 @@ def run(
 ) -> None:
     """One call of a plan; all arrays contiguous and aligned, `outputs` are written, and into `kept`
     what the states hold then, where they are asked for."""
+    call = Arrays(tuple(inputs), (*outputs, *kept), len(outputs))
+    run_in_a_row(target, library, plan, weights, [call])
+
+
+def run_in_a_row(
+    target: Target,
+    library: bytes,
+    plan: LaunchPlan,
+    weights: Mapping[str, Array],
+    calls: Sequence[Arrays],
+) -> None:
+    """Calls of one session; see `run`."""
     place = _run_on_device if target.device == "cuda" else _run_on_host
-    place(library, plan, weights, inputs, outputs, kept)
+    place(library, plan, weights, calls)
 
 
 def _run_on_host(
     library: bytes,
     plan: LaunchPlan,
     weights: Mapping[str, Array],
-    inputs: Sequence[Array],
-    outputs: Sequence[Array],
-    kept: Sequence[Array],
+    calls: Sequence[Arrays],
 ) -> None:
     """Run on arrays in place."""
     addresses = {name: array.ctypes.data for name, array in weights.items()}
     driver = drivers.load("cpu")
-    counts = (len(inputs), len(outputs))
+    counts = (len(calls[0].inputs), calls[0].outputs)
     executable = driver.Executable(library, plan, addresses, *counts, natives=bound(plan.natives))
     if plan.calls:
         executable = SegmentedExecutable(executable, _ops(plan))
     with closing(executable), closing(executable.session()) as session:
-        for place, array in enumerate((*inputs, *outputs)):
-            session.addresses[place] = array.ctypes.data
-        session.run()
-        _read_states(session, kept)
+        for call in calls:
+            for place, array in enumerate((*call.inputs, *call.results[: call.outputs])):
+                session.addresses[place] = array.ctypes.data
+            session.run()
+            _read_states(session, call.results[call.outputs :])
 
 
 def _ops(plan: LaunchPlan) -> Fallback:
@@ -129,27 +205,27 @@ def _run_on_device(
     library: bytes,
     plan: LaunchPlan,
     weights: Mapping[str, Array],
-    inputs: Sequence[Array],
-    outputs: Sequence[Array],
-    kept: Sequence[Array],
+    calls: Sequence[Arrays],
 ) -> None:
     """Run on copies in the device's memory."""
     spans = {name: (array.ctypes.data, array.nbytes) for name, array in weights.items()}
+    inputs, outputs = calls[0].inputs, calls[0].results[: calls[0].outputs]
     sizes = [tuple(array.nbytes for array in arrays) for arrays in (inputs, outputs)]
     executable = drivers.load("cuda").Executable(library, plan, spans, *sizes)
     if plan.calls or plan.natives:
         ops = _ops(plan) if plan.calls else None
         executable = DeviceSegments(executable, ops, bound(plan.natives, ("cuda", 0)))
     with closing(executable), closing(executable.session()) as session:
-        for place, array in enumerate(inputs):
-            session.copy_in(place, array.ctypes.data)
-        for place in range(len(inputs), len(inputs) + len(outputs)):
-            session.stage(place)
-        session.run(session.stream)
-        for place, array in enumerate(outputs, len(inputs)):
-            session.copy_out(place, array.ctypes.data)
-        session.synchronize()
-        _read_states(session, kept)
+        for call in calls:
+            for place, array in enumerate(call.inputs):
+                session.copy_in(place, array.ctypes.data)
+            for place in range(len(inputs), len(inputs) + len(outputs)):
+                session.stage(place)
+            session.run(session.stream)
+            for place, array in enumerate(call.results[: call.outputs], len(inputs)):
+                session.copy_out(place, array.ctypes.data)
+            session.synchronize()
+            _read_states(session, call.results[call.outputs :])
 
 
 def _read_states(session: Any, kept: Sequence[Array]) -> None:

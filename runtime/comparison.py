@@ -93,7 +93,7 @@ def _extremes_by_numpy(
     numpy: Any, dtype: str, found: bytes, expected: bytes
 ) -> tuple[float, float]:
     with numpy.errstate(invalid="ignore", over="ignore"):
-        left, right = (_as_f64(numpy, dtype, data) for data in (found, expected))
+        left, right = (as_f64(numpy, dtype, data) for data in (found, expected))
         differs = (left != right) & ~(numpy.isnan(left) & numpy.isnan(right))
         differences = numpy.abs(left[differs] - right[differs])
     largest = float(differences.max(initial=0.0))
@@ -102,7 +102,8 @@ def _extremes_by_numpy(
     return largest, float(numpy.abs(right[numpy.isfinite(right)]).max(initial=0.0))
 
 
-def _as_f64(numpy: Any, dtype: str, data: bytes) -> Any:
+def as_f64(numpy: Any, dtype: str, data: bytes) -> Any:
+    """The numbers of contiguous little-endian bytes as a flat array of f64."""
     array = numpy.frombuffer(data, DTYPES[dtype].numpy)
     if dtype == "bf16":
         array = (array.astype("<u4") << 16).view("<f4")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy
 import torch
@@ -14,10 +15,12 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.aliases import has_plain_memory
+from aotc.aot.capture.distinct import with_distinct_inputs
 from aotc.aot.capture.draws import GOLDEN_SEED, draws, seeded
 from aotc.aot.capture.exported import held_tensor, import_program
-from aotc.aot.capture.exporting import exported, run, unchanged
+from aotc.aot.capture.exporting import Exported, exported, run, unchanged
 from aotc.aot.capture.fallback import CHECKED_WHOLE, TorchOp, torch_ops, warn_of
+from aotc.aot.capture.functional import Functional
 from aotc.aot.capture.golden import golden_tensors, has_halves, roundings
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.probes import Probe, probes
@@ -25,6 +28,7 @@ from aotc.aot.capture.sizes import sizes_of
 from aotc.aot.capture.spec import Spec
 from aotc.aot.capture.structure import named_outputs, structure_of
 from aotc.aot.capture.table import KEPT_WHOLE
+from aotc.aot.capture.trials import Trial, judged, trials
 from aotc.aot.errors import ModelRaised, StateUnsupported
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
@@ -50,6 +54,7 @@ class Captured:
     torch_ops: tuple[TorchOp, ...] = ()  # what torch runs at each call
     probes: tuple[Probe, ...] = ()  # the model itself at other sizes than the example's
     is_strict: bool = False  # whether torch.export read the model's code, after tracing failed
+    trials: tuple[Trial, ...] = ()  # the model itself on inputs drawn anew
 
 
 def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Captured:
@@ -60,6 +65,7 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     when the model does not run on its inputs, and an `UnsupportedError` when it runs but cannot be
     compiled.
     """
+    spec = with_distinct_inputs(spec)
     with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED):
         whole = (*KEPT_WHOLE, *CHECKED_WHOLE) if fallback else KEPT_WHOLE
         found = exported(spec, whole)
@@ -83,11 +89,28 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     warn_of_weights(program.state_dict, program.graph_signature.parameters)
     warn_of(left)
     check(graph, "capture")
+    others_drawn = _trials(spec, found, graph, golden_outputs, is_drawing)
     is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     precision = "tf32" if is_tf32 else "ieee"
     golden = (golden_inputs, golden_outputs, structure, roundings_of)
-    known = (sizes.dims, guards, sizes.specialised, left, others, found.is_strict)
+    known = (sizes.dims, guards, sizes.specialised, left, others, found.is_strict, others_drawn)
     return Captured(spec.name, graph, *golden, precision, *known)
+
+
+def _trials(
+    spec: Spec, found: Exported, graph: Graph, known: Sequence[Array], is_drawing: bool
+) -> tuple[Trial, ...]:
+    """The model on inputs drawn anew: itself, or where it draws or keeps states its program."""
+    kept = [held_tensor(found.decomposed, state.name) for state in graph.states]
+    if is_drawing:
+        model: Any = found.decomposed.module()
+    else:
+        model = found.program.module() if kept or spec.module is None else spec.module
+    more = (numpy.array(GOLDEN_SEED),) if is_drawing else ()
+    given = (spec.arguments, dict(spec.keyword_arguments))
+    with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED):
+        drawn = trials(model, *given, known, has_halves(graph), kept, more)
+    return judged(drawn)
 
 
 @contextmanager
@@ -128,8 +151,7 @@ def _golden(
 ) -> tuple[tuple[Array, ...], tuple[Array, ...], tuple[float, ...]]:
     """Inputs, outputs, and how far roundings carry each output.
 
-    What the graph's states hold after the first call follows the outputs. How far roundings carry
-    is not known of a model that has some, since a call in wider floats would change others.
+    What the graph's states hold after the first call follows the outputs.
     """
     kept = [state.name for state in graph.states]
     leaves = pytree.tree_leaves((spec.arguments, dict(spec.keyword_arguments)))
@@ -139,12 +161,13 @@ def _golden(
         module = decomposed.module()
         inputs = (*inputs, numpy.array(GOLDEN_SEED))
     with unchanged([held_tensor(decomposed, name) for name in kept]) as buffers:
-        outputs = (*golden_tensors(lambda: run(spec, module)), *buffers)
+        outputs = (*golden_tensors(lambda: run(spec, module)), *(each.clone() for each in buffers))
         found = tuple(to_array(tensor).copy() for tensor in outputs)
     spreads = (0.0,) * len(outputs)
-    if not kept:
-        with suppress(ModelRaised):  # an op does not take what was widened
-            is_narrow = has_halves(graph)
-            functional = module if is_narrow else decomposed.module()  # nothing is written into
-            spreads = roundings(lambda: run(spec, functional), outputs, is_narrow)
+    with suppress(ModelRaised):  # an op does not take what was widened
+        is_narrow = has_halves(graph)
+        # Nothing is written into: neither into an operand nor, in wider floats, into a state.
+        whole = module if is_narrow else decomposed.module()
+        functional = Functional(decomposed, kept) if kept else whole
+        spreads = roundings(lambda: run(spec, functional), outputs, is_narrow)
     return inputs, found, spreads

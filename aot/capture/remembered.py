@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -19,10 +19,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.capture import Captured, quiet_settings, warn_of_weights
-from aotc.aot.capture.golden import golden_tensors
+from aotc.aot.capture.golden import golden_tensors, has_halves
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.libraries import register_types
 from aotc.aot.capture.spec import Spec
+from aotc.aot.capture.trials import Trial, judged, trials
 from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.storage import Array
 from aotc.aot.ir.text import GraphTextError, parse_graph, parse_type, print_graph
@@ -44,7 +45,7 @@ def to_files(captured: Captured, spec: Spec) -> Files | None:
     if captured.graph.states:  # the model's own call would change what it holds
         return None
     for row in fields(captured):
-        if row.name not in TOLD and getattr(captured, row.name) != row.default:
+        if row.name not in (*TOLD, "trials") and getattr(captured, row.name) != row.default:
             return None
     held, files, rows = _held(spec), {}, []
     for name, constant in captured.graph.constants.items():
@@ -82,18 +83,29 @@ def from_files(files: Mapping[str, bytes], spec: Spec) -> Captured | None:
     graph = parse_graph(files[GRAPH].decode(), constants)
     _warn(spec)
     counts = (len(graph.inputs), len(graph.returned))
+    golden_outputs = tuple(
+        numpy.frombuffer(files[f"output-{number}.bin"], row["dtype"]).reshape(row["shape"])
+        for number, row in enumerate(facts["golden"], 1)
+    )
     return Captured(
         name=facts["name"],
         graph=graph,
         golden_inputs=_inputs(spec),
-        golden_outputs=tuple(
-            numpy.frombuffer(files[f"output-{number}.bin"], row["dtype"]).reshape(row["shape"])
-            for number, row in enumerate(facts["golden"], 1)
-        ),
+        golden_outputs=golden_outputs,
         structure=Structure.from_map(facts["structure"], counts, spec.path),
         golden_roundings=tuple(map(float.fromhex, facts["roundings"])),
         dot_precision=facts["dot_precision"],
+        trials=_trials(spec, graph, golden_outputs),
     )
+
+
+def _trials(spec: Spec, graph: Graph, known: Sequence[Array]) -> tuple[Trial, ...]:
+    """Made anew: an entry holds the numbers of the example only."""
+    assert spec.module is not None
+    given = (spec.arguments, dict(spec.keyword_arguments))
+    with torch.no_grad(), quiet_settings():
+        drawn = trials(spec.module, *given, known, has_halves(graph))
+    return judged(drawn)
 
 
 def _held(spec: Spec) -> dict[str, torch.Tensor]:
