@@ -140,16 +140,16 @@ def _trial(
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     name = f"call {turn + 2}, inputs drawn anew" if is_stateful else "inputs drawn anew"
 
-    def spreads() -> tuple[float, ...]:
+    def asked() -> tuple[float, ...]:
         if is_stateful:  # a call in wider floats would change the states of others
             return (0.0,) * len(outputs)
-        return _spreads(call, leaves, outputs, is_narrow)
+        return spreads(call, leaves, outputs, is_narrow)
 
     inputs = (*(to_array(tensor).copy() for tensor in tensors), *more)
-    return Trial(name, inputs, tuple(map(to_array, outputs)), spreads)
+    return Trial(name, inputs, tuple(map(to_array, outputs)), asked)
 
 
-def _spreads(
+def spreads(
     call: Call, leaves: Leaves, outputs: tuple[torch.Tensor, ...], is_narrow: bool
 ) -> tuple[float, ...]:
     """The larger of two distances: of the model from itself in wider floats, and on inputs that

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aotc.aot.errors import UnsupportedError, UserError
+from aotc.runtime.errors import AotcError
 
 
 class OptionUnknown(UserError):
@@ -25,6 +26,18 @@ class GraphRefused(UnsupportedError):
     code = "dynamo-graph-refused"
     template = "a graph has parts that cannot be compiled:\n{reasons}"
     hint = 'pass `options={{"fallback": "inductor"}}` to leave them to torch'
+
+
+class GraphDiffers(AotcError):
+    """With `check`, the first call of a compiled graph gave other numbers than eager; exit 1."""
+
+    code = "dynamo-graph-differs"
+    exit_code = 1
+    template = (
+        "graph {number} ({kind}) differs from eager: `{name}` by {difference:.3g} of its scale, "
+        "expected at most {tolerance:.3g}\n  at {source}"
+    )
+    hint = "report it with the text of its stages: `AOTC_DUMP=FOLDER`, in `graph-{number}`"
 
 
 class GradientMissing(UnsupportedError):

@@ -14,6 +14,7 @@ from aotc.aot.capture.aten_graph import Walked, import_aten
 from aotc.aot.capture.aten_sizes import at_sizes, number_ranges, sizes_in
 from aotc.aot.capture.sizes import Sizes
 from aotc.aot.dynamo.calling import Boxed, Call
+from aotc.aot.dynamo.checking import checked
 from aotc.aot.dynamo.compiling import key_of, program_of
 from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.drawing import fix_states, split
@@ -150,7 +151,7 @@ def compile_at(
         code, call = _own(module, examples, sizes, options, orders)
         if isinstance(code, Own):
             report(module, orders)
-        return _whole(module, code), call
+        return checked(module, _whole(module, code), call, options)
     parts = regions(module, walked.left)
     pairs = []
     for part in parts:
@@ -158,7 +159,7 @@ def compile_at(
         pairs.append(_compiled(part, sizes, options, named or reasons))
     placeholders = tuple(module.graph.find_nodes(op="placeholder"))
     recipe = _recipe(module, placeholders, parts, [code for code, _ in pairs])
-    return recipe, recipe.bound([call for _, call in pairs])
+    return checked(module, recipe, recipe.bound([call for _, call in pairs]), options)
 
 
 class PerSize:

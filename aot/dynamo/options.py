@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,6 +12,7 @@ from aotc.runtime.drivers.cpu import best_isa, features
 from aotc.runtime.errors import AotcError, SettingInvalid
 
 FALLBACKS = ("inductor", "eager", "error")
+CHECKS = ("off", "first")
 # Modes of torch.compile → how kernels are chosen; torch takes a mode or options, never both.
 MODES: Mapping[str, str | None] = {
     "default": None,
@@ -31,6 +32,7 @@ class Options:
     tune: str  # `off`, `quick` or `full`
     round_intermediates: bool  # whether 16-bit results are rounded after each of torch's ops
     unchecked_indices: bool = False  # whether indices and divisors are taken as they come
+    check: str = "off"  # whether the first call of each graph is compared with eager: one of `CHECKS`
 
 
 def read_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Options:
@@ -53,12 +55,17 @@ def checked_mode(mode: Any) -> str:
     return str(mode)
 
 
-def _fallback(given: Any) -> str:
-    if given is None:
-        return FALLBACKS[0]
-    if given not in FALLBACKS:
-        raise OptionInvalid(name="fallback", found=given, expected=f"one of {', '.join(FALLBACKS)}")
-    return str(given)
+def _choice(option: str, choices: Sequence[str]) -> Callable[[Any], Any]:
+    """A row that takes one of some words, and the first where none is given."""
+
+    def read(given: Any) -> Any:
+        if given is None:
+            return choices[0]
+        if given not in choices:
+            raise OptionInvalid(name=option, found=given, expected=f"one of {', '.join(choices)}")
+        return str(given)
+
+    return read
 
 
 def _switch(option: str) -> Callable[[Any], bool]:
@@ -104,7 +111,8 @@ def _setting(option: str, name: str) -> Callable[[Any], Any]:
 
 
 _ROWS: Mapping[str, Callable[[Any], Any]] = {
-    "fallback": _fallback,
+    "check": _choice("check", CHECKS),
+    "fallback": _choice("fallback", FALLBACKS),
     "target": _target,
     "threads": _setting("threads", "AOTC_THREADS"),
     "tune": _setting("tune", "AOTC_TUNE"),

@@ -1,0 +1,162 @@
+"""`options={"check": "first"}`: the first call of each compiled graph beside eager.
+
+A graph is compared where AOTAutograd gives it: forward and backward by themselves, what is drawn
+already drawn. Numbers are judged as a build judges them; what the graph writes to is compared too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from aotc.aot.capture.golden import golden_tensors
+from aotc.aot.capture.importer import to_array
+from aotc.aot.capture.sources import source_of
+from aotc.aot.capture.trials import spreads
+from aotc.aot.contents import OWN_AND_OURS, TOLERANCES
+from aotc.aot.dynamo.calling import Boxed
+from aotc.aot.dynamo.counting import counting
+from aotc.aot.dynamo.errors import GraphDiffers
+from aotc.aot.dynamo.fallback import log
+from aotc.aot.dynamo.options import Options
+from aotc.aot.dynamo.recipe import Recipe
+from aotc.runtime.comparison import relative_difference
+
+NAMES = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "bool",
+}
+NARROW = (torch.float16, torch.bfloat16)
+
+
+def checked(
+    module: GraphModule, recipe: Recipe, call: Boxed, options: Options
+) -> tuple[Recipe, Boxed]:
+    """A graph as it is, or with its first call compared; that one is kept for no other process,
+    which would have no graph to compare with."""
+    if options.check == "off":
+        return recipe, call
+    if any(_is_random(node) for node in module.graph.nodes):
+        log.info("aotc: a graph is not compared with eager: it draws random numbers by itself")
+        return recipe, call
+    steps = tuple(replace(step, code=None) for step in recipe.steps)
+    return replace(recipe, steps=steps), FirstCall(module, call, counting().graphs)
+
+
+class FirstCall:
+    """A compiled graph; until a call has agreed with eager, each one is compared."""
+
+    def __init__(self, module: GraphModule, call: Boxed, number: int) -> None:
+        self._module: GraphModule | None = module
+        self._call = call
+        self._number = number
+
+    def __call__(self, arguments: list[Any]) -> Any:
+        """Run once; `arguments` is empty afterwards. Raises `GraphDiffers`."""
+        module = self._module
+        if module is None:
+            return self._call(arguments)
+        given, before = list(arguments), _copies(arguments)
+        found = self._call(arguments)
+        self._compare(module, given, before, found)
+        self._module = None
+        return found
+
+    def _compare(
+        self, module: GraphModule, given: list[Any], before: list[Any], found: Sequence[Any]
+    ) -> None:
+        (output,) = module.graph.find_nodes(op="output")
+        nodes = [*output.args[0], *module.graph.find_nodes(op="placeholder")]
+        ours = [*found, *given]
+        rows = [row for row in zip(nodes, ours, strict=True) if isinstance(row[1], torch.Tensor)]
+
+        def eager(leaves: list[Any]) -> list[Any]:
+            arguments = _copies(leaves)
+            return [*module(*arguments), *arguments]
+
+        with torch.no_grad():
+            expected = golden_tensors(lambda: eager(before))
+            failed = [
+                (place, difference, limit)
+                for place, (_, value) in enumerate(rows)
+                for difference, limit in [_differences(module, value, expected[place])]
+                if not difference <= limit
+            ]
+            if not failed:
+                return
+            is_narrow = any(dtype in NARROW for dtype in _dtypes(module))
+            carried = spreads(eager, before, expected, is_narrow)
+        for place, difference, limit in failed:
+            allowed = max(limit, OWN_AND_OURS * carried[place])
+            if not difference <= allowed:
+                raise self._error(module, rows[place][0], difference, allowed)
+
+    def _error(
+        self, module: GraphModule, node: Node, difference: float, tolerance: float
+    ) -> GraphDiffers:
+        names = [each.name for each in module.graph.find_nodes(op="placeholder")]
+        is_backward = any(name.startswith("tangents") for name in names)
+        return GraphDiffers(
+            number=self._number,
+            kind="backward" if is_backward else "forward",
+            name=node.name,
+            difference=difference,
+            tolerance=tolerance,
+            source=_source(node),
+        )
+
+
+def _copies(values: Sequence[Any]) -> list[Any]:
+    return [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
+
+
+def _differences(
+    module: GraphModule, found: torch.Tensor, expected: torch.Tensor
+) -> tuple[float, float]:
+    """How far a result is from eager's, of its scale, and how far it may be."""
+    name = NAMES.get(expected.dtype)
+    if (found.dtype, found.shape) != (expected.dtype, expected.shape):
+        return float("inf"), 0.0
+    if name is None:  # a type that no program of ours has
+        return 0.0, 0.0
+    pair = (to_array(each).tobytes() for each in (found, expected))
+    difference = relative_difference(name, *pair)
+    known = (TOLERANCES.get(NAMES.get(dtype, ""), 0.0) for dtype in _dtypes(module))
+    return difference, max(known, default=0.0) if name in TOLERANCES else 0.0
+
+
+def _dtypes(module: GraphModule) -> Iterator[torch.dtype]:
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            yield value.dtype
+
+
+def _is_random(node: Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
+def _source(node: Node) -> str:
+    """The user's line behind a node, or behind the nearest one that it is computed of."""
+    seen, waiting = set(), [node]
+    while waiting:
+        each = waiting.pop(0)
+        found = source_of(each)
+        if found is not None:
+            return str(found)
+        new = [more for more in each.all_input_nodes if more not in seen]
+        seen.update(new)
+        waiting += new
+    return "an unknown line"
