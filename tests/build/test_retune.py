@@ -24,8 +24,10 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def tune(aotc, bundle, cache):
-    def call(out, *options, source=bundle, cache_dir=cache):
+def tune(aotc, bundle, folder):
+    """`aotc tune`, with a cache in which no other file's test has measured a kernel."""
+
+    def call(out, *options, source=bundle, cache_dir=folder / "cache"):
         words = ("tune", source, "-o", out, "--json", "--quiet", "--cache-dir", cache_dir)
         code, text, errors = aotc(*words, *options)
         return code, json.loads(text) if text else {}, errors
