@@ -32,7 +32,7 @@ class Options:
     tune: str  # `off`, `quick` or `full`
     round_intermediates: bool  # whether 16-bit results are rounded after each of torch's ops
     unchecked_indices: bool = False  # whether indices and divisors are taken as they come
-    check: str = "off"  # whether the first call of each graph is compared with eager: one of `CHECKS`
+    check: str = "off"  # which calls of a graph are compared with eager: one of `CHECKS`
 
 
 def read_options(given: Mapping[str, Any] | None, mode: str | None = None) -> Options:
