@@ -12,7 +12,7 @@ from aotc.aot.lower import source
 from aotc.aot.lower.attention_operands import LOG2_E, Attention, overhangs, padded
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.emit import Emitter
-from aotc.aot.lower.literal import computed, spelled
+from aotc.aot.lower.literal import as_tensor, computed, spelled
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.attention import query_position
@@ -121,7 +121,8 @@ class Lines:
     def _operand(self, name: str, need: Demand, rows: str, columns: int) -> None:
         """The tile `name` of an operand, zero where it is masked."""
         value = self.emitter.filled(need, "0.0" if self.masks else "")
-        dtype, text = need.node.dtype, value.text
+        dtype = need.node.dtype
+        text = as_tensor(value.text, dtype)
         masks = [mask for symbol, mask in self.masks.items() if symbol in value.symbols]
         if masks and not self.emitter.is_filled(need, 0.0):
             text = f"tl.where({' & '.join(masks)}, {text}, 0.0)"

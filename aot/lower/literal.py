@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 
 from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, Scalar, round_scalar
 
 # Rounding between fused operations need not be reproduced, but for what `ir/rounding.py` says.
 _COMPUTED = dict.fromkeys(SHORT_FLOATS, "f32")
+
+
+_NUMBER = re.compile(r'-?[\d.]+(e[+-]?\d+)?|True|False|float\("[^"]+"\)')
 
 
 def computed(dtype: str) -> str:
@@ -33,6 +37,11 @@ def literal(value: Scalar, dtype: str) -> str:
     else:
         text = repr(value)
     return text if dtype in ("f32", "i32", "i64") else wrapped(text, dtype)
+
+
+def as_tensor(text: str, dtype: str) -> str:
+    """A value that a tile can be made of: a plain number as a tensor of one element."""
+    return wrapped(text, dtype) if _NUMBER.fullmatch(text) else text
 
 
 def rounded(text: str, dtype: str) -> str:

@@ -11,7 +11,7 @@ from aotc.aot.ir.size import fixed, highest, kernel_text
 from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.emit import Emitter
-from aotc.aot.lower.literal import computed, spelled
+from aotc.aot.lower.literal import as_tensor, computed, spelled
 from aotc.aot.lower.matmul_product import product_of
 from aotc.aot.lower.product import lower_product
 from aotc.aot.lower.spec import Candidate, KernelSpec
@@ -209,6 +209,7 @@ class _MatmulWriter:
             source.write_mask(self.body, side.inner, self.masks)
         value, text = self.emitter.cut_off(side.need, side.inner)
         dtype = self.anchor.dtype
+        text = as_tensor(text, dtype)
         if computed(dtype) != dtype:
             text = f"{text}.to({spelled(dtype)})"
         wanted = {symbol for symbol in (side.inner, side.outer) if symbol.extent != 1}

@@ -14,7 +14,7 @@ from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import source
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.emit import Emitter
-from aotc.aot.lower.literal import computed, literal, spelled
+from aotc.aot.lower.literal import as_tensor, computed, literal, spelled
 from aotc.aot.lower.matmul_choice import MAP_NAMES, Choice, Problem
 from aotc.aot.lower.matmul_product import (
     Operand,
@@ -229,6 +229,7 @@ class _Writer:
             source.write_mask(self.body, side.inner, self.masks)
         value, text = self.emitter.cut_off(side.need, side.inner)
         dtype = self.product.anchor.dtype
+        text = as_tensor(text, dtype)
         is_wide = computed(dtype) != dtype and not self._narrowed(value)
         if is_wide and not self.is_flat:
             text = f"{text}.to({spelled(dtype)})"

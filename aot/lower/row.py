@@ -14,7 +14,7 @@ from aotc.aot.ir.types import DTYPES, Scalar
 from aotc.aot.lower import source
 from aotc.aot.lower.body import INDENT, Body, Value
 from aotc.aot.lower.emit import Emitter
-from aotc.aot.lower.literal import computed, extreme, literal, spelled
+from aotc.aot.lower.literal import as_tensor, computed, extreme, literal, spelled
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.tiles import column_candidates, row_candidates
 from aotc.aot.schedule.domain import kept_index
@@ -202,7 +202,7 @@ class RowWriter:
             identity = literal(row.identity(dtype), dtype)
             text = f"tl.where({self.masks[self.reduced]}, {text}, {identity})"
         elif self.reduced not in value.symbols or self.kept_symbol not in value.symbols:
-            text = f"tl.broadcast_to({text}, {self._tile_shape()})"
+            text = f"tl.broadcast_to({as_tensor(text, dtype)}, {self._tile_shape()})"
         if text == value.text:
             return Value(text, symbols)
         return self.body.bind(text, symbols)

@@ -25,17 +25,22 @@ class Examples:
         self.config = config
         self.parts = [config, *_sub_configs(config)]
         self.side = SIDES[0]
+        self.has_frames_first = False
         self.generator = torch.Generator().manual_seed(SEED)
 
     def sets(self, model: torch.nn.Module) -> Iterator[dict[str, Any]]:
         """Sets of keyword arguments to try on the model."""
         names = set(inspect.signature(model.forward).parameters)
         main = getattr(model, "main_input_name", "input_ids")
-        required = self._required(model)
-        more = [name for name in NEEDED if name in names and name != main]
+        mains = [main] if isinstance(main, str) else list(main)
+        main, required = mains[0], [*mains[1:], *self._required(model)]
+        more = [name for name in NEEDED if name in names and name not in mains]
         is_known = self._first("image_size", self._first("img_size", None))
         for side in SIDES[:1] if is_known else SIDES:
             self.side = side
+            yield from self._once(main, required, more)
+        if "input_features" in names:
+            self.has_frames_first = True
             yield from self._once(main, required, more)
         if hasattr(model, "dummy_inputs"):
             yield dict(model.dummy_inputs)
@@ -74,12 +79,17 @@ class Examples:
             return self._pixels((self._first("num_frames", 8),))
         if name == "bbox":
             return self._integers((BATCH, LENGTH, 2), 60).repeat(1, 1, 2).sort(-1).values
+        if name == "task_inputs":
+            return self._integers((BATCH, LENGTH), self._smallest("task_seq_len", 77))
+        if name.endswith(("_features_mask", "_mel_mask")):
+            return torch.ones(BATCH, FRAMES, dtype=torch.int64)
         if name in ("input_values", "waveform", "audio", "input_audio"):
             return self._floats((BATCH, SAMPLES))
         if name in ("input_features", "audio_features"):
             bins = self._first("num_mel_bins", self._first("feature_size", 80))
             frames = 2 * self._first("max_source_positions", FRAMES // 2)
-            return self._floats((BATCH, bins, frames))
+            shape = (BATCH, frames, bins) if self.has_frames_first else (BATCH, bins, frames)
+            return self._floats(shape)
         if name in ("inputs_embeds", "hidden_states"):
             return self._floats((BATCH, LENGTH, self._first("hidden_size", 64)))
         if name in ("attention_mask", "input_mask"):

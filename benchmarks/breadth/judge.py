@@ -69,7 +69,7 @@ def judged(
     started = time.perf_counter()
     kind = ""
     try:
-        model, arguments = make(name)
+        model, arguments = _made(name, make)
         kind = type(model).__name__
         difference, eager = _compared(model, arguments, setting, staff)
         limit = max(LEAST_TOLERANCE, EAGERS_DISTANCE * eager)
@@ -91,6 +91,15 @@ def judged(
     finally:
         sys.modules.pop(MODULE, None)
     return Outcome(**{**found.record(), "seconds": round(time.perf_counter() - started, 1)})
+
+
+def _made(name: str, make: Callable[[str], Made]) -> Made:
+    try:
+        return make(name)
+    except (NotMade, NotRun):
+        raise
+    except Exception as error:  # of the library, or of what shrinks its configs
+        raise NotMade(f"{type(error).__name__}: {error}") from error
 
 
 def _line(error: Exception) -> str:

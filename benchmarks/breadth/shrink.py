@@ -28,6 +28,9 @@ RULES: tuple[tuple[str, int], ...] = (
     (r"num_experts_per_tok|moe_top_?k|num_selected_experts", 2),
     (r"num_queries|two_stage_num_proposals|num_query_tokens", 10),
     (r"n_group|topk_group|n_shared_experts|num_shared_experts|first_k_dense_replace", 1),
+    (r"mamba_n_heads", 8),
+    (r"mamba_d_head", HEAD),
+    (r"rotary_dim", HEAD // 2),
     (r"q_lora_rank|kv_lora_rank", 24),
     (r"(\w+_)?(intermediate_size|ffn_dim|ffn_hidden_size|inner_dim|d_ff|n_inner|mlp_dim)"
      r"|moe_intermediate_size|hidden_dim|dim_feedforward", 96),
@@ -42,23 +45,30 @@ IMAGE = re.compile(r"image_size|img_size|input_size")
 PATCHES = 4  # of an image's side
 
 
-def small(config: Any, keep_widths: bool = False) -> Any:
+def small(config: Any, keep_widths: bool = False, has_sections: bool = False) -> Any:
     """A config of the same class with small sizes; with `keep_widths` only fewer layers and tokens.
 
-    Raises what the class does with sizes that do not fit each other.
+    With `has_sections` rotary positions have three sections of a small head, which some models take
+    for granted. Raises what the class does with sizes that do not fit each other.
     """
-    return type(config)(**_arguments(config, keep_widths))
+    found = _arguments(config, keep_widths, has_sections)
+    rope = _held(config, "rope_parameters")
+    if has_sections and isinstance(rope, dict):
+        total = int(HEAD // 2 * rope.get("partial_rotary_factor", 1))
+        section = [total // 4, total * 3 // 8]
+        found["rope_parameters"] = {**rope, "mrope_section": [*section, total - sum(section)]}
+    return type(config)(**found)
 
 
-def _arguments(config: Any, keep_widths: bool) -> dict[str, Any]:
+def _arguments(config: Any, keep_widths: bool, has_sections: bool) -> dict[str, Any]:
     parameters = inspect.signature(type(config).__init__).parameters
     found: dict[str, Any] = {}
     for name, parameter in parameters.items():
-        value = getattr(config, name, None)
+        value = _held(config, name)
         if name in ("self", "id2label", "label2id") or value is None:
             continue
         if hasattr(value, "to_dict") and hasattr(value, "model_type"):
-            found[name] = small(value, keep_widths)
+            found[name] = small(value, keep_widths, has_sections)
         elif parameter.default is not inspect.Parameter.empty:
             is_derived = parameter.default is None and isinstance(value, list | dict | tuple)
             if not is_derived:
@@ -69,8 +79,36 @@ def _arguments(config: Any, keep_widths: bool) -> dict[str, Any]:
     for name, value in list(found.items()):
         if isinstance(value, list | tuple) and len(value) in layers and name != "layers":
             found[name] = type(value)(value[:LAYERS])  # one entry a layer
+    if not keep_widths:
+        _fit_heads(found, config, parameters)
     _fit(found, parameters)
     return found
+
+
+def _fit_heads(found: dict[str, Any], config: Any, names: Mapping[str, Any]) -> None:
+    """As many heads of keys as of queries where that was so; sections of rotary positions, and
+    heads of a state space, that make up what they did."""
+    heads, keys = (_held(config, f"num_{each}_heads") for each in ("attention", "key_value"))
+    if "num_key_value_heads" in found and heads == keys:
+        found["num_key_value_heads"] = found["num_attention_heads"]
+    if {"expand", "head_dim", "num_heads"} <= found.keys():
+        found["expand"] = 1
+    if "num_experts_per_tok" in names and "num_experts_per_tok" not in found:
+        found["num_experts_per_tok"] = 2
+    name = next((each for each in ("rope_parameters", "rope_scaling") if each in names), "")
+    rope = _held(config, name) if name else None
+    width = _held(config, "head_dim") or (_held(config, "hidden_size") or 0) // (heads or 1)
+    if isinstance(rope, dict) and rope.get("mrope_section") and width:
+        section = [each * HEAD // width for each in rope["mrope_section"]]
+        section[-1] += sum(rope["mrope_section"]) * HEAD // width - sum(section)
+        found[name] = {**rope, "mrope_section": section}
+
+
+def _held(config: Any, name: str) -> Any:
+    try:
+        return getattr(config, name, None)
+    except Exception:  # such as for an attribute that each layer has for itself
+        return None
 
 
 def _rule(name: str) -> int | None:

@@ -49,6 +49,7 @@ def _configs(full: Any, reasons: list[str]) -> Iterator[Any]:
     """The config with all sizes small, with small depth alone, and as it is."""
     attempts: tuple[Callable[[], Any], ...] = (
         lambda: small(full),
+        lambda: small(full, has_sections=True),
         lambda: small(full, keep_widths=True),
         lambda: copy.deepcopy(full),
     )
