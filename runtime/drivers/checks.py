@@ -22,18 +22,21 @@ LARGEST = (1 << 63) - 1
 
 
 class Checks:
-    """The words of one session, in host memory at `address`, one for each row."""
+    """The words of one session, in host memory at `address`, one for each row.
 
-    __slots__ = ("_clean", "_rows", "_view", "_words", "address")
+    view: their bytes; clean: what these are where nothing is wrong.
+    """
+
+    __slots__ = ("_rows", "_words", "address", "clean", "view")
 
     def __init__(self, rows: tuple[Check, ...], address: int) -> None:
         """Clears the words."""
         self.address = address
         self._rows = rows
         self._words = (ctypes.c_int64 * len(rows)).from_address(address)
-        self._view = memoryview(self._words).cast("B")
-        self._clean = bytes(WORD_BYTES * len(rows))
-        self._view[:] = self._clean
+        self.view = memoryview(self._words).cast("B")
+        self.clean = bytes(WORD_BYTES * len(rows))
+        self.view[:] = self.clean
 
     def verify(self) -> None:
         """Raise the error of the first word that is marked, and clear them all."""
@@ -43,10 +46,10 @@ class Checks:
 
     def found(self) -> InputError | None:
         """The error of the first word that is marked; all are cleared."""
-        if self._view == self._clean:
+        if self.view == self.clean:
             return None
         words = self._words[:]
-        self._view[:] = self._clean
+        self.view[:] = self.clean
         number = next(at for at, word in enumerate(words) if word)
         word = words[number]
         # The largest integer is marked as the one before it.
@@ -54,7 +57,7 @@ class Checks:
 
     def after(self, run: Callable[[], None]) -> Callable[[], None]:
         """A run that ends with `verify`; a closure, for its speed."""
-        view, clean, verify = self._view, self._clean, self.verify
+        view, clean, verify = self.view, self.clean, self.verify
 
         def checked() -> None:
             run()

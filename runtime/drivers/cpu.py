@@ -173,13 +173,16 @@ class NativeSession:
         _write(base + abi.SESSION_WORKERS, "<ii", self.workers, int(parallel))
         count = executable.inputs + executable.outputs
         self.addresses = (ctypes.c_int64 * count).from_address(base + layout.addresses)
-        self.run: Callable[[], None] = _caller(executable.library, pool, base, self.workers)
+        checks = Checks(plan.checks, words) if plan.checks else None
+        is_plain = not executable.natives
+        run = _caller(executable.library, pool, base, self.workers, checks if is_plain else None)
+        self.run: Callable[[], None] = run
         if executable.natives:
             from .native import guarded
 
             self.run = guarded(self.run, failed, layout.frames(base))
-        if plan.checks:
-            self.run = Checks(plan.checks, words).after(self.run)
+            if checks is not None:
+                self.run = checks.after(self.run)
 
     def close(self) -> None:
         """Free the memory; idempotent. Neither `run` nor `addresses` may be used afterwards."""
@@ -187,9 +190,22 @@ class NativeSession:
             block.close()
 
 
-def _caller(library: Library, pool: Pool, session: int, workers: int) -> Callable[[], None]:
+def _caller(
+    library: Library, pool: Pool, session: int, workers: int, checks: Checks | None
+) -> Callable[[], None]:
     """A function without arguments that runs the session; a closure is cheaper than a method."""
     execute, pointer = library.execute, ctypes.c_void_p(session)
+    if checks is not None:
+        view, clean, verify = checks.view, checks.clean, checks.verify
+
+        def run_checked() -> None:
+            if pool.workers < workers:
+                pool.start(library, workers)
+            execute(pointer)
+            if view != clean:
+                verify()
+
+        return run_checked
 
     def run() -> None:
         if pool.workers < workers:  # the first call, or the first one after a fork

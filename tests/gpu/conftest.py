@@ -9,7 +9,7 @@ import pytest
 from aotc.runtime.drivers import cuda
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent / "checks")]
 
 
 def pytest_collection_modifyitems(items):

@@ -134,11 +134,30 @@ def write(
             f"call void @llvm.masked.store.{name}.p0({value}, {address}, i32 {align}, {test})"
         )
         return
-    address = lanes.splat(address)
+    if not is_vector(address):
+        _write_last(kernel, address, value, align, test)
+        return
     writer.effect(
         f"call void @llvm.masked.scatter.{name}.v{lanes.width}p0"
         f"({value}, {address}, i32 {align}, {test})"
     )
+
+
+def _write_last(
+    kernel: Kernel, address: Operand, value: Operand, align: int, test: Operand
+) -> None:
+    """Stores the last lane that the mask lets through, where all lanes name one address."""
+    lanes, emit = kernel.lanes, kernel.writer.emit
+    count, kind = lanes.width, f"i{lanes.width}"
+    element = value.type.partition(" x ")[2].rstrip(">")
+    bits = emit(f"bitcast {test} to {kind}", kind, [test])
+    above = emit(f"call {kind} @llvm.ctlz.{kind}({bits}, i1 false)", kind, [bits])
+    last = emit(f"sub {kind} {count - 1}, {above.text}", kind, [above])
+    lane = emit(f"and {last}, {count - 1}", kind, [last])  # of no lane: some lane
+    chosen = emit(f"extractelement {value}, {lane}", element, [value, lane])
+    is_any = emit(f"icmp ne {bits}, 0", "i1", [bits])
+    target = select(lanes, is_any, address, kernel.bin())
+    kernel.writer.effect(f"store {chosen}, {target}, align {align}")
 
 
 def _suffix(kind: str) -> str:
