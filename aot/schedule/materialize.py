@@ -35,6 +35,7 @@ from aotc.aot.schedule.traits import TargetTraits
 
 REPEATED_WORK = 8.0  # operations behind an element that rows had better read than repeat
 MAX_ROOTS = 8  # stores of one kernel; more only spill registers
+MAX_CHECKS = 64  # of one kernel: each is done before the next begins
 FEW_PARTS = 4  # of a concat that is read like a view
 MOST_PLACES = 16  # at which one kernel evaluates a node for each of its elements
 MOST_VALUES = 768  # evaluated in one kernel for each of its elements: its text, and registers
@@ -238,7 +239,9 @@ class _Materializer:
     def _home(self, node: Node, candidates: Iterable[Kernel]) -> Kernel | None:
         """The first of these kernels that can store the node beside what it stores already."""
         for kernel in candidates:
-            fits = kernel.shape == node.shape and len(kernel.roots) < MAX_ROOTS
+            are_checks = all(each.op == "check" for each in (node, *kernel.roots))
+            limit = MAX_CHECKS if are_checks else MAX_ROOTS
+            fits = kernel.shape == node.shape and len(kernel.roots) < limit
             fits = fits and self.values.get(kernel, 0) < MOST_VALUES
             # What the kernel reads at other places it would compute again all the same.
             fits = fits and {own_place(kernel.cluster, node)}.issuperset(
