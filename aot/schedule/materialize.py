@@ -228,7 +228,7 @@ class _Materializer:
         else:
             home.roots.append(node)
             self.cycles.join(home.roots)
-            if home in self.checks and (node.op != "check" or len(home.roots) == MAX_ROOTS):
+            if home in self.checks and (node.op != "check" or len(home.roots) == MAX_CHECKS):
                 self.checks.remove(home)
             self.places[node].pop(home, None)
         if home.kind == "pointwise":
@@ -239,9 +239,7 @@ class _Materializer:
     def _home(self, node: Node, candidates: Iterable[Kernel]) -> Kernel | None:
         """The first of these kernels that can store the node beside what it stores already."""
         for kernel in candidates:
-            are_checks = all(each.op == "check" for each in (node, *kernel.roots))
-            limit = MAX_CHECKS if are_checks else MAX_ROOTS
-            fits = kernel.shape == node.shape and len(kernel.roots) < limit
+            fits = kernel.shape == node.shape and len(kernel.roots) < self._most_roots(kernel, node)
             fits = fits and self.values.get(kernel, 0) < MOST_VALUES
             # What the kernel reads at other places it would compute again all the same.
             fits = fits and {own_place(kernel.cluster, node)}.issuperset(
@@ -250,6 +248,10 @@ class _Materializer:
             if fits and not self.cycles.closes([*kernel.roots, node]):
                 return kernel
         return None
+
+    def _most_roots(self, kernel: Kernel, node: Node) -> int:
+        """How many nodes a kernel may store, the node among them."""
+        return MAX_CHECKS if node.op == "check" and kernel in self.checks else MAX_ROOTS
 
     def _sharing(self, node: Node) -> list[Kernel]:
         """Pointwise kernels that have something of full size that the node needs."""
@@ -264,7 +266,7 @@ class _Materializer:
         return [
             kernel
             for kernel in fitting
-            if kernel.shape == node.shape and len(kernel.roots) < MAX_ROOTS
+            if kernel.shape == node.shape and len(kernel.roots) < self._most_roots(kernel, node)
         ]
 
     def _nearby(self, roots: list[Node]) -> list[Node]:
