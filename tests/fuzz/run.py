@@ -56,6 +56,9 @@ def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Ge
         value = _perturbed(value, mode, generator)
         if row.cancels:
             value = value + _rounding_at(given[next(step.refs())], value, mode, generator)
+        if row.is_of_norm and value.numel():
+            size = value.detach().abs().amax().expand(value.shape)
+            value = value + _rounding_at(size, value, mode, generator, least=0.0)
         if value.requires_grad:  # rounded on their way back too
             value.register_hook(lambda slopes: _perturbed(slopes, mode, generator))
     return value
@@ -76,11 +79,15 @@ def _perturbed(value: Any, mode: Mode, generator: torch.Generator) -> Any:
 
 
 def _rounding_at(
-    operand: torch.Tensor, value: torch.Tensor, mode: Mode, generator: torch.Generator
+    operand: torch.Tensor,
+    value: torch.Tensor,
+    mode: Mode,
+    generator: torch.Generator,
+    least: float = 1.0,
 ) -> torch.Tensor:
     """A rounding of what is as large as the operand, or as 1."""
     noise = torch.rand(operand.shape, generator=generator, dtype=torch.float64) * 2 - 1
-    size = operand.detach().double().abs().nan_to_num(0.0, 0.0, 0.0).clamp_min(1.0)
+    size = operand.detach().double().abs().nan_to_num(0.0, 0.0, 0.0).clamp_min(least)
     moved = noise * size * (mode.roundings * EPSILON[NAMES[value.dtype]])
     return (moved + torch.zeros_like(value, dtype=torch.float64)).to(value.dtype).detach()
 

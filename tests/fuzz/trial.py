@@ -21,6 +21,7 @@ from fuzz.program import Program
 from fuzz.ways import (
     WAYS,
     Bench,
+    FormFailed,
     GoldenCheckRefuses,
     NoNativeForm,
     Results,
@@ -212,9 +213,13 @@ def _of_ours(error: BaseException | None) -> AotcError | None:
 def _is_of_torch(error: BaseException) -> bool:
     """Whether torch could not trace the program: by the error, or since no frame is ours."""
     inner = getattr(error, "inner_exception", None)
+    if isinstance(error, KeyError | FormFailed):
+        return False
     if {type(error).__name__, type(inner).__name__} & TORCH_REFUSES:
         return True
     frames = [*traceback.extract_tb(error.__traceback__)]
     if inner is not None:
         frames += traceback.extract_tb(inner.__traceback__)
+    if not frames or "/torch/" not in frames[-1].filename:
+        return False
     return not any(re.search(r"/(aot|runtime|cache|kernels)/", each.filename) for each in frames)

@@ -26,6 +26,7 @@ from aotc import kernels
 from aotc.aot.build import build
 from aotc.aot.capture.capture import capture
 from aotc.aot.capture.spec import load_spec
+from aotc.aot.dynamo import aotc
 from aotc.aot.lower import Candidate, KernelSpec
 from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.rewrite import rewrite_each
@@ -153,7 +154,7 @@ def compiled(program: Program, bench: Bench, target: str) -> Results:
         model = namespace["build_model"]() if program.states else namespace["model"]
         call = torch.compile(
             model,
-            backend="aotc",
+            backend=aotc,  # the name asks for an installed package
             dynamic=bool(program.dims),
             fullgraph=True,
             options={"fallback": "error", "target": target, "threads": 2},

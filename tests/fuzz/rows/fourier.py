@@ -33,10 +33,10 @@ def pairs(d: Draw) -> Arguments:
 
 
 def _op(name: str, text: str, draw: Any, **more: Any) -> Op:
-    """Of finite values: every element of a transform depends on every other."""
+    """Of values that do not overflow: every element of a transform depends on every other."""
     for operand in ("{x}", "{y}"):
-        text = text.replace(operand, f"{operand}.nan_to_num(0.5, 2.0, -2.0)")
-    return Op(name, "fourier", text, draw, **{"accumulates": True, **more})
+        text = text.replace(operand, f"{operand}.nan_to_num(0.5).clamp(-100, 100)")
+    return Op(name, "fourier", text, draw, accumulates=True, is_of_norm=True, **more)
 
 
 ROWS = (

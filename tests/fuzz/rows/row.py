@@ -24,6 +24,7 @@ class Op:
     level: Level = ""
     accumulates: bool = False  # sums rounded operands: its error grows with them
     cancels: bool = False  # rounds on its way at the size of its operand, or of 1
+    is_of_norm: bool = False  # rounds every element at the size of the largest one
     weight: float = 1.0
     is_fixed_only: bool = False  # its arguments cannot follow sizes that vary
     is_statement: bool = False  # changes a state and gives no value
