@@ -5,10 +5,12 @@ from __future__ import annotations
 from aotc.aot.capture import (
     attention,
     bags,
+    bessel,
     contractions,
     convolution_gradients,
     distances,
     division,
+    divisors,
     draws,
     functions,
     gamma,
@@ -38,6 +40,7 @@ ROWS: Rows = {
     **convolution_gradients.ROWS,
     **pooling.ROWS,
     **bags.ROWS,
+    **bessel.ROWS,
     **resampling.ROWS,
     **scans.ROWS,
     **scatters.ROWS,
@@ -47,6 +50,7 @@ ROWS: Rows = {
     **gamma.ROWS,
     **sorting.ROWS,
     **distances.ROWS,
+    **divisors.ROWS,
     **draws.ROWS,
     **refused.ROWS,
 }
