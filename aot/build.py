@@ -207,6 +207,7 @@ def _contents(
     facts = {
         **contents.provenance(captured.name, parts),
         "rewrites": {each.name: each.digest for each in options.rewrites},
+        "round_intermediates": options.round_intermediates,
         "rehearsed": rehearsed,
         "torch_ops": [asdict(op) for op in captured.torch_ops],
         "seconds": seconds,

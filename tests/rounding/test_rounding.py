@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from aotc.aot.capture.spec import Spec
 from aotc.aot.dynamo import aotc
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.pipeline import compile_cubin
+from aotc.aot.targets.toolchain import load_kernel
 from aotc.runtime import load
 from tests.rounding import programs
 
@@ -112,10 +115,33 @@ def test_a_bundle_that_rounds_after_each_operation(rounds, tmp_path):
         cache_folder=tmp_path / "cache", allow_mismatch=True, round_intermediates=rounds
     )
     build(f"{programs.__file__}:build_mixed", tmp_path / "bundle", ["cpu"], options)
-    (x, y) = programs.arguments(7)
+    facts = json.loads((tmp_path / "bundle" / "provenance.json").read_text())
+    assert facts["round_intermediates"] == rounds
+    x, y = programs.arguments(7)
     found = [torch.from_dlpack(each) for each in load(tmp_path / "bundle")(x, y)]
     # Without it, some result differs: else the programs would prove nothing.
     assert (wrong(found, list(programs.Mixed()(x, y))) == []) == rounds
+
+
+PAIR = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def pair(in0, out0, X: tl.constexpr):
+    r = tl.arange(0, X)
+    tl.store(out0 + r, (tl.load(in0 + r) * 3.0).to(tl.{name}).to(tl.float32) + 1.0)
+"""
+
+
+@pytest.mark.parametrize(("name", "suffix"), [("float16", "f16"), ("bfloat16", "bf16")])
+def test_code_of_a_gpu_keeps_a_pair_of_conversions(name, suffix):
+    function = load_kernel(PAIR.format(name=name), "pair")
+    params = [("in0", "*fp32"), ("out0", "*fp32")]
+    cubin = compile_cubin(function, params, {"X": 128}, 90, {}, "pair")
+    assert f"cvt.rn.{suffix}.f32" in cubin.texts["ptx"]
+    assert f"cvt.f32.{suffix}" in cubin.texts["ptx"]
 
 
 def test_forms_of_a_gpu(tmp_path):
