@@ -49,12 +49,13 @@ def from_f32(lanes: Lanes, operand: Operand, kind: str) -> Operand:
         return lanes.cast("fptrunc", operand, "half")
     if kind != "bf16":
         return operand
+    # Chosen before it is cut off: what is widened again at once then stays in 32 bits.
     bits = lanes.cast("bitcast", operand, "i32")
     odd = lanes.binary("and", lanes.binary("lshr", bits, constant(16, "i32")), constant(1, "i32"))
     rounded = lanes.binary("add", lanes.binary("add", bits, odd), constant(0x7FFF, "i32"))
-    half = lanes.cast("trunc", lanes.binary("lshr", rounded, constant(16, "i32")), "i16")
     nan = compare(lanes, "fcmp uno", operand, operand)
-    return select(lanes, nan, constant(0x7FC0, "i16"), half)
+    chosen = select(lanes, nan, constant(0x7FC00000, "i32"), rounded)
+    return lanes.cast("trunc", lanes.binary("lshr", chosen, constant(16, "i32")), "i16")
 
 
 def compare(lanes: Lanes, instruction: str, a: Operand, b: Operand) -> Operand:
