@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from aotc.aot.errors import SizeUnsupported
@@ -16,6 +17,9 @@ from aotc.aot.lower.row import lower_row
 from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.schedule.group import Group, Schedule
 from aotc.aot.schedule.traits import TargetTraits
+
+# Values are written by calls within calls, as deep as the schedule lets a kernel be.
+STACK_FRAMES = 10_000
 
 
 def _lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
@@ -42,7 +46,12 @@ def lower(schedule: Schedule, traits: TargetTraits) -> tuple[KernelSpec, ...]:
     Groups of the same work give specs of the same digest: compile each digest once. The pointer
     parameters of a spec are its group's `reads`, then its `roots`.
     """
-    return tuple(_lowered(group, traits) for group in schedule.launched)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, STACK_FRAMES))
+    try:
+        return tuple(_lowered(group, traits) for group in schedule.launched)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def _lowered(group: Group, traits: TargetTraits) -> KernelSpec:

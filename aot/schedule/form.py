@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 from math import prod
 
@@ -26,6 +27,8 @@ from aotc.aot.schedule.traits import TargetTraits
 # Kinds whose texts read memory at an index only; the others take whole tensors.
 MOVABLE_KINDS = frozenset({"pointwise", "row", "matmul"})
 
+STACK_FRAMES = 10_000  # a kernel is traced by calls within calls, as deep as it is
+
 
 def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
     """Graph of legal nodes → groups of nodes, one a kernel, in the order of execution.
@@ -33,6 +36,15 @@ def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
     An output without elements has no kernel. Raises what `refuse` does, and `InternalError` where
     kernels have no order.
     """
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, STACK_FRAMES))
+    try:
+        return _scheduled(graph, traits)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
     graph, copies = staged(_with_copies(with_memory(with_states(graph))))
     refuse(graph)
     stored = _stored(graph)

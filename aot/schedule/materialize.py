@@ -89,6 +89,7 @@ class _Materializer:
         self.places: dict[Node, dict[Kernel, Places]] = {node: {} for node in self.nodes}
         self.evaluated: dict[Kernel, list[Node]] = {}  # what each kernel evaluates
         self.values: dict[Kernel, int] = {}  # how many values that is, a node at several places
+        self.cut: set[Kernel] = set()  # whose first root was too much for its readers
         self.depths: dict[Node, int] = dict.fromkeys(self.nodes, 0)
         self.checks: list[Kernel] = []  # kernels of nothing else
         self.near: dict[Node, list[Kernel]] = {}  # pointwise kernels that compute a node, or may
@@ -190,7 +191,9 @@ class _Materializer:
         readers = [
             kernel
             for kernel in self.places[node]
-            if kernel.kind == "pointwise" and prod(kernel.shape or ()) == node.type.numel
+            if kernel.kind == "pointwise"
+            and prod(kernel.shape or ()) == node.type.numel
+            and kernel not in self.cut  # else it would be as deep as before
         ]
         for kernel in readers[1:]:
             first = readers[0]
@@ -217,12 +220,15 @@ class _Materializer:
         """The kernel that stores the node: one that has its elements at hand, or a new one."""
         self.materialised.add(node)
         home = None
-        if not self._is_too_much(node):  # else its readers would compute it all the same
+        is_cut = self._is_too_much(node)
+        if not is_cut:  # else its readers would compute it all the same
             home = self._home(node, dict.fromkeys([*self.places[node], *self._sharing(node)]))
         if home is None:
             home = Kernel([node])
             self.kernels[home] = None
             self.cycles.add(node)
+            if is_cut:
+                self.cut.add(home)
             if node.op == "check":
                 self.checks.append(home)
         else:

@@ -96,6 +96,18 @@ def test_a_chain_deeper_than_the_stack_is_cut():
     assert 1 < len(found.groups) < 40
 
 
+def test_a_chain_with_skips_is_cut_too():
+    x = value = skip = source()
+    for step in range(1200):
+        if step % 4 == 3:
+            value, skip = build.add(value, skip), value
+        else:
+            value = build.unary("sin" if step % 2 else "cos", value)
+    found = schedule(graph_of(x, value), CPU)
+    assert max(len(group.nodes) for group in found.groups) < 400
+    assert len(lower(found, CPU)) < 100
+
+
 def test_a_sum_of_many_is_cut_into_few_kernels():
     x = source()
     value = build.mul(x, 0.5)
