@@ -184,8 +184,8 @@ def _unfloored_low(size: Size) -> Iterator[int]:
         elif not isinstance(atom.divisor, int):
             times, left = long_division(others, atom.divisor)
             if isinstance(times, int) and not left:
-                lost = (atom.divisor - 1) * max(times, 0)
-                yield _lowest_of(rest + atom.dividend * times - lost)
+                most = (atom.divisor - 1) * max(times, 0)
+                yield _lowest_of(rest + atom.dividend * times - most)
         return
 
 
