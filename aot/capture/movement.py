@@ -19,13 +19,6 @@ def _reshape(call: Call, data: Node, *rest: Any) -> Node:
 
 
 def _view(call: Call, data: Node, *rest: Any) -> Node:
-    """A shape; an element type would be the same bits as other numbers."""
-    if call.dtype != data.dtype:
-        raise NotSupported(f"it reads the bits of {data.dtype} as {call.dtype}")
-    return build.reshape(data, call.shape)
-
-
-def _view(call: Call, data: Node, *rest: Any) -> Node:
     """Under another shape, or its elements' bits as another type."""
     if data.dtype == call.dtype:
         return build.reshape(data, call.shape)
