@@ -214,7 +214,8 @@ def _dim(
             high = min(high, int(allowed.upper))
     for _, value in inputs:
         if any(getattr(size, "node", None) and size.node.expr == symbol for size in value.shape):
-            high = min(high, LARGEST_EXTENT // prod(s for s in value.shape if isinstance(s, int)))
+            fixed_numel = prod(s for s in value.shape if isinstance(s, int))
+    high = min(high, LARGEST_EXTENT // max(1, fixed_numel))  # 0: it has no elements at any size
     example = next(
         (
             int(size.node.hint)
