@@ -320,6 +320,20 @@ class ExportFailed(UnsupportedError):
     hint = "{cure}"
 
 
+class ExportDiffers(UnsupportedError):
+    """torch.export's program of the model gives other numbers than the model itself."""
+
+    code = "export-differs"
+    template = (
+        "torch.export's program gives other numbers than the model: output {place} differs by"
+        " {found} of its scale, expected at most {expected}"
+    )
+    hint = (
+        "the model takes another branch while it is traced (`torch.compiler.is_compiling()`, a"
+        " mask that is left out): give it the arguments that make both the same"
+    )
+
+
 class StructureUnsupported(UnsupportedError):
     """An argument or a part of the result is neither an array nor plain data."""
 

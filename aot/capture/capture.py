@@ -14,6 +14,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from aotc.aot.capture.agreement import check_agreement
 from aotc.aot.capture.aliases import has_plain_memory
 from aotc.aot.capture.distinct import with_distinct_inputs
 from aotc.aot.capture.draws import GOLDEN_SEED, draws, seeded
@@ -170,4 +171,6 @@ def _golden(
         whole = module if is_narrow else decomposed.module()
         functional = Functional(decomposed, kept) if kept else whole
         spreads = roundings(lambda: run(spec, functional), outputs, is_narrow)
+    if not draws(decomposed):
+        check_agreement(spec, outputs[: len(outputs) - len(kept)], spreads, has_halves(graph))
     return inputs, found, spreads

@@ -24,7 +24,7 @@ from .stream_session import StreamSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from .device_exchange import DeviceKind
@@ -57,7 +57,8 @@ class DeviceSession(StreamSession):
                 self._chosen = chosen = current(self._ordinal)
             else:
                 chosen = self._choose(stream)
-            given, values = self._fill(arrays, named, out, self.hold)
+            given = self._in_order(arrays, named)
+            values = self._fill(given, out, self.hold)
             self._run(self._launch_stream() if chosen is None else chosen)
             if not self._is_plain:
                 values = self._complete(given, values)
@@ -73,7 +74,8 @@ class DeviceSession(StreamSession):
             self._chosen = current(self._ordinal)
         else:
             self._choose(stream)
-        given, values = self._fill(arrays, named, out, self.hold)
+        given = self._in_order(arrays, named)
+        values = self._fill(given, out, self.hold)
         if not all(isinstance(each, Borrowed) for each in self.hold):  # a copy would go stale
             raise InputNotContiguous()
         if self._finish is not None:
@@ -120,13 +122,14 @@ class DeviceSession(StreamSession):
 
         return replay_copied
 
-    def _fill(
-        self, arrays: Sequence[Any], named: Mapping[str, Any], out: Any, hold: list[Any]
-    ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Write the addresses of all arrays; returns inputs and outputs in order."""
-        ports = self._inputs
+    def _in_order(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> Sequence[Any]:
         if named or len(arrays) != self._arity:
-            arrays = self._arranged(arrays, named)
+            return self._arranged(arrays, named)
+        return arrays
+
+    def _fill(self, arrays: Sequence[Any], out: Any, hold: list[Any]) -> Sequence[Any]:
+        """Write the addresses of all arrays, inputs in order; returns the outputs in order."""
+        ports = self._inputs
         addresses: list[int] = []
         for value in arrays:
             port = ports[len(addresses)]
@@ -144,7 +147,7 @@ class DeviceSession(StreamSession):
                 refuse_overlap(ports, self._outputs, addresses)
             self._addresses[:] = addresses
             self._last = addresses
-        return arrays, values
+        return values
 
     def _make_on_device(self, kind: DeviceKind, addresses: list[int]) -> Sequence[Any]:
         values = []

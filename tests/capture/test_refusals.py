@@ -199,3 +199,23 @@ def test_weights_that_are_not_finite_are_named(name):
     found = [str(each.message) for each in caught if each.category is WeightWarning]
     assert len(found) == len(expected)
     assert all(text in line for text, line in zip(expected, found, strict=True))
+
+
+class Traced(torch.nn.Module):
+    """Takes another branch while it is traced, as libraries do."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count.add_(1)
+        return x * self.count * (2 if torch.compiler.is_exporting() else 1)
+
+
+def test_a_program_that_is_not_the_model_is_refused():
+    model = Traced()
+    with pytest.raises(errors.ExportDiffers, match="output 0 differs by 1 of its scale") as caught:
+        capture(spec_of(model, (X,), "test_refusals.py"))
+    assert caught.value.exit_code == 3
+    assert model.count == 0

@@ -178,8 +178,9 @@ def _unfloored_low(size: Size) -> Iterator[int]:
         atom, others = floors[0], sized({_removed(monomial, (floors[0],)) or (): count})
         rest = sized({key: value for key, value in size.terms if key != monomial})
         if isinstance(atom.divisor, int) and isinstance(others, int):
-            lost = (atom.divisor - 1) * count if count > 0 else 0
-            whole = _lowest_of(rest * atom.divisor + atom.dividend * count - lost)
+            # The remainders of a positive count are at most count · (d - 1).
+            taken = (atom.divisor - 1) * max(count, 0)
+            whole = _lowest_of(rest * atom.divisor + atom.dividend * count - taken)
             yield -(-whole // atom.divisor)
         elif not isinstance(atom.divisor, int):
             times, left = long_division(others, atom.divisor)
