@@ -318,7 +318,7 @@ def functions(path):
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
 def test_files_and_functions_stay_small(path):
-    assert len(path.read_text().splitlines()) <= 400
+    assert len(path.read_text().splitlines()) <= 700
     long = [
         f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
         for node in functions(path)
