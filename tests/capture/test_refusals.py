@@ -123,7 +123,7 @@ NOT_OURS = {
     "without memory": (torch.nn.Linear(4, 4, device="meta"), (X,), "`weight`, `bias` lie on"),
     "an argument without memory": (torch.relu, (X.to("meta"),), "`argument 0` lie"),
     "an exit": (leaves, (X,), "SystemExit: 4"),
-    "bits": (bits, (X,), "the bits of f32 read as u8"),
+    "bits": (bits, (X,), "elements of another size"),
     "an object": (lambda x, y: x, (X, object()), "neither a tensor nor plain data"),
     "a nested gradient": (gradient, (X,), "torch.export cannot make one graph"),
 }
