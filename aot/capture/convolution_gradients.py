@@ -72,7 +72,10 @@ def _of_data(
         reach = gap * (weight.shape[axis] - 1) + 1
         extra.append(data.shape[axis] - ((gradient.shape[axis] - 1) * step - 2 * margin + reach))
     if is_transposed:
-        return convolved(call, gradient, weight, *rows, False, extra, spacing.groups)
+        found = convolved(call, gradient, weight, *rows, False, extra, spacing.groups)
+        for axis in range(2, data.type.rank):  # output padding that reaches further positions
+            found = build.slice_axis(found, axis, 0, data.shape[axis])
+        return found
     return convolved(call, gradient, weight, *rows, True, extra, spacing.groups)
 
 

@@ -236,7 +236,8 @@ class _Materializer:
             self.cycles.join(home.roots)
             if home in self.checks and (node.op != "check" or len(home.roots) == MAX_CHECKS):
                 self.checks.remove(home)
-            self.places[node].pop(home, None)
+            if self.places[node].pop(home, None) is not None:
+                self.evaluated[home].remove(node)
         if home.kind == "pointwise":
             for each in self._nearby([node]):
                 self.near.setdefault(each, []).append(home)

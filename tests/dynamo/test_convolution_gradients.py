@@ -7,7 +7,7 @@ import operator
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as some
 
 from aotc.aot.capture.aten_graph import import_aten, memory_order
@@ -47,13 +47,17 @@ def imported(op, tensors, rest, results):
     dilation=some.integers(1, 2),
     channels=some.sampled_from([(1, 4, 6), (2, 4, 6), (4, 4, 4), (4, 4, 8)]),
     mask=some.sampled_from(list(itertools.product([True, False], repeat=3))[:-1]),
-    is_transposed=some.booleans(),
+    more=some.integers(-1, 2),
 )
-def test_of_all_shapes(sizes, reach, stride, padding, dilation, channels, mask, is_transposed):
-    rank, (groups, before, after) = len(sizes), channels
+@example([7, 6], 3, 1, 1, 2, (1, 4, 6), (True, True, True), 1)  # places beyond the data's last
+def test_of_all_shapes(sizes, reach, stride, padding, dilation, channels, mask, more):
+    """`more`: output padding of a transposed convolution, -1 for a plain one."""
+    rank, (groups, before, after), is_transposed = len(sizes), channels, more >= 0
     assume(all(size + 2 * padding > dilation * (reach - 1) for size in sizes))
     assume(not is_transposed or all((s - 1) * stride >= 2 * padding for s in sizes))
-    rows = ([stride] * rank, [padding] * rank, [dilation] * rank, is_transposed, [0] * rank, groups)
+    assume(more < max(stride, dilation))
+    extra = [max(more, 0)] * rank
+    rows = ([stride] * rank, [padding] * rank, [dilation] * rank, is_transposed, extra, groups)
     ends = (before, after // groups) if is_transposed else (after, before // groups)
     data = torch.randn(2, before, *sizes, dtype=torch.float64)
     weight = torch.randn(*ends, *[reach] * rank, dtype=torch.float64)
