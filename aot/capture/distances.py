@@ -34,8 +34,11 @@ def norm(data: Node, order: float, axes: Sequence[int]) -> Node:
 def _vector_norm(
     call: Call, data: Node, order: float = 2, dims: Sequence[int] | None = None, *rest: Any
 ) -> Node:
-    operand = build.cast(data, call.dtype)
-    found = norm(operand, float(order), axes_of(dims, data.type.rank))
+    operand, axes = build.cast(data, call.dtype), axes_of(dims, data.type.rank)
+    if order and all(data.shape[axis] == 1 for axis in axes):
+        found = build.unary("abs", operand)  # (x²)^½ would lose what is very large or small
+    else:
+        found = norm(operand, float(order), axes)
     return build.reshape(build.cast(found, call.dtype), call.shape)
 
 

@@ -23,6 +23,7 @@ from aotc.aot.errors import (
     OpsUnsupported,
     StateUnsupported,
 )
+from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, State, make
 from aotc.aot.ir.size import Guard
 
@@ -118,7 +119,7 @@ class _ProgramImporter(Importer):
         whole = super().graph()
         names = [name for name in self.changed if name in self.states]
         before = tuple(self.states[name] for name in names)
-        after = tuple(self.values[self.changed[name]] for name in names)
+        after = tuple(self._after(name) for name in names)
         count = len(whole.returned)
         outputs = (*whole.returned, *after, *whole.checks)
         return Graph(
@@ -129,6 +130,12 @@ class _ProgramImporter(Importer):
             self.constants,
             tuple(State(name, _initial(name, self._tensor(name))) for name in names),
         ).with_outputs(outputs)
+
+    def _after(self, name: str) -> Node:
+        """What a buffer holds after a call: torch copies it in, `buffer[:] = 0` as one zero."""
+        made: Node = self.values[self.changed[name]]
+        before = self.states[name]
+        return build.expand(build.cast(made, before.dtype), before.shape)
 
     def _tensor(self, name: str) -> torch.Tensor:
         return held_tensor(self.program, name)

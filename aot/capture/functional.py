@@ -39,5 +39,7 @@ class Functional:
         rows = list(zip(program.graph_signature.output_specs, results, strict=True))
         changed = {spec.target: value for spec, value in rows if spec.target is not None}
         outputs = [value for spec, value in rows if spec.kind is OutputKind.USER_OUTPUT]
-        found = [*outputs, *(changed[name] for name in self._states)]
+        states = ((held_tensor(program, name), changed[name]) for name in self._states)
+        # As torch copies them in: `buffer[:] = 0` as one zero.
+        found = [*outputs, *(new.to(old.dtype).expand(old.shape) for old, new in states)]
         return tuple(value for value in found if isinstance(value, torch.Tensor))

@@ -59,6 +59,23 @@ class Zeroed(nn.Module):
         return found
 
 
+class Filled(nn.Module):
+    """Whole states set from fewer elements than they have, and from those of another type."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("numbers", torch.arange(8.0))
+        self.register_buffer("rows", torch.arange(8.0).reshape(2, 4))
+        self.register_buffer("counts", torch.arange(4))
+
+    def forward(self, x):
+        found = self.numbers[:4] + self.rows + self.counts
+        self.numbers[:] = x[0]
+        self.rows.copy_(x)
+        self.counts.copy_(x * 8)
+        return found
+
+
 class Written(nn.Module):
     """Rows written at places, in every way that torch spells it; the old value is read or not."""
 
@@ -107,6 +124,7 @@ MODELS = {
     "several": (Several, lambda step: (torch.randn(3, 4, generator=seeded(step)),)),
     "swap": (Swap, lambda step: (torch.randn(6, generator=seeded(step)),)),
     "zeroed": (Zeroed, lambda step: (torch.randn(5, generator=seeded(step)),)),
+    "filled": (Filled, lambda step: (torch.randn(4, generator=seeded(step)),)),
     "written": (
         Written,
         lambda step: (torch.randn(1, 8, generator=seeded(step)), torch.tensor([step % 6])),
