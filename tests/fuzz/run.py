@@ -50,6 +50,11 @@ def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Ge
         exec(code, {**NAMESPACE, **given})
         return None
     value = eval(code, {**NAMESPACE, **given})
+    if mode.seed is not None and row.accumulates and value.is_floating_point():
+        name = next(step.refs())
+        if not given[name].is_floating_point():  # whole numbers round as they become floats
+            operand = _perturbed(given[name].to(value.dtype), mode, generator)
+            value = eval(code, {**NAMESPACE, **given, name: operand})
     if mode.is_wide and value.is_floating_point():
         value = value.double()  # rounded where the program converts, and f64 again
     if mode.seed is not None and row.level not in ("bits", "values"):

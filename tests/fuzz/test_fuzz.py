@@ -14,7 +14,8 @@ from fuzz.reduce import Reducer
 from fuzz.rows.table import FAMILIES, ROWS
 from fuzz.run import EAGER, Session
 from fuzz.trial import BAD, Task, outcomes
-from fuzz.ways import Bench
+from fuzz.values import index_text
+from fuzz.ways import Bench, bad_variants
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 FIXED_SEED = 0
@@ -88,6 +89,24 @@ def test_the_judge_wants_movement_to_the_bit_with_the_sign_of_zero():
     (eager,) = judge.eager
     assert not judge.verdict([eager.clone()]).wrong
     assert judge.verdict([eager.abs()]).wrong == 35
+
+
+def test_whole_numbers_round_where_they_are_summed_as_floats():
+    big = "torch.randint(-(2**40), 2**40, {shape}, generator={generator})"
+    given = Input("x0", "i64", (33, 11), big, 1)
+    step = Step("v0", "sum of sums", ROWS["sum of sums"].text, {"x": Ref("x0"), "axis": 0})
+    judge = Judge(Program("by hand", (given,), (), (step,), ("v0",)), 0)
+    (numbers,) = judge.program.values(0, judge.program.inputs)
+    ordered = numbers.sort(0).values.float().cumsum(0)[-1]
+    assert not judge.verdict([ordered]).wrong
+    assert judge.verdict([ordered + 2.0**30]).wrong
+
+
+def test_a_bad_place_is_one_that_its_type_holds():
+    for seed in range(20):
+        given = Input("x0", "u8", (3,), index_text(200), seed)
+        for each in bad_variants(Program("by hand", (given,), (), (), ("x0",))):
+            each.values(0, each.inputs)
 
 
 def test_nearly_equal_values_cannot_be_judged():

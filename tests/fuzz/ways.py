@@ -34,7 +34,7 @@ from aotc.aot.schedule.traits import GPUS
 from aotc.aot.targets.workers import Workers
 from aotc.runtime import load
 from aotc.runtime.errors import InputError
-from fuzz.program import Program
+from fuzz.program import DTYPES, Program
 from fuzz.run import CALLS_WITH_STATE, gradients
 from fuzz.values import place_bound
 
@@ -191,7 +191,7 @@ def unfused(program: Program, bench: Bench, target: str) -> Results:
     count = len(program.outputs)
     try:
         return [each[:count] for each in built(whole, bench, target)]
-    except GoldenCheckRefuses as refused:
+    except (GoldenCheckRefuses, SizesRefused) as refused:
         refused.results = [each[:count] for each in refused.results]
         raise
 
@@ -284,6 +284,9 @@ def bad_variants(program: Program) -> list[Program]:
             continue
         rng = random.Random(given.seed)
         bad = rng.choice((bound, bound + 9, -1, -bound - 1, 2**33, -(2**62)))
+        limits = torch.iinfo(DTYPES[given.dtype])
+        if not limits.min <= bad <= limits.max:  # no tensor of this type holds it
+            bad = min(bound, limits.max)
         place = rng.choice((0, -1))
         text = f"{given.text}.flatten().index_fill(0, torch.tensor([{place}]), {bad})"
         changed = replace(given, text=f"{text}.reshape({{shape}})")
