@@ -103,6 +103,7 @@ def decompose(
     """
     table = torch.export.default_decompositions()
     table.update(DRAWS)
+    table[torch.ops.aten.copy.default] = _copied
     table.update(own)
     for operator in list(table):
         name = operator.name().removeprefix("aten::").partition(".")[0]
@@ -116,6 +117,18 @@ def decompose(
         raise
     except Exception as error:
         raise export_refusal(error, path) from error
+
+
+def _copied(data: torch.Tensor, source: torch.Tensor, waits: bool = False) -> torch.Tensor:
+    """`copy` of a source that has the shape and element type of what it is written to.
+
+    torch.export takes a last `copy` into a buffer for its source, whatever shape and type that has.
+    """
+    if source.dtype == data.dtype and source.shape == data.shape:
+        return NotImplemented  # it stays
+    whole = source.to(data.dtype).expand(data.shape)
+    apart = whole.clone(memory_format=torch.contiguous_format)  # that views of `data` can be made of
+    return torch.ops.aten.copy.default(data, apart, waits)
 
 
 def run(spec: Spec, module: Callable[..., Any]) -> Any:

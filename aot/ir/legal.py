@@ -23,6 +23,13 @@ def _signature(graph: Graph) -> Iterator[str]:
             yield f"{kind} names repeat: {', '.join(names)}"
 
 
+def _states(graph: Graph) -> Iterator[str]:
+    before = graph.inputs[len(graph.given) :]
+    for state, old, new in zip(graph.states, before, graph.kept, strict=True):
+        if old.type != new.type:
+            yield f"state `{state.name}` is {old.type}, and {new.type} after a call"
+
+
 def _leaves(graph: Graph) -> Iterator[str]:
     for node in graph.inputs:
         if node.op != "input":
@@ -54,7 +61,9 @@ def _types(graph: Graph) -> Iterator[str]:
             yield f"`{node!r}` was not built by `make`"
 
 
-RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (_signature, _leaves, _constants, _types)
+RULES: tuple[Callable[[Graph], Iterator[str]], ...] = (
+    _signature, _states, _leaves, _constants, _types,
+)  # fmt: skip
 
 
 def violations(graph: Graph, without_kinds: frozenset[str] = frozenset()) -> list[str]:

@@ -44,6 +44,25 @@ class Swap(nn.Module):
         return self.left * 2
 
 
+class Spread(nn.Module):
+    """States that are written whole from fewer elements, or from those of another type."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.arange(10.0).reshape(2, 5))
+        self.register_buffer("same", torch.arange(6.0))
+        self.register_buffer("count", torch.arange(5))
+        self.register_buffer("narrow", torch.arange(6.0).reshape(3, 2).bfloat16())
+
+    def forward(self, x):
+        before = self.rows.sum(0) + self.same.sum() + self.narrow.float().sum()
+        self.rows.copy_(x)
+        self.same[:] = 0.25
+        self.count.copy_(x * 3)
+        self.narrow.fill_(x.sum())
+        return before, self.rows, self.rows.view(-1)[3:8], self.count.clone(), self.same * 2
+
+
 class Zeroed(nn.Module):
     """A state that is set to a number, and one that is an input."""
 
@@ -123,6 +142,7 @@ class Normed(nn.Module):
 MODELS = {
     "several": (Several, lambda step: (torch.randn(3, 4, generator=seeded(step)),)),
     "swap": (Swap, lambda step: (torch.randn(6, generator=seeded(step)),)),
+    "spread": (Spread, lambda step: (torch.randn(5, generator=seeded(step)),)),
     "zeroed": (Zeroed, lambda step: (torch.randn(5, generator=seeded(step)),)),
     "filled": (Filled, lambda step: (torch.randn(4, generator=seeded(step)),)),
     "written": (
