@@ -128,6 +128,10 @@ class Lines:
             text = f"tl.where({' & '.join(masks)}, {text}, 0.0)"
         if computed(dtype) != dtype:
             text = self._narrowed(text, dtype)
+        element = self.writer.element
+        if name != "v" and element in self.masks and element not in value.symbols:
+            # Equal elements, of which the product is to have no more than there are.
+            text = f"tl.where({self.masks[element]}, {text}, 0.0)"
         lanes = value.symbols & {self.writer.element, self.domain.lanes}
         if not lanes or not value.symbols & {self.domain.rows, self.writer.row}:
             text = f"tl.broadcast_to({text}, {rows}, {columns})"
@@ -190,6 +194,9 @@ class Lines:
             )
         elif rows.extent == 1:
             self.body.write("result = tl.sum(tl.where(x == 0, result, 0.0), 0)[None, :]")
+        if self.domain.lanes.extent == 1:  # its columns are alike: no index tells them apart
+            first = f"tl.arange(0, {padded(1)})[None, :] == 0"
+            self.body.write(f"result = tl.sum(tl.where({first}, result, 0.0), 1)[:, None]")
         source.write_stores(self.emitter, roots)
         return self.body.lines
 
