@@ -127,7 +127,9 @@ def _copied(data: torch.Tensor, source: torch.Tensor, waits: bool = False) -> to
     if source.dtype == data.dtype and source.shape == data.shape:
         return NotImplemented  # it stays
     whole = source.to(data.dtype).expand(data.shape)
-    apart = whole.clone(memory_format=torch.contiguous_format)  # that views of `data` can be made of
+    apart = whole.clone(
+        memory_format=torch.contiguous_format
+    )  # that views of `data` can be made of
     return torch.ops.aten.copy.default(data, apart, waits)
 
 
