@@ -67,7 +67,10 @@ def main(
     options |= {"all with gradients": True} if gradients else {}
     head = facts.head(ROOT, options)
     known = Journal(journal, head)
-    every = itertools.islice(_tasks(family or tuple(FAMILIES), first, dynamic, gradients), count)
+    if gradients and target == "cuda":
+        raise click.UsageError("gradients are torch.compile's, which is for the CPU's tensors here")
+    drawn = _tasks(family or tuple(FAMILIES), first, dynamic, gradients, target)
+    every = itertools.islice(drawn, count)
     waiting = (task for task in every if str(task) not in known.found)
     started = time.monotonic()
     counts: Counter[str] = Counter(o.verdict for rows in known.found.values() for o in rows)
@@ -92,13 +95,15 @@ def main(
     sys.exit(1 if any(each.verdict in BAD for each in outcomes) else 0)
 
 
-def _tasks(families: tuple[str, ...], first: int, dynamic: bool, gradients: bool) -> Iterator[Task]:
-    """Families in turn; of ten programs one has sizes that vary and one has gradients."""
+def _tasks(
+    families: tuple[str, ...], first: int, dynamic: bool, gradients: bool, target: str
+) -> Iterator[Task]:
+    """Families in turn; of ten programs one has sizes that vary and on the CPU one gradients."""
     for number in itertools.count():
         for place, family in enumerate(families):
             turn = (number + place) % 10
             is_dynamic = dynamic or (turn == 3 and not gradients)
-            has_gradients = gradients or (turn == 7 and not dynamic)
+            has_gradients = gradients or (turn == 7 and not dynamic and target == "cpu")
             choice = Choice(is_dynamic, has_gradients and family not in FORWARD_ONLY)
             yield Task(family, first + number, choice)
 

@@ -9,7 +9,7 @@ import torch
 
 from fuzz.generate import Choice, generate
 from fuzz.judge import Judge
-from fuzz.program import Input, Program, Ref, Step
+from fuzz.program import NAMES, Input, Program, Ref, Step
 from fuzz.reduce import Reducer
 from fuzz.rows.table import FAMILIES, ROWS
 from fuzz.run import EAGER, Session
@@ -45,6 +45,23 @@ def test_a_program_of_a_fresh_seed_is_right(family, bench):
     (outcome,) = outcomes(Task(family, seed, Choice(), ((way, "cpu"),)), bench, "cpu")
     said = f"scripts/fuzz --family {family} --seed {seed} --programs 1: {outcome.reason}"
     assert outcome.verdict not in BAD, said
+
+
+@pytest.mark.parametrize(("family", "seed"), [("norms", 20261122040), ("pooling", 20261122003)])
+def test_forms_for_gpus_of_empty_values_and_of_checked_data_are_right(family, seed, bench):
+    way = ("gpu-forms", "cpu")
+    (outcome,) = outcomes(Task(family, seed, Choice(), (way,)), bench, "cpu")
+    assert outcome.verdict == "right", outcome.reason
+
+
+def test_places_out_of_range_are_numbers_of_their_type():
+    for dtype, bound in (("u8", 5), ("i8", 100), ("i64", 3), ("u8", 256)):
+        program = Program("", (Input("x0", dtype, (4,), index_text(bound), 1),), (), (), ("x0",))
+        found = [each.values(0, each.inputs)[0] for each in bad_variants(program)]
+        assert len(found) == int(bound < 256)
+        for places in found:
+            assert NAMES[places.dtype] == dtype
+            assert bool(((places >= bound) | (places < -bound)).any())
 
 
 def test_equal_seeds_give_equal_programs():

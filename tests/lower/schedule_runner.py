@@ -59,6 +59,9 @@ class Job:
             launch["args"] += [self.sizes[dim.name] for dim in spec.sizes]
             launch["args"] += [self._scratch(row) for row in chosen.scratch]
             self.launches.append(launch)
+        for node in plan.stored:
+            if node not in names:  # without elements: no kernel writes it
+                self._store(names, node, self._poison(node))
         pairs = zip(plan.graph.outputs, plan.stored, strict=True)
         return [(names[stored], self._shape(output)) for output, stored in pairs]
 
