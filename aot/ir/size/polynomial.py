@@ -230,6 +230,11 @@ def _order(monomial: Monomial) -> tuple[int, tuple[str, ...]]:
 
 def _sum(left: Extent, right: Extent, factor: int) -> Extent:
     _refuse_others(left, right)
+    return _added(left, right, factor)
+
+
+@lru_cache(maxsize=65536)
+def _added(left: Extent, right: Extent, factor: int) -> Extent:
     found = dict(terms_of(left))
     for monomial, count in terms_of(right):
         found[monomial] = found.get(monomial, 0) + factor * count
@@ -245,6 +250,11 @@ def _refuse_others(left: Extent, right: Extent) -> None:
 
 def _product(left: Extent, right: Extent) -> Extent:
     _refuse_others(left, right)
+    return _multiplied(left, right)
+
+
+@lru_cache(maxsize=65536)
+def _multiplied(left: Extent, right: Extent) -> Extent:
     found: dict[Monomial, int] = {}
     for first, count in terms_of(left):
         for second, factor in terms_of(right):
