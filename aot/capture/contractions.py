@@ -85,6 +85,8 @@ def _attention(
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     groups = query.shape[-3] // key.shape[-3] if has_groups else 1
     query, key, value, mask = _grouped(query, key, value, mask, groups)
+    if query.dtype == "f16":  # torch keeps scores in f32; those beyond 65504 have no f16
+        query, key = wide(query), wide(key)
     scores = build.mul(wide(build.matmul(query, build.transpose(key))), factor)
     if is_causal:
         scores = _causal(scores)

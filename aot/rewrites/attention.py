@@ -260,8 +260,17 @@ def _views_of_rows(weights: Node) -> Iterator[Node]:
         weights = weights.inputs[0]
 
 
+def _narrowed(operand: Node, dtype: str) -> Node:
+    """cast(x) of an x of `dtype`, also behind a permutation → x; kernels keep scores in f32."""
+    if operand.op == "permute":
+        return build.permute(_narrowed(operand.inputs[0], dtype), operand.attr("dims"))
+    is_widened = operand.op == "cast" and operand.dtype == "f32"
+    return operand.inputs[0] if is_widened and operand.inputs[0].dtype == dtype else operand
+
+
 def _attention(root: Node, scores: _Scores, value: Node, is_safe: bool) -> Node | None:
-    query, key = scores.query, build.transpose(scores.key)
+    query = _narrowed(scores.query, root.dtype)
+    key = build.transpose(_narrowed(scores.key, root.dtype))
     size = max(query.shape[-1], value.shape[-1])
     if not 0 < scores.scale < math.inf:
         return None  # kernels hide a key by -inf before they scale
