@@ -1,4 +1,4 @@
-"""`--family attention --seed 20261122046`, the class: scores of f16 that f32 holds and f16 does not."""
+"""`--family attention`: scores of f16 that f32 holds and f16 does not."""
 
 import torch
 import torch.nn.functional as F
