@@ -7,7 +7,7 @@ Its seconds are those of the processor, of this process and of its workers, so t
 the machine does not show. The first point of a series is built once before it counts: imports, the
 start of the worker and its compiler are paid there. What is left of a constant start is where the
 straight line through the series' first two points begins, no less than nothing; seconds a node are
-reckoned without it. A series grows with its graph where its dearest node costs at most 1.5 times
+reckoned without it. A series grows with its graph where its most expensive node costs at most 1.5 times
 its cheapest.
 """
 
@@ -28,7 +28,7 @@ from benchmarks import machine
 from benchmarks.report import table
 
 Model = Callable[[int], tuple[nn.Module, tuple[torch.Tensor, ...]]]
-LIMIT = 1.5  # dearest node of a series over its cheapest
+LIMIT = 1.5  # most expensive node of a series over its cheapest
 WIDTH, HEIGHT, MARGIN = 640, 360, 56
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")
 
@@ -238,7 +238,7 @@ def page(rows: dict[str, Sequence[Point]], facts: dict[str, str], image: str) ->
         verdict = "within" if spread <= LIMIT else "beyond"
         parts += [
             f"## {name}",
-            f"Constant start {start_seconds(points):.2f} s; the dearest node costs {spread:.2f}× "
+            f"Constant start {start_seconds(points):.2f} s; the most expensive node costs {spread:.2f}× "
             f"the cheapest, {verdict} {LIMIT}×. Seconds of stages are those of the wall clock.",
             table(heads, body),
         ]
