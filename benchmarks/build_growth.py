@@ -7,8 +7,8 @@ Its seconds are those of the processor, of this process and of its workers, so t
 the machine does not show. The first point of a series is built once before it counts: imports, the
 start of the worker and its compiler are paid there. What is left of a constant start is where the
 straight line through the series' first two points begins, no less than nothing; seconds a node are
-reckoned without it. A series grows with its graph where its most expensive node costs at most 1.5 times
-its cheapest.
+reckoned without it. A series grows with its graph where its most expensive node costs at most 1.5
+times its cheapest.
 """
 
 from __future__ import annotations
@@ -238,7 +238,8 @@ def page(rows: dict[str, Sequence[Point]], facts: dict[str, str], image: str) ->
         verdict = "within" if spread <= LIMIT else "beyond"
         parts += [
             f"## {name}",
-            f"Constant start {start_seconds(points):.2f} s; the most expensive node costs {spread:.2f}× "
+            f"Constant start {start_seconds(points):.2f} s; "
+            f"the most expensive node costs {spread:.2f}× "
             f"the cheapest, {verdict} {LIMIT}×. Seconds of stages are those of the wall clock.",
             table(heads, body),
         ]

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import numpy
 import torch
 from torch.export import ExportedProgram
 
@@ -43,7 +44,8 @@ def _philox(size: Sequence[int], site: int, word: int) -> Tensor:
     """i32[size]: 32 random bits an element, by the seed of `seeded`; see `reference.philox`."""
     seed, offset = _SEED.get()
     elements = torch.arange(math.prod(size)).reshape(tuple(size)).numpy()
-    return torch.from_numpy(reference.philox(seed, offset, elements, site, word).copy())
+    words = numpy.array(reference.philox(seed, offset, elements, site, word))
+    return torch.from_numpy(words)
 
 
 def _fake_philox(size: Sequence[int], site: int, word: int) -> Tensor:

@@ -31,7 +31,7 @@ DTYPE_NAMES: dict[torch.dtype, str] = {
 # Element types of the parts of complex tensors, which rows of their own take (`complexes.py`).
 COMPONENTS: dict[torch.dtype, str] = {torch.complex64: "f32", torch.complex128: "f64"}
 COMPLEX_END = (
-    "complex numbers at an end of the program: take `torch.view_as_complex(x)` of a real input, "
+    "complex numbers inside a program only: take `torch.view_as_complex(x)` of a real input, "
     "and return `torch.view_as_real(y)`"
 )
 
@@ -52,7 +52,7 @@ class NotSupported(Exception):
 def type_of(value: torch.Tensor) -> TensorType:
     """Type of a (fake) tensor; raises `NotSupported` for dtypes and sizes that we lack."""
     if value.dtype in COMPONENTS:
-        raise NotSupported(COMPLEX_END)
+        raise NotSupported(f"element type `{value.dtype}`: {COMPLEX_END}")
     return part_type_of(value)
 
 

@@ -10,7 +10,6 @@ import torch
 from torch._higher_order_ops.effects import with_effects
 from torch.fx import GraphModule
 
-from aotc.aot.capture.importing import NO_KERNEL
 from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.errors import GraphRefused
 
@@ -32,6 +31,9 @@ def leave(
 
     Nothing is kept where torch cannot store what it compiled.
     """
+    # Imported here, since a warm start leaves nothing and imports no graphs.
+    from aotc.aot.capture.importing import NO_KERNEL
+
     counting().regions_left += 1
     if any(NO_KERNEL in reason for reason in reasons):
         fallback = "eager"  # which says so; Inductor may compute it all the same
@@ -51,6 +53,9 @@ def leave_tangents(module: GraphModule, fallback: str) -> Callable[..., Any]:
     reason = "it is called inside of `forward_ad.dual_level`, and compiled graphs have no tangents"
     if fallback == "error":
         raise refuse([reason])
+    # Imported here, since a warm start leaves nothing and imports no graphs.
+    from aotc.aot.capture.importing import NO_KERNEL
+
     counting().regions_left += 1
     log.warning("aotc: a graph goes to eager: %s", reason)
     return module.forward  # type: ignore[no-any-return]

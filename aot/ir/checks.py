@@ -15,18 +15,19 @@ was wrong. It follows the op's own operand, whatever becomes of the result: each
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy
-
-from aotc.aot.ir.storage import Array
+if TYPE_CHECKING:
+    from aotc.aot.ir.storage import Array
 
 ATTRIBUTES = ("kind", "operation", "place", "low", "high")
 LARGEST = (1 << 63) - 1
 
 
 def reference(data: Array, kind: str, operation: str, place: str, low: Any, high: Any) -> Array:
-    """The op in numpy."""
+    """The op in numpy, which is imported here: the table of ops is read where there is none."""
+    import numpy
+
     wide = data.astype(numpy.int64)
     is_wrong = (wide < low) | (wide > high) if kind == "index" else wide == 0
     return numpy.where(is_wrong, marked(wide), 0)
@@ -34,4 +35,6 @@ def reference(data: Array, kind: str, operation: str, place: str, low: Any, high
 
 def marked(wide: Array) -> Array:
     """A number but 0 for each integer: v + 1 of those from 0 on, v of others."""
+    import numpy
+
     return numpy.where(wide < 0, wide, numpy.minimum(wide, LARGEST - 1) + 1)

@@ -86,7 +86,7 @@ def philox(seed: Array, offset: Array, element: Array, site: int, word: int) -> 
             (each + numpy.uint64(step)) & low
             for each, step in zip(keys, PHILOX_KEY_STEPS, strict=True)
         ]
-    return counter[word].astype(numpy.uint32).view(numpy.int32)
+    return numpy.asarray(counter[word].astype(numpy.uint32)).view(numpy.int32)
 
 
 def _reduce(function: Callable[..., Any]) -> Reference:

@@ -29,6 +29,13 @@ from benchmarks.operators.samples import NAME_PREFIX, Batch, Sample
 
 BATCH = 150  # samples of one bundle
 RIGHT, REFUSED, WRONG, BROKEN = "right", "refused", "wrong", "broken"
+# Records that draw random numbers: eager draws others, so torch runs the captured program instead.
+DRAWN = frozenset({
+    "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial",
+    "nn.functional.alpha_dropout", "nn.functional.dropout", "nn.functional.dropout2d",
+    "nn.functional.dropout3d", "nn.functional.feature_alpha_dropout", "normal", "rand_like",
+    "randint", "randint_like", "randn", "randn_like", "uniform",
+})  # fmt: skip
 INPUT = re.compile(r"`tensors_(\d+)`")  # as `Batch.forward` calls them
 INPUTS = re.compile(rf" ({INPUT.pattern}(, )?)+")
 Runner = Callable[[Captured], list[Array]]
@@ -57,7 +64,7 @@ def drive(samples: Sequence[Sample], run: Runner) -> list[Outcome]:
     while waiting:
         batch = waiting.pop()
         try:
-            found = _results([sample for _, sample in batch], run)
+            found, golden = _results([sample for _, sample in batch], run)
         except Exception as error:
             named = _named_by(error, [sample for _, sample in batch]) if len(batch) > 1 else {}
             for place, reason in named.items():
@@ -75,7 +82,11 @@ def drive(samples: Sequence[Sample], run: Runner) -> list[Outcome]:
             continue
         for number, sample in batch:
             own = [found.pop(0) for _ in sample.expected]
-            outcomes[number] = _judged(sample, own)
+            drawn = [golden.pop(0) for _ in sample.expected]
+            expected = sample.expected
+            if sample.operator in DRAWN:
+                expected = tuple(map(_tensor, drawn, sample.expected))
+            outcomes[number] = _judged(sample, own, expected)
     return [outcomes[number] for number in range(len(samples))]
 
 
@@ -95,9 +106,15 @@ def _named_by(error: Exception, samples: Sequence[Sample]) -> dict[int, str]:
     return found
 
 
-def _judged(sample: Sample, found: Sequence[Array]) -> Outcome:
+def _tensor(array: Array, like: torch.Tensor) -> torch.Tensor:
+    """An array of a capture as a tensor; bf16 is stored as its bits."""
+    tensor = torch.from_numpy(array)
+    return tensor.view(torch.bfloat16) if like.dtype == torch.bfloat16 else tensor
+
+
+def _judged(sample: Sample, found: Sequence[Array], expected: Sequence[torch.Tensor]) -> Outcome:
     """Right is what eager says, or what it says in f32 where it rounds 16-bit steps."""
-    worst = _worst(sample, found, sample.expected)
+    worst = _worst(sample, found, expected)
     if worst and sample.precise and not _worst(sample, found, sample.precise):
         worst = ""
     return _outcome(sample, WRONG if worst else RIGHT, worst)
@@ -113,11 +130,13 @@ def _outcome(sample: Sample, verdict: str, reason: str = "") -> Outcome:
     return Outcome(sample.operator, sample.dtype, sample.number, verdict, reason)
 
 
-def _results(samples: Sequence[Sample], run: Runner) -> list[Array]:
+def _results(samples: Sequence[Sample], run: Runner) -> tuple[list[Array], list[Array]]:
+    """Ours, and those of torch running the captured program, which draws the same bits."""
     tensors = tuple(tensor for sample in samples for tensor in sample.tensors)
     spec = Spec("operators", "operators", tensors, {}, Batch(samples).eval())
     torch.manual_seed(0)
-    return run(capture(spec))
+    captured = capture(spec)
+    return run(captured), list(captured.golden_outputs)
 
 
 def interpreted(captured: Captured) -> list[Array]:

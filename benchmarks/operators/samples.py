@@ -179,7 +179,7 @@ def _with_values(call: Callable[..., Any], operator: str) -> Callable[..., Any]:
 def _closed(
     call: Callable[..., Any], arguments: Any, changed: frozenset[int] = frozenset()
 ) -> tuple[Callable[..., list[torch.Tensor]], tuple[torch.Tensor, ...]]:
-    """The call as a function of its tensors only, and these.
+    """The call as a function of its tensors only, and these, both in their real form.
 
     Tensors that it changes are copied for it, and their new values are results after its own.
     """
@@ -189,13 +189,20 @@ def _closed(
     def function(*tensors: torch.Tensor) -> list[torch.Tensor]:
         filled = list(leaves)
         for number, (place, tensor) in enumerate(zip(places, tensors, strict=True)):
-            filled[place] = tensor.clone() if number in changed else tensor
+            given = torch.view_as_complex(tensor) if leaves[place].is_complex() else tensor
+            filled[place] = given.clone() if number in changed else given
         first, rest, keywords = pytree.tree_unflatten(filled, tree)
         leaves_of = pytree.tree_leaves(call(first, *rest, **keywords))
         results = [leaf for leaf in leaves_of if isinstance(leaf, torch.Tensor)]
-        return results + [filled[places[number]] for number in sorted(changed)]
+        results += [filled[places[number]] for number in sorted(changed)]
+        return [_real(each) for each in results]
 
-    return function, tuple(leaves[place].detach() for place in places)
+    return function, tuple(_real(leaves[place].detach()) for place in places)
+
+
+def _real(tensor: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as pairs: the ends of a program are real."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 class Batch(torch.nn.Module):

@@ -147,6 +147,15 @@ def test_draws_have_the_sizes_of_a_call():
     assert captured.probes[0].inputs[-1].tolist() == list(GOLDEN_SEED)
 
 
+def test_a_single_number_is_drawn_as_others_are():
+    def model(x):
+        return torch.rand(()) + x, torch.randn_like(x)
+
+    first, second = outputs(capture(spec_of(model, (torch.tensor(0.0),), "draws.py")))
+    assert first.shape == second.shape == ()
+    assert 0 <= first < 1
+
+
 def test_a_generator_of_the_model_is_refused():
     generator = torch.Generator()
 

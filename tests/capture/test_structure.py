@@ -114,4 +114,4 @@ def test_decoders_of_transformers_give_their_cache():
     captured = capture(spec_of(model, {"input_ids": torch.ones(1, 4, dtype=torch.int64)}))
     names = captured.graph.output_names[: len(captured.graph.returned)]
     assert names == ("logits", "past_key_values.0", "past_key_values.1")
-    assert [node.shape for node in captured.graph.outputs] == [(1, 4, 32), *[(1, 2, 4, 8)] * 2]
+    assert [node.shape for node in captured.graph.returned] == [(1, 4, 32), *[(1, 2, 4, 8)] * 2]

@@ -159,6 +159,18 @@ ROLLED = """
 """
 
 
+SORTED = """
+    import torch
+    from torch.export import Dim
+
+    def model(x):
+        return torch.sort(x)[0]
+
+    example_inputs = (torch.arange(8.0),)
+    dynamic_shapes = ({0: Dim("n", min=2)},)
+"""
+
+
 ASKED = """
     import torch
     from torch.export import Dim
@@ -178,12 +190,21 @@ def test_a_range_from_2_is_of_1_only_where_nobody_asked_for_2(built):
         program(torch.zeros(1), torch.zeros(8))
 
 
+def test_a_roll_by_more_elements_than_there_are(built):
+    """A roll by 3 of 2 elements is one by 1."""
+    path, _ = built("rolled", ROLLED)
+    with load(path) as program:
+        for size in (2, 3, 4, 5, 7, 64):
+            x = torch.arange(float(size))
+            assert torch.equal(program(x), torch.roll(x, 3, 0))
+
+
 def test_what_needs_a_number_is_refused_with_its_line(built):
-    """A roll by 3 of 2 elements is one by 1: an index that no form of ours has."""
+    """How many elements there are decides how a sort is made."""
     with pytest.raises(errors.UnsupportedError) as caught:
-        built("rolled", ROLLED)
+        built("sorted", SORTED)
     assert caught.value.exit_code == 3
-    assert "rolled.py:6" in str(caught.value)
+    assert "sorted.py:6" in str(caught.value)
 
 
 def test_a_bundle_for_a_gpu_holds_the_same_signature(built, tmp_path):

@@ -12,15 +12,10 @@ PARTS = 10  # of an element type in the matrix, each some minutes long
 # Record → what its refusal says.
 REFUSALS = {
     "as_strided.partial_views": "strides over a tensor that is itself a view",
-    "fft.irfft": "complex64",
-    "fft.rfft": "complex64",
     "nn.functional.batch_norm": "the model changes",
-    "nn.functional.dropout": "random",
     "nn.functional.interpolate.bilinear": "weighted resizing of `u8`",
     "nn.functional.upsample_bilinear": "weighted resizing of `u8`",
     "nonzero": "depends on data",
-    "rand_like": "random",
-    "randn": "random",
 }
 
 
@@ -83,8 +78,6 @@ def test_all_samples(run, dtype, part):
 
 def test_a_refusal_names_the_line_of_each_call(run):
     samples = [*samples_of("nonzero", "f32", 1), *samples_of("add", "f32", 1)]
-    samples += samples_of("randn", "f32", 1)
     found = drive(samples, run)
-    assert [outcome.verdict for outcome in found] == [REFUSED, RIGHT, REFUSED]
+    assert [outcome.verdict for outcome in found] == [REFUSED, RIGHT]
     assert "aten.nonzero.default" in found[0].reason
-    assert "random numbers" in found[2].reason
