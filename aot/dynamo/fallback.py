@@ -54,7 +54,6 @@ def leave_tangents(module: GraphModule, fallback: str) -> Callable[..., Any]:
     if fallback == "error":
         raise refuse([reason])
     # Imported here, since a warm start leaves nothing and imports no graphs.
-    from aotc.aot.capture.importing import NO_KERNEL
 
     counting().regions_left += 1
     log.warning("aotc: a graph goes to eager: %s", reason)
