@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -117,6 +118,18 @@ def test_whole_numbers_round_where_they_are_summed_as_floats():
     ordered = numbers.sort(0).values.float().cumsum(0)[-1]
     assert not judge.verdict([ordered]).wrong
     assert judge.verdict([ordered + 2.0**30]).wrong
+
+
+def test_places_between_elements_round_as_well():
+    given = Input("x0", "f32", (1, 1, 5, 7), "torch.randn({shape}, generator={generator})", 1)
+    given = replace(given, text=f"{given.text}.index_fill(3, torch.tensor([4]), 1e-3)")
+    more = {"size": None, "factor": 1.5, "mode": "bicubic", "corners": True}
+    op = "resize of 2 axes"
+    step = Step("v0", op, ROWS[op].text, {"x": Ref("x0"), **more})
+    judge = Judge(Program("by hand", (given,), (), (step,), ("v0",)), 0)
+    (eager,) = judge.eager
+    assert not judge.verdict([eager + 3e-7]).wrong
+    assert judge.verdict([eager + 1e-4]).wrong == eager.numel()
 
 
 def test_a_bad_place_is_one_that_its_type_holds():

@@ -321,7 +321,9 @@ ROWS = (
         for n in (1, 2)
     ),
     *(
-        _op(f"resize of {n} axes", "pooling", RESIZE, _resize(n, modes), weight=(1, 3, 0.5)[n - 1])
+        # A place between two elements rounds too: by as much as they differ, not as the result.
+        _op(f"resize of {n} axes", "pooling", RESIZE, _resize(n, modes), weight=(1, 3, 0.5)[n - 1],
+            is_of_norm=True)
         for n, modes in MODES.items()
     ),
     _op("im2col", "pooling",
