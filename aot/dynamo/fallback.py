@@ -53,8 +53,6 @@ def leave_tangents(module: GraphModule, fallback: str) -> Callable[..., Any]:
     reason = "it is called inside of `forward_ad.dual_level`, and compiled graphs have no tangents"
     if fallback == "error":
         raise refuse([reason])
-    # Imported here, since a warm start leaves nothing and imports no graphs.
-
     counting().regions_left += 1
     log.warning("aotc: a graph goes to eager: %s", reason)
     return module.forward  # type: ignore[no-any-return]
