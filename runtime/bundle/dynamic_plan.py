@@ -160,6 +160,12 @@ class DynamicPlan(Record):
         return tuple(low for low, _ in self.tree["variants"][-1]["ranges"])
 
     @property
+    def has_ends(self) -> bool:
+        """Whether the range of every dim ends before the largest size that a dim can have."""
+        variants = self.tree["variants"]
+        return all(high < ELEMENTS_LIMIT for row in variants for _, high in row["ranges"])
+
+    @property
     def zeroed_bytes(self) -> int:
         """The arena's first bytes that all launches of all variants leave zero."""
         zeroed_bytes: int = max(variant["zeroed_bytes"] for variant in self.tree["variants"])

@@ -79,7 +79,8 @@ class DynamicDeviceSession(DynamicSession):
 
     def _first_shared(self) -> Any:
         executable = self._loaded.executable
-        if read("AOTC_DYNAMIC_ARENA").value == "grow" or executable.has_separate_buffers:
+        is_growing = read("AOTC_DYNAMIC_ARENA").value == "grow" or not executable.plan.has_ends
+        if is_growing or executable.has_separate_buffers:
             return self._no_shared()
         return executable.shared(executable.arena_bytes, executable.scratch_bytes)
 

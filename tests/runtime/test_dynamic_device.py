@@ -146,6 +146,14 @@ def test_what_has_no_room_is_refused_when_loaded(tmp_path, cuda):
     assert not cuda.blocks
 
 
+def test_a_range_without_an_end_takes_what_each_shape_needs(tmp_path, cuda):
+    cuda.total_bytes = 1 << 20
+    with load(write(tmp_path / "bundle", high=2**31 - 1)) as program:
+        for rows in (2, 40, 3):
+            y, _ = program(lent(rows))
+            assert numbers(y, cuda) == data(rows)
+
+
 def test_growing_instead(tmp_path, cuda, monkeypatch):
     monkeypatch.setenv("AOTC_DYNAMIC_ARENA", "grow")
     cuda.total_bytes = 1 << 20
