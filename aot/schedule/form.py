@@ -12,6 +12,7 @@ from aotc.aot.ir.size import typical
 from aotc.aot.schedule import domain as loops
 from aotc.aot.schedule.attention import attention_contract, attention_domain
 from aotc.aot.schedule.calls import MEMORY_KINDS, call_group, torch_group, with_memory
+from aotc.aot.schedule.compared import compared
 from aotc.aot.schedule.cost import group_bytes, group_operations
 from aotc.aot.schedule.group import Domain, Group, Root, Schedule
 from aotc.aot.schedule.grow import row_symbols
@@ -49,7 +50,7 @@ def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
     refuse(graph)
     stored = _stored(graph)
     made = [node for node in stored if node.type.numel]
-    found = kernels(graph, copies.union(made), traits)
+    found = kernels(graph, copies.union(made, compared(graph)), traits)
     roots = {node for kernel in found for node in kernel.roots}
     movable = roots.difference(stored) if traits.device == "cpu" else set()
     groups = [_group(kernel, roots, movable, traits) for kernel in found]

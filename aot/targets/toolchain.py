@@ -294,13 +294,14 @@ def _optimize(llvm: Any, body: Path, wrapper: Path, cpu: str) -> str:
     linked = llvm.to_module(module, llvm_context)
     llvm.attach_datalayout(linked, TRIPLE, cpu, "")
     llvm.link_extern_libs(linked, [str(body)])
-    llvm.optimize_module(linked, llvm.OPTIMIZE_O3, cpu, "", [], True)
+    llvm.optimize_module(linked, llvm.OPTIMIZE_O3, cpu, "", [], False)
     return str(linked)
 
 
 def _translate(llvm: Any, llvm_ir: str, cpu: str, *, as_object: bool) -> Any:
     """LLVM IR → object bytes or assembly text."""
-    arguments: list[Any] = [llvm_ir, TRIPLE, cpu, "", [], True, as_object]
+    # No fused multiply-add but those in the text: one value has one rounding everywhere.
+    arguments: list[Any] = [llvm_ir, TRIPLE, cpu, "", [], False, as_object]
     described = llvm.translate_to_asm.__doc__ or ""
     if "arg7" in described or "canonicalize_gep" in described:  # one more flag from 3.8 on
         arguments.append(False)

@@ -227,7 +227,8 @@ def _classify(lanes: Lanes, name: str, operand: Operand) -> Lane:
 RULES: dict[str, Rule] = {
     "arith.addf": _float("fadd"),
     "arith.subf": _float("fsub"),
-    "arith.mulf": _float("fmul"),
+    # Never part of a fused multiply-add: a value that is evaluated in two places has one rounding.
+    "arith.mulf": _float("fmul", ""),
     "arith.divf": in_f32(_divide),
     "tt.precise_divf": _float("fdiv", ""),
     "arith.remf": _float("frem", ""),
