@@ -47,7 +47,7 @@ def _floored(call: Call, left: Operand, right: Operand, quotient: Node) -> Node:
     first, second = (build.cast(call.operand(item, call.dtype), "f64") for item in (left, right))
     floored = build.unary("floor", quotient)
     if call.dtype == "f64":  # where the quotient was rounded up to an integer
-        rest = build.sub(first, build.mul(floored, second))
+        rest = build.pointwise("fma", build.unary("neg", floored), second, first)
         is_above = _have_other_signs(rest, second)
         floored = build.pointwise("where", is_above, build.sub(floored, 1.0), floored)
     # A quotient that vanishes, by an infinite divisor too, still lies below 0.
@@ -91,14 +91,14 @@ def _fmod(call: Call, left: Operand, right: Operand) -> Node:
 def _rest(call: Call, left: Operand, right: Operand) -> Node:
     """left - trunc(left / right) · right in f64, signed as `left`; NaN for quotients above 2¹⁵⁰.
 
-    Product and difference are rounded once (kernels contract them), so that each rest is exact,
-    though larger than the divisor where the quotient was rounded: each takes off 53 bits.
+    Product and difference are rounded once, so that each rest is exact, though larger than the
+    divisor where the quotient was rounded: each takes off 53 bits.
     """
     first, second = (build.cast(call.operand(item, call.dtype), "f64") for item in (left, right))
     rest = first
     for _ in range(1 if call.dtype == "f16" else 3):
         whole = build.unary("trunc", build.div(rest, second))
-        rest = build.sub(rest, build.mul(whole, second))
+        rest = build.pointwise("fma", build.unary("neg", whole), second, rest)
     size = build.unary("abs", second)
     toward = build.pointwise(
         "where", build.pointwise("lt", rest, 0.0), size, build.unary("neg", size)

@@ -132,6 +132,8 @@ _ARITHMETIC: tuple[OpDef, ...] = (
     _binary(
         "minimum", NUMBER, f"tl.minimum({{0}}, {{1}}, {_NAN})", is_commutative=True, **_CHOOSES
     ),
+    # a·b + c, rounded once, whatever else is contracted.
+    OpDef("fma", "pointwise", 3, infer.pointwise(*FLOAT), triton="tl.fma({0}, {1}, {2})", cost=2.0),
     _binary("atan2", FLOAT, "libdevice.atan2({0}, {1})", 30.0),
     # Triton's `-x` is 0 - x, which of 0.0 is 0.0.
     _unary("neg", NUMBER, "(-{0})", floating="({0} * -1.0)", **_CHOOSES),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy
@@ -18,6 +19,7 @@ from aotc.aot.ir.types import DTYPES
 
 Reference = Callable[..., Any]
 
+_fma = numpy.frompyfunc(lambda *values: _fused(*map(float, values)), 3, 1)
 _erf, _erfc = (numpy.frompyfunc(function, 1, 1) for function in (math.erf, math.erfc))
 
 
@@ -33,6 +35,22 @@ def erf(x: Array) -> Array:
 def erfc(x: Array) -> Array:
     """1 - erf(x), precise where that vanishes."""
     return numpy.asarray(_erfc(x)).astype(numpy.asarray(x).dtype)
+
+
+def _fused(a: float, b: float, c: float) -> float:
+    if not all(map(math.isfinite, (a, b, c))):
+        return a * b + c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    try:
+        return float(exact) if exact else a * b + c  # which has the sign of a zero
+    except OverflowError:
+        return math.copysign(math.inf, exact)
+
+
+def fma(a: Array, b: Array, c: Array) -> Array:
+    """a·b + c, rounded once."""
+    wide = (_wide(numpy.asarray(each)) for each in (a, b, c))
+    return numpy.asarray(_fma(*wide)).astype(numpy.asarray(a).dtype)
 
 
 def sigmoid(x: Array) -> Array:
@@ -248,6 +266,7 @@ REFERENCE: Mapping[str, Reference] = {
     "maximum": numpy.maximum,
     "minimum": numpy.minimum,
     "atan2": numpy.arctan2,
+    "fma": fma,
     "neg": numpy.negative,
     "abs": numpy.abs,
     "sign": sign,
