@@ -46,7 +46,7 @@ class DeviceChecks:
             self._checks.verify()
 
     def close(self) -> InputError | None:
-        """Give the memory back; answers what nobody was told of. Idempotent."""
+        """Give the memory back; returns the error that was not raised yet, if any. Idempotent."""
         checks, self._checks = self._checks, None
         memory, self._memory = self._memory, None
         if checks is None or memory is None:

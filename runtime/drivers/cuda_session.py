@@ -211,7 +211,7 @@ class CudaSession:
         """Give the memory back; idempotent. A call that still runs on the device ends first.
 
         Raises `CudaError` where that wait fails: the memory then goes with the code. After all that
-        it raises what the data of a call was refused for, if nobody was told of it.
+        it raises what the data of a call was refused for, if that was not raised yet.
         """
         if self._is_closed:
             return
