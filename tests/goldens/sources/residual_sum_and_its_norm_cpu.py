@@ -1,0 +1,31 @@
+# in0: *bf16
+# in1: *bf16
+# out0: *bf16
+# out1: *bf16
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(in0, in1, out0, out1, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):
+    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    r = tl.arange(0, RBLOCK)[None, :]
+    r_mask = r < 96
+    v0 = tl.load(in0 + x*96 + r, mask=r_mask).to(tl.float32)
+    v1 = tl.load(in1 + x*96 + r, mask=r_mask).to(tl.float32)
+    v2 = v0 + v1
+    v3 = v2.to(tl.bfloat16).to(tl.float32)
+    v4 = tl.where(r_mask, v3, 0.0)
+    v5 = tl.sum(v4, axis=1, keep_dims=True)
+    v6 = v5 * 0.010416666977107525
+    v7 = v3 - v6
+    v8 = v7 * v7
+    v9 = tl.where(r_mask, v8, 0.0)
+    v10 = tl.sum(v9, axis=1, keep_dims=True)
+    v11 = v10 * 0.010416666977107525
+    v12 = v11 + 9.999999747378752e-06
+    v13 = tl.rsqrt(v12)
+    v14 = v7 * v13
+    tl.store(out0 + x*96 + r, v14, mask=r_mask)
+    tl.store(out1 + x*96 + r, v2, mask=r_mask)
