@@ -233,6 +233,34 @@ def _dropout(data: Tensor, p: float, train: bool | None) -> Any:
     return data * is_kept.to(data.dtype) * (1.0 / (1.0 - p)), is_kept
 
 
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """softmax(query · keyᵀ · scale + mask), with dropout, · value; whole where nothing is dropped."""
+    if dropout_p == 0.0:
+        return NotImplemented
+    if enable_gqa:
+        groups = query.shape[-3] // key.shape[-3]
+        key, value = (each.repeat_interleave(groups, -3) for each in (key, value))
+    if is_causal:
+        attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+    scores = query @ key.transpose(-2, -1) * (scale or query.shape[-1] ** -0.5)
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        scores = scores.masked_fill(~attn_mask, -math.inf)
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    weights = aten._safe_softmax(scores, -1)
+    return _dropout(weights, dropout_p, True)[0] @ value
+
+
 def _normal_like(like: Tensor, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None) -> Any:
     if generator is not None:
         return NotImplemented
@@ -314,6 +342,7 @@ DRAWS: dict[Any, Callable[..., Any]] = {
     aten.bernoulli.default: _bernoulli,
     aten.bernoulli.p: _bernoulli_of,
     aten.native_dropout.default: _dropout,
+    aten.scaled_dot_product_attention.default: _attention,
     aten.normal.float_float: _normal_sized,
     aten.normal.Tensor_Tensor: _normal_of,
     aten.normal.Tensor_float: _normal_of,

@@ -107,7 +107,7 @@ def decompose(
     table.update(own)
     for operator in list(table):
         name = operator.name().removeprefix("aten::").partition(".")[0]
-        if name in whole:
+        if name in whole and operator not in DRAWS:
             table.pop(operator)
     separate = without_aliases(program)
     try:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy
 
+from aotc.aot.capture.byte_resampling import resized_bytes
 from aotc.aot.capture.dynamic_resampling import (
     CUBIC_SLOPE,
     Resized,
@@ -142,15 +143,31 @@ def _resize_weighted(
 ) -> Row:
     """Rows of weighted resizing: by tables, and by arithmetic where a size is dynamic."""
 
+    def of_bytes(
+        call: Call, data: Node, has_corners: bool, factors: Sequence[float | None]
+    ) -> Node:
+        for axis, factor in reversed(list(enumerate(factors, 2))):
+            extent, wanted = data.shape[axis], call.shape[axis]
+            if extent == wanted:  # torch leaves such an axis as it is, whatever the factor
+                continue
+            if not isinstance(extent, int) or not isinstance(wanted, int):
+                raise NotSupported("weighted resizing of `u8` along a dynamic dim")
+            places, weights = taps_of(extent, wanted, has_corners, factor, numpy.float64)
+            data = resized_bytes(call, data, axis, places, weights)
+        return data
+
     def row(
         call: Call, data: Node, size: Sequence[int] | None, has_corners: bool, *scales: Any
     ) -> Node:
         count = data.type.rank - 2
+        factors = _factors(scales, count)
+        if data.dtype == "u8":
+            return of_bytes(call, data, has_corners, factors)
         result = wide(data)
         if data.type.kind != "float":
             raise NotSupported(f"weighted resizing of `{data.dtype}`")
         real = numpy.float64 if data.dtype == "f64" else numpy.float32  # as torch's CPU kernels
-        for axis, factor in enumerate(_factors(scales, count), 2):
+        for axis, factor in enumerate(factors, 2):
             extent, wanted = data.shape[axis], call.shape[axis]
             if extent == wanted and factor in (None, 1.0):
                 continue

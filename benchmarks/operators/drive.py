@@ -33,8 +33,9 @@ RIGHT, REFUSED, WRONG, BROKEN = "right", "refused", "wrong", "broken"
 DRAWN = frozenset({
     "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial",
     "nn.functional.alpha_dropout", "nn.functional.dropout", "nn.functional.dropout2d",
-    "nn.functional.dropout3d", "nn.functional.feature_alpha_dropout", "normal", "rand_like",
-    "randint", "randint_like", "randn", "randn_like", "uniform",
+    "nn.functional.dropout3d", "nn.functional.feature_alpha_dropout",
+    "nn.functional.multi_head_attention_forward", "nn.functional.scaled_dot_product_attention",
+    "normal", "rand_like", "randint", "randint_like", "randn", "randn_like", "uniform",
 })  # fmt: skip
 INPUT = re.compile(r"`tensors_(\d+)`")  # as `Batch.forward` calls them
 INPUTS = re.compile(rf" ({INPUT.pattern}(, )?)+")

@@ -22,6 +22,7 @@ from aotc.aot.capture.spec import spec_of  # noqa: E402
 pytestmark = pytest.mark.torch
 COUNT = 4000
 X = torch.linspace(-1, 1, COUNT)
+ALIKE = torch.zeros(2, 1, 64, 8)  # a query and a key whose scores are all equal
 
 # Model → mean and standard deviation of what it draws.
 DISTRIBUTIONS = {
@@ -53,6 +54,11 @@ DISTRIBUTIONS = {
     ),
     "cauchy_": (lambda x: torch.empty(COUNT).cauchy_(1.0, 2.0).atan(), None, None),
     "dropout": (lambda x: F.dropout(x * 0 + 1, 0.2, True), 1.0, 0.5),
+    "attention": (
+        lambda x: F.scaled_dot_product_attention(*ALIKE, torch.eye(64)[None] * 64, dropout_p=0.2),
+        1.0,
+        0.5,
+    ),
     "multinomial": (
         lambda x: torch.multinomial(torch.tensor([0.2, 0.3, 0.5]), COUNT, replacement=True),
         1.3,

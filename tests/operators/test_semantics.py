@@ -20,6 +20,21 @@ def stable_sort(x, descending=False):
     return list(torch.sort(x, dim=-1, descending=descending, stable=True))
 
 
+def resized_bytes(*images):
+    interpolate = torch.nn.functional.interpolate
+    return [
+        interpolate(image, mode=mode, align_corners=corners, **size)
+        for image in images
+        for mode in ("bilinear", "bicubic")
+        for corners in (True, False)
+        for size in ({"size": (5, 3)}, {"size": (13, 2)}, {"scale_factor": (1.3, 0.7)})
+    ]
+
+
+def bytes_of(*shape):
+    return torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(5)).byte()
+
+
 def written_twice(x):
     places = torch.tensor([1, 1, 0, 1, 5])
     values = torch.arange(5.0)
@@ -194,6 +209,7 @@ CALLS = {
         ],
         PLANE.double(),
     ),
+    "resizing bytes": (resized_bytes, bytes_of(2, 3, 8, 9), bytes_of(1, 6, 7, 4)),
     "rows of attention that are masked whole": (
         lambda x, mask: [
             torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask),
