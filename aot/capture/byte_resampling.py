@@ -35,7 +35,7 @@ def resized_bytes(call: Call, data: Node, axis: int, places: Array, weights: Arr
 
 
 def _merged(places: Array, weights: Array) -> Array:
-    """Weights with those of one place summed at its first tap: a place beyond the edge is the edge."""
+    """Weights with those of one place summed at its first tap: beyond an edge is the edge."""
     merged = numpy.array(weights)
     for later in range(1, len(places)):
         for first in range(later):

@@ -244,7 +244,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """softmax(query · keyᵀ · scale + mask), with dropout, · value; whole where nothing is dropped."""
+    """dropout(softmax(query · keyᵀ · scale + mask)) · value; as it is where nothing is dropped."""
     if dropout_p == 0.0:
         return NotImplemented
     if enable_gqa:
