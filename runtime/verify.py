@@ -194,7 +194,8 @@ def _golden(path: str, device: str | None, threads: int | None) -> list[Finding]
             pairs = zip(program.outputs, results, strict=True)
             return [_output_finding(spec, bytes(result), golden) for spec, result in pairs]
     except GoldenMissing:
-        return [Finding("golden", GOLDEN_NAME, "absent", "the bundle has no golden file")]
+        detail = "the bundle has no golden file"
+        return [Finding("golden", GOLDEN_NAME, "absent", detail, GoldenMissing.code)]
     except AotcError as error:
         return [_failure("golden", GOLDEN_NAME, error)]
 

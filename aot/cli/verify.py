@@ -27,7 +27,7 @@ def command(bundle: Path, layer: str | None, device: str | None, as_json: bool) 
     """Check BUNDLE: integrity, compatibility, golden numbers; all unless one is named.
 
     A layer is left out when one before it failed. Exit 6 when a byte was altered, 5 when it does
-    not run here, 1 when its numbers are wrong.
+    not run here, 1 when its numbers are wrong, 2 when `--golden` is given and there are none.
     """
     findings = verify(bundle, (layer,) if layer else LAYERS, device)
     if as_json:
@@ -35,7 +35,8 @@ def command(bundle: Path, layer: str | None, device: str | None, as_json: bool) 
         print_json("aotc.verify/1", {"path": str(bundle), "findings": rows})
     else:
         _print(findings)
-    failed = [finding for finding in findings if finding.status == "failed"]
+    bad = {"failed", "absent"} if layer == "golden" else {"failed"}
+    failed = [finding for finding in findings if finding.status in bad]
     return exit_code(failed[0]) if failed else 0
 
 

@@ -188,6 +188,15 @@ def test_verify_finds_an_altered_byte_in_any_file(aotc, bundle, tmp_path):
     assert aotc("verify", copy)[0] == 0
 
 
+def test_verify_of_golden_numbers_that_are_not_there_is_not_a_success(aotc, bundle, tmp_path):
+    copy = copy_of(bundle, tmp_path)
+    (copy / "golden.safetensors").unlink()
+    assert aotc("verify", copy)[0] == 0
+    code, out, _ = aotc("verify", copy, "--golden")
+    assert code == 2
+    assert "the bundle has no golden file" in out
+
+
 def test_verify_finds_wrong_numbers(aotc, bundle, monkeypatch):
     monkeypatch.setattr("aotc.runtime.comparison.relative_difference", lambda *arrays: 0.5)
     code, out, _ = aotc("verify", bundle, "--golden")
