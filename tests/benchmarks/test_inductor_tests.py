@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 
 import pytest
-import torch
 
-from benchmarks import inductor_tests
+from benchmarks.inductor_source import cleared
+from benchmarks.inductor_tests import Jobs, Result, judge, page
+from benchmarks.inductor_worker import NEAR, OURS, Outcome, said
 
 FILE = """
+    import os
     import unittest
 
     import torch
     from torch._inductor.compile_fx import compile_fx
+    from torch._inductor.utils import run_and_get_code
 
 
     class TestCase(unittest.TestCase):
@@ -34,9 +38,25 @@ FILE = """
         def test_left(self):
             self.common(lambda x: torch.linalg.inv(x) * 2, (torch.eye(3) * 4,))
 
-        def test_wrong(self):
-            compiled = torch.compile(lambda x: x + 1)
-            torch.testing.assert_close(compiled(torch.zeros(3)), torch.zeros(3))
+        def test_code_and_right_numbers(self):
+            model = torch.compile(lambda x: x + 1)
+            result, (code,) = run_and_get_code(model, torch.zeros(3))
+            self.assertIn("kernel_of_inductor", code)
+            self.assertEqual(torch._inductor.metrics.generated_kernel_count, 1)
+            torch.testing.assert_close(result, torch.ones(3))
+
+        def test_code_and_wrong_numbers(self):
+            model = torch.compile(lambda x: x + 1)
+            result, (code,) = run_and_get_code(model, torch.zeros(3))
+            self.assertIn("kernel_of_inductor", code)
+            torch.testing.assert_close(result, torch.zeros(3))
+
+        def test_no_graph(self):
+            assert torch.zeros(3).sum() == 0
+
+        def test_ended(self):
+            torch.compile(lambda x: x + 1)(torch.zeros(3))
+            os._exit(3)
 
         def test_other(self):
             self.common(lambda x: x.no_such_method(), (torch.randn(7),))
@@ -46,22 +66,96 @@ FILE = """
 """
 
 
-@pytest.fixture
-def judged(tmp_path):
-    path = tmp_path / "tests_of_torch.py"
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    path = tmp_path_factory.mktemp("inductor") / "tests_of_torch.py"
     path.write_text(textwrap.dedent(FILE))
-    tests = inductor_tests._load(path)
-    case = inductor_tests._case(tests)
-    names = [name for name in dir(case) if name.startswith("test_")]
-    yield {name: inductor_tests.judge(tests, case, name, 100) for name in names}
-    torch._dynamo.reset()
+    jobs, results = Jobs(path, 1, 100), []
+    try:
+        jobs.judge_all(jobs.names, results.append)
+    finally:
+        jobs.close()
+    return {row.name: row for row in results}
 
 
 def test_outcomes(judged):
     outcomes = {name: row.outcome for name, row in judged.items()}
-    assert outcomes["test_good"] == "passed"
-    assert outcomes["test_left"] == "left"
+    assert outcomes == {
+        "test_good": "passed",
+        "test_left": "left",
+        "test_code_and_right_numbers": "passed",
+        "test_code_and_wrong_numbers": "other",
+        "test_no_graph": "own",
+        "test_ended": "other",
+        "test_other": "other",
+        "test_skipped": "other",
+    }
     assert judged["test_left"].regions_left == 1
-    assert outcomes["test_skipped"] == outcomes["test_other"] == outcomes["test_wrong"] == "other"
-    text = inductor_tests.page(list(judged.values()), "a file of this test")
-    assert "Of 5 tests 2 apply; 2 of these passed (100.0 %), 1 of them without Inductor." in text
+    assert "aten.linalg_inv_ex" in judged["test_left"].reason
+    assert judged["test_code_and_right_numbers"].dropped_checks == 2
+    text = page(list(judged.values()), "a file of this test")
+    assert "Of 8 tests 3 apply; 3 of these passed (100.0 %), 2 of them without Inductor." in text
+    assert "From 2 tests checks" in text
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ({OURS: Outcome("passed", graphs=1)}, "passed"),
+        ({OURS: Outcome("passed", "", 1, 1)}, "left"),
+        ({OURS: Outcome("skipped", graphs=1)}, "other"),
+        ({OURS: Outcome("passed")}, "own"),
+        ({OURS: Outcome("failed"), "aot_eager": Outcome("passed")}, "own"),
+        ({OURS: Outcome("failed"), "aot_eager": Outcome("passed", graphs=1)}, "failed"),
+        ({OURS: Outcome("wrong", graphs=1), "aot_eager": Outcome("failed")}, "other"),
+        (
+            {OURS: Outcome("wrong", graphs=1), "aot_eager": Outcome("passed", graphs=1),
+             NEAR: Outcome("wrong")},
+            "wrong",
+        ),
+        (
+            {OURS: Outcome("wrong", graphs=1), "aot_eager": Outcome("passed", graphs=1),
+             NEAR: Outcome("passed")},
+            "sums",
+        ),
+        ({OURS: Outcome("slow", graphs=1), "aot_eager": Outcome("passed", graphs=1)}, "slow"),
+    ],
+)  # fmt: skip
+def test_verdicts(outcomes, expected):
+    assert judge("test_it", outcomes.__getitem__).outcome == expected
+
+
+def test_checks_of_code_go_and_those_of_numbers_stay():
+    tree, counts = cleared(
+        textwrap.dedent("""
+        class CommonTemplate:
+            def test_it(self):
+                result, (code,) = run_and_get_code(model, x)
+                more = run_and_get_triton_code(model, x)
+                FileCheck().check("kernel").run(code)
+                lines = code.split("kernel")
+                for line in lines:
+                    self.assertIn("kernel", line)
+                self.assertEqual(result, expected)
+                self.assertEqual(torch._inductor.metrics.generated_kernel_count, 1)
+                self.assertEqual(run_and_get_code(model, x)[0], expected)
+                code = model(x)
+                self.assertEqual(code, expected)
+                if "kernel" in more:
+                    self.fail()
+        """)
+    )
+    text = ast.unparse(tree)
+    assert counts == {"test_it": 5}
+    assert text.count("expected)") == 3
+    assert "kernel" not in text.replace("run_and_get", "")
+
+
+def test_messages_name_no_directories():
+    message = (
+        "no 'x' in /a/b/site-packages/torch/it.py: see https://github.com/a/b/issues/1 and a/b"
+    )
+    expected = "no 'x' in it.py: see https://github.com/a/b/issues/1 and a/b"
+    assert said(message) == expected
+    assert said("it failed\n\nTo execute this test, run python /a/b.py") == "it failed"
+    assert "site-packages" not in page([Result("test_it", "failed", message)], "a file")
