@@ -6,8 +6,9 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from case_graphs import graph_of
@@ -19,7 +20,12 @@ from aotc.aot.schedule import CPU, Group, TargetTraits, schedule
 from aotc.aot.schedule.traits import GPUS
 from aotc.kernels import templates
 
-TARGETS: dict[str, TargetTraits] = {"cpu": CPU, "sm_90": GPUS[90], "sm_80": GPUS[80]}
+TARGETS: dict[str, TargetTraits] = {
+    "cpu": CPU,
+    "sm_90": GPUS[90],
+    "sm_80": GPUS[80],
+    "sm_90 without maps": replace(GPUS[90], has_maps=False),  # no row of GPUS has such a form
+}
 _NUMBERED = re.compile(r"\b(v|inside)(\d+)\b")
 
 
@@ -34,7 +40,9 @@ class Case:
     forms: tuple[str, ...]
     kernel: int = 0
 
+    @functools.cached_property
     def group(self) -> Group:
+        """What the kernel computes."""
         return schedule(graph_of(self.outputs()), TARGETS[self.target]).launched[self.kernel]
 
     @functools.cached_property
@@ -65,7 +73,7 @@ def case(
     """Register a function that builds the outputs of a graph; its name is the case's."""
 
     def register(function: Callable[[], Sequence[Node]]) -> Callable[[], Sequence[Node]]:
-        name = f"{function.__name__}_{target}"
+        name = f"{function.__name__}_{target}".replace(" ", "_")
         assert name not in CASES, name
         CASES[name] = Case(name, function, target, forms or ("",), kernel)
         return function
@@ -86,32 +94,54 @@ def golden_text(case: Case, name: str) -> str:
     for row in candidate.maps:
         shape, strides = (list(map(str, each)) for each in (row.shape, row.strides))
         head.append(f"map {row.name} of parameter {row.param} at {row.start}: {shape} {strides}")
-    head = [line.replace("'", "") for line in head]
-    return "".join(f"# {line}\n" for line in head) + "\n" + normalised(form.source, form.function)
+    if case.group.kind == "call":  # not the cost model's: they stand in the graph
+        head += [str(row).strip() for row in spec.candidates if row.form == name]
+    head = [f"# {line}\n".replace("'", "") for line in head]
+    return "".join(head) + "\n" + normalised(form.source, form.function)
 
 
 def normalised(source: str, function: str) -> str:
-    """The text of a kernel without title, without copies of functions that stand in a template, the
-    kernel called `kernel` and values numbered as they come."""
-    if not source.lstrip().startswith(('"""', "import", "from", "@")):
+    """The text of a kernel without title, without copies of what stands in a template, the kernel
+    called `kernel` and values numbered as they come."""
+    if source.lstrip().startswith("{"):
         return source  # a call of a native function: no Triton text
-    lines, parts = source.splitlines(), []
+    blocks: list[str] = []
+    copied: list[str] = []
+    plain: list[str] = []
+    for node, text in statements(source):
+        is_block = isinstance(node, ast.FunctionDef | ast.ClassDef)
+        if isinstance(node, ast.Expr):  # the title
+            continue
+        if not isinstance(node, ast.Import | ast.ImportFrom) and text in _template_parts():
+            copied.append(_name(node))
+        elif is_block:
+            is_kernel = isinstance(node, ast.FunctionDef) and node.name == function
+            blocks.append(_with_signature(text, node) if is_kernel else text)
+        else:
+            plain.append(text)
+    if copied:
+        names = textwrap.fill(f"As in the template: {', '.join(copied)}.", 96)
+        blocks.insert(0, textwrap.indent(names, "# "))
+    found = "\n\n\n".join(["\n".join(plain), *blocks])
+    return _renumbered(re.sub(rf"\b{re.escape(function)}\b", "kernel", found)) + "\n"
+
+
+def statements(source: str) -> Iterator[tuple[ast.stmt, str]]:
+    """The top-level statements of a file with their text, decorators included."""
+    lines = source.splitlines()
     for node in ast.parse(source).body:
         decorators = getattr(node, "decorator_list", [])
         first = decorators[0].lineno if decorators else node.lineno
-        text = "\n".join(lines[first - 1 : node.end_lineno])
-        is_title = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if is_title:
-            continue
-        is_import = isinstance(node, ast.Import | ast.ImportFrom)
-        if not is_import and text in _template_parts():
-            text = f"# as its template has it: {_name(node)}"
-        parts.append((type(node), text))
-    found = ""
-    for place, (kind, text) in enumerate(parts):
-        is_block = ast.FunctionDef in (kind, parts[place - 1][0])
-        found += ("" if not place else "\n\n\n" if is_block else "\n") + text
-    return _renumbered(re.sub(rf"\b{re.escape(function)}\b", "kernel", found)) + "\n"
+        yield node, "\n".join(lines[first - 1 : node.end_lineno])
+
+
+def _with_signature(text: str, node: ast.FunctionDef) -> str:
+    """The function with its parameters in lines whose ends do not depend on its name."""
+    given = [ast.unparse(each).replace(" ", "\0") for each in node.args.args]
+    lines = textwrap.indent(textwrap.fill(", ".join(given), 92), " " * 4).replace("\0", " ")
+    body = text.splitlines()[node.body[0].lineno - node.decorator_list[0].lineno :]
+    decorators = [f"@{ast.unparse(each)}" for each in node.decorator_list]
+    return "\n".join([*decorators, f"def {node.name}(", lines, "):", *body])
 
 
 def _name(node: ast.stmt) -> str:
@@ -138,12 +168,6 @@ def _renumbered(text: str) -> str:
 @functools.cache
 def _template_parts() -> frozenset[str]:
     """Texts of the top-level statements of all template files."""
-    found = set()
-    for path in Path(templates.__file__).parent.rglob("*.py"):
-        text = path.read_text(encoding="utf-8")
-        lines = text.splitlines()
-        for node in ast.parse(text).body:
-            decorators = getattr(node, "decorator_list", [])
-            first = decorators[0].lineno if decorators else node.lineno
-            found.add("\n".join(lines[first - 1 : node.end_lineno]))
-    return frozenset(found)
+    files = Path(templates.__file__).parent.rglob("*.py")
+    texts = (path.read_text(encoding="utf-8") for path in files)
+    return frozenset(text for file in texts for _, text in statements(file))

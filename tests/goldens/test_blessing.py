@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-CONFTEST = Path(__file__).parents[1] / "conftest.py"
+PLUGIN = Path(__file__).parents[1] / "expected_texts.py"
 TESTS = """
 from pathlib import Path
 import pytest
@@ -23,7 +24,7 @@ def test_text(name, expect_text):
 
 @pytest.fixture
 def run(tmp_path):
-    shutil.copy(CONFTEST, tmp_path)
+    shutil.copy(PLUGIN, tmp_path / "conftest.py")
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_texts.py").write_text(TESTS)
     (tmp_path / "same.txt").write_text("one\ntwo\n")
@@ -31,7 +32,10 @@ def run(tmp_path):
 
     def call(*options):
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
         return done.returncode, done.stdout
 
     return call

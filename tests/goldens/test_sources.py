@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import source_cases_rows  # noqa: F401  # the cases register themselves
+import source_cases  # noqa: F401  # the cases register themselves
 from source_table import CASES, golden_text
 
 FOLDER = Path(__file__).parent / "sources"

@@ -7,11 +7,13 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 
-# as its template has it: gelu_shortened
+# As in the template: gelu_shortened.
 
 
 @triton.jit
-def kernel(in0, out0, out1, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr):
+def kernel(
+    in0, out0, out1, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr
+):
     y = tl.program_id(0) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
     v0 = tl.load(in0 + y).to(tl.float32)
     v1 = v0 > 0.5

@@ -8,7 +8,9 @@ import triton.language as tl
 
 
 @triton.jit
-def kernel(in0, out0, size_m, size_n, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr):
+def kernel(
+    in0, out0, size_m, size_n, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr
+):
     x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
     x_mask = x < size_m
     y = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[None, :]

@@ -7,7 +7,9 @@ import triton.language as tl
 
 
 @triton.jit
-def kernel(in0, in1, out0, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr):
+def kernel(
+    in0, in1, out0, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr
+):
     y = tl.program_id(0) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
     y_mask = y < 90
     inside0 = (y % 15)*3 + 3 >= 38

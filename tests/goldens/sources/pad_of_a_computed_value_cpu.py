@@ -6,7 +6,9 @@ import triton.language as tl
 
 
 @triton.jit
-def kernel(in0, out0, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr):
+def kernel(
+    in0, out0, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr
+):
     x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
     x_mask = x < 10
     y = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[None, :]

@@ -5,11 +5,13 @@ import triton
 import triton.language as tl
 
 
-# as its template has it: philox_word
+# As in the template: philox_word.
 
 
 @triton.jit
-def kernel(in0, out0, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr):
+def kernel(
+    in0, out0, XBLOCK: tl.constexpr, YBLOCK: tl.constexpr
+):
     y = tl.program_id(0) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
     y_mask = y < 40
     v0 = tl.load(in0)

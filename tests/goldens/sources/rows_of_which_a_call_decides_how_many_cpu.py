@@ -7,7 +7,9 @@ import triton.language as tl
 
 
 @triton.jit
-def kernel(in0, out0, size_n, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):
+def kernel(
+    in0, out0, size_n, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr
+):
     x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
     x_mask = x < size_n
     r = tl.arange(0, RBLOCK)[None, :]

@@ -6,7 +6,9 @@ import triton.language as tl
 
 
 @triton.jit
-def kernel(in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):
+def kernel(
+    in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr
+):
     x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
     v0 = tl.full((XBLOCK, 1), float("-inf"), tl.float32)
     for start in range(0, 70001, RBLOCK):

@@ -6,7 +6,9 @@ import triton.language as tl
 
 
 @triton.jit
-def kernel(in0, out0, YBLOCK: tl.constexpr, RBLOCK: tl.constexpr):
+def kernel(
+    in0, out0, YBLOCK: tl.constexpr, RBLOCK: tl.constexpr
+):
     z = tl.program_id(1)
     y = tl.program_id(0) * YBLOCK + tl.arange(0, YBLOCK)[None, :]
     y_mask = y < 40

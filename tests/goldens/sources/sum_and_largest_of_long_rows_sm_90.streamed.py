@@ -6,7 +6,9 @@ import triton.language as tl
 
 
 @triton.jit
-def kernel(in0, out0, RBLOCK: tl.constexpr, VECTOR: tl.constexpr, STAGES: tl.constexpr):
+def kernel(
+    in0, out0, RBLOCK: tl.constexpr, VECTOR: tl.constexpr, STAGES: tl.constexpr
+):
     x = tl.program_id(0)
     lane0 = tl.full((RBLOCK // VECTOR,), 0.0, tl.float32)
     for start in tl.range(0, 30001, RBLOCK, num_stages=STAGES):

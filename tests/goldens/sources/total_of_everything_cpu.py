@@ -6,7 +6,9 @@ import triton.language as tl
 
 
 @triton.jit
-def kernel(in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):
+def kernel(
+    in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr
+):
     r = tl.arange(0, RBLOCK)[None, :]
     r_mask = r < 120
     v0 = tl.load(in0 + r, mask=r_mask)

@@ -1,0 +1,143 @@
+"""Kernels that work on memory: the user's, native functions, and our own that are called."""
+
+from __future__ import annotations
+
+from case_graphs import op, operand
+from source_table import case
+
+from aotc.aot.ir import build as b
+from aotc.aot.ir import own_attention, own_calls, own_grouped
+from aotc.aot.ir.graph import make
+from aotc.aot.ir.own_attention import Scoring
+
+SCALE = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * factor, mask=at < n)
+"""
+CANDIDATES = (
+    ((("BLOCK", 256), ("num_stages", 2), ("num_warps", 4)), (3, 1, 1)),
+    ((("BLOCK", 512), ("num_stages", 2), ("num_warps", 8)), (2, 1, 1)),
+)
+CALL = {
+    "source": SCALE,
+    "function": "scale",
+    "arguments": (
+        ("x_ptr", "read", (0, 40)),
+        ("out_ptr", "stored", 0),
+        ("n", "value", "tl.full((), 640, tl.int32)"),
+        ("factor", "value", "0.5"),
+        ("BLOCK", "config", "BLOCK"),
+    ),
+    "candidates": CANDIDATES,
+    "results": (("f32", (640,)),),
+}
+
+
+@case("cpu")
+@case("sm_90")
+def kernel_of_the_user():
+    """It reads from an element on; the launch's options are a GPU's only."""
+    return [make("call", (operand("x", 700),), {**CALL, "updates": (), "result": 0})]
+
+
+def _native(devices: tuple[str, ...], triton: tuple = ()):
+    attrs = {
+        "backend": "custom",
+        "function": "scale",
+        "library": ("1.2.0", "ab" * 32),
+        "tensors": (("read", 0, "f32", (640, 64)), ("stored", 0, "f32", (640, 64))),
+        "scalars": (("real", (0.5).hex()), ("whole", 3)),
+        "workspaces": tuple((device, 128) for device in devices),
+        "is_tiled": True,
+        "triton": triton,
+        "results": (("f32", (640, 64)),),
+        "updates": (),
+        "result": 0,
+    }
+    return [make("native", (operand("x", 640, 64),), attrs)]
+
+
+@case("cpu", "native")
+@case("sm_90", "native")
+def native_function():
+    return _native(("cpu", "cuda"))
+
+
+@case("sm_90", "native", "triton")
+def native_function_and_kernel():
+    """A kernel of the same op beside the function."""
+    names = ("source", "function", "arguments", "candidates")
+    return _native(("cuda",), tuple((name, CALL[name]) for name in names))
+
+
+@case("cpu")
+def rows_added_at_places():
+    data, places = operand("data", 50, 24), operand("places", 7, 1, dtype="i64")
+    return [own_calls.scatter(data, places, operand("rows", 7, 24), 0, adds=True)]
+
+
+@case("cpu", kernel=1)
+@case("sm_90", kernel=1)
+def elements_written_at_places():
+    """Places of each element; the copy of what is updated is the kernel before."""
+    data, places = operand("data", 5, 30, 8), operand("places", 5, 7, 8, dtype="i32")
+    written = own_calls.scatter(data, places, operand("rows", 5, 7, 8), 1, adds=False)
+    return [op("mul", written, 2.0)]
+
+
+@case("cpu")
+def copy_that_is_kept():
+    return [own_calls.keep(operand("data", 5, 1000))]
+
+
+def _heads():
+    shapes = {"q": (2, 4, 70, 32), "k": (2, 2, 70, 32), "v": (2, 2, 70, 32)}
+    return [operand(name, *shape) for name, shape in shapes.items()]
+
+
+@case("cpu")
+def attention_with_sums():
+    """A call with two results, one of which is read where it is, in part of a larger tensor."""
+    q, k, v = _heads()
+    mask = operand("mask", 2, 1, 70, 70)
+    result, _ = own_attention.forward(q, k, v, Scoring(0.25, 0, mask))
+    return [result]
+
+
+@case("cpu")
+@case("sm_90")
+def attention_of_views():
+    """Operands that are slices of one product."""
+    x = operand("x", 130, 3 * 64, dtype="bf16")
+    parts = []
+    for place in range(3):
+        part = b.slice_axis(x, 1, place * 64, (place + 1) * 64)
+        parts.append(b.permute(b.reshape(part, (2, 65, 2, 32)), (0, 2, 1, 3)))
+    return list(own_attention.forward(*parts, Scoring(0.125, is_safe=False)))
+
+
+@case("cpu")
+def gradients_of_attention():
+    q, k, v = _heads()
+    ends = operand("out", 2, 4, 70, 32), operand("sums", 2, 4, 70)
+    found = own_attention.backward(operand("g", 2, 4, 70, 32), q, k, v, ends, Scoring(0.25, 0))
+    return list(found)
+
+
+@case("cpu")
+@case("sm_90")
+def grouped_rows():
+    ends = operand("ends", 5, dtype="i32")
+    return [own_grouped.grouped_rows(operand("x", 70, 48), operand("w", 5, 48, 36), ends)]
+
+
+@case("cpu")
+def grouped_depth():
+    left = b.permute(operand("x", 70, 48, dtype="bf16"), (1, 0))
+    right, ends = operand("y", 70, 36, dtype="bf16"), operand("ends", 5, dtype="i64")
+    return [own_grouped.grouped_depth(left, right, ends)]

@@ -1,0 +1,49 @@
+# in0: *fp32
+# in1: *fp32
+# in2: *fp32
+# in3: *fp32
+# out0: *fp32
+# out1: *fp32
+# BM=32 BN=32 grid 3×4×2
+# BM=32 BN=64 grid 3×4×2
+# BM=64 BN=32 grid 2×4×2
+# BM=128 BN=128 grid 1×4×2
+
+from __future__ import annotations
+import triton
+import triton.language as tl
+
+
+# As in the template: LOWEST, of_head, block, scored, attention_forward, weighed,
+# attention_backward.
+
+
+@triton.jit
+def kernel(
+    in0, in1, in2, in3, out0, out1, BM: tl.constexpr, BN: tl.constexpr
+):
+    attention_forward(
+        out_ptr=out0,
+        sums_ptr=out1,
+        q_ptr=in0,
+        k_ptr=in1,
+        v_ptr=in2,
+        mask_ptr=in3,
+        RATIO=2,
+        T=70,
+        S=70,
+        D=32,
+        E=32,
+        BD=32,
+        BE=32,
+        SCALE=0.25,
+        CAUSAL=0,
+        Q=(8960, 2240, 32),
+        K=(4480, 2240, 32),
+        V=(4480, 2240, 32),
+        MASK=(4900, 0, 70, 1),
+        HEADS=4,
+        SAFE=True,
+        BM=BM,
+        BN=BN,
+    )

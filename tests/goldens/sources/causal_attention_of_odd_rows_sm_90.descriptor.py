@@ -1,0 +1,47 @@
+# in0: *fp16
+# in1: *fp16
+# in2: *fp16
+# out0: *fp16
+
+import triton
+import triton.language as tl
+
+
+# As in the template: place, key_range, attend, finish.
+
+
+@triton.jit
+def kernel(
+    in0, in1, in2, out0, BM: tl.constexpr, BN: tl.constexpr, GROUP: tl.constexpr
+):
+    z, tile = place(4, tl.cdiv(70, BM), GROUP, True)
+    queries = tl.make_tensor_descriptor(
+        in0 + z*2240, [70, 32], [32, 1], [BM, 32]
+    )
+    keys = tl.make_tensor_descriptor(
+        in1 + (z // 2)*2880, [90, 32], [32, 1], [BN, 32]
+    )
+    values = tl.make_tensor_descriptor(
+        in2 + (z // 2)*2880, [90, 32], [32, 1], [BN, 32]
+    )
+    x = tile * BM + tl.arange(0, BM)[:, None]
+    y = tl.arange(0, 32)[None, :]
+    q = queries.load([tile * BM, 0])
+    peak = tl.full((BM,), -3.0e38, tl.float32)
+    total = tl.zeros((BM,), tl.float32)
+    acc = tl.zeros((BM, 32), tl.float32)
+    full, end = key_range(tile * BM, 90, 20, BM, BN, True)
+    for start in range(0, full, BN):
+        scores = tl.dot(q, tl.trans(keys.load([start, 0])), input_precision="ieee")
+        v = values.load([start, 0])
+        peak, total, acc = attend(scores, v, peak, total, acc, 0.36067376022224085, "ieee")
+    for start in range(full, end, BN):
+        scores = tl.dot(q, tl.trans(keys.load([start, 0])), input_precision="ieee")
+        sl = (start + tl.arange(0, BN))[None, :]
+        scores = tl.where(sl < 90, scores, float("-inf"))
+        scores = tl.where(sl <= x + 20, scores, float("-inf"))
+        v = values.load([start, 0])
+        peak, total, acc = attend(scores, v, peak, total, acc, 0.36067376022224085, "ieee")
+    result = finish(acc, total, False)
+    x_mask = x < 70
+    tl.store(out0 + x*128 + z*32 + y, result, mask=x_mask)

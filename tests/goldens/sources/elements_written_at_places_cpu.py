@@ -1,0 +1,29 @@
+# in0: *i32
+# in1: *fp32
+# in2: *fp32
+# out0: *fp32
+# grid 5×1×1
+
+from __future__ import annotations
+import triton
+import triton.language as tl
+
+
+# As in the template: scatter.
+
+
+@triton.jit
+def kernel(
+    in0, in1, in2, out0
+):
+    scatter(
+        out_ptr=out0,
+        place_ptr=in0,
+        source_ptr=in1,
+        ROWS=7,
+        EXTENT=30,
+        INNER=8,
+        SHARED=False,
+        ADDS=False,
+        BLOCK=8,
+    )

@@ -1,0 +1,43 @@
+# in0: *bf16
+# in1: *bf16
+# in2: *bf16
+# out0: *bf16
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(
+    in0, in1, in2, out0, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    GROUP: tl.constexpr
+):
+    tile = tl.program_id(0)
+    width = GROUP * tl.cdiv(8, BN)
+    first = tile // width * GROUP
+    height = tl.minimum(tl.cdiv(80, BM) - first, GROUP)
+    xs = (first + tile % width % height) * BM
+    ys = tile % width // height * BN
+    x = xs + tl.arange(0, BM)[:, None]
+    y = ys + tl.arange(0, BN)[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    xa = tl.minimum(x, 79)
+    yb = tl.minimum(y, 7)
+    for start in range(0, 64, BK):
+        ka = start + tl.arange(0, BK)[None, :]
+        a = tl.load(in1 + xa*64 + ka)
+        kb = start + tl.arange(0, BK)[:, None]
+        b = tl.load(in0 + yb*64 + kb)
+        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+    pair = xs // 2 + tl.arange(0, BM // 2)[:, None]
+    pairs = tl.reshape(acc, (BM // 2, 2, BN))
+    even, odd = tl.split(tl.permute(pairs, (0, 2, 1)))
+    pair_mask = pair < 40
+    y_mask = y < 8
+    v0 = tl.load(in2 + pair*2, mask=pair_mask).to(tl.float32)
+    v1 = even + v0
+    v2 = v1 * tl.sigmoid(v1)
+    v3 = tl.load(in2 + pair*2 + 1, mask=pair_mask).to(tl.float32)
+    v4 = odd + v3
+    v5 = v2 * v4
+    tl.store(out0 + y*40 + pair, v5, mask=pair_mask & y_mask)

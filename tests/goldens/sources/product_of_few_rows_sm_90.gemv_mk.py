@@ -1,0 +1,35 @@
+# in0: *bf16
+# in1: *bf16
+# in2: *bf16
+# out0: *bf16
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(
+    in0, in1, in2, out0, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    STAGES: tl.constexpr
+):
+    ys = tl.program_id(0) * BN
+    x = tl.arange(0, BM)[:, None, None]
+    y = ys + tl.arange(0, BN)[None, :, None]
+    products = tl.zeros((BM, BN, BK), tl.float32)
+    xa = tl.minimum(x, 4)
+    for start in tl.range(0, 600, BK, num_stages=STAGES):
+        ka = start + tl.arange(0, BK)[None, None, :]
+        ka_mask = ka < 600
+        a = tl.load(in0 + xa*600 + ka, mask=ka_mask, other=0.0)
+        kb = start + tl.arange(0, BK)[None, None, :]
+        kb_mask = kb < 600
+        b = tl.load(in1 + y*600 + kb, mask=kb_mask, other=0.0)
+        products += a.to(tl.float32) * b.to(tl.float32)
+    acc = tl.sum(products, axis=2)
+    x = tl.arange(0, BM)[:, None]
+    y = ys + tl.arange(0, BN)[None, :]
+    x_mask = x < 5
+    v0 = tl.load(in2 + y).to(tl.float32)
+    v1 = acc + v0
+    v2 = tl.where(v1 < 0, 0, v1)
+    tl.store(out0 + x*72 + y, v2, mask=x_mask)

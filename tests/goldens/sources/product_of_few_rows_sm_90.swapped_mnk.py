@@ -1,0 +1,39 @@
+# in0: *bf16
+# in1: *bf16
+# in2: *bf16
+# out0: *bf16
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(
+    in0, in1, in2, out0, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    GROUP: tl.constexpr
+):
+    tile = tl.program_id(0)
+    width = GROUP * tl.cdiv(5, BN)
+    first = tile // width * GROUP
+    height = tl.minimum(tl.cdiv(72, BM) - first, GROUP)
+    xs = (first + tile % width % height) * BM
+    ys = tile % width // height * BN
+    x = xs + tl.arange(0, BM)[:, None]
+    y = ys + tl.arange(0, BN)[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    xa = tl.minimum(x, 71)
+    yb = tl.minimum(y, 4)
+    for start in range(0, 600, BK):
+        ka = start + tl.arange(0, BK)[None, :]
+        ka_mask = ka < 600
+        a = tl.load(in1 + xa*600 + ka, mask=ka_mask, other=0.0)
+        kb = start + tl.arange(0, BK)[:, None]
+        kb_mask = kb < 600
+        b = tl.load(in0 + yb*600 + kb, mask=kb_mask, other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+    x_mask = x < 72
+    y_mask = y < 5
+    v0 = tl.load(in2 + x, mask=x_mask).to(tl.float32)
+    v1 = acc + v0
+    v2 = tl.where(v1 < 0, 0, v1)
+    tl.store(out0 + y*72 + x, v2, mask=x_mask & y_mask)

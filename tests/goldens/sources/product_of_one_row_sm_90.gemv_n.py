@@ -1,0 +1,33 @@
+# in0: *bf16
+# in1: *bf16
+# in2: *bf16
+# out0: *bf16
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(
+    in0, in1, in2, out0, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    STAGES: tl.constexpr
+):
+    ys = tl.program_id(0) * BN
+    x = tl.arange(0, BM)[:, None, None]
+    y = ys + tl.arange(0, BN)[None, :, None]
+    products = tl.zeros((BM, BN, BK), tl.float32)
+    yb = tl.minimum(y, 89)
+    for start in tl.range(0, 512, BK, num_stages=STAGES):
+        ka = start + tl.arange(0, BK)[None, None, :]
+        a = tl.load(in0 + ka)
+        kb = start + tl.arange(0, BK)[None, None, :]
+        b = tl.load(in1 + yb*512 + kb)
+        products += a.to(tl.float32) * b.to(tl.float32)
+    acc = tl.sum(products, axis=2)
+    x = tl.arange(0, BM)[:, None]
+    y = ys + tl.arange(0, BN)[None, :]
+    y_mask = y < 90
+    v0 = tl.load(in2 + y, mask=y_mask).to(tl.float32)
+    v1 = acc + v0
+    v2 = tl.where(v1 < 0, 0, v1)
+    tl.store(out0 + y, v2, mask=y_mask)

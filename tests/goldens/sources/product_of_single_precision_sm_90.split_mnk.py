@@ -1,0 +1,61 @@
+# in0: *fp32
+# in1: *fp32
+# in2: *fp32
+# out0: *fp32
+# partials: *fp32
+# counters: *i32
+# scratch partials: any
+# scratch counters: zeroed
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(
+    in0, in1, in2, out0, partials, counters, BM: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr, GROUP: tl.constexpr, SPLIT: tl.constexpr
+):
+    tile = tl.program_id(0)
+    part = tl.program_id(1)
+    z = tl.program_id(2)
+    width = GROUP * tl.cdiv(72, BN)
+    first = tile // width * GROUP
+    height = tl.minimum(tl.cdiv(200, BM) - first, GROUP)
+    xs = (first + tile % width % height) * BM
+    ys = tile % width // height * BN
+    x = xs + tl.arange(0, BM)[:, None]
+    y = ys + tl.arange(0, BN)[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    xa = tl.minimum(x, 199)
+    yb = tl.minimum(y, 71)
+    for step in range(0, tl.cdiv(1000, BK * SPLIT) * BK, BK):
+        start = part * (tl.cdiv(1000, BK * SPLIT) * BK) + step
+        ka = start + tl.arange(0, BK)[None, :]
+        ka_mask = ka < 1000
+        a = tl.load(in0 + xa*1000 + ka, mask=ka_mask, other=0.0)
+        kb = start + tl.arange(0, BK)[:, None]
+        kb_mask = kb < 1000
+        b = tl.load(in1 + yb*1000 + kb, mask=kb_mask, other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+    slot = z * tl.num_programs(0) + tile
+    own = tl.arange(0, BM)[:, None] * BN + tl.arange(0, BN)[None, :]
+    tl.store(partials + (slot * SPLIT + part) * (BM * BN) + own, acc)
+    tl.debug_barrier()  # all of the tile is written before the count says so
+    arrived = tl.atomic_add(counters + slot, 1, sem="acq_rel")
+    if arrived == SPLIT - 1:
+        tl.store(counters + slot, 0)
+        total = tl.zeros((BM, BN), tl.float32)
+        for other in range(SPLIT):
+            if other == part:
+                total += acc
+            if other != part:
+                place = partials + (slot * SPLIT + other) * (BM * BN) + own
+                total += tl.load(place, cache_modifier=".cg")
+        acc = total
+        x_mask = x < 200
+        y_mask = y < 72
+        v0 = tl.load(in2 + y, mask=y_mask)
+        v1 = acc + v0
+        v2 = tl.where(v1 < 0, 0, v1)
+        tl.store(out0 + x*72 + y, v2, mask=x_mask & y_mask)

@@ -1,0 +1,31 @@
+# in0: *bf16
+# in1: *bf16
+# in2: *bf16
+# out0: *bf16
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(
+    in0, in1, in2, out0, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    x = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
+    y = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    steps: tl.constexpr = (40 + BK - 1) // BK
+    x_mask = x < 300
+    y_mask = y < 24
+    xa = tl.minimum(x, 299)
+    rows = in0 + (xa*40)
+    v0 = tl.load(in2 + y, mask=y_mask).to(tl.float32)
+    for step in range(1 * steps):
+        ca = step % steps * BK + tl.arange(0, BK)[None, :]
+        a = tl.load(rows + (ca), mask=ca < 40, other=0.0)
+        cb = step % steps * BK + tl.arange(0, BK)[:, None]
+        b = tl.load(in1 + y*40 + cb, mask=(cb < 40) & y_mask, other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+    v1 = acc + v0
+    v2 = tl.where(v1 < 0, 0, v1)
+    tl.store(out0 + x*24 + y, v2, mask=x_mask & y_mask)

@@ -1,0 +1,133 @@
+"""Every form that the tables of `lower` have is in some expected text: the table of forms here is
+read from the code, so that a new form without one fails."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import source_cases  # noqa: F401  # the cases register themselves
+from source_table import CASES, TARGETS, Case
+
+from aotc.aot.ir import own_attention, own_grouped
+from aotc.aot.ir.graph import walk
+from aotc.aot.ir.ops import OPS
+from aotc.aot.lower import attention, convolution, emit, gpu_row_forms, gpu_row_tiles, native
+from aotc.aot.lower.form import LOWERED
+from aotc.aot.lower.matmul_tiles import STYLES
+from aotc.aot.lower.row import REDUCTIONS, SEARCHES
+from aotc.aot.schedule.traits import GPUS
+from aotc.kernels.templates.registry import KEEP, SCATTER, TEMPLATES, called_functions
+
+DEVICES = ("cpu", "cuda")
+ROWS = [(case, form) for case in CASES.values() for form in case.forms]
+
+
+def device(case: Case) -> str:
+    return TARGETS[case.target].device
+
+
+def style(form: str) -> str:
+    """The form without the letters of overhanging axes."""
+    name, _, letters = form.rpartition("_")
+    return name if name and letters and set(letters) <= set("mnk") else form
+
+
+def found(kind: str, on: str = "cuda") -> set[str]:
+    """Forms of the kind that have an expected text."""
+    rows = ((case, form) for case, form in ROWS if device(case) == on)
+    return {style(form) for case, form in rows if case.group.kind == kind}
+
+
+def test_kinds_of_kernels_on_each_device():
+    expected = {*itertools.product(LOWERED, DEVICES)} - {("attention", "cpu")}
+    assert {(case.group.kind, device(case)) for case in CASES.values()} == expected
+
+
+def test_forms_of_products():
+    assert found("matmul") == {*STYLES, *convolution._TEMPLATES}
+
+
+def test_masks_of_products():
+    """Each template with an overhang of each axis, and without any."""
+    rows = [form for case, form in ROWS if case.group.kind == "matmul" and device(case) == "cuda"]
+    letters = {}
+    for form in rows:
+        if style(form) in STYLES:
+            rest = form.removeprefix(style(form)).lstrip("_")
+            letters.setdefault(STYLES[style(form)].template, set()).add(rest)
+    for row in STYLES.values():
+        if row.is_flat:
+            assert "".join(sorted(set("".join(letters[row.template])))) in ("mn", "kmn"), row
+        elif row.name != "persistent":  # no row of GPUS has it: see TARGETS
+            assert {"", "mnk"} <= letters[row.template], row
+
+
+def test_forms_of_attention():
+    assert found("attention") == attention.FORMS.keys()
+
+
+def test_forms_of_calls():
+    assert found("call", "cuda") == {"", native.FORM, native.TRITON_FORM}
+    assert found("call", "cpu") == {"", native.FORM}
+
+
+def test_kernels_of_our_own_that_are_called():
+    functions = {
+        dict(case.group.anchor.attrs)["function"]
+        for case in CASES.values()
+        if case.group.kind == "call"
+    }
+    own = {own_attention.FORWARD, own_attention.BACKWARD, own_grouped.ROWS, own_grouped.DEPTH}
+    assert functions >= own | {SCATTER, KEEP}
+
+
+def test_forms_of_rows_on_a_gpu():
+    """Each pair of form and direction that some shape gets."""
+    numbers = (1, 2, 40, 5000)
+    possible = set()
+    for outer, kept, levels in itertools.product((1, 3), numbers, (1, 2)):
+        for reduced in (5, 300, 5000, 40000, 1 << 20):
+            for is_lanes, stores, can_share in itertools.product((False, True), repeat=3):
+                shape = gpu_row_tiles.RowShape(
+                    outer, kept, reduced, 8.0, levels, is_lanes, stores, 4, can_share and stores
+                )
+                tiles = gpu_row_tiles.row_tiles(shape, GPUS[90])
+                possible |= {(each.form, is_lanes) for each in tiles}
+    assert {form for form, _ in possible} == gpu_row_forms._WRITERS.keys()
+    rows = [row for row in ROWS if row[0].group.kind == "row" and device(row[0]) == "cuda"]
+    assert {(form, case.group.domain.is_reduced_in_lanes) for case, form in rows} == possible
+
+
+def test_forms_of_rows_on_a_cpu():
+    """Whole rows and rows in chunks, reduced along the lanes of a tile and along its rows."""
+    cases = [case for case, _ in ROWS if case.group.kind == "row" and device(case) == "cpu"]
+    ways = {
+        ("for start in" in case.spec.forms[0].source, case.group.domain.is_reduced_in_lanes)
+        for case in cases
+    }
+    assert ways == {*itertools.product((False, True), repeat=2)}
+
+
+def test_templates():
+    """Each template is filled in some text, by the forms that name it."""
+    products = [case for case in CASES.values() if case.group.kind == "matmul"]
+    filled = {case.group.anchor.kind for case in products if device(case) == "cpu"}
+    filled |= {STYLES[name].template for name in found("matmul") if name in STYLES}
+    filled |= {convolution._TEMPLATES[name] for name in found("matmul") if name not in STYLES}
+    assert filled == TEMPLATES.keys()
+
+
+@pytest.mark.parametrize("name", called_functions())
+def test_functions_that_kernels_hold_a_copy_of(name):
+    assert any(f"{name}(" in case.spec.forms[0].source for case in CASES.values())
+
+
+def test_kinds_of_nodes():
+    """Each kind of node that a kernel can compute, and each reduction."""
+    roots = tuple(root.node for case in CASES.values() for root in case.group.roots)
+    not_computed = {"input", "constant", "convolution", "torch"}
+    kinds = {row.kind for row in OPS.values()} - not_computed
+    assert {node.kind for node in walk(roots)} >= kinds | emit._WRITERS.keys()
+    written = {name for name, row in OPS.items() if row.kind == "reduce"}
+    assert written == {*REDUCTIONS, *SEARCHES}  # each of them is in the texts of test_ops.py
