@@ -9,7 +9,7 @@
 Every line of a file that holds one of them is a directive, whatever stands before it. In a pattern
 blanks match blanks, `{{regex}}` is a regular expression, `[[NAME:regex]]` one whose match is kept
 under a name, `[[NAME]]` the text kept. A match is inside one line. `prefixes` are read in place of
-CHECK where a file expects several texts.
+CHECK where a file expects several texts. `checks_of` writes the directives of a text.
 """
 
 from __future__ import annotations
@@ -81,9 +81,18 @@ def directives(file: str, prefixes: Sequence[str] = DEFAULT_PREFIXES) -> list[Di
     return found
 
 
-def check(file: str, text: str, prefixes: Sequence[str] = DEFAULT_PREFIXES) -> None:
-    """Compare `text` with the directives of `file`. Raises Mismatch or CheckFileError."""
-    state = _State(text.splitlines())
+def check(
+    file: str,
+    text: str,
+    prefixes: Sequence[str] = DEFAULT_PREFIXES,
+    *,
+    full_lines: bool = False,
+) -> None:
+    """Compare `text` with the directives of `file`; `full_lines`: a match is a whole line.
+
+    Raises Mismatch or CheckFileError.
+    """
+    state = _State(text.splitlines(), full_lines)
     for directive in directives(file, prefixes):
         state.follow(directive)
     state.end()
@@ -92,8 +101,8 @@ def check(file: str, text: str, prefixes: Sequence[str] = DEFAULT_PREFIXES) -> N
 class _State:
     """What has matched so far."""
 
-    def __init__(self, lines: Sequence[str]) -> None:
-        self.lines = lines
+    def __init__(self, lines: Sequence[str], full_lines: bool) -> None:
+        self.lines, self.full_lines = lines, full_lines
         self.place = Place(0, 0)
         self.kept: dict[str, str] = {}
         self.forbidden: list[Directive] = []
@@ -113,7 +122,7 @@ class _State:
         self._check_forbidden(Place(last, len(self.lines[last])) if self.lines else Place(0, 0))
 
     def _match(self, directive: Directive) -> tuple[int, re.Match[str]]:
-        regex = compiled(directive, self.kept)
+        regex = compiled(directive, self.kept, self.full_lines)
         lines = self._lines_of(directive.kind)
         for line in lines:
             match = regex.search(self.lines[line], self._column(line))
@@ -159,10 +168,21 @@ class _State:
         return self.kept.get(match[1], match[0])
 
 
-def compiled(directive: Directive, kept: Mapping[str, str]) -> re.Pattern[str]:
+def checks_of(lines: Sequence[str], prefix: str) -> list[str]:
+    """Directives that accept these whole lines and no others."""
+    found = [f"{prefix}-NEXT: {line.strip()}" for line in lines]
+    if found:
+        found[0] = found[0].replace("-NEXT", "", 1)
+    return [*found, f"{prefix}-NOT: {{{{.}}}}"]
+
+
+def compiled(
+    directive: Directive, kept: Mapping[str, str], full_lines: bool = False
+) -> re.Pattern[str]:
     """The pattern of a directive as a regular expression. Raises CheckFileError."""
+    text = "".join(_pieces(directive, kept))
     try:
-        return re.compile("".join(_pieces(directive, kept)))
+        return re.compile(rf"^[ \t]*(?:{text})[ \t]*$" if full_lines else text)
     except re.error as error:
         raise CheckFileError(f"{directive}: {error}") from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from file_check import CheckFileError, Mismatch, check, directives
+from file_check import CheckFileError, Mismatch, check, checks_of, directives
 
 TEXT = """\
 define void @kernel(ptr %arg0) {
@@ -97,3 +97,20 @@ def test_an_empty_text():
     check("CHECK-NOT: {{.}}", "")
     with pytest.raises(Mismatch, match="the end of the text"):
         check("CHECK: {{.}}", "")
+
+
+def test_full_lines():
+    check("CHECK: ret void", TEXT, full_lines=True)
+    with pytest.raises(Mismatch):
+        check("CHECK: ret", TEXT, full_lines=True)
+
+
+def test_written_directives_accept_their_text_only():
+    lines = TEXT.splitlines()[1:4]
+    file, text = "\n".join(checks_of(lines, "A")), "\n".join(lines)
+    check(file, text, ("A",), full_lines=True)
+    swapped = text.replace("%2, %1", "%1, %2")
+    for bad in (swapped, text + ", align 4", text + "\n  ret void", "\n".join(lines[:2])):
+        with pytest.raises(Mismatch):
+            check(file, bad, ("A",), full_lines=True)
+    assert checks_of([], "A") == ["A-NOT: {{.}}"]

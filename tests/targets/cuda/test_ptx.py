@@ -1,10 +1,11 @@
-"""Repairs of the PTX between LLVM and the assembler."""
+"""Repairs of the PTX between LLVM and the assembler, as kernels need them; its texts are in
+`tests/goldens/ptx`."""
 
 import re
 
 import pytest
 
-from aotc.aot.targets.cuda.ptx import halved, repaired, waiting
+from aotc.aot.targets.cuda.ptx import waiting
 from aotc.aot.targets.toolchain import ToolchainError
 
 pytest.importorskip("triton")
@@ -27,22 +28,6 @@ def packed(data, out, SIZE: tl.constexpr):
 ENTRY = ".visible .entry k(\n)\n{\n"
 
 
-def test_pairs_of_integers_are_computed_as_two():
-    pairs = "\tadd.s16x2 \t%r3, %r1, %r2;\n\tmin.u16x2 \t%r4, %r3, -851978;\n"
-    text = pairs + "\tadd.s16 \t%rs1, %rs2, 1;\n"
-    found = halved(text)
-    assert not re.search(r"^\t\w+\.[su]16x2", found, re.MULTILINE)
-    assert found.count("add.s16 \t%half") == found.count("min.u16 \t%half") == 2
-    assert "mov.b32 \t{%half2, %half3}, -851978;" in found
-    assert "mov.b32 \t%r4, {%half0, %half1};" in found
-    assert found.endswith("\tadd.s16 \t%rs1, %rs2, 1;\n")
-
-
-def test_pairs_of_floats_stay():
-    text = "\tadd.rn.f16x2 \t%r3, %r1, %r2;\n\tmin.f16x2 \t%r3, %r1, %r2;\n"
-    assert halved(text) == text
-
-
 def test_a_kernel_with_pairs_is_assembled_without_them():
     from aotc.aot.targets.cuda.compile import compile_kernel
 
@@ -51,11 +36,6 @@ def test_a_kernel_with_pairs_is_assembled_without_them():
     text = dict(compile_kernel(PACKED, "packed", params, config, "sm_90").texts)["ptx"]
     assert "// add.s16x2" in text  # else this kernel proves nothing
     assert not re.search(r"^\t\w+\.[su]16x2", text, re.MULTILINE)
-
-
-def test_only_kernels_of_9_0_and_later_wait():
-    assert repaired(ENTRY, 89) == ENTRY
-    assert repaired(ENTRY, 90) == ENTRY + "\tgriddepcontrol.wait;\n"
 
 
 @pytest.mark.parametrize("text", ["", ENTRY + ENTRY])

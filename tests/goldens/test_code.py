@@ -1,0 +1,47 @@
+"""LLVM IR that the CPU target makes of Triton IR: the checked lines of each file in `code`."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from code_files import FOLDER, blessed, compare, is_filtered, runs_of
+from file_check import Mismatch
+
+from aotc.aot.targets.cpu.isa import ISAS
+from aotc.aot.targets.cpu.lowering import KNOWN, SINKS
+
+FILES = {path.stem: path for path in sorted(FOLDER.glob("*.ttir"))}
+REFUSED = {  # tests/targets_cpu/test_lowering_refusals.py
+    "tt.assert",
+    "tt.elementwise_inline_asm",
+    "tt.histogram",
+    "tt.print",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_code(name, is_blessing, expect_text):
+    path = FILES[name]
+    file = path.read_text()
+    try:
+        compare(file)
+    except Mismatch as mismatch:
+        if is_blessing and is_filtered(file):
+            expect_text(path, blessed(file))
+            return
+        how = "`--bless` writes its directives anew" if is_filtered(file) else "written by hand"
+        where = path.relative_to(FOLDER.parents[2])
+        pytest.fail(f"{where}, {mismatch}\nthe directives: {how}", False)
+
+
+def test_every_operation_of_triton_is_in_a_file():
+    """A table's row that no file shows could change unseen."""
+    texts = "\n".join(path.read_text() for path in FILES.values())
+    names = set(re.findall(r'"((?:arith|math|tt|scf|cf|llvm\.intr|gpu|ttg)\.\w+)"\(', texts))
+    missing = {*KNOWN, *SINKS} - REFUSED - names
+    assert not missing
+
+
+def test_every_instruction_set_runs():
+    assert {run.isa for path in FILES.values() for run in runs_of(path.read_text())} == {*ISAS}
