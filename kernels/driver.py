@@ -25,7 +25,8 @@ from triton.backends.nvidia.compiler import CUDABackend
 from triton.runtime import driver as active_driver
 
 from aotc.aot.targets import toolchain
-from aotc.aot.targets.cpu.compile import compile_library, fingerprint
+from aotc.aot.targets.cpu.compile import compile_library
+from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.targets.workers import Request, Workers
 from aotc.runtime.drivers.cpu import best_isa, features
 from aotc.runtime.drivers.launch import Launcher
@@ -79,7 +80,7 @@ class CpuBackend(CUDABackend):  # type: ignore[misc]
         return (metadata.num_warps, metadata.num_ctas, metadata.shared)
 
     def hash(self) -> str:
-        return f"{fingerprint()}-{_isa()}"
+        return f"{triton_version()}-{compiler_digest('cpu')}-{_isa()}"
 
 
 def _optimize(module: Any, metadata: dict[str, Any]) -> Any:

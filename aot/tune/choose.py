@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from aotc.aot.errors import TuningDeviceMissing, TuningRecordMiss
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.targets.binary import KernelBinary
+from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.targets.target import Target
 from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.compiling import (
@@ -24,8 +25,6 @@ from aotc.aot.tune.compiling import (
     Report,
     Task,
     compile_each,
-    compiler_digest,
-    triton_version,
 )
 from aotc.aot.tune.halving import fastest
 from aotc.aot.tune.job import Job, Measurer, Mode, Option, limit

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import importlib.metadata
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from aotc import runtime
 from aotc.aot.errors import KernelTooLarge
 from aotc.aot.ir.native import NativeCall
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
-from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import KernelBinary
+from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.target import Target
 from aotc.aot.targets.worker import resolve
 from aotc.aot.targets.workers import Outcome, Request, Workers
 from aotc.cache import Entry, Key, Store
-from aotc.runtime.backends import frame
 from aotc.runtime.bundle.native_plan import SYMBOL
-from aotc.runtime.drivers import executor_abi
 from aotc.runtime.errors import AotcError
 
 Report = Callable[[int, int, str], None]  # done, total, name of the last
 Files = dict[str, bytes]
-TARGETS_FOLDER = Path(toolchain.__file__).parent
-RUNTIME_FOLDER = Path(runtime.__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +69,6 @@ class Counts:
     compiled: int = 0
     cache_hits: int = 0
     failed: int = 0  # candidates that did not compile
-
-
-@functools.cache
-def triton_version() -> str:
-    """Version of the installed Triton, which brings LLVM, the linker and ptxas."""
-    return importlib.metadata.version("triton")
-
-
-@functools.cache
-def compiler_digest(device: str) -> str:
-    """SHA-256 over the sources that a family's code generation depends on, those of the ABI that
-    the executor is generated from among them: a changed code generator misses the cache."""
-    digest = hashlib.sha256()
-    own = TARGETS_FOLDER / device
-    paths = [*TARGETS_FOLDER.glob("*.py"), *own.rglob("*.py")]
-    sources = {path.relative_to(TARGETS_FOLDER): path for path in paths}
-    for module in (executor_abi, frame):
-        path = Path(str(module.__file__))
-        sources[path.relative_to(RUNTIME_FOLDER)] = path
-    for name, path in sorted(sources.items()):
-        digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
 
 
 def compile_each(

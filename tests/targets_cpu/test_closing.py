@@ -10,10 +10,10 @@ import triton.language as tl
 from aotc import kernels
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu import closing, usage
-from aotc.aot.targets.cpu.compile import fingerprint
 from aotc.aot.targets.cpu.isa import ISAS
 from aotc.aot.targets.cpu.lowering import Lowering
 from aotc.aot.targets.cpu.ttir import parse
+from aotc.aot.targets.digest import compiler_digest
 from aotc.aot.targets.workers import Request
 from aotc.kernels import driver
 from aotc.runtime.drivers.cpu import ISA_FEATURES, features
@@ -93,7 +93,7 @@ def isa(request, monkeypatch):
     apart = lambda name, function, values: Request(name, function, (*values[:2], True))  # noqa: E731
     monkeypatch.setattr(driver, "Request", apart)
     monkeypatch.setattr(
-        driver.CpuBackend, "hash", lambda self: f"apart-{fingerprint()}-{request.param}"
+        driver.CpuBackend, "hash", lambda self: f"apart-{compiler_digest('cpu')}-{request.param}"
     )
     with kernels.on_cpu():
         yield request.param

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 
 from aotc.aot.lower.spec import LAUNCH_OPTIONS
 from aotc.aot.targets import toolchain
@@ -65,15 +64,3 @@ def compile_library(ttir: str, isa: str, no_alias: bool) -> tuple[bytes, str, in
 @functools.cache
 def _executor() -> bytes:
     return executor_object().data
-
-
-@functools.cache
-def fingerprint() -> str:
-    """Digest of what decides a kernel's machine code: this code and Triton's version."""
-    from importlib.metadata import version
-
-    digest = hashlib.sha256(version("triton").encode())
-    folder = Path(__file__).parent
-    for file in sorted([*folder.glob("*.py"), folder.parent / "toolchain.py"]):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()
