@@ -224,9 +224,11 @@ class _Writer:
         inside, walk = frozenset({side.inner}), self.walk
         dim = "[None, None, :]" if self.is_flat else "[None, :]" if name == "a" else "[:, None]"
         walk.write_depth(self.body, side.inner, dim, has_tap=name == "a")
-        needs_mask = walk.is_padded or "k" in self.choice.overhangs
-        if needs_mask:
-            source.write_mask(self.body, side.inner, self.masks)
+        is_overhanging = "k" in self.choice.overhangs
+        if walk.is_padded or is_overhanging:
+            # Equal parts of the loop may go on beyond the last run, whose elements are all inside.
+            end = f"start < {walk.taps * walk.block}" if walk.is_split and is_overhanging else ""
+            source.write_mask(self.body, side.inner, self.masks, end)
         value, text = self.emitter.cut_off(side.need, side.inner)
         dtype = self.product.anchor.dtype
         text = as_tensor(text, dtype)

@@ -109,11 +109,12 @@ def tile_line(symbol: Symbol, axis: int | None, block: str, dim: str) -> str:
     return f"{symbol.name} = {start}tl.arange(0, {block}){dim}"
 
 
-def write_mask(body: Body, symbol: Symbol, masks: dict[Symbol, str]) -> None:
-    """Define the mask of a symbol whose blocks overhang its extent."""
+def write_mask(body: Body, symbol: Symbol, masks: dict[Symbol, str], also: str = "") -> None:
+    """Define the mask of a symbol whose blocks overhang its extent; `also`: one more condition."""
     masks[symbol] = f"{symbol.name}_mask"
-    extent = kernel_text(symbol.extent)
-    body.write(f"{masks[symbol]} = {symbol.name} < {extent}", frozenset({symbol}))
+    inside = f"{symbol.name} < {kernel_text(symbol.extent)}"
+    text = f"({inside}) & ({also})" if also else inside
+    body.write(f"{masks[symbol]} = {text}", frozenset({symbol}))
 
 
 def overhangs(symbol: Symbol, blocks: Sequence[int]) -> bool:

@@ -49,7 +49,9 @@ def _zeros_beside(root: Node, context: Context) -> Node | None:
 def _channels(channels: int, stride: int, vector: int) -> int:
     """The fewest channels, zeros included, with which each window begins with a whole vector."""
     half = vector // 2
-    return half if channels <= half and stride * half % vector == 0 else vector
+    if channels <= half and stride * half % vector == 0:
+        return half
+    return -(-channels // vector) * vector
 
 
 RULES: tuple[Rule, ...] = (

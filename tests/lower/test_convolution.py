@@ -155,6 +155,12 @@ def three_axes():
     return convolved(operand("x", 1, 16, 3, 4, 5), 24, (3, 3, 3), padding=(1, 1, 1))
 
 
+@case
+def taps_in_parts():
+    """A result of one column, whose five runs of 18 elements do not make equal parts."""
+    return convolved(operand("x", 2, 6, 6, 2), 1, (5, 3), padding=(2, 1))
+
+
 def rewritten(build: Callable[[], Node]) -> Graph:
     return rewrite(graph_of([build()]), device="cuda")[0]
 
@@ -179,6 +185,7 @@ def results(tmp_path_factory):
 RUNS = [
     *((name, 0) for name in CASES),
     *((name, "windows_split") for name in ("dilated", "residual")),
+    ("taps_in_parts", "split_mnk"),
 ]
 
 
@@ -203,7 +210,7 @@ def convolutions_of(name: str) -> list[Group]:
 
 # Pooled reads maxima, strided_points an image whose channels lie apart; a result of one row or
 # column is a product's.
-PRODUCTS = {"one_channel", "one_position", "one_number"}
+PRODUCTS = {"one_channel", "one_position", "one_number", "taps_in_parts"}
 OTHERS = {"depthwise", "pooled", "strided_points"} | PRODUCTS
 
 
