@@ -30,7 +30,7 @@ from aotc.aot.capture.aten_ends import (
     Viewed,
     reach,
 )
-from aotc.aot.capture.importer import Importer
+from aotc.aot.capture.importer import RELAID, Importer
 from aotc.aot.capture.importing import NotSupported, type_of
 from aotc.aot.capture.sizes import Sizes, extent_of, reading
 from aotc.aot.ir import build
@@ -45,7 +45,6 @@ READ_BY_STEPS = frozenset(
         torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
     )
 )
-RELAID = "aotc_relaid"  # note on an argument whose example lies otherwise than torch traced it
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,6 +32,7 @@ from aotc.aot.ir.types import TensorType, TypeRuleError
 
 # Orders calls that have effects, which are refused where they are made.
 TOKEN = "token"
+RELAID = "aotc_relaid"  # an argument's value as torch traced it, where it lies otherwise
 TEXT_LENGTH = 256  # characters of a text about a check that a plan holds
 ASSERTED = "an assertion of the model does not hold"
 NUMBER_OF_DATA = "its result is a number that depends on data: keep it a tensor"
@@ -271,7 +272,7 @@ class Importer:
         if any(self.values.get(item) is None for item in needed):
             return None, ()
         ours = torch.fx.map_arg(raw, self.values.__getitem__)
-        seen = torch.fx.map_arg(raw, lambda item: item.meta.get("val"))
+        seen = torch.fx.map_arg(raw, lambda item: item.meta.get(RELAID, item.meta.get("val")))
         return list(ours), tuple(seen)
 
     def _follows_refused(self, node: torch.fx.Node, name: str) -> bool:

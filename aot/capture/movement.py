@@ -199,16 +199,27 @@ def _diagonal(call: Call, data: Node, offset: int = 0, first: int = 0, second: i
 def _as_strided(
     call: Call, data: Node, size: Sequence[int], stride: Sequence[int], offset: int | None = None
 ) -> Node:
-    seen = call.operand_values[0]
-    if not seen.is_contiguous() or seen.storage_offset():
-        raise NotSupported("strides over a tensor that is itself a view")
+    order = _memory_order(call.operand_values[0])
     place: Node = build.expand(build.scalar(offset or 0, "i64"), call.shape)
     for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
         column = [1] * len(size)
         column[axis] = extent
         place = build.add(place, build.mul(build.iota(column, axis), step))
-    flat = build.reshape(data, (data.type.numel,))
+    flat = build.reshape(build.permute(data, order), (data.type.numel,))
     return make("take", (flat, build.expand(place, call.shape)), {"axis": 0})
+
+
+def _memory_order(seen: Any) -> tuple[int, ...]:
+    """The dims of a tensor that fills its memory, by falling stride; `NotSupported` for others."""
+    if seen.is_contiguous() and not seen.storage_offset():
+        return tuple(range(seen.dim()))
+    numbers = (*seen.shape, *seen.stride(), seen.storage_offset())
+    if not all(isinstance(each, int) for each in numbers) or seen.storage_offset():
+        raise NotSupported("strides over a tensor that is itself a view")
+    order = tuple(sorted(range(seen.dim()), key=lambda axis: -seen.stride(axis)))
+    if not seen.permute(order).is_contiguous():
+        raise NotSupported("strides over a tensor that is itself a view")
+    return order
 
 
 def _edge_pad(is_reflected: bool) -> Row:
@@ -270,13 +281,17 @@ def _unfold(call: Call, data: Node, dim: int, size: int, step: int) -> Node:
     return make("window", (data,), attrs | {"dilations": (1,)})
 
 
-def _arange(call: Call, start: Operand, stop: Operand, step: Operand = 1, *rest: Any) -> Node:
+def _arange(call: Call, start: Operand, stop: Any, step: Operand = 1, *rest: Any) -> Node:
     is_float = DTYPES[call.dtype].kind == "float"
     # Of short integers the step itself may not fit.
     counted = build.cast(build.iota(call.shape, 0), call.dtype if is_float else "i64")
     if step != 1:
         counted = build.mul(counted, step)
     return build.cast(counted if start == 0 else build.add(counted, start), call.dtype)
+
+
+def _iota(call: Call, length: Operand, start: Operand, step: Operand, *rest: Any) -> Node:
+    return _arange(call, start, None, step)
 
 
 def _full(call: Call, size: Sequence[int], value: Operand, *rest: Any) -> Node:
@@ -339,6 +354,7 @@ ROWS: Rows = {
     "new_empty_strided": _filled(0),
     "unfold": _unfold,
     "arange": _arange,
+    "prims::iota": _iota,
     "full": _full,
     "full_like": _full,
     "scalar_tensor": _scalar_tensor,

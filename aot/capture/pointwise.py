@@ -270,6 +270,18 @@ def _log_sigmoid(call: Call, data: Node) -> tuple[Node, None]:
     return build.cast(build.sub(low, build.unary("log1p", fading)), data.dtype), None
 
 
+def _angle(call: Call, data: Node) -> Node:
+    """π below 0, 0 from -0 on, NaN of NaN; of a complex number see `complexes`."""
+    zero = build.scalar(0.0, call.dtype)
+    if data.type.kind == "bool" or data.dtype == "u8":
+        return call.fill(zero)
+    below = build.pointwise("lt", data, build.scalar(0, data.dtype))
+    found = build.pointwise("where", below, build.scalar(math.pi, call.dtype), zero)
+    if data.type.kind != "float":
+        return call.fill(found)
+    return build.pointwise("where", build.pointwise("ne", data, data), data, call.fill(found))
+
+
 def _is_finite(call: Call, data: Node) -> Node:
     if data.type.kind != "float":
         return call.fill(build.scalar(True, "bool"))
@@ -312,4 +324,5 @@ ROWS: Rows = {
     "log10": _log10,
     "log_sigmoid_forward": _log_sigmoid,
     "isfinite": _is_finite,
+    "angle": _angle,
 }

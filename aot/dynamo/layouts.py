@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from aotc.aot.capture.aten_graph import RELAID, base_of
+from aotc.aot.capture.aten_graph import base_of
+from aotc.aot.capture.importer import RELAID
 
 CONVOLUTION = torch.ops.aten.convolution.default
 SPATIAL_RANKS = (3, 4, 5)  # batch, channels, and one to three dims
@@ -62,7 +63,7 @@ def take_layouts(module: GraphModule, examples: Sequence[Any]) -> None:
         if not isinstance(value, torch.Tensor) or not isinstance(example, torch.Tensor):
             continue
         if _is_fixed(value) and value.stride() != example.stride():
-            node.meta |= {"val": example, RELAID: True}
+            node.meta |= {"val": example, RELAID: value}
 
 
 def _behind_convolutions(module: GraphModule) -> set[Node]:

@@ -33,6 +33,8 @@ def literal(value: Scalar, dtype: str) -> str:
     """A literal of `dtype`; a plain Python number wherever Triton types it right by itself."""
     dtype = computed(dtype)
     if DTYPES[dtype].kind == "float":
+        if value == 0 and math.copysign(1.0, value) < 0:
+            return f"({wrapped('0.0', dtype)} * -1.0)"  # Triton makes 0.0 of the literal -0.0
         text = repr(float(value)) if math.isfinite(value) else f'float("{float(value)}")'
     else:
         text = repr(value)
@@ -53,7 +55,9 @@ def rounded(text: str, dtype: str) -> str:
 
 
 def rounded_literal(text: str, dtype: str) -> str:
-    """The same of a plain number's text."""
+    """The same of a literal's text."""
+    if text == literal(-0.0, dtype):
+        return text
     value = float(text.removeprefix('float("').removesuffix('")'))
     return literal(round_scalar(value, dtype), dtype)
 

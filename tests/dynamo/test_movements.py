@@ -79,3 +79,34 @@ def test_dynamic_sizes_that_leave_nothing(fresh):
         x = torch.randn(shape)
         for found, expected in zip(compiled(x), model(x), strict=True):
             assert torch.equal(found, expected)
+
+
+def test_strides_over_memory_in_another_order(fresh):
+    def model(x, y):
+        return (
+            torch.as_strided(x, (4, 3, 2), (1, 8, 2), 3),
+            torch.as_strided(x + 1, (4, 3, 2), (1, 8, 2), 3) + 2,
+            torch.as_strided(y * 2, (5,), (1,)),
+        )
+
+    x = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    given = x, torch.randn(6, 4).t()
+    compiled = torch.compile(model, backend=aotc, options=STRICT)
+    for found, expected in zip(compiled(*given), model(*given), strict=True):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_counting_by_steps(dynamic, fresh):
+    def model(x):
+        made = {"device": x.device, "requires_grad": False}
+        falling = torch.ops.prims.iota(x.shape[0], start=3, step=-2, dtype=torch.int64, **made)
+        return falling, torch.ops.prims.iota(
+            x.shape[0] + 2, start=0, step=1, dtype=torch.int32, **made
+        )
+
+    compiled = torch.compile(model, backend=aotc, options=STRICT, dynamic=dynamic)
+    for size in (5, 3):
+        x = torch.randn(size)
+        for found, expected in zip(compiled(x), model(x), strict=True):
+            assert torch.equal(found, expected)

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from aotc.aot.dynamo import aotc
 from aotc.runtime.drivers.cpu import ISA_FEATURES, features
 
 INF, NAN = math.inf, math.nan
@@ -339,3 +340,31 @@ def test_functions_of_integers(fresh, dtype: torch.dtype) -> None:
     divisors = row[(row != 0) & (row != -1)] if limits.min else row[row != 0]
     first, second = (x.contiguous() for x in torch.meshgrid(row, divisors, indexing="ij"))
     check(DIVISIONS, target, first, second)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_zeros_keep_their_signs(fresh, dtype: torch.dtype) -> None:
+    def model(x):
+        zero = torch.zeros_like(x)
+        padded = torch.nn.functional.pad(x, (1, 0), value=-0.0)
+        filled = torch.full_like(x, -0.0), torch.where(x > 0, x, -0.0)
+        return x / -0.0, x / -zero, x / 0.0, 1 / padded, *filled, torch.angle(-zero)
+
+    x = torch.tensor([1.5, -2.0, 0.0, -0.0, math.nan, math.inf], dtype=dtype)
+    compiled = torch.compile(model, backend=aotc, options={"fallback": "error"})
+    for found, expected in zip(compiled(x), model(x), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+        is_number = ~torch.isnan(expected)
+        assert torch.equal(torch.signbit(found)[is_number], torch.signbit(expected)[is_number])
+
+
+def test_angles_of_real_numbers(fresh) -> None:
+    def model(*given):
+        return tuple(map(torch.angle, given))
+
+    numbers = [-1.0, 0.0, -0.0, 2.0, math.inf, -math.inf, math.nan]
+    given = [torch.tensor(numbers, dtype=each) for each in (torch.float64, torch.bfloat16)]
+    given += [torch.tensor([-1, 0, 1]), torch.tensor([3, 0], dtype=torch.uint8)]
+    compiled = torch.compile(model, backend=aotc, options={"fallback": "error"})
+    for found, expected in zip(compiled(*given), model(*given), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
