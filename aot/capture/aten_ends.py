@@ -33,10 +33,14 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """An output of the program, its dims in the `order` of its memory."""
+    """An output of the program, its dims in the `order` of its memory.
+
+    With `strides` it is copied to memory with gaps.
+    """
 
     order: tuple[int, ...]
     dtype: torch.dtype
+    strides: Numbers | None = None
 
 
 @dataclass(frozen=True, slots=True)

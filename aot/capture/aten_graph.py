@@ -123,6 +123,23 @@ def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
     return tuple(order)
 
 
+def _gaps(value: torch.Tensor) -> tuple[Extent, ...] | None:
+    """The strides of a tensor with gaps in its memory and no element twice; None for others."""
+    if memory_order(value) is not None:
+        return None
+    try:
+        shape, strides = _hints(value.shape), _hints(value.stride())
+        own = tuple(map(extent_of, value.stride()))
+    except (TypeError, ValueError, UndecidedSize):
+        return None
+    span = 1
+    for step, extent in sorted(zip(strides, shape, strict=True)):
+        if extent != 1 and step < span:
+            return None
+        span += (extent - 1) * step
+    return own
+
+
 def _hints(values: Sequence[Any]) -> list[int]:
     """Sizes as numbers, those of the example where a call decides them."""
     return [value if isinstance(value, int) else int(value.node.hint) for value in values]
@@ -295,7 +312,7 @@ class _AtenImporter(Importer):
             own = memory_order(example) or tuple(range(example.dim()))
             order = self.orders.get(node, own)
             self.outputs.append(build.permute(made, order))
-            self.made[node] = Made(order, example.dtype)
+            self.made[node] = Made(order, example.dtype, _gaps(example))
         return list(self.made).index(node)
 
     def _refuse(self, node: torch.fx.Node, reason: str) -> None:
@@ -355,13 +372,13 @@ def base_of(node: torch.fx.Node) -> torch.fx.Node:
 
 
 def _kept_base(node: torch.fx.Node) -> torch.fx.Node:
-    """The node whose memory a result may be given in: for one that kernels read by steps, also
-    that which it was split from."""
-    base = base_of(node)
-    if any(user.target in READ_BY_STEPS for user in node.users):
-        while base.target is operator.getitem and _is_view(base.args[0]):
-            base = base_of(base.args[0].args[0])
-    return base
+    """The node whose memory a result may be given in: also what it was split from, where that is an
+    argument, from which torch takes the view anew, or where kernels read the result by steps."""
+    base = whole = base_of(node)
+    while whole.target is operator.getitem and _is_view(whole.args[0]):
+        whole = base_of(whole.args[0].args[0])
+    is_read_by_steps = any(user.target in READ_BY_STEPS for user in node.users)
+    return whole if is_read_by_steps or whole.op == "placeholder" else base
 
 
 def is_stepped(value: torch.Tensor) -> bool:

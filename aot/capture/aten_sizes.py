@@ -56,6 +56,8 @@ def number_ranges(examples: Sequence[Any], sizes: Sizes) -> dict[int, tuple[int,
     for place, example in enumerate(examples):
         if isinstance(example, torch.SymInt) and example.node.expr not in shown:
             size = sizes.symbols.get(example.node.expr)
+            if isinstance(size, int):  # the one number of its range that a dim may be
+                found[place] = (size, size)
             for dim in size.dims() if isinstance(size, Size) else ():
                 found[place] = (dim.low, dim.high)
     return found

@@ -89,16 +89,18 @@ def _variance(data: Node, dims: Dims, correction: float | None) -> tuple[Node, N
     operand = wide(data)
     average = build.mean(operand, axes)
     centered = build.sub(operand, average)
-    scale = _spread(build.count_of(data, axes), 1 if correction is None else correction)
+    count = build.count_of(data, axes)
+    scale = _spread(count, 1 if correction is None else correction, operand.dtype)
     squares = build.reduce("sum", build.mul(centered, centered), axes)
     return build.mul(squares, scale), average
 
 
-def _spread(count: Extent, correction: float) -> Node | float:
-    """1 / (count - correction); NaN where nothing is left."""
+def _spread(count: Extent, correction: float, dtype: str) -> Node | float:
+    """1 / max(count - correction, 0)."""
     if isinstance(count, Size):
-        return build.share(count - int(correction), "f32")
-    return 1.0 / (count - correction) if count > correction else math.nan
+        left = build.sub(build.number(count, dtype), float(correction))
+        return build.unary("reciprocal", build.pointwise("maximum", left, 0.0))
+    return 1.0 / (count - correction) if count > correction else math.inf
 
 
 def _var(

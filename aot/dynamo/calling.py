@@ -35,6 +35,7 @@ class Frame:
     numbers: tuple[tuple[int, int], ...]  # (place among the results, value)
     views: tuple[tuple[int, Viewed], ...]  # (place among the results, its numbers known)
     run: Callable[[list[int]], None]
+    gaps: tuple[tuple[int, tuple[int, ...]], ...] = ()  # (output, the strides it is given in)
 
 
 class Call:
@@ -70,6 +71,8 @@ class Call:
         ]
         addresses += map(_address, made)
         frame.run(addresses)
+        for number, strides in frame.gaps:
+            made[number] = _spread(made[number], strides)
         results = self._results(frame, arguments, made)
         arguments.clear()
         return results
@@ -118,7 +121,13 @@ class Call:
             _, outputs = program.signature.at(program.signature.bind(shapes))
             run = program.runner(shapes)
         pairs = zip(outputs, interface.made, strict=True)
-        return Frame(tuple(_layout(spec.shape, row) for spec, row in pairs), numbers, views, run)
+        layouts = tuple(_layout(spec.shape, row) for spec, row in pairs)
+        gaps = tuple(
+            (at, tuple(number_of(each, values) for each in row.strides))
+            for at, row in enumerate(interface.made)
+            if row.strides is not None
+        )
+        return Frame(layouts, numbers, views, run, gaps)
 
 
 @functools.cache
@@ -166,6 +175,11 @@ def _view(value: torch.Tensor, row: Viewed) -> torch.Tensor:
     if row.is_argument and value.stride() != row.base:
         value = value.new_empty_strided(value.shape, row.base).copy_(value)
     return value.as_strided(row.shape, row.strides, value.storage_offset() + row.offset)
+
+
+def _spread(value: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    """A tensor copied to memory with gaps."""
+    return torch.empty_strided(value.shape, strides, dtype=value.dtype).copy_(value)
 
 
 def _shape(row: Taken | Shown, value: Any) -> tuple[int, ...]:

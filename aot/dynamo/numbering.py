@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from aotc.aot.capture.aten_ends import Fixed, Result, Sized, Viewed
+from aotc.aot.capture.aten_ends import Fixed, Made, Result, Sized, Viewed
 from aotc.aot.capture.aten_graph import Imported
 from aotc.aot.capture.sizes import Sizes
 from aotc.aot.dynamo.interface import Interface, Numbered
@@ -23,13 +24,21 @@ def interface_of(imported: Imported, arguments: Sequence[Any], sizes: Sizes) -> 
     """
     table = SizeTable(sizes.dims)
     results = tuple(_result(row, table) for row in imported.results)
+    made = tuple(_made(row, table) for row in imported.made)
     dims = read_dims(arguments, sizes)
-    return Interface(imported.taken, imported.made, results, dims, tuple(table.rows))
+    return Interface(imported.taken, made, results, dims, tuple(table.rows))
 
 
 def numbered(extent: Extent, table: SizeTable) -> int | Numbered:
     """An extent as a number, or as one of the table."""
     return extent if isinstance(extent, int) else Numbered(table.index(extent))
+
+
+def _made(row: Made, table: SizeTable) -> Made:
+    """An output whose strides are numbers of the table."""
+    if row.strides is None:
+        return row
+    return replace(row, strides=tuple(numbered(each, table) for each in row.strides))
 
 
 def _result(row: Result, table: SizeTable) -> Any:

@@ -124,3 +124,20 @@ def test_a_copy_that_lies_otherwise(fresh):
     found = torch.compile(model, backend=aotc, options={"fallback": "error"})(x)
     assert torch.equal(found, x * 2)
     assert found.stride() == (1, 3)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_results_with_gaps_in_their_memory(dynamic, fresh):
+    def model(x):
+        alike = torch.empty_strided(x.size(), x.stride())
+        alike[:] = x + x
+        turned = torch.empty_strided((x.size(1), x.size(0)), (1, 2 * x.size(1) + 1))
+        turned.copy_(x.t())
+        return alike, alike + 1, turned, turned * 2
+
+    compiled = torch.compile(model, backend=aotc, options=STRICT, dynamic=dynamic)
+    for columns in (8, 5):
+        x = torch.randn(6, 16)[:, :columns]
+        for found, expected in zip(compiled(x), model(x), strict=True):
+            assert torch.equal(found, expected)
+            assert found.stride() == expected.stride()

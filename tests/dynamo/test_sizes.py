@@ -76,3 +76,28 @@ def test_a_graph_that_needs_numbers_is_compiled_for_each_size(fresh, caplog):
         x = torch.randn(rows, 4)
         torch.testing.assert_close(compiled(x), model(x))
     assert "is compiled for each size that it meets" in caplog.text
+
+
+def test_parts_of_an_argument_lie_where_they_do(fresh):
+    def model(x):
+        first, *rest = x.chunk(4)
+        return first, *rest, x.unbind(0)[1]
+
+    compiled = torch.compile(model, backend=aotc, options=STRICT, dynamic=True)
+    for size in (8, 11, 13):
+        x = torch.randn(size)
+        for found, expected in zip(compiled(x), model(x), strict=True):
+            assert torch.equal(found, expected)
+            assert found.data_ptr() == expected.data_ptr()
+
+
+def test_numbers_below_0(fresh):
+    def model(number, x):
+        x[number] = -1
+        return x * number
+
+    compiled = torch.compile(model, backend=aotc, options=STRICT, fullgraph=True)
+    for number in (2, 3, -7, -1, -3, 1):
+        x, y = torch.ones(7), torch.ones(7)
+        assert torch.equal(compiled(number, x), model(number, y))
+        assert torch.equal(x, y)

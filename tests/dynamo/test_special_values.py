@@ -368,3 +368,45 @@ def test_angles_of_real_numbers(fresh) -> None:
     compiled = torch.compile(model, backend=aotc, options={"fallback": "error"})
     for found, expected in zip(compiled(*given), model(*given), strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_quotients_are_rounded_as_eager_rounds_them(fresh, dtype: torch.dtype) -> None:
+    limits = torch.finfo(dtype)
+    edges = [limits.max, -limits.max, limits.max / 3, math.inf, math.nan, 0.0, -0.0]
+    low, high = round(math.log10(limits.tiny)) + 20, round(math.log10(limits.max))
+    scales = 10.0 ** torch.randint(low, high, (2000,)).to(torch.float64)
+    x = torch.cat([torch.tensor(edges, dtype=torch.float64), torch.randn(2000) * scales]).to(dtype)
+
+    def by_literals(x):
+        return x / 0.001, x / -3e-5, x / 0.7, x / 3.0
+
+    def by_one(x, divisor):
+        return x / divisor
+
+    compiled = torch.compile(by_literals, backend=aotc, options={"fallback": "error"})
+    pairs = list(zip(compiled(x), by_literals(x), strict=True))
+    compiled = torch.compile(by_one, backend=aotc, options={"fallback": "error"})
+    for number in (3.0, 1e-6, -0.1, 7e20, limits.tiny, limits.max, 0.0, -0.0, math.inf, math.nan):
+        divisor = torch.tensor(number, dtype=dtype)
+        pairs.append((compiled(x, divisor), by_one(x, divisor)))
+    for found, expected in pairs:
+        is_normal = ~(expected.abs() < limits.tiny)  # below, within an ulp
+        torch.testing.assert_close(
+            found[is_normal], expected[is_normal], rtol=0, atol=0, equal_nan=True
+        )
+        is_number = ~torch.isnan(expected)
+        assert torch.equal(torch.signbit(found)[is_number], torch.signbit(expected)[is_number])
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_variances_of_few_elements(dynamic, fresh) -> None:
+    def model(x):
+        corrections = 0, 1.3, 8, 10
+        return *(torch.var(x, -1, correction=each) for each in corrections), torch.var(x[:1, :1])
+
+    compiled = torch.compile(model, backend=aotc, options={"fallback": "error"}, dynamic=dynamic)
+    for dtype, size in ((torch.float32, 8), (torch.float64, 8), (torch.float32, 11)):
+        x = torch.randn(3, size, dtype=dtype)
+        for found, expected in zip(compiled(x), model(x), strict=True):
+            torch.testing.assert_close(found, expected, equal_nan=True)

@@ -59,23 +59,25 @@ def _float(name: str, flags: str = "contract ") -> Rule:
 
 
 def _divide(lanes: Lanes, x: list[Operand]) -> Operand:
-    """a / b; by one divisor for all lanes, as a · (1 / b).
+    """a / b; by one divisor for all lanes, as a · (1 / b), rounded as the quotient is.
 
-    Within 2 ulp where the quotient is a normal number, which is what Triton's `/` promises on a GPU
-    too; `tl.div_rn` is exact, and so is a literal divisor.
+    Within an ulp where a or it is near the subnormal numbers, or where all bits of b are ones.
     """
     a, b = x
     known = _literal_divisor(b)
     if known is not None:
-        return _divide_by_literal(lanes, a, known)
+        inverse, opposite = (float_constant(each, "f32") for each in (1.0 / known, -known))
+        return _divide_by(lanes, a, lanes.splat(inverse), lanes.splat(opposite))
     divisor = lanes.uniform_source(b)
     if divisor is None or is_literal(divisor) or not is_vector(a):
         return lanes.binary("fdiv", a, b)
     scale = _scale(lanes, divisor)
     one = float_constant(1.0, "f64" if divisor.type == "double" else "f32")
-    inverse = lanes.binary("fdiv", one, lanes.binary("fmul", divisor, scale))
-    scaled = lanes.binary("fmul", a, lanes.splat(inverse))
-    return lanes.binary("fmul", scaled, lanes.splat(scale), "contract ")
+    tame = lanes.binary("fmul", divisor, scale)
+    inverse = lanes.splat(lanes.binary("fdiv", one, tame))
+    opposite = lanes.splat(lanes.writer.emit(f"fneg {tame}", tame.type, [tame]))
+    quotient = _divide_by(lanes, a, inverse, opposite)
+    return lanes.binary("fmul", quotient, lanes.splat(scale), "contract ")
 
 
 def _scale(lanes: Lanes, divisor: Operand) -> Operand:
@@ -102,20 +104,20 @@ def _literal_divisor(operand: Operand) -> float | None:
     return value if is_tame and not is_special else None
 
 
-def _divide_by_literal(lanes: Lanes, a: Operand, divisor: float) -> Operand:
-    """a / divisor rounded as a division is, by its remainder, where that is no subnormal number.
+def _divide_by(lanes: Lanes, a: Operand, inverse: Operand, opposite: Operand) -> Operand:
+    """a / b rounded as a division is, by its remainder, of 1 / b and -b.
 
     P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor",
-    IBM J. Res. Dev. 34 (1990). Zeros, infinities and NaN leave no remainder.
+    IBM J. Res. Dev. 34 (1990). Zeros and infinities leave no remainder, or one that makes NaN.
     """
-    inverse = lanes.splat(float_constant(1.0 / divisor, "f32"))
-    opposite = lanes.splat(float_constant(-divisor, "f32"))
     fused = f"llvm.fma.{intrinsic_suffix(a)}"
     near = lanes.binary("fmul", a, inverse)
     rest = lanes.writer.call(fused, a.type, [near, opposite, a])
     exact = lanes.writer.call(fused, a.type, [rest, inverse, near])
-    has_rest = compare(lanes, "fcmp one", rest, lanes.splat(float_constant(0.0, "f32")))
-    return select(lanes, has_rest, exact, near)
+    zero = float_constant(0.0, "f64" if scalar_type(a.type) == "double" else "f32")
+    has_rest = compare(lanes, "fcmp one", rest, lanes.splat(zero))
+    is_number = compare(lanes, "fcmp ord", exact, exact)
+    return select(lanes, is_number, select(lanes, has_rest, exact, near), near)
 
 
 def intrinsic(name: str, flags: str = "") -> Rule:
