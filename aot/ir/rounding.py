@@ -1,15 +1,15 @@
 """Which values kernels have rounded to their type, where they compute 16-bit floats in f32.
 
-A value of a 16-bit type may carry more bits than its type while it stays inside a kernel. Memory,
-conversions and whole numbers do not; what only chooses among such values does not either. Readers
-that are not continuous (`OpDef.is_discontinuous`) see every operand rounded.
+A value of a 16-bit type may carry more bits than its type while it stays inside a kernel and has
+one reader. Memory, conversions and whole numbers do not; what only chooses among such values does
+not either. Readers that are not continuous (`OpDef.is_discontinuous`) see every operand rounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container
 
-from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.types import SHORT_FLOATS, round_scalar
 
@@ -47,3 +47,23 @@ def _is_literal_rounded(node: Node) -> bool:
 def rounded(node: Node) -> Node:
     """`node` with the bits of its type only: itself where it has no others."""
     return node if is_rounded(node) else make("cast", (node,), {"dtype": node.dtype})
+
+
+def shared(graph: Graph) -> frozenset[Node]:
+    """The 16-bit values with several readers, of which a result is one: each reader sees them
+    rounded, so that all of them agree, in whichever kernels they are.
+
+    A number beside tensors is none of them: it keeps the precision of f32 for every reader.
+    """
+    counts = {node: len(readers) for node, readers in graph.users().items()}
+    for output in graph.outputs:
+        counts[output] += 1
+    found = (node for node, count in counts.items() if count > 1)
+    return frozenset(node for node in found if node.dtype in SHORT_FLOATS and not _is_number(node))
+
+
+def _is_number(node: Node) -> bool:
+    """Whether the value is one literal, however often it is repeated."""
+    while node.kind == "view":
+        (node,) = node.inputs
+    return node.op == "scalar"

@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from aotc.aot.ir.graph import Graph, Node, made_for, make, walk
 from aotc.aot.ir.match import Pattern, match, root_ops
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.rounding import is_rounded
 from aotc.aot.ir.size import UndecidedSize
 
 PASS_LIMIT = 64  # a table that is still changing then does not end
+MOST_MATCHED = 64  # nodes of one match, or of what replaces it: there are fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,18 @@ class Context:
     def is_used_once(self, node: Node) -> bool:
         """Whether one operand place or output reads `node`."""
         return self.use_counts[node] <= 1
+
+    def is_shared(self, root: Node, inner: Collection[Node]) -> bool:
+        """Whether a 16-bit value among `inner`, which `root` is made of, has readers outside.
+
+        They see it rounded: an equation that computes `root` without it would disagree with them.
+        """
+        readers = Counter(operand for node in {root, *inner} for operand in node.inputs)
+        return any(
+            self.use_counts[node] > readers[node] and not is_rounded(node)
+            for node in inner
+            if node is not root
+        )
 
     def is_constant(self, node: Node) -> bool:
         """Whether `node` depends on constants and literals only, its shape included."""
@@ -189,7 +203,30 @@ def _replacement(rule: Rule, node: Node, context: Context) -> Node | None:
         result: Node | None = _call(rule.replace, known)
     except UndecidedSize:  # what holds at some calls only is no equation
         return None
+    moves = bool(bindings) and not rule.is_exact
+    if moves and result is not None and _bypasses_shared(node, result, bindings, context):
+        return None
     return result
+
+
+def _bypasses_shared(
+    root: Node, result: Node, bindings: Mapping[str, Any], context: Context
+) -> bool:
+    """Whether the result is computed without a 16-bit value that others read too."""
+    ends = {bound for bound in bindings.values() if isinstance(bound, Node)}
+    return context.is_shared(root, behind(root, ends) - behind(result, ends))
+
+
+def behind(root: Node, ends: Container[Node]) -> set[Node]:
+    """The root and what it is made of, as far as `ends`; no leaves."""
+    found: set[Node] = set()
+    waiting = [root]
+    while waiting and len(found) < MOST_MATCHED:
+        node = waiting.pop()
+        if node not in ends and node not in found and node.inputs:
+            found.add(node)
+            waiting += node.inputs
+    return found
 
 
 def _call(function: Callable[..., Any], known: dict[str, Any]) -> Any:

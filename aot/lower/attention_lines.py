@@ -27,8 +27,8 @@ class Lines:
         self.writer, self.is_split, self.domain = writer, is_split, writer.domain
         self.body, self.masks = Body(), dict[Symbol, str]()
         self.buffers = source.buffer_names(writer.group)
-        stored = source.stored_nodes(writer.group)
-        self.emitter = Emitter(self.body, self.buffers, self.masks, self._stop, stored=stored)
+        rounded = writer.group.rounded
+        self.emitter = Emitter(self.body, self.buffers, self.masks, self._stop, rounded=rounded)
         blocks, keys = source.blocks_of(found, "BN"), writer.keys.extent
         self.has_last = source.overhangs(writer.keys, blocks)
         # What only the call decides, but never beyond the shortest block.

@@ -169,9 +169,7 @@ class _Writer:
         """The epilogue; what does not vary with the rows is loaded before the loop."""
         body = Body()
         body.open_loop({self.group.domain.rows})
-        emitter = Emitter(
-            body, self.names, masks, self._stop, stored=source.stored_nodes(self.group)
-        )
+        emitter = Emitter(body, self.names, masks, self._stop, rounded=self.group.rounded)
         source.write_stores(emitter, self.group.roots)
         lines = body.close_loop()
         self.before_loop += body.lines

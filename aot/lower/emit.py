@@ -65,8 +65,8 @@ class Emitter:
     buffers: Mapping[Node, str]
     masks: dict[Symbol, str]
     stops: Callable[[Node, Position], Value | None] = lambda node, index: None
-    # Nodes that the kernel stores: whoever reads one there sees what is stored.
-    stored: frozenset[Node] = frozenset()
+    # Values of 16-bit types that are rounded before anything reads them.
+    rounded: frozenset[Node] = frozenset()
     known: dict[tuple[Node, Position, Guard], Value] = field(default_factory=dict)
     of_type: dict[tuple[Node, Position, Guard], Value] = field(default_factory=dict)
     loaded: dict[Symbol, frozenset[Symbol]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Emitter:
 
     def value(self, node: Node, index: Position, guard: Guard = ()) -> Value:
         """The value of `node` at `index`, used only where the conditions of `guard` hold."""
-        if node in self.stored:
+        if node in self.rounded:
             return self.value_of_type(node, index, guard)
         return self.unrounded(node, index, guard)
 
@@ -99,7 +99,7 @@ class Emitter:
         return self.of_type[key]
 
     def _rounded(self, node: Node, value: Value) -> Value:
-        if is_rounded(node, self.buffers.keys() | self.stored - {node}):
+        if is_rounded(node, self.buffers.keys() | self.rounded - {node}):
             return value
         if value.is_literal:
             return Value(rounded_literal(value.text, node.dtype), is_literal=True)

@@ -26,7 +26,7 @@ _WRITERS: dict[str, type[HeldWriter]] = {
 
 def lower_row_gpu(group: Group, traits: TargetTraits) -> KernelSpec:
     """All forms of a row kernel that fit the group; the first candidate is the model's pick."""
-    levels = statistics(levels_of(group))
+    levels = statistics(levels_of(group), group.rounded)
     drafts: list[source.Draft] = []
     candidates: list[Candidate] = []
     for tiles in row_tiles(row_shape(group, levels), traits):

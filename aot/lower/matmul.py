@@ -100,7 +100,7 @@ class _MatmulWriter:
             source.buffer_names(group),
             self.masks,
             self._stop,
-            stored=source.stored_nodes(group),
+            rounded=group.rounded,
             starts=dict(group.starts),
         )
         self.has_overhang = {

@@ -155,7 +155,7 @@ class _Writer:
             self.buffers,
             self.masks,
             self._stop,
-            stored=source.stored_nodes(self.product.group),
+            rounded=self.product.group.rounded,
             shortens=True,
         )
 

@@ -36,7 +36,7 @@ def lower_pointwise(group: Group, traits: TargetTraits) -> KernelSpec:
         body,
         source.buffer_names(group),
         masks,
-        stored=source.stored_nodes(group),
+        rounded=group.rounded,
         starts=dict(group.starts),
         shortens=is_gpu,
     )

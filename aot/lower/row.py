@@ -114,7 +114,7 @@ class RowWriter:
             source.buffer_names(group),
             self.masks,
             self._stop,
-            stored=source.stored_nodes(group),
+            rounded=group.rounded,
             starts=dict(group.starts),
         )
         self.has_overhang = source.overhangs(self.reduced, source.blocks_of(candidates, "RBLOCK"))

@@ -122,20 +122,6 @@ def overhangs(symbol: Symbol, blocks: Sequence[int]) -> bool:
     return symbol.extent % max(blocks) != 0
 
 
-def stored_nodes(group: Group) -> frozenset[Node]:
-    """What the group stores, also as a view, and reads itself beside: all readers see one value."""
-    found: set[Node] = set()
-    views: set[Node] = set()
-    for node in (root.node for root in group.roots):
-        found.add(node)
-        while node.kind == "view":
-            views.add(node)
-            node = node.inputs[0]
-            found.add(node)
-    read = {operand for node in group.nodes if node not in views for operand in node.inputs}
-    return frozenset(found & read)
-
-
 def write_stores(emitter: Emitter, roots: Sequence[Root]) -> None:
     """Store each root at its index, contiguous in the root's own shape."""
     for place, root in enumerate(roots):

@@ -20,6 +20,7 @@ from aotc.aot.lower.row import REDUCTIONS, SEARCHES, Reduction, kept_short
 Bind = Callable[[str], str]  # names an expression
 LOWEST = -3.4028234663852886e38  # below every finite f32: its distance to an infinity is no NaN
 _FARTHEST = 2**31 - 1
+_MOST_BETWEEN = 32  # nodes between two reductions of a pair: there are fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +229,13 @@ class Moments:
 Statistic = Plain | Search | Exponentials | Moments
 
 
-def statistics(levels: Sequence[Sequence[Node]]) -> list[list[Statistic]]:
+def statistics(
+    levels: Sequence[Sequence[Node]], rounded: frozenset[Node] = frozenset()
+) -> list[list[Statistic]]:
     """The reductions of a row kernel by passes, pairs that need one pass only as one statistic.
 
     `levels` lists the reductions that wait for no other, then those that wait for these, and so on.
+    A pair computes in f32 what lies between its reductions: no node of `rounded`.
     """
     found: list[list[Statistic]] = []
     taken: set[Node] = set()
@@ -241,7 +245,7 @@ def statistics(levels: Sequence[Sequence[Node]]) -> list[list[Statistic]]:
             if node in taken:
                 continue
             later = levels[depth + 1] if depth + 1 < len(levels) else ()
-            pair = next((pair for other in later if (pair := _pair(node, other))), None)
+            pair = next((pair for other in later if (pair := _pair(node, other, rounded))), None)
             level.append(pair or _single(node))
             taken.update(level[-1].nodes)
         if level:
@@ -253,10 +257,12 @@ def _single(node: Node) -> Statistic:
     return Search(node) if node.op in SEARCHES else Plain(node, REDUCTIONS[node.op])
 
 
-def _pair(first: Node, second: Node) -> Statistic | None:
+def _pair(first: Node, second: Node, rounded: frozenset[Node]) -> Statistic | None:
     """The statistic that gives both reductions, if the second is made of the first."""
     same_axes = first.attr("axes") == second.attr("axes")
     if second.op != "sum" or not same_axes or computed(second.inputs[0].dtype) != "f32":
+        return None
+    if rounded & _between(first, second):
         return None
     inner = uncast(second.inputs[0])
     if first.op == "max" and inner.op == "exp" and _apart(inner.inputs[0], first, first):
@@ -267,6 +273,19 @@ def _pair(first: Node, second: Node) -> Statistic | None:
         if mean is not None and _apart(inner.inputs[0], first, mean):
             return Moments(first, second)
     return None
+
+
+def _between(first: Node, second: Node) -> frozenset[Node]:
+    """The first reduction, and what the second one reads that is neither its operand nor below."""
+    found: set[Node] = set()
+    waiting = [second.inputs[0]]
+    while waiting and len(found) <= _MOST_BETWEEN:
+        node = waiting.pop()
+        if node is first.inputs[0] or node in found:
+            continue
+        found.add(node)
+        waiting += () if node is first else node.inputs
+    return frozenset(found)
 
 
 def _apart(node: Node, reduction: Node, center: Node) -> bool:

@@ -15,7 +15,7 @@ from math import prod
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.match import any_node, both_orders, call, either, match
-from aotc.aot.ir.rules import Context, Rule, rule_for
+from aotc.aot.ir.rules import Context, Rule, behind, rule_for
 from aotc.aot.ir.size import Extent, Shape, fixed, is_static
 
 HIDDEN = -1e30  # a score at most this is meant to hide a key
@@ -244,9 +244,27 @@ def _recognise(root: Node, context: Context) -> Node | None:
     for outer in _views_of_rows(weights):
         found = _softmax(outer) if context.is_used_once(outer) else None
         scores = _scores(found[0]) if found is not None else None
-        if found is not None and scores is not None:
+        if found is not None and scores is not None and not _is_wanted(root, scores, context):
             return _attention(root, scores, value, found[1])
     return None
+
+
+def _is_wanted(root: Node, scores: _Scores, context: Context) -> bool:
+    """Whether other readers see 16-bit scores, or a scaled operand, rounded."""
+    ends = {root.inputs[1]}
+    for node in (scores.query, scores.key):
+        ends |= _with_views(node)
+    for mask in scores.masks:
+        ends |= {mask.node, *mask.node.inputs}
+    return context.is_shared(root, behind(root, ends))
+
+
+def _with_views(node: Node) -> set[Node]:
+    found = {node}
+    while node.kind == "view":
+        (node,) = node.inputs
+        found.add(node)
+    return found
 
 
 def _views_of_rows(weights: Node) -> Iterator[Node]:
@@ -338,13 +356,14 @@ def _narrow_mask(root: Node) -> Node | None:
     return make("attention", (*root.inputs[:3], root.inputs[3].inputs[0]), root.attrs)
 
 
-def _scale_query(root: Node) -> Node | None:
+def _scale_query(root: Node, context: Context) -> Node | None:
     """attention(q · c, k, v) → attention(q, k, v) scaled by c; so for k"""
     query, key, *rest = root.inputs
     attrs = dict(root.attrs)
     for place, operand in enumerate((query, key)):
         data, factor = _unscaled(operand)
-        if factor != 1.0 and 0 < factor < math.inf and data.shape == operand.shape:
+        is_scaled = factor != 1.0 and 0 < factor < math.inf and data.shape == operand.shape
+        if is_scaled and not context.is_shared(root, behind(operand, _with_views(data))):
             attrs["scale"] *= factor
             operands = (data, key) if place == 0 else (query, data)
             return make("attention", (*operands, *rest), attrs)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from math import prod
 
 from aotc.aot.errors import InternalError
 from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.rounding import is_rounded, shared
 from aotc.aot.ir.size import typical
 from aotc.aot.schedule import domain as loops
 from aotc.aot.schedule.attention import attention_contract, attention_domain
@@ -53,7 +54,8 @@ def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
     found = kernels(graph, copies.union(made, compared(graph)), traits)
     roots = {node for kernel in found for node in kernel.roots}
     movable = roots.difference(stored) if traits.device == "cpu" else set()
-    groups = [_group(kernel, roots, movable, traits) for kernel in found]
+    several = shared(graph)
+    groups = [_group(kernel, roots, movable, several, traits) for kernel in found]
     return Schedule(graph, states_last(_ordered(groups), graph), stored)
 
 
@@ -84,7 +86,11 @@ def _stored(graph: Graph) -> tuple[Node, ...]:
 
 
 def _group(
-    kernel: Kernel, roots: set[Node], movable: Collection[Node], traits: TargetTraits
+    kernel: Kernel,
+    roots: set[Node],
+    movable: Collection[Node],
+    several: frozenset[Node],
+    traits: TargetTraits,
 ) -> Group:
     if kernel.kind == "call":
         return call_group(kernel.roots[0])
@@ -111,8 +117,31 @@ def _group(
         reads=reads,
         bytes=group_bytes(_touched(tracer, domain), kernel.roots),
         operations=group_operations(nodes),
+        rounded=_rounded(several.intersection(nodes), kernel.roots, nodes, reads),
         starts=starts(tracer.accesses, movable) if kernel.kind in MOVABLE_KINDS else (),
     )
+
+
+def _rounded(
+    several: frozenset[Node], roots: Sequence[Node], nodes: Sequence[Node], reads: Sequence[Node]
+) -> frozenset[Node]:
+    """Values with several readers, here or in other kernels, but for those without more bits."""
+    found = several | _stored_and_read(roots, nodes)
+    return frozenset(node for node in found if not is_rounded(node, found.union(reads) - {node}))
+
+
+def _stored_and_read(roots: Sequence[Node], nodes: Sequence[Node]) -> frozenset[Node]:
+    """What a kernel stores, also as a view, and reads itself beside."""
+    found: set[Node] = set()
+    views: set[Node] = set()
+    for node in roots:
+        found.add(node)
+        while node.kind == "view":
+            views.add(node)
+            node = node.inputs[0]
+            found.add(node)
+    read = {operand for node in nodes if node not in views for operand in node.inputs}
+    return frozenset(found & read)
 
 
 def _touched(tracer: Tracer, domain: Domain) -> dict[Node, int]:

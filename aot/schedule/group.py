@@ -65,6 +65,8 @@ class Group:
     operations: int
     # What a call updates: (the read that is in a root's memory before it, the root).
     updates: tuple[tuple[Node, Node], ...] = ()
+    # Values of 16-bit types that are rounded before anything reads them.
+    rounded: frozenset[Node] = frozenset()
     # Reads whose pointer is given some elements after the buffer's first one.
     starts: tuple[tuple[Node, int], ...] = ()
 

@@ -34,14 +34,7 @@ def bench(tmp_path_factory):
     torch.set_num_threads(threads)
 
 
-# A finding that stands: `v - v.mean(1)` of one f16 element reads `v` rounded and not rounded.
-STANDS = pytest.mark.xfail(strict=True, reason="two readers of a 16-bit value may differ")
-
-
-@pytest.mark.parametrize(
-    "family",
-    [pytest.param(each, marks=[STANDS] if each == "products" else []) for each in FAMILIES],
-)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_program_of_a_fixed_seed_is_right(family, bench):
     for outcome in outcomes(Task(family, FIXED_SEED, Choice()), bench, "cpu"):
         assert outcome.verdict not in BAD, f"{outcome.way}: {outcome.reason}"
