@@ -337,3 +337,28 @@ def attention_of_sizes_that_a_call_decides():
 def attention_of_one_block_of_keys():
     n, m = dim("n", 1, 15, 4), dim("m", 1, 30, 20)
     return attention((1, 2, n, 32), m)
+
+
+@case("sm_90", "plain", "split")
+def attention_of_one_row():
+    """A tile of rows of which one is stored."""
+    return attention((1, 2, 1, 32), 500)
+
+
+@case("sm_90", "plain")
+def attention_of_single_elements():
+    """Heads of one element: equal columns, of which one counts."""
+    shapes = ((2, 2, 37, 1), (2, 1, 21, 1), (2, 1, 21, 1))
+    given = [operand(name, *each) for name, each in zip("qkv", shapes, strict=True)]
+    attrs = {"scale": 1.0, "causal": False, "offset": 0, "is_safe": False}
+    return [make("attention", tuple(given), attrs)]
+
+
+@case("sm_90", "plain")
+def attention_of_padded_and_repeated_operands():
+    """Operands that are no plain loads."""
+    query = b.pad(operand("q", 1, 2, 60, 24), [0, 0, 2, 0], [0, 0, 8, 0], 1.5)
+    key = b.expand(operand("k", 1, 1, 40, 1), (1, 2, 40, 24))
+    value = b.concat([operand("v", 1, 2, 40, 8), operand("w", 1, 2, 40, 16)], 3)
+    attrs = {"scale": 1.0, "causal": False, "offset": 0, "is_safe": False}
+    return [make("attention", (query, key, value), attrs)]

@@ -120,6 +120,15 @@ def extent_that_a_call_decides():
     return [op("div", operand("x", n, 8), b.cast(b.number(n, "i64"), "f32"))]
 
 
+@case("cpu")
+def literals():
+    """Numbers of which an op or a pad alone has the type, and an index that is known."""
+    row = op("take", operand("x", 5, 40), b.scalar(2, "i64"), axis=0)
+    flags = op("logical_not", b.pad(b.scalar(True, "bool"), [], [], False))
+    ones = b.pad(b.expand(b.reshape(b.scalar(1.0, "f32"), (1,)), (30,)), [4], [6], 0.0)
+    return [op("where", flags, op("mul", row, ones), b.cast(b.scalar(0.1, "f32"), "f32"))]
+
+
 # -- rows ------------------------------------------------------------------------------------------
 
 
@@ -162,6 +171,83 @@ def sum_and_largest_of_long_rows():
     return [b.reduce("sum", x, [1]), b.reduce("max", x, [1])]
 
 
+@case("sm_90", "", "streamed", "shared", "shared_streamed")
+def softmax_of_long_rows():
+    return [softmax(operand("x", 3, 20011), 1)]
+
+
+def log_sum_exp(data, axis: int):
+    """log Σ exp(x), the largest element kept apart."""
+    most = b.reduce("max", data, [axis])
+    return op("add", op("log", b.reduce("sum", op("exp", op("sub", data, most)), [axis])), most)
+
+
+@case("sm_90", "", "streamed", "parts")
+def log_sum_exp_of_long_rows():
+    return [log_sum_exp(operand("x", 2, 30001, dtype="bf16"), 1)]
+
+
+@case("sm_90", "streamed", "parts")
+def log_sum_exp_of_columns():
+    return [log_sum_exp(operand("x", 2, 3000, 40), 1)]
+
+
+def variance(data, axis: int):
+    """Σ (x - mean)² / n."""
+    share = 1.0 / data.shape[axis]
+    centred = op("sub", data, op("mul", b.reduce("sum", data, [axis]), share))
+    return op("mul", b.reduce("sum", op("mul", centred, centred), [axis]), share)
+
+
+@case("sm_90", "", "streamed", "parts")
+def variance_of_long_rows():
+    return [variance(operand("x", 2, 30001), 1)]
+
+
+@case("sm_90", "streamed", "parts")
+def variance_of_columns():
+    return [variance(operand("x", 2, 3000, 40), 1)]
+
+
+@case("sm_90")
+def variance_of_short_columns():
+    return [variance(operand("x", 3, 100, 40), 1)]
+
+
+@case("sm_90", "shared", "shared_streamed")
+def share_of_the_largest():
+    x = operand("x", 3, 20011)
+    return [op("div", x, b.reduce("max", x, [1]))]
+
+
+@case("sm_90", "", "streamed", "parts")
+def places_of_extremes():
+    x = operand("x", 2, 30001)
+    return [b.reduce("argmax", x, [1]), b.reduce("argmin", x, [1])]
+
+
+@case("sm_90", "streamed", "parts")
+def place_in_columns():
+    return [b.reduce("argmax", operand("x", 2, 3000, 40), [1])]
+
+
+@case("cpu", kernel=2)
+@case("sm_90", kernel=2)
+def rows_of_an_intermediate():
+    """On a CPU the pointer is given from the first row that is read."""
+    product = op("matmul", operand("x", 20, 64), operand("w", 64, 48))
+    parts = [b.slice_axis(product, 0, at, at + 5) for at in (0, 10)]
+    return [op("mul", b.reduce("sum", op("exp", part), [1]), 0.5) for part in parts]
+
+
+@case("cpu")
+@case("sm_90")
+def rounding_of_operands():
+    """A 16-bit value is rounded where what reads it is not continuous."""
+    total = op("add", operand("x", 640, dtype="bf16"), operand("y", 640, dtype="bf16"))
+    return [op("floor", total), op("gt", total, 0.5), op("exp", total)]
+
+
 @case("sm_90", "parts", "streamed")
 def sum_of_columns():
     return [b.reduce("sum", operand("x", 2, 3000, 40), [1])]
@@ -191,6 +277,25 @@ def softmax_of_a_causal_mask():
 @case("cpu")
 def total_of_everything():
     return [b.drop(b.reduce("sum", operand("x", 3, 40), (0, 1)), (0, 1))]
+
+
+@case("cpu")
+def softmax_of_repeated_elements_in_whole_tiles():
+    return [softmax(b.expand(operand("x", 8, 1), (8, 64)), 1)]
+
+
+@case("sm_90", "shared", "shared_streamed")
+def layer_norm_of_even_rows():
+    """Pieces without overhang."""
+    return [layer_norm(operand("x", 2, 65536))]
+
+
+@case("cpu")
+@case("sm_90")
+def layer_norm_of_halves():
+    """Conversions that change no number inside a kernel."""
+    x = b.cast(operand("x", 64, 96, dtype="bf16"), "f32")
+    return [b.cast(layer_norm(x), "bf16")]
 
 
 @case("cpu")

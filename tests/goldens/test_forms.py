@@ -4,6 +4,7 @@ read from the code, so that a new form without one fails."""
 from __future__ import annotations
 
 import itertools
+from typing import get_args
 
 import pytest
 import source_cases  # noqa: F401  # the cases register themselves
@@ -12,10 +13,18 @@ from source_table import CASES, TARGETS, Case
 from aotc.aot.ir import own_attention, own_grouped
 from aotc.aot.ir.graph import walk
 from aotc.aot.ir.ops import OPS
-from aotc.aot.lower import attention, convolution, emit, gpu_row_forms, gpu_row_tiles, native
+from aotc.aot.lower import (
+    attention,
+    convolution,
+    emit,
+    gpu_row_forms,
+    gpu_row_tiles,
+    native,
+    statistics,
+)
 from aotc.aot.lower.form import LOWERED
 from aotc.aot.lower.matmul_tiles import STYLES
-from aotc.aot.lower.row import REDUCTIONS, SEARCHES
+from aotc.aot.lower.row import REDUCTIONS, SEARCHES, levels_of
 from aotc.aot.schedule.traits import GPUS
 from aotc.kernels.templates.registry import KEEP, SCATTER, TEMPLATES, called_functions
 
@@ -97,6 +106,21 @@ def test_forms_of_rows_on_a_gpu():
     assert {form for form, _ in possible} == gpu_row_forms._WRITERS.keys()
     rows = [row for row in ROWS if row[0].group.kind == "row" and device(row[0]) == "cuda"]
     assert {(form, case.group.domain.is_reduced_in_lanes) for case, form in rows} == possible
+
+
+def test_statistics_of_rows_on_a_gpu():
+    """Each way of summing up a row in each form that can hold what it has of one."""
+    kinds = get_args(statistics.Statistic)
+    possible = {*itertools.product(kinds, gpu_row_forms._WRITERS)}
+    possible -= {(statistics.Search, form) for form in ("shared", "shared_streamed")}
+    rows = [row for row in ROWS if row[0].group.kind == "row" and device(row[0]) == "cuda"]
+    found = {
+        (type(each), form)
+        for case, form in rows
+        for level in statistics.statistics(levels_of(case.group))
+        for each in level
+    }
+    assert found == possible
 
 
 def test_forms_of_rows_on_a_cpu():

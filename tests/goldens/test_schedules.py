@@ -11,7 +11,7 @@ from case_graphs import graph_of
 from fusion_graphs import CONSUMERS, PRODUCERS
 from source_table import CASES, TARGETS
 
-from aotc.aot.lower import lower
+from aotc.aot.lower import Candidate, lower
 from aotc.aot.schedule import CPU, grow, materialize, schedule
 from aotc.aot.schedule.fuse import FUSIONS, Fusion, fusion
 
@@ -28,8 +28,12 @@ def _parts(target: str) -> Iterator[str]:
         plan = schedule(graph_of(case.outputs()), TARGETS[target])
         lines = []
         for place, spec in enumerate(lower(plan, TARGETS[target])):
-            lines += [f"{place}: {row}" for row in spec.candidates[:RANKED]]
+            lines += [f"{place}: {row}{_scratch(row)}" for row in spec.candidates[:RANKED]]
         yield "\n".join([f"== {case.name}\n\n{plan}", *lines, ""])
+
+
+def _scratch(row: Candidate) -> str:
+    return "".join(f", {each.name} {each.nbytes} bytes" for each in row.scratch)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -1,0 +1,24 @@
+# in0: *bf16
+# out0: *bf16
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(
+    in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr
+):
+    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    r = tl.arange(0, RBLOCK)[None, :]
+    r_mask = r < 30001
+    v0 = tl.load(in0 + x*30001 + r, mask=r_mask).to(tl.float32)
+    v1 = tl.where(r_mask, v0, float("-inf"))
+    v2 = tl.max(v1, axis=1, keep_dims=True)
+    v3 = v0 - v2
+    v4 = tl.exp(v3)
+    v5 = tl.where(r_mask, v4, 0.0)
+    v6 = tl.sum(v5, axis=1, keep_dims=True)
+    v7 = tl.log(v6)
+    v8 = v7 + v2
+    tl.store(out0 + x, v8)

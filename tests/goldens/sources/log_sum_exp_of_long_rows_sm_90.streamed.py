@@ -1,0 +1,30 @@
+# in0: *bf16
+# out0: *bf16
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(
+    in0, out0, RBLOCK: tl.constexpr, VECTOR: tl.constexpr, STAGES: tl.constexpr
+):
+    x = tl.program_id(0)
+    lane0 = tl.full((RBLOCK // VECTOR,), -3.4028234663852886e+38, tl.float32)
+    lane1 = tl.full((RBLOCK // VECTOR,), 0.0, tl.float32)
+    for start in tl.range(0, 30001, RBLOCK, num_stages=STAGES):
+        r = start + tl.arange(0, RBLOCK // VECTOR)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
+        r_mask = r < 30001
+        v0 = tl.load(in0 + x*30001 + r, mask=r_mask).to(tl.float32)
+        v1 = tl.where(r_mask, v0, float("-inf"))
+        v2 = tl.maximum(lane0, tl.max(v1, axis=1))
+        v3 = v2
+        v4 = lane1 * tl.exp(lane0 - v2) + tl.sum(tl.exp(v1 - v2[:, None]), axis=1)
+        lane0 = v3
+        lane1 = v4
+    v5 = tl.max(lane0, axis=0)
+    v6 = tl.sum(lane1 * tl.exp(lane0 - v5), axis=0)
+    v7 = tl.where(v6 == 0, float("-inf"), v5)
+    v8 = tl.log(v6)
+    v9 = v8 + v7
+    tl.store(out0 + x, v9)

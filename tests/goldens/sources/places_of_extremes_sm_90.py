@@ -1,0 +1,18 @@
+# in0: *fp32
+# out0: *i64
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(
+    in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr
+):
+    x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]
+    r = tl.arange(0, RBLOCK)[None, :]
+    r_mask = r < 30001
+    v0 = tl.load(in0 + x*30001 + r, mask=r_mask)
+    v1 = tl.where(r_mask, v0, float("-inf"))
+    v2 = tl.argmax(v1, axis=1, keep_dims=True).to(tl.int64)
+    tl.store(out0 + x, v2)

@@ -1,0 +1,40 @@
+# in0: *fp32
+# out0: *fp32
+# part0: *fp32
+# arrived: *i32
+# scratch part0: any
+# scratch arrived: zeroed
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(
+    in0, out0, part0, arrived, RBLOCK: tl.constexpr, VECTOR: tl.constexpr, PARTS: tl.constexpr,
+    QBLOCK: tl.constexpr
+):
+    begun = tl.atomic_add(arrived, 1)
+    row = begun // PARTS
+    part = begun % PARTS
+    x = row
+    r = part * RBLOCK + tl.arange(0, RBLOCK // VECTOR)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
+    r_mask = r < 20011
+    others = tl.arange(0, QBLOCK)
+    v0 = tl.load(in0 + x*20011 + r, mask=r_mask)
+    v1 = tl.where(r_mask, v0, float("-inf"))
+    v2 = tl.max(v1, axis=None)
+    tl.store(part0 + row * PARTS + part, v2)
+    tl.debug_barrier()
+    seen = tl.atomic_add(arrived + 2 + row, 1) + 1
+    while seen < PARTS * 1:
+        seen = tl.atomic_add(arrived + 2 + row, 0)
+    v3 = tl.load(part0 + row * PARTS + others, mask=others < PARTS, other=float("-inf"), volatile=True)
+    v4 = tl.max(v3, axis=0)
+    v5 = v0 / v4
+    tl.store(out0 + x*20011 + r, v5, mask=r_mask)
+    if tl.atomic_add(arrived + 2 + row, 1) == PARTS * 2 - 1:
+        tl.store(arrived + 2 + row, 0)
+        if tl.atomic_add(arrived + 1, 1) == 2:
+            tl.store(arrived, 0)
+            tl.store(arrived + 1, 0)
