@@ -159,6 +159,7 @@ def run_test(
         backend = stack.enter_context(swapped(tests, OURS if mode == NEAR else mode))
         if mode == NEAR:
             stack.enter_context(patch.object(case, "common", _comparing_by_scale(backend)))
+            stack.enter_context(patch.object(torch, "compile", _judging(torch.compile)))
         left = stack.enter_context(_hearing())
         kind, reason = _run(case, name, limit_s)
     if kind == "passed":
@@ -187,15 +188,42 @@ def _comparing_by_scale(backend: Swapped) -> Callable[..., None]:
 
     def compare(_: Any, model: Any, inputs: Any, *__: Any, **named: Any) -> None:
         assert not named.get("check_gradient")
-        wide = [x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-                for x in inputs]  # fmt: skip
-        expected = torch.utils._pytree.tree_leaves(model(*wide))
-        found = torch._dynamo.optimize(backend)(model)(*inputs)
-        for one, other in zip(torch.utils._pytree.tree_leaves(found), expected, strict=True):
-            error = (one.double() - other).abs().max()
-            assert error <= NEAR_LIMIT * other.abs().max()
+        expected = model(*_widened(inputs))
+        _check_near(torch._dynamo.optimize(backend)(model)(*inputs), expected)
 
     return compare
+
+
+def _judging(compiling: Callable[..., Any]) -> Callable[..., Any]:
+    """A compiler of functions whose results are judged by f64's, and replaced by eager's."""
+
+    def compiled(model: Callable[..., Any], **named: Any) -> Callable[..., Any]:
+        run = compiling(model, **named)
+
+        def judged(*inputs: Any) -> Any:
+            eager, wide = model(*inputs), model(*_widened(inputs))
+            _check_near(run(*inputs), wide, eager)
+            return eager
+
+        return judged
+
+    return compiled
+
+
+def _widened(inputs: Any) -> list[Any]:
+    return [x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+            for x in inputs]  # fmt: skip
+
+
+def _check_near(found: Any, expected: Any, eager: Any = None) -> None:
+    """Each result within `NEAR_LIMIT` of the scale of f64's, or no farther from it than eager's."""
+    eager = found if eager is None else eager
+    leaves = map(torch.utils._pytree.tree_leaves, (found, expected, eager))
+    for one, wide, other in zip(*leaves, strict=True):
+        limit = NEAR_LIMIT * wide.abs().max()
+        if other is not one:
+            limit = torch.maximum(limit, (other.double() - wide).abs().max())
+        assert (one.double() - wide).abs().max() <= limit
 
 
 def _serve(path: Path, link: Connection) -> None:

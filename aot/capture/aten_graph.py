@@ -96,9 +96,23 @@ def import_aten(
     if not walker.refused:
         return Walked(walker.imported(), (), frozenset())
     wrong = {row.node for row in walker.refused}
-    calls = (node for node in graph.nodes if node.op == "call_function")
-    left = frozenset(node for node in calls if node in wrong or walker.values.get(node) is None)
-    return Walked(None, tuple(walker.refused), left)
+    calls = [node for node in graph.nodes if node.op == "call_function"]
+    left = {node for node in calls if node in wrong or walker.values.get(node) is None}
+    return Walked(None, tuple(walker.refused), _with_numbers(calls, left))
+
+
+def _with_numbers(calls: Sequence[torch.fx.Node], left: set[torch.fx.Node]) -> frozenset[Any]:
+    """The calls that are left, and those that share a number with them that is no size: programs
+    neither take nor give it."""
+    kinds = (torch.SymFloat, torch.SymBool)
+    numbers = {node for node in calls if isinstance(node.meta.get("val"), kinds)}
+    more = left
+    while more:
+        left = left | more
+        more = {node for node in numbers - left if not left.isdisjoint(node.users)}
+        for number in numbers & left:
+            more |= set(number.users) & set(calls) - left
+    return frozenset(left)
 
 
 def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:

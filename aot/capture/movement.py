@@ -22,9 +22,39 @@ def _view(call: Call, data: Node, *rest: Any) -> Node:
     """Under another shape, or its elements' bits as another type."""
     if data.dtype == call.dtype:
         return build.reshape(data, call.shape)
-    if data.shape != call.shape:
-        raise NotSupported("elements of another size")
-    return make("bitcast", (data,), {"dtype": call.dtype})
+    given, wanted = (DTYPES[each].itemsize_bytes for each in (data.dtype, call.dtype))
+    if given > wanted:
+        data = _parted(data, given // wanted)
+    elif given < wanted:
+        data = _joined(data, wanted // given)
+    return make("bitcast", (build.reshape(data, call.shape),), {"dtype": call.dtype})
+
+
+def _parted(data: Node, count: int) -> Node:
+    """Each element's bits as `count` integers, its lowest first, along one more dim."""
+    bytes_each = DTYPES[data.dtype].itemsize_bytes
+    whole = make("bitcast", (data,), {"dtype": f"i{8 * bytes_each}"})
+    bits, rank = 8 * bytes_each // count, data.type.rank
+    parts = [build.pointwise("shift_right", whole, bits * place) for place in range(count)]
+    narrow = (build.cast(part, f"i{bits}") for part in parts)
+    return build.concat([build.reshape(part, (*data.shape, 1)) for part in narrow], rank)
+
+
+def _joined(data: Node, count: int) -> Node:
+    """Each `count` elements along the last dim as one integer, the first one's bits the lowest."""
+    bits, rank = 8 * DTYPES[data.dtype].itemsize_bytes, data.type.rank
+    kind, *lead, last = f"i{bits * count}", *data.shape
+    parts = make("bitcast", (data,), {"dtype": f"i{bits}"})
+    rows = build.reshape(parts, (*lead, last // count, count))
+    whole = None
+    for place in range(count):
+        part = build.cast(build.slice_axis(rows, rank, place, place + 1), kind)
+        if place < count - 1:  # above the last there are no bits
+            part = build.pointwise("bitwise_and", part, 2**bits - 1)
+        part = build.pointwise("shift_left", part, bits * place)
+        whole = part if whole is None else build.pointwise("bitwise_or", whole, part)
+    assert whole is not None
+    return whole
 
 
 def _permute(call: Call, data: Node, dims: Sequence[int]) -> Node:
@@ -290,6 +320,12 @@ def _arange(call: Call, start: Operand, stop: Any, step: Operand = 1, *rest: Any
     return build.cast(counted if start == 0 else build.add(counted, start), call.dtype)
 
 
+def _narrow_copy(call: Call, data: Node, dim: int, start: Extent, length: Extent) -> Node:
+    axis = dim % data.type.rank
+    first = _from_start(start, data.shape[axis])
+    return build.slice_axis(data, axis, first, first + length)
+
+
 def _iota(call: Call, length: Operand, start: Operand, step: Operand, *rest: Any) -> Node:
     return _arange(call, start, None, step)
 
@@ -355,6 +391,7 @@ ROWS: Rows = {
     "unfold": _unfold,
     "arange": _arange,
     "prims::iota": _iota,
+    "narrow_copy": _narrow_copy,
     "full": _full,
     "full_like": _full,
     "scalar_tensor": _scalar_tensor,

@@ -42,9 +42,14 @@ def decompositions() -> Table:
     table[aten._weight_norm_interface_backward.default] = _weight_norm_backward
     table[aten.diagonal_scatter.default] = _diagonal_scatter
     table[aten.as_strided_scatter.default] = _as_strided_scatter
+    table[aten.dist.default] = _distance
     table[aten.native_dropout.default] = _dropout
     table[aten.native_dropout_backward.default] = _dropout_backward
     return table
+
+
+def _distance(left: Tensor, right: Tensor, p: float = 2) -> Tensor:
+    return torch.linalg.vector_norm(left - right, p)
 
 
 def _dropout(data: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:

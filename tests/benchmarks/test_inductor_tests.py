@@ -6,10 +6,11 @@ import ast
 import textwrap
 
 import pytest
+import torch
 
 from benchmarks.inductor_source import cleared
 from benchmarks.inductor_tests import Jobs, Result, judge, page
-from benchmarks.inductor_worker import NEAR, OURS, Outcome, said
+from benchmarks.inductor_worker import NEAR, OURS, Outcome, _judging, said
 
 FILE = """
     import os
@@ -123,6 +124,19 @@ def test_outcomes(judged):
 )  # fmt: skip
 def test_verdicts(outcomes, expected):
     assert judge("test_it", outcomes.__getitem__).outcome == expected
+
+
+def test_what_is_as_near_as_eager_is_no_error():
+    inputs = (torch.tensor([1.0, 1e-3]),)
+
+    def judged(factor, eager_factor):
+        model = lambda x: x * (1 if x.dtype == torch.float64 else eager_factor)  # noqa: E731
+        return _judging(lambda model: lambda x: x * factor)(model)(*inputs)
+
+    judged(1 + 1e-7, 1)
+    judged(1 + 9e-4, 1 - 1e-3)
+    with pytest.raises(AssertionError):
+        judged(1 + 2e-3, 1 - 1e-3)
 
 
 def test_checks_of_code_go_and_those_of_numbers_stay():

@@ -171,3 +171,15 @@ def test_ragged_dims_are_no_numbers(fresh):
     found = torch.compile(lambda x: x * 2, backend=aotc, options={"fallback": "eager"})(x)
     for one, other in zip(found.unbind(), rows, strict=True):
         torch.testing.assert_close(one, other * 2)
+
+
+def test_a_number_that_is_left_takes_what_makes_it_along(fresh, caplog):
+    def model(x, number):
+        return x + round(number / 2 * 123.4567, 1), x * (number / 2)
+
+    compiled = torch.compile(model, backend=aotc, dynamic=True, fullgraph=True)
+    for number in (2, 5):
+        x = torch.randn(4)
+        for found, expected in zip(compiled(x, number), model(x, number), strict=True):
+            torch.testing.assert_close(found, expected)
+    assert "internal error" not in caplog.text

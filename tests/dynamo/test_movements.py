@@ -110,3 +110,18 @@ def test_counting_by_steps(dynamic, fresh):
         x = torch.randn(size)
         for found, expected in zip(compiled(x), model(x), strict=True):
             assert torch.equal(found, expected)
+
+
+def test_bits_read_as_elements_of_another_size(fresh):
+    dtypes = torch.float64, torch.float32, torch.bfloat16, torch.uint8, torch.int16, torch.int64
+
+    def model(*given):
+        whole = [x.view(dtype) for x in given for dtype in dtypes if dtype != x.dtype]
+        return *whole, torch.narrow_copy(given[0], 1, 1, 2), torch.narrow_copy(given[0], 0, -2, 1)
+
+    bits = torch.randint(0, 256, (3, 32), dtype=torch.uint8)
+    given = [bits.view(dtype).clone() for dtype in dtypes]
+    compiled = torch.compile(model, backend=aotc, options=STRICT)
+    for found, expected in zip(compiled(*given), model(*given), strict=True):
+        assert found.dtype == expected.dtype
+        assert torch.equal(found.view(torch.uint8), expected.view(torch.uint8))
