@@ -4,8 +4,9 @@
     // RUN: x86-64-v3 may-alias     the memory behind pointers may overlap; lines `CHECK:`
     // FILTER: load|store           only lines that match are compared, and `--bless` writes them
 
-The text that is compared is the function `@kernel`. With a FILTER values are numbered in the order
-in which the lines name them; without one the directives are written by hand (`file_check.py`).
+The text that is compared is the function `@kernel`. With a FILTER values are called by what makes
+them and numbered as the lines name them, so that one more changes few others; without one the
+directives are written by hand (`file_check.py`).
 
 `python tests/goldens/code_files.py FOLDER` writes the whole LLVM IR of every run to a folder: run
 it on two states and compare them where a change is to leave all code equal.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from aotc.aot.targets.cpu.lowering import lower
 FOLDER = Path(__file__).parent / "code"
 MAY_ALIAS = "may-alias"
 _NAME = re.compile(r"(?:(?<=%)|^)(?!arg|slot)([a-z]+)(\d+)", re.MULTILINE)
+_DEFINITION = re.compile(r"^ *%(\w+) = (\w+)(?:.*@(?:llvm|aotc)\.(\w+))?", re.MULTILINE)
 _VECTOR = re.compile(r"<(?P<element>\w+ [^\s,<>]+)(?:, (?P=element))+>")
 
 
@@ -66,19 +68,26 @@ def compared(file: str, run: Run) -> str:
     if match is None:
         return text
     lines = [line for line in text.splitlines() if re.search(match[1], line)]
-    return renumbered(_VECTOR.sub(r"splat (\g<element>)", "\n".join(lines)))
+    found = renumbered("\n".join(lines), makers(text))
+    return _VECTOR.sub(r"splat (\g<element>)", found)
 
 
-def renumbered(text: str) -> str:
-    """Names of values and blocks numbered, by their letters, in the order in which they stand."""
-    numbers: dict[tuple[str, str], int] = {}
+def makers(text: str) -> dict[str, str]:
+    """Name of a value → what makes it: an instruction, or the function that is called."""
+    return {match[1]: match[3] or match[2] for match in _DEFINITION.finditer(text)}
+
+
+def renumbered(text: str, makers: Mapping[str, str]) -> str:
+    """Values and blocks by what makes them, numbered in the order in which they stand."""
+    names: dict[str, str] = {}
     count: dict[str, int] = {}
 
     def name(match: re.Match[str]) -> str:
-        if match.groups() not in numbers:
-            numbers[match[1], match[2]] = count.get(match[1], 0)
-            count[match[1]] = count.get(match[1], 0) + 1
-        return f"{match[1]}{numbers[match[1], match[2]]}"
+        if match[0] not in names:
+            maker = makers.get(match[0], match[1])
+            names[match[0]] = f"{maker}{count.get(maker, 0)}"
+            count[maker] = count.get(maker, 0) + 1
+        return names[match[0]]
 
     return _NAME.sub(name, text)
 

@@ -29,8 +29,10 @@ def kernel(
     even, odd = tl.split(tl.reshape(acc, (BM, BN // 2, 2)))
     v0 = tl.load(in2 + pair*2).to(tl.float32)
     v1 = even + v0
-    v2 = v1 * tl.sigmoid(v1)
-    v3 = tl.load(in2 + pair*2 + 1).to(tl.float32)
-    v4 = odd + v3
-    v5 = v2 * v4
-    tl.store(out0 + x*40 + pair, v5)
+    v2 = v1.to(tl.bfloat16).to(tl.float32)
+    v3 = v2 * tl.sigmoid(v2)
+    v4 = tl.load(in2 + pair*2 + 1).to(tl.float32)
+    v5 = odd + v4
+    v6 = v5.to(tl.bfloat16).to(tl.float32)
+    v7 = v3 * v6
+    tl.store(out0 + x*40 + pair, v7)

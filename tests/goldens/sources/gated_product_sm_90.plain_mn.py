@@ -35,8 +35,10 @@ def kernel(
     pair_mask = pair < 40
     v0 = tl.load(in2 + pair*2, mask=pair_mask).to(tl.float32)
     v1 = even + v0
-    v2 = v1 * tl.sigmoid(v1)
-    v3 = tl.load(in2 + pair*2 + 1, mask=pair_mask).to(tl.float32)
-    v4 = odd + v3
-    v5 = v2 * v4
-    tl.store(out0 + x*40 + pair, v5, mask=x_mask & pair_mask)
+    v2 = v1.to(tl.bfloat16).to(tl.float32)
+    v3 = v2 * tl.sigmoid(v2)
+    v4 = tl.load(in2 + pair*2 + 1, mask=pair_mask).to(tl.float32)
+    v5 = odd + v4
+    v6 = v5.to(tl.bfloat16).to(tl.float32)
+    v7 = v3 * v6
+    tl.store(out0 + x*40 + pair, v7, mask=x_mask & pair_mask)

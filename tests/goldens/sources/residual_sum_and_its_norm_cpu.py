@@ -22,12 +22,13 @@ def kernel(
     v5 = tl.sum(v4, axis=1, keep_dims=True)
     v6 = v5 * 0.010416666977107525
     v7 = v3 - v6
-    v8 = v7 * v7
-    v9 = tl.where(r_mask, v8, 0.0)
-    v10 = tl.sum(v9, axis=1, keep_dims=True)
-    v11 = v10 * 0.010416666977107525
-    v12 = v11 + 9.999999747378752e-06
-    v13 = tl.rsqrt(v12)
-    v14 = v7 * v13
-    tl.store(out0 + x*96 + r, v14, mask=r_mask)
+    v8 = v7.to(tl.bfloat16).to(tl.float32)
+    v9 = v8 * v8
+    v10 = tl.where(r_mask, v9, 0.0)
+    v11 = tl.sum(v10, axis=1, keep_dims=True)
+    v12 = v11 * 0.010416666977107525
+    v13 = v12 + 9.999999747378752e-06
+    v14 = tl.rsqrt(v13)
+    v15 = v8 * v14
+    tl.store(out0 + x*96 + r, v15, mask=r_mask)
     tl.store(out1 + x*96 + r, v2, mask=r_mask)

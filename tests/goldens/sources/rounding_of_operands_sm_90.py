@@ -16,10 +16,10 @@ def kernel(
     v0 = tl.load(in0 + y).to(tl.float32)
     v1 = tl.load(in1 + y).to(tl.float32)
     v2 = v0 + v1
-    v3 = tl.exp(v2)
-    tl.store(out0 + y, v3)
-    v4 = v2.to(tl.bfloat16).to(tl.float32)
-    v5 = v4 > 0.5
+    v3 = v2.to(tl.bfloat16).to(tl.float32)
+    v4 = tl.exp(v3)
+    tl.store(out0 + y, v4)
+    v5 = v3 > 0.5
     tl.store(out1 + y, v5)
-    v6 = tl.floor(v4)
+    v6 = tl.floor(v3)
     tl.store(out2 + y, v6)
