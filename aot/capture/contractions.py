@@ -90,9 +90,9 @@ def _attention(
     scores = build.mul(wide(build.matmul(query, build.transpose(key))), factor)
     if is_causal:
         scores = _causal(scores)
-    weights = build.softmax(scores, scores.type.rank - 1)
     if mask is not None:
-        weights = _masked_softmax(scores, mask)
+        scores = _masked(scores, mask)
+    weights = _safe_softmax(scores)
     context = build.matmul(build.cast(weights, value.dtype), value)
     return build.reshape(context, call.shape)
 
@@ -123,13 +123,15 @@ def _causal(scores: Node) -> Node:
     return build.pointwise("where", build.pointwise("le", column, row), scores, -math.inf)
 
 
-def _masked_softmax(scores: Node, mask: Node) -> Node:
-    """Softmax of masked scores; a row that is masked whole gives zeros, as torch's kernels do."""
-    axis = scores.type.rank - 1
+def _masked(scores: Node, mask: Node) -> Node:
     if mask.dtype == "bool":
-        scores = build.pointwise("where", mask, scores, -math.inf)
-    else:
-        scores = build.add(scores, build.cast(mask, scores.dtype))
+        return build.pointwise("where", mask, scores, -math.inf)
+    return build.add(scores, build.cast(mask, scores.dtype))
+
+
+def _safe_softmax(scores: Node) -> Node:
+    """Softmax along the last axis; a row of -inf, masked or not, gives zeros, as torch's does."""
+    axis = scores.type.rank - 1
     # Finite: -inf less that stays -inf, so that e^… is 0 and not NaN. A mask may hold it, too.
     peak = build.pointwise("maximum", build.reduce("max", scores, (axis,)), LOWEST)
     exponential = build.unary("exp", build.sub(scores, peak))

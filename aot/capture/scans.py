@@ -6,6 +6,7 @@ The order of the sums is fixed, so every call gives the same bits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 from aotc.aot.capture.importing import Call, Row, Rows, wide
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.size import Extent, Shape
+from aotc.aot.ir.narrow import NUMEL_LIMIT
+from aotc.aot.ir.size import Extent, Shape, bounds
 from aotc.aot.ir.size import highest as highest_size
 from aotc.aot.ir.types import DTYPES, Scalar
 
@@ -92,17 +94,23 @@ LOG_SUM = Scan(_log_sum, _log_add, lambda dtype: float("-inf"))
 def scan(kind: Scan, data: Node) -> Node:
     """Running results along the last axis of `[.., n]`, inclusive.
 
-    As many levels as the largest extent needs; where a call's is smaller, the outer ones hold one
-    element.
+    As many levels as the largest extent needs that memory of kernels' 32 bits holds; where a call's
+    is smaller, the outer ones hold one element.
     """
+    lead = math.prod(max(1, bounds(each)[0]) for each in data.shape[:-1])
+    return _in_levels(kind, data, min(highest_size(data.shape[-1]), NUMEL_LIMIT // lead))
+
+
+def _in_levels(kind: Scan, data: Node, most: int) -> Node:
+    """The scan of at most so many elements, which the ranges alone need not know."""
     lead, extent = data.shape[:-1], data.shape[-1]
-    if extent == 0 or highest_size(extent) <= BLOCK:
+    if extent == 0 or most <= BLOCK:
         return _square(kind, data)
     count = (extent + (BLOCK - 1)) // BLOCK
     padded = _pad_last(data, 0, count * BLOCK - extent, kind.identity(data.dtype))
     inner = _square(kind, build.reshape(padded, (*lead, count, BLOCK)))
     totals = build.slice_axis(inner, inner.type.rank - 1, BLOCK - 1, BLOCK)
-    through = scan(kind, build.reshape(totals, (*lead, count)))
+    through = _in_levels(kind, build.reshape(totals, (*lead, count)), -(-most // BLOCK))
     later = _pad_last(through, 1, 0, kind.identity(data.dtype))
     before = build.slice_axis(later, len(lead), 0, count)
     whole = kind.combine(build.reshape(before, (*lead, count, 1)), inner)
