@@ -254,6 +254,8 @@ class Emitter:
         if not need.conditions:
             return self.value(need.node, need.index, guard)
         fill = literal(node.attr("value"), node.dtype)
+        if not _is_possible(need.conditions):  # what lies there is not even asked for its index
+            return Value(wrapped(fill, node.dtype))
         inner = (*guard, *need.conditions)
         stored = self._stored_behind(need)
         if stored is not None and self._decides_all(need.conditions, stored):
