@@ -24,6 +24,7 @@ from aotc.aot.capture.indexing import check_indices, tensor_indices
 from aotc.aot.capture.kernels import defaults_known
 from aotc.aot.capture.libraries import register_types
 from aotc.aot.capture.refusals import export_refusal, is_of_data
+from aotc.aot.capture.repairs import repair_shapes
 from aotc.aot.capture.sources import all_user_frames
 from aotc.aot.capture.spec import Spec
 from aotc.aot.capture.user_code import user_line
@@ -62,6 +63,7 @@ def exported(spec: Spec, whole: Collection[str]) -> Exported:
 
 def export(spec: Spec, is_strict: bool = False) -> ExportedProgram:
     """The spec's model as torch.export sees it; raises `ExportFailed` and `ModelRaised`."""
+    repair_shapes()
     if spec.program is not None:
         return spec.program
     assert spec.module is not None
@@ -101,6 +103,7 @@ def decompose(
     Raises `ExportFailed` where torch cannot: a decomposition of the user's that fails, an op that
     does not say what it gives. `path` stands in for an unknown line.
     """
+    repair_shapes()
     table = torch.export.default_decompositions()
     table.update(DRAWS)
     table[torch.ops.aten.copy.default] = _copied

@@ -27,6 +27,7 @@ from torch._inductor.output_code import OutputCode
 from torch.fx import GraphModule
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from aotc.aot.capture.repairs import repair_shapes
 from aotc.aot.dynamo.calling import Boxed
 from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.gradients import check_gradients
@@ -157,6 +158,7 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
     def backward(graph: GraphModule, examples: Sequence[Any]) -> Any:
         return torch._dynamo.disable(compiled(graph, examples), reason="a compiled backward graph")
 
+    repair_shapes()
     # Whole results are kept, and the backward graph is compiled at once so that they are whole.
     patch = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True}
     with functorch_config.patch(patch), own_keys():
