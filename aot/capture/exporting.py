@@ -43,8 +43,8 @@ class Exported:
 def exported(spec: Spec, whole: Collection[str]) -> Exported:
     """The spec's model by the first mode of torch.export that takes it to core ATen ops.
 
-    Ops named in `whole` stay. Raises `ExportFailed` with what the first mode met, and `ModelRaised`
-    where the model does not run at all.
+    Ops named in `whole`, with or without an overload, stay. Raises `ExportFailed` with what the
+    first mode met, and `ModelRaised` where the model does not run at all.
     """
     try:
         program = export(spec)
@@ -109,8 +109,8 @@ def decompose(
     table[torch.ops.aten.copy.default] = _copied
     table.update(own)
     for operator in list(table):
-        name = operator.name().removeprefix("aten::").partition(".")[0]
-        if name in whole and operator not in DRAWS:
+        name = operator.name().removeprefix("aten::")
+        if (name in whole or name.partition(".")[0] in whole) and operator not in DRAWS:
             table.pop(operator)
     separate = without_aliases(program)
     try:

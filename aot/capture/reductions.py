@@ -14,6 +14,9 @@ from aotc.aot.ir.types import DTYPES
 
 Dims = Sequence[int] | int | None
 
+# What distances are divided by at least, where all are near 0: its reciprocal is finite.
+LEAST_MEASURE = {"f32": 2.0**-126, "f64": 2.0**-1022}
+
 
 def _finish(call: Call, reduced: Node, dtype: str = "") -> Node:
     """The reduced dims dropped when torch drops them, in the result's element type."""
@@ -87,7 +90,7 @@ def _variance(data: Node, dims: Dims, correction: float | None) -> tuple[Node, N
     """Variance and mean over `dims`, dims kept, in f32 or wider."""
     axes = axes_of(dims, data.type.rank)
     operand = wide(data)
-    average = build.mean(operand, axes)
+    average = build.scaled_mean(operand, axes, 1.0)
     centered = build.sub(operand, average)
     count = build.count_of(data, axes)
     scale = _spread(count, 1 if correction is None else correction, operand.dtype)
@@ -114,6 +117,40 @@ def _var_mean(
 ) -> tuple[Node, Node]:
     variance, average = _variance(data, dims, correction)
     return _finish(call, variance), _finish(call, average)
+
+
+def _deviation(data: Node, dims: Dims, correction: float | None) -> tuple[Node, Node]:
+    """√variance and mean over `dims`, dims kept, in f32 or wider.
+
+    2·m · √(sum((h · 1/m)²) / n) with h = (x - mean) / 2 and m = max|h|: finite also where the
+    variance is not, and above 0 where the variance is below every number.
+    """
+    axes = axes_of(dims, data.type.rank)
+    if not build.count_of(data, axes):
+        return _variance(data, dims, correction)
+    operand = wide(data)
+    half = build.half_centered(operand, axes)
+    largest = build.reduce("max", build.unary("abs", half), axes)
+    measure = build.pointwise("maximum", largest, LEAST_MEASURE[operand.dtype])
+    apart = build.mul(half, build.unary("reciprocal", measure))
+    squares = build.reduce("sum", build.mul(apart, apart), axes)
+    correction = 1 if correction is None else correction
+    share = _spread(build.count_of(data, axes), correction, operand.dtype)
+    root = build.unary("sqrt", build.mul(squares, share))
+    return build.mul(build.scale(root, 2.0), measure), build.scaled_mean(operand, axes, 1.0)
+
+
+def _std(
+    call: Call, data: Node, dims: Dims = None, correction: float | None = None, *rest: Any
+) -> Node:
+    return _finish(call, _deviation(data, dims, correction)[0])
+
+
+def _std_mean(
+    call: Call, data: Node, dims: Dims = None, correction: float | None = None, *rest: Any
+) -> tuple[Node, Node]:
+    deviation, average = _deviation(data, dims, correction)
+    return _finish(call, deviation), _finish(call, average)
 
 
 def _softmax(call: Call, data: Node, dim: int, *rest: Any) -> Node:
@@ -178,15 +215,19 @@ def _native_layer_norm(
 
 def _statistics(call: Call, data: Node, axes: tuple[int, ...], epsilon: float) -> tuple[Node, Node]:
     """Mean and 1 / √(variance + epsilon) as torch's second and third results."""
-    average = build.mean(data, axes)
-    centered = build.sub(data, average)
-    variance = build.mean(build.mul(centered, centered), axes)
-    scale = build.unary("rsqrt", build.add(variance, epsilon))
-    pairs = zip((average, scale), call.results[1:], strict=True)
+    pairs = zip(_moments(data, axes, epsilon)[::2], call.results[1:], strict=False)
     first, second = (
         build.reshape(build.cast(made, kind.dtype), kind.shape) for made, kind in pairs
     )
     return first, second
+
+
+def _moments(data: Node, axes: tuple[int, ...], epsilon: float) -> tuple[Node, Node, Node]:
+    """Mean, variance and 1 / √(variance + epsilon) over `axes`, which stay, as `build.standardize`
+    has them."""
+    _, quarter = build.half_deviation(data, axes)
+    scale = build.mul(build.unary("rsqrt", build.add(quarter, epsilon / 4)), 0.5)
+    return build.scaled_mean(data, axes, 1.0), build.mul(quarter, 4.0), scale
 
 
 def _rms_norm(
@@ -269,13 +310,14 @@ def _batch_norm_of_samples(
     momentum: Operand,
     epsilon: Operand,
     *rest: Any,
-) -> tuple[Node, None, None]:
+) -> tuple[Node, Node, Node]:
     if rest or isinstance(epsilon, Node) or not isinstance(epsilon, float):
         raise NotSupported("batch norm that trains its running statistics")
     axes = (0, *range(2, data.type.rank))
     column = (1, data.shape[1], *[1] * (data.type.rank - 2))
-    normal = build.standardize(wide(data), axes, epsilon)
-    return build.cast(_affine(normal, weight, bias, column), call.dtype), None, None
+    x = wide(data)
+    normal = _affine(build.standardize(x, axes, epsilon), weight, bias, column)
+    return build.cast(normal, call.dtype), *_statistics(call, x, axes, epsilon)
 
 
 def _batch_norm_with_statistics(
@@ -296,18 +338,17 @@ def _batch_norm_with_statistics(
     axes = (0, *range(2, data.type.rank))
     column = (1, data.shape[1], *[1] * (data.type.rank - 2))
     x = wide(data)
-    count = math.prod(x.shape[axis] for axis in axes)
-    mean = build.mean(x, axes)
-    away = build.sub(x, mean)
-    spread = build.mean(build.mul(away, away), axes)
-    scale = build.unary("rsqrt", build.add(spread, epsilon))
-    result = build.cast(_affine(build.mul(away, scale), weight, bias, column), call.dtype)
+    mean, spread, scale = _moments(x, axes, epsilon)
+    normal = _affine(build.standardize(x, axes, epsilon), weight, bias, column)
+    result = build.cast(normal, call.dtype)
 
     def moved(old: Node, new: Node) -> Node:
         kept = build.mul(wide(old), 1.0 - momentum)
         return build.add(kept, build.mul(build.drop(new, axes), momentum))
 
-    unbiased = build.mul(spread, count / (count - 1))
+    count = build.count_of(x, axes)
+    times = build.number(count, x.dtype) if isinstance(count, Size) else float(count)
+    unbiased = build.mul(build.mul(spread, times), _spread(count, 1, x.dtype))
     running = moved(average, mean), moved(variance, unbiased)
     kept = (build.drop(mean, axes), build.drop(scale, axes), *running)
     # Types of torch's own, which differ between its releases and from those that it computes.
@@ -329,6 +370,8 @@ ROWS: Rows = {
     "all": _logical("all"),
     "var": _var,
     "var_mean": _var_mean,
+    "std": _std,
+    "std_mean": _std_mean,
     "softmax": _softmax,
     "_softmax": _softmax,
     "log_softmax": _log_softmax,

@@ -69,6 +69,9 @@ CHECKS = frozenset(
 # Ops whose decompositions would let places through that the ops themselves refuse.
 INDEXED_WHOLE = ("index_add", "index_copy", "index_fill", "index_reduce", "one_hot")
 
+# The root of a variance that is not finite, or 0, may be a number.
+DEVIATIONS = ("std.correction", "std_mean.correction")
+
 # Composite ops that the table imports whole: arithmetic of ours in place of torch's decomposition.
 KEPT_WHOLE = (
     "adaptive_avg_pool1d",
@@ -86,6 +89,7 @@ KEPT_WHOLE = (
     "softmax",
     "special_log_ndtr",
     "special_ndtr",
+    *DEVIATIONS,
     "take",
     "upsample_bicubic2d",
 )

@@ -13,28 +13,28 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.nn import functional
 
 from aotc.aot.capture.aten_graph import memory_order
-from aotc.aot.capture.table import INDEXED_WHOLE
+from aotc.aot.capture.table import DEVIATIONS, INDEXED_WHOLE
 from aotc.aot.dynamo import attention, pooling
 
 aten = torch.ops.aten
 Table = dict[Any, Callable[..., Any]]
-FROM_TORCH = (
-    aten._native_batch_norm_legit.no_stats,
-    aten._native_batch_norm_legit_functional,
-    aten.native_batch_norm,
-)
+
+
+def _name(op: Any) -> str:
+    return str(op.name()).removeprefix("aten::") if hasattr(op, "name") else ""
 
 
 def _base(op: Any) -> str:
-    return str(op.name()).removeprefix("aten::").partition(".")[0] if hasattr(op, "name") else ""
+    return _name(op).partition(".")[0]
 
 
 @functools.cache
 def decompositions() -> Table:
     """Op → its arithmetic, for forward and backward graphs."""
     core = core_aten_decompositions()
-    table: Table = {op: row for op, row in core.items() if _base(op) not in INDEXED_WHOLE}
-    table.update(get_decompositions(FROM_TORCH))
+    whole = {*INDEXED_WHOLE, *DEVIATIONS}
+    table: Table = {op: row for op, row in core.items() if not whole & {_name(op), _base(op)}}
+    table.update(get_decompositions([aten.native_batch_norm]))
     table.update(pooling.GRADIENTS)
     table[aten._scaled_dot_product_flash_attention_for_cpu.default] = attention.forward
     table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = attention.backward

@@ -187,6 +187,7 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 OPS: Mapping[str, Row] = {
     **{name: _call(getattr(aten, name).default) for name in _UNARY.split()},
     **{name: _call(getattr(aten, name).Tensor) for name in ("add", "sub", "mul", "div")},
+    "scale": _call(aten.mul.Tensor),
     **{
         name: _by_operand(getattr(aten, name).Tensor, getattr(aten, name).Scalar)
         for name in _COMPARISONS
@@ -233,6 +234,10 @@ def _mean(of: Pattern, axes: str, share: str, count: str) -> Pattern:
 
 centered = any_node("centered")
 _CENTERED = x - _mean(x, "axes_of_mean", "share_of_mean", "count_of_mean")
+_scaled = either(call("scale", x, AnyLiteral("power")), x)
+_HALF_CENTERED = call("scale", x, 0.5) - call("sum", _scaled, axes="axes_of_mean") * AnyLiteral(
+    "half_share"
+)
 _STANDARD = both_orders(
     centered * call("rsqrt", _mean(centered * centered, "axes", "share", "count") + epsilon)
 )
@@ -262,8 +267,16 @@ class _Norm:
 def _standard(node: Node) -> Bindings | None:
     """x, axes and epsilon of (x - mean) · rsqrt(variance + epsilon)."""
     found = match(_STANDARD, node)
-    inner = None if found is None else match(_CENTERED, found["centered"])
-    if found is None or inner is None or inner["axes_of_mean"] != found["axes"]:
+    if found is None:
+        return None
+    half = match(_HALF_CENTERED, found["centered"])
+    if half is not None:  # as `build.standardize` has it
+        shares = {"share_of_mean": 2 * half.get("power", 1.0) * half["half_share"]}
+        inner: Bindings | None = {**half, **shares}
+        found = found | {"epsilon": 4 * found["epsilon"]}
+    else:
+        inner = match(_CENTERED, found["centered"])
+    if inner is None or inner["axes_of_mean"] != found["axes"]:
         return None
     of_mean = {"share": inner.get("share_of_mean"), "count": inner.get("count_of_mean")}
     if not _is_mean(inner["x"], found["axes"], of_mean):

@@ -205,6 +205,11 @@ def unary(op: str, data: Node) -> Node:
     return make(op, (data,))
 
 
+def scale(data: Node, power: float) -> Node:
+    """data · power, a power of two."""
+    return pointwise("scale", data, power)
+
+
 def mean(data: Node, axes: Sequence[int]) -> Node:
     """Mean over `axes` as a sum and one multiplication."""
     return mul(reduce("sum", data, axes), share(count_of(data, axes), data.dtype))
@@ -236,11 +241,45 @@ def log_softmax(data: Node, axis: int) -> Node:
     return sub(shifted, unary("log", total))
 
 
+def scaled_mean(data: Node, axes: Sequence[int], factor: float) -> Node:
+    """factor · mean over `axes`, which is finite wherever it and the elements are.
+
+    sum(x · p) · factor/(n·p), p the largest power of two up to 1/n: no sum passes the largest
+    element, and the bits are those of sum(x) · factor/n, as powers of two round nothing. A number n
+    of elements that a call decides is divided by before the sum.
+    """
+    count = count_of(data, axes)
+    if isinstance(count, Size):
+        return reduce("sum", mul(data, mul(share(count, data.dtype), factor)), axes)
+    power = power_within_share(count)
+    scaled = scale(data, power) if power != 1 else data
+    return mul(reduce("sum", scaled, axes), factor / (count * power) if count else float("nan"))
+
+
+def power_within_share(count: int) -> float:
+    """The largest power of two up to 1 / count; 1 for a count of nothing."""
+    return 2.0 ** -(max(count, 1) - 1).bit_length()
+
+
+def half_centered(data: Node, axes: Sequence[int]) -> Node:
+    """(x - mean) / 2 over `axes`: finite also where the distance from the mean is not."""
+    return sub(scale(data, 0.5), scaled_mean(data, axes, 0.5))
+
+
+def half_deviation(data: Node, axes: Sequence[int]) -> tuple[Node, Node]:
+    """h = (x - mean) / 2 over `axes`, and the mean of h², a quarter of the variance."""
+    half = half_centered(data, axes)
+    return half, mean(mul(half, half), axes)
+
+
 def standardize(data: Node, axes: Sequence[int], epsilon: float) -> Node:
-    """(x - mean) · rsqrt(variance + epsilon) over `axes`: one mean, one variance."""
-    centered = sub(data, mean(data, axes))
-    variance = mean(mul(centered, centered), axes)
-    return mul(centered, unary("rsqrt", add(variance, epsilon)))
+    """(x - mean) · rsqrt(variance + epsilon) over `axes`: one mean, one variance.
+
+    As h · rsqrt(mean(h²) + epsilon/4) with h = (x - mean) / 2: the same bits, but for elements so
+    large that their sum, or their distance from the mean, would not be finite.
+    """
+    half, quarter = half_deviation(data, axes)
+    return mul(half, unary("rsqrt", add(quarter, epsilon / 4)))
 
 
 def root_mean_square_norm(data: Node, axes: Sequence[int], epsilon: float) -> Node:

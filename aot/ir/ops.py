@@ -132,6 +132,8 @@ _ARITHMETIC: tuple[OpDef, ...] = (
     _binary(
         "minimum", NUMBER, f"tl.minimum({{0}}, {{1}}, {_NAN})", is_commutative=True, **_CHOOSES
     ),
+    # a·b with a power of two b, which loses no bit: no equation of `mul` takes it apart.
+    _binary("scale", FLOAT, "({0} * {1})", aten=()),
     # a·b + c, rounded once, whatever else is contracted.
     OpDef("fma", "pointwise", 3, infer.pointwise(*FLOAT), triton="tl.fma({0}, {1}, {2})", cost=2.0),
     _binary("atan2", FLOAT, "libdevice.atan2({0}, {1})", 30.0),

@@ -266,6 +266,7 @@ REFERENCE: Mapping[str, Reference] = {
     "maximum": numpy.maximum,
     "minimum": numpy.minimum,
     "atan2": numpy.arctan2,
+    "scale": numpy.multiply,
     "fma": fma,
     "neg": numpy.negative,
     "abs": numpy.abs,

@@ -186,10 +186,14 @@ class Exponentials:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """The sum and the sum of squared distances from the mean, after Welford: LayerNorm."""
+    """The sum and the sum of squared distances from the mean, after Welford: LayerNorm.
+
+    The distances may be `factor` times those of the elements that are summed.
+    """
 
     total: Node
     squares: Node
+    factor: float = 1.0
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -223,7 +227,8 @@ class Moments:
         return [count, mean, squares]
 
     def values(self, known: Sequence[str], extent: Extent) -> list[str]:
-        return [f"{known[1]} * {float(fixed(extent))!r}", known[2]]
+        squares = known[2] if self.factor == 1 else f"{known[2]} * {self.factor**2!r}"
+        return [f"{known[1]} * {float(fixed(extent))!r}", squares]
 
 
 Statistic = Plain | Search | Exponentials | Moments
@@ -269,23 +274,47 @@ def _pair(first: Node, second: Node, rounded: frozenset[Node]) -> Statistic | No
         return Exponentials(first, second)
     is_square = inner.op == "mul" and inner.inputs[0] is inner.inputs[1]
     if first.op == "sum" and is_square:
-        mean = _mean_of(inner.inputs[0], first)
-        if mean is not None and _apart(inner.inputs[0], first, mean):
-            return Moments(first, second)
+        factor = _factor_of_distance(inner.inputs[0], first)
+        return None if factor is None else Moments(first, second, factor)
     return None
 
 
 def _between(first: Node, second: Node) -> frozenset[Node]:
     """The first reduction, and what the second one reads that is neither its operand nor below."""
+    (data,) = first.inputs
+    ends = {data, data.inputs[0]} if data.op == "scale" else {data}
     found: set[Node] = set()
     waiting = [second.inputs[0]]
     while waiting and len(found) <= _MOST_BETWEEN:
         node = waiting.pop()
-        if node is first.inputs[0] or node in found:
+        if node in ends or node in found:
             continue
         found.add(node)
         waiting += () if node is first else node.inputs
     return frozenset(found)
+
+
+def _factor_of_distance(node: Node, total: Node) -> float | None:
+    """c where the node is c·(y - mean y) of the elements y that are summed: a·x - b·sum(p·x)."""
+    found = uncast(node)
+    if found.op != "sub" or computed(total.inputs[0].dtype) != "f32":
+        return None
+    (data, of_data), (summed, power) = map(_scaled, (found.inputs[0], total.inputs[0]))
+    mean, count = uncast(found.inputs[1]), total.inputs[0].type.numel // total.type.numel
+    is_share = mean.op == "mul" and mean.inputs[1].op == "scalar"
+    if data is not summed or not is_share or uncast(mean.inputs[0]) is not total:
+        return None
+    share = float(mean.inputs[1].attr("value")) * count if isinstance(count, int) else 0.0
+    factor = of_data / power
+    return factor if abs(share / factor - 1.0) < 1e-3 else None
+
+
+def _scaled(node: Node) -> tuple[Node, float]:
+    """x and c where the node is c·x with a power of two c."""
+    found = uncast(node)
+    if found.op != "scale" or found.inputs[1].op != "scalar":
+        return found, 1.0
+    return uncast(found.inputs[0]), float(found.inputs[1].attr("value"))
 
 
 def _apart(node: Node, reduction: Node, center: Node) -> bool:
@@ -296,19 +325,6 @@ def _apart(node: Node, reduction: Node, center: Node) -> bool:
     data, middle = found.inputs
     same = uncast(data) is uncast(reduction.inputs[0])
     return same and uncast(middle) is center and computed(reduction.inputs[0].dtype) == "f32"
-
-
-def _mean_of(node: Node, total: Node) -> Node | None:
-    """The mean that `node` is measured from, if it is that of the sum's elements."""
-    found = uncast(node)
-    mean = uncast(found.inputs[1]) if found.op == "sub" else found
-    if mean.op != "mul" or uncast(mean.inputs[0]) is not total or mean.inputs[1].op != "scalar":
-        return None
-    count = total.inputs[0].type.numel // total.type.numel
-    if not isinstance(count, int):
-        return None
-    share = float(mean.inputs[1].attr("value")) * count
-    return mean if abs(share - 1.0) < 1e-3 else None
 
 
 def uncast(node: Node) -> Node:

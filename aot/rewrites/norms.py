@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
-from aotc.aot.ir.match import AnyLiteral, any_node, both_orders, call, either
+from aotc.aot.ir.match import AnyLiteral, Bindings, any_node, both_orders, call, either
 from aotc.aot.ir.rules import Context, Rule, rule_for
 from aotc.aot.ir.size import Extent, proves_at_most
 from aotc.aot.ir.types import DTYPES
@@ -189,7 +189,44 @@ def _normalize(exponential: Node, axes: tuple[int, ...]) -> Node:
     return build.mul(exponential, build.unary("reciprocal", total))
 
 
+_sum_of_scaled = call("sum", call("scale", x, AnyLiteral("c")), axes="axes")
+_sound_mean = either(_sum_of_scaled * AnyLiteral("d"), _sum_of_scaled)
+
+
+def _centered(x: Node, axes: tuple[int, ...], share: float) -> Node:
+    return build.sub(x, build.mul(build.reduce("sum", x, axes), share))
+
+
+def _centered_as_elsewhere(
+    x: Node, axes: tuple[int, ...], c: float, bindings: Bindings, context: Context
+) -> Node | None:
+    found = _centered(x, axes, c * bindings.get("d", 1.0))
+    return found if context.use_counts[found] else None
+
+
+def _half_centered_as_elsewhere(
+    x: Node, axes: tuple[int, ...], c: float, bindings: Bindings, context: Context
+) -> Node | None:
+    found = _centered(x, axes, 2 * c * bindings.get("d", 1.0))
+    return build.scale(found, 0.5) if context.use_counts[found] else None
+
+
 RULES: tuple[Rule, ...] = (
+    # x - sum(x · c) · d → x - sum(x) · (c·d) where that is computed too, for powers of two c: a
+    # variance beside a distance from a mean that overflows as the mean does
+    Rule(
+        "centered-sum",
+        x - _sound_mean,
+        _centered_as_elsewhere,
+        is_exact=False,
+    ),
+    # x/2 - sum(x · c) · d → (x - sum(x) · 2·c·d) / 2 where that is computed too, likewise
+    Rule(
+        "half-centered-sum",
+        call("scale", x, 0.5) - _sound_mean,
+        _half_centered_as_elsewhere,
+        is_exact=False,
+    ),
     # x / s → x · (1/s) for constants s that are fewer than what they divide
     Rule("divide-constant", x / s, _multiply, _is_divisor, is_exact=False),
     # conv(x, w) - t → conv(x, w) + (-t) for constants, and so behind a bias

@@ -16,6 +16,8 @@ from aotc.aot.ir import build as b
 from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
+from aotc.aot.lower.row import levels_of
+from aotc.aot.lower.statistics import Moments, statistics
 from aotc.aot.schedule import schedule
 from aotc.aot.schedule.traits import GPUS
 
@@ -37,12 +39,21 @@ def _log_softmax_of_a_label():
     return [op("gather", b.log_softmax(x, 1), labels, axis=1)]
 
 
+def _of_large_numbers():
+    """Neither the sum nor the variance is finite."""
+    x = op("mul", op("abs", operand("x", 3, 20011)), 7e37)
+    return [b.add(b.standardize(x, [1], 1e-5), 0.5), b.scaled_mean(x, [1], 0.5)]
+
+
 ROWS = {
     "softmax_of_a_long_row": lambda: [softmax(operand("x", 3, 20011), 1)],
     "softmax_of_long_halves": lambda: [softmax(operand("x", 2, 32768, dtype="bf16"), 1)],
     "layer_norm_of_a_long_row": lambda: [
         op("mul", layer_norm(operand("x", 3, 20011)), weight("w", 1, 20011))
     ],
+    "standardized_long_rows": lambda: [b.standardize(operand("x", 3, 20011), [1], 1e-5)],
+    "standardized_columns": lambda: [b.standardize(operand("x", 2, 1500, 40), [1], 1e-5)],
+    "standardized_large_numbers": _of_large_numbers,
     "softmax_of_one_row": lambda: [softmax(operand("x", 40000), 0)],
     "log_softmax_of_a_label": _log_softmax_of_a_label,
     "sum_and_largest_of_a_row": lambda: [
@@ -95,6 +106,13 @@ def results(tmp_path_factory):
 
 def _inputs(graph):
     return [values(node.type, 100 + number) for number, node in enumerate(graph.inputs)]
+
+
+def test_a_standardized_row_is_read_once_for_its_mean_and_variance():
+    graph = graph_of(ROWS["standardized_long_rows"]())
+    (group,) = schedule(graph, TRAITS).groups
+    ((moments,),) = statistics(levels_of(group))
+    assert isinstance(moments, Moments)
 
 
 @pytest.mark.parametrize("name", GPU_CASES)

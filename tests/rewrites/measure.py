@@ -45,6 +45,7 @@ def _arithmetic(node: Node, operands: Sequence[int]) -> int:
             "pow": (32, 32),
             "div": (8, 4),
             "mul": (3, 1),
+            "scale": (4, 4),  # what it becomes behind a sum is a `mul`
             "sub": (2, 3),
             "neg": (1, 1),
             "where": (2, 3),
