@@ -33,6 +33,7 @@ from aotc.runtime.programs.segments import SegmentedExecutable
 
 if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
     from aotc.aot.capture.capture import Captured
+    from aotc.aot.capture.decisions import Undecided
 
 
 def runs_here(target: Target) -> bool:
@@ -58,14 +59,14 @@ def rehearse(
     precision = target.traits.dot_precision
     limits = tolerances(captured, precision)
     golden = captured.golden_inputs, captured.golden_outputs
-    rows = [[_Row("", *golden, limits)]]
+    rows = [[_Row("", *golden, limits, captured.undecided)]]
     rows[0] += [
-        _Row(f" ({each.name})", each.inputs, each.outputs, limits, each.spreads)
+        _Row(f" ({each.name})", each.inputs, each.outputs, limits, each.undecided, each.spreads)
         for each in captured.trials
     ]
     for probe in captured.probes:
         limits = tolerances(captured, precision, probe.roundings)
-        rows.append([_Row(f" ({probe})", probe.inputs, probe.outputs, limits)])
+        rows.append([_Row(f" ({probe})", probe.inputs, probe.outputs, limits, probe.undecided)])
     checks: list[Comparison] = []
     for calls in rows:
         shapes = [array.shape for array in calls[0].inputs]
@@ -98,6 +99,7 @@ class _Row:
     inputs: tuple[Array, ...]
     expected: tuple[Array, ...]
     limits: tuple[float, ...]
+    undecided: Undecided | None
     spreads: Callable[[], tuple[float, ...]] | None = None
 
 
@@ -105,26 +107,36 @@ def _compared(
     row: _Row, specs: Sequence[TensorSpec], results: Sequence[Array]
 ) -> Iterator[Comparison]:
     """The checks of a call. Where numbers differ, the model is asked how far its own roundings
-    carry them there; a check that fails names the element that is furthest away."""
-    found = [
-        compare(spec, got.tobytes(), want.tobytes(), limit)
-        for spec, got, want, limit in zip(specs, results, row.expected, row.limits, strict=True)
-    ]
-    spreads = (0.0,) * len(found)
-    if row.spreads is not None and not all(check.is_ok for check in found):
+    carry them there, and which elements they decide: these are left out, with a warning. A check
+    that fails names the element that is furthest away."""
+    checks = [_check(*each) for each in zip(specs, results, row.expected, row.limits, strict=True)]
+    limits = list(row.limits)
+    if row.spreads is not None and not all(check.is_ok for check in checks):
         spreads = row.spreads()
-    for index, (check, spread) in enumerate(zip(found, spreads, strict=True)):
-        limit = max(check.tolerance, OWN_AND_OURS * spread)
-        if math.isinf(limit):
-            text = (
-                f"`{check.name}` was not compared{row.label}: the model's own roundings decide it"
-            )
-            warnings.warn(text, stacklevel=2)
-            continue
-        place = ""
-        if not check.difference <= limit:
-            place = _furthest(specs[index], results[index], row.expected[index])
-        yield Comparison(check.name + place + row.label, check.difference, limit)
+        limits = [max(limit, OWN_AND_OURS * each)
+                  for limit, each in zip(limits, spreads, strict=True)]  # fmt: skip
+        checks = [Comparison(each.name, each.difference, limit)
+                  for each, limit in zip(checks, limits, strict=True)]  # fmt: skip
+    masks: Sequence[Array | None] = (None,) * len(checks)
+    if row.undecided is not None and not all(check.is_ok for check in checks):
+        masks = row.undecided(results, limits)
+    for index, (check, mask) in enumerate(zip(checks, masks, strict=True)):
+        spec, own, expected = specs[index], results[index], row.expected[index]
+        if mask is not None and mask.any():
+            own = numpy.where(mask, expected, own)
+            check = _check(spec, own, expected, limits[index])
+            warnings.warn(_left_out(check.name + row.label, mask), stacklevel=2)
+        place = "" if check.is_ok else _furthest(spec, own, expected)
+        yield Comparison(check.name + place + row.label, check.difference, check.tolerance)
+
+
+def _check(spec: TensorSpec, found: Array, expected: Array, limit: float) -> Comparison:
+    return compare(spec, found.tobytes(), expected.tobytes(), limit)
+
+
+def _left_out(name: str, mask: Array) -> str:
+    counted = f"{int(mask.sum())} of {mask.size} elements of `{name}`"
+    return f"{counted} were not compared: the model's own roundings decide them"
 
 
 def _furthest(spec: TensorSpec, found: Array, expected: Array) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +15,21 @@ from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.agreement import check_agreement
 from aotc.aot.capture.aliases import has_plain_memory
+from aotc.aot.capture.decisions import Undecided, undecided_of
 from aotc.aot.capture.distinct import with_distinct_inputs
 from aotc.aot.capture.draws import GOLDEN_SEED, draws, seeded
 from aotc.aot.capture.exported import held_tensor, import_program
 from aotc.aot.capture.exporting import Exported, exported, run, unchanged
 from aotc.aot.capture.fallback import CHECKED_WHOLE, TorchOp, torch_ops, warn_of
 from aotc.aot.capture.functional import Functional
-from aotc.aot.capture.golden import golden_tensors, has_halves, roundings
+from aotc.aot.capture.golden import (
+    distances,
+    golden_tensors,
+    has_halves,
+    largest,
+    quiet_settings,
+    without_jumps,
+)
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.probes import Probe, probes
 from aotc.aot.capture.sizes import sizes_of
@@ -56,6 +63,7 @@ class Captured:
     probes: tuple[Probe, ...] = ()  # the model itself at other sizes than the example's
     is_strict: bool = False  # whether torch.export read the model's code, after tracing failed
     trials: tuple[Trial, ...] = ()  # the model itself on inputs drawn anew
+    undecided: Undecided | None = None  # elements of the golden outputs that roundings decide
 
 
 def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Captured:
@@ -81,7 +89,7 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
         if kept and left:
             names = ", ".join(f"`{name}`" for name in kept)
             raise StateUnsupported(names=names, other="ops that torch runs")
-        golden_inputs, golden_outputs, roundings_of = _golden(spec, program, decomposed, graph)
+        golden = _golden(spec, program, decomposed, graph)
         guards = tuple(dict.fromkeys((*sizes.guards, *asserted)))
         model = program.module() if spec.module is None else spec.module
         model = decomposed.module() if is_drawing else model
@@ -90,12 +98,12 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     warn_of_weights(program.state_dict, program.graph_signature.parameters)
     warn_of(left)
     check(graph, "capture")
-    others_drawn = _trials(spec, found, graph, golden_outputs, is_drawing)
+    others_drawn = _trials(spec, found, graph, golden.outputs, is_drawing)
     is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     precision = "tf32" if is_tf32 else "ieee"
-    golden = (golden_inputs, golden_outputs, structure, roundings_of)
+    numbers = (golden.inputs, golden.outputs, structure, golden.roundings)
     known = (sizes.dims, guards, sizes.specialised, left, others, found.is_strict, others_drawn)
-    return Captured(spec.name, graph, *golden, precision, *known)
+    return Captured(spec.name, graph, *numbers, precision, *known, golden.undecided)
 
 
 def _trials(
@@ -112,21 +120,6 @@ def _trials(
     with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED):
         drawn = trials(model, *given, known, has_halves(graph), kept, more)
     return judged(drawn)
-
-
-@contextmanager
-def quiet_settings() -> Iterator[None]:
-    """TransformerEncoder's fast path off, since it changes padded rows; no torch chatter."""
-    fast_path, level = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
-    torch.backends.mha.set_fastpath_enabled(False)
-    logging.disable(logging.ERROR)  # what torch logs there, our errors say
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast_path)
-        logging.disable(level)
 
 
 class WeightWarning(UserWarning):
@@ -147,13 +140,20 @@ def warn_of_weights(state: Mapping[str, torch.Tensor], parameters: Collection[st
             warnings.warn(f"weight `{name}` is {kind}: {elements}", WeightWarning, stacklevel=2)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Golden:
+    """The example's numbers; what the graph's states hold after the call follows the outputs."""
+
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    roundings: tuple[float, ...]  # how far they carry each output
+    undecided: Undecided
+
+
 def _golden(
     spec: Spec, program: ExportedProgram, decomposed: ExportedProgram, graph: Graph
-) -> tuple[tuple[Array, ...], tuple[Array, ...], tuple[float, ...]]:
-    """Inputs, outputs, and how far roundings carry each output.
-
-    What the graph's states hold after the first call follows the outputs.
-    """
+) -> _Golden:
+    """What the exported model gives for its example."""
     kept = [state.name for state in graph.states]
     leaves = pytree.tree_leaves((spec.arguments, dict(spec.keyword_arguments)))
     inputs = tuple(to_array(leaf).copy() for leaf in leaves if isinstance(leaf, torch.Tensor))
@@ -164,13 +164,15 @@ def _golden(
     with unchanged([held_tensor(decomposed, name) for name in kept]) as buffers:
         outputs = (*golden_tensors(lambda: run(spec, module)), *(each.clone() for each in buffers))
         found = tuple(to_array(tensor).copy() for tensor in outputs)
-    spreads = (0.0,) * len(outputs)
+    spreads = whole_spreads = (0.0,) * len(outputs)
+    is_narrow = has_halves(graph)
+    # Nothing is written into: neither into an operand nor, in wider floats, into a state.
+    whole = module if is_narrow else decomposed.module()
+    functional = Functional(decomposed, kept) if kept else whole
     with suppress(ModelRaised):  # an op does not take what was widened
-        is_narrow = has_halves(graph)
-        # Nothing is written into: neither into an operand nor, in wider floats, into a state.
-        whole = module if is_narrow else decomposed.module()
-        functional = Functional(decomposed, kept) if kept else whole
-        spreads = roundings(lambda: run(spec, functional), outputs, is_narrow)
+        away = distances(lambda: run(spec, functional), outputs, is_narrow)
+        spreads, whole_spreads = tuple(map(without_jumps, away)), tuple(map(largest, away))
     if not kept and not draws(decomposed):
-        check_agreement(spec, outputs, spreads, has_halves(graph))
-    return inputs, found, spreads
+        check_agreement(spec, outputs, whole_spreads, is_narrow)
+    again = functional if kept else module
+    return _Golden(inputs, found, spreads, undecided_of(lambda: run(spec, again), found))

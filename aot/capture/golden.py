@@ -7,6 +7,8 @@ are judged. So is that of a model in f32 from itself in f64, where a recurrence 
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +22,23 @@ from aotc.aot.ir.graph import Graph
 # Element type → that in which a model's roundings are too small to count.
 HALVES = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 SINGLES = {torch.float32: torch.float64}
+JUMP, SMOOTH = 0.05, 0.001  # of the scale: what only a decision makes, and what roundings leave
 NATIVE_NAMESPACES = ("aten", "prims")  # whose ops take f64 where they take f32
+
+
+@contextmanager
+def quiet_settings() -> Iterator[None]:
+    """TransformerEncoder's fast path off, since it changes padded rows; no torch chatter."""
+    fast_path, level = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
+    torch.backends.mha.set_fastpath_enabled(False)
+    logging.disable(logging.ERROR)  # what torch logs there, our errors say
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+        logging.disable(level)
 
 
 def golden_tensors(call: Callable[[], Any]) -> tuple[torch.Tensor, ...]:
@@ -40,13 +58,37 @@ def roundings(
     """For each output: its largest distance from the same model in wider floats, of its scale.
 
     In f32 where the model `is_narrow`, has 16-bit floats, else in f64. 0 for whole numbers and for
-    an output that is not finite. Raises what the model does where an op refuses what was widened.
+    an output that is not finite; without the elements that roundings decide (`without_jumps`).
+    Raises what the model does where an op refuses what was widened.
     """
+    return tuple(map(without_jumps, distances(call, outputs, is_narrow)))
+
+
+def distances(
+    call: Callable[[], Any], outputs: Sequence[torch.Tensor], is_narrow: bool
+) -> tuple[torch.Tensor, ...]:
+    """For each output: each element's distance from the same model in wider floats, of its scale;
+    nothing for one that `roundings` gives 0."""
     mode = _Widened(HALVES) if is_narrow else _WidenedTwice(SINGLES)
     # Below autograd: an op made of others comes whole, not after its check that types agree.
     with _one_thread(), torch._C._AutoDispatchBelowAutograd(), mode:
         wide = _tensors(call())
-    return tuple(_distance(*pair) for pair in zip(outputs, wide, strict=True))
+    return tuple(apart(*pair) for pair in zip(outputs, wide, strict=True))
+
+
+def largest(away: torch.Tensor) -> float:
+    """The largest of distances; 0 of none."""
+    return away.max().item() if away.numel() else 0.0
+
+
+def without_jumps(away: torch.Tensor) -> float:
+    """The largest of distances, less those of elements that a decision carried away: few that are
+    far from all the others. What amplifies roundings amplifies those of its other elements too."""
+    jumps = away > JUMP
+    rest = away[~jumps]
+    if bool(jumps.any()) and rest.numel() >= jumps.sum() and largest(rest) < SMOOTH:
+        return largest(rest)
+    return largest(away)
 
 
 class _StableSorts(TorchDispatchMode):
@@ -111,12 +153,14 @@ class _WidenedTwice(_Widened):
         return super().__torch_dispatch__(function, types, args, kwargs)
 
 
-def _distance(found: torch.Tensor, wide: torch.Tensor) -> float:
+def apart(found: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
+    """Each element's distance from another answer, of its scale; nothing for whole numbers."""
+    none = torch.zeros(0)
     if not wide.is_floating_point() or not wide.numel():
-        return 0.0
+        return none
     scale = wide.abs().max().item()
-    distance = (found.to(wide.dtype) - wide).abs().max().item()
-    return distance / scale if 0.0 < scale < float("inf") and distance == distance else 0.0
+    away = (found.to(wide.dtype) - wide).abs().flatten()
+    return away / scale if 0.0 < scale < float("inf") and not bool(away.isnan().any()) else none
 
 
 def _tensors(results: Any) -> tuple[torch.Tensor, ...]:

@@ -15,6 +15,7 @@ import numpy
 import torch
 from torch.utils import _pytree as pytree
 
+from aotc.aot.capture.decisions import Undecided, undecided_of
 from aotc.aot.capture.draws import GOLDEN_SEED, seed_input
 from aotc.aot.capture.golden import golden_tensors, has_halves, roundings
 from aotc.aot.capture.importer import to_array
@@ -34,12 +35,13 @@ Sizes = dict[Dim, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probe:
-    """Inputs at other sizes, the model's outputs, and how far roundings carry these."""
+    """Inputs at other sizes, the model's outputs, and what roundings do to these."""
 
     sizes: tuple[tuple[str, int], ...]  # by the dims' names
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
     roundings: tuple[float, ...]
+    undecided: Undecided
 
     def __str__(self) -> str:
         return ", ".join(f"{name} = {size}" for name, size in self.sizes)
@@ -127,7 +129,8 @@ def _probe(spec: Spec, module: torch.nn.Module, graph: Graph, sizes: Sizes) -> P
     except Exception:  # an operation that does not take what was widened
         spreads = (0.0,) * len(outputs)
     named_sizes = tuple((dim.name, size) for dim, size in sizes.items())
-    return Probe(named_sizes, inputs, tuple(map(to_array, outputs)), spreads)
+    expected = tuple(map(to_array, outputs))
+    return Probe(named_sizes, inputs, expected, spreads, undecided_of(call, expected))
 
 
 def _resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:

@@ -18,8 +18,10 @@ import numpy
 import torch
 from torch.utils import _pytree as pytree
 
-from aotc.aot.capture.capture import Captured, quiet_settings, warn_of_weights
-from aotc.aot.capture.golden import golden_tensors, has_halves
+from aotc.aot.capture.capture import Captured, warn_of_weights
+from aotc.aot.capture.decisions import undecided_of
+from aotc.aot.capture.exporting import run
+from aotc.aot.capture.golden import golden_tensors, has_halves, quiet_settings
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.libraries import register_types
 from aotc.aot.capture.spec import Spec
@@ -39,13 +41,15 @@ TOLD = frozenset({
     "dot_precision",
 })  # fmt: skip
 
+ANEW = ("trials", "undecided")  # asked of the model itself, as an entry is read
+
 
 def to_files(captured: Captured, spec: Spec) -> Files | None:
     """The files of an entry; None for a capture that they could not tell whole."""
     if captured.graph.states:  # the model's own call would change what it holds
         return None
     for row in fields(captured):
-        if row.name not in (*TOLD, "trials") and getattr(captured, row.name) != row.default:
+        if row.name not in (*TOLD, *ANEW) and getattr(captured, row.name) != row.default:
             return None
     held, files, rows = _held(spec), {}, []
     for name, constant in captured.graph.constants.items():
@@ -78,7 +82,8 @@ def from_files(files: Mapping[str, bytes], spec: Spec) -> Captured | None:
     facts = json.loads(files[FACTS])
     if list(map(_bits, _run(spec))) != facts["numbers"]:
         return None
-    held = _held(spec)
+    module, held = spec.module, _held(spec)
+    assert module is not None
     constants = {row["name"]: _constant(row, held, files) for row in facts["constants"]}
     graph = parse_graph(files[GRAPH].decode(), constants)
     _warn(spec)
@@ -96,6 +101,7 @@ def from_files(files: Mapping[str, bytes], spec: Spec) -> Captured | None:
         golden_roundings=tuple(map(float.fromhex, facts["roundings"])),
         dot_precision=facts["dot_precision"],
         trials=_trials(spec, graph, golden_outputs),
+        undecided=undecided_of(lambda: run(spec, module), golden_outputs),
     )
 
 

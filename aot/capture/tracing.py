@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.capture import quiet_settings
 from aotc.aot.capture.exported import import_program
 from aotc.aot.capture.exporting import decompose, export
+from aotc.aot.capture.golden import quiet_settings
 from aotc.aot.capture.importing import DTYPE_NAMES
 from aotc.aot.capture.sizes import Sizes
 from aotc.aot.capture.spec import FunctionModule, Spec

@@ -11,21 +11,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy
 import torch
 from torch.utils import _pytree as pytree
 
+from aotc.aot.capture.decisions import Undecided, undecided_of
 from aotc.aot.capture.exporting import unchanged
-from aotc.aot.capture.golden import golden_tensors, roundings
+from aotc.aot.capture.golden import apart, golden_tensors, roundings, without_jumps
 from aotc.aot.capture.importer import to_array
 from aotc.aot.ir.storage import Array
 
 CALLS_IN_A_ROW = 3  # with the example's, where a call changes a state
 SHUFFLED_ELEMENTS = 1 << 20  # of a tensor; larger ones are rotated, which costs a copy
 NUDGE = 2.0**-21  # relative, a few units in the last place of f32: what no model may depend on
-UNKNOWN = float("inf")
 
 Leaves = list[Any]
 Call = Callable[..., Any]
@@ -39,14 +40,15 @@ class TrialWarning(UserWarning):
 class Trial:
     """Inputs drawn anew and the model's outputs, after the calls before it.
 
-    spreads: how far the model's own roundings carry each output and state, of its scale; infinite
-    for whole numbers that depend on roundings. Asked only where the numbers differ.
+    spreads: how far the model's own roundings carry each output and state, of its scale;
+    undecided: the elements that they decide. Asked only where the numbers differ.
     """
 
     name: str
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]  # then the states
     spreads: Callable[[], tuple[float, ...]]
+    undecided: Undecided
 
 
 def trials(
@@ -85,8 +87,17 @@ def trials(
         if any(_is_worse(outputs, known) for outputs in found):
             reasons.append("the model gives numbers that are not finite")
             continue
+        before = [example, *rows] if states else rows
+
+        def again(turn: int, before: Sequence[Leaves] = before) -> Any:
+            if not states:
+                return call([_copy(leaf) for leaf in before[turn]])
+            return _outputs(call, before[: turn + 2], states)[-1]
+
         return tuple(
-            _trial(call, rows[turn], turn, outputs, is_narrow, bool(states), more)
+            _trial(
+                call, rows[turn], turn, outputs, is_narrow, bool(states), more, partial(again, turn)
+            )
             for turn, outputs in enumerate(found)
         )
     return reasons[0]
@@ -113,6 +124,10 @@ def _outputs(
     return found
 
 
+def _copy(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
+
+
 def _is_worse(outputs: Sequence[torch.Tensor], known: Sequence[Array]) -> bool:
     """Whether an output is of another shape than the example's, or not finite where that is."""
     if [tuple(each.shape) for each in outputs] != [each.shape for each in known]:
@@ -136,6 +151,7 @@ def _trial(
     is_narrow: bool,
     is_stateful: bool,
     more: tuple[Array, ...],
+    again: Callable[[], Any],
 ) -> Trial:
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     name = f"call {turn + 2}, inputs drawn anew" if is_stateful else "inputs drawn anew"
@@ -146,7 +162,8 @@ def _trial(
         return spreads(call, leaves, outputs, is_narrow)
 
     inputs = (*(to_array(tensor).copy() for tensor in tensors), *more)
-    return Trial(name, inputs, tuple(map(to_array, outputs)), asked)
+    expected = tuple(map(to_array, outputs))
+    return Trial(name, inputs, expected, asked, undecided_of(again, expected))
 
 
 def spreads(
@@ -163,15 +180,8 @@ def spreads(
             pass
         nudged = golden_tensors(lambda: call([_nudged(leaf) for leaf in leaves]))
     for place, (one, other) in enumerate(zip(outputs, nudged, strict=True)):
-        found[place] = max(found[place], _distance(one, other))
+        found[place] = max(found[place], without_jumps(apart(one, other)))
     return tuple(found)
-
-
-def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
-    if not one.is_floating_point():
-        return 0.0 if torch.equal(one, other) else UNKNOWN
-    scale = one.abs().max().item() if one.numel() else 0.0
-    return (one - other).abs().max().item() / scale if 0.0 < scale < UNKNOWN else 0.0
 
 
 def _nudged(leaf: Any) -> Any:

@@ -172,10 +172,12 @@ def test_inputs_that_the_model_does_not_take_are_left_out_with_a_note(model, rea
 def test_what_roundings_decide_is_not_judged():
     """The place of the maximum of values that differ in their last bits."""
     near = 1 + torch.rand(64) * 2**-22
-    (trial,) = drawn(lambda x: x.argmax(), near)
-    assert trial.spreads() == (float("inf"),)
-    (trial,) = drawn(lambda x: x.argmax(), torch.rand(64))
-    assert trial.spreads() == (0.0,)
+    (trial,) = drawn(lambda x: (x * 3).argmax(), near)
+    other = (numpy.array((int(trial.outputs[0]) + 1) % 64),)
+    assert trial.undecided(other, (0.0,))[0].all()
+    (trial,) = drawn(lambda x: (x * 3).argmax(), torch.rand(64))
+    other = (numpy.array((int(trial.outputs[0]) + 1) % 64),)
+    assert not trial.undecided(other, (0.0,))[0].any()
 
 
 def test_states_are_judged_by_the_models_own_distance():

@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from aotc.aot.capture.decisions import moved
 from fuzz.program import NAMES, NAMESPACE, Program, Step
 from fuzz.rows.table import ROWS
 
@@ -21,14 +24,21 @@ Tensors = list[torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """How steps are run: `eager`, `wide` (floats in f64), or perturbed by a few roundings."""
+    """How steps are run: `eager`, `wide` (floats in f64), or perturbed by a few roundings.
+
+    is_plain: with torch's plain implementation of attention in place of its fused one; large: what
+    is put in place of operands whose sums or products may pass the largest number in some order.
+    """
 
     is_wide: bool = False
     seed: int | None = None  # of perturbations
     roundings: float = 2.0
+    is_plain: bool = False
+    large: float | None = None
 
 
 EAGER, WIDE = Mode(), Mode(is_wide=True)
+OVERFLOWING, MODERATE = (Mode(is_plain=True, large=each) for each in (float("inf"), 1.0))
 
 
 @functools.lru_cache(4096)
@@ -40,47 +50,134 @@ def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Ge
     """The value of one step; a step without a name changes a state among the values."""
     row = ROWS[step.op]
     given = values
-    if mode.seed is not None and row.accumulates:
-        given = {
-            **values,
-            **{name: _perturbed(values[name], mode, generator) for name in step.refs()},
-        }
+    if row.accumulates and (mode.seed is not None or mode.large is not None):
+        changed = _all_perturbed if mode.large is None else _overflown
+        given = {**values, **changed(step, values, mode, generator)}
     code = _compiled(step.expression(mode.is_wide), not step.name)
     if not step.name:
         exec(code, {**NAMESPACE, **given})
         return None
-    value = eval(code, {**NAMESPACE, **given})
-    if mode.seed is not None and row.accumulates and value.is_floating_point():
+    with sdpa_kernel(SDPBackend.MATH) if mode.is_plain else nullcontext():
+        value = eval(code, {**NAMESPACE, **given})
+        if mode.seed is None:
+            # In f64: rounded where the program converts, and f64 again.
+            return value.double() if mode.is_wide and value.is_floating_point() else value
+        return _rounded(step, value, code, given, mode, generator)
+
+
+def _rounded(
+    step: Step,
+    value: torch.Tensor,
+    code: CodeType,
+    given: dict[str, Any],
+    mode: Mode,
+    generator: torch.Generator,
+) -> torch.Tensor:
+    """The value of a step with its roundings moved, those of its way back too."""
+    row = ROWS[step.op]
+    if row.accumulates and value.is_floating_point():
         name = next(step.refs())
         if not given[name].is_floating_point():  # whole numbers round as they become floats
             operand = _perturbed(given[name].to(value.dtype), mode, generator)
             value = eval(code, {**NAMESPACE, **given, name: operand})
-    if mode.is_wide and value.is_floating_point():
-        value = value.double()  # rounded where the program converts, and f64 again
-    if mode.seed is not None and row.level not in ("bits", "values"):
-        value = _perturbed(value, mode, generator)
-        if row.cancels:
-            value = value + _rounding_at(given[next(step.refs())], value, mode, generator)
-        if row.is_of_norm and value.numel():
-            size = value.detach().abs().amax().expand(value.shape)
-            value = value + _rounding_at(size, value, mode, generator, least=0.0)
-        if value.requires_grad:  # rounded on their way back too
-            value.register_hook(lambda slopes: _perturbed(slopes, mode, generator))
+    if row.level in ("bits", "values"):
+        return value
+    if value.requires_grad and not row.accumulates:
+        value = _with_moved_slopes(step, value, code, given, mode, generator)
+    value = _perturbed(value, mode, generator)
+    if row.cancels:
+        value = value + _rounding_at(given[next(step.refs())], value, mode, generator)
+    if row.is_of_norm and value.numel():
+        size = value.detach().abs().amax().expand(value.shape)
+        value = value + _rounding_at(size, value, mode, generator, least=0.0)
+    if value.requires_grad:
+        value.register_hook(lambda slopes: _perturbed(slopes, mode, generator))
     return value
 
 
+def _with_moved_slopes(
+    step: Step,
+    value: torch.Tensor,
+    code: CodeType,
+    given: dict[str, Any],
+    mode: Mode,
+    generator: torch.Generator,
+) -> torch.Tensor:
+    """The value with gradients as of operands that are moved: where a slope passes through 0 it is
+    a difference, whose roundings are as large as its terms."""
+    changed = _all_perturbed(step, given, mode, generator)
+    if ROWS[step.op].slope_cancels:
+        name = next(step.refs())
+        operand = changed[name] = changed[name].view_as(changed[name])
+        incoming: list[torch.Tensor] = []
+        operand.register_hook(
+            lambda slopes: slopes + _rounding_at(incoming[-1], slopes, mode, generator, least=0.0)
+        )
+    beside = eval(code, {**NAMESPACE, **given, **changed})
+    away = (value - beside).detach()
+    if not bool(away.isfinite().all()):
+        return value
+    if ROWS[step.op].slope_cancels:
+        beside.register_hook(incoming.append)
+    return beside + away
+
+
+def _all_perturbed(
+    step: Step, values: dict[str, Any], mode: Mode, generator: torch.Generator
+) -> dict[str, Any]:
+    """The operands of a step, each element moved."""
+    return {name: _perturbed(values[name], mode, generator) for name in step.refs()}
+
+
+def _overflown(
+    step: Step, values: dict[str, Any], mode: Mode, generator: torch.Generator
+) -> dict[str, Any]:
+    """The operands of a step, less those elements of which a sum may pass the largest number.
+
+    Such a sum is a number in one order of its terms and infinite or not a number in another, and
+    no wider type is there to say which order is right. 16-bit floats are summed in f32.
+    """
+    assert mode.large is not None
+    names = [name for name in step.refs() if _is_float(values[name])]
+    sizes = {name: _largest(values[name]) for name in names}
+    count = max((values[name].numel() for name in names), default=0)
+    found = {}
+    for name in dict.fromkeys(names):
+        value, others = values[name], list(names)
+        others.remove(name)
+        limit = math.log2(torch.finfo(torch.promote_types(value.dtype, torch.float32)).max)
+        limit -= math.log2(max(count, 1)) + sum(max(math.log2(sizes[each]), 0.0) for each in others)
+        size = value.detach().double().abs()
+        degree = ROWS[step.op].degree
+        if math.isinf(degree):  # a product of all of them
+            logs = torch.where(size.isfinite() & (size > 1), size, 1.0).log2()
+            is_large = (size > 1) & (logs.sum() >= limit)
+        else:
+            is_large = degree * size.log2() >= limit
+        is_large &= value.isfinite()
+        if bool(is_large.any()):
+            found[name] = torch.where(is_large, torch.sign(value) * mode.large, value)
+    return found
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and bool(value.numel())
+
+
+def _largest(value: torch.Tensor) -> float:
+    """The largest finite absolute value; 1 where that is 0."""
+    size = value.detach().double().abs()
+    return torch.where(size.isfinite(), size, 0.0).max().item() or 1.0
+
+
 def _perturbed(value: Any, mode: Mode, generator: torch.Generator) -> Any:
+    """Each element of a float moved, by a smallest subnormal at least; what is infinite stays."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
-    name = NAMES[value.dtype]
-    noise = torch.rand(value.shape, generator=generator, dtype=torch.float64) * 2 - 1
     with torch.no_grad():
-        factor = 1 + noise * (2 * mode.roundings * EPSILON[name])
-        detached = value.detach().double()
-        moved = (detached * factor).to(value.dtype) - value.detach()
-        # Finite values only: what is infinite stays so.
-        moved = torch.where(moved.isfinite(), moved, torch.zeros_like(moved))
-    return value + moved if bool(moved.any()) else value
+        away = moved(value, mode.roundings, generator) - value.detach()
+        away = torch.where(away.isfinite(), away, torch.zeros_like(away))
+    return value + away if bool(away.any()) else value
 
 
 def _rounding_at(

@@ -154,6 +154,9 @@ EXACT = (
 CANCELLING = frozenset(
     {"gelu", "gelu by tanh", "mish", "softplus", "logsigmoid", "asinh", "lgamma", "digamma", "acos"}
 )
+SATURATING = frozenset(
+    {"tanh", "sigmoid", "gelu", "gelu by tanh", "silu", "mish", "softplus", "logsigmoid"}
+)
 
 ARITHMETIC = (
     _binary("add", "{x} + {y}", ANY, weight=3, **WHOLE_ONLY),
@@ -183,7 +186,14 @@ ARITHMETIC = (
         weight=0.3,
     ),
     *(
-        _unary(name, text, FLOATS, weight=weight, cancels=name in CANCELLING)
+        _unary(
+            name,
+            text,
+            FLOATS,
+            weight=weight,
+            cancels=name in CANCELLING,
+            slope_cancels=name in SATURATING,
+        )
         for name, text, weight in (
             ("exp", "{x}.clamp(-8, 8).exp()", 1),
             ("exp of anything", "{x}.exp()", 0.3),
