@@ -217,16 +217,23 @@ def _differs(expected: torch.Tensor, found: torch.Tensor, limit: float) -> torch
 
 
 def _among(rows: torch.Tensor, found: torch.Tensor, limit: float) -> torch.Tensor:
-    """Where answers part altogether, and by more than the limit, with `found` among them."""
+    """Where answers part, and by more than the limit, with `found` among them."""
     if not rows.is_floating_point():
         return parts(rows)
-    scale = _scale(rows[0])
     rows, found = rows.double(), found.double()
     low, high, _ = span_of(rows)
-    span = high - low
-    is_apart = span > limit * scale
-    is_between = is_apart & (found >= low - span) & (found <= high + span)
-    has_pole = is_apart & found.isinf() & (low < 0) & (high > 0)
+    is_apart = (high - low > limit * _scale(rows[0])) | ~rows.isfinite().all(0)
+    return is_apart & explained(rows, found, 1.0)
+
+
+def explained(rows: torch.Tensor, found: torch.Tensor, times: float) -> torch.Tensor:
+    """Where answers, floats in f64, part altogether and `found` lies among them: within so many
+    `times` their span, or infinite where they are on both sides of a pole. Where not all of them
+    are finite, anything does."""
+    low, high, _ = span_of(rows)
+    away = times * (high - low)
+    is_between = (found >= low - away) & (found <= high + away)
+    has_pole = found.isinf() & (low < 0) & (high > 0)
     return parts(rows) & (is_between | has_pole | ~rows.isfinite().all(0))
 
 

@@ -33,8 +33,9 @@ FORWARD_ONLY = frozenset({"fourier", "states"})
 @click.option("--family", multiple=True, type=click.Choice([*FAMILIES]), help="These only.")
 @click.option("--seed", type=int, help="Of the first program of each family; default: of the day.")
 @click.option("--jobs", type=int, help="Processes; default: one a usable processor.")
-@click.option("--dynamic", is_flag=True, help="All programs with sizes that vary.")
-@click.option("--gradients", is_flag=True, help="All programs with gradients.")
+@click.option("--dynamic", "kind", flag_value="dynamic", help="All with sizes that vary.")
+@click.option("--gradients", "kind", flag_value="gradients", help="All with gradients.")
+@click.option("--forward", "kind", flag_value="forward", help="All of fixed sizes, forward alone.")
 @click.option("--target", default="cpu", type=click.Choice(["cpu", "cuda"]), show_default=True)
 @click.option("--no-reduce", is_flag=True, help="Save failing programs as they are.")
 @click.option("--journal", type=click.Path(path_type=Path), default=FOLDER / "journal.jsonl")
@@ -51,8 +52,7 @@ def main(
     family: tuple[str, ...],
     seed: int | None,
     jobs: int | None,
-    dynamic: bool,
-    gradients: bool,
+    kind: str | None,
     target: str,
     no_reduce: bool,
     journal: Path,
@@ -63,17 +63,16 @@ def main(
     first = int(datetime.now(UTC).strftime("%Y%m%d")) * 1000 if seed is None else seed
     count = programs or (100 if seconds is None else 10**9)
     options = {"families": ", ".join(family or FAMILIES), "first seed": first, "target": target}
-    options |= {"all dynamic": True} if dynamic else {}
-    options |= {"all with gradients": True} if gradients else {}
+    options |= {"all of kind": kind} if kind else {}
     head = facts.head(ROOT, options)
     known = Journal(journal, head)
-    if gradients and target == "cuda":
+    if kind == "gradients" and target == "cuda":
         raise click.UsageError("gradients are torch.compile's, which is for the CPU's tensors here")
-    drawn = _tasks(family or tuple(FAMILIES), first, dynamic, gradients, target)
+    drawn = _tasks(family or tuple(FAMILIES), first, kind or "", target)
     every = itertools.islice(drawn, count)
     waiting = (task for task in every if str(task) not in known.found)
     started = time.monotonic()
-    counts: Counter[str] = Counter(o.verdict for rows in known.found.values() for o in rows)
+    counts = Counter(page.of_program(rows) for rows in known.found.values())
     with tempfile.TemporaryDirectory(prefix="aotc-fuzz-") as folder:
         os.environ["TMPDIR"] = folder  # whatever a process leaves when it is ended
         setting = Setting(target, Path(folder) / "cache", found, not no_reduce)
@@ -81,7 +80,7 @@ def main(
         workers = jobs or len(os.sched_getaffinity(0))
         for finished in run(waiting, workers, setting, until):
             known.add(str(finished.task), finished.outcomes)
-            counts.update(each.verdict for each in finished.outcomes)
+            counts[page.of_program(finished.outcomes)] += 1
             for each in finished.outcomes:
                 if each.verdict in BAD:
                     print(f"{each.task}: {each.way}: {each.verdict}: {page.short(each.reason)}")
@@ -95,22 +94,25 @@ def main(
     sys.exit(1 if any(each.verdict in BAD for each in outcomes) else 0)
 
 
-def _tasks(
-    families: tuple[str, ...], first: int, dynamic: bool, gradients: bool, target: str
-) -> Iterator[Task]:
-    """Families in turn; of ten programs one has sizes that vary and on the CPU one gradients."""
-    for number in itertools.count():
-        for place, family in enumerate(families):
-            turn = (number + place) % 10
-            is_dynamic = dynamic or (turn == 3 and not gradients)
-            has_gradients = gradients or (turn == 7 and not dynamic and target == "cpu")
-            choice = Choice(is_dynamic, has_gradients and family not in FORWARD_ONLY)
-            yield Task(family, first + number, choice)
+def _tasks(families: tuple[str, ...], first: int, kind: str, target: str) -> Iterator[Task]:
+    """Families in turn. Where no kind is asked for, one of seven programs has sizes that vary, and
+    on the CPU one gradients; a family and a seed name one program, whatever is drawn beside it.
+    """
+    for seed in itertools.count(first):
+        for family in families:
+            own = kind or _kind(family, seed)
+            if family in FORWARD_ONLY or target != "cpu":
+                own = "forward" if own == "gradients" else own
+            yield Task(family, seed, Choice(own == "dynamic", own == "gradients"))
+
+
+def _kind(family: str, seed: int) -> str:
+    return {2: "dynamic", 5: "gradients"}.get((seed + [*FAMILIES].index(family)) % 7, "forward")
 
 
 def _line(counts: Counter[str], started: float) -> str:
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-    return f"{sum(counts.values())} runs in {time.monotonic() - started:.0f} s: {words}"
+    return f"{sum(counts.values())} programs in {time.monotonic() - started:.0f} s: {words}"
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ def _label(family: str, seed: int, choice: Choice) -> str:
     words = [f"--family {family} --seed {seed}"]
     words += ["--dynamic"] if choice.is_dynamic else []
     words += ["--gradients"] if choice.has_gradients else []
+    words += ["--forward"] if choice == Choice() else []
     return " ".join(words)
 
 

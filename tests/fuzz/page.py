@@ -9,27 +9,36 @@ from collections.abc import Mapping, Sequence
 from fuzz.trial import BAD, INTERNAL, LATE, REFUSED, RIGHT, UNJUDGEABLE, WRONG, Outcome
 
 VERDICTS = (RIGHT, UNJUDGEABLE, REFUSED, WRONG, INTERNAL, LATE)
+# Of a program that is judged several ways: the first of these that any way gave.
+WORST = (WRONG, INTERNAL, LATE, REFUSED, UNJUDGEABLE, RIGHT)
 HEAD = """# Random programs
 
 Written by `scripts/fuzz`. Programs of 3 to 40 ops are drawn from a typed table
 (`tests/fuzz/rows/`), built and run as users do, and judged by eager torch.
 
 - **right**: movement and integers to the bit; floats within what rounding explains: the span of
-  eager's own answer, its answer in f64, and answers whose every rounding is moved at random.
+  eager's own answer, its answer in f64, and answers whose every rounding is moved at random, on
+  the way back too.
 - **unjudgeable**: only elements differ at which those answers part among themselves (comparisons
-  and orders of nearly equal values).
-- **refused**: a typed error names what is not supported, or torch itself cannot trace the program.
+  and orders of nearly equal values), where torch's two implementations of attention do (rows whose
+  every score is not a number), or which hang on sums that pass the largest number in some order.
+- **refused**: a typed error names what is not supported, or torch itself cannot trace the program,
+  or traces it as of another shape than it gives.
 - **wrong**, **internal** (an error that is ours), **over time** (more than 60 s): findings.
+
+A program that is run several ways counts once, by the worst that a way gave; the table of ways
+counts runs.
 """
 
 
 def render(outcomes: Sequence[Outcome], facts: Mapping[str, str]) -> str:
     """The whole page."""
     lines = [HEAD, *(f"- {name}: {value}" for name, value in facts.items()), ""]
-    lines += ["## Families", "", *_table(outcomes, lambda each: each.family), ""]
-    lines += ["## Kinds", "", *_table(outcomes, _kind), ""]
-    lines += ["## Ways", "", *_table(outcomes, lambda each: each.way), ""]
-    refusals = Counter(short(each.reason) for each in outcomes if each.verdict == REFUSED)
+    programs = of_programs(outcomes)
+    lines += ["## Families", "", *_table(programs, lambda each: each.family, "programs"), ""]
+    lines += ["## Kinds", "", *_table(programs, _kind, "programs"), ""]
+    lines += ["## Ways", "", *_table(outcomes, lambda each: each.way, "runs"), ""]
+    refusals = Counter(short(each.reason) for each in programs if each.verdict == REFUSED)
     if refusals:
         lines += ["## Refusals by reason", "", "| programs | reason |", "|---|---|"]
         lines += [f"| {count} | {reason} |" for reason, count in refusals.most_common()]
@@ -42,16 +51,29 @@ def render(outcomes: Sequence[Outcome], facts: Mapping[str, str]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def of_programs(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """One outcome for each program: that of the way with the worst verdict."""
+    rows: dict[str, list[Outcome]] = {}
+    for each in outcomes:
+        rows.setdefault(each.task, []).append(each)
+    return [min(own, key=lambda each: WORST.index(each.verdict)) for own in rows.values()]
+
+
+def of_program(outcomes: Sequence[Outcome]) -> str:
+    """The verdict on one program, of its outcomes by each way."""
+    return min((each.verdict for each in outcomes), key=WORST.index)
+
+
 def _kind(outcome: Outcome) -> str:
     words = outcome.task.split()[2:]
     return " ".join(words) or "fixed sizes, forward"
 
 
-def _table(outcomes: Sequence[Outcome], key: object) -> list[str]:
+def _table(outcomes: Sequence[Outcome], key: object, counted: str) -> list[str]:
     rows: dict[str, list[Outcome]] = {}
     for each in outcomes:
         rows.setdefault(key(each), []).append(each)  # type: ignore[operator]
-    heads = ["", "programs", *VERDICTS]
+    heads = ["", counted, *VERDICTS]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, own in [*sorted(rows.items()), ("all", list(outcomes))]:
         counts = Counter(each.verdict for each in own)

@@ -11,6 +11,7 @@ from types import CodeType
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from aotc.aot.capture.decisions import moved
@@ -175,7 +176,8 @@ def _perturbed(value: Any, mode: Mode, generator: torch.Generator) -> Any:
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
     with torch.no_grad():
-        away = moved(value, mode.roundings, generator) - value.detach()
+        units = mode.roundings if value.element_size() > 2 else min(1.0, mode.roundings)
+        away = moved(value, units, generator) - value.detach()
         away = torch.where(away.isfinite(), away, torch.zeros_like(away))
     return value + away if bool(away.any()) else value
 
@@ -239,6 +241,19 @@ class Session:
             if step.name:
                 values[step.name] = result
         return values
+
+    def traced(self) -> list[tuple[torch.dtype, tuple[int, ...]]]:
+        """Types and shapes of one call's outputs as torch's own trace has them: on tensors without
+        elements, on which torch runs Python in place of its kernels. None where it cannot."""
+        program = self.program
+        rows = [program.values(self.environment, each) for each in (program.inputs, program.states)]
+        try:
+            with FakeTensorMode() as fake:
+                inputs, states = ([fake.from_tensor(each) for each in row] for row in rows)
+                values = self._values(inputs, states, torch.Generator())
+        except Exception:  # a step reads its data
+            return []
+        return [(values[name].dtype, tuple(values[name].shape)) for name in program.outputs]
 
     def values(self) -> dict[str, torch.Tensor]:
         """All values of one call, by name."""

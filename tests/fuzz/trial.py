@@ -16,7 +16,7 @@ from aotc.aot.errors import SpecError, UnsupportedError
 from aotc.runtime.drivers.cpu import features
 from aotc.runtime.errors import AotcError, InputError
 from fuzz.generate import Choice, generate
-from fuzz.judge import Judge, Verdict
+from fuzz.judge import Judge, TracedOtherwise, Verdict
 from fuzz.program import Program
 from fuzz.ways import (
     WAYS,
@@ -144,6 +144,8 @@ def tried(program: Program, way: str, target: str, bench: Bench) -> tuple[str, s
 def _judged(program: Program, results: Results) -> tuple[str, str, int]:
     try:
         return _verdict_of(program, results)
+    except TracedOtherwise as error:
+        return REFUSED, f"torch: {error}", 0
     except Exception as error:  # of the judge's own
         return INTERNAL, f"the judge: {type(error).__name__}: {error}", 0
 
