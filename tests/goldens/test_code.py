@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from code_files import FOLDER, blessed, compare, is_filtered, runs_of
+from code_files import FOLDER, blessed, compare, is_filtered, main, runs_of
 from file_check import Mismatch
 
 from aotc.aot.targets.cpu.isa import ISAS
@@ -45,3 +45,13 @@ def test_every_operation_of_triton_is_in_a_file():
 
 def test_every_instruction_set_runs():
     assert {run.isa for path in FILES.values() for run in runs_of(path.read_text())} == {*ISAS}
+
+
+def test_whole_texts_are_written_to_a_folder(tmp_path):
+    main([str(tmp_path)])
+    runs = [(name, run) for name, path in FILES.items() for run in runs_of(path.read_text())]
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"{name}.{run.prefix}.ll" for name, run in runs
+    }
+    name, run = runs[0]
+    assert (tmp_path / f"{name}.{run.prefix}.ll").read_text() == run.text(FILES[name].read_text())

@@ -28,12 +28,18 @@ def _parts(target: str) -> Iterator[str]:
         plan = schedule(graph_of(case.outputs()), TARGETS[target])
         lines = []
         for place, spec in enumerate(lower(plan, TARGETS[target])):
-            lines += [f"{place}: {row}{_scratch(row)}" for row in spec.candidates[:RANKED]]
+            lines += [f"{place}: {row}{_memory(row)}" for row in spec.candidates[:RANKED]]
         yield "\n".join([f"== {case.name}\n\n{plan}", *lines, ""])
 
 
-def _scratch(row: Candidate) -> str:
-    return "".join(f", {each.name} {each.nbytes} bytes" for each in row.scratch)
+def _memory(row: Candidate) -> str:
+    """What a launch brings beside its arguments: scratch memory and tensor maps."""
+    found = [f"{each.name} {each.nbytes} bytes" for each in row.scratch]
+    for each in row.maps:
+        made = each.placed(str)
+        box = "×".join(map(str, made.box))
+        found.append(f"{each.name} {made.dtype} box {box} swizzle {made.swizzle_bytes}")
+    return "".join(f", {text}" for text in found)
 
 
 @pytest.mark.parametrize("target", TARGETS)
