@@ -171,8 +171,13 @@ def walk(outputs: tuple[Node, ...]) -> Iterator[Node]:
             if node in seen:
                 continue
             seen.add(node)
+            if not node.inputs:
+                yield node
+                continue
             stack.append((node, True))
-            stack.extend((operand, False) for operand in reversed(node.inputs))
+            for operand in reversed(node.inputs):
+                if operand not in seen:
+                    stack.append((operand, False))
 
 
 def sizes_in(value: AttrValue) -> tuple[Size, ...]:

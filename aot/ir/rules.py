@@ -15,6 +15,7 @@ from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.rounding import is_rounded
 from aotc.aot.ir.size import UndecidedSize
 
+Answers = tuple[tuple[Node, bool], ...]  # nodes, and whether each is used once
 PASS_LIMIT = 64  # a table that is still changing then does not end
 MOST_MATCHED = 64  # nodes of one match, or of what replaces it: there are fewer
 
@@ -55,11 +56,27 @@ class Context:
     use_counts: Counter[Node] = field(default_factory=Counter)
     # What holds of a node for good, in every pass:
     constancy: dict[Node, bool] = field(default_factory=dict)
-    unmatched: set[tuple[int, Node]] = field(default_factory=set)  # `id` of a rule, and a node
+    # By `id` of a rule and a node that it left as it was: what it asked about uses to say so. A
+    # rule sees the node, what that is made of, and those answers: it says the same while they hold.
+    settled: dict[tuple[int, Node], Answers] = field(default_factory=dict)
+    asked: list[tuple[Node, bool]] = field(default_factory=list)
 
     def is_used_once(self, node: Node) -> bool:
         """Whether one operand place or output reads `node`."""
-        return self.use_counts[node] <= 1
+        answer = self.use_counts[node] <= 1
+        self.asked.append((node, answer))
+        return answer
+
+    def is_settled(self, rule: Rule, node: Node) -> bool:
+        """Whether the rule is known to leave the node as it is."""
+        answers = self.settled.get((id(rule), node))
+        if answers is None:
+            return False
+        return all((self.use_counts[other] <= 1) is answer for other, answer in answers)
+
+    def settle(self, rule: Rule, node: Node) -> None:
+        """The rule has left the node as it is, after what was `asked`."""
+        self.settled[id(rule), node] = tuple(self.asked)
 
     def is_shared(self, root: Node, inner: Collection[Node]) -> bool:
         """Whether a 16-bit value among `inner`, which `root` is made of, has readers outside.
@@ -109,17 +126,19 @@ def apply_rules(
     skip: frozenset[str] = frozenset(),
     follow: Iterable[Node] = (),
     must_end: bool = True,
+    context: Context | None = None,
 ) -> tuple[Graph, Applied]:
     """`graph` with `rules` applied until none fires; rules named in `skip` are left out.
 
     `images` of the answer says what each node of `follow` is now; one that the graph does not need
     any more stays what it was last. Rules that do not come to an end raise `EndlessRulesError`; or,
     unless they `must_end`, are left out from there on and named in `stopped`: the graph is as right
-    after any number of replacements.
+    after any number of replacements. `context` keeps what is known of nodes from one table to the
+    next; its rules must live as long.
     """
     applied = Applied(images={node: node for node in follow})
     table = _by_root(rules, skip)
-    context = Context()
+    context = context or Context()
     while True:
         before = Counter[str]()
         for _ in range(PASS_LIMIT):
@@ -153,10 +172,8 @@ def _one_pass(
     outputs: tuple[Node, ...], table: dict[str, list[Rule]], context: Context, applied: Applied
 ) -> dict[Node, Node]:
     """What each node that the outputs need becomes when every rule has had one look at it."""
-    context.use_counts.clear()
     order = list(walk(outputs))
-    for node in order:
-        context.use_counts.update(node.inputs)
+    context.use_counts = Counter(operand for node in order for operand in node.inputs)
     context.use_counts.update(outputs)
     new: dict[Node, Node] = {}
     for node in order:
@@ -175,8 +192,12 @@ def _one_pass(
 
 def _rewrite_node(node: Node, rules: Sequence[Rule], context: Context, applied: Applied) -> Node:
     for rule in rules:
+        if context.is_settled(rule, node):
+            continue
+        context.asked.clear()
         replacement = _replacement(rule, node, context)
         if replacement is None or replacement is node:
+            context.settle(rule, node)
             continue
         if replacement.type != node.type:
             applied.refused[rule.name] += 1
@@ -190,11 +211,8 @@ def _rewrite_node(node: Node, rules: Sequence[Rule], context: Context, applied: 
 def _replacement(rule: Rule, node: Node, context: Context) -> Node | None:
     bindings: dict[str, Any] | None = {}
     if not isinstance(rule.pattern, _Roots):
-        if (id(rule), node) in context.unmatched:
-            return None
         bindings = match(rule.pattern, node)
     if bindings is None:
-        context.unmatched.add((id(rule), node))
         return None
     known = bindings | {"root": node, "context": context, "bindings": bindings}
     try:

@@ -8,7 +8,8 @@ of counted values, such as the sines of all positions, are worth their bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy
 
@@ -45,12 +46,36 @@ def _fold(graph: Graph, keeps_transposes: bool) -> tuple[Graph, int]:
     return graph.with_outputs(outputs, pool), folder.count
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a constant expression is made of."""
+
+    constants: frozenset[Node]
+    has_pads: bool
+    is_dear: bool  # holds functions that cost more than reading their results
+
+    @classmethod
+    def of(cls, node: Node, operands: Collection[_Parts]) -> _Parts:
+        """The parts of a node with such operands."""
+        own = frozenset({node} if node.op == "constant" else ())
+        is_dear = node.kind == "pointwise" and OPS[node.op].cost >= TABLE_COST
+        return cls(
+            own.union(*(each.constants for each in operands)),
+            node.op == "pad" or any(each.has_pads for each in operands),
+            is_dear or any(each.is_dear for each in operands),
+        )
+
+
 class _Folder:
     def __init__(self, constants: Mapping[str, Constant], keeps_transposes: bool) -> None:
         self.constants, self.keeps_transposes = constants, keeps_transposes
         self.made: dict[str, Constant] = {}
         self.count = 0
         self.context = Context()
+        self.folded: dict[Node, Node] = {}  # what is known of constant expressions, each once
+        self.split: set[Node] = set()  # those that stay, with their operands folded
+        self.uniform: dict[Node, Node | None] = {}  # see `_everywhere`
+        self.parts: dict[Node, _Parts] = {}
 
     def rewrite(self, outputs: tuple[Node, ...]) -> tuple[Node, ...]:
         """`outputs` with their constant operands replaced, largest expressions first."""
@@ -100,39 +125,76 @@ class _Folder:
         self.count += 1
         return self._constant(node, self.value(node))
 
-    def _folded(self, node: Node) -> Node:
-        """The constant that `node` is; where that would be larger, its operands folded instead."""
+    def _folded(self, root: Node) -> Node:
+        """The constant that `root` is; where that would be larger, its operands folded instead."""
+        waiting = [root]
+        while waiting:
+            node = waiting[-1]
+            found = self.folded.get(node)
+            if found is None and node not in self.split:
+                found = self._whole(node)
+            if found is None:
+                self.split.add(node)
+                unknown = [operand for operand in node.inputs if operand not in self.folded]
+                if unknown:
+                    waiting += unknown
+                    continue
+                operands = tuple(self.folded[operand] for operand in node.inputs)
+                found = make(node.op, operands, node.attrs, node.source)
+            self.folded[waiting.pop()] = found
+        return self.folded[root]
+
+    def _whole(self, node: Node) -> Node | None:
+        """The constant that an expression is; None where that would be larger."""
         if node.op == "constant":
             return _uniform(self.value(node), node) or node
         if not node.inputs:
             return node
         replacement = self._replacement(node)
-        if replacement is None:
-            operands = tuple(self._folded(operand) for operand in node.inputs)
-            return make(node.op, operands, node.attrs, node.source)
-        self.count += replacement is not node
+        self.count += replacement is not None and replacement is not node
         return replacement
 
     def _replacement(self, node: Node) -> Node | None:
-        expression = list(walk((node,)))
-        leaves = {leaf for leaf in expression if not leaf.inputs}
-        constants = [leaf for leaf in leaves if leaf.op == "constant"]
+        parts = self._parts(node)
+        constants = parts.constants
         if not constants and node.type.numel > COUNTED_LIMIT:
             return None
         # Zeros beside weights are there to be read: a kernel that made them would lose by it.
-        growth = PADDED_GROWTH if any(item.op == "pad" for item in expression) else 1
+        growth = PADDED_GROWTH if parts.has_pads else 1
         limit_bytes = SMALL_BYTES + growth * sum(item.type.nbytes for item in constants)
         if constants and node.type.nbytes > limit_bytes:
             return None
         if _is_repetition(node):
             return node if node.inputs[0].op == "scalar" else None
+        if not constants and not (parts.is_dear and node.type.nbytes <= TABLE_BYTES):
+            return self._everywhere(node)  # else an iota: the kernel computes it from its indices
         array = self.value(node)
-        uniform = _uniform(array, node)
-        if uniform is not None:
-            return uniform
-        if not constants and not _is_table(node, expression):
-            return None  # an iota: the kernel computes it from its indices
-        return self._constant(node, array)
+        return _uniform(array, node) or self._constant(node, array)
+
+    def _parts(self, root: Node) -> _Parts:
+        """What an expression is made of, each of its nodes looked at once."""
+        waiting = [root]
+        while waiting:
+            node = waiting[-1]
+            unknown = [operand for operand in node.inputs if operand not in self.parts]
+            waiting += unknown
+            if not unknown:
+                operands = [self.parts[operand] for operand in node.inputs]
+                self.parts[waiting.pop()] = _Parts.of(node, operands)
+        return self.parts[root]
+
+    def _everywhere(self, node: Node) -> Node | None:
+        """The literal that all elements of a counted value are, if they are one.
+
+        Asked of an expression and then of its operands, it evaluates them together.
+        """
+        if node not in self.uniform:
+            values: dict[Node, Array] = {}
+            evaluate_all((node,), values, {})
+            for each, array in values.items():
+                if each not in self.uniform:
+                    self.uniform[each] = _uniform(array, each)
+        return self.uniform[node]
 
     def _constant(self, node: Node, array: Array) -> Node:
         stored = numpy.ascontiguousarray(array).reshape(node.shape)
@@ -155,20 +217,13 @@ def _needed(outputs: tuple[Node, ...], folder: _Folder) -> list[Node]:
     """Nodes to rewrite: none below a constant expression."""
     order: list[Node] = []
     seen: set[Node] = set()
+    ends = frozenset(outputs)
     for node in reversed(list(walk(outputs))):
-        if node in outputs or node in seen:
+        if node in ends or node in seen:
             order.append(node)
             if not folder.context.is_constant(node):
                 seen.update(node.inputs)
     return order[::-1]
-
-
-def _is_table(node: Node, expression: list[Node]) -> bool:
-    """Whether counted values go through functions that cost more than reading the results."""
-    is_dear = any(
-        item.kind == "pointwise" and OPS[item.op].cost >= TABLE_COST for item in expression
-    )
-    return is_dear and node.type.nbytes <= TABLE_BYTES
 
 
 def _is_repetition(node: Node) -> bool:

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import REWRITTEN_KINDS, check
-from aotc.aot.ir.rules import Rule, apply_rules
+from aotc.aot.ir.rules import Context, Rule, apply_rules
 from aotc.aot.rewrites import (
     activations,
     algebra,
@@ -197,23 +197,34 @@ def _with_own(own: ApplyOwn | None) -> list[Stage]:
 def _run_all(
     stages: Sequence[Stage], graph: Graph, skip: frozenset[str]
 ) -> tuple[Graph, list[StageLog]]:
-    rows = []
+    rows, context = [], Context()
+    count = len(graph.nodes())
     for stage in stages:
-        before = len(graph.nodes())
-        graph, counts = _run(stage, graph, skip)
-        check(graph, f"rewrite/{stage.name}")
-        rows.append(StageLog(stage.name, before, len(graph.nodes()), counts))
+        before, left = graph, count
+        graph, counts = _run(stage, graph, skip, context)
+        if not _is_same(graph, before):
+            check(graph, f"rewrite/{stage.name}")
+            count = len(graph.nodes())
+        rows.append(StageLog(stage.name, left, count, counts))
     return graph, rows
 
 
-def _run(stage: Stage, graph: Graph, skip: frozenset[str]) -> tuple[Graph, dict[str, int]]:
+def _is_same(graph: Graph, other: Graph) -> bool:
+    """Whether two graphs are one function by its parts: nodes are interned."""
+    ends = (graph.inputs, graph.outputs, graph.states), (other.inputs, other.outputs, other.states)
+    return ends[0] == ends[1] and graph.constants == other.constants
+
+
+def _run(
+    stage: Stage, graph: Graph, skip: frozenset[str], context: Context
+) -> tuple[Graph, dict[str, int]]:
     if stage.own is not None:
         graph, own = stage.own(graph)
         return graph, own.counts
     if stage.function is not None:
         graph, count = stage.function(graph)
         return graph, {stage.name: count} if count else {}
-    graph, applied = apply_rules(graph, stage.rules, skip, must_end=False)
+    graph, applied = apply_rules(graph, stage.rules, skip, must_end=False, context=context)
     if applied.stopped:
         names = ", ".join(f"`{name}`" for name in applied.stopped)
         text = (

@@ -76,3 +76,47 @@ def test_a_node_that_is_there_is_not_inferred_again(monkeypatch):
     assert inferred == []
     make("sin", (given,))
     assert inferred == [OPS["sin"]]
+
+
+def test_a_rule_that_left_a_node_is_asked_again_when_its_uses_change():
+    asked = []
+
+    def once(root: Node, inner: Node, context: Context) -> Node | None:
+        asked.append(root)
+        return inner if context.is_used_once(inner) else None
+
+    x = any_node("x")
+    table = (
+        Rule("exp-of-one-reader", call("exp", any_node("inner")), once),
+        Rule("drop-second", call("maximum", x, call("tan", any_node("y"))), lambda x: x),
+    )
+    given = value("x")
+    shared = make("sin", (given,))
+    # The second reader of `shared` goes in the first pass, and with it what kept the rule away.
+    last = make("maximum", (make("exp", (shared,)), make("tan", (shared,))))
+    result, applied = apply_rules(graph_of(last, given), table)
+    assert applied.counts["exp-of-one-reader"] == 1
+    assert result.outputs == (shared,)
+    assert len(asked) == 2
+
+
+def test_a_rule_that_left_a_node_is_not_asked_again_while_its_uses_stay():
+    asked = []
+
+    def never(root: Node, inner: Node, context: Context) -> Node | None:
+        asked.append(root)
+        return None if context.is_used_once(inner) else inner
+
+    x = any_node("x")
+    table = (
+        Rule("never", call("exp", any_node("inner")), never),
+        Rule("neg-neg", call("neg", call("neg", x)), lambda x: x),
+    )
+    given = value("x")
+    last = make("exp", (given,))
+    for _ in range(6):
+        last = make("neg", (last,))
+    context = Context()
+    graph, _ = apply_rules(graph_of(last, given), table, context=context)
+    apply_rules(graph, table, context=context)
+    assert len(asked) == 1
