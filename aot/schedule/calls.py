@@ -25,7 +25,7 @@ def with_memory(graph: Graph) -> Graph:
     What a call updates nothing else reads: where something does, the call gets a copy.
     """
     new: dict[Node, Node] = {}
-    readers = _readers(graph)
+    readers = {node: tuple(found) for node, found in _readers(graph).items()}
     for node in graph.nodes():
         inputs = tuple(new[operand] for operand in node.inputs)
         if node.kind in MEMORY_KINDS:
@@ -41,19 +41,17 @@ def with_memory(graph: Graph) -> Graph:
     return graph.with_outputs(tuple(new[node] for node in graph.outputs))
 
 
-def _readers(graph: Graph) -> dict[Node, list[Node | None]]:
+def _readers(graph: Graph) -> dict[Node, dict[Node | None, None]]:
     """Who reads each node, itself or reshaped: nodes, one a call, and None for the caller."""
-    found: dict[Node, list[Node | None]] = {}
+    found: dict[Node, dict[Node | None, None]] = {}
     for node in graph.nodes():
         if node.op == "reshape":
             continue
         reader = result_of(node, 0) if node.kind == "call" else node
         for operand in node.inputs:
-            readers = found.setdefault(_base(operand), [])
-            if reader not in readers:
-                readers.append(reader)
+            found.setdefault(_base(operand), {})[reader] = None
     for output in graph.outputs:
-        found.setdefault(_base(output), []).append(None)
+        found.setdefault(_base(output), {})[None] = None
     return found
 
 

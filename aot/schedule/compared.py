@@ -20,7 +20,8 @@ def compared(graph: Graph) -> frozenset[Node]:
     for node in graph.nodes():
         if node.op not in COMPARISONS or node.inputs[0].type.kind != "float":
             continue
-        left, right = (_sources(operand) for operand in node.inputs)
+        right = _sources(node.inputs[1])
+        left = _sources(node.inputs[0]) if right else {}  # a literal has none
         common = left.keys() & right.keys()
         found.update(source for source in common if left[source] or right[source])
     return frozenset(source for source in found if source.type.numel)

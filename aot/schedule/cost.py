@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import prod
 
 from aotc.aot.ir.graph import Node
@@ -12,6 +12,8 @@ from aotc.aot.ir.types import DTYPES
 from aotc.aot.schedule.attention import attention_operations
 from aotc.aot.schedule.trace import STORED, reduced_extents
 from aotc.aot.schedule.traits import TargetTraits
+
+MOST_NODES = 1024  # behind a value whose price is asked: more than a kernel ever computes
 
 
 def operations(node: Node) -> int:
@@ -42,11 +44,18 @@ def group_bytes(touched: Mapping[Node, int], stores: Iterable[Node]) -> int:
     return sum(reads) + sum(typical(node.type.nbytes) for node in stores)
 
 
-def chain(node: Node, materialised: Collection[Node]) -> tuple[float, int]:
-    """(operations, bytes loaded) of one element of a node that is computed where it is read."""
+def chain(
+    node: Node,
+    materialised: Collection[Node],
+    is_enough: Callable[[float, int], bool] = lambda work, loaded: False,
+) -> tuple[float, int]:
+    """(operations, bytes loaded) of one element of a node that is computed where it is read.
+
+    Nodes are counted until the sums are enough for the caller, or `MOST_NODES` of them are.
+    """
     work, loaded = 0.0, 0
     stack, seen = [node], {node}
-    while stack:
+    while stack and len(seen) <= MOST_NODES and not is_enough(work, loaded):
         current = stack.pop()
         if current.op in STORED or current in materialised:
             # What is small against the result stays in a near cache.
@@ -77,8 +86,10 @@ def is_worth_a_buffer(
     extra = evaluations - typical(node.type.numel)
     if extra <= 0:
         return False
-    work, loaded = chain(node, materialised)
-    recompute_ns = extra * (work * traits.operation_ns + loaded * traits.byte_ns)
     launch_ns = 0.0 if is_launched else traits.launch_ns
     store_ns = launch_ns + typical(node.type.nbytes) * (1 + readers) * traits.byte_ns
-    return recompute_ns > store_ns
+
+    def costs_more(work: float, loaded: int) -> bool:
+        return extra * (work * traits.operation_ns + loaded * traits.byte_ns) > store_ns
+
+    return costs_more(*chain(node, materialised, costs_more))

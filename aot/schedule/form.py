@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
+from heapq import heappop, heappush
 from math import prod
 
 from aotc.aot.errors import InternalError
@@ -62,27 +63,31 @@ def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
 def _with_copies(graph: Graph) -> Graph:
     """Outputs that are inputs, constants or another output become views of them: copies."""
     outputs: list[Node] = []
+    seen: set[Node] = set()
     for node in graph.outputs:
-        while node.op in STORED or (node in outputs and node.op != "check"):
+        while node.op in STORED or (node in seen and node.op != "check"):
             node = make("reshape", (node,), {"shape": node.shape})
         outputs.append(node)
+        seen.add(node)
     return graph.with_outputs(tuple(outputs))
 
 
 def _stored(graph: Graph) -> tuple[Node, ...]:
     """For each output the node to store: what is reshaped, where others read that too."""
-    users = graph.users()
-    found: list[Node] = []
+    users, outputs = graph.users(), frozenset(graph.outputs)
+    found: set[Node] = set()
+    stored: list[Node] = []
     for output in graph.outputs:
         base = output
         while base.op == "reshape" and len(users[base.inputs[0]]) == 1:
             base = base.inputs[0]
         base = base.inputs[0] if base.op == "reshape" else base
-        is_free = base not in found and base not in graph.outputs and output.op != "check"
+        is_free = base not in found and base not in outputs and output.op != "check"
         is_value = base.op not in (*STORED, *LEAVES) and base.kind != "view"
         is_wanted = base.kind in MEMORY_KINDS or len(users[base]) > 1  # a call cannot store a view
-        found.append(base if is_free and is_value and is_wanted else output)
-    return tuple(found)
+        stored.append(base if is_free and is_value and is_wanted else output)
+        found.add(stored[-1])
+    return tuple(stored)
 
 
 def _group(
@@ -207,21 +212,24 @@ def _traced(
 
 def _ordered(groups: list[Group]) -> tuple[Group, ...]:
     """Topological order; among those that are ready, the one made first by the graph's order."""
-    waiting = list(groups)
-    done: set[Node] = set()
+    readers: dict[Node, list[int]] = {}  # numbers of the groups that wait for a node
+    missing: list[int] = []  # nodes that each group waits for
+    for number, group in enumerate(groups):
+        reads = {node for node in group.reads if node.op not in STORED}
+        missing.append(len(reads))
+        for node in reads:
+            readers.setdefault(node, []).append(number)
+    ready = [number for number, count in enumerate(missing) if not count]  # sorted, so a heap
     found: list[Group] = []
-    while waiting:
-        ready = next(
-            (group for group in waiting if all(_is_there(node, done) for node in group.reads)), None
-        )
-        if ready is None:
-            labels = ", ".join(group.label for group in waiting)
-            raise InternalError(stage="schedule", detail=f"kernels wait for each other: {labels}")
-        waiting.remove(ready)
-        found.append(ready)
-        done.update(root.node for root in ready.roots)
+    while ready:
+        found.append(groups[heappop(ready)])
+        for root in found[-1].roots:
+            for number in readers.pop(root.node, ()):
+                missing[number] -= 1
+                if not missing[number]:
+                    heappush(ready, number)
+    if len(found) < len(groups):
+        left = (group.label for group, count in zip(groups, missing, strict=True) if count)
+        detail = f"kernels wait for each other: {', '.join(left)}"
+        raise InternalError(stage="schedule", detail=detail)
     return tuple(found)
-
-
-def _is_there(node: Node, done: set[Node]) -> bool:
-    return node.op in STORED or node in done

@@ -6,7 +6,7 @@ nothing outside needs a value in between, and no cycle between kernels can arise
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -48,7 +48,7 @@ class Cluster:
 
 def clusters(graph: Graph, may_pair: bool = False) -> list[Cluster]:
     """One cluster for each matmul and each group of reductions over the same rows."""
-    users = graph.users()
+    users, outputs = graph.users(), frozenset(graph.outputs)
     successor = post_dominators(graph, users)
     found: list[Cluster] = []
     owned: set[Node] = set()
@@ -56,7 +56,7 @@ def clusters(graph: Graph, may_pair: bool = False) -> list[Cluster]:
         if node in owned or not _is_stop(node):
             continue
         start = replace(_start(node), may_pair=may_pair)
-        cluster = _grown(start, graph, users, successor, owned)
+        cluster = _grown(start, outputs, users, successor, owned)
         owned |= cluster.members
         found.append(cluster)
     return found
@@ -135,17 +135,15 @@ def row_indices(anchor: Node, kept: Index, reduced: Index) -> dict[Node, Positio
 
 def _grown(
     cluster: Cluster,
-    graph: Graph,
+    outputs: Collection[Node],
     users: Mapping[Node, tuple[Node, ...]],
     successor: Mapping[Node, Node],
     owned: set[Node],
 ) -> Cluster:
-    outputs = set(graph.outputs)
     while cluster.tip not in outputs and cluster.tip in successor:
         target = successor[cluster.tip]
-        between = _between(cluster.tip, target, users)
-        allowed = all(_may_join(cluster.kind, node) for node in between)
-        if not allowed or owned & set(between):
+        between = _between(cluster, target, users, owned)
+        if between is None:
             break
         members = cluster.members | set(between)
         if len(members) > MOST_MEMBERS:
@@ -154,13 +152,13 @@ def _grown(
         if not (_place(bigger, between) and is_consistent(bigger)):
             break
         cluster = bigger
-    return _trimmed(_narrowed(cluster, graph), graph, users)
+    return _trimmed(_narrowed(cluster, outputs), outputs, users)
 
 
-def _narrowed(cluster: Cluster, graph: Graph) -> Cluster:
+def _narrowed(cluster: Cluster, outputs: Collection[Node]) -> Cluster:
     """Without a trailing cast to a wider type: its reader widens what it loads, half the bytes."""
     tip = cluster.tip
-    while tip.op == "cast" and tip not in graph.outputs and tip.inputs[0] in cluster.members:
+    while tip.op == "cast" and tip not in outputs and tip.inputs[0] in cluster.members:
         source, result = DTYPES[tip.inputs[0].dtype], DTYPES[tip.dtype]
         if source.kind != result.kind or source.itemsize_bytes >= result.itemsize_bytes:
             break
@@ -169,13 +167,15 @@ def _narrowed(cluster: Cluster, graph: Graph) -> Cluster:
     return cluster
 
 
-def _trimmed(cluster: Cluster, graph: Graph, users: Mapping[Node, tuple[Node, ...]]) -> Cluster:
+def _trimmed(
+    cluster: Cluster, outputs: Collection[Node], users: Mapping[Node, tuple[Node, ...]]
+) -> Cluster:
     """Without trailing views that would scatter a matmul's store, unless the reader is a matmul.
 
     A matmul reads its operands once for each tile: their order counts more than the store's.
     """
     for_matmul = all(user.kind in MATMULS for user in users[cluster.tip])
-    if cluster.kind != "matmul" or cluster.tip in graph.outputs or for_matmul:
+    if cluster.kind != "matmul" or cluster.tip in outputs or for_matmul:
         return cluster
     columns = column_symbol(cluster.anchor, cluster.is_paired)
     while cluster.tip.kind == "view" and cluster.tip.inputs[0] in cluster.members:
@@ -193,18 +193,34 @@ def _may_join(kind: str, node: Node) -> bool:
     return fusion(kind, node.kind).verdict == "same-elements"
 
 
-def _between(tip: Node, target: Node, users: Mapping[Node, tuple[Node, ...]]) -> list[Node]:
-    """Nodes on the paths from tip to target, the target last, the tip left out, operands first."""
+def _between(
+    cluster: Cluster,
+    target: Node,
+    users: Mapping[Node, tuple[Node, ...]],
+    owned: Collection[Node],
+) -> list[Node] | None:
+    """Nodes on the paths from the tip to the target, the target last, the tip left out, operands
+    first. None where one of them may not join, or where they are more than a cluster has."""
+    if not _is_free(cluster, target, owned):
+        return None
     found: dict[Node, None] = {}
-    stack = [(user, False) for user in users[tip]]
+    seen: set[Node] = set()
+    stack = [(user, False) for user in users[cluster.tip]]
     while stack:
         node, is_expanded = stack.pop()
         if is_expanded:
             found[node] = None
         elif node is not target and node not in found:
+            seen.add(node)
+            if len(seen) > MOST_MEMBERS or not _is_free(cluster, node, owned):
+                return None
             stack.append((node, True))
             stack.extend((user, False) for user in users[node])
     return [*reversed(found), target]
+
+
+def _is_free(cluster: Cluster, node: Node, owned: Collection[Node]) -> bool:
+    return _may_join(cluster.kind, node) and node not in owned
 
 
 def _place(cluster: Cluster, between: list[Node]) -> bool:

@@ -151,11 +151,16 @@ class _Materializer:
         """How often rows one after the other evaluate an operand that they have in common."""
         operand = node.inputs[position]
         last = _last_varying_axis(node, position)
-        if last < 0 or chain(operand, self.materialised)[0] < REPEATED_WORK:
+        if last < 0 or not self._is_dear(operand):
             return 0
         assert kernel.cluster is not None
         rows = typical(prod(kept_extents(kernel.cluster.anchor)))
         return max(count // max(1, typical(prod(node.shape[last + 1 :]))), min(count, rows))
+
+    def _is_dear(self, node: Node) -> bool:
+        """Whether an element of the node is worth reading rather than computing again."""
+        work, _ = chain(node, self.materialised, lambda work, _: work >= REPEATED_WORK)
+        return work >= REPEATED_WORK
 
     def _needs_buffer(self, node: Node) -> bool:
         if node in self.absorbed:

@@ -87,7 +87,8 @@ def states_last(groups: tuple[Group, ...], graph: Graph) -> tuple[Group, ...]:
     """The groups in order, but those that copy into states after all others."""
     kept = {node for node in graph.kept if _is_kept(node)}
     late = [group for group in groups if any(root.node in kept for root in group.roots)]
-    return (*(group for group in groups if group not in late), *late)
+    is_late = set(map(id, late))
+    return (*(group for group in groups if id(group) not in is_late), *late)
 
 
 def _is_kept(node: Node) -> bool:
