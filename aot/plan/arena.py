@@ -41,17 +41,68 @@ def place(
     order = sorted(range(len(lifetimes)), key=lambda at: (-fixed(lifetimes[at].nbytes), at))
     sizes = [aligned(fixed(row.nbytes), alignment_bytes) for row in lifetimes]
     offsets = [0] * len(lifetimes)
-    placed: list[int] = []
+    placed = _Placed(lifetimes)
     for at in order:
-        taken = sorted(
-            (offsets[other], offsets[other] + sizes[other])
-            for other in placed
-            if lifetimes[at].meets(lifetimes[other])
-        )
+        taken = sorted((offsets[other], offsets[other] + sizes[other]) for other in placed.met(at))
         offsets[at] = _best_gap(taken, sizes[at])
-        placed.append(at)
+        placed.add(at)
     ends = [offset + size for offset, size in zip(offsets, sizes, strict=True)]
     return offsets, max(ends, default=0)
+
+
+class _Placed:
+    """The buffers that have a place, found by the launches in which they are needed.
+
+    A tree over launches: a node stands for a range of them. A buffer is held by the few nodes whose
+    ranges make up its lifetime, and all nodes above these know that there is something below.
+    """
+
+    def __init__(self, lifetimes: Sequence[Lifetime]) -> None:
+        self._lifetimes = lifetimes
+        last = max((row.last for row in lifetimes), default=0)
+        self._width = 1 << (last + 1).bit_length()  # launches, a power of two
+        self._whole: dict[int, list[int]] = {}  # node → buffers that are needed in all its range
+        self._parts: dict[int, list[int]] = {}  # node → buffers that are needed in a part of it
+
+    def add(self, at: int) -> None:
+        for node in self._nodes(at):
+            self._whole.setdefault(node, []).append(at)
+        for node in self._above(at):
+            self._parts.setdefault(node, []).append(at)
+
+    def met(self, at: int) -> set[int]:
+        """The buffers that are needed in some launch in which buffer `at` is."""
+        found: set[int] = set()
+        for node in self._nodes(at):
+            found.update(self._whole.get(node, ()), self._parts.get(node, ()))
+        for node in self._above(at):
+            found.update(self._whole.get(node, ()))
+        return found
+
+    def _nodes(self, at: int) -> list[int]:
+        """The fewest nodes whose ranges make up the buffer's lifetime."""
+        row = self._lifetimes[at]
+        low, high = row.first + self._width, row.last + self._width + 1
+        found = []
+        while low < high:
+            if low & 1:
+                found.append(low)
+                low += 1
+            if high & 1:
+                high -= 1
+                found.append(high)
+            low, high = low >> 1, high >> 1
+        return found
+
+    def _above(self, at: int) -> set[int]:
+        """The nodes above those."""
+        found: set[int] = set()
+        for node in self._nodes(at):
+            node >>= 1
+            while node and node not in found:
+                found.add(node)
+                node >>= 1
+        return found
 
 
 def _best_gap(taken: Sequence[tuple[int, int]], size_bytes: int) -> int:

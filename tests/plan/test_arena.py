@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aotc.aot.plan.arena import Lifetime, aligned, place
+from aotc.aot.plan.arena import Lifetime, _Placed, aligned, place
 from aotc.runtime.bundle.plan import ALIGNMENT_BYTES
 
 lifetimes = st.lists(
@@ -33,6 +33,15 @@ def test_buffers_that_live_together_never_overlap(rows: list[Lifetime]) -> None:
         if first.meets(second):
             assert left + first.nbytes <= right or right + second.nbytes <= left
             assert left != right
+
+
+@settings(max_examples=100, deadline=None)
+@given(lifetimes)
+def test_buffers_that_meet_are_found(rows: list[Lifetime]) -> None:
+    placed = _Placed(rows)
+    for at, row in enumerate(rows):
+        assert placed.met(at) == {other for other in range(at) if row.meets(rows[other])}
+        placed.add(at)
 
 
 def test_a_dead_buffer_is_used_again() -> None:
