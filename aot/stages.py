@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -95,7 +96,8 @@ class Clock:
         self.progress.begin(name)
         started_s = time.perf_counter()
         try:
-            yield self
+            with heap_set_aside():
+                yield self
         except Exception as error:
             if hasattr(error, "exit_code"):
                 raise
@@ -112,6 +114,24 @@ class Clock:
         """Keep a stage's text under its numbered name: `1-rewrite.txt`, `1-rewrite.cuda.txt`."""
         target = f".{self.target}" if self.target and self.has_targets else ""
         self.texts[f"{STAGES.index(stage)}-{stage}{target}.txt"] = text
+
+
+@contextlib.contextmanager
+def heap_set_aside() -> Iterator[None]:
+    """Inside, Python's collector looks at objects made inside only.
+
+    A full collection walks every object that is alive: after torch.export that is some thousand for
+    each node, so that a stage would pay for the model and for whatever else the process holds. A
+    caller who has frozen objects (`gc.freeze`) keeps them so, and nothing is done here.
+    """
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def write_texts(folder: Path, texts: dict[str, str]) -> None:
