@@ -27,8 +27,10 @@ from aotc.aot.build import BuildOptions, build
 from aotc.aot.cli.contest import Contender, take_turns
 from aotc.aot.errors import AotcError
 from aotc.aot.ir.graph import Node
-from aotc.aot.lower import conversion, emit, source
+from aotc.aot.ir.rules import Context
+from aotc.aot.lower import conversion, emit
 from aotc.aot.lower import statistics as row_statistics
+from aotc.aot.schedule import form
 from benchmarks.machine import facts
 from benchmarks.zoo.table import ZOO
 
@@ -72,7 +74,8 @@ def without_rounding() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(conversion, "rounded", lambda text, dtype: text))
         stack.enter_context(patch.object(emit.Emitter, "_rounded", lambda self, node, value: value))
-        stack.enter_context(patch.object(source, "stored_nodes", lambda group: frozenset()))
+        stack.enter_context(patch.object(form, "_rounded", lambda *each: frozenset()))
+        stack.enter_context(patch.object(Context, "is_shared", lambda *each: False))
         stack.enter_context(patch.object(row_statistics, "uncast", _any_cast))
         yield
 

@@ -70,13 +70,18 @@ MINIMUM = _extreme("min", "minimum", highest)
 
 
 def _log_sum(data: Node, axis: int) -> Node:
+    """log Σ e^x = m + log1p((k - 1) + Σ e^(x - m)) for the largest m, which k elements are; the sum
+    is over the others. An infinite m, or NaN, is the result."""
     peak = build.extreme("max", data, (axis,))
     # An infinite peak, or NaN, would be subtracted from itself.
     is_finite = build.pointwise("lt", build.unary("abs", peak), float("inf"))
     shift = build.pointwise("where", is_finite, peak, 0.0)
-    total = build.reduce("sum", build.unary("exp", build.sub(data, shift)), (axis,))
-    rest = build.pointwise("where", is_finite, build.unary("log", total), 0.0)
-    return build.add(peak, rest)
+    is_peak = build.pointwise("eq", data, peak)
+    less = build.pointwise("where", is_peak, 0.0, build.unary("exp", build.sub(data, shift)))
+    total = build.reduce("sum", less, (axis,))
+    equals = build.sub(build.reduce("sum", build.cast(is_peak, data.dtype), (axis,)), 1.0)
+    rest = build.unary("log1p", build.add(total, equals))
+    return build.add(peak, build.pointwise("where", is_finite, rest, 0.0))
 
 
 def _log_add(left: Node, right: Node) -> Node:

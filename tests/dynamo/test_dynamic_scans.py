@@ -79,3 +79,12 @@ def test_logarithms_of_sums_of_any_length_keep_nan_and_infinity(fresh):
     x[0, 3], x[0, 5], x[1, 34], x[1, 40] = math.nan, math.inf, math.inf, -math.inf
     compiled = torch.compile(lambda x: x.logcumsumexp(1), backend=aotc, options=STRICT)
     torch.testing.assert_close(compiled(x), x.logcumsumexp(1), equal_nan=True)
+
+
+def test_logarithms_of_sums_keep_what_is_small_beside_one(fresh):
+    """Near 0, where e^x of the largest is 1 and the others vanish beside it in f32."""
+    x = -18 - 4 * torch.rand(3, 70)
+    x[:, 0], x[1, :3], x[2, 40] = 0.0, -0.5, 0.0
+    program = torch.compile(lambda x: x.logcumsumexp(1), backend=aotc, options=STRICT)
+    torch.testing.assert_close(program(x).double(), x.double().logcumsumexp(1), rtol=3e-6, atol=1e-9)
+    assert (program(x)[0, 1:] > 0).all()
