@@ -86,5 +86,7 @@ def test_logarithms_of_sums_keep_what_is_small_beside_one(fresh):
     x = -18 - 4 * torch.rand(3, 70)
     x[:, 0], x[1, :3], x[2, 40] = 0.0, -0.5, 0.0
     program = torch.compile(lambda x: x.logcumsumexp(1), backend=aotc, options=STRICT)
-    torch.testing.assert_close(program(x).double(), x.double().logcumsumexp(1), rtol=3e-6, atol=1e-9)
+    torch.testing.assert_close(
+        program(x).double(), x.double().logcumsumexp(1), rtol=3e-6, atol=1e-9
+    )
     assert (program(x)[0, 1:] > 0).all()
