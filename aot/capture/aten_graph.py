@@ -45,6 +45,7 @@ READ_BY_STEPS = frozenset(
         torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
     )
 )
+HIDDEN = "aotc_hidden"  # note on a result of which nobody sees how it lies
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -326,7 +327,8 @@ class _AtenImporter(Importer):
             own = memory_order(example) or tuple(range(example.dim()))
             order = self.orders.get(node, own)
             self.outputs.append(build.permute(made, order))
-            self.made[node] = Made(order, example.dtype, _gaps(example))
+            gaps = None if HIDDEN in node.meta else _gaps(example)
+            self.made[node] = Made(order, example.dtype, gaps)
         return list(self.made).index(node)
 
     def _refuse(self, node: torch.fx.Node, reason: str) -> None:
@@ -386,13 +388,13 @@ def base_of(node: torch.fx.Node) -> torch.fx.Node:
 
 
 def _kept_base(node: torch.fx.Node) -> torch.fx.Node:
-    """The node whose memory a result may be given in: also what it was split from, where that is an
-    argument, from which torch takes the view anew, or where kernels read the result by steps."""
+    """The node whose memory a result may be given in, also that which it was split from; a part
+    that nobody sees is dense, but where kernels read it by steps."""
     base = whole = base_of(node)
     while whole.target is operator.getitem and _is_view(whole.args[0]):
         whole = base_of(whole.args[0].args[0])
     is_read_by_steps = any(user.target in READ_BY_STEPS for user in node.users)
-    return whole if is_read_by_steps or whole.op == "placeholder" else base
+    return base if HIDDEN in node.meta and not is_read_by_steps else whole
 
 
 def is_stepped(value: torch.Tensor) -> bool:

@@ -146,16 +146,21 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
     """AOTAutograd as torch's own back ends call it, less what imports Inductor for its logs."""
 
     def forward(graph: GraphModule, examples: Sequence[Any]) -> CompiledGraph:
-        from aotc.aot.dynamo.layouts import saved_places
+        from aotc.aot.dynamo.layouts import hide, saved_places
 
         context = torch._guards.TracingContext.try_get()
         if context is not None and context.fw_metadata is not None:
             # Our backward graphs write to nothing that was kept: a graph may be retained.
             context.fw_metadata.bw_donated_idxs = []
-        return compiled(graph, examples, saved_places())
+        saved = saved_places()
+        hide(graph, *saved)
+        return compiled(graph, examples, saved)
 
     @functools.partial(torch._dynamo.disable, reason="a compiler of backward graphs")
     def backward(graph: GraphModule, examples: Sequence[Any]) -> Any:
+        from aotc.aot.dynamo.layouts import hide
+
+        hide(graph)
         return torch._dynamo.disable(compiled(graph, examples), reason="a compiled backward graph")
 
     repair_shapes()

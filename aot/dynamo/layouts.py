@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from aotc.aot.capture.aten_graph import base_of
+from aotc.aot.capture.aten_graph import HIDDEN, base_of
 from aotc.aot.capture.importer import RELAID
 
 CONVOLUTION = torch.ops.aten.convolution.default
@@ -43,6 +43,18 @@ def channels_last(module: GraphModule, start: int, stop: int) -> dict[Node, tupl
         for node in results[start : stop if stop >= 0 else None]
         if node in behind and counts[node] == 1 and base_of(node) is node
     }
+
+
+def hide(module: GraphModule, start: int = 0, stop: int = -1) -> None:
+    """Note on the results between two places, that are results nowhere else, that torch hands none
+    of them to the user as it lies: what is kept, and gradients."""
+    (output,) = module.graph.find_nodes(op="output")
+    results = list(output.args[0])
+    end = stop if stop >= 0 else len(results)
+    seen = {node for node in (*results[:start], *results[end:]) if isinstance(node, Node)}
+    for node in results[start:end]:
+        if isinstance(node, Node) and node not in seen:
+            node.meta[HIDDEN] = True
 
 
 def report(module: GraphModule, orders: Mapping[Node, Sequence[int]]) -> None:

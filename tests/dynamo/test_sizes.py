@@ -91,6 +91,22 @@ def test_parts_of_an_argument_lie_where_they_do(fresh):
             assert found.data_ptr() == expected.data_ptr()
 
 
+def test_parts_of_a_changed_argument(fresh):
+    def model(x):
+        x.mul_(2)
+        return x[1:], *x.chunk(2, 1), *(x + 1).chunk(2, 1)
+
+    compiled = torch.compile(model, backend=aotc, options=STRICT, dynamic=True)
+    for shape in ((4, 6), (5, 8)):
+        x = torch.randn(shape)
+        y = x.clone()
+        for found, expected in zip(compiled(x), model(y), strict=True):
+            assert torch.equal(found, expected)
+            assert found.stride() == expected.stride()
+            assert found.storage_offset() == expected.storage_offset()
+        assert torch.equal(x, y)
+
+
 def test_numbers_below_0(fresh):
     def model(number, x):
         x[number] = -1
