@@ -154,15 +154,15 @@ class _State:
 
     def _message(self, directive: Directive, lines: range) -> str:
         names = re.findall(r"\[\[(\w+)\]\]", directive.pattern)
-        told = [f"with {name} = {self.kept[name]}" for name in names if name in self.kept]
+        values = [f"with {name} = {self.kept[name]}" for name in names if name in self.kept]
         if not lines:
-            return "\n".join([str(directive), *told, "found: the end of the text"])
+            return "\n".join([str(directive), *values, "found: the end of the text"])
         wanted = re.sub(r"\[\[(\w+)\]\]", self._kept_or_name, directive.pattern)
         near = difflib.get_close_matches(wanted, [self.lines[at] for at in lines], 1, 0.0)
         words = (
             "found" if len(lines) == 1 else f"found nothing from line {lines[0] + 1} on, nearest"
         )
-        return "\n".join([str(directive), *told, *(f"{words}: {each.strip()}" for each in near)])
+        return "\n".join([str(directive), *values, *(f"{words}: {each.strip()}" for each in near)])
 
     def _kept_or_name(self, match: re.Match[str]) -> str:
         return self.kept.get(match[1], match[0])
