@@ -1,7 +1,9 @@
 """Tasks over processes that live long: each draws, runs and judges one program after another.
 
-A process that dies, or that is ended because a program took too long, is that program's outcome;
-another takes its place. One whose memory grew, or that has served many programs, is replaced too.
+A process that dies, or that is ended because a program took too long, is that program's outcome,
+with the lines where it died; another takes its place. One whose memory grew, or that has served
+many programs, is replaced too. The process that begins them draws and runs nothing itself: eager
+torch ends a process, too.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import resource
+import signal
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -119,7 +122,7 @@ class _Process:
             message = self.pipe.recv()
         except ENDED:
             self._process.join()
-            return self._ended(INTERNAL, f"the process ended with {self._process.exitcode}")
+            return self._ended(INTERNAL, _death(self._process.exitcode, self._stack()))
         kind, value = message
         if kind == "outcome":
             self._outcomes.append(value)
@@ -131,19 +134,34 @@ class _Process:
             self.end()
         return finished
 
+    def _stack(self) -> Path:
+        """The file that a dying process writes its lines to."""
+        return self.setting.cache.parent / f"stack-{self._process.pid}"
+
     def _ended(self, verdict: str, reason: str) -> Finished:
         """The outcome of a task whose process is no more."""
         task = self._task
         assert task is not None
         self.end()
         known = [each for each in self._outcomes if each.verdict in BAD]
-        if known:  # it ended while the program was made smaller
+        way = known[0].way if known else "?"
+        self._save_whole(task, f"{verdict}: {reason}")
+        if known and verdict == LATE:  # it took too long to make the program smaller
             return Finished(task, tuple(self._outcomes))
-        from fuzz.save import saved_whole
-
-        saved_whole(task, self.setting.found, f"{verdict}: {reason}")
-        outcome = Outcome(str(task), task.family, "?", verdict, reason)
+        if known:
+            reason = f"{reason}, as the program was made smaller"
+        outcome = Outcome(str(task), task.family, way, verdict, reason)
         return Finished(task, (*self._outcomes, outcome))
+
+    def _save_whole(self, task: Task, title: str) -> None:
+        """Write the program as it is, by a process of its own: drawing it may end that, too."""
+        arguments = (task, self.setting.found, title)
+        process = CONTEXT.Process(target=_save, args=arguments, daemon=True)
+        process.start()
+        process.join(LIMIT_SECONDS)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
 
     def end(self) -> None:
         """End the process."""
@@ -155,8 +173,25 @@ class _Process:
         self._process = None
 
 
+def _death(code: int, stack: Path) -> str:
+    """How a process died, and where its Python was, the innermost line first."""
+    name = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit status {code}"
+    lines = stack.read_text(errors="replace").splitlines() if stack.exists() else []
+    at = next((number for number, each in enumerate(lines) if "Current thread" in each), len(lines))
+    frames = [each.split('"')[1:] for each in lines[at + 1 :] if each.startswith("  File ")]
+    places = [f"{name.rpartition('/')[2]}:{rest.split()[2]}" for name, rest in frames[:8]]
+    return f"the process died by {name}" + (f" in {' < '.join(places)}" if places else "")
+
+
+def _save(task: Task, folder: Path, title: str) -> None:
+    from fuzz.save import saved_whole
+
+    saved_whole(task, folder, title)
+
+
 def _serve(pipe: Connection, setting: Setting) -> None:
     """In a process: run the tasks that come until the pipe is closed."""
+    import faulthandler
     import logging
     import warnings
 
@@ -169,6 +204,7 @@ def _serve(pipe: Connection, setting: Setting) -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.ERROR)
     torch.set_num_threads(1)
+    faulthandler.enable((setting.cache.parent / f"stack-{os.getpid()}").open("w"))
     count = 0
     with Bench.opened(setting.cache) as bench:
         while True:

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from aotc.aot.capture.decisions import moved
-from fuzz.program import NAMES, NAMESPACE, Program, Step
+from fuzz.program import NAMES, NAMESPACE, Program, Ref, Step
 from fuzz.rows.table import ROWS
 
 EPSILON = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
@@ -51,6 +51,8 @@ def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Ge
     """The value of one step; a step without a name changes a state among the values."""
     row = ROWS[step.op]
     given = values
+    if row.is_legal is not None and not row.is_legal(**_evaluated(step, values)):
+        raise ValueError(f"{step.expression()}: not legal, and torch does not check it")
     if row.accumulates and (mode.seed is not None or mode.large is not None):
         changed = _all_perturbed if mode.large is None else _overflown
         given = {**values, **changed(step, values, mode, generator)}
@@ -169,6 +171,14 @@ def _largest(value: torch.Tensor) -> float:
     """The largest finite absolute value; 1 where that is 0."""
     size = value.detach().double().abs()
     return torch.where(size.isfinite(), size, 0.0).max().item() or 1.0
+
+
+def _evaluated(step: Step, values: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a step, with tensors for the values that it reads."""
+    return {
+        name: values[each.name] if isinstance(each, Ref) else each
+        for name, each in step.arguments.items()
+    }
 
 
 def _perturbed(value: Any, mode: Mode, generator: torch.Generator) -> Any:

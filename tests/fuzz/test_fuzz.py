@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import random
+import re
+import signal
+import time
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 
-from fuzz import trial
+from fuzz import guards, trial
 from fuzz.__main__ import FORWARD_ONLY, _tasks
+from fuzz.drive import Setting, run
 from fuzz.faults import FAULTS, is_changed
 from fuzz.generate import Choice, generate
 from fuzz.judge import Judge, TracedOtherwise
@@ -23,7 +28,7 @@ from fuzz.rows.table import FAMILIES, ROWS
 from fuzz.run import EAGER, Mode, Session
 from fuzz.trial import BAD, REFUSED, RIGHT, UNJUDGEABLE, WRONG, Outcome, Task, outcomes
 from fuzz.values import index_text
-from fuzz.ways import Bench, bad_variants
+from fuzz.ways import Bench, bad_variants, built
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 FIXED_SEED = 0
@@ -321,3 +326,36 @@ def test_a_failing_program_is_made_small():
 
     small = Reducer(program, fails, 60).reduced()
     assert [step.op for step in small.steps] == [wanted]
+
+
+@dataclass(frozen=True, slots=True)
+class Deadly(Task):
+    """A task whose program ends the process that draws it."""
+
+    def program(self):
+        os.kill(os.getpid(), signal.SIGFPE)
+
+
+def test_a_program_that_ends_its_process_ends_no_run(tmp_path):
+    setting = Setting("cpu", tmp_path / "cache", tmp_path / "found")
+    deadly, usual = Deadly("types", 1, Choice()), Task("movement", 1, Choice())
+    rows = list(run(iter([deadly, usual]), 1, setting, time.monotonic() + 300))
+    (first,), (second,) = (each.outcomes for each in rows)
+    assert first.verdict == "internal"
+    assert re.match(r"the process died by signal 8 \(SIGFPE\) in test_fuzz.py:\d+ < ", first.reason)
+    assert second.verdict == "right"
+
+
+def test_a_write_beside_memory_is_found(bench):
+    program = generate("movement", 3, Choice())
+    block = guards.Block.of("output `y`", 24)
+    guards.check(block.spans())
+    ctypes.memset(block.address, 1, 24)
+    guards.check(block.spans())
+    for place, name in ((-1, "before"), (24, "behind")):
+        ctypes.memset(block.address + place, 1, 1)
+        with pytest.raises(guards.WritesBeside, match=f"{name} output `y`"):
+            guards.check(block.spans())
+        guards.check(block.spans())
+    assert built(program, bench, "cpu")  # between guards
+    assert guards.Session.__init__ is guards._guarded_session

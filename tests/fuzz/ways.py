@@ -34,6 +34,7 @@ from aotc.aot.schedule.traits import GPUS
 from aotc.aot.targets.workers import Workers
 from aotc.runtime import load
 from aotc.runtime.errors import InputError
+from fuzz import guards
 from fuzz.program import Program
 from fuzz.run import CALLS_WITH_STATE, gradients
 from fuzz.values import BOUNDS, place_bound
@@ -74,6 +75,7 @@ class Bench:
     @classmethod
     def opened(cls, cache: Path) -> Bench:
         """A bench whose programs share a cache with those of other processes."""
+        guards.put_up()
         os.environ["AOTC_CACHE_DIR"] = str(cache)
         os.environ["AOTC_JOBS"] = "1"
         os.environ["TRITON_CACHE_DIR"] = str(cache / "triton")
@@ -90,6 +92,7 @@ class Bench:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        guards.take_down()
         self.workers.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from fuzz.draw import Draw
 from fuzz.program import ANY, FLOATS, INTEGERS, NUMBERS, SIGNED, Dtype
 from fuzz.rows.row import Op
@@ -52,6 +54,12 @@ def _divide(d: Draw) -> Arguments:
     x = d.pick(dtypes=INTEGERS)
     y = d.matching(x, INTEGERS)
     return {"x": x.ref, "y": y.ref}
+
+
+def _has_quotient(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """The smallest integer by -1 has none of its type: eager torch ends the process there."""
+    kind = torch.result_type(x, y)
+    return not bool(((x.to(kind) == torch.iinfo(kind).min) & ((y | 1) == -1)).any())
 
 
 def _float_divide(d: Draw) -> Arguments:
@@ -148,7 +156,14 @@ EXACT = (
     Op("floor_divide", "pointwise", "{x} // ({y} | 1)", _divide, **BITS),
     Op("remainder", "pointwise", "{x} % ({y} | 1)", _divide, **BITS),
     Op("fmod", "pointwise", "torch.fmod({x}, {y} | 1)", _divide, **BITS),
-    Op("div trunc", "pointwise", "torch.div({x}, {y} | 1, rounding_mode='trunc')", _divide, **BITS),
+    Op(
+        "div trunc",
+        "pointwise",
+        "torch.div({x}, {y} | 1, rounding_mode='trunc')",
+        _divide,
+        is_legal=_has_quotient,
+        **BITS,
+    ),
 )
 
 CANCELLING = frozenset(

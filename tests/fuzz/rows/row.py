@@ -30,3 +30,6 @@ class Op:
     weight: float = 1.0
     is_fixed_only: bool = False  # its arguments cannot follow sizes that vary
     is_statement: bool = False  # changes a state and gives no value
+    # What eager torch asks of the arguments and does not check: it would write beside memory, or
+    # end the process.
+    is_legal: Callable[..., bool] | None = None
