@@ -24,8 +24,8 @@ Written by `scripts/fuzz`. Programs of 3 to 40 ops are drawn from a typed table
   every score is not a number), or which hang on sums that pass the largest number in some order.
 - **refused**: a typed error names what is not supported, or torch itself cannot trace the program,
   or traces it as of another shape than it gives.
-- **wrong**, **internal** (an error that is ours, a process that died, a write beside the
-  memory of a kernel, all of which lies between guard bytes), **over time** (more than 60 s): findings.
+- **wrong**, **internal** (an error that is ours, a process that died, a write beside memory that
+  a kernel may write to), **over time** (more than 60 s): findings.
 
 A program that is run several ways counts once, by the worst that a way gave; the table of ways
 counts runs.
