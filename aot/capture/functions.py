@@ -8,7 +8,7 @@ from collections.abc import Callable
 from aotc.aot.capture.importing import Call, Operand, Row, Rows, wide
 from aotc.aot.capture.pointwise import OF_BOOLS
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.types import DTYPES
 
 LOG_2 = math.log(2.0)
@@ -135,6 +135,38 @@ def _hypot(call: Call, left: Operand, right: Operand) -> Node:
     return build.cast(call.fill(whole), call.dtype)
 
 
+def _chosen(condition: Node, one: int, other: int, dtype: str) -> Node:
+    return make("where", (condition, build.scalar(one, dtype), build.scalar(other, dtype)))
+
+
+def _next_after(call: Call, start: Operand, end: Operand) -> Node:
+    """The next number of the type from `start` towards `end`; `end` where they are equal.
+
+    On bits: a number's magnitude is its bits without the sign, and one more or less is the next.
+    """
+    first, last = (call.fill(call.operand(item, call.dtype)) for item in (start, end))
+    bits = DTYPES[call.dtype].itemsize_bytes * 8
+    short, whole = f"i{bits}", f"i{max(bits, 32)}"
+    low = -(2 ** (bits - 1))
+    own, other = (
+        build.cast(make("bitcast", (item,), {"dtype": short}), whole) for item in (first, last)
+    )
+    # Whole numbers in the order of the floats, zeros of both signs as 0.
+    place, aim = (
+        build.pointwise("where", build.pointwise("lt", item, 0), build.sub(low, item), item)
+        for item in (own, other)
+    )
+    is_up = build.pointwise("gt", aim, place)
+    is_away = build.pointwise("eq", is_up, build.pointwise("ge", own, 0))
+    beside = build.add(own, _chosen(is_away, 1, -1, whole))
+    least = _chosen(is_up, 1, low + 1, whole)
+    moved = build.pointwise("where", build.pointwise("eq", place, 0), least, beside)
+    found = build.pointwise("where", build.pointwise("eq", place, aim), other, moved)
+    number = make("bitcast", (build.cast(found, short),), {"dtype": call.dtype})
+    is_unknown = build.pointwise("logical_or", *(build.unary("isnan", x) for x in (first, last)))
+    return build.pointwise("where", is_unknown, math.nan, number)
+
+
 def _xlogy(call: Call, left: Operand, right: Operand) -> Node:
     first, second = (wide(call.operand(item, call.dtype)) for item in (left, right))
     product = build.mul(first, build.unary("log", second))
@@ -212,6 +244,7 @@ ROWS: Rows = {
     "erfinv": _function(_erfinv),
     "special_log_ndtr": _function(_log_ndtr),
     "hypot": _hypot,
+    "nextafter": _next_after,
     "xlogy": _xlogy,
     "special_xlogy": _xlogy,
     "bitwise_left_shift": _shift(True),
