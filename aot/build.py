@@ -27,7 +27,7 @@ from aotc.aot.tune.compiling import Counts
 from aotc.cache import Store
 from aotc.cache.collect import collect, note_misses
 from aotc.runtime.bundle.manifest import DYNAMIC
-from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.plan import Plan
 from aotc.runtime.comparison import Comparison
 
 __all__ = ["BuildOptions", "BuildReport", "TargetReport", "build"]
@@ -175,9 +175,9 @@ def _target_report(compiled: Compiled, checks: tuple[Comparison, ...]) -> Target
     )
 
 
-def _arena_bytes(plan: contents.Plan) -> int | None:
+def _arena_bytes(plan: Plan) -> int | None:
     """Size of the arena; None where the call decides it."""
-    return plan.arena_bytes if isinstance(plan, LaunchPlan) else None
+    return None if plan.fixed is None else plan.fixed.arena_bytes
 
 
 def _target_contents(compiled: Compiled) -> TargetContents:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 from aotc.aot import contents
-from aotc.aot.contents import Plan
 from aotc.aot.errors import SizeUnsupported
 from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.narrow import dims_of, large_sizes, narrowed
@@ -19,8 +18,7 @@ from aotc.aot.ir.size import UndecidedSize, size_of, typical
 from aotc.aot.lower import KernelSpec, lower
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.options import BuildOptions
-from aotc.aot.plan import ChosenKernel, Variant, plan_dynamic, plan_wired, wire
-from aotc.aot.plan.form import GPU_ALIGNMENT_BYTES
+from aotc.aot.plan import ChosenKernel, Variant, plan_variants, wire
 from aotc.aot.schedule import Schedule, schedule
 from aotc.aot.schedule.buckets import buckets
 from aotc.aot.schedule.group import Group
@@ -37,7 +35,7 @@ from aotc.aot.tune.measurers import device_here, measurer_for
 from aotc.aot.tune.record import Line, Place, parse_record, print_record
 from aotc.cache import Store
 from aotc.runtime.bundle.native_plan import SYMBOL
-from aotc.runtime.bundle.plan import ALIGNMENT_BYTES
+from aotc.runtime.bundle.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,18 +220,15 @@ def _plan(
         lent = [0 if library.images else kernel.binary.scratch_bytes for kernel in used]
         scratch_bytes = max(lent, default=0)
         rows = [[_chosen(spec, tuning, library) for spec in each.specs] for each in variants]
-        planned: Plan
-        if dims:
-            step = GPU_ALIGNMENT_BYTES if library.images else ALIGNMENT_BYTES
-            parts = [
-                Variant(each.dims, each.wiring, tuple(row))
-                for each, row in zip(variants, rows, strict=True)
-            ]
-            planned = plan_dynamic(dims, parts, scratch_bytes, sources.limits, step)
-            clock.detail = f"{sum(map(len, rows))} launches in {len(rows)} variants"
-        else:
-            planned = plan_wired(variants[0].wiring, rows[0], scratch_bytes)
-            clock.detail = f"{len(planned.launches)} launches, {planned.arena_bytes} bytes of arena"
+        parts = [
+            Variant(each.dims, each.wiring, tuple(row))
+            for each, row in zip(variants, rows, strict=True)
+        ]
+        planned = plan_variants(dims, parts, scratch_bytes, sources.limits)
+        clock.detail = f"{sum(map(len, rows))} launches in {len(rows)} variants"
+        if planned.fixed is not None:
+            arena_bytes = planned.fixed.arena_bytes
+            clock.detail = f"{len(rows[0])} launches, {arena_bytes} bytes of arena"
         clock.dump("plan", contents.plan_text(planned))
     return planned, library.data
 

@@ -23,9 +23,8 @@ from aotc.aot.sources import Sources, print_sources
 from aotc.aot.targets.target import Target
 from aotc.aot.tune.choose import Tuning
 from aotc.aot.tune.record import Choice
-from aotc.runtime.bundle.dynamic_plan import DynamicPlan
 from aotc.runtime.bundle.manifest import TensorSpec
-from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.plan import Launch, Plan
 
 if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
     from aotc.aot.capture.capture import Captured
@@ -36,7 +35,6 @@ if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
 TOLERANCES: Mapping[str, float] = {"f64": 1e-4, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
 TF32_TOLERANCE = 1e-2  # of f32, where products are rounded as f16's are
 OWN_AND_OURS = 3  # roundings of a model and, twice as large, those of our code
-Plan = LaunchPlan | DynamicPlan
 DISTRIBUTIONS = ("aotc", "torch", "triton", "numpy")
 
 
@@ -73,8 +71,7 @@ def backends_text(plans: Sequence[Plan], is_embedded: bool) -> tuple[str, ...]:
 
 
 def _backend_names(plans: Sequence[Plan]) -> list[str]:
-    natives = (native for plan in plans if isinstance(plan, LaunchPlan) for native in plan.natives)
-    return sorted({native.backend for native in natives})
+    return sorted({name for plan in plans for name in plan.named("native", "backend")})
 
 
 def tensor(dtype: str, array: Array) -> TensorData:
@@ -192,16 +189,19 @@ def specs_text(specs: Sequence[KernelSpec]) -> str:
 
 
 def plan_text(plan: Plan) -> str:
-    """The launch plan, one launch a line."""
-    if isinstance(plan, DynamicPlan):
+    """The launch plan of fixed shapes, one step a line; others as JSON."""
+    fixed = plan.fixed
+    if fixed is None:
         return json.dumps(plan.to_map(), indent=1, sort_keys=True) + "\n"
-    lines = [f"arena {plan.arena_bytes} bytes, scratch {plan.scratch_bytes} bytes"]
-    lines += [f"{row.offset:>12} {row.nbytes:>12}  {row.name}" for row in plan.buffers]
-    for launch in plan.launches:
-        arguments = " ".join(f"{space}:{value}" for space, value in launch.args)
-        grid = "×".join(map(str, launch.grid))
-        lines.append(f"{plan.kernels[launch.kernel].name} {grid} {arguments}")
-    lines += [f"torch {json.dumps(call.to_map(), sort_keys=True)}" for call in plan.calls]
+    lines = [f"arena {fixed.arena_bytes} bytes, scratch {fixed.scratch_bytes} bytes"]
+    lines += [f"{row.offset:>12} {row.nbytes:>12}  {row.name}" for row in fixed.buffers]
+    for step in fixed.steps:
+        if type(step) is Launch:
+            arguments = " ".join(f"{space}:{value}" for space, value in step.args)
+            grid = "×".join(map(str, step.grid))
+            lines.append(f"{fixed.kernels[step.kernel].name} {grid} {arguments}")
+        else:
+            lines.append(json.dumps(step.to_map(), sort_keys=True))
     return "\n".join(lines) + "\n"
 
 

@@ -15,21 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from aotc.aot.contents import OWN_AND_OURS, Plan, tolerances
+from aotc.aot.contents import OWN_AND_OURS, tolerances
 from aotc.aot.ir.graph import Constant
 from aotc.aot.ir.native_library import bound
 from aotc.aot.ir.storage import Array
 from aotc.aot.signature import signature, states
 from aotc.aot.targets.target import Target
 from aotc.runtime import drivers
-from aotc.runtime.bundle.dynamic_plan import DynamicPlan
 from aotc.runtime.bundle.manifest import TensorSpec
-from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.plan import LaunchPlan, Plan
 from aotc.runtime.bundle.weights import ALIGNMENT_BYTES
 from aotc.runtime.comparison import Comparison, as_f64, compare
-from aotc.runtime.programs.device_segments import DeviceSegments
 from aotc.runtime.programs.fallback import Fallback
-from aotc.runtime.programs.segments import SegmentedExecutable
 
 if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
     from aotc.aot.capture.capture import Captured
@@ -76,7 +73,7 @@ def rehearse(
         if any(spec.shape != want.shape for spec, want in shaped):
             checks += (Comparison(spec.name + calls[0].label, math.inf, 0.0) for spec in specs)
             continue  # what is computed would not fit
-        fixed = plan.at(types.bind(shapes)) if isinstance(plan, DynamicPlan) else plan
+        fixed = plan.at(types.bind(shapes)[: plan.dims])
         arrays = [
             Arrays(
                 tuple(map(aligned, call.inputs)),
@@ -198,9 +195,8 @@ def _run_on_host(
     addresses = {name: array.ctypes.data for name, array in weights.items()}
     driver = drivers.load("cpu")
     counts = (len(calls[0].inputs), calls[0].outputs)
-    executable = driver.Executable(library, plan, addresses, *counts, natives=bound(plan.natives))
-    if plan.calls:
-        executable = SegmentedExecutable(executable, _ops(plan))
+    beside = {"natives": bound(plan.natives), "fallback": _ops(plan)}
+    executable = driver.Executable(library, plan, addresses, *counts, **beside)
     with closing(executable), closing(executable.session()) as session:
         for call in calls:
             for place, array in enumerate((*call.inputs, *call.results[: call.outputs])):
@@ -209,8 +205,9 @@ def _run_on_host(
             _read_states(session, call.results[call.outputs :])
 
 
-def _ops(plan: LaunchPlan) -> Fallback:
-    return Fallback(dict.fromkeys(call.op for call in plan.calls), "the rehearsal")
+def _ops(plan: LaunchPlan) -> Fallback | None:
+    names = dict.fromkeys(call.op for call in plan.calls)
+    return Fallback(names, "the rehearsal") if names else None
 
 
 def _run_on_device(
@@ -223,10 +220,8 @@ def _run_on_device(
     spans = {name: (array.ctypes.data, array.nbytes) for name, array in weights.items()}
     inputs, outputs = calls[0].inputs, calls[0].results[: calls[0].outputs]
     sizes = [tuple(array.nbytes for array in arrays) for arrays in (inputs, outputs)]
-    executable = drivers.load("cuda").Executable(library, plan, spans, *sizes)
-    if plan.calls or plan.natives:
-        ops = _ops(plan) if plan.calls else None
-        executable = DeviceSegments(executable, ops, bound(plan.natives, ("cuda", 0)))
+    beside = {"natives": bound(plan.natives, ("cuda", 0)), "fallback": _ops(plan)}
+    executable = drivers.load("cuda").Executable(library, plan, spans, *sizes, **beside)
     with closing(executable), closing(executable.session()) as session:
         for call in calls:
             for place, array in enumerate(call.inputs):

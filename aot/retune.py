@@ -43,9 +43,9 @@ from aotc.cache import Store
 from aotc.runtime import drivers
 from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.bundle.directory import Directory
-from aotc.runtime.bundle.dynamic_plan import DynamicPlan, read_plan
 from aotc.runtime.bundle.manifest import DYNAMIC, GOLDEN_NAME, Manifest, Target
 from aotc.runtime.bundle.native_plan import BackendEntry
+from aotc.runtime.bundle.plan import Plan
 from aotc.runtime.bundle.signature import Signature, TensorSpec
 from aotc.runtime.bundle.weights import Digests, MappedFile, hash_threads, read_header
 from aotc.runtime.check import read_manifest
@@ -206,7 +206,7 @@ def _choose(
 def _kept(directory: Directory, manifest: Manifest, row: Target) -> TargetContents:
     """A target as the bundle has it."""
     data = directory.read(manifest.file(row.plan))
-    plan = read_plan(data, directory.where(row.plan))
+    plan = Plan.from_msgpack(data, directory.where(row.plan))
     library = directory.read(manifest.file(row.library))
     return TargetContents(row.name, row.device, row.needs, plan, library)
 
@@ -222,9 +222,8 @@ def _rehearse(
     outputs = [rehearsal.aligned(numpy.zeros(row.nbytes, numpy.uint8)) for row in golden.outputs]
     weights = {name: _bytes_of(tensor) for name, tensor in contents.weights.items()}
     plan, values = target.plan, signature.bind([tensor.shape for tensor in golden.inputs])
-    if isinstance(plan, DynamicPlan):
-        plan = plan.at(values[: len(signature.dims)])
-    rehearsal.run(row, target.library, plan, weights, arrays, outputs)
+    shaped = plan.at(values[: len(signature.dims)])
+    rehearsal.run(row, target.library, shaped, weights, arrays, outputs)
     _, specs = signature.at(values)
     for spec, found, expected, limit in zip(
         specs, outputs, golden.outputs, golden.tolerances, strict=True
@@ -247,25 +246,23 @@ def _compare_ranges(
     Raises GoldenMismatch.
     """
     golden, plans = contents.golden, (target.plan, old.plan)
-    if golden is None or not isinstance(plans[0], DynamicPlan):
+    if golden is None or not target.plan.dims:
         return
     weights = {name: _bytes_of(tensor) for name, tensor in contents.weights.items()}
-    for variant in plans[0].tree["variants"]:
-        sizes = [low for low, _ in variant["ranges"]]
+    for sizes in target.plan.lows:
         inputs, specs = signature.at(signature.values(sizes))
         if not _is_taken(signature, inputs):
             continue
         arrays = [_resized(*pair) for pair in zip(golden.inputs, inputs, strict=True)]
         found = []
         for each, plan in zip((target, old), plans, strict=True):
-            assert isinstance(plan, DynamicPlan)  # one bundle's targets all have the same dims
             outputs = [rehearsal.aligned(numpy.zeros(spec.nbytes, numpy.uint8)) for spec in specs]
             rehearsal.run(row, each.library, plan.at(sizes), weights, arrays, outputs)
             found.append([output.tobytes() for output in outputs])
         for spec, new, was, limit in zip(specs, *found, golden.tolerances, strict=True):
             check = compare(spec, new, was, 2 * limit)  # each may be off by as much
             if not check.is_ok:
-                name = f"{check.name} at sizes {sizes}"
+                name = f"{check.name} at sizes {list(sizes)}"
                 raise GoldenMismatch(name=name, difference=check.difference, tolerance=2 * limit)
 
 

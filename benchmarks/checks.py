@@ -20,7 +20,7 @@ from pathlib import Path
 from aotc.aot.build import BuildOptions, build
 from aotc.aot.cli.contest import Contender, take_turns
 from aotc.runtime.bundle.directory import Directory
-from aotc.runtime.bundle.dynamic_plan import read_plan
+from aotc.runtime.bundle.plan import Plan
 from aotc.runtime.loading import read_manifest
 from benchmarks.machine import facts
 
@@ -65,8 +65,8 @@ def checks_in(bundle: Path) -> int:
     """How many checks a call of a bundle of one target makes."""
     with Directory(str(bundle)) as directory:
         manifest, _ = read_manifest(directory)
-        plan = read_plan(directory.read(manifest.file(manifest.targets[0].plan)))
-    return len(plan.to_map().get("checks", ()))
+        plan = Plan.from_msgpack(directory.read(manifest.file(manifest.targets[0].plan)))
+    return len(plan.at(plan.lows[0]).checks)
 
 
 def row_text(name: str, given: argparse.Namespace, folder: Path) -> str:

@@ -6,7 +6,7 @@ import os
 
 from .bundle.directory import Directory
 from .bundle.manifest import FEATURES, LIMITS, MANIFEST_NAME, Manifest
-from .bundle.plan import PLAN_ABI, PLAN_ABIS
+from .bundle.plan import PLAN_ABI
 from .drivers import DRIVERS
 from .drivers import load as load_driver
 from .drivers.cuda_errors import DeviceForked
@@ -203,9 +203,8 @@ def _target_mismatches(target: Target, ordinal: int) -> list[Mismatch]:
         found = f"`{target.device}`"
         return [Mismatch("device-unsupported", target.name, "device", found, known, UPGRADE)]
     rows = []
-    if target.abi not in PLAN_ABIS:
-        newer = target.abi > max(PLAN_ABIS)
-        hint = UPGRADE if newer else "rebuild with this version of aotc"
+    if target.abi != PLAN_ABI:
+        hint = UPGRADE if target.abi > PLAN_ABI else "rebuild with this version of aotc"
         row = ("abi", str(target.abi), str(PLAN_ABI), hint)
         rows.append(Mismatch("abi", target.name, *row))
     reasons = _cuda_reasons if target.device == "cuda" else _host_reasons

@@ -197,8 +197,16 @@ class FormatTooOld(IncompatibleError):
     """The bundle's format version is below what this runtime reads."""
 
     code = "format-too-old"
-    template = "`{path}` has format {found}, this runtime reads {expected}"
-    hint = "rebuild the bundle with this version of aotc"
+    template = "`{path}` was built by an earlier format, {found}; this runtime reads {expected}"
+    hint = "build it again with this version of aotc"
+
+
+class PlanFeatureUnknown(IncompatibleError):
+    """A plan needs a feature that this runtime does not know."""
+
+    code = "plan-feature-unknown"
+    template = "`{path}` needs the feature `{found}`, which this runtime does not know"
+    hint = "upgrade aotc on this machine: `pip install --upgrade aotc`"
 
 
 class BundleIncompatible(IncompatibleError):

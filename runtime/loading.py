@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 
 from .bundle.directory import Directory
-from .bundle.dynamic_plan import DynamicPlan, read_plan
 from .bundle.manifest import identity_of
-from .bundle.native_plan import check_natives
-from .bundle.plan_rules import IMAGE_DEVICES
-from .bundle.torch_calls import check_calls
+from .bundle.plan import Plan
+from .bundle.plan_rules import IMAGE_DEVICES, check_steps
 from .bundle.weights import ALIGNMENT_BYTES, Digests, MappedFile, hash_threads, read_header
 from .check import read_manifest, require_target
 from .drivers import load as load_driver
@@ -24,12 +22,15 @@ from .settings import SETTINGS, parse, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import Any
 
-    from .bundle.manifest import Manifest, Target, WeightsEntry
+    from .bundle.manifest import Manifest, Target, TensorSpec, WeightsEntry
     from .bundle.plan import LaunchPlan
-    from .drivers.native import BoundNative
+    from .drivers.native import Functions
     from .programs.fallback import Fallback
+
+    Check = Callable[[LaunchPlan, tuple[Sequence[TensorSpec], Sequence[TensorSpec]]], None]
 
 
 def load(
@@ -73,18 +74,18 @@ def load(
         try:
             plan_bytes = directory.read(manifest.file(target.plan))
             library = directory.read(manifest.file(target.library))
-            plan = read_plan(plan_bytes, directory.where(target.plan))
+            plan = Plan.from_msgpack(plan_bytes, directory.where(target.plan))
             spans = _spans(directory, manifest, weights)
             _check_states(manifest, plan, spans, directory.where(target.plan))
-            _check_plan(manifest, plan, target, spans, len(library), directory.where(target.plan))
+            check = _check_plan(manifest, plan, target, spans, len(library), plan.path)
             # The code is digested by now. Weights whose digests still run may be uploaded, but
             # nothing runs on them before `_finish`.
             natives = _bind(directory, manifest, plan, (target.device, ordinal))
             if target.device in IMAGE_DEVICES:
-                rest = (ordinal, fallback, natives)
+                rest = (ordinal, fallback, natives, check)
                 loaded = _on_device(manifest, plan, library, spans, target, *rest)
             else:
-                host = (thread_count, weights, fallback, natives)
+                host = (thread_count, weights, fallback, natives, check)
                 loaded = _on_host(manifest, plan, library, spans, target, *host)
         finally:
             if digests is not None:
@@ -104,46 +105,32 @@ def _find_ops(manifest: Manifest, path: str) -> Fallback | None:
 def _bind(
     directory: Directory,
     manifest: Manifest,
-    plan: LaunchPlan | DynamicPlan,
+    plan: Plan,
     device: tuple[str, int],
-) -> tuple[BoundNative, ...]:
+) -> Functions:
     """The native functions that the plan calls, from libraries that are loaded for it."""
-    if isinstance(plan, DynamicPlan) or not plan.natives:
-        return ()
+    if not plan.named("native", "backend"):
+        return {}
     from .backends.bundled import bind, open_entries
 
     def read_file(name: str) -> bytes:
         return directory.read(manifest.file(name))
 
     libraries = open_entries(manifest.backends, read_file, directory.path)
-    return bind(plan.natives, libraries, directory.path, device)
+    natives = (step for lows in plan.lows for step in plan.at(lows).natives)
+    return bind(natives, libraries, directory.path, device)
 
 
 def _program(
     manifest: Manifest,
     target: Target,
     identity: str,
-    plan: LaunchPlan | DynamicPlan,
+    plan: Plan,
     loaded: Loaded,
     stream: Any,
 ) -> Program:
     """The program with its first session; raises `DeviceMemoryFull`, with nothing left behind."""
     try:
-        if isinstance(plan, DynamicPlan):
-            if target.device in IMAGE_DEVICES:
-                from .programs.dynamic_device import DynamicDeviceProgram
-
-                return DynamicDeviceProgram(manifest, target, identity, plan, loaded, stream)
-            from .programs.dynamic_program import DynamicProgram
-
-            return DynamicProgram(manifest, target, identity, plan, loaded)
-        if manifest.states:
-            from .programs.stateful_program import StatefulDeviceProgram, StatefulProgram
-
-            if target.device in IMAGE_DEVICES:
-                arguments = (manifest, target, identity, plan, loaded, stream)
-                return StatefulDeviceProgram(*arguments)
-            return StatefulProgram(manifest, target, identity, plan, loaded)
         if target.device in IMAGE_DEVICES:
             from .programs.device_program import DeviceProgram
 
@@ -156,43 +143,47 @@ def _program(
 
 def _check_plan(
     manifest: Manifest,
-    plan: LaunchPlan | DynamicPlan,
+    plan: Plan,
     target: Target,
     spans: dict[str, tuple[int, int]],
     library_bytes: int,
     path: str,
-) -> None:
+) -> Check:
     """The plan fits signature, weights and library; it has the dims of the manifest, or neither
-    has any. Raises `BundleMalformed`."""
-    count = plan.tree["dims"] if isinstance(plan, DynamicPlan) else 0
-    if count != len(manifest.dims):
+    has any. Returns what holds plans of other sizes against the bundle.
+
+    Raises `BundleMalformed`.
+    """
+    if plan.dims != len(manifest.dims):
         expected = f"{len(manifest.dims)}, as the manifest has"
-        raise BundleMalformed(path=path, field="dims", found=str(count), expected=expected)
+        raise BundleMalformed(path=path, field="dims", found=str(plan.dims), expected=expected)
     counts = (len(manifest.inputs), len(manifest.outputs))
     plan.validate(*counts, spans.keys(), path, target.device, library_bytes)
-    if not isinstance(plan, DynamicPlan):
-        signature = (manifest.inputs, manifest.outputs)
-        sizes = {name: nbytes for name, (_, nbytes) in spans.items()}
-        check_calls(plan.calls, manifest.torch, signature, sizes, path)
-        names = [entry.name for entry in manifest.backends]
-        check_natives(plan.natives, plan.launches, names, signature, sizes, path)
+    sizes = {name: nbytes for name, (_, nbytes) in spans.items()}
+    names = [entry.name for entry in manifest.backends]
+
+    def check(
+        plan: LaunchPlan, signature: tuple[Sequence[TensorSpec], Sequence[TensorSpec]]
+    ) -> None:
+        if len(plan.launches) < len(plan.steps):
+            check_steps(plan, manifest.torch, names, signature, sizes, path)
+
+    for lows in plan.lows:
+        check(plan.at(lows), manifest.signature.at(manifest.signature.values(lows)))
+    return check
 
 
 def _check_states(
-    manifest: Manifest,
-    plan: LaunchPlan | DynamicPlan,
-    spans: dict[str, tuple[int, int]],
-    path: str,
+    manifest: Manifest, plan: Plan, spans: dict[str, tuple[int, int]], path: str
 ) -> None:
     """The plan keeps what the manifest lists, and what it starts with is of that size."""
-    slots = () if isinstance(plan, DynamicPlan) else plan.states
-    found = [slot.nbytes for slot in slots]
+    found = [slot.nbytes for slot in plan.states]
     expected = [spec.nbytes for spec in manifest.states]
     if found != expected:
         raise BundleMalformed(
             path=path, field="states", found=f"{found} bytes", expected=f"{expected} bytes"
         )
-    for index, slot in enumerate(slots):
+    for index, slot in enumerate(plan.states):
         nbytes = spans[slot.initial][1] if slot.initial in spans else slot.nbytes
         if nbytes != slot.nbytes:
             field = f"states[{index}].initial"
@@ -274,36 +265,34 @@ def _spans(
 
 def _on_host(
     manifest: Manifest,
-    plan: LaunchPlan | DynamicPlan,
+    plan: Plan,
     library: bytes,
     spans: dict[str, tuple[int, int]],
     target: Target,
     threads: int,
     weights: MappedFile | None,
     fallback: Fallback | None,
-    natives: tuple[BoundNative, ...],
+    natives: Functions,
+    check: Check,
 ) -> Loaded:
     """Code in this process, which reads the weights where they are mapped."""
     addresses = {name: address for name, (address, _) in spans.items()}
     counts = (len(manifest.inputs), len(manifest.outputs))
     driver = load_driver(target.device)
-    executable = driver.Executable(library, plan, addresses, *counts, threads, natives)
-    if fallback is not None:
-        from .programs.segments import SegmentedExecutable
-
-        executable = SegmentedExecutable(executable, fallback)
-    return Loaded(executable, weights, fallback)
+    rest = (addresses, *counts, threads, natives, fallback)
+    return Loaded(driver.Executable(library, plan.fixed or plan, *rest), weights, fallback, check)
 
 
 def _on_device(
     manifest: Manifest,
-    plan: LaunchPlan | DynamicPlan,
+    plan: Plan,
     library: bytes,
     spans: dict[str, tuple[int, int]],
     target: Target,
     ordinal: int,
     fallback: Fallback | None,
-    natives: tuple[BoundNative, ...],
+    natives: Functions,
+    check: Check,
 ) -> Loaded:
     """Code and weights in the memory of a device; the mapped file is needed no longer."""
     # Those of shapes that depend on the call are told with each shape.
@@ -312,9 +301,5 @@ def _on_device(
         for specs in (manifest.inputs, manifest.outputs)
     )
     driver = load_driver(target.device)
-    executable = driver.Executable(library, plan, spans, inputs, outputs, ordinal)
-    if fallback is not None or natives:
-        from .programs.device_segments import DeviceSegments
-
-        executable = DeviceSegments(executable, fallback, natives)
-    return Loaded(executable, None, fallback)
+    rest = (spans, inputs, outputs, ordinal, natives, fallback)
+    return Loaded(driver.Executable(library, plan.fixed or plan, *rest), None, fallback, check)

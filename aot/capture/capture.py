@@ -37,7 +37,7 @@ from aotc.aot.capture.spec import Spec
 from aotc.aot.capture.structure import named_outputs, structure_of
 from aotc.aot.capture.table import KEPT_WHOLE
 from aotc.aot.capture.trials import Trial, judged, trials
-from aotc.aot.errors import ModelRaised, StateUnsupported
+from aotc.aot.errors import ModelRaised
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
 from aotc.aot.ir.size import Dim, Guard
@@ -86,14 +86,15 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
         structure = structure_of(spec, program, is_drawing)
         left = torch_ops(graph)
         kept = [state.name for state in graph.states]
-        if kept and left:
-            names = ", ".join(f"`{name}`" for name in kept)
-            raise StateUnsupported(names=names, other="ops that torch runs")
         golden = _golden(spec, program, decomposed, graph)
         guards = tuple(dict.fromkeys((*sizes.guards, *asserted)))
         model = program.module() if spec.module is None else spec.module
         model = decomposed.module() if is_drawing else model
-        others = probes(spec, model, graph, sizes.dims, guards)
+        models = (model, model)
+        if kept and sizes.dims:
+            models = (program.module(), Functional(decomposed, kept))
+        held = [held_tensor(decomposed, name) for name in kept]
+        others = probes(spec, models, held, graph, sizes.dims, guards)
     graph = named_outputs(graph, structure.outputs)
     warn_of_weights(program.state_dict, program.graph_signature.parameters)
     warn_of(left)

@@ -21,7 +21,6 @@ from aotc.aot.errors import (
     FallbackRefused,
     MutationUnsupported,
     OpsUnsupported,
-    StateUnsupported,
 )
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, State, make
@@ -41,22 +40,17 @@ def import_program(
     """Our graph of a program that was decomposed from `exported`, and what it asks of sizes.
 
     `fallback` leaves ops that have no row to torch, `rounds` rounds every 16-bit result to its
-    type. Raises `OpsUnsupported` with every op that can neither be imported nor left,
-    `MutationUnsupported` where inputs are changed, and `StateUnsupported` where buffers are, and
-    sizes depend on the call or ops are left to torch.
+    type. Raises `OpsUnsupported` with every op that can neither be imported nor left, and
+    `MutationUnsupported` where inputs are changed.
     """
     changed = _changed(program, exported)
     walker = _ProgramImporter(
         program=program,
-        has_fixed_shapes=not sizes.dims,
         fallback=fallback,
         rounds=rounds,
         changed=changed,
         has_parts=True,
     )
-    if changed and sizes.dims:
-        names = ", ".join(f"`{name}`" for name in changed)
-        raise StateUnsupported(names=names, other="sizes that the call decides")
     with reading(sizes), keeping():
         for node in program.graph.nodes:
             walker.visit(node)

@@ -15,16 +15,13 @@ import torch
 
 from aotc.aot.capture.custom_ops import called_op
 from aotc.aot.capture.importing import DTYPE_NAMES, NotSupported, type_of
-from aotc.aot.ir.graph import Graph, Node, make, sizes_in
+from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.size import Size
 from aotc.runtime.bundle.torch_calls import LAYOUTS, MEMORY_FORMATS
 
 RANDOM = "it may draw random numbers, so that no two runs could be compared"
 CHANGES = "it changes its arguments"
 EFFECTS = "it has effects beside its results"
-FIXED = (
-    "torch runs it on fixed shapes only, and here a call decides some: give it a decomposition, or "
-    "build without `dynamic_shapes`, a bundle for each shape"
-)
 NO_OPERATOR = "it is no op of torch's registry"
 NO_RESULT = "it has no result that is a tensor"
 # Composites that end with a check of what they computed. Decomposed, the check is a call with an
@@ -63,7 +60,7 @@ class TorchOp:
 
 
 def torch_call(
-    node: torch.fx.Node, values: Mapping[torch.fx.Node, Any], has_fixed_shapes: bool
+    node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]
 ) -> Node | tuple[Node | None, ...]:
     """The results of a call that torch runs; raises `NotSupported` where it cannot."""
     op = called_op(node)
@@ -75,8 +72,6 @@ def torch_call(
         raise NotSupported(EFFECTS)
     if torch.Tag.nondeterministic_seeded in op.tags:
         raise NotSupported(RANDOM)
-    if not has_fixed_shapes:
-        raise NotSupported(FIXED)
     operands: list[Node] = []
     positional = [("", *_encoded(value, values, operands)) for value in node.args]
     keywords = [
@@ -105,8 +100,6 @@ def _result(value: Any) -> tuple[Any, ...]:
     if not isinstance(value, torch.Tensor):
         return ()
     kind = type_of(value)
-    if sizes_in(kind.shape):
-        raise NotSupported(FIXED)
     return (kind.dtype, kind.shape)
 
 
@@ -118,6 +111,8 @@ def _encoded(value: Any, values: Mapping[torch.fx.Node, Any], operands: list[Nod
         if value not in operands:
             operands.append(value)
         return ("tensor", operands.index(value))
+    if isinstance(value, Size):
+        return ("int", value)
     if isinstance(value, list | tuple):
         return ("list", tuple(_encoded(item, values, operands) for item in value))
     for kinds, encode in PLAIN:

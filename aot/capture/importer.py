@@ -59,7 +59,6 @@ class Importer:
     guards: list[Guard] = field(default_factory=list)
     checks: dict[Node, None] = field(default_factory=dict)  # in their order
     fallback: bool = False  # whether torch is to run what cannot be imported
-    has_fixed_shapes: bool = True
     rounds: bool = False  # whether every 16-bit result of a call is rounded to its type
     has_parts: bool = False  # whether complex tensors are imported, as pairs of real ones
     draws: bool = False  # whether there is an input for the seed
@@ -194,7 +193,7 @@ class Importer:
             source = source_of(node)
             try:
                 with made_for(str(source) if source else None):
-                    self.values[node] = torch_call(node, self.values, self.has_fixed_shapes)
+                    self.values[node] = torch_call(node, self.values)
                 return
             except NotSupported as refused:
                 if reason != str(refused):

@@ -22,17 +22,13 @@ from aotc.aot.capture.native_triton import triton_attrs
 from aotc.aot.errors import NativeOpInvalid
 from aotc.aot.ir.graph import Node, make, sizes_in
 from aotc.aot.ir.native_library import TiedLibrary, tie
+from aotc.aot.ir.size import Shape
 from aotc.runtime import get_backend
 from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.backends import Function, Signature
 from aotc.runtime.backends.library import NativeFunction, open_file
 from aotc.runtime.bundle.native_plan import NativeLaunch, NativeTensor
 from aotc.runtime.drivers.native import BoundNative
-
-FIXED = (
-    "a native function is given shapes that are fixed at the build: leave the dims that reach it "
-    "out of `dynamic_shapes`, or build a bundle for each shape"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +143,7 @@ def native_op_of(node: torch.fx.Node) -> NativeOp | None:
 
 
 def import_native(node: torch.fx.Node, op: NativeOp, arguments: Sequence[Any]) -> Any:
-    """The call as nodes, one for each result; `arguments` in the op's order, with our nodes.
-
-    Raises `NotSupported` where sizes depend on the call.
-    """
+    """The call as nodes, one for each result; `arguments` in the op's order, with our nodes."""
     count = len(op.signature.inputs)
     operands = tuple(arguments[:count])
     scalars = tuple(
@@ -159,8 +152,6 @@ def import_native(node: torch.fx.Node, op: NativeOp, arguments: Sequence[Any]) -
     )
     found = node.meta["val"]
     kinds = [type_of(each) for each in (found if isinstance(found, list | tuple) else (found,))]
-    if any(sizes_in(kind.shape) for kind in (*kinds, *(each.type for each in operands))):
-        raise NotSupported(FIXED)
     results = tuple((kind.dtype, kind.shape) for kind in kinds)
     tensors = _tensors(op.signature, operands, results)
     operands = tuple(
@@ -195,7 +186,7 @@ def import_native(node: torch.fx.Node, op: NativeOp, arguments: Sequence[Any]) -
 
 def _beside(op: NativeOp, node: torch.fx.Node, results: Sequence[tuple[str, Any]]) -> Any:
     """The Triton kernel beside the function, as attributes; none where there is none."""
-    if op.triton is None:
+    if op.triton is None or sizes_in(tuple(results)):
         return ()
     count = len(op.signature.inputs)
     tensors = [each.meta["val"] for each in node.args[:count]]
@@ -210,7 +201,7 @@ def _numbers(values: Sequence[Any]) -> list[int | float]:
 
 def _tensors(
     signature: Signature, operands: Sequence[Node], results: Sequence[tuple[str, Any]]
-) -> tuple[tuple[str, int, str, tuple[int, ...]], ...]:
+) -> tuple[tuple[str, int, str, Shape], ...]:
     """The tensors in the function's order; raises `NotSupported` where one does not fit."""
     read, stored = iter(range(len(operands))), iter(range(len(results)))
     found = []
@@ -242,13 +233,16 @@ def _aligned(node: Node, alignment_bytes: int, tag: str) -> Node:
 def _workspace_bytes(
     op: NativeOp,
     device: str,
-    tensors: Sequence[tuple[str, int, str, tuple[int, ...]]],
+    tensors: Sequence[tuple[str, int, str, Shape]],
     scalars: Any,
-) -> int:
+) -> int | None:
+    """What the function asks for, of one tile; None where sizes depend on the call, so that it is
+    asked for each of them."""
+    if any(sizes_in(row[3]) for row in tensors):
+        return None if op.function.workspace_address else 0
     launch = NativeLaunch(
         op.function.library.name,
         op.signature.name,
-        0,
         [NativeTensor(dtype, kind == "stored", shape) for kind, _, dtype, shape in tensors],
         scalars,
     )

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.decisions import Undecided, undecided_of
 from aotc.aot.capture.draws import GOLDEN_SEED, seed_input
+from aotc.aot.capture.exporting import unchanged
 from aotc.aot.capture.golden import golden_tensors, has_halves, roundings
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.spec import Spec
@@ -35,7 +36,8 @@ Sizes = dict[Dim, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probe:
-    """Inputs at other sizes, the model's outputs, and what roundings do to these."""
+    """Inputs at other sizes, the model's outputs and after them its states, and what roundings do
+    to these."""
 
     sizes: tuple[tuple[str, int], ...]  # by the dims' names
     inputs: tuple[Array, ...]
@@ -48,11 +50,18 @@ class Probe:
 
 
 def probes(
-    spec: Spec, module: torch.nn.Module, graph: Graph, dims: Sequence[Dim], guards: Sequence[Guard]
+    spec: Spec,
+    models: tuple[Callable[..., Any], Callable[..., Any]],
+    kept: Sequence[torch.Tensor],
+    graph: Graph,
+    dims: Sequence[Dim],
+    guards: Sequence[Guard],
 ) -> tuple[Probe, ...]:
     """The model at the smallest and at the largest sizes that the guards and memory allow.
 
-    `module` is the model in torch. Sizes at which it raises are left out.
+    `models` are the model in torch, and what gives its outputs and then its states without changing
+    them; `kept` are the states, which hold at the end what they hold now. Sizes at which the model
+    raises are left out.
     """
     if not dims:
         return ()
@@ -63,7 +72,7 @@ def probes(
     for sizes in ends:
         if sizes is not None and sizes != example and sizes not in chosen:
             chosen.append(sizes)
-    found = (_probe(spec, module, graph, sizes) for sizes in chosen)
+    found = (_probe(spec, models, kept, graph, sizes) for sizes in chosen)
     return tuple(probe for probe in found if probe is not None)
 
 
@@ -106,31 +115,40 @@ def _at(extent: Extent, sizes: Sizes) -> int:
     return fixed(substitute(extent, sizes)) if isinstance(extent, Size) else extent
 
 
-def _probe(spec: Spec, module: torch.nn.Module, graph: Graph, sizes: Sizes) -> Probe | None:
+def _probe(
+    spec: Spec,
+    models: tuple[Callable[..., Any], Callable[..., Any]],
+    kept: Sequence[torch.Tensor],
+    graph: Graph,
+    sizes: Sizes,
+) -> Probe | None:
     leaves, layout = pytree.tree_flatten((spec.arguments, dict(spec.keyword_arguments)))
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-    given = [node for node in graph.inputs if node is not seed_input()]
+    given = [node for node in graph.given if node is not seed_input()]
     for place, node in zip(places, given, strict=True):
         leaves[place] = _resized(leaves[place], [_at(extent, sizes) for extent in node.shape])
     inputs = tuple(to_array(leaves[place]).copy() for place in places)
-    if len(given) < len(graph.inputs):
+    if len(given) < len(graph.given):
         inputs = (*inputs, numpy.array(GOLDEN_SEED))
 
-    def call() -> Any:
+    def call(model: Callable[..., Any]) -> Any:
         arguments, named = pytree.tree_unflatten(leaves, layout)
-        return module(*arguments, **named)
+        return model(*arguments, **named)
 
     try:
-        outputs = golden_tensors(call)
+        with unchanged(list(kept)) as buffers:
+            outputs = golden_tensors(lambda: call(models[0]))
+            outputs = (*outputs, *(buffer.clone() for buffer in buffers))
     except Exception:  # whatever the model raises: it has no numbers there to compare with
         return None
     try:
-        spreads = roundings(call, outputs, has_halves(graph))
+        spreads = roundings(lambda: call(models[1]), outputs, has_halves(graph))
     except Exception:  # an operation that does not take what was widened
         spreads = (0.0,) * len(outputs)
     named_sizes = tuple((dim.name, size) for dim, size in sizes.items())
     expected = tuple(map(to_array, outputs))
-    return Probe(named_sizes, inputs, expected, spreads, undecided_of(call, expected))
+    undecided = undecided_of(lambda: call(models[1]), expected)
+    return Probe(named_sizes, inputs, expected, spreads, undecided)
 
 
 def _resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.runtime.bundle.directory import Directory
-from aotc.runtime.bundle.dynamic_plan import DynamicPlan, read_plan
 from aotc.runtime.bundle.manifest import LIMITS, Manifest, TensorSpec, identity_of
-from aotc.runtime.bundle.plan import Kernel, LaunchPlan
+from aotc.runtime.bundle.native_plan import SYMBOL, NativeLaunch
+from aotc.runtime.bundle.plan import Kernel, Launch, Plan
+from aotc.runtime.bundle.torch_calls import TorchCall
 from aotc.runtime.check import mismatches, read_manifest
 from aotc.runtime.extras import read_extra
 
@@ -59,7 +60,7 @@ def inspect_bundle(bundle: Path) -> dict[str, Any]:
     with Directory(str(bundle)) as directory:
         manifest, data = read_manifest(directory)
         plans = {
-            target.name: read_plan(
+            target.name: Plan.from_msgpack(
                 directory.read(manifest.file(target.plan)), directory.where(target.plan)
             )
             for target in manifest.targets
@@ -107,13 +108,13 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
 
 
 def _torch_ops(
-    manifest: Manifest, plans: Iterable[LaunchPlan | DynamicPlan], provenance: dict[str, Any]
+    manifest: Manifest, plans: Iterable[Plan], provenance: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """The ops that torch runs: calls of each in the target that has most, and the model's lines."""
     counts: Counter[str] = Counter()
     for plan in plans:
-        if isinstance(plan, LaunchPlan):
-            counts |= Counter(call.op for call in plan.calls)
+        for lows in plan.lows:
+            counts |= Counter(call.op for call in plan.at(lows).calls)
     noted = provenance.get("torch_ops")
     rows = [row for row in noted if isinstance(row, dict)] if isinstance(noted, list) else []
     sources = {row.get("name"): row.get("sources", []) for row in rows}
@@ -130,32 +131,45 @@ def _known(provenance: dict[str, Any], target: str) -> dict[str, Any]:
     return known if isinstance(known, dict) else {}
 
 
-def _target(
-    manifest: Manifest, name: str, plan: LaunchPlan | DynamicPlan, known: dict[str, Any]
-) -> dict[str, Any]:
+def _target(manifest: Manifest, name: str, plan: Plan, known: dict[str, Any]) -> dict[str, Any]:
     row = next(target for target in manifest.targets if target.name == name)
-    figures = known.get("kernels", {})
+    figures, natives = known.get("kernels", {}), plan.at(plan.lows[-1]).natives
     return {
         "name": name,
         "device": row.device,
         "needs": list(row.needs),
         "code_bytes": manifest.file(row.library).nbytes,
         **_plan(plan),
-        "kernels": [_kernel(kernel, figures.get(kernel.symbol, {})) for kernel in plan.kernels],
+        "kernels": [
+            *(_kernel(kernel, figures.get(kernel.symbol, {})) for kernel in plan.kernels),
+            *(
+                {**figures.get(SYMBOL, {}), "name": name, "symbol": name}
+                for name in sorted(set(map(_native_name, natives)))
+            ),
+        ],
         "groups": known.get("groups", []),
         "tuning": known.get("tuning", []),
         "dot_precision": known.get("dot_precision"),
     }
 
 
-def _plan(plan: LaunchPlan | DynamicPlan) -> dict[str, Any]:
-    """Memory and launches; where calls decide sizes, those of the smallest ones."""
-    smallest = plan if isinstance(plan, LaunchPlan) else plan.at(plan.lowest)
+def _step_name(step: Launch | TorchCall | NativeLaunch, kernels: Sequence[Kernel]) -> str:
+    if isinstance(step, Launch):
+        return kernels[step.kernel].name
+    return step.op if isinstance(step, TorchCall) else _native_name(step)
+
+
+def _native_name(native: NativeLaunch) -> str:
+    return f"{native.backend}.{native.function}"
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    """Memory and steps; where calls decide sizes, those of the smallest ones."""
+    smallest = plan.at(plan.lows[-1])
     return {
-        "arena_bytes": smallest.arena_bytes if smallest is plan else None,
+        "arena_bytes": smallest.arena_bytes if smallest is plan.fixed else None,
         "zeroed_bytes": smallest.zeroed_bytes,
         "scratch_bytes": smallest.scratch_bytes,
-        "torch_calls": [call.to_map() for call in smallest.calls],
         "checks": [check.to_map() for check in smallest.checks],
         "launches": [
             {
@@ -165,6 +179,9 @@ def _plan(plan: LaunchPlan | DynamicPlan) -> dict[str, Any]:
                 "args": [list(argument) for argument in launch.args],
             }
             for launch in smallest.launches
+        ],
+        "steps": [
+            {**step.to_map(), "name": _step_name(step, plan.kernels)} for step in smallest.steps
         ],
     }
 
@@ -216,7 +233,7 @@ def _print_target(target: dict[str, Any], with_kernels: bool) -> None:
     arena_bytes = target["arena_bytes"]
     arena = "each call's own" if arena_bytes is None else bytes_text(arena_bytes)
     click.echo(f"memory   {arena} arena{'' if is_gpu else scratch}")
-    click.echo(f"launches {len(target['launches'])} a call")
+    click.echo(f"steps    {len(target['steps'])} a call")
     counts = Counter(row["kind"] for row in target["checks"])
     kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     click.echo(f"checks   of data: {kinds or 'none'}")
@@ -235,21 +252,21 @@ def _print_target(target: dict[str, Any], with_kernels: bool) -> None:
 
 
 def _steps(target: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    """Launches and the calls of torch between them, in the order in which they run."""
-    launches, done = target["launches"], 0
-    for call in [*target["torch_calls"], None]:
-        after = len(launches) if call is None else call["after"]
-        for index, row in enumerate(launches[done:after], done):
-            yield (f"  {index}", row["kernel"], "×".join(map(str, row["grid"])), _arguments(row))
-        done = after
-        if call is not None:
-            tensors = [row["memory"] for row in (*call["operands"], *filter(None, call["results"]))]
-            yield ("  torch", call["op"], "-", _arguments({"args": tensors}))
+    """Kernels and what runs between them, in the order in which they run."""
+    for index, row in enumerate(target["steps"]):
+        if row["kind"] == "kernel":
+            yield (f"  {index}", row["name"], "×".join(map(str, row["grid"])), _arguments(row))
+            continue
+        is_torch = row["kind"] == "torch"
+        tensors = [*row["operands"], *filter(None, row["results"])] if is_torch else row["tensors"]
+        memory = [each["memory"] for each in tensors]
+        yield (f"  {row['kind']}", row["name"], "-", _arguments({"args": memory}))
 
 
 def _print_kernels(target: dict[str, Any], columns: Mapping[str, str]) -> None:
     """Figures of each kernel; `-` for what the bundle's extras would say, were they there."""
     counts = Counter(row["symbol"] for row in target["launches"])
+    counts += Counter(row["name"] for row in target["steps"] if row["kind"] == "native")
     print_table(
         ("  kernel", "launches", *columns),
         [

@@ -17,7 +17,6 @@ from aotc.aot.capture.aten_ends import Fixed, Given, Made, Passed, Shown, Taken,
 from aotc.aot.dynamo.interface import Interface, Numbered, number_of
 from aotc.runtime import Program
 from aotc.runtime.bundle.extent import evaluate
-from aotc.runtime.programs.dynamic_program import DynamicProgram
 
 Boxed = Callable[[list[Any]], Any]
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]  # shape, strides, dtype
@@ -116,10 +115,10 @@ class Call:
         if program is None:
             return Frame((), numbers, views, _nothing)
         run, outputs = program.run_at, program.outputs
-        if isinstance(program, DynamicProgram):
+        if program.dims:
             shapes = tuple(_shape(row, arguments[row.place]) for row in interface.taken)
             _, outputs = program.signature.at(program.signature.bind(shapes))
-            run = program.runner(shapes)
+            run = functools.partial(program.run_at, shapes=shapes)
         pairs = zip(outputs, interface.made, strict=True)
         layouts = tuple(_layout(spec.shape, row) for spec, row in pairs)
         gaps = tuple(

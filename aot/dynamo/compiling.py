@@ -43,6 +43,7 @@ from aotc.runtime.bundle.manifest import (
     WeightsEntry,
 )
 from aotc.runtime.bundle.native_plan import BackendEntry
+from aotc.runtime.bundle.plan import PLAN_ABI
 
 PLAN_NAME = "plan.msgpack"
 LIBRARY_NAME = "kernels.so"
@@ -131,7 +132,7 @@ def _files(graph: Graph, sizes: Sizes, compiled: Compiled) -> Files:
     weights = contents.weights(compiled.constants, compiled.plan)
     if weights:
         files[WEIGHTS_NAME] = b"".join(map(bytes, tensor_file(weights)))
-    abi = compiled.plan.abi
+    abi = PLAN_ABI
     row = Target(target.name, target.device, abi, target.needs, PLAN_NAME, LIBRARY_NAME)
     manifest = Manifest(
         features=(*((DYNAMIC,) if types.dims else ()), *((NATIVE,) if backends else ())),

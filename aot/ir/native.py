@@ -20,12 +20,16 @@ Its kind is `call`: it reads and writes memory, nothing fuses with it.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from aotc.aot.ir.infer import AttrMap, Types, require
+from aotc.aot.ir.size import Dim, Shape
+from aotc.aot.ir.size_table import SizeTable, extents_of
 from aotc.aot.ir.types import TensorType
-from aotc.runtime.bundle.native_plan import NativeLaunch, NativeTensor
+from aotc.runtime.bundle.extent import reader
+from aotc.runtime.bundle.torch_calls import as_it_is
 
 ATTRIBUTES = (
     "backend",
@@ -62,30 +66,70 @@ def infer_native(types: Types, attrs: AttrMap) -> TensorType:
 class NativeCall:
     """A call as a kernel's text: which function, and which parameter is each of its tensors.
 
-    tensors: (number of the kernel's parameter, dtype, shape, whether it is written).
+    tensors: (number of the kernel's parameter, dtype, shape, whether it is written);
+    workspace_bytes: None where the function is asked at each call's sizes.
     """
 
     backend: str
     function: str
     version: str
     sha256: str
-    tensors: tuple[tuple[int, str, tuple[int, ...], bool], ...]
+    tensors: tuple[tuple[int, str, Shape, bool], ...]
     scalars: tuple[tuple[str, Any], ...]
-    workspace_bytes: int
+    workspace_bytes: int | None
 
     def __str__(self) -> str:
-        return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
+        """Sizes that a call decides are numbers of values, as in a plan, with dims and rows."""
+        sizes = {size for row in self.tensors for size in row[2] if not isinstance(size, int)}
+        dims = sorted({dim for size in sizes for dim in size.dims()}, key=lambda dim: dim.name)
+        table = SizeTable(dims)
+        tensors = [
+            [place, dtype, list(map(table.reference, shape)), stored]
+            for place, dtype, shape, stored in self.tensors
+        ]
+        record = {name: getattr(self, name) for name in self.__slots__} | {"tensors": tensors}
+        if dims:
+            record["dims"] = [[dim.name, dim.low, dim.high, dim.typical] for dim in dims]
+            record["sizes"] = [list(row) for row in table.rows]
+        return json.dumps(record, indent=1, sort_keys=True) + "\n"
 
     @classmethod
     def parse(cls, text: str) -> NativeCall:
         """The call that a text of this class says."""
         record = json.loads(text)
-        tensors = tuple((row[0], row[1], tuple(row[2]), row[3]) for row in record.pop("tensors"))
+        dims = [Dim(*row) for row in record.pop("dims", ())]
+        at = reader(extents_of(dims, record.pop("sizes", ())))
+        tensors = tuple(
+            (row[0], row[1], tuple(map(at, row[2])), row[3]) for row in record.pop("tensors")
+        )
         scalars = tuple((row[0], row[1]) for row in record.pop("scalars"))
         return cls(tensors=tensors, scalars=scalars, **record)
 
-    def launch(self, number: int) -> NativeLaunch:
-        """The call as launch `number` of a plan; the launch has its tensors in this order."""
-        tensors = [NativeTensor(dtype, stored, shape) for _, dtype, shape, stored in self.tensors]
-        rest = (number, tensors, self.scalars, self.workspace_bytes)
-        return NativeLaunch(self.backend, self.function, *rest)
+    def step(
+        self,
+        memory: Sequence[Sequence[Any]],
+        tiles: Any,
+        workspace: Sequence[Any] | None,
+        number: Callable[[Any], Any] = as_it_is,
+    ) -> dict[str, Any]:
+        """The call as a step of a plan. memory: [space, value] of each parameter of the kernel;
+        workspace: that of the workspace, where it has a place; number: what stands for a size."""
+        tensors = [
+            {
+                "dtype": dtype,
+                "is_written": int(stored),
+                "memory": list(memory[place]),
+                "shape": list(map(number, shape)),
+            }
+            for place, dtype, shape, stored in self.tensors
+        ]
+        return {
+            "kind": "native",
+            "backend": self.backend,
+            "function": self.function,
+            "scalars": [list(row) for row in self.scalars],
+            "tensors": tensors,
+            "tiles": tiles,
+            "workspace": workspace,
+            "workspace_bytes": self.workspace_bytes,
+        }

@@ -7,16 +7,15 @@ that run its function or keep its library ask here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aotc.runtime.backends.bundled import bind, read_entry, read_library
 from aotc.runtime.backends.errors import BackendName
-from aotc.runtime.backends.library import NativeLibrary, open_bytes
+from aotc.runtime.backends.library import NativeFunction, NativeLibrary, open_bytes
 from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.bundle.manifest import Manifest
 from aotc.runtime.bundle.native_plan import BackendEntry, NativeLaunch
-from aotc.runtime.drivers.native import BoundNative
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def tied_digests() -> str:
 
 def bound(
     natives: Sequence[NativeLaunch], device: tuple[str, int] = ("cpu", 0)
-) -> tuple[BoundNative, ...]:
-    """The native launches of a plan, with the functions of the tied libraries."""
+) -> Mapping[tuple[str, str], NativeFunction]:
+    """The functions of the tied libraries that native steps of a plan call."""
     libraries = {each.backend: tied(each.backend).library for each in natives}
     return bind(natives, libraries, "the build", device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aotc.aot.errors import UnsupportedError
-from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.graph import Node, make, sizes_in
 from aotc.aot.ir.native import NativeCall
 from aotc.aot.lower import source
 from aotc.aot.lower.call import lower_call
@@ -59,7 +59,7 @@ def lower_native(group: Group, traits: TargetTraits) -> KernelSpec:
     )
 
 
-def _candidate(group: Group, call: Node, traits: TargetTraits, nbytes: int) -> Candidate:
+def _candidate(group: Group, call: Node, traits: TargetTraits, nbytes: int | None) -> Candidate:
     """As many tiles as are worth it, where the function has any and the CPU runs it."""
     is_device = traits.device != "cpu"
     is_tiled = call.attr("is_tiled") and not is_device
@@ -73,7 +73,7 @@ def _beside(
 ) -> tuple[tuple[Form, ...], tuple[Candidate, ...]]:
     """The Triton kernel of the same op, where the model gives one: its form and candidates."""
     told = dict(call.attr("triton"))
-    if not told:
+    if not told or sizes_in(call.attr("results")):
         return (), ()
     attrs = {**told, "results": call.attr("results"), "updates": (), "result": 0}
     kernel = lower_call(replace(group, anchor=make("call", call.inputs, attrs)), traits)
@@ -82,7 +82,7 @@ def _beside(
     return (Form(TRITON_FORM, form.source, form.function),), tuple(rows)
 
 
-def _call(group: Group, call: Node, workspace_bytes: int) -> NativeCall:
+def _call(group: Group, call: Node, workspace_bytes: int | None) -> NativeCall:
     """The call, with its tensors by the numbers of the kernel's parameters: reads, then stores."""
     version, sha256 = call.attr("library")
     tensors = [

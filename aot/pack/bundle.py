@@ -26,10 +26,11 @@ from aotc.runtime.bundle.manifest import (
     WeightsEntry,
     identity_of,
 )
-from aotc.runtime.bundle.native_plan import BackendEntry, check_natives
-from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.native_plan import BackendEntry
+from aotc.runtime.bundle.plan import PLAN_ABI
+from aotc.runtime.bundle.plan_rules import check_steps
+from aotc.runtime.bundle.signature import Signature
 from aotc.runtime.bundle.structure import FEATURE, PLAIN
-from aotc.runtime.bundle.torch_calls import check_calls
 
 # Device family → file that holds a target's machine code.
 LIBRARY_NAMES = {"cpu": "kernels.so", "cuda": "kernels.cubins", "null": "kernels.so"}
@@ -59,16 +60,7 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
     path = os.fspath(out)
     check_free(path, force)
     for target in contents.targets:
-        counts = (len(contents.inputs), len(contents.outputs))
-        names, library_bytes = contents.weights.keys(), len(target.library)
-        target.plan.validate(*counts, names, target.name, target.device, library_bytes)
-        if isinstance(target.plan, LaunchPlan):
-            signature = (contents.inputs, contents.outputs)
-            sizes = {name: tensor.nbytes for name, tensor in contents.weights.items()}
-            check_calls(target.plan.calls, contents.torch, signature, sizes, target.name)
-            known = [each.entry.name for each in contents.backends]
-            natives, launches = target.plan.natives, target.plan.launches
-            check_natives(natives, launches, known, signature, sizes, target.name)
+        _check(contents, target)
     with Staging(path) as staging:
         writer = _Writer(staging)
         targets = tuple(writer.target(target) for target in contents.targets)
@@ -94,6 +86,20 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
         writer.write(MANIFEST_NAME, [manifest])
         staging.publish(force)
         return PackReport(staging.out, identity_of(manifest), tuple(writer.sizes))
+
+
+def _check(contents: BundleContents, target: TargetContents) -> None:
+    """The plan fits the rest of the bundle; raises `BundleMalformed`."""
+    counts = (len(contents.inputs), len(contents.outputs))
+    names, library_bytes = contents.weights.keys(), len(target.library)
+    target.plan.validate(*counts, names, target.name, target.device, library_bytes)
+    types = (contents.inputs, contents.outputs, contents.dims, contents.sizes, contents.guards)
+    signature = Signature(*types)
+    sizes = {name: tensor.nbytes for name, tensor in contents.weights.items()}
+    known = [each.entry.name for each in contents.backends]
+    for lows in target.plan.lows:
+        shaped, plan = signature.at(signature.values(lows)), target.plan.at(lows)
+        check_steps(plan, contents.torch, known, shaped, sizes, target.name)
 
 
 def _features(contents: BundleContents) -> tuple[str, ...]:
@@ -136,8 +142,7 @@ class _Writer:
         self.entries.append(self.write(plan, [target.plan.to_msgpack()]))
         self.entries.append(self.write(library, [target.library]))
         needs = tuple(sorted(target.needs))
-        abi = target.plan.abi
-        return Target(target.name, target.device, abi, needs, plan, library)
+        return Target(target.name, target.device, PLAN_ABI, needs, plan, library)
 
     def backend(self, backend: BackendContents) -> BackendEntry:
         """A native back end, with its library where the bundle keeps it; its row."""

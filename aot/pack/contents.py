@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aotc.runtime.arrays.dtypes import DTYPES
-from aotc.runtime.bundle.dynamic_plan import DynamicPlan
 from aotc.runtime.bundle.extent import Row
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.native_plan import BackendEntry
-from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.plan import Plan
 from aotc.runtime.bundle.signature import Condition, Size
 from aotc.runtime.bundle.structure import PLAIN, Structure
 
@@ -44,7 +43,7 @@ class TargetContents:
     name: str
     device: str
     needs: tuple[str, ...]
-    plan: LaunchPlan | DynamicPlan
+    plan: Plan
     library: bytes
 
 
@@ -97,6 +96,5 @@ class BundleContents:
     @property
     def torch(self) -> tuple[str, ...]:
         """Names of the ops that torch runs for some target."""
-        plans = (target.plan for target in self.targets)
-        calls = (call for plan in plans if isinstance(plan, LaunchPlan) for call in plan.calls)
-        return tuple(sorted({call.op for call in calls}))
+        names = (name for each in self.targets for name in each.plan.named("torch", "op"))
+        return tuple(sorted(set(names)))

@@ -1,8 +1,7 @@
-"""Lifetimes, arena and launches: Schedule → LaunchPlan."""
+"""Lifetimes, arena and steps: Schedule → Plan."""
 
-from aotc.aot.plan.dynamic import Variant, plan_dynamic
-from aotc.aot.plan.form import ChosenKernel, plan, plan_wired
-from aotc.aot.plan.sizes import SizeTable
+from aotc.aot.ir.size_table import SizeTable
+from aotc.aot.plan.plan import ChosenKernel, Variant, plan, plan_variants, plan_wired
 from aotc.aot.plan.wiring import Wiring, wire
 
 __all__ = [
@@ -11,7 +10,7 @@ __all__ = [
     "Variant",
     "Wiring",
     "plan",
-    "plan_dynamic",
+    "plan_variants",
     "plan_wired",
     "wire",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aotc.aot.ir.size import Extent, fixed
+from aotc.aot.ir.size import Extent, fixed, proves_at_most, typical
 from aotc.runtime.bundle.plan import ALIGNMENT_BYTES
 
 
@@ -114,3 +114,45 @@ def _best_gap(taken: Sequence[tuple[int, int]], size_bytes: int) -> int:
             best, best_size = reached, gap
         reached = max(reached, end)
     return best if best >= 0 else reached
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A part of the arena that buffers take in turns; as large as the largest of them."""
+
+    nbytes: Extent
+    members: list[Lifetime]
+
+
+def place_slots(lifetimes: Sequence[Lifetime], step: int) -> tuple[list[Extent], Extent]:
+    """(offset of each buffer in bytes, size of the arena in bytes), for sizes of a call.
+
+    Buffers share a slot where they are never needed together and one of them is the larger at
+    every call: without numbers, gaps cannot be compared.
+    """
+    order = sorted(range(len(lifetimes)), key=lambda at: (-typical(lifetimes[at].nbytes), at))
+    slots: list[_Slot] = []
+    slot_of: dict[int, _Slot] = {}
+    for at in order:
+        row = lifetimes[at]
+        nbytes = -(-row.nbytes // step) * step
+        slot = next((each for each in slots if _fits(row, nbytes, each)), None)
+        if slot is None:
+            slot = _Slot(nbytes, [])
+            slots.append(slot)
+        slot.members.append(row)
+        slot_of[at] = slot
+        if proves_at_most(slot.nbytes, nbytes):
+            slot.nbytes = nbytes
+    starts: dict[int, Extent] = {}
+    end: Extent = 0
+    for slot in slots:
+        starts[id(slot)] = end
+        end = end + slot.nbytes
+    return [starts[id(slot_of[at])] for at in range(len(lifetimes))], end
+
+
+def _fits(row: Lifetime, nbytes: Extent, slot: _Slot) -> bool:
+    if any(row.meets(other) for other in slot.members):
+        return False
+    return proves_at_most(nbytes, slot.nbytes) or proves_at_most(slot.nbytes, nbytes)

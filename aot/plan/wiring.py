@@ -58,19 +58,20 @@ class CheckRow:
 class Wiring:
     """All launches of a call in order, and the buffers between them with their lifetimes.
 
-    Lifetimes count steps: launches and, between them, calls of torch. Memory of these is named as
-    operands name it, ("buffer", number) where the plan will say ("arena", offset).
+    Lifetimes count steps: launches and, between them, calls of torch, each with how many launches
+    come before it. Memory of these is named as operands name it, ("buffer", number) where the plan
+    will say ("arena", offset).
     """
 
     buffers: tuple[Lifetime, ...]
     launches: tuple[LaunchWiring, ...]
-    calls: tuple[TorchCall, ...] = ()
+    calls: tuple[tuple[int, TorchCall], ...] = ()
     states: tuple[StateSlot, ...] = ()
     checks: tuple[CheckRow, ...] = ()
 
     def step(self, launch: int) -> int:
         """The step that a launch is."""
-        return launch + sum(call.after <= launch for call in self.calls)
+        return launch + sum(after <= launch for after, _ in self.calls)
 
 
 def wire(schedule: Schedule) -> Wiring:
@@ -94,7 +95,7 @@ def wire(schedule: Schedule) -> Wiring:
     places |= {before: places[after] for before, after in updated.items() if after in places}
     buffers: list[Lifetime] = []
     launches: list[LaunchWiring] = []
-    calls: list[TorchCall] = []
+    calls: list[tuple[int, TorchCall]] = []
     for number, group in enumerate(schedule.groups):
         for place_in_group, root in enumerate(group.roots):
             if root.node not in places:
@@ -104,7 +105,7 @@ def wire(schedule: Schedule) -> Wiring:
                     places[updated[root.node]] = places[root.node]
                 buffers.append(Lifetime(name, root.node.type.nbytes, number, number))
         if group.kind == "torch":
-            calls.append(_call(group, places, len(launches)))
+            calls.append((len(launches), _call(group, places)))
         else:
             nodes = (*group.reads, *(root.node for root in group.roots))
             operands = tuple(_operand(group, node, *places[node]) for node in nodes)
@@ -133,14 +134,13 @@ def _operand(group: Group, node: Node, space: str, value: int | str) -> Operand:
     return Operand(space, value, nbytes, start_bytes)
 
 
-def _call(group: Group, places: Mapping[Node, tuple[str, int | str]], after: int) -> TorchCall:
+def _call(group: Group, places: Mapping[Node, tuple[str, int | str]]) -> TorchCall:
     call = group.anchor
     assert call is not None
     stored = {int(root.node.attr("result")): root.node for root in group.roots}
     operands = zip(call.inputs, call.attr("operands"), strict=True)
     return TorchCall(
         call.attr("operator"),
-        after,
         [CallTensor(dtype, places[node], shape) for node, (dtype, shape) in operands],
         [
             CallTensor(kind[0], places[stored[number]], kind[1]) if number in stored else None

@@ -11,7 +11,6 @@ from typing import Any
 
 from aotc.aot.profile.subject import Subject
 from aotc.runtime.arrays.buffers import buffer_address
-from aotc.runtime.bundle.plan import LaunchPlan
 from aotc.runtime.bundle.torch_calls import TorchCall
 
 CALLS = 5  # of a launch for one sample; they are short
@@ -23,7 +22,7 @@ def measure(
     """(microseconds of each step of the plan, microseconds of a call), medians of so many
     repetitions.
 
-    A launch finds its operands as its own last call left the caches, warmer than in a served call.
+    A step finds its operands as its own last call left the caches, warmer than in a served call.
     What torch runs is timed inside of whole calls, since it may refuse numbers that are not the
     model's.
     """
@@ -34,9 +33,11 @@ def measure(
     with ExitStack() as stack:
         whole = stack.enter_context(closing(executable.session()))
         parts = []
-        for launch in plan.launches:
+        for step in plan.steps:
+            if isinstance(step, TorchCall):
+                continue
             part = copy.copy(executable)  # the same loaded code
-            part.plan = _alone(plan, launch)
+            part.plan = plan.only([step])
             parts.append(stack.enter_context(closing(part.session())))
         for session in (whole, *parts):
             session.addresses[:] = addresses
@@ -45,24 +46,12 @@ def measure(
         timed = [whole.run_timed(_clock_us) for _ in range(repetitions)] if plan.calls else []
     launches = iter([statistics.median(column) for column in zip(*rounds, strict=True)])
     of_torch = iter([statistics.median(column) for column in zip(*timed, strict=True)])
-    steps = [next(of_torch if isinstance(each, TorchCall) else launches) for each in plan.steps()]
+    steps = [next(of_torch if isinstance(each, TorchCall) else launches) for each in plan.steps]
     return steps, statistics.median(calls)
 
 
 def _clock_us() -> float:
     return time.perf_counter() * 1e6
-
-
-def _alone(plan: LaunchPlan, launch: Any) -> LaunchPlan:
-    return LaunchPlan(
-        plan.abi,
-        plan.arena_bytes,
-        plan.scratch_bytes,
-        plan.buffers,
-        plan.kernels,
-        (launch,),
-        plan.zeroed_bytes,
-    )
 
 
 def _sample_us(session: Any) -> float:

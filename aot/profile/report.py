@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from aotc.runtime.bundle.directory import Directory
+from aotc.runtime.bundle.native_plan import NativeLaunch
 from aotc.runtime.bundle.plan import LaunchPlan
 from aotc.runtime.bundle.torch_calls import TorchCall
 from aotc.runtime.extras import read_extra
@@ -102,13 +103,20 @@ def rows_of(
 ) -> tuple[LaunchRow, ...]:
     """The steps of a plan with their times and what the build knew of them."""
     known, kernels = facts.get("groups", []), facts.get("kernels", {})
-    groups = iter(known if len(known) == len(plan.launches) else [{}] * len(plan.launches))
+    count = len(plan.steps) - len(plan.calls)
+    groups = iter(known if len(known) == count else [{}] * count)
     rows = []
-    for index, (launch, time_us) in enumerate(zip(plan.steps(), times_us, strict=True)):
+    for index, (launch, time_us) in enumerate(zip(plan.steps, times_us, strict=True)):
         if isinstance(launch, TorchCall):
             nbytes = sum(tensor.nbytes for tensor in launch.tensors())
             name = f"torch {launch.op}"
             rows.append(LaunchRow(index, name, launch.op, (1, 1, 1), time_us, nbytes))
+            continue
+        if isinstance(launch, NativeLaunch):
+            name, group = f"{launch.backend}.{launch.function}", next(groups)
+            facts_of_it = (group.get("bytes"), group.get("arithmetic"))
+            grid = (launch.tiles, 1, 1)
+            rows.append(LaunchRow(index, name, launch.function, grid, time_us, *facts_of_it))
             continue
         kernel, group = plan.kernels[launch.kernel], next(groups)
         code = kernels.get(kernel.symbol, {})

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.runtime import Program
-from aotc.runtime.bundle.dynamic_plan import DynamicPlan
 from aotc.runtime.bundle.manifest import TensorSpec
-from aotc.runtime.bundle.plan import LaunchPlan
-from aotc.runtime.programs.dynamic_program import DynamicProgram
+from aotc.runtime.bundle.plan import LaunchPlan, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +24,16 @@ class Subject:
 def subject_of(program: Program, sizes: Sequence[int] = ()) -> Subject:
     """The program, at `sizes` of its dims where a call decides them; empty: the example's."""
     executable: Any = program._open().executable
-    if not isinstance(program, DynamicProgram):
-        return Subject(executable, program.plan, program.inputs, program.outputs)
-    chosen = sizes or example_sizes(program.dynamic_plan)
+    if program.plan.fixed is not None:
+        return Subject(executable, program.plan.fixed, program.inputs, program.outputs)
+    chosen = sizes or example_sizes(program.plan)
     values = program.signature.values(chosen)
     inputs, outputs = program.signature.at(values)
-    plan = program.dynamic_plan.at(chosen)
+    plan = program.plan.at(chosen)
     nbytes = (tuple(spec.nbytes for spec in specs) for specs in (inputs, outputs))
     return Subject(executable.at(plan, *nbytes), plan, inputs, outputs)
 
 
-def example_sizes(plan: DynamicPlan) -> tuple[int, ...]:
+def example_sizes(plan: Plan) -> tuple[int, ...]:
     """The example's sizes, one a dim: those of the first variant, which holds no others."""
-    return tuple(low for low, _ in plan.tree["variants"][0]["ranges"])
+    return plan.lows[0]

@@ -10,22 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aotc.aot.errors import StateUnsupported
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.own_calls import keep
 from aotc.aot.schedule.group import Group
 
 
 def with_states(graph: Graph) -> Graph:
-    """The graph whose last outputs may be stored where its last inputs lie.
-
-    Raises `StateUnsupported` where native functions are called beside states.
-    """
+    """The graph whose last outputs may be stored where its last inputs lie."""
     if not graph.states:
         return graph
-    if any(node.op == "native" for node in graph.nodes()):
-        names = ", ".join(f"`{state.name}`" for state in graph.states)
-        raise StateUnsupported(names=names, other="native functions, which may fail in between")
     before = graph.inputs[len(graph.given) :]
     after = list(graph.kept)
     users = graph.users()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import add, floordiv, mul
 from typing import Any
 
 from aotc.aot.errors import SourcesInvalid
-from aotc.aot.ir.size import Dim, Extent, UndecidedSize, largest, size_of, smallest
+from aotc.aot.ir.size import Dim, Extent, UndecidedSize, size_of
+from aotc.aot.ir.size_table import OPERATIONS
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param, Scratch, TensorMap
 from aotc.aot.plan import Wiring
 from aotc.aot.plan.arena import Lifetime
@@ -21,14 +21,6 @@ from aotc.runtime.bundle.extent import NUMBER, broken_rows
 from aotc.runtime.bundle.plan import StateSlot
 from aotc.runtime.bundle.torch_calls import TorchCall
 from aotc.runtime.extras import read_extra
-
-OPERATIONS: Mapping[str, Callable[[Any, Any], Extent]] = {
-    "add": add,
-    "mul": mul,
-    "floordiv": floordiv,
-    "max": largest,
-    "min": smallest,
-}
 
 
 def read_sources(directory: Directory, target: str) -> Sources | None:
@@ -142,14 +134,20 @@ class _Reader:
             for launch in row["launches"]
         )
         states = tuple(StateSlot(each["nbytes"], each["initial"]) for each in row.get("states", ()))
-        calls = tuple(map(TorchCall.from_map, row.get("calls", ())))
+        calls = tuple(
+            (
+                after,
+                TorchCall.from_map(call, lambda each: each if type(each) is str else extent(each)),
+            )
+            for after, call in row.get("calls", ())
+        )
         checks = tuple(
             CheckRow(**{**each, "low": extent(each["low"]), "high": extent(each["high"])})
             for each in row.get("checks", ())
         )
         counts = {"buffer": len(buffers), "state": len(states), "check": len(checks)}
         self._check_launches(row, specs, counts)
-        for call in calls:
+        for _, call in calls:
             for space, value in (tensor.memory for tensor in call.tensors()):
                 if space == "buffer" and int(value) >= len(buffers):
                     detail = f"a call of `{call.op}` names buffer {value} of {len(buffers)}"

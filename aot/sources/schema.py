@@ -23,7 +23,8 @@ Grammar of `sources/TARGET.json`; version 3 is that of bundles whose sizes a cal
     check     = as in a plan, its ends extents
     space     = "buffer" | "input" | "output" | "state" | "check"  value: its number
               | "weight"                                 value: its name
-    call      = as in a plan (`runtime/bundle/torch_calls.py`), its memory in these spaces
+    call      = [launches before it, a step that torch runs, as in a plan but for `kind`
+                 (`runtime/bundle/torch_calls.py`) and with memory in these spaces]
     extent    = number | [number of a value]     as bytes, x, y and z are too; values and rows: see
                                                  `runtime/bundle/extent.py`
 
@@ -160,7 +161,7 @@ VARIANT: dict[str, Schema] = {
         Fields({"kernel": Text(64), "operands": List(_Operand(), 256), "stored": COUNT}),
         COUNT_LIMIT,
     ),
-    "calls": List(call_schema(_Memory()), COUNT_LIMIT),
+    "calls": List(_Row(COUNT, Fields(call_schema(_Memory()).fields)), COUNT_LIMIT),
     "states": List(Fields({"initial": Optional(Text(256)), "nbytes": BYTES}), 4096, 1),
     "checks": List(Fields({**CHECK_SCHEMA.fields, "low": END, "high": END}), COUNT_LIMIT, 1),
 }

@@ -15,6 +15,7 @@ from aotc.aot.plan.wiring import CheckRow, Operand
 from aotc.aot.sources.lowered import Lowered, Sources
 from aotc.aot.sources.schema import FIXED_VERSION, FOLDER, VERSION
 from aotc.runtime.bundle.native_plan import SYMBOL
+from aotc.runtime.bundle.torch_calls import TorchCall
 
 
 def print_sources(parts: Sequence[Sources]) -> dict[str, bytes]:
@@ -68,7 +69,7 @@ class _Writer:
 
     def _variant(self, variant: Lowered) -> dict[str, Any]:
         wiring = variant.wiring
-        calls = [call.to_map() for call in wiring.calls]
+        calls = [self._call(*row) for row in wiring.calls]
         checks = list(map(self._check, wiring.checks))
         states = [{"initial": row.initial, "nbytes": row.nbytes} for row in wiring.states]
         return {
@@ -93,6 +94,14 @@ class _Writer:
             **({"states": states} if states else {}),
             **({"checks": checks} if checks else {}),
         }
+
+    def _call(self, after: int, call: TorchCall) -> list[Any]:
+        def number(value: Any) -> Any:
+            return value if isinstance(value, str) else self.table.reference(value)
+
+        record = call.to_map(number)
+        record.pop("kind")
+        return [after, record]
 
     def _check(self, row: CheckRow) -> dict[str, Any]:
         ends = {"low": self.table.reference(row.low), "high": self.table.reference(row.high)}

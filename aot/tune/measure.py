@@ -17,8 +17,6 @@ from aotc.aot.tune.job import Job, Option, Tell
 from aotc.runtime.bundle.native_plan import SYMBOL, NativeLaunch
 from aotc.runtime.bundle.plan import (
     ALIGNMENT_BYTES,
-    NATIVE_ABI,
-    PLAN_ABI,
     Buffer,
     Kernel,
     Launch,
@@ -103,17 +101,9 @@ def _plan(spec: KernelSpec, option: Option, sizes_bytes: Sequence[int]) -> Launc
     sizes = tuple(("int", dim.typical) for dim in spec.sizes)
     x, y, z = map(typical, option.candidate.grid)
     form = spec.form(option.candidate)
-    natives: tuple[NativeLaunch, ...] = ()
+    step: Launch | NativeLaunch = Launch(0, (x, y, z), (*pointers, *sizes))
+    kernels: tuple[Kernel, ...] = (Kernel(binary.symbol, binary.symbol),)
     if form.function == SYMBOL:
-        call = NativeCall.parse(form.source)
-        pointers = tuple(pointers[row[0]] for row in call.tensors)
-        natives = (call.launch(0),)
-    return LaunchPlan(
-        NATIVE_ABI if natives else PLAN_ABI,
-        end,
-        binary.scratch_bytes,
-        tuple(buffers),
-        (Kernel(binary.symbol, binary.symbol),),
-        (Launch(0, (x, y, z), (*pointers, *sizes)),),
-        natives=natives,
-    )
+        call, kernels = NativeCall.parse(form.source), ()
+        step = NativeLaunch.from_map(call.step(pointers, x, None, typical))
+    return LaunchPlan(end, binary.scratch_bytes, buffers, kernels, (step,))

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.aot.ir.native import NativeCall
+from aotc.aot.ir.size import typical
 from aotc.aot.tune.loaded import Loaded
 from aotc.runtime.backends.library import open_bytes
+from aotc.runtime.bundle.native_plan import NativeLaunch
 from aotc.runtime.drivers.native import BoundNative, DeviceStep
 
 
@@ -40,15 +42,18 @@ class LoadedFunction(Loaded):
         call = NativeCall.parse(self._program.text)
         library = open_bytes(self._program.library, call.sha256, call.backend)
         place = ("cuda", self._device.ordinal)
-        bound = BoundNative(call.launch(0), library.function(call.function), place)
+        function = library.function(call.function)
         with self._device.current():
-            bound.check("the tuning")
-            rooms = [self._memory(nbytes) for nbytes, _ in self._program.scratch]
+            rooms = [("arena", self._memory(nbytes)) for nbytes, _ in self._program.scratch]
             for number in range(self._bench.launches):
-                operands = self._bench.addresses(number)
-                given = [*(operands[row[0]] for row in call.tensors), *rooms]
-                arguments = [("arena", address) for address in given]
-                self._steps.append(DeviceStep(bound, arguments, lambda _, address: int(address)))
+                memory = [("arena", address) for address in self._bench.addresses(number)]
+                step = call.step(memory, 1, rooms[0] if rooms else None, typical)
+                bound = BoundNative(NativeLaunch.from_map(step), function, place)
+                if not number:
+                    bound.check("the tuning")
+                    is_placed = bool(rooms) or not bound.needed_bytes
+                    room = 0 if is_placed else self._memory(bound.needed_bytes)
+                self._steps.append(DeviceStep(bound, lambda _, address: int(address), room))
 
     def launch(self, stream: int) -> None:
         """One call on the first copies."""

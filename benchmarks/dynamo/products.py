@@ -124,7 +124,7 @@ def _ours(
     run(addresses)
     del call
     gc.collect()
-    return lambda: run(addresses), str(program.plan.launches[-1].grid)
+    return lambda: run(addresses), str(program.plan.at().launches[-1].grid)
 
 
 def _sample_us(call: Callable[[], Any], clock_s: Callable[[], float]) -> float:

@@ -69,7 +69,7 @@ def _subjects(name: str, threads: int) -> list[Subject]:
 def _launches(subject: Subject) -> str:
     inputs = {spec.name: _bytes(spec) for spec in subject.inputs}
     times_us, call_us = cpu.measure(subject, inputs, REPETITIONS)
-    steps = zip(times_us, subject.plan.steps(), strict=True)
+    steps = zip(times_us, subject.plan.steps, strict=True)
     rows = [
         [f"{time_us:.1f}", subject.plan.kernels[step.kernel].name, str(step.grid)]
         for time_us, step in sorted(steps, key=lambda pair: -pair[0])

@@ -17,10 +17,11 @@ from .library import open_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..bundle.native_plan import BackendEntry, NativeLaunch
-    from .library import NativeLibrary
+    from ..drivers.native import Functions
+    from .library import NativeFunction, NativeLibrary
 
     Read = Callable[[str], bytes]  # a file of the bundle, its digest checked
 
@@ -84,21 +85,20 @@ def read_library(path: str) -> bytes:
 
 
 def bind(
-    natives: Sequence[NativeLaunch],
+    natives: Iterable[NativeLaunch],
     libraries: Mapping[str, NativeLibrary],
     path: str,
     device: tuple[str, int] = ("cpu", 0),
-) -> tuple[BoundNative, ...]:
-    """The plan's native launches with their functions, each held against its signature.
+) -> Functions:
+    """The functions that a plan's native steps call, each held against the steps' signatures.
 
     device: (family, ordinal) where they run.
 
     Raises `FunctionUnknown` and `NativeDiffers`.
     """
-    bound = [
-        BoundNative(each, libraries[each.backend].function(each.function), device)
-        for each in natives
-    ]
-    for each in bound:
-        each.check(path)
-    return tuple(bound)
+    functions: dict[tuple[str, str], NativeFunction] = {}
+    for each in natives:
+        function = libraries[each.backend].function(each.function)
+        functions[each.backend, each.function] = function
+        BoundNative(each, function, device).check(path)
+    return functions

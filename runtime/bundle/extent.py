@@ -88,6 +88,17 @@ class ExtentSchema(Schema):
             Text(256).check(value[1], f"{field}[1]", path)
 
 
+def reader(values: Sequence[Any]) -> Callable[[Any], Any]:
+    """A function from the numbers of a plan to their values at a call's sizes: a whole number is
+    itself, a list holds the number of a value."""
+    return lambda number: values[number[0]] if type(number) is list else number
+
+
+def placed(memory: Sequence[Any], at: Callable[[Any], Any]) -> tuple[str, Any]:
+    """(space, value) of `[space, number]`."""
+    return memory[0], at(memory[1])
+
+
 def broken_rows(rows: Sequence[Sequence[Any]], dims: int) -> Iterator[tuple[str, object, str]]:
     """Rows that name a value which is not before them, as (field, found, expected)."""
     for index, (operation, *operands) in enumerate(rows):

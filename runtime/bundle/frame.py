@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FORMAT = (1, 1)
+FORMAT = (2, 0)
 HEADER = struct.Struct(">8sHHI")
 TRAILER_BYTES = 32
 LIMITS = Limits(file_bytes=16 << 20, values=1 << 17, depth=16, text_bytes=1 << 16)

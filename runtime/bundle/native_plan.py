@@ -1,11 +1,10 @@
-"""Launches of native functions in a plan, abi 6: what a library of the user's is called with.
+"""Steps of a plan that call functions in a library of the user's.
 
 Grammar, beside that of `plan.py`:
 
-    plan   = {…, "abi": 6, "natives": [native]}     in the order of their launches
-    native = {"backend", "function", "launch": index, "scalars": [scalar],
-              "tensors": [tensor], "workspace_bytes"}
-    tensor = {"dtype", "is_written": 0 | 1, "shape": [n]}      contiguous; one an argument
+    step   = {"backend", "function", "kind": "native", "scalars": [scalar], "tensors": [tensor],
+              "tiles": number, "workspace": [space, value] | nil, "workspace_bytes": number | nil}
+    tensor = {"dtype", "is_written": 0 | 1, "memory": [space, value], "shape": [number]}  contiguous
     scalar = ["whole", signed 64-bit number] | ["real", hexadecimal text]
 
 Beside that of `manifest.py`, with the feature "native-back-ends":
@@ -13,33 +12,44 @@ Beside that of `manifest.py`, with the feature "native-back-ends":
     backend = {"file": file name | nil, "name", "sha256": bytes[32], "version": text}
                                             nil: the library is found on the machine
 
-The launch is one like others: its kernel is `aotc_native` of the target's library, its grid the
-number of tiles along x, its arguments the tensors' memory in the order of the function's signature.
-`workspace_bytes` are of one tile and lie in its thread's scratch; on a device, where there are no
-tiles, they are a buffer of the arena, one argument more. The manifest lists the back ends with
-version and digest.
+Tensors stand in the order of the function's signature. On the CPU the executor calls the function
+for each tile, and a workspace of `workspace_bytes` lies in its thread's scratch. On a device there
+is one tile, and `workspace` is where in the arena that memory lies. Where `workspace_bytes` is nil,
+the function is asked when the shapes of a call are first met, and gets memory of its own. The
+manifest lists the back ends with version and digest.
 """
 
 from __future__ import annotations
 
 from ..arrays.dtypes import DTYPES
-from ..errors import BundleMalformed
 from ..record import Record
-from .schema import Choice, Digest, Fields, FileName, Integer, List, Optional, Schema, Symbol, Text
-from .whole import check_whole, whole_bytes
+from .extent import ExtentSchema, placed
+from .schema import (
+    Choice,
+    Digest,
+    Fields,
+    FileName,
+    Integer,
+    List,
+    Optional,
+    Schema,
+    Symbol,
+    Text,
+)
+from .torch_calls import WRITTEN_SPACES, as_it_is
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from .plan_parts import Launch
-    from .signature import TensorSpec
+    from .plan_parts import Spans
 
     Broken = Iterator[tuple[str, object, str]]  # field, found, expected
+    Number = Callable[[Any], Any]
     Scalar = tuple[str, "int | str"]  # (kind, value)
 
-SYMBOL = "aotc_native"  # the executor's kernel that calls a native function
+SYMBOL = "aotc_native"  # the executor's function that calls a native one
 WORKSPACE_LIMIT_BYTES = 1 << 30
 TILES_LIMIT = 1 << 16
 
@@ -67,29 +77,29 @@ def _is_float(text: str) -> bool:
         return False
 
 
-NATIVES_SCHEMA = List(
-    Fields(
+def native_schema(memory: Schema) -> Fields:
+    """The schema of a step; `memory` is that of `[space, value]`."""
+    tensor = Fields(
+        {
+            "dtype": Choice(*DTYPES),
+            "is_written": Integer(0, 1),
+            "memory": memory,
+            "shape": List(ExtentSchema(0, 1 << 40), limit=64),
+        }
+    )
+    return Fields(
         {
             "backend": Symbol(),
             "function": Symbol(),
-            "launch": Integer(0, (1 << 16) - 1),
             "scalars": List(_ScalarSchema(), limit=64),
-            "tensors": List(
-                Fields(
-                    {
-                        "dtype": Choice(*DTYPES),
-                        "is_written": Integer(0, 1),
-                        "shape": List(Integer(0, 1 << 40), limit=64),
-                    }
-                ),
-                limit=64,
-            ),
-            "workspace_bytes": Integer(0, WORKSPACE_LIMIT_BYTES),
+            "tensors": List(tensor, limit=64),
+            "tiles": ExtentSchema(1, TILES_LIMIT),
+            "workspace": Optional(memory),
+            "workspace_bytes": Optional(ExtentSchema(0, WORKSPACE_LIMIT_BYTES)),
         }
-    ),
-    limit=1 << 16,
-    least=1,
-)
+    )
+
+
 BACKENDS_SCHEMA = List(
     Fields(
         {
@@ -105,15 +115,26 @@ BACKENDS_SCHEMA = List(
 
 
 class NativeTensor(Record):
-    """A contiguous tensor of a native launch; is_written: it is an output."""
+    """A contiguous tensor of a native step and (space, value) of its memory; is_written: it is an
+    output."""
 
-    __slots__ = ("dtype", "is_written", "shape")
+    __slots__ = ("dtype", "is_written", "memory", "shape")
     dtype: str
     is_written: bool
+    memory: tuple[str, int | str]
     shape: tuple[int, ...]
 
-    def __init__(self, dtype: str, is_written: bool | int, shape: Sequence[int]) -> None:
-        self._set(dtype=dtype, is_written=bool(is_written), shape=tuple(shape))
+    def __init__(
+        self,
+        dtype: str,
+        is_written: bool | int,
+        shape: Sequence[int],
+        memory: Sequence[int | str] = ("arena", 0),
+    ) -> None:
+        """The memory may be left out where only the function's needs are asked for."""
+        self._set(
+            dtype=dtype, is_written=bool(is_written), memory=tuple(memory), shape=tuple(shape)
+        )
 
     @property
     def nbytes(self) -> int:
@@ -123,62 +144,95 @@ class NativeTensor(Record):
             nbytes *= extent
         return nbytes
 
-    def to_map(self) -> dict[str, Any]:
-        """The tensor as plain values."""
-        shape = list(self.shape)
-        return {"dtype": self.dtype, "is_written": int(self.is_written), "shape": shape}
+    def to_map(self, number: Number = as_it_is) -> dict[str, Any]:
+        """The tensor as plain values; `number` gives what stands for a number."""
+        memory, shape = [self.memory[0], number(self.memory[1])], list(map(number, self.shape))
+        written = int(self.is_written)
+        return {"dtype": self.dtype, "is_written": written, "memory": memory, "shape": shape}
 
 
 class NativeLaunch(Record):
-    """The function that a launch calls, with its tensors and scalars; see the module docstring."""
+    """A call of a native function with its tensors and scalars; see the module docstring."""
 
-    __slots__ = ("backend", "function", "launch", "scalars", "tensors", "workspace_bytes")
+    __slots__ = (
+        "backend",
+        "function",
+        "scalars",
+        "tensors",
+        "tiles",
+        "workspace",
+        "workspace_bytes",
+    )
     backend: str
     function: str
-    launch: int
     tensors: tuple[NativeTensor, ...]
     scalars: tuple[Scalar, ...]
-    workspace_bytes: int
+    tiles: int
+    workspace: tuple[str, int | str] | None
+    workspace_bytes: int | None
 
     def __init__(
         self,
         backend: str,
         function: str,
-        launch: int,
         tensors: Sequence[NativeTensor],
         scalars: Sequence[Sequence[Any]],
-        workspace_bytes: int = 0,
+        workspace_bytes: int | None = 0,
+        tiles: int = 1,
+        workspace: Sequence[int | str] | None = None,
     ) -> None:
         self._set(
             backend=backend,
             function=function,
-            launch=launch,
             tensors=tuple(tensors),
             scalars=tuple((row[0], row[1]) for row in scalars),
+            tiles=tiles,
+            workspace=None if workspace is None else tuple(workspace),
             workspace_bytes=workspace_bytes,
         )
 
-    def at(self, launch: int) -> NativeLaunch:
-        """The same for another launch, as in a part of the plan."""
-        rest = (self.tensors, self.scalars, self.workspace_bytes)
-        return NativeLaunch(self.backend, self.function, launch, *rest)
+    @property
+    def memory(self) -> tuple[tuple[str, int | str], ...]:
+        """(space, value) of each tensor, then of the workspace where it has a place."""
+        rows = tuple(tensor.memory for tensor in self.tensors)
+        return rows if self.workspace is None else (*rows, self.workspace)
 
-    def to_map(self) -> dict[str, Any]:
-        """The launch as plain values."""
+    def to_map(self, number: Number = as_it_is) -> dict[str, Any]:
+        """The call as a step of a plan; `number` gives what stands for a number."""
+        workspace = self.workspace and [self.workspace[0], number(self.workspace[1])]
         return {
+            "kind": "native",
             "backend": self.backend,
             "function": self.function,
-            "launch": self.launch,
             "scalars": [list(row) for row in self.scalars],
-            "tensors": [tensor.to_map() for tensor in self.tensors],
-            "workspace_bytes": self.workspace_bytes,
+            "tensors": [tensor.to_map(number) for tensor in self.tensors],
+            "tiles": number(self.tiles),
+            "workspace": workspace,
+            "workspace_bytes": number(self.workspace_bytes),
         }
 
     @classmethod
-    def from_map(cls, tree: Mapping[str, Any]) -> NativeLaunch:
-        """The launch of a tree that was checked."""
-        tensors = [NativeTensor(**row) for row in tree["tensors"]]
-        return cls(**{**tree, "tensors": tensors})
+    def from_map(cls, tree: Mapping[str, Any], at: Number = as_it_is) -> NativeLaunch:
+        """The call of a step that was checked; `at` gives the values of its numbers."""
+        tensors = [
+            NativeTensor(
+                row["dtype"],
+                row["is_written"],
+                list(map(at, row["shape"])),
+                placed(row["memory"], at),
+            )
+            for row in tree["tensors"]
+        ]
+        workspace = tree["workspace"]
+        return cls(
+            tree["backend"],
+            tree["function"],
+            tensors,
+            tree["scalars"],
+            at(tree["workspace_bytes"]),
+            at(tree["tiles"]),
+            workspace and placed(workspace, at),
+        )
 
 
 class BackendEntry(Record):
@@ -195,61 +249,43 @@ class BackendEntry(Record):
         self._set(name=name, version=version, sha256=sha256, file=file)
 
 
-def broken_natives(tree: dict[str, Any]) -> Broken:
-    """Every relation inside a plan's native launches that does not hold."""
-    launches, kernels = tree["launches"], tree["kernels"]
-    natives = [NativeLaunch.from_map(row) for row in tree.get("natives", ())]
-    numbers = [each.launch for each in natives]
-    expected = [
-        number
-        for number, row in enumerate(launches)
-        if row["kernel"] < len(kernels) and kernels[row["kernel"]]["symbol"] == SYMBOL
-    ]
-    if numbers != expected:
-        yield "natives", f"launches {numbers}", f"{expected}, those of `{SYMBOL}`"
-        return
-    for index, native in enumerate(natives):
-        field, launch = f"natives[{index}]", launches[native.launch]
-        more = len(launch["args"]) - len(native.tensors)
-        if more not in (0, 1) or launch["maps"]:
-            yield f"{field}.tensors", len(native.tensors), f"{len(launch['args'])}, no tensor maps"
-            continue
-        if more and not _is_room(launch["args"][-1], native.workspace_bytes, tree["buffers"]):
-            room = f"{native.workspace_bytes} bytes inside one buffer of the arena"
-            yield f"{field}.launch", f"workspace at {launch['args'][-1]}", room
-        if launch["grid"][1:] != [1, 1] or launch["grid"][0] > TILES_LIMIT:
-            yield f"{field}.launch", f"grid {launch['grid']}", "tiles along x only"
-        for tensor, (space, value) in zip(native.tensors, launch["args"], strict=False):
-            if space == "int" or (tensor.is_written and space not in ("arena", "output")):
-                yield f"{field}.tensors", f"`{space}`", "memory; of outputs, `arena` or `output`"
-            if space == "arena" and not _fits(value, tensor.nbytes, tree["buffers"]):
-                found = f"{tensor.nbytes} bytes at {value}"
-                yield f"{field}.tensors", found, "bytes inside one buffer of the arena"
+def native_numbers(row: Mapping[str, Any]) -> Iterator[Any]:
+    """Each number of a step that may be a formula."""
+    yield row["tiles"]
+    yield row["workspace_bytes"]
+    if row["workspace"] is not None:
+        yield row["workspace"][1]
+    for tensor in row["tensors"]:
+        yield tensor["memory"][1]
+        yield from tensor["shape"]
 
 
-def _is_room(argument: Sequence[Any], nbytes: int, buffers: Sequence[dict[str, Any]]) -> bool:
-    return argument[0] == "arena" and _fits(argument[1], nbytes, buffers)
+def broken_native(native: NativeLaunch, field: str, buffers: Spans) -> Broken:
+    """Every relation inside a native step that does not hold."""
+    for tensor in native.tensors:
+        space, value = tensor.memory
+        if space in ("int", "check") or (tensor.is_written and space not in WRITTEN_SPACES):
+            expected = "memory; of outputs, `arena`, `output` or `state`"
+            yield f"{field}.tensors", f"`{space}`", expected
+        if space == "arena" and not buffers.holds(int(value), tensor.nbytes):
+            found = f"{tensor.nbytes} bytes at {value}"
+            yield f"{field}.tensors", found, "bytes inside one buffer of the arena"
+    if native.workspace is not None:
+        space, value = native.workspace
+        nbytes = native.workspace_bytes
+        if space != "arena" or nbytes is None or not buffers.holds(int(value), nbytes):
+            room = f"{nbytes} bytes inside one buffer of the arena"
+            yield f"{field}.workspace", f"workspace at {[space, value]}", room
 
 
-def broken_places(
-    natives: Sequence[NativeLaunch], launches: Sequence[Launch], is_device: bool
-) -> Broken:
-    """Where workspaces lie: on a device in the arena, one argument more; there are no tiles."""
-    for index, native in enumerate(natives):
-        launch = launches[native.launch]
-        count = len(native.tensors) + (is_device and native.workspace_bytes > 0)
-        if len(launch.args) != count:
-            yield f"natives[{index}].launch", f"{len(launch.args)} arguments", str(count)
-        if is_device and launch.grid != (1, 1, 1):
-            found = f"grid {list(launch.grid)}"
-            yield f"natives[{index}].launch", found, "[1, 1, 1] on a device"
-
-
-def _fits(start: int, nbytes: int, buffers: Sequence[dict[str, Any]]) -> bool:
-    return any(
-        row["offset"] <= start and start + nbytes <= row["offset"] + row["nbytes"]
-        for row in buffers
-    )
+def broken_place(native: NativeLaunch, field: str, is_device: bool) -> Broken:
+    """On a device a workspace has a place in the arena, and there are no tiles."""
+    has_place = native.workspace is not None
+    if has_place != (is_device and bool(native.workspace_bytes)):
+        expected = "a place in the arena" if is_device else "nil, since it lies in scratch"
+        yield f"{field}.workspace", native.workspace, expected
+    if is_device and native.tiles != 1:
+        yield f"{field}.tiles", native.tiles, "1 on a device"
 
 
 def broken_backends(tree: dict[str, Any]) -> Broken:
@@ -264,23 +300,3 @@ def broken_backends(tree: dict[str, Any]) -> Broken:
         if row["file"] is not None and digests.get(row["file"]) != row["sha256"]:
             expected = "a file of this digest that `files` lists"
             yield f"backends[{index}].file", repr(row["file"]), expected
-
-
-def check_natives(
-    natives: Sequence[NativeLaunch],
-    launches: Sequence[Launch],
-    backends: Collection[str],
-    signature: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
-    weights: Mapping[str, int],
-    path: str,
-) -> None:
-    """Check native launches against their bundle: the back ends that its manifest lists, its
-    inputs and outputs, and the bytes of each weight. Raises `BundleMalformed`."""
-    sizes = whole_bytes(signature, weights)
-    for index, native in enumerate(natives):
-        field = f"natives[{index}]"
-        if native.backend not in backends:
-            expected = "a back end that the manifest lists"
-            raise BundleMalformed(path=path, field=field, found=native.backend, expected=expected)
-        for tensor, memory in zip(native.tensors, launches[native.launch].args, strict=False):
-            check_whole(memory, tensor.nbytes, sizes, field, path)

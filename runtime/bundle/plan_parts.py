@@ -5,10 +5,13 @@ The grammar of each stands in `plan.py`.
 
 from __future__ import annotations
 
+from _bisect import bisect_right
+
 from ..record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 Argument = tuple[str, "int | str"]  # (space, value)
@@ -24,6 +27,10 @@ class Buffer(Record):
 
     def __init__(self, name: str, offset: int, nbytes: int) -> None:
         self._set(name=name, offset=offset, nbytes=nbytes)
+
+    def to_map(self) -> dict[str, Any]:
+        """The buffer as plain values."""
+        return {"name": self.name, "offset": self.offset, "nbytes": self.nbytes}
 
 
 class Image(Record):
@@ -75,6 +82,11 @@ class Kernel(Record):
 
     def __init__(self, symbol: str, name: str, image: Image | None = None) -> None:
         self._set(symbol=symbol, name=name, image=image)
+
+    def to_map(self) -> dict[str, Any]:
+        """The kernel as plain values."""
+        image = None if self.image is None else self.image.to_map()
+        return {"symbol": self.symbol, "name": self.name, "image": image}
 
 
 class Map(Record):
@@ -140,6 +152,37 @@ class Launch(Record):
         pairs = tuple((a[0], a[1]) for a in args)
         self._set(kernel=kernel, grid=tuple(grid), args=pairs, maps=tuple(maps))
 
+    def to_map(self) -> dict[str, Any]:
+        """The launch as a step of a plan."""
+        return {
+            "kind": "kernel",
+            "kernel": self.kernel,
+            "grid": list(self.grid),
+            "args": [list(argument) for argument in self.args],
+            "maps": [row.to_map() for row in self.maps],
+        }
+
+
+class Spans:
+    """Ranges of bytes that may overlap; whether one of them holds a given range, in log n."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self, rows: Iterable[tuple[int, int]]) -> None:
+        """rows: (start, end) of each."""
+        self._starts: list[int] = []
+        self._ends: list[int] = []  # of the range that reaches furthest, of those up to there
+        furthest = 0
+        for start, end in sorted(rows):
+            furthest = max(furthest, end)
+            self._starts.append(start)
+            self._ends.append(furthest)
+
+    def holds(self, start: int, nbytes: int) -> bool:
+        """Whether `nbytes` bytes from `start` on lie in one range."""
+        index = bisect_right(self._starts, start)
+        return index > 0 and start + nbytes <= self._ends[index - 1]
+
 
 class StateSlot(Record):
     """A tensor of `nbytes` bytes that a session keeps from call to call.
@@ -153,6 +196,10 @@ class StateSlot(Record):
 
     def __init__(self, nbytes: int, initial: str | None = None) -> None:
         self._set(nbytes=nbytes, initial=initial)
+
+    def to_map(self) -> dict[str, Any]:
+        """The state as plain values."""
+        return {"initial": self.initial, "nbytes": self.nbytes}
 
 
 class Check(Record):

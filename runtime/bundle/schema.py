@@ -204,6 +204,26 @@ class Fields(Schema):
             schema.check(value[name], prefix + name, path)
 
 
+class Union(Schema):
+    """A map whose field `kind` says which of several schemas its other fields have."""
+
+    __slots__ = ("_kind", "kinds")
+
+    def __init__(self, kinds: Mapping[str, Fields]) -> None:
+        self._kind = Choice(*kinds)
+        self.kinds = {
+            kind: Fields({"kind": self._kind, **each.fields}, each.absent)
+            for kind, each in kinds.items()
+        }
+        self.expected = "a map whose `kind` is " + self._kind.expected
+
+    def check(self, value: Any, field: str, path: str) -> None:
+        if type(value) is not dict or "kind" not in value:
+            self.refuse(value, field, path)
+        self._kind.check(value["kind"], f"{field}.kind", path)
+        self.kinds[value["kind"]].check(value, field, path)
+
+
 def keep_known(value: Any, schema: Schema) -> Any:
     """`value` without the map fields that `schema` does not list, at any depth."""
     if isinstance(schema, Optional):

@@ -1,39 +1,40 @@
-"""Calls of torch in a launch plan, abi 5: ops that torch runs between the plan's launches.
+"""Steps of a plan that torch runs: ops of its registry, between kernels.
 
 Grammar, beside that of `plan.py`:
 
-    plan     = {…, "abi": 5, "calls": [call]}      in the order in which they run
-    call     = {"after": count, "arguments": [argument], "op", "operands": [tensor],
+    step     = {"arguments": [argument], "kind": "torch", "op", "operands": [tensor],
                 "results": [tensor | nil]}         nil: a result that nothing reads
-    tensor   = {"dtype", "memory": [space, value], "shape": [n]}       contiguous
+    tensor   = {"dtype", "memory": [space, value], "shape": [number]}       contiguous
     argument = [name, kind, value]                 name: of a keyword, "" for one by position
     kind     = "tensor"           value: number of an operand
              | "none" | "device"  value: nil; the device is the one the program runs on
-             | "bool" | "int"     value: 0 or 1 | a signed 64-bit number
+             | "bool"             value: 0 or 1
+             | "int"              value: a number
              | "float"            value: hexadecimal text, "nan", "inf" or "-inf"
              | "text"             value: text
              | "dtype" | "layout" | "memory_format"        value: a name
              | "list"             value: [[kind, value]]
 
-`after` launches of the plan run before the call. `op` is a name of torch's registry,
-`aten::sort.stable`; the manifest lists those of all targets. Each tensor lies inside one buffer of
-the arena, one weight, one input or one output, and results in the arena or in outputs.
+`op` is a name of torch's registry, `aten::sort.stable`; the manifest lists those of all targets.
+Each tensor lies inside one buffer of the arena, one weight, one input, one output or one state, and
+results in the arena, in outputs or in states.
 """
 
 from __future__ import annotations
 
 from ..arrays.dtypes import DTYPES
-from ..errors import BundleMalformed
 from ..record import Record
+from .extent import ExtentSchema, placed
 from .schema import LETTERS, SYMBOL_ALPHABET, Choice, Fields, Integer, List, Optional, Schema, Text
-from .whole import check_whole, whole_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from .signature import TensorSpec
+    from .plan_parts import Spans
+
+    Number = Callable[[Any], Any]
 
     Broken = Iterator[tuple[str, object, str]]  # field, found, expected
     Value = tuple[str, Any]  # (kind, value), the value of "list" a tuple of these
@@ -42,7 +43,13 @@ if TYPE_CHECKING:
 LAYOUTS = ("strided",)
 MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 BYTES_LIMIT = 1 << 40
+WRITTEN_SPACES = ("arena", "output", "state")
 OPERANDS_LIMIT, RESULTS_LIMIT, ITEMS_LIMIT = 256, 64, 4096
+
+
+def as_it_is(number: Any) -> Any:
+    """The number itself."""
+    return number
 
 
 class OpName(Schema):
@@ -108,7 +115,7 @@ KINDS: dict[str, Schema] = {
     "none": _Nil(),
     "device": _Nil(),
     "bool": Integer(0, 1),
-    "int": Integer(-(1 << 63), (1 << 63) - 1),
+    "int": ExtentSchema(-(1 << 63), (1 << 63) - 1),
     "float": _Float(),
     "text": Text(4096, least=0),
     "dtype": Choice(*DTYPES),
@@ -118,18 +125,17 @@ KINDS: dict[str, Schema] = {
 }
 
 
-def call_schema(memory: Schema) -> Schema:
+def call_schema(memory: Schema) -> Fields:
     """The schema of a call; `memory` is that of `[space, value]`."""
     tensor = Fields(
         {
             "dtype": Choice(*DTYPES),
             "memory": memory,
-            "shape": List(Integer(0, BYTES_LIMIT), limit=64),
+            "shape": List(ExtentSchema(0, BYTES_LIMIT), limit=64),
         }
     )
     return Fields(
         {
-            "after": Integer(0, 1 << 16),
             "arguments": List(_Tagged(is_named=True), limit=256),
             "op": OpName(),
             "operands": List(tensor, limit=OPERANDS_LIMIT),
@@ -162,17 +168,17 @@ class CallTensor(Record):
         """Size in bytes."""
         return self.numel * DTYPES[self.dtype].itemsize_bytes
 
-    def to_map(self) -> dict[str, Any]:
-        """The tensor as plain values."""
-        return {"dtype": self.dtype, "memory": list(self.memory), "shape": list(self.shape)}
+    def to_map(self, number: Number = as_it_is) -> dict[str, Any]:
+        """The tensor as plain values; `number` gives what stands for a number."""
+        memory = [self.memory[0], number(self.memory[1])]
+        return {"dtype": self.dtype, "memory": memory, "shape": list(map(number, self.shape))}
 
 
 class TorchCall(Record):
-    """One call: the op, the launches before it, operands, results and arguments."""
+    """One call: the op, its operands, results and arguments."""
 
-    __slots__ = ("after", "arguments", "op", "operands", "results")
+    __slots__ = ("arguments", "op", "operands", "results")
     op: str
-    after: int
     operands: tuple[CallTensor, ...]
     results: tuple[CallTensor | None, ...]
     arguments: tuple[Argument, ...]
@@ -180,14 +186,12 @@ class TorchCall(Record):
     def __init__(
         self,
         op: str,
-        after: int,
         operands: Sequence[CallTensor],
         results: Sequence[CallTensor | None],
         arguments: Sequence[Argument],
     ) -> None:
         self._set(
             op=op,
-            after=after,
             operands=tuple(operands),
             results=tuple(results),
             arguments=_as_tuples(arguments),
@@ -198,77 +202,82 @@ class TorchCall(Record):
         yield from self.operands
         yield from (each for each in self.results if each is not None)
 
-    def to_map(self) -> dict[str, Any]:
-        """The call as plain values."""
+    def to_map(self, number: Number = as_it_is) -> dict[str, Any]:
+        """The call as a step of a plan; `number` gives what stands for a number."""
+        arguments = (
+            (name, *_argument_at(kind, value, number)) for name, kind, value in self.arguments
+        )
         return {
-            "after": self.after,
-            "arguments": _as_lists(self.arguments),
+            "kind": "torch",
+            "arguments": _as_lists(tuple(arguments)),
             "op": self.op,
-            "operands": [each.to_map() for each in self.operands],
-            "results": [each and each.to_map() for each in self.results],
+            "operands": [each.to_map(number) for each in self.operands],
+            "results": [each and each.to_map(number) for each in self.results],
         }
 
+    def moved(self, place: Callable[[str, int | str], tuple[str, Any]]) -> TorchCall:
+        """The call on the memory that `place` gives for each tensor's."""
+
+        def tensor(each: CallTensor) -> CallTensor:
+            return CallTensor(each.dtype, place(*each.memory), each.shape)
+
+        results = [each and tensor(each) for each in self.results]
+        return TorchCall(self.op, list(map(tensor, self.operands)), results, self.arguments)
+
     @classmethod
-    def from_map(cls, tree: dict[str, Any]) -> TorchCall:
-        """The call of a tree that was checked."""
+    def from_map(cls, tree: dict[str, Any], at: Number = as_it_is) -> TorchCall:
+        """The call of a step that was checked; `at` gives the values of its numbers."""
+
+        def tensor(row: dict[str, Any]) -> CallTensor:
+            shape = list(map(at, row["shape"]))
+            return CallTensor(row["dtype"], placed(row["memory"], at), shape)
+
         return cls(
             tree["op"],
-            tree["after"],
-            [CallTensor(**row) for row in tree["operands"]],
-            [row and CallTensor(**row) for row in tree["results"]],
-            tree["arguments"],
+            [tensor(row) for row in tree["operands"]],
+            [row and tensor(row) for row in tree["results"]],
+            [(name, *_argument_at(kind, what, at)) for name, kind, what in tree["arguments"]],
         )
 
 
-def broken_calls(tree: dict[str, Any]) -> Broken:
-    """Every relation inside a plan's calls that does not hold."""
-    launches, last = len(tree["launches"]), 0
-    for index, row in enumerate(tree.get("calls", ())):
-        field = f"calls[{index}]"
-        if not last <= row["after"] <= launches:
-            yield f"{field}.after", row["after"], f"from {last} to {launches}, in ascending order"
-        last = max(last, row["after"])
-        count = len(row["operands"])
-        for number in _operand_numbers([item[1:] for item in row["arguments"]]):
-            if number >= count:
-                yield f"{field}.arguments", f"operand {number}", f"one of {count} operands"
-        call = TorchCall.from_map(row)
-        for tensor in call.tensors():
-            if tensor.memory[0] == "int":
-                yield field, "`int`", "memory"
-            if tensor.memory[0] == "arena" and not _fits(tensor, tree["buffers"]):
-                found = f"{tensor.nbytes} bytes at {tensor.memory[1]}"
-                yield field, found, "bytes inside one buffer of the arena"
-        for result in call.results:
-            if result is not None and result.memory[0] not in ("arena", "output"):
-                yield f"{field}.results", f"`{result.memory[0]}`", "`arena` or `output`"
+def _argument_at(kind: str, value: Any, at: Number) -> tuple[str, Any]:
+    if kind == "list":
+        return kind, [_argument_at(item[0], item[1], at) for item in value]
+    return kind, at(value) if kind == "int" else value
 
 
-def check_calls(
-    calls: Sequence[TorchCall],
-    ops: Collection[str],
-    signature: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
-    weights: Mapping[str, int],
-    path: str,
-) -> None:
-    """Check calls against their bundle: the ops that its manifest lists, its inputs and outputs,
-    and the bytes of each weight. Raises `BundleMalformed`."""
-    sizes = whole_bytes(signature, weights)
-    for index, call in enumerate(calls):
-        field = f"calls[{index}]"
-        if call.op not in ops:
-            expected = "an op that the manifest lists"
-            raise BundleMalformed(path=path, field=field, found=f"`{call.op}`", expected=expected)
-        for tensor in call.tensors():
-            check_whole(tensor.memory, tensor.nbytes, sizes, field, path)
+def call_numbers(row: dict[str, Any]) -> Iterator[Any]:
+    """Each number of a step that may be a formula."""
+    for tensor in (*row["operands"], *filter(None, row["results"])):
+        yield tensor["memory"][1]
+        yield from tensor["shape"]
+    yield from _argument_numbers([item[1:] for item in row["arguments"]])
 
 
-def _fits(tensor: CallTensor, buffers: Sequence[dict[str, Any]]) -> bool:
-    start = int(tensor.memory[1])
-    return any(
-        row["offset"] <= start and start + tensor.nbytes <= row["offset"] + row["nbytes"]
-        for row in buffers
-    )
+def _argument_numbers(rows: Sequence[Sequence[Any]]) -> Iterator[Any]:
+    for kind, what in rows:
+        if kind == "int":
+            yield what
+        elif kind == "list":
+            yield from _argument_numbers(what)
+
+
+def broken_call(call: TorchCall, field: str, buffers: Spans) -> Broken:
+    """Every relation inside a call that does not hold."""
+    count = len(call.operands)
+    for number in _operand_numbers([item[1:] for item in call.arguments]):
+        if number >= count:
+            yield f"{field}.arguments", f"operand {number}", f"one of {count} operands"
+    for tensor in call.tensors():
+        space, value = tensor.memory
+        if space in ("int", "check"):
+            yield field, f"`{space}`", "memory"
+        if space == "arena" and not buffers.holds(int(value), tensor.nbytes):
+            found = f"{tensor.nbytes} bytes at {value}"
+            yield field, found, "bytes inside one buffer of the arena"
+    for result in call.results:
+        if result is not None and result.memory[0] not in WRITTEN_SPACES:
+            yield f"{field}.results", f"`{result.memory[0]}`", "`arena`, `output` or `state`"
 
 
 def _operand_numbers(values: Sequence[Any]) -> Iterator[int]:
@@ -294,4 +303,4 @@ def _as_tuples(value: Any) -> Any:
 
 
 def _as_lists(value: Any) -> Any:
-    return [_as_lists(item) for item in value] if isinstance(value, tuple) else value
+    return [_as_lists(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -5,20 +5,25 @@ from __future__ import annotations
 import ctypes
 import struct
 
+from ..bundle.native_plan import SYMBOL, NativeLaunch
+from ..bundle.torch_calls import TorchCall
 from ..errors import DriverFault
 from . import executor_abi as abi
 from .checks import WORD_BYTES, Checks, check_addresses
 from .library import Library
 from .memory import Memory
-from .pool import Pool, default_threads, process_pool
-from .states import HostStates
+from .pool import default_threads, process_pool
+from .shared import HostShared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, TypeVar
 
-    from ..bundle.plan import LaunchPlan
-    from .native import BoundNative
+    from ..bundle.plan import Launch, LaunchPlan, Plan
+    from .native import BoundNative, Functions
+
+    Made = TypeVar("Made")
 
 # What a row of the target table needs, in the words of /proc/cpuinfo; the better row last.
 ISA_FEATURES = {
@@ -57,6 +62,7 @@ class Executable:
     """The loaded code of one target with its plan; shared by sessions, also between threads."""
 
     __slots__ = (
+        "fallback",
         "functions",
         "inputs",
         "library",
@@ -70,53 +76,56 @@ class Executable:
     def __init__(
         self,
         library: bytes,
-        plan: LaunchPlan,
+        plan: Plan | LaunchPlan,
         weights: Mapping[str, int],
         inputs: int,
         outputs: int,
         threads: int = 0,
-        natives: Sequence[BoundNative] = (),
+        natives: Functions | None = None,
+        fallback: Any = None,
     ) -> None:
-        """See `drivers/__init__.py`; `natives` are bound to the plan's native launches, in order.
-
-        Raises DriverFault if the library cannot be loaded or lacks a kernel.
-        """
+        """See `drivers/__init__.py`. Raises DriverFault if the library cannot be loaded or lacks a
+        kernel."""
         self.library = Library(library)
-        self.plan = plan
+        self.plan: Any = plan
         self.weights = weights
         self.inputs = inputs
         self.outputs = outputs
         self.threads = threads or default_threads()
-        self.natives = tuple(natives)
+        self.natives = natives or {}
+        self.fallback = fallback
         self.functions = [self.library.address_of(kernel.symbol) for kernel in plan.kernels]
 
     def at(
-        self,
-        plan: LaunchPlan,
-        inputs: tuple[int, ...] = (),
-        outputs: tuple[int, ...] = (),
-        natives: Sequence[BoundNative] = (),
+        self, plan: LaunchPlan, inputs: tuple[int, ...] = (), outputs: tuple[int, ...] = ()
     ) -> Executable:
-        """The same code with a plan for given sizes, or a part of one; it needs no closing.
+        """The same code with a plan for given sizes; it needs no closing.
 
-        inputs, outputs: bytes of each, which the host need not know; natives: those of the plan.
+        inputs, outputs: bytes of each, which the host need not know.
         """
         found = Executable.__new__(Executable)
         for name in Executable.__slots__:
             setattr(found, name, getattr(self, name))
         found.plan = plan
-        found.natives = tuple(natives)
         return found
 
-    def session(self, arena: Memory | None = None) -> NativeSession:
-        """A session with memory of its own, but for a lent arena that is large enough.
+    def shared(self) -> HostShared:
+        """Memory for the sessions of several shapes of one caller; raises DriverFault."""
+        return self._made(lambda: HostShared(0, self.plan.states, self.weights))
+
+    def session(self, shared: HostShared | None = None) -> NativeSession:
+        """A session with memory of its own, but for what is shared with those of other shapes.
 
         Raises DriverFault where the system has no room.
         """
+        return self._made(lambda: NativeSession(self, shared))
+
+    def _made(self, make: Callable[[], Made]) -> Made:
         try:
-            return NativeSession(self, arena)
+            return make()
         except (OSError, ValueError, OverflowError) as error:
-            detail = f"no memory for a session of {self.plan.arena_bytes} bytes: {error}"
+            nbytes = getattr(self.plan, "arena_bytes", 0)
+            detail = f"no memory for a session of {nbytes} bytes: {error}"
             raise DriverFault(driver="cpu", detail=detail) from error
 
     def copy_strided(
@@ -142,59 +151,154 @@ class NativeSession:
     """The memory of one call at a time: arena, scratch of each thread, argument slots.
 
     addresses: ctypes array, inputs first, then outputs; the caller fills it before `run`.
-    run: one call on these addresses, a single native call. arena_address: for debugging. states:
-    what this session keeps from call to call.
+    run: one call on these addresses; a single native call, where torch runs no step between. A step
+    that is not native code ends a native stretch, and the next one begins another. arena_address:
+    for debugging. states: what is kept from call to call.
     Calls of one session must not overlap; sessions may run at once in several threads.
     """
 
-    __slots__ = ("_blocks", "addresses", "arena_address", "run", "states", "workers")
+    __slots__ = (
+        "_blocks",
+        "_checks",
+        "_parts",
+        "addresses",
+        "arena_address",
+        "run",
+        "states",
+        "workers",
+    )
 
-    def __init__(self, executable: Executable, lent: Memory | None = None) -> None:
-        plan, threads = executable.plan, executable.threads
-        if len(executable.natives) != len(plan.natives):
-            detail = f"{len(plan.natives)} native functions of the plan are not bound"
-            raise DriverFault(driver="cpu", detail=detail)
-        layout = _Layout(executable)
-        stride = -(-plan.scratch_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-        arena, scratch = lent or Memory(plan.arena_bytes), Memory(stride * threads)
-        control, pool = Memory(layout.nbytes), process_pool()
-        failed = control.address + abi.SESSION_FAILED
-        self.states = HostStates(plan.states, executable.weights)
-        own = (self.states, scratch, control)
-        self._blocks: tuple[Memory | HostStates, ...] = own if lent else (arena, *own)
-        self.arena_address = arena.address
-        base = control.address
-        words = base + layout.checks
-        kept = {"state": self.states.addresses, "check": check_addresses(plan.checks, words)}
-        parallel = layout.write(base, arena.address, threads, kept)
-        self.workers = threads - 1 if parallel else 0
-        _write(base + abi.SESSION_POOL, "<Q", pool.address)
-        _write(base + abi.SESSION_SCRATCH, "<Qq", scratch.address, stride)
-        _write(base + abi.SESSION_WORKERS, "<ii", self.workers, int(parallel))
+    def __init__(self, executable: Executable, shared: HostShared | None = None) -> None:
+        plan: LaunchPlan = executable.plan
+        own = shared is None
+        if shared is None:
+            shared = HostShared(plan.arena_bytes, plan.states, executable.weights)
+        self._blocks: list[Memory | HostShared] = [shared] if own else []
+        self._parts: list[tuple[Callable[[], None], bool]] = []  # what runs, whether torch does
+        self._checks: Checks | None = None
+        try:
+            self._fill(executable, plan, shared)
+        except BaseException:
+            self.close()
+            raise
+
+    def _fill(self, executable: Executable, plan: LaunchPlan, shared: HostShared) -> None:
+        natives = _bound(executable, plan)
+        needed_bytes = [each.needed_bytes for each in natives if each is not None]
+        scratch_bytes = max(plan.scratch_bytes, *needed_bytes, 0)
+        stride = -(-scratch_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         count = executable.inputs + executable.outputs
-        self.addresses = (ctypes.c_int64 * count).from_address(base + layout.addresses)
+        base_bytes = 8 * count + WORD_BYTES * len(plan.checks)
+        stretches = _stretches(plan, natives)
+        layouts = []
+        for each in stretches:
+            if type(each) is not TorchCall:
+                start = -(-base_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+                layouts.append(_Layout(executable, each, start))
+                base_bytes = layouts[-1].end
+        scratch = Memory(stride * executable.threads)
+        self._blocks.append(scratch)
+        control = Memory(base_bytes)
+        self._blocks.append(control)
+        base, words = control.address, control.address + 8 * count
+        self.states, self.arena_address = shared.states, shared.arena.address
+        self.addresses = (ctypes.c_int64 * count).from_address(base)
+        kept = {"state": shared.states.addresses, "check": check_addresses(plan.checks, words)}
         checks = Checks(plan.checks, words) if plan.checks else None
-        is_plain = not executable.natives
-        run = _caller(executable.library, pool, base, self.workers, checks if is_plain else None)
-        self.run: Callable[[], None] = run
-        if executable.natives:
-            from .native import guarded
+        is_plain = len(stretches) == 1 and not any(natives)
+        memory = _Memory(base, self.arena_address, scratch.address, stride, kept)
+        self.workers = 0
+        remaining = iter(layouts)
+        for each in stretches:
+            if type(each) is TorchCall:
+                step = executable.fallback.step(each, memory.place(executable.weights))
+                self._parts.append((self._on_call(step, executable.inputs), True))
+                continue
+            layout = next(remaining)
+            workers = layout.write(memory)
+            self.workers = max(self.workers, workers)
+            control_base = base + layout.start
+            own_checks = checks if is_plain else None
+            run = _caller(executable.library, control_base, workers, own_checks)
+            if layout.has_natives:
+                from .native import guarded
 
-            self.run = guarded(self.run, failed, layout.frames(base))
-            if checks is not None:
-                self.run = checks.after(self.run)
+                failed = control_base + abi.SESSION_FAILED
+                run = guarded(run, failed, layout.frames(base))
+            self._parts.append((run, False))
+        self.run: Callable[[], None] = self._parts[0][0]
+        if len(self._parts) > 1:
+            self.run = in_turn([run for run, _ in self._parts])
+        if checks is not None and not is_plain:
+            self.run = checks.after(self.run)
+        self._checks = checks
+
+    def _on_call(self, step: Callable[..., None], inputs: int) -> Callable[[], None]:
+        """A run of a step of torch on the addresses of the call."""
+        addresses = self.addresses
+
+        def address_of(space: str, index: int) -> int:
+            return int(addresses[index if space == "input" else inputs + index])
+
+        return lambda: step(address_of)
+
+    def run_timed(self, clock: Callable[[], float]) -> list[float]:
+        """One call as `run` makes it; how long each step of torch took, by the clock."""
+        times = []
+        for run, is_torch in self._parts:
+            began = clock()
+            run()
+            if is_torch:
+                times.append(clock() - began)
+        if self._checks is not None:
+            self._checks.verify()
+        return times
 
     def close(self) -> None:
         """Free the memory; idempotent. Neither `run` nor `addresses` may be used afterwards."""
+        self._parts.clear()
         for block in self._blocks:
             block.close()
 
 
+def _bound(executable: Executable, plan: LaunchPlan) -> list[BoundNative | None]:
+    """For each step the native function that it calls, None for other steps."""
+    if not plan.natives:
+        return [None] * len(plan.steps)
+    from .native import bound
+
+    return [bound(step, executable.natives) for step in plan.steps]
+
+
+def _stretches(plan: LaunchPlan, natives: Sequence[BoundNative | None]) -> list[Any]:
+    """The steps in order: stretches of native code, and what torch runs between them."""
+    found: list[Any] = []
+    for step, native in zip(plan.steps, natives, strict=True):
+        if type(step) is TorchCall:
+            found.append(step)
+        elif found and type(found[-1]) is list:
+            found[-1].append((step, native))
+        else:
+            found.append([(step, native)])
+    return found or [[]]
+
+
+def in_turn(runs: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    """A run that is several, one after the other."""
+    parts = tuple(runs)
+
+    def run() -> None:
+        for part in parts:
+            part()
+
+    return run
+
+
 def _caller(
-    library: Library, pool: Pool, session: int, workers: int, checks: Checks | None
+    library: Library, session: int, workers: int, checks: Checks | None
 ) -> Callable[[], None]:
-    """A function without arguments that runs the session; a closure is cheaper than a method."""
-    execute, pointer = library.execute, ctypes.c_void_p(session)
+    """A function without arguments that runs a stretch; a closure is cheaper than a method."""
+    execute, pointer, pool = library.execute, ctypes.c_void_p(session), process_pool()
     if checks is not None:
         view, clean, verify = checks.view, checks.clean, checks.verify
 
@@ -215,8 +319,37 @@ def _caller(
     return run
 
 
+class _Memory:
+    """Where the parts of a session lie: its control block with the addresses of inputs and outputs
+    at its start, the arena, the threads' scratch, and by space what is kept."""
+
+    __slots__ = ("arena", "control", "kept", "scratch", "stride")
+
+    def __init__(
+        self, control: int, arena: int, scratch: int, stride: int, kept: Mapping[str, list[int]]
+    ) -> None:
+        self.control = control
+        self.arena = arena
+        self.scratch = scratch
+        self.stride = stride
+        self.kept = kept
+
+    def place(self, weights: Mapping[str, int]) -> Callable[[str, int | str], int | None]:
+        """A function that gives the address of memory that stays, and None for what a call
+        decides."""
+
+        def found(space: str, value: int | str) -> int | None:
+            if space in self.kept:
+                return self.kept[space][int(value)]
+            if space == "weight":
+                return weights[str(value)]
+            return self.arena + int(value) if space == "arena" else None
+
+        return found
+
+
 class _Layout:
-    """Where the parts of a session's control block lie, as offsets from its start."""
+    """Where the parts of a native stretch lie in the control block, as offsets from its start."""
 
     __slots__ = (
         "_arguments",
@@ -224,68 +357,81 @@ class _Layout:
         "_frames",
         "_launches",
         "_patches",
-        "addresses",
-        "checks",
-        "nbytes",
+        "_steps",
+        "end",
+        "start",
     )
 
-    def __init__(self, executable: Executable) -> None:
-        launches = executable.plan.launches
-        slots = sum(len(launch.args) for launch in launches)
+    def __init__(
+        self, executable: Executable, steps: list[tuple[Any, BoundNative | None]], start: int
+    ) -> None:
+        slots = sum(max(1, len(_arguments(step))) for step, _ in steps)
         self._executable = executable
-        self._launches = abi.SESSION_BYTES
-        self._arguments = self._launches + abi.LAUNCH_BYTES * len(launches)
+        self._steps = steps
+        self.start = start
+        self._launches = start + abi.SESSION_BYTES
+        self._arguments = self._launches + abi.LAUNCH_BYTES * len(steps)
         self._patches = self._arguments + 8 * slots
-        self.addresses = self._patches + abi.PATCH_BYTES * slots
-        self.checks = self.addresses + 8 * (executable.inputs + executable.outputs)
-        self.nbytes = self.checks + WORD_BYTES * len(executable.plan.checks)
-        self._frames: dict[int, tuple[BoundNative, int]] = {}  # launch → its frame's offset
-        for native in executable.natives:
-            start = -(-self.nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-            self._frames[native.launch.launch] = native, start
-            self.nbytes = start + native.nbytes
+        self.end = self._patches + abi.PATCH_BYTES * slots
+        self._frames: dict[int, tuple[BoundNative, int]] = {}  # step → its frame's offset
+        for index, (_, native) in enumerate(steps):
+            if native is not None:
+                frame = -(-self.end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+                self._frames[index] = native, frame
+                self.end = frame + native.nbytes
+
+    @property
+    def has_natives(self) -> bool:
+        """Whether a step calls a native function."""
+        return bool(self._frames)
 
     def frames(self, base: int) -> list[tuple[BoundNative, int]]:
-        """The native launches, each with the address of its frame."""
+        """The native functions, each with the address of its frame."""
         return [(native, base + start) for native, start in self._frames.values()]
 
-    def write(self, base: int, arena: int, threads: int, kept: Mapping[str, list[int]]) -> bool:
-        """Fill launches, arguments and patches; True if a launch has several chunks."""
-        plan, functions = self._executable.plan, self._executable.functions
+    def write(self, memory: _Memory) -> int:
+        """Fill launches, arguments and patches; how many workers the stretch keeps busy."""
+        executable, base = self._executable, memory.control
+        threads, place_of = executable.threads, memory.place(executable.weights)
         slot, patch, parallel = base + self._arguments, base + self._patches, False
-        for index, launch in enumerate(plan.launches):
-            programs, chunk, chunks = split_programs(launch.grid, threads)
+        for index, (step, native) in enumerate(self._steps):
+            grid = step.grid if native is None else (step.tiles, 1, 1)
+            if native is None:
+                function = executable.functions[step.kernel]
+            else:
+                function = executable.library.address_of(SYMBOL)
+            programs, chunk, chunks = split_programs(grid, threads)
             parallel = parallel or chunks > 1
-            record = struct.pack(
-                "<QQ3i3i", functions[launch.kernel], slot, *launch.grid, programs, chunk, chunks
-            )
+            record = struct.pack("<QQ3i3i", function, slot, *grid, programs, chunk, chunks)
             ctypes.memmove(base + self._launches + index * abi.LAUNCH_BYTES, record, len(record))
-            places = [slot + 8 * place for place in range(len(launch.args))]
-            if index in self._frames:
+            arguments = _arguments(step)
+            places = [slot + 8 * place for place in range(len(arguments))]
+            if native is not None:
                 places = self._write_frame(base, index, slot, threads if chunks == 1 else 1)
-            for place, (space, value) in zip(places, launch.args, strict=True):
+            for place, (space, value) in zip(places, arguments, strict=True):
                 number = self._address_index(space, value)
                 if number is None:
-                    if space in kept:
-                        fixed = kept[space][int(value)]
-                    else:
-                        fixed = self._fixed_value(space, value, arena)
-                    _write(place, "<q", fixed)
+                    fixed = int(value) if space == "int" else place_of(space, value)
+                    _write(place, "<q", fixed)  # type: ignore[arg-type]  # memory that stays
                 else:
                     _write(patch, "<Qq", place, number)
                     patch += abi.PATCH_BYTES
-            slot += 8 * len(launch.args)
-        patches = (patch - base - self._patches) // abi.PATCH_BYTES
-        _write(base + abi.SESSION_LAUNCHES, "<Qq", base + self._launches, len(plan.launches))
-        _write(base + abi.SESSION_PATCHES, "<Qq", base + self._patches, patches)
-        _write(base + abi.SESSION_ADDRESSES, "<Q", base + self.addresses)
-        return parallel
+            slot += 8 * max(1, len(arguments))
+        workers = threads - 1 if parallel else 0
+        session, patches = base + self.start, (patch - base - self._patches) // abi.PATCH_BYTES
+        _write(session + abi.SESSION_POOL, "<Q", process_pool().address)
+        _write(session + abi.SESSION_LAUNCHES, "<Qq", base + self._launches, len(self._steps))
+        _write(session + abi.SESSION_SCRATCH, "<Qq", memory.scratch, memory.stride)
+        _write(session + abi.SESSION_WORKERS, "<ii", workers, int(parallel))
+        _write(session + abi.SESSION_PATCHES, "<Qq", base + self._patches, patches)
+        _write(session + abi.SESSION_ADDRESSES, "<Q", base)
+        return workers
 
     def _write_frame(self, base: int, index: int, slot: int, threads: int) -> list[int]:
-        """The frame of a native launch, its one argument; where its tensors' addresses belong."""
+        """The frame of a native step, its one argument; where its tensors' addresses belong."""
         native, start = self._frames[index]
         number = list(self._frames).index(index) + 1
-        failed = base + abi.SESSION_FAILED
+        failed = base + self.start + abi.SESSION_FAILED
         native.write(base + start, failed, number, threads, native.state())
         _write(slot, "<Q", base + start)
         return [
@@ -298,10 +444,10 @@ class _Layout:
             return int(value)
         return self._executable.inputs + int(value) if space == "output" else None
 
-    def _fixed_value(self, space: str, value: int | str, arena: int) -> int:
-        if space == "weight":
-            return self._executable.weights[str(value)]
-        return arena + int(value) if space == "arena" else int(value)
+
+def _arguments(step: Launch | NativeLaunch) -> tuple[tuple[str, int | str], ...]:
+    """(space, value) of what a step's function is given."""
+    return step.memory if type(step) is NativeLaunch else step.args  # type: ignore[union-attr]
 
 
 def split_programs(grid: tuple[int, int, int], threads: int) -> tuple[int, int, int]:

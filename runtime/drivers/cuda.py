@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 
-from ..bundle.native_plan import SYMBOL as NATIVE_SYMBOL
+from ..bundle.plan import Plan
 from ..errors import DriverFault
+from ..settings import read
 from . import libcuda
 from .cuda_arena import Shared
 from .cuda_code import DeviceCode
@@ -18,10 +19,11 @@ from .cuda_upload import Upload
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
-    from ..bundle.dynamic_plan import DynamicPlan
     from ..bundle.plan import LaunchPlan
     from .cuda_handles import Function
+    from .native import Functions
 
 # Code for a device of major version 8 runs on later ones of that version. From 9 on, code is built
 # for one device exactly (sm_90a …), since only so may it use all of its instructions.
@@ -86,16 +88,18 @@ class Executable(DeviceCode):
     threads: 1, since the host only launches; for the rest see `DeviceCode`.
     """
 
-    __slots__ = ("_library", "threads")
+    __slots__ = ("_library", "fallback", "natives", "threads")
 
     def __init__(
         self,
         library: bytes | memoryview,
-        plan: LaunchPlan | DynamicPlan,
+        plan: LaunchPlan | Plan,
         weights: Mapping[str, tuple[int, int]],
         inputs: tuple[int, ...],
         outputs: tuple[int, ...],
         device: int = 0,
+        natives: Functions | None = None,
+        fallback: Any = None,
     ) -> None:
         """Upload the weights that the plan uses and load its kernels, both at once.
 
@@ -105,6 +109,8 @@ class Executable(DeviceCode):
         """
         super().__init__(plan, inputs, outputs, device)
         self._library = memoryview(library)
+        self.natives = natives or {}
+        self.fallback = fallback
         self.threads = 1
         self.gpu = Device(device)
         try:
@@ -123,11 +129,7 @@ class Executable(DeviceCode):
         purpose = f"the weights, beside {session_text} for each session"
         upload = Upload(self.gpu, used, self.has_separate_buffers, purpose)
         try:
-            functions = {
-                number: self._load(number)
-                for number, kernel in enumerate(self.plan.kernels)
-                if kernel.symbol != NATIVE_SYMBOL
-            }
+            functions = {number: self._load(number) for number in range(len(self.plan.kernels))}
         finally:
             upload.finish()
         return upload.addresses, functions
@@ -140,10 +142,17 @@ class Executable(DeviceCode):
         found.take(plan, inputs, outputs)
         return found
 
-    def shared(self, arena_bytes: int, scratch_bytes: int) -> Shared:
-        """Memory for the sessions of several shapes of one caller; raises `DeviceMemoryFull`."""
-        zeroed_bytes = self.plan.zeroed_bytes
-        return Shared(self.gpu, max(arena_bytes, zeroed_bytes), scratch_bytes, zeroed_bytes)
+    def shared(self, is_growing: bool = False) -> Shared:
+        """Memory for the sessions of several shapes of one caller, or of several graphs.
+
+        It is what the hungriest shape needs, but where the plan has no such shape, or where it
+        grows with the shapes that come (`AOTC_DYNAMIC_ARENA=grow`). Raises `DeviceMemoryFull`.
+        """
+        if isinstance(self.plan, Plan):
+            is_growing = read("AOTC_DYNAMIC_ARENA").value == "grow" or not self.plan.has_ends
+        is_growing = is_growing or self.has_separate_buffers
+        sizes = (0, 0) if is_growing else (self.arena_bytes, self.scratch_bytes)
+        return Shared(self.gpu, *sizes, self.plan.zeroed_bytes, self.plan.states, self.weights)
 
     def _load(self, number: int) -> Function:
         """The function of a kernel, from its part of the library."""
@@ -169,7 +178,7 @@ class Executable(DeviceCode):
 
 
 def used_weights(
-    plan: LaunchPlan | DynamicPlan, weights: Mapping[str, tuple[int, int]]
+    plan: LaunchPlan | Plan, weights: Mapping[str, tuple[int, int]]
 ) -> dict[str, tuple[int, int]]:
     """The tensors that the plan names; a bundle holds those of all its targets."""
     names = {str(value) for space, value in plan.arguments() if space == "weight"}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from .cuda_staging import Staging
+from .cuda_states import DeviceStates
 from .streams import LEGACY, LEGACY_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
-    from ..bundle.plan import Buffer
+    from ..bundle.plan import Buffer, StateSlot
     from .cuda_checks import DeviceChecks
     from .cuda_device import Device
     from .cuda_graph import LaunchGraph
@@ -96,38 +98,83 @@ class Arena:
 
 
 class Shared:
-    """What the graphs of all shapes of one caller share: arena, copies of host buffers, and turns.
+    """What the graphs of a caller share, those of all shapes and those of one call: arena, states,
+    copies of host buffers, and turns.
 
     arena_bytes, scratch_bytes: what a shape may need at most. A graph waits for its own last launch
-    by itself, and on one stream all follow each other; for a run of another shape on another stream
+    by itself, and on one stream all follow each other; for a run of another graph on another stream
     it waits by an event. An event at each call would cost more than the call's own work, so the
     legacy stream, which nobody can destroy, gets one only when a call on another stream asks.
     """
 
-    __slots__ = ("_device", "_done", "_last", "_stream", "arena", "arena_bytes", "checks",
-                 "scratch_bytes", "staging")  # fmt: skip
+    __slots__ = ("_device", "_done", "_last", "_reached", "_stream", "_zeroed_bytes", "arena",
+                 "arena_bytes", "checks", "scratch_bytes", "staging", "states")  # fmt: skip
 
     def __init__(
-        self, device: Device, arena_bytes: int, scratch_bytes: int, zeroed_bytes: int
+        self,
+        device: Device,
+        arena_bytes: int,
+        scratch_bytes: int,
+        zeroed_bytes: int,
+        slots: tuple[StateSlot, ...],
+        weights: Mapping[str, int],
     ) -> None:
-        """Raises `DeviceMemoryFull`, with nothing left behind."""
+        """`weights` has the device addresses of the states' initial values.
+
+        Raises `DeviceMemoryFull`, with nothing left behind.
+        """
         self._device = device
         self._done: Event | None = None
+        self._reached: Event | None = None
         self._last: LaunchGraph | None = None
         self._stream = LEGACY  # of the last run
-        self.arena_bytes = arena_bytes
-        self.scratch_bytes = scratch_bytes
+        self._zeroed_bytes = zeroed_bytes
         self.staging = Staging(device)
         self.checks: list[DeviceChecks] = []  # of the sessions of all shapes
+        self.states: DeviceStates | None = None
+        self.arena = self._made(0, 0)
+        try:
+            self._take(arena_bytes, scratch_bytes)
+            with device.current():
+                self.states = DeviceStates(device, slots, weights, self.staging, self.synchronize)
+        except BaseException:
+            self.close()
+            raise
+
+    def _made(self, arena_bytes: int, scratch_bytes: int) -> Arena:
+        """An arena of this size; remembered as what there is."""
         purpose = "the arena of a session's shapes, the largest in their ranges among them"
-        with device.current():
-            sizes = arena_bytes, scratch_bytes, zeroed_bytes
-            self.arena = Arena(device, *sizes, purpose=purpose)
-            try:
-                self.arena.clear(self.staging)
-            except BaseException:
-                self.close()
-                raise
+        sizes = arena_bytes, scratch_bytes
+        with self._device.current():
+            arena = Arena(
+                self._device, *sizes, min(self._zeroed_bytes, arena_bytes), purpose=purpose
+            )
+        self.arena_bytes, self.scratch_bytes = sizes
+        return arena
+
+    def _take(self, arena_bytes: int, scratch_bytes: int) -> None:
+        """Have an arena of at least this size in place of the one that there is."""
+        self.arena.close()
+        self.arena = self._made(0, 0)  # also where there is no room for the larger one
+        self.arena = self._made(max(arena_bytes, self._zeroed_bytes), scratch_bytes)
+        with self._device.current():
+            self.arena.clear(self.staging)
+
+    def fits(self, code: Any) -> bool:
+        """Whether the code's plan has room here."""
+        if code.has_separate_buffers:  # a memory checker's mode: each shape has its own
+            return True
+        fits = code.arena_bytes <= self.arena_bytes
+        return bool(fits and code.scratch_bytes <= self.scratch_bytes)
+
+    def grow(self, code: Any) -> None:
+        """Have room for the code's plan too; graphs that use the old arena are closed before.
+
+        Raises `DeviceMemoryFull`.
+        """
+        arena_bytes = max(code.arena_bytes, self.arena_bytes)
+        self._last = None
+        self._take(arena_bytes, max(code.scratch_bytes, self.scratch_bytes))
 
     def before_run(self, graph: LaunchGraph, stream: int) -> None:
         """What is added to the stream from now on waits for the last run of another shape."""
@@ -146,6 +193,17 @@ class Shared:
         self._last, self._stream = graph, stream
         if stream not in LASTING:
             self._mark()
+
+    def mark(self, stream: int) -> None:
+        """Have `reach_mark` wait for all runs up to now, the last of which was on this stream."""
+        if self._reached is None:
+            self._reached = self._device.event(is_timed=False)
+        self._reached.record(stream)
+
+    def reach_mark(self) -> None:
+        """Wait for the runs before the last `mark`, and for no later ones."""
+        if self._reached is not None:
+            self._reached.synchronize()
 
     def _mark(self) -> None:
         if self._done is None:
@@ -167,8 +225,11 @@ class Shared:
 
     def close(self) -> None:
         """Give everything back; the graphs that use it are closed before."""
-        if self._done is not None:
-            self._done.close()
+        for event in (self._done, self._reached):
+            if event is not None:
+                event.close()
+        if self.states is not None:
+            self.states.close()
         self.staging.close()
         self.arena.close()
-        self._done = self._last = None
+        self._done = self._reached = self._last = None

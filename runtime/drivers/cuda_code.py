@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..bundle.dynamic_plan import DynamicPlan
-from ..bundle.native_plan import SYMBOL as NATIVE_SYMBOL
+from ..bundle.plan import Plan
 from ..errors import DriverFault
 from ..settings import read
 from .cuda_arena import Arena
@@ -33,7 +32,7 @@ class DeviceCode:
 
     def __init__(
         self,
-        plan: LaunchPlan | DynamicPlan,
+        plan: LaunchPlan | Plan,
         inputs: tuple[int, ...],
         outputs: tuple[int, ...],
         device: int,
@@ -45,7 +44,7 @@ class DeviceCode:
         self.take(plan, inputs, outputs)
 
     def take(
-        self, plan: LaunchPlan | DynamicPlan, inputs: tuple[int, ...], outputs: tuple[int, ...]
+        self, plan: LaunchPlan | Plan, inputs: tuple[int, ...], outputs: tuple[int, ...]
     ) -> None:
         """Be the code of this plan, and of arrays of these sizes in bytes."""
         self.plan: LaunchPlan = plan  # type: ignore[assignment]  # that of sizes is for `at` only
@@ -54,16 +53,14 @@ class DeviceCode:
         self.sizes = self.inputs + self.outputs
         self.arena_bytes, self.scratch_bytes = self._needs(plan)
 
-    def _needs(self, plan: LaunchPlan | DynamicPlan) -> tuple[int, int]:
+    def _needs(self, plan: LaunchPlan | Plan) -> tuple[int, int]:
         """Bytes of the arena and of the scratch of the hungriest launch, at most at any sizes."""
-        if isinstance(plan, DynamicPlan):
+        if isinstance(plan, Plan):
             return plan.most_bytes()
         rows = (self._scratch_of(launch.kernel, launch.grid) for launch in plan.launches)
         return plan.arena_bytes, max(rows, default=0)
 
     def _scratch_of(self, kernel: int, grid: tuple[int, int, int]) -> int:
-        if self.plan.kernels[kernel].symbol == NATIVE_SYMBOL:
-            return 0
         return grid[0] * grid[1] * grid[2] * self.image(kernel).scratch_bytes
 
     def image(self, kernel: int) -> Image:

@@ -1,8 +1,14 @@
-"""One caller's memory on the device and its graph of launches.
+"""One caller's memory on the device and its graphs of launches.
 
 A session has an arena of its own and a graph that is built for it once. A call compares the
 addresses of inputs and outputs with those of its last call, patches the nodes whose pointers
 changed, and launches the graph.
+
+A step that torch runs or that calls a native function ends a graph. A call then launches the first
+graph, has torch or the function add its work to the same stream, launches the next graph, and so
+on: the device runs all of it in that order, and the host waits for nothing but what an op itself
+waits for. A graph stands at either end, if need be an empty one, since graphs are what waits for
+copies of host arrays and what such copies wait for.
 """
 
 from __future__ import annotations
@@ -10,6 +16,8 @@ from __future__ import annotations
 import ctypes
 from functools import partial
 
+from ..bundle.native_plan import NativeLaunch
+from ..bundle.plan_parts import Launch
 from .cuda_checks import DeviceChecks
 from .cuda_context import adopt
 from .cuda_errors import AddressMissing, DeviceClosed, DeviceLost
@@ -21,13 +29,18 @@ from .cuda_states import DeviceStates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
+    from ..bundle.torch_calls import TorchCall
     from ..errors import InputError
     from .cuda_arena import Arena, Shared
     from .cuda_code import DeviceCode
     from .cuda_device import Device
     from .cuda_handles import Event
+
+    # For each input and output: what takes its address, and the number of the node.
+    Patches = list[list[tuple[Callable[[int], None], int]]]
 
 LEGACY_STREAM = 0
 
@@ -45,8 +58,8 @@ class CudaSession:
     and at the latest by `close`.
     """
 
-    __slots__ = ("_arena", "_code", "_is_closed", "_mark", "_patches", "_shared", "addresses",
-                 "checks", "graph", "run", "staging", "states")  # fmt: skip
+    __slots__ = ("_arena", "_code", "_graphs", "_is_closed", "_mark", "_own", "_rooms", "_shared",
+                 "addresses", "checks", "run", "staging", "states")  # fmt: skip
 
     def __init__(self, code: DeviceCode, shared: Shared | None = None) -> None:
         """Allocate what is not `shared`, and build.
@@ -55,38 +68,104 @@ class CudaSession:
         """
         device = code.gpu
         self._code = code
+        self._own: Shared | None = None  # what its graphs share, where there are several
+        if shared is None and len(code.plan.launches) < len(code.plan.steps):
+            self._own = shared = code.shared()  # type: ignore[attr-defined]
         self._shared = shared
         self.addresses = (ctypes.c_int64 * len(code.sizes))()
         self.staging = Staging(device) if shared is None else shared.staging
-        is_own = shared is None or code.has_separate_buffers
-        self._arena: Arena = code.arena() if is_own else shared.arena  # type: ignore[union-attr]
-        self.graph: LaunchGraph | None = None
+        has_arena = shared is None or code.has_separate_buffers
+        self._arena: Arena | None = None if shared is None else shared.arena
+        self._graphs: list[LaunchGraph] = []
+        self._rooms: list[int] = []  # workspaces that the plan has no place for
         self._is_closed = False
         self._mark: Event | None = None
-        self.states: DeviceStates | None = None
+        self.states: DeviceStates | None = None if shared is None else shared.states
         self.checks: DeviceChecks | None = None
         try:
+            if has_arena:
+                self._arena = code.arena()
             self.checks = DeviceChecks(device, code.plan)
             if shared is not None and self.checks:
                 shared.checks.append(self.checks)
-            self.states = DeviceStates(
-                device, code.plan.states, code.weights, self.staging, self.synchronize
-            )
-            if is_own:
-                self._arena.clear(self.staging)
-            self.graph = LaunchGraph(device)
-            self._patches = self._add_launches(self.graph)
-            self.graph.instantiate()
-            self.run: Callable[..., None] = _caller(self, device, self.graph)
+            if self.states is None:
+                self.states = DeviceStates(
+                    device, code.plan.states, code.weights, self.staging, self.synchronize
+                )
+            if has_arena:
+                self._lent.clear(self.staging)
+            runs = self._runs()
+            self.run: Callable[..., None] = runs[0] if len(runs) == 1 else in_turn(runs)
         except BaseException:
             self._abandon()
             raise
 
-    def _add_launches(self, graph: LaunchGraph) -> list[list[tuple[Callable[[int], None], int]]]:
+    @property
+    def graph(self) -> LaunchGraph:
+        """The first of its graphs."""
+        return self._graphs[0]
+
+    @property
+    def _lent(self) -> Arena:
+        assert self._arena is not None  # an open session has one
+        return self._arena
+
+    def _runs(self) -> list[Callable[..., None]]:
+        """A run of each graph, and between them what torch and native functions do."""
+        runs: list[Callable[..., None]] = []
+        launches: list[Launch] = []
+        for step in self._code.plan.steps:
+            if isinstance(step, Launch):
+                launches.append(step)
+                continue
+            if launches or not self._graphs:
+                runs.append(self._graph_of(launches))
+                launches = []
+            runs.append(self._between(step))
+        runs.append(self._graph_of(launches))
+        return runs
+
+    def _graph_of(self, launches: Sequence[Launch]) -> Callable[..., None]:
+        """A run of the launches as a graph; the first one looks at the data of earlier calls."""
+        device = self._code.gpu
+        graph = LaunchGraph(device)
+        self._graphs.append(graph)
+        patches = self._add_launches(graph, launches)
+        graph.instantiate()
+        return _caller(self, device, graph, patches, is_first=len(self._graphs) == 1)
+
+    def _between(self, step: TorchCall | NativeLaunch) -> Callable[..., None]:
+        """A run of a step that is no kernel, on the stream of the call."""
+        code: Any = self._code
+        if isinstance(step, NativeLaunch):
+            from .native import BoundNative, DeviceStep
+
+            function = code.natives[step.backend, step.function]
+            native = BoundNative(step, function, ("cuda", code.device))
+            room = 0
+            if step.workspace is None and native.needed_bytes:
+                room = code.gpu.allocate(native.needed_bytes, "a native function's workspace")
+                self._rooms.append(room)
+            made: Any = DeviceStep(native, self._place, room)
+        else:
+            made = code.fallback.step(step, self._place, code.device)
+        return lambda stream=LEGACY_STREAM: made(self._address_of, stream)
+
+    def _place(self, space: str, value: int | str) -> int | None:
+        """The address of memory that stays, None for what a call decides."""
+        if self._code.address_index(space, value) is not None:
+            return None
+        return self._fixed_value(space, value)
+
+    def _address_of(self, space: str, index: int) -> int:
+        """The address of this call's input or output."""
+        return int(self.addresses[index if space == "input" else len(self._code.inputs) + index])
+
+    def _add_launches(self, graph: LaunchGraph, launches: Sequence[Launch]) -> Patches:
         """One node a launch; for each input and output: what takes its address, and the node."""
         code = self._code
-        patches: list[list[tuple[Callable[[int], None], int]]] = [[] for _ in code.sizes]
-        for launch in code.plan.launches:
+        patches: Patches = [[] for _ in code.sizes]
+        for launch in launches:
             values = [self._fixed_value(*argument) for argument in launch.args]
             numbers = {
                 at: number
@@ -100,7 +179,7 @@ class CudaSession:
             function, image = code.functions[launch.kernel], code.image(launch.kernel)
             described = (part for _, each in maps for part in each.parameters)
             # Triton's own two come last: scratch of each program, and no profile.
-            arguments = Arguments([*values, *described, self._arena.scratch, 0])
+            arguments = Arguments([*values, *described, self._lent.scratch, 0])
             is_early = image.is_early and code.has_early_kernels
             node = graph.kernel(function, launch.grid, image.threads, arguments, is_early)
             for at, number in numbers.items():
@@ -115,7 +194,7 @@ class CudaSession:
         if space == "check":
             assert self.checks is not None
             return self.checks.addresses[int(value)]
-        return self._code.fixed_value(space, value, self._arena, self._kept)
+        return self._code.fixed_value(space, value, self._lent, self._kept)
 
     def timeline(self) -> tuple[LaunchGraph, list[Event]]:
         """The launches on what `addresses` holds now, in a graph of their own with an event before
@@ -136,7 +215,7 @@ class CudaSession:
                     values.append(self.addresses[number])
             function, image = code.functions[launch.kernel], code.image(launch.kernel)
             maps = parameters(device, launch.maps, values)
-            arguments = Arguments([*values, *maps, self._arena.scratch, 0])
+            arguments = Arguments([*values, *maps, self._lent.scratch, 0])
             graph.kernel(function, launch.grid, image.threads, arguments)
             events.append(device.event())
             graph.record(events[-1])
@@ -148,7 +227,7 @@ class CudaSession:
     @property
     def nbytes(self) -> int:
         """Device memory of this session: arena, scratch, states and copies of host buffers."""
-        return self._arena.nbytes + self._kept.nbytes + self.staging.nbytes
+        return self._lent.nbytes + self._kept.nbytes + self.staging.nbytes
 
     @property
     def _kept(self) -> DeviceStates:
@@ -179,13 +258,18 @@ class CudaSession:
 
     def mark(self, stream: int) -> None:
         """Have `reach_mark` wait for all runs up to now, the last of which was on this stream."""
+        if self._shared is not None:
+            self._shared.mark(stream)
+            return
         if self._mark is None:
             self._mark = self._code.gpu.event(is_timed=False)
         self._mark.record(stream)
 
     def reach_mark(self) -> None:
         """Wait for the runs before the last `mark`, and for no later ones."""
-        if self._mark is not None:
+        if self._shared is not None:
+            self._shared.reach_mark()
+        elif self._mark is not None:
             self._mark.synchronize()
 
     def synchronize(self) -> None:
@@ -216,8 +300,8 @@ class CudaSession:
         if self._is_closed:
             return
         self._is_closed = True
-        if self.graph is not None:
-            self.graph.is_closed = True
+        for graph in self._graphs:
+            graph.is_closed = True
         device = self._code.gpu
         try:
             if device.is_usable:
@@ -230,35 +314,54 @@ class CudaSession:
 
     def _abandon(self) -> InputError | None:
         """Give everything back; answers what was wrong with the data of a call."""
-        if self.graph is not None:
-            self.graph.close()
+        device, shared = self._code.gpu, self._shared
+        for graph in self._graphs:
+            graph.close()
+        for room in self._rooms:
+            device.free(room)
         if self._mark is not None:
             self._mark.close()
-        if self._shared is None:
+        if shared is None:
             self.staging.close()
-        if self.states is not None:
-            self.states.close()
-        if self._shared is None or self._arena is not self._shared.arena:
+            if self.states is not None:
+                self.states.close()
+        if self._arena is not None and (shared is None or self._arena is not shared.arena):
             self._arena.close()
-        if self.checks is None:
-            return None
-        if self._shared is not None and self.checks in self._shared.checks:
-            self._shared.checks.remove(self.checks)
-        return self.checks.close()
+        found = None
+        if self.checks is not None:
+            if shared is not None and self.checks in shared.checks:
+                shared.checks.remove(self.checks)
+            found = self.checks.close()
+        if self._own is not None:
+            self._own.close()
+        return found
 
 
-def _caller(session: CudaSession, device: Device, graph: LaunchGraph) -> Callable[..., None]:
-    """The function that runs a session; a closure over ready-made arguments, for its speed."""
+def in_turn(runs: Sequence[Callable[..., None]]) -> Callable[..., None]:
+    """A run that is several on one stream, one after the other."""
+    parts = tuple(runs)
+
+    def run(stream: int = LEGACY_STREAM) -> None:
+        for part in parts:
+            part(stream)
+
+    return run
+
+
+def _caller(
+    session: CudaSession, device: Device, graph: LaunchGraph, patches: Patches, is_first: bool
+) -> Callable[..., None]:
+    """The function that runs a graph; a closure over ready-made arguments, for its speed."""
     get_current, launch = device.functions["cuCtxGetCurrent"], device.functions["cuGraphLaunch"]
     addresses, staging, context = session.addresses, session.staging, device.context
     shared = session._shared
     view = memoryview(addresses).cast("B")
-    patch = _patcher(session, device, graph)
+    patch = _patcher(session, device, graph, patches)
     execution, pointer = ctypes.c_void_p(graph.execution), ctypes.c_void_p(0)
     found = ctypes.c_void_p()
     to_found = ctypes.byref(found)
     known, last_stream = b"", -1
-    verify = session.verify if session._code.plan.checks else None
+    verify = session.verify if is_first and session._code.plan.checks else None
 
     def run(stream: int = LEGACY_STREAM) -> None:
         nonlocal known, last_stream
@@ -299,10 +402,12 @@ def refuse(device: Device) -> None:
     raise DeviceClosed(what="session")
 
 
-def _patcher(session: CudaSession, device: Device, graph: LaunchGraph) -> Callable[[], None]:
+def _patcher(
+    session: CudaSession, device: Device, graph: LaunchGraph, patches: Patches
+) -> Callable[[], None]:
     """A function that brings the session's addresses into the nodes that use them."""
     set_node = device.functions["cuGraphExecKernelNodeSetParams_v2"]
-    addresses, sizes, patches = session.addresses, session._code.sizes, session._patches
+    addresses, sizes = session.addresses, session._code.sizes
     execution = ctypes.c_void_p(graph.execution)
     calls = [graph.patch_call(number) for number in range(len(graph))]
     known = [-1] * len(sizes)  # what the nodes hold; −1 where that is not certain

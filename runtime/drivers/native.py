@@ -1,6 +1,6 @@
 """Native functions of a plan: bound when a program is loaded, framed when a session is opened.
 
-A frame lies in the session's control block. The plan's launch of it has the frame as its only
+A frame lies in the session's control block. The native launch of it has the frame as its only
 argument; where its tensors lie is written into the frame, once for what stays and before each call,
 by the executor's patches, for inputs and outputs.
 """
@@ -26,25 +26,27 @@ from ..backends.frame import (
     write_frame,
 )
 from ..backends.prepared import workspace_bytes
+from ..bundle.native_plan import NativeLaunch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from ..backends.library import NativeFunction, NativeLibrary
-    from ..bundle.native_plan import NativeLaunch
+
+    Functions = Mapping[tuple[str, str], NativeFunction]  # by back end and name
 
 ALIGNMENT_BYTES = 64
 
 
 class BoundNative:
-    """A native launch of a plan with the function that it calls.
+    """A native step of a plan with the function that it calls.
 
-    device: (family, ordinal) of its tensors.
+    device: (family, ordinal) of its tensors; needed_bytes: of the workspace of one tile.
     """
 
-    __slots__ = ("device", "function", "launch", "layout", "nbytes")
+    __slots__ = ("device", "function", "launch", "layout", "nbytes", "needed_bytes")
 
     def __init__(
         self,
@@ -58,10 +60,9 @@ class BoundNative:
         ranks = [len(tensor.shape) for tensor in launch.tensors]
         self.layout = FrameLayout(ranks, len(launch.scalars))
         self.nbytes = -(-self.layout.nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-
-    def at(self, launch: NativeLaunch) -> BoundNative:
-        """The same function for another place of the launch."""
-        return BoundNative(launch, self.function, self.device)
+        self.needed_bytes = 0 if launch.workspace_bytes is None else launch.workspace_bytes
+        if launch.workspace_bytes is None:
+            self.needed_bytes = self.workspace_bytes()
 
     def write(self, base: int, failed: int, number: int, threads: int, state: int) -> None:
         """Write the frame at `base` but for its tensors' memory; `state` is the library's.
@@ -79,7 +80,7 @@ class BoundNative:
         ctypes.c_int64.from_address(base + FRAME_FAILED).value = failed
         ctypes.c_int32.from_address(base + FRAME_NUMBER).value = number
         room = base + FRAME_CONTEXT + CONTEXT_WORKSPACE + 8
-        ctypes.c_int64.from_address(room).value = launch.workspace_bytes
+        ctypes.c_int64.from_address(room).value = self.needed_bytes
         for index, (kind, value) in enumerate(launch.scalars):
             given = float.fromhex(str(value)) if kind == "real" else int(value)
             ctypes.memmove(base + layout.scalar(index), scalar_bytes(kind, given), 8)
@@ -108,7 +109,7 @@ class BoundNative:
                 path=path,
             )
         needed = self.workspace_bytes()
-        if needed > launch.workspace_bytes:
+        if launch.workspace_bytes is not None and needed > launch.workspace_bytes:
             raise NativeDiffers(
                 name=library.name,
                 file=library.path,
@@ -133,6 +134,13 @@ class BoundNative:
         base = ctypes.addressof(block)
         self.write(base, base, 0, 1, self.state() if state is None else state)
         return workspace_bytes(self.function, base, self.layout)
+
+
+def bound(step: Any, functions: Functions) -> BoundNative | None:
+    """The function of a native step in host memory; None for other steps."""
+    if type(step) is not NativeLaunch:
+        return None
+    return BoundNative(step, functions[step.backend, step.function])
 
 
 def guarded(
@@ -187,10 +195,11 @@ class DeviceStep:
     def __init__(
         self,
         native: BoundNative,
-        arguments: Sequence[tuple[str, int | str]],
         place: Callable[[str, int | str], int | None],
+        workspace: int = 0,
     ) -> None:
-        """`place` gives the address of an argument that stays, None for inputs and outputs."""
+        """`place` gives the address of an argument that stays, None for inputs and outputs;
+        `workspace` is where memory lies that the plan has no place for."""
         layout = native.layout
         self._native = native
         self._block = (ctypes.c_int64 * (native.nbytes // 8))()
@@ -200,7 +209,8 @@ class DeviceStep:
         self._changing: list[tuple[int, str, int]] = []  # word, space, index
         words = [layout.data(number) >> 3 for number in range(len(native.launch.tensors))]
         words.append((FRAME_CONTEXT + CONTEXT_WORKSPACE) >> 3)
-        for word, (space, value) in zip(words, arguments, strict=False):
+        self._words[words[-1]] = workspace
+        for word, (space, value) in zip(words, native.launch.memory, strict=False):
             address = place(space, value)
             if address is None:
                 self._changing.append((word, space, int(value)))

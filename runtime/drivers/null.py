@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import ctypes
 
-from .states import HostStates
+from ..bundle.plan_parts import Launch
+from ..bundle.torch_calls import TorchCall
+from .shared import HostShared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
+    from typing import Any
 
-    from ..bundle.plan import LaunchPlan
-    from .memory import Memory
-    from .native import BoundNative
+    from ..bundle.plan import LaunchPlan, Plan
+    from .native import Functions
 
 COPY_SYMBOL = "null_copy"
 
@@ -32,41 +34,44 @@ class Executable:
     def __init__(
         self,
         library: bytes,
-        plan: LaunchPlan,
+        plan: Plan | LaunchPlan,
         weights: Mapping[str, int],
         inputs: int,
         outputs: int,
         threads: int = 0,
-        natives: Sequence[BoundNative] = (),
+        natives: Functions | None = None,
+        fallback: Any = None,
     ) -> None:
         """See `drivers/__init__.py`; the library is kept for tests to look at."""
         self.library = library
-        self.plan = plan
+        self.plan: Any = plan
         self.weights = weights
         self.inputs = inputs
         self.outputs = outputs
         self.threads = threads or 1
-        self.natives = tuple(natives)
+        self.natives = natives or {}
+        self.fallback = fallback
         self.log: list[tuple[str, tuple[int, int, int], tuple[int, ...]]] = []
         self.sessions_open = 0
         self.closed = False
+        self._whole = self
 
     def at(
-        self,
-        plan: LaunchPlan,
-        inputs: tuple[int, ...] = (),
-        outputs: tuple[int, ...] = (),
-        natives: Sequence[BoundNative] = (),
+        self, plan: LaunchPlan, inputs: tuple[int, ...] = (), outputs: tuple[int, ...] = ()
     ) -> Executable:
-        """The same code with a plan for given sizes, or a part of one."""
+        """The same code with a plan for given sizes."""
         found = Executable.__new__(Executable)
-        found.__dict__ = {**self.__dict__, "plan": plan, "natives": tuple(natives)}
+        found.__dict__ = {**self.__dict__, "plan": plan, "_whole": self._whole}
         return found
 
-    def session(self, arena: Memory | None = None) -> NativeSession:
-        """A session with an arena of its own, but for a lent one."""
-        self.sessions_open += 1
-        return NativeSession(self, arena)
+    def shared(self) -> HostShared:
+        """Memory for the sessions of several shapes of one caller."""
+        return HostShared(0, self.plan.states, self.weights)
+
+    def session(self, shared: HostShared | None = None) -> NativeSession:
+        """A session with memory of its own, but for what is shared with those of other shapes."""
+        self._whole.sessions_open += 1
+        return NativeSession(self, shared)
 
     def copy_strided(
         self, to: int, source: int, itemsize: int, shape: tuple[int, ...], strides: tuple[int, ...]
@@ -82,24 +87,39 @@ class Executable:
 class NativeSession:
     """The addresses and the arena of one caller."""
 
-    def __init__(self, executable: Executable, lent: Memory | None = None) -> None:
+    def __init__(self, executable: Executable, shared: HostShared | None = None) -> None:
+        plan: LaunchPlan = executable.plan
         self.executable = executable
         self.addresses = (ctypes.c_int64 * (executable.inputs + executable.outputs))()
-        self._arena = ctypes.create_string_buffer(executable.plan.arena_bytes + 64)
-        own_address = -(-ctypes.addressof(self._arena) // 64) * 64
-        self.arena_address = own_address if lent is None else lent.address
-        self._words = (ctypes.c_int64 * len(executable.plan.checks))()
-        self.states = HostStates(executable.plan.states, executable.weights)
+        self._own = None
+        if shared is None:
+            self._own = shared = HostShared(plan.arena_bytes, plan.states, executable.weights)
+        self.arena_address = shared.arena.address
+        self.states = shared.states
+        self._words = (ctypes.c_int64 * len(plan.checks))()
+        self._steps: list[Any] = [
+            executable.fallback.step(step, self._place) if isinstance(step, TorchCall) else step
+            for step in plan.steps
+        ]
 
     def run(self) -> None:
         """Resolve every argument, write the launch down, and copy where the kernel is a copy."""
         plan = self.executable.plan
-        for launch in plan.launches:
-            symbol = plan.kernels[launch.kernel].symbol
-            values = tuple(self._resolve(space, value) for space, value in launch.args)
-            self.executable.log.append((symbol, launch.grid, values))
+        for step in self._steps:
+            if not isinstance(step, Launch):
+                step(self._address_of)
+                continue
+            symbol = plan.kernels[step.kernel].symbol
+            values = tuple(self._resolve(space, value) for space, value in step.args)
+            self.executable.log.append((symbol, step.grid, values))
             if symbol == COPY_SYMBOL:
                 ctypes.memmove(*values)
+
+    def _place(self, space: str, value: int | str) -> int | None:
+        return None if space in ("input", "output") else self._resolve(space, value)
+
+    def _address_of(self, space: str, index: int) -> int:
+        return self._resolve(space, index)
 
     def _resolve(self, space: str, value: int | str) -> int:
         if space == "weight":
@@ -117,8 +137,9 @@ class NativeSession:
 
     def close(self) -> None:
         """Tell the executable; its arena goes with the object."""
-        self.executable.sessions_open -= 1
-        self.states.close()
+        self.executable._whole.sessions_open -= 1
+        if self._own is not None:
+            self._own.close()
 
 
 def _copy_dims(to: int, source: int, itemsize: int, dims: list[tuple[int, int]]) -> int:

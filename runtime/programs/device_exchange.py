@@ -36,12 +36,29 @@ from ..errors import InputDevice, InputGradient, InputUnreadable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
 
     from ..arrays.dlpack import Borrowed
     from ..arrays.exchange import Kind
     from ..arrays.port import Port
-    from .stream_session import StreamSession
+    from ..drivers.device_array import DeviceMemory
+
+    class Caller(Protocol):
+        """What the kinds of arrays ask of a session; see `DeviceSession`."""
+
+        has_own_stream: bool
+        hold: list[Any]
+        memory: DeviceMemory
+
+        @property
+        def stream(self) -> int: ...
+        def torch_stream(self) -> Any: ...
+        def follow(self, stream: int) -> None: ...
+        def lend(self, array: Any, nbytes: int) -> None: ...
+        def keep(self, copy: Any) -> None: ...
+        def stage_in(self, port: Port, host_address: int) -> int: ...
+        def stage_out(self, port: Port, host_address: int) -> int: ...
+
 
 ALIGNMENT_BYTES = 16  # kernels read vectors of this size
 CUDA_DEVICES = (CUDA_DEVICE, CUDA_MANAGED_DEVICE)
@@ -56,16 +73,16 @@ class Staged:
     def __init__(self, host: Kind) -> None:
         self._host = host
 
-    def address(self, port: Port, value: Any, session: StreamSession) -> int:
+    def address(self, port: Port, value: Any, session: Caller) -> int:
         return session.stage_in(port, self._host.address(port, value, session.hold))
 
-    def place(self, port: Port, value: Any, session: StreamSession) -> int:
+    def place(self, port: Port, value: Any, session: Caller) -> int:
         return session.stage_out(port, self._host.place(port, value))
 
     def answer(self, value: Any) -> Staged:
         return self
 
-    def make(self, port: Port, session: StreamSession) -> tuple[Any, int]:
+    def make(self, port: Port, session: Caller) -> tuple[Any, int]:
         value, host_address = self._host.make(port)
         return value, session.stage_out(port, host_address)
 
@@ -76,7 +93,7 @@ class TorchKind:
     __slots__ = ()
     finish = None
 
-    def address(self, port: Port, value: Any, session: StreamSession) -> int:
+    def address(self, port: Port, value: Any, session: Caller) -> int:
         if (
             value.dtype is port.torch_dtype
             and value.shape == port.shape
@@ -90,7 +107,7 @@ class TorchKind:
                 return address
         return self._slow_address(port, value, session)
 
-    def _slow_address(self, port: Port, value: Any, session: StreamSession) -> int:
+    def _slow_address(self, port: Port, value: Any, session: Caller) -> int:
         if value.device.type == "cpu":
             return STAGED_TORCH.address(port, value, session)
         torch = sys.modules["torch"]
@@ -113,7 +130,7 @@ class TorchKind:
             raise wrong_device(port, device)
         TORCH.check_type(port, value, torch)
 
-    def place(self, port: Port, value: Any, session: StreamSession) -> int:
+    def place(self, port: Port, value: Any, session: Caller) -> int:
         if (
             value.dtype is port.torch_dtype
             and value.shape == port.shape
@@ -137,7 +154,7 @@ class TorchKind:
     def answer(self, value: Any) -> DeviceKind:
         return STAGED_TORCH if value.get_device() < 0 else self
 
-    def make(self, port: Port, session: StreamSession) -> tuple[Any, int]:
+    def make(self, port: Port, session: Caller) -> tuple[Any, int]:
         if port.device_template is None:
             device = f"cuda:{port.ordinal}"
             port.device_template = TORCH.template(port, device)
@@ -159,7 +176,7 @@ class DeviceCapsuleKind:
         self._staged = Staged(CapsuleKind(module))
         self.finish: Callable[[DeviceArray], Any] | None = adopter(module)
 
-    def address(self, port: Port, value: Any, session: StreamSession) -> int:
+    def address(self, port: Port, value: Any, session: Caller) -> int:
         if self._device(port, value) in HOST_DEVICES:
             return self._staged.address(port, value, session)
         lent = self._borrow(port, value, session)
@@ -178,7 +195,7 @@ class DeviceCapsuleKind:
         name = DEVICES.get(int(kind), f"dlpack device {kind}")
         raise wrong_device(port, f"{name}:{ordinal}")
 
-    def _borrow(self, port: Port, value: Any, session: StreamSession) -> Borrowed:
+    def _borrow(self, port: Port, value: Any, session: Caller) -> Borrowed:
         try:
             lent = borrow(value, session.stream or LEGACY_NAME)
         except Exception as error:
@@ -187,7 +204,7 @@ class DeviceCapsuleKind:
         port.check(lent.dtype, lent.shape)
         return lent
 
-    def place(self, port: Port, value: Any, session: StreamSession) -> int:
+    def place(self, port: Port, value: Any, session: Caller) -> int:
         if self._device(port, value) in HOST_DEVICES:
             return self._staged.place(port, value, session)
         lent = self._borrow(port, value, session)
@@ -201,7 +218,7 @@ class DeviceCapsuleKind:
         on_host = value.__dlpack_device__()[0] in HOST_DEVICES
         return self._staged if on_host else self
 
-    def make(self, port: Port, session: StreamSession) -> tuple[Any, int]:
+    def make(self, port: Port, session: Caller) -> tuple[Any, int]:
         return make_array(port, session)
 
 
@@ -211,13 +228,13 @@ class InterfaceKind:
     __slots__ = ()
     finish = None
 
-    def address(self, port: Port, value: Any, session: StreamSession) -> int:
+    def address(self, port: Port, value: Any, session: Caller) -> int:
         return self._read(port, value, session, is_written=False)
 
-    def place(self, port: Port, value: Any, session: StreamSession) -> int:
+    def place(self, port: Port, value: Any, session: Caller) -> int:
         return self._read(port, value, session, is_written=True)
 
-    def _read(self, port: Port, value: Any, session: StreamSession, is_written: bool) -> int:
+    def _read(self, port: Port, value: Any, session: Caller, is_written: bool) -> int:
         try:
             row = value.__cuda_array_interface__
             address, is_read_only = row["data"]
@@ -252,7 +269,7 @@ class InterfaceKind:
     def answer(self, value: Any) -> DeviceKind:
         return self
 
-    def make(self, port: Port, session: StreamSession) -> tuple[Any, int]:
+    def make(self, port: Port, session: Caller) -> tuple[Any, int]:
         return make_array(port, session)
 
 
@@ -262,7 +279,7 @@ class OwnKind:
     __slots__ = ()
     finish = None
 
-    def address(self, port: Port, value: DeviceArray, session: StreamSession) -> int:
+    def address(self, port: Port, value: DeviceArray, session: Caller) -> int:
         try:
             ordinal = value.ordinal
         except BufferError as error:
@@ -274,7 +291,7 @@ class OwnKind:
         session.lend(value, port.nbytes)
         return value.address
 
-    def place(self, port: Port, value: DeviceArray, session: StreamSession) -> int:
+    def place(self, port: Port, value: DeviceArray, session: Caller) -> int:
         address = self.address(port, value, session)
         value.stream = session.stream
         return address
@@ -282,11 +299,11 @@ class OwnKind:
     def answer(self, value: DeviceArray) -> DeviceKind:
         return self
 
-    def make(self, port: Port, session: StreamSession) -> tuple[Any, int]:
+    def make(self, port: Port, session: Caller) -> tuple[Any, int]:
         return make_array(port, session)
 
 
-def make_array(port: Port, session: StreamSession) -> tuple[DeviceArray, int]:
+def make_array(port: Port, session: Caller) -> tuple[DeviceArray, int]:
     """A fresh `DeviceArray` and its address."""
     array = DeviceArray(port.dtype, port.shape, session.memory, session.stream)
     return array, array.address

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import _thread
-
 from ..arrays.buffers import copy_strided
 from ..arrays.port import ports
 from ..arrays.strided import copier
 from ..drivers.device_array import DeviceMemory
 from ..drivers.streams import handle_of
 from .device_session import DeviceSession
+from .pools import Turns
 from .program import Loaded, Program
-from .session import Bound, Session
+from .session import Bound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..arrays.port import Port
     from ..bundle.manifest import Manifest, Target, TensorSpec
-    from ..bundle.plan import LaunchPlan
+    from ..bundle.plan import Plan
 
 
 class DeviceProgram(Program):
@@ -37,12 +36,14 @@ class DeviceProgram(Program):
     position.
     """
 
+    _stateless = Turns
+
     def __init__(
         self,
         manifest: Manifest,
         target: Target,
         identity: str,
-        plan: LaunchPlan,
+        plan: Plan,
         loaded: Loaded,
         stream: Any = None,
     ) -> None:
@@ -50,7 +51,6 @@ class DeviceProgram(Program):
         self.ordinal: int = loaded.executable.device
         self.memory = DeviceMemory(self.ordinal)
         self._stream = None if stream is None else handle_of(stream, self.ordinal)
-        self._turn = _thread.RLock()  # a finalizer may call the program inside a call
         super().__init__(manifest, target, identity, plan, loaded)
         self.device = f"{target.device}:{self.ordinal}"
 
@@ -59,17 +59,7 @@ class DeviceProgram(Program):
     ) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         return ports(inputs, outputs, copier(copy_strided), self.ordinal)
 
-    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """Run once; see the class."""
-        with self._turn:
-            free = self._free
-            session = free.pop() if free else self.session()
-            try:
-                return session(*arrays, out=out, **named)
-            finally:
-                self._take_back(session)
-
-    def session(self, stream: Any = None) -> Session:
+    def session(self, stream: Any = None) -> DeviceSession:
         """A session of one's own, with an arena of its own; `stream` is for all of its calls."""
         chosen = self._stream if stream is None else handle_of(stream, self.ordinal)
         self._open()
@@ -92,7 +82,7 @@ class DeviceProgram(Program):
             self.memory = DeviceMemory(self.ordinal)  # the old one goes with the last output
 
     def synchronize(self) -> None:
-        """Wait for the work of the program's own session; raises what went wrong in it."""
-        with self._turn:
-            for session in self._free:
-                session._native.synchronize()
+        """Wait for the work of the program's own session, with states that of the calling thread;
+        raises what went wrong in it."""
+        for session in self._sessions.idle():
+            session.synchronize()  # type: ignore[attr-defined]  # they are of a device

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ..bundle.torch_calls import CallTensor, TorchCall
 
+DEFAULT_STREAMS = (0, 1)  # CUstream handles of the legacy default stream
 OWN_LIBRARIES = ("aten", "prims")  # those that come with torch
 INSTALL_TORCH = "install torch here: `pip install torch`"
 
@@ -27,7 +28,7 @@ INSTALL_TORCH = "install torch here: `pip install torch`"
 class Fallback:
     """The ops of one loaded bundle by name. torch: the module; `calls` counts each op's calls."""
 
-    __slots__ = ("_counts", "_lock", "ops", "torch")
+    __slots__ = ("_counts", "_hosts", "_lock", "ops", "torch")
 
     def __init__(self, names: Iterable[str], path: str) -> None:
         """Find every op; `path` is the bundle's.
@@ -54,6 +55,23 @@ class Fallback:
             raise _unknown(path, missing, self.torch.__version__)
         self._counts = dict.fromkeys(names, 0)
         self._lock = _thread.allocate_lock()
+        self._hosts: dict[int | None, Host | OnDevice] = {None: Host(self.torch)}
+
+    def step(
+        self,
+        call: TorchCall,
+        place: Callable[[str, int | str], int | None],
+        ordinal: int | None = None,
+    ) -> Step:
+        """A call of a plan on the memory of one session, on the host or on a CUDA device.
+
+        `place` gives the address of memory that stays, and None for what a call decides.
+        """
+        host = self._hosts.get(ordinal)
+        if host is None:
+            assert ordinal is not None
+            host = self._hosts[ordinal] = OnDevice(self.torch, ordinal)
+        return Step(self, host, call, place)
 
     def calls(self) -> dict[str, int]:
         """How often each op was called since the bundle was loaded."""
@@ -83,6 +101,49 @@ class Host:
     def running(self, stream: int) -> Contexts:
         """The contexts in which an op runs as a call's launches do."""
         return Contexts(without_modes(self._torch, "cpu"))
+
+
+class OnDevice:
+    """Where torch's ops run for programs on a CUDA device; stands in the place of `Host`."""
+
+    __slots__ = ("_ordinal", "_streams", "_torch", "device")
+
+    def __init__(self, torch: Any, ordinal: int) -> None:
+        self._torch = torch
+        self._ordinal = ordinal
+        self._streams: dict[int, Any] = {}  # CUstream handle → torch's object
+        self.device = f"cuda:{ordinal}"
+
+    def bytes_at(self, address: int, nbytes: int) -> Any:
+        """A tensor of bytes on memory of the device, which must outlive it; no copy."""
+        return self._torch.as_tensor(_Span(address, nbytes), device=self.device)
+
+    def running(self, stream: int) -> Contexts:
+        """The contexts in which an op is added to a stream, given by its CUstream handle."""
+        known = self._streams.get(stream)
+        if known is None:
+            cuda = self._torch.cuda
+            if stream in DEFAULT_STREAMS:
+                known = cuda.default_stream(self._ordinal)
+            else:
+                known = cuda.ExternalStream(stream, device=self.device)
+            self._streams = {stream: known}  # a handle may be another stream's later
+        return Contexts([self._torch.cuda.stream(known), *without_modes(self._torch, "cuda")])
+
+
+class _Span:
+    """Bytes of a device's memory, as CUDA's array interface shows them."""
+
+    __slots__ = ("__cuda_array_interface__",)
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (address, False),
+            "shape": (nbytes,),
+            "strides": None,
+            "typestr": "|u1",
+            "version": 2,
+        }
 
 
 def without_modes(torch: Any, family: str) -> list[Any]:
@@ -125,8 +186,7 @@ class Step:
         call: TorchCall,
         place: Callable[[str, int | str], int | None],
     ) -> None:
-        """`host`: `Host`, or what stands for it on a device; `place` gives the address of memory
-        that stays, and None for what a call decides."""
+        """See `Fallback.step`."""
         self._fallback = fallback
         self._host = host
         self._call = call

@@ -3,8 +3,9 @@
     load: directory → manifest → fits this machine? → digests → plan → driver → Program
 
 A call fills the addresses of inputs and outputs and makes one call into the driver. Nothing is
-compiled, measured or written here. Programs in host memory live here and in `session.py`, those on
-a device in `device_program.py` and `device_session.py`.
+compiled, measured or written here. Which session serves a call is a policy of `pools.py`; a session
+holds the shapes that it has met (`session.py`). What differs on a device is in `device_program.py`
+and `device_session.py`.
 """
 
 from __future__ import annotations
@@ -17,19 +18,25 @@ from ..arrays.strided import copier
 from ..bundle.structure import giver
 from ..errors import ProgramClosed
 from .arguments import places
+from .pools import PerThread, Pool
 from .session import Bound as Bound
-from .session import Session, close_each
+from .session import Session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, Self
 
     from ..arrays.port import Port
     from ..bundle.manifest import Manifest, Target, TensorSpec
-    from ..bundle.plan import LaunchPlan
+    from ..bundle.plan import LaunchPlan, Plan
+    from ..bundle.signature import Size
     from ..bundle.weights import MappedFile
     from .fallback import Fallback
+    from .session import Shapes
+    from .state import States
+
+    Signature = tuple[Sequence[TensorSpec], Sequence[TensorSpec]]
 
 
 class Loaded:
@@ -37,17 +44,23 @@ class Loaded:
 
     They are counted, since references to it may live longer: in the frames of a caught error's
     traceback, or of a memory checker. weights: the mapped file, where the code reads it in place;
-    fallback: the ops that torch runs, where there are any.
+    fallback: the ops that torch runs, where there are any; check: holds the plan of a call's shapes
+    against the bundle.
     """
 
-    __slots__ = ("_lock", "_users", "executable", "fallback", "weights")
+    __slots__ = ("_lock", "_users", "check", "executable", "fallback", "weights")
 
     def __init__(
-        self, executable: Any, weights: MappedFile | None, fallback: Fallback | None = None
+        self,
+        executable: Any,
+        weights: MappedFile | None,
+        fallback: Fallback | None,
+        check: Callable[[LaunchPlan, Signature], None],
     ) -> None:
         self.executable = executable
         self.weights = weights
         self.fallback = fallback
+        self.check = check
         self._users = 1  # the program
         self._lock = _thread.allocate_lock()
 
@@ -80,9 +93,10 @@ def _plain(values: Sequence[Any]) -> Any:
 class Program:
     """A bundle ready to run; safe to call from several threads at once.
 
-    inputs, outputs, states: tuples of `TensorSpec` (name, dtype, shape); target: name of the target
-    in use; device: where it runs, `cpu` or `cuda:0`; identity: hex SHA-256 of the bundle; threads:
-    host threads that share the work of one call.
+    inputs, outputs, states: tuples of `TensorSpec` (name, dtype, shape); dims: the sizes that a
+    call decides, each with its name and range; target: name of the target in use; device: where it
+    runs, `cpu` or `cuda:0`; identity: hex SHA-256 of the bundle; threads: host threads that share
+    the work of one call.
 
     Calling it takes arrays in the order of `inputs` or by name, as torch tensors, numpy arrays,
     DLPack producers or plain buffers, nested as the model took them or as one flat list. The
@@ -90,15 +104,22 @@ class Program:
     a tuple, a dict, a record by name. `out=` gives the arrays to write to instead. Each output has
     memory of its own, also where the model gives an input back or one tensor twice. Raises the
     `InputError` family.
+
+    Where it keeps states, a call continues where the last one of the same thread ended; a session
+    of one's own starts with the bundle's values. `state` and `reset` are those of the thread.
     """
 
+    _stateless: type[Pool] = Pool  # the policy of programs that keep nothing
+
     def __init__(
-        self, manifest: Manifest, target: Target, identity: str, plan: LaunchPlan, loaded: Loaded
+        self, manifest: Manifest, target: Target, identity: str, plan: Plan, loaded: Loaded
     ) -> None:
         """Made by `load` only."""
         self.manifest = manifest
         self.inputs: tuple[TensorSpec, ...] = manifest.inputs
         self.states: tuple[TensorSpec, ...] = manifest.states
+        self.dims: tuple[Size, ...] = manifest.dims
+        self.signature = manifest.signature
         self.outputs: tuple[TensorSpec, ...] = manifest.outputs
         self.target: str = target.name
         self.device: str = target.device
@@ -109,11 +130,11 @@ class Program:
             _plain if manifest.structure.outputs is None else giver(manifest.structure.outputs)
         )
         self._fallback = loaded.fallback
-        self._input_ports, self._output_ports = self._ports(loaded, self.inputs, self.outputs)
+        self._own_ports = self._ports(loaded, self.inputs, self.outputs)
         self._loaded: Loaded | None = loaded
         self._owned = [loaded]  # until `close`, which takes it out in one atomic step
-        # Made now, so that a machine with too little memory says so at load.
-        self._free: list[Session] = [self.session()]
+        policy = PerThread if manifest.states else self._stateless
+        self._sessions: Pool = policy(self.session)
         self.threads: int = loaded.executable.threads
 
     def _ports(
@@ -124,38 +145,44 @@ class Program:
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see the class."""
-        try:
-            session = self._free.pop()  # one atomic step, so that threads never share a session
-        except IndexError:
-            session = self.session()
+        sessions = self._sessions
+        session = sessions.take()
         try:
             return session(*arrays, out=out, **named)
         finally:
-            self._take_back(session)
+            sessions.give(session)
+            if self._loaded is None:  # closed meanwhile
+                sessions.close()
 
-    def run_at(self, addresses: list[int]) -> None:
+    def run_at(self, addresses: list[int], shapes: Shapes = ()) -> None:
         """Run once on memory at these addresses: contiguous inputs, then outputs.
 
-        Nothing is checked. For callers that know their arrays, such as a graph's guards.
+        shapes: those of the inputs, where a call decides sizes. Nothing is checked beside. For
+        callers that know their arrays, such as a graph's guards.
         """
+        sessions = self._sessions
+        session = sessions.take()
         try:
-            session = self._free.pop()
-        except IndexError:
-            session = self.session()
-        try:
-            session.run_at(addresses)
+            session.run_at(addresses, shapes)
         finally:
-            self._take_back(session)
+            sessions.give(session)
+            if self._loaded is None:
+                sessions.close()
 
-    def _take_back(self, session: Session) -> None:
-        """Keep a session for the next call, or close it where the program was closed meanwhile."""
-        self._free.append(session)
-        if self._loaded is None:
-            self._close_free()
+    def _default(self) -> Session:
+        """The calling thread's session; one that nobody asked for keeps nothing."""
+        self._open()
+        found = self._sessions.idle()
+        return found[0] if found else self.session()
 
-    def _close_free(self) -> None:
-        # By name and not by dropping references: a caught error's traceback may hold some.
-        close_each(self._free)
+    @property
+    def state(self) -> States:
+        """What the calling thread's calls of the program keep; see `Session.state`."""
+        return self._default().state
+
+    def reset(self) -> None:
+        """Give the calling thread's calls the initial state again."""
+        self._default().reset()
 
     def session(self) -> Session:
         """A session of one's own: a thread that keeps one never meets another's arena."""
@@ -187,7 +214,7 @@ class Program:
         """
         self._loaded = None
         try:
-            self._close_free()
+            self._sessions.close()
         finally:
             self._release()
 

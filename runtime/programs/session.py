@@ -1,9 +1,10 @@
-"""Sessions and bound calls of programs in host memory: addresses in, one native call, done."""
+"""Sessions and bound calls: addresses in, one call of the driver, done."""
 
 from __future__ import annotations
 
 import _thread
 import sys
+from operator import attrgetter
 
 from ..argument_errors import SessionBusy
 from ..arrays.dlpack import Borrowed
@@ -19,35 +20,76 @@ if TYPE_CHECKING:
     from ..arrays.exchange import Kind
     from ..arrays.port import Port
     from ..bundle.manifest import TensorSpec
+    from ..bundle.plan import Plan
+    from ..bundle.signature import Signature, Size
     from ..bundle.structure import Structure
     from .state import States
+
+    Shapes = tuple[tuple[int, ...], ...]
+    Ports = tuple[tuple[Port, ...], tuple[Port, ...]]
 
     class Code(Protocol):
         """Code and weights in memory; whoever uses them is counted."""
 
         executable: Any
+        check: Callable[..., None]
 
         def retain(self) -> None: ...
         def release(self) -> None: ...
 
     class Called(Protocol):
-        """What a session asks of a program, or of one at given shapes."""
+        """What a session asks of a program."""
 
+        dims: tuple[Size, ...]
         inputs: tuple[TensorSpec, ...]
         outputs: tuple[TensorSpec, ...]
+        plan: Plan
+        signature: Signature
         states: tuple[TensorSpec, ...]
         _give: Callable[[Sequence[Any]], Any]
-        _input_ports: tuple[Port, ...]
-        _output_ports: tuple[Port, ...]
+        _own_ports: Ports
         _structure: Structure
 
         @property
         def _loaded(self) -> object: ...
         def _open(self) -> Code: ...
+        def _ports(
+            self, loaded: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+        ) -> Ports: ...
+
+
+SHAPES_KEPT = 16  # in each session
+SHAPE = attrgetter("shape")
+
+
+class Instance:
+    """A session at given shapes: the driver's session and the ports of inputs and outputs.
+
+    native: None once it is closed; last: the addresses that the driver's session holds.
+    """
+
+    __slots__ = ("inputs", "last", "native", "outputs")
+
+    def __init__(self, native: Any, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
+        self.native = native
+        self.inputs = inputs
+        self.outputs = outputs
+        self.last: list[int] = []
+
+    def close(self) -> None:
+        """Free what the driver holds for it; idempotent."""
+        native, self.native = self.native, None
+        if native is not None:
+            native.close()
 
 
 class Session:
-    """One caller's arena and addresses; called like the program.
+    """One caller's arena, states and addresses; called like the program.
+
+    Where a call decides sizes, a session reads them from the inputs. For shapes that it has met
+    before, it makes the same one native call as for fixed ones; for new ones it checks them, makes
+    their plan, and forgets those whose last use is the longest ago. All its shapes share one arena,
+    which grows, and the states.
 
     For one thread at a time: a call while another one runs raises `SessionBusy`.
     """
@@ -56,12 +98,16 @@ class Session:
         "_addresses",
         "_arity",
         "_inputs",
+        "_instance",
+        "_known",
         "_last",
         "_loaded",
         "_native",
         "_outputs",
         "_program",
         "_run",
+        "_shapes",
+        "_shared",
         "_turn",
     )
 
@@ -69,20 +115,104 @@ class Session:
         self._turn = _thread.allocate_lock()  # held while a call runs
         loaded = program._open()
         loaded.retain()
-        try:
-            self._native = loaded.executable.session()
-        except BaseException:
-            loaded.release()
-            raise
         self._loaded: Code | None = loaded
         self._program = program
-        self._addresses = self._native.addresses
-        self._run: Callable[..., Any] = self._native.run
-        self._inputs = program._input_ports
-        self._outputs = program._output_ports
         # Arguments as they are where there are this many; nested ones never are.
-        self._arity = -1 if program._structure.inputs else len(self._inputs)
+        self._arity = -1 if program._structure.inputs else len(program.inputs)
+        # By shapes, the one used last comes last; None where they are fixed.
+        self._known: dict[Shapes, Instance] | None = {} if program.dims else None
+        self._shapes: Shapes | None = None  # those of the instance in use
+        self._instance: Instance | None = None
+        self._shared: Any = None  # what the instances share
+        self._native: Any = None
         self._last: list[int] = []  # what the driver's addresses hold
+        try:
+            if self._known is None:
+                native, ports = loaded.executable.session(), program._own_ports
+                self._enter(Instance(native, *ports))
+            else:
+                self._shared = loaded.executable.shared()
+        except BaseException:
+            self._loaded = None
+            loaded.release()
+            raise
+
+    def _enter(self, instance: Instance) -> None:
+        """Have calls run on this instance."""
+        if self._instance is not None:
+            self._instance.last = self._last
+        self._instance = instance
+        self._native = instance.native
+        self._addresses = instance.native.addresses
+        self._run: Callable[..., Any] = instance.native.run
+        self._inputs = instance.inputs
+        self._outputs = instance.outputs
+        self._last = instance.last
+
+    def _shaped(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Sequence[Any]:
+        """The arrays of the inputs in order, after the session has entered their shapes."""
+        if not named:  # nearly all calls: arrays that tell their shapes, and those of the last call
+            try:
+                if tuple(map(SHAPE, arrays)) == self._shapes:
+                    return arrays
+            except AttributeError:
+                pass
+        given: Sequence[Any] = arrays
+        if named or len(arrays) != self._arity:
+            given = self._arranged(arrays, named)
+        self._enter_shapes(tuple([self._shape_of(*pair) for pair in enumerate(given)]))
+        return given
+
+    def _enter_shapes(self, shapes: Shapes) -> None:
+        """Have calls run on the instance for inputs of these shapes."""
+        if shapes == self._shapes:
+            return
+        known = self._known
+        assert known is not None
+        instance = known.pop(shapes, None) or self._made(shapes)
+        known[shapes] = instance
+        self._enter(instance)
+        self._shapes = shapes
+
+    def _made(self, shapes: Shapes) -> Instance:
+        """An instance for new shapes; raises the `InputError`s of `Signature.bind`."""
+        program, loaded, known, shared = self._program, self._loaded, self._known, self._shared
+        assert loaded is not None
+        assert known is not None
+        signature = program.signature
+        values = signature.bind(shapes)
+        plan = program.plan.at(values[: len(signature.dims)])
+        shaped = signature.at(values)
+        loaded.check(plan, shaped)
+        nbytes = (tuple(spec.nbytes for spec in specs) for specs in shaped)
+        code = loaded.executable.at(plan, *nbytes)
+        ports = program._ports(loaded, *shaped)
+        if not shared.fits(code):
+            self._forget_shapes()
+            shared.grow(code)
+        elif len(known) >= SHAPES_KEPT:
+            known.pop(next(iter(known))).close()
+        return Instance(code.session(shared), *ports)
+
+    def _forget_shapes(self) -> None:
+        known = self._known
+        self._shapes = self._instance = self._native = None
+        if known is not None:
+            instances = list(known.values())
+            known.clear()
+            close_each(instances)
+
+    def _shape_of(self, index: int, value: Any) -> tuple[int, ...]:
+        """The shape of an argument; raises `InputUnreadable` for what is no array."""
+        shape = getattr(value, "shape", None)
+        if shape is None:
+            port = self._program._own_ports[0][index]
+            kind_of(port, value)
+            try:
+                shape = memoryview(value).shape
+            except TypeError:  # DLPack alone tells a shape too late
+                raise port.unreadable(value) from None
+        return tuple(shape or ())
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see `Program`. Raises `SessionBusy` where a call of it runs."""
@@ -93,7 +223,9 @@ class Session:
                 raise ProgramClosed()
             hold: list[Any] = []  # copies of arrays that are not contiguous, alive during the call
             given: Sequence[Any] = arrays  # with a seed that the call was not given, alive as long
-            if named or len(arrays) != self._arity:
+            if self._known is not None:
+                given = self._shaped(arrays, named)
+            elif named or len(arrays) != self._arity:
                 given = self._arranged(arrays, named)
             result = self._fill(given, out, hold)
             self._run()
@@ -117,10 +249,15 @@ class Session:
         """The driver's states; raises `ProgramClosed`."""
         if self._loaded is None:
             raise ProgramClosed()
-        return self._native.states
+        return (self._native if self._shared is None else self._shared).states
 
-    def run_at(self, addresses: list[int]) -> None:
-        """Run once on memory at these addresses, inputs first; for callers that checked it all."""
+    def run_at(self, addresses: list[int], shapes: Shapes = ()) -> None:
+        """Run once on memory at these addresses, inputs first; for callers that checked it all.
+
+        shapes: those of the inputs, where a call decides sizes.
+        """
+        if self._known is not None:
+            self._enter_shapes(shapes)
         if addresses != self._last:
             self._addresses[:] = addresses
             self._last = addresses
@@ -128,10 +265,10 @@ class Session:
 
     def bind(self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any) -> Bound:
         """This session with fixed memory; `Program.bind` gives it to nobody else."""
+        if self._loaded is None:
+            raise ProgramClosed()
         hold: list[Any] = []
-        given: Sequence[Any] = arrays
-        if named or len(arrays) != self._arity:
-            given = self._arranged(arrays, named)
+        given = self._in_order(arrays, named)
         outputs = self._fill(given, out, hold)
         if not all(isinstance(each, Borrowed) for each in hold):  # a copy would go stale
             raise InputNotContiguous()
@@ -159,6 +296,14 @@ class Session:
             self._addresses[:] = addresses
             self._last = addresses
         return result
+
+    def _in_order(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> Sequence[Any]:
+        """The arrays of the inputs in order; a session of any shapes has entered theirs."""
+        if self._known is not None:
+            return self._shaped(arrays, named)
+        if named or len(arrays) != self._arity:
+            return self._arranged(arrays, named)
+        return arrays
 
     def _arranged(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The arrays of the inputs in order, from arguments by place, by name or nested."""
@@ -195,10 +340,17 @@ class Session:
     def _free(self) -> None:
         loaded, self._loaded = self._loaded, None
         if loaded is not None:
+            instance = self._instance
             try:
-                self._native.close()
+                self._forget_shapes()
+                if instance is not None:
+                    instance.close()
             finally:
-                loaded.release()
+                try:
+                    if self._shared is not None:
+                        self._shared.close()
+                finally:
+                    loaded.release()
 
     def __enter__(self) -> Self:
         return self
@@ -208,7 +360,7 @@ class Session:
 
     def __del__(self) -> None:
         # Nobody is in a call; a child of fork may find the turn taken by a thread that it has not.
-        if not sys.is_finalizing() and getattr(self, "_native", None) is not None:
+        if not sys.is_finalizing() and getattr(self, "_loaded", None) is not None:
             self._free()
 
 
@@ -218,7 +370,7 @@ class Bound:
     It keeps its arrays alive. Two threads that call it at once take turns.
     """
 
-    __slots__ = ("_keep", "_program", "_run", "_session", "_turn", "outputs")
+    __slots__ = ("_instance", "_keep", "_program", "_run", "_session", "_turn", "outputs")
 
     def __init__(self, session: Session, run: Callable[..., Any], outputs: Any, keep: Any) -> None:
         """Made by `Program.bind` only."""
@@ -226,12 +378,13 @@ class Bound:
         self._keep = keep
         self._program = session._program
         self._session = session
+        self._instance = session._instance
         self._run = run
         self._turn = session._turn
 
     def __call__(self) -> Any:
         """Run on the bound memory."""
-        if self._program._loaded is None or self._session._loaded is None:
+        if self._program._loaded is None or self._instance.native is None:  # type: ignore[union-attr]
             raise ProgramClosed()
         with self._turn:
             self._run()

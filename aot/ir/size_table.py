@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from operator import add, floordiv, mul
+from typing import Any
 
-from aotc.aot.ir.size import Atom, Choice, Dim, Extent, Floor, Size
+from aotc.aot.ir.size import Atom, Choice, Dim, Extent, Floor, Size, largest, size_of, smallest
 from aotc.runtime.bundle import extent as runtime
 
 Reference = int | list[int]
+OPERATIONS: Mapping[str, Callable[[Any, Any], Extent]] = {
+    "add": add,
+    "mul": mul,
+    "floordiv": floordiv,
+    "max": largest,
+    "min": smallest,
+}
+
+
+def extents_of(dims: Sequence[Dim], rows: Sequence[Sequence[Any]]) -> list[Extent]:
+    """The values that a table numbers: the dims, then one for each row."""
+    found: list[Extent] = list(map(size_of, dims))
+    for operation, left, right in rows:
+        is_number = operation == runtime.NUMBER
+        found.append(left if is_number else OPERATIONS[operation](found[left], found[right]))
+    return found
 
 
 class SizeTable:
