@@ -4,7 +4,7 @@ import ctypes
 
 from fake_cubin import text_image
 
-from aotc.runtime.bundle.plan import PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.plan import Buffer, Image, Kernel, Launch, LaunchPlan
 
 COUNT = 16  # bytes of every array
 
@@ -30,12 +30,11 @@ def small_plan(scratch_bytes=0, weights=("w", "v"), shared_bytes=0, is_early=Fal
     image = text_image({"add": 5, "count": 5})
     row = Image(0, len(image), 128, shared_bytes, scratch_bytes, is_early)
     plan = LaunchPlan(
-        abi=PLAN_ABI,
         arena_bytes=1024,
         scratch_bytes=0,
         buffers=(Buffer("c", 0, COUNT), Buffer("x", 256, COUNT), Buffer("y", 512, COUNT)),
         kernels=(Kernel("add", "add", row), Kernel("count", "count", row)),
-        launches=(
+        steps=(
             Launch(0, (4, 2, 1), (("arena", 256), ("input", 0), ("weight", weights[0]))),
             Launch(1, (1, 1, 1), (("arena", 0), ("arena", 512), ("arena", 256))),
             Launch(0, (1, 1, 1), (("output", 0), ("arena", 512), ("weight", weights[1]))),

@@ -14,7 +14,7 @@ import torch
 from aotc import runtime
 from aotc.aot import native_op
 from aotc.runtime.backends import errors
-from aotc.runtime.bundle.plan import NATIVE_ABI, LaunchPlan
+from aotc.runtime.bundle.plan import PLAN_ABI, Plan
 from aotc.runtime.errors import BundleAltered, InputDtype
 from aotc.runtime.verify import verify
 from tests.backends import models
@@ -44,13 +44,12 @@ def built(aotc, cache, tmp_path, many):
 
 def plan_of(bundle):
     (path,) = bundle.glob("targets/*/plan.msgpack")
-    return LaunchPlan.from_msgpack(path.read_bytes())
+    return Plan.from_msgpack(path.read_bytes()).at()
 
 
 def test_every_signature(built, many, on_path):
     bundle = built(models.MANY, "--embed-backends")
     plan = plan_of(bundle)
-    assert plan.abi == NATIVE_ABI
     functions = [native.function for native in plan.natives]
     assert sorted(functions) == ["aligned", "positive", "positive", "sorted", "split"]
     assert {finding.status for finding in verify(bundle)} == {"ok"}
@@ -186,16 +185,6 @@ def test_devices_whose_plans_cannot(aotc, cache, tmp_path, many):
     assert "spec.py" in words
 
 
-def test_dims_that_vary_are_refused_with_a_cure(aotc, cache, tmp_path, many):
-    spec = tmp_path / "spec.py"
-    dims = 'dynamic_shapes = ({0: torch.export.Dim("batch", max=512)},)\n'
-    spec.write_text(models.FAILING.format(many=str(many)) + dims)
-    code, _, words = aotc("build", spec, "-o", tmp_path / "x", "--quiet", "--cache-dir", cache)
-    assert code == 3
-    assert "`many.positive.default` at" in words
-    assert "leave the dims that reach it out of `dynamic_shapes`" in words
-
-
 def test_eager_ops(many):
     op = native_op("eager_ops::transpose", many, lambda x: x.new_empty(x.t().shape), "transpose")
     x = torch.arange(12.0, dtype=torch.float64).reshape(3, 4)
@@ -229,17 +218,14 @@ def test_a_library_of_the_digest_with_another_workspace(built, many, monkeypatch
 
     libraries = {"many": open_file(str(many))}
     for native in plan.natives:
-        fewer = type(native)(
-            native.backend, native.function, native.launch, native.tensors, native.scalars, 0
-        )
+        fewer = type(native)(native.backend, native.function, native.tensors, native.scalars, 0)
         if native.workspace_bytes:
             with pytest.raises(errors.NativeDiffers, match="a workspace of 140 bytes"):
                 bind([fewer], libraries, "bundle")
         else:
             bind([fewer], libraries, "bundle")
-        other = type(native)(
-            native.backend, native.function, native.launch, native.tensors[:1], native.scalars
-        )
+        rest = (native.tensors[:1], native.scalars)
+        other = type(native)(native.backend, native.function, *rest)
         with pytest.raises(errors.NativeDiffers, match="of another signature"):
             bind([other], libraries, "bundle")
 
@@ -250,7 +236,7 @@ def test_incompatible_runtimes_are_told_by_the_feature(built):
     bundle = built(models.FAILING)
     manifest = Manifest.from_bytes((bundle / "manifest.msgpack").read_bytes())
     assert "native-back-ends" in manifest.features
-    assert manifest.targets[0].abi == NATIVE_ABI
+    assert manifest.targets[0].abi == PLAN_ABI
 
 
 def test_the_tuner_chooses_between_a_function_and_a_triton_kernel(built, aotc, tmp_path):

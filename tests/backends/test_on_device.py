@@ -23,46 +23,37 @@ import device_bundle
 from aotc.aot.pack import BackendContents, pack
 from aotc.runtime import load
 from aotc.runtime.backends.errors import FunctionFailed, NativeDiffers
-from aotc.runtime.bundle.native_plan import (
-    SYMBOL,
-    BackendEntry,
-    NativeLaunch,
-    NativeTensor,
-)
-from aotc.runtime.bundle.plan import NATIVE_ABI, Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.native_plan import BackendEntry, NativeLaunch, NativeTensor
+from aotc.runtime.bundle.plan import Buffer, Launch, LaunchPlan, Plan
 from aotc.runtime.drivers import native as native_driver
-from aotc.runtime.errors import BundleMalformed, SettingInvalid
+from aotc.runtime.errors import BundleMalformed
 
 NBYTES = 96
 SHAPE = device_bundle.SHAPE
 X = struct.unpack("<24f", device_bundle.NUMBERS)
-TENSORS = (NativeTensor("f32", True, SHAPE), NativeTensor("f32", False, SHAPE))
 COPY_IN = Launch(0, (1, 1, 1), (("arena", 0), ("input", 0), ("int", NBYTES)))
 COPY_OUT = Launch(0, (1, 1, 1), (("output", 0), ("arena", 256), ("int", NBYTES)))
 ROOM = ("arena", 512)
 
 
-def scaled(out, x, grid=(1, 1, 1), room=ROOM):
-    return Launch(1, grid, (out, x, room))
+def scaled(out, x, factor=2.0, **rest):
+    """out = factor · x."""
+    tensors = (NativeTensor("f32", True, SHAPE, out), NativeTensor("f32", False, SHAPE, x))
+    rest = {"workspace_bytes": NBYTES, "workspace": ROOM, **rest}
+    return NativeLaunch("on_device", "scaled", tensors, [("real", float(factor).hex())], **rest)
 
 
-def native(launch, factor=2.0, workspace_bytes=NBYTES):
-    scalars = [("real", float(factor).hex())]
-    return NativeLaunch("on_device", "scaled", launch, TENSORS, scalars, workspace_bytes)
-
-
-# Between two graphs; at both ends, on an input and an output; two in a row.
+MIDDLE = scaled(("arena", 256), ("arena", 0))
+THRICE = scaled(("output", 0), ("input", 0), 3.0)
+# Between two graphs; at both ends, on an input and an output; two in a row; a workspace that the
+# function is asked for when the program is loaded.
 PLANS = {
-    "middle": (
-        (COPY_IN, scaled(("arena", 256), ("arena", 0)), COPY_OUT),
-        (native(1),),
-        2,
-    ),
-    "alone": ((scaled(("output", 0), ("input", 0)),), (native(0, 3.0),), 3),
-    "row": (
-        (scaled(("arena", 0), ("input", 0)), scaled(("output", 0), ("arena", 0))),
-        (native(0), native(1)),
-        4,
+    "middle": ((COPY_IN, MIDDLE, COPY_OUT), 2),
+    "alone": ((THRICE,), 3),
+    "row": ((scaled(("arena", 0), ("input", 0)), scaled(("output", 0), ("arena", 0))), 4),
+    "room": (
+        (scaled(("output", 0), ("input", 0), 5.0, workspace_bytes=None, workspace=None),),
+        5,
     ),
 }
 
@@ -87,15 +78,12 @@ def cuda(fake_cuda, monkeypatch):
     return fake_cuda
 
 
-def write(path, library, launches, natives, **changes):
+def write(path, library, steps, **changes):
     target = device_bundle.target(nbytes=NBYTES)
-    kernels = (*target.plan.kernels, Kernel(SYMBOL, "native functions"))
     buffers = tuple(
         Buffer(name, place, NBYTES) for name, place in (("a", 0), ("b", 256), ("w", 512))
     )
-    plan = LaunchPlan(
-        NATIVE_ABI, 768, 0, buffers=buffers, kernels=kernels, launches=launches, natives=natives
-    )
+    plan = Plan.of(LaunchPlan(768, 0, buffers, target.plan.kernels, steps))
     data = library.read_bytes()
     entry = BackendEntry("on_device", "0.0.1", hashlib.sha256(data).digest())
     contents = device_bundle.contents()
@@ -113,8 +101,9 @@ def write(path, library, launches, natives, **changes):
 
 @pytest.mark.parametrize("name", PLANS)
 def test_in_the_streams_order(cuda, tmp_path, library, name):
-    launches, natives, factor = PLANS[name]
-    write(tmp_path / "bundle", library, launches, natives)
+    steps, factor = PLANS[name]
+    natives = [step for step in steps if type(step) is NativeLaunch]
+    write(tmp_path / "bundle", library, steps)
     expected = struct.pack("<24f", *(factor * x for x in X))
     with load(tmp_path / "bundle") as program:
         for _ in range(2):
@@ -125,8 +114,8 @@ def test_in_the_streams_order(cuda, tmp_path, library, name):
 
 
 def test_a_function_that_fails(cuda, tmp_path, library):
-    launches, _, _ = PLANS["middle"]
-    write(tmp_path / "bundle", library, launches, (native(1, -1.0),))
+    failing = scaled(("arena", 256), ("arena", 0), -1.0)
+    write(tmp_path / "bundle", library, (COPY_IN, failing, COPY_OUT))
     with load(tmp_path / "bundle") as program:
         for _ in range(2):
             with pytest.raises(FunctionFailed, match="`on_device::scaled` failed: factor -1 is"):
@@ -134,35 +123,35 @@ def test_a_function_that_fails(cuda, tmp_path, library):
 
 
 def test_workspaces_are_reserved(cuda, tmp_path, library):
-    launches, _, _ = PLANS["alone"]
-    write(tmp_path / "bundle", library, launches, (native(0, 1.0, 8),))
+    write(tmp_path / "bundle", library, (scaled(("output", 0), ("input", 0), workspace_bytes=8),))
     with pytest.raises(NativeDiffers, match="a workspace of 96 bytes, expected at most 8"):
         load(tmp_path / "bundle")
 
 
 WRONG = {
-    "no room": ((Launch(1, (1, 1, 1), (("output", 0), ("input", 0))),), "2 arguments, expected 3"),
-    "room elsewhere": (
-        (scaled(("output", 0), ("input", 0), room=("arena", 544)),),
-        "workspace at",
-    ),
-    "tiles": ((scaled(("output", 0), ("input", 0), grid=(4, 1, 1)),), r"\[1, 1, 1\] on a device"),
+    "no room": ({"workspace": None}, "a place in the arena"),
+    "room elsewhere": ({"workspace": ("arena", 544)}, "workspace at"),
+    "room in an output": ({"workspace": ("output", 0)}, "workspace at"),
+    "tiles": ({"tiles": 4}, "1 on a device"),
 }
 
 
 @pytest.mark.parametrize("case", WRONG)
 def test_plans_that_cannot_be(tmp_path, library, case):
-    launches, text = WRONG[case]
+    changes, text = WRONG[case]
     with pytest.raises(BundleMalformed, match=text):
-        write(tmp_path / "bundle", library, launches, (native(0),))
+        write(tmp_path / "bundle", library, (scaled(("output", 0), ("input", 0), **changes),))
 
 
-def test_separate_buffers_are_refused(cuda, tmp_path, library, monkeypatch):
-    launches, natives, _ = PLANS["alone"]
-    write(tmp_path / "bundle", library, launches, natives)
+def test_separate_buffers(cuda, tmp_path, library, monkeypatch):
+    steps, factor = PLANS["middle"]
+    write(tmp_path / "bundle", library, steps)
     monkeypatch.setenv("AOTC_SEPARATE_BUFFERS", "1")
-    with pytest.raises(SettingInvalid, match="or native functions"):
-        load(tmp_path / "bundle")
+    with load(tmp_path / "bundle") as program:
+        found = program(device_bundle.NUMBERS)
+        expected = struct.pack("<24f", *(factor * x for x in X))
+        assert bytes(memoryview(found).cast("B")) == expected
+    assert cuda.live() == {}
 
 
 MODEL = """
@@ -194,12 +183,10 @@ def test_built_without_a_device(aotc, cache, tmp_path, library):
     code, _, words = aotc(*arguments, "--target", "cuda:sm_90", "--embed-backends")
     assert code == 0, words
     path = tmp_path / "x" / "targets" / "cuda-sm_90" / "plan.msgpack"
-    plan = LaunchPlan.from_msgpack(path.read_bytes())
-    (row,) = plan.natives
+    (row,) = Plan.from_msgpack(path.read_bytes()).at().natives
     assert row.scalars == (("real", (2.5).hex()),)
     assert row.workspace_bytes == 64 * 512 * 4
-    assert len(plan.launches[row.launch].args) == 3
-    assert plan.kernels[plan.launches[row.launch].kernel].image is None
+    assert row.workspace is not None
     code, _, words = aotc(*arguments, "--force")
     assert code == 3
     assert "native function `on_device::scaled` takes no tensors of device `cpu`" in words

@@ -65,7 +65,7 @@ def built(tmp_path):
 
 def launches(program):
     """The names of the kernels that a call launches, in order."""
-    return [program.plan.kernels[step.kernel].name for step in program.plan.steps()]
+    return [program.plan.kernels[step.kernel].name for step in program.plan.at().steps]
 
 
 def assert_as_in_f64(program, model, arguments):

@@ -9,7 +9,7 @@ import pytest
 
 from aotc.runtime import load
 from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
-from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.plan import Plan
 from aotc.runtime.drivers import cuda
 from aotc.runtime.errors import BundleIncompatible
 
@@ -38,7 +38,7 @@ def manifest_of(bundle):
 
 
 def plan_of(bundle, name):
-    return LaunchPlan.from_msgpack((bundle / "targets" / name / "plan.msgpack").read_bytes())
+    return Plan.from_msgpack((bundle / "targets" / name / "plan.msgpack").read_bytes())
 
 
 def test_targets_are_listed_in_the_order_given(many):

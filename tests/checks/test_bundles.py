@@ -95,7 +95,7 @@ def test_an_unchecked_bundle_takes_what_it_gets(built):
     text = "from sites import model, example_inputs\n"
     path = built("unchecked", text, "--unchecked-indices")
     with load(path) as program:
-        assert not program.plan.checks
+        assert not program.plan.at().checks
         for name, site in sites.SITES.items():
             for bad in site.bad:
                 found = program(*given(name, bad))
@@ -237,7 +237,7 @@ example_inputs = (torch.rand(3, 4),)
 
 def test_what_is_known_to_be_in_range_has_no_check(built):
     with load(built("proved", PROVED)) as program:
-        assert program.plan.checks == ()
+        assert program.plan.at().checks == ()
 
 
 def test_the_error_tells_what_and_where():

@@ -7,7 +7,7 @@ from fake_cubin import text_image
 from fake_program import COUNT, Host
 
 from aotc.runtime.argument_errors import IndexOutOfRange
-from aotc.runtime.bundle.plan import PLAN_ABI, Check, Image, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.plan import Check, Image, Kernel, Launch, LaunchPlan
 from aotc.runtime.drivers.cuda import Executable
 
 GOOD, BAD = bytes(range(4)) * 4, bytes([1, 2, 9, 0] * 4)
@@ -31,12 +31,11 @@ def checking_plan(count=1):
     row = Image(0, len(image), 128, 0, 0, False)
     arguments = ("output", 0), ("input", 0), ("check", 1)
     return image, LaunchPlan(
-        abi=PLAN_ABI,
         arena_bytes=0,
         scratch_bytes=0,
         buffers=(),
         kernels=(Kernel("checked_copy", "checked_copy", row),),
-        launches=(Launch(0, (1, 1, 1), arguments),) * count,
+        steps=(Launch(0, (1, 1, 1), arguments),) * count,
         checks=CHECKS,
     )
 
@@ -120,7 +119,7 @@ def test_sessions_learn_of_their_own_calls_only(executable):
 
 
 def test_shapes_of_one_caller_tell_each_other(executable):
-    shared = executable.shared(0, 0)
+    shared = executable.shared(is_growing=True)
     part = executable.at(executable.plan, (COUNT,), (COUNT,))
     first, second = part.session(shared), part.session(shared)
     begin(first, BAD)

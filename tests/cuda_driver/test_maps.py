@@ -6,7 +6,7 @@ import struct
 import pytest
 from fake_program import Host
 
-from aotc.runtime.bundle.plan import PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPlan, Map
+from aotc.runtime.bundle.plan import Buffer, Image, Kernel, Launch, LaunchPlan, Map, Plan
 from aotc.runtime.drivers.cuda import Executable
 from aotc.runtime.drivers.cuda_device import Device
 from aotc.runtime.drivers.cuda_errors import CudaError
@@ -36,7 +36,6 @@ def executable(fake_cuda):
     """input → arena → output, each by a map of what it reads."""
     fake_cuda.kernels["copy"] = copy
     plan = LaunchPlan(
-        PLAN_ABI,
         256,
         0,
         (Buffer("between", 0, NBYTES),),
@@ -46,7 +45,9 @@ def executable(fake_cuda):
             Launch(0, (1, 1, 1), (("output", 0), ("arena", 0)), (ROW,)),
         ),
     )
-    made = Executable(IMAGE, LaunchPlan.from_msgpack(plan.to_msgpack()), {}, (NBYTES,), (NBYTES,))
+    made = Executable(
+        IMAGE, Plan.from_msgpack(Plan.of(plan).to_msgpack()).at(), {}, (NBYTES,), (NBYTES,)
+    )
     yield made
     made.close()
     fake_cuda.check()

@@ -4,7 +4,7 @@ import pytest
 from fake_cubin import text_image
 from fake_program import COUNT, KERNELS, Host
 
-from aotc.runtime.bundle.plan import STATE_ABI, Image, Kernel, Launch, LaunchPlan, StateSlot
+from aotc.runtime.bundle.plan import Image, Kernel, Launch, LaunchPlan, StateSlot
 from aotc.runtime.drivers.cuda import Executable
 from aotc.runtime.drivers.cuda_errors import DeviceMemoryFull
 
@@ -17,12 +17,11 @@ def adding_plan():
     row = Image(0, len(image), 128, 0, 0, False)
     grid = (1, 1, 1)
     return image, LaunchPlan(
-        abi=STATE_ABI,
         arena_bytes=0,
         scratch_bytes=0,
         buffers=(),
         kernels=(Kernel("add", "add", row),),
-        launches=(
+        steps=(
             Launch(0, grid, (("output", 0), ("state", 0), ("input", 0))),
             Launch(0, grid, (("state", 0), ("state", 0), ("input", 0))),
             Launch(0, grid, (("state", 1), ("state", 1), ("input", 0))),

@@ -212,7 +212,7 @@ def test_a_bundle_for_a_gpu_holds_the_same_signature(built, tmp_path):
     from aotc.aot.build import build
     from aotc.aot.options import BuildOptions
     from aotc.runtime.bundle.directory import Directory
-    from aotc.runtime.bundle.dynamic_plan import read_plan
+    from aotc.runtime.bundle.plan import Plan
     from aotc.runtime.check import read_manifest
 
     path, report = built("perceptron")
@@ -221,7 +221,7 @@ def test_a_bundle_for_a_gpu_holds_the_same_signature(built, tmp_path):
     assert found.dims == report.dims
     with Directory(str(out)) as directory:
         manifest, _ = read_manifest(directory)
-        plan = read_plan(directory.read(manifest.file(manifest.targets[0].plan)))
+        plan = Plan.from_msgpack(directory.read(manifest.file(manifest.targets[0].plan)))
     assert manifest.dims
     least, most = plan.at([1, 1]), plan.at([64, 128])
     arena_bytes, _ = plan.most_bytes()

@@ -219,12 +219,12 @@ def test_what_one_linear_gave_is_kept_where_it_lies(programs, small_blocks):
     found = torch.autograd.grad(torch.compile(attend, backend="aotc")(x), x, gradient)
     torch.testing.assert_close(found, torch.autograd.grad(attend(x), x, gradient))
     (_, forward), (taken, backward) = programs
-    names = [forward.plan.kernels[step.kernel].name for step in forward.plan.steps()]
+    names = [forward.plan.kernels[step.kernel].name for step in forward.plan.at().steps]
     assert len(names) == 2  # the product and attention: nothing is copied
     given = sum(math.prod(output.shape) for output in forward.outputs)
     assert given == 2 * 40 * (144 + 48 + 3)  # what the linear gave, the result, its rows' sums
     assert [row.steps for row in taken.taken].count((40 * 144, 16, 144, 1)) == 3
-    names = [backward.plan.kernels[step.kernel].name for step in backward.plan.steps()]
+    names = [backward.plan.kernels[step.kernel].name for step in backward.plan.at().steps]
     assert not [name for name in names if "copy" in name]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
 from aotc.runtime.bundle.manifest import TensorSpec
-from aotc.runtime.bundle.plan import TORCH_ABI, Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.plan import Buffer, Kernel, Launch, LaunchPlan, Plan
 from aotc.runtime.bundle.torch_calls import CallTensor, TorchCall
 
 SHAPE = (2, 3)
@@ -24,7 +24,6 @@ def plan() -> LaunchPlan:
     difference = CallTensor("f32", ("arena", 64), SHAPE)
     values = CallTensor("f32", ("arena", 128), SHAPE)
     return LaunchPlan(
-        abi=TORCH_ABI,
         arena_bytes=192,
         scratch_bytes=0,
         buffers=(
@@ -33,14 +32,10 @@ def plan() -> LaunchPlan:
             Buffer("values", 128, NBYTES),
         ),
         kernels=(Kernel("null_copy", "copy"),),
-        launches=(
+        steps=(
             Launch(0, grid, (("arena", 0), ("input", 0), ("int", NBYTES))),
-            Launch(0, grid, (("output", 0), ("arena", 128), ("int", NBYTES))),
-        ),
-        calls=(
             TorchCall(
                 "aten::sub.Tensor",
-                1,
                 (
                     CallTensor("f32", ("arena", 0), SHAPE),
                     CallTensor("f32", ("weight", "layer.weight"), (3,)),
@@ -50,11 +45,11 @@ def plan() -> LaunchPlan:
             ),
             TorchCall(
                 "aten::sort.stable",
-                1,
                 (difference,),
                 (values, CallTensor("i64", ("output", 1), SHAPE)),
                 (("", "tensor", 0), ("dim", "int", 1), ("stable", "bool", 1)),
             ),
+            Launch(0, grid, (("output", 0), ("arena", 128), ("int", NBYTES))),
         ),
     )
 
@@ -65,7 +60,7 @@ def contents() -> BundleContents:
     return BundleContents(
         inputs=(spec,),
         outputs=(TensorSpec("y", "f32", SHAPE), TensorSpec("order", "i64", SHAPE)),
-        targets=(TargetContents("null", "null", (), plan(), b"no code"),),
+        targets=(TargetContents("null", "null", (), Plan.of(plan()), b"no code"),),
         weights={"layer.weight": TensorData("f32", (3,), struct.pack("<3f", 1, 1, 1))},
         golden=Golden(
             (TensorData("f32", SHAPE, struct.pack("<6f", *INPUT)),),

@@ -149,14 +149,13 @@ def test_what_torch_cannot_run_either_is_refused_by_name(reason):
     assert "--fallback" not in caught.value.hint_text
 
 
-def test_sizes_of_a_call_are_refused_by_name():
+def test_sizes_of_a_call_are_those_of_the_op():
     shapes = ({0: torch.export.Dim("rows", max=64)},)
-    with pytest.raises(errors.FallbackRefused, match="fixed shapes only"):
-        captured(lambda x: torch.special.bessel_j0(x), X, dynamic_shapes=shapes)
-    found = captured(
-        lambda x: torch.exp(x), X, dynamic_shapes=shapes
-    )  # what is compiled may have them
-    assert [dim.name for dim in found.dims] == ["rows"]
+    found = captured(lambda x: torch.special.bessel_j0(x), X, dynamic_shapes=shapes)
+    (dim,) = found.dims
+    (call,) = [node for node in found.graph.nodes() if node.op == "torch"]
+    assert call.attr("results") == ((("f32", found.graph.inputs[0].shape)),)
+    assert str(call.attr("operands")[0][1][0]) == dim.name == "rows"
 
 
 def test_tensors_of_no_elements_are_refused_as_ever():

@@ -21,10 +21,10 @@ import device_bundle  # noqa: E402
 
 from aotc.aot.pack import Golden, TensorData, pack  # noqa: E402
 from aotc.runtime import load  # noqa: E402
-from aotc.runtime.bundle.plan import TORCH_ABI, Buffer, Launch, LaunchPlan  # noqa: E402
+from aotc.runtime.bundle.plan import Buffer, Launch, LaunchPlan, Plan  # noqa: E402
 from aotc.runtime.bundle.torch_calls import CallTensor, TorchCall  # noqa: E402
-from aotc.runtime.errors import EnvironmentFault, SettingInvalid  # noqa: E402
-from aotc.runtime.programs import device_segments  # noqa: E402
+from aotc.runtime.errors import EnvironmentFault  # noqa: E402
+from aotc.runtime.programs import fallback  # noqa: E402
 
 pytestmark = pytest.mark.torch
 NBYTES = 96
@@ -37,42 +37,31 @@ def tensor(space, value, shape=SHAPE):
     return CallTensor("f32", (space, value), shape)
 
 
-def negated(source, target, after):
-    return TorchCall("aten::neg", after, (source,), (target,), (("", "tensor", 0),))
+def negated(source, target):
+    return TorchCall("aten::neg", (source,), (target,), (("", "tensor", 0),))
 
 
 # Calls in the middle; at both ends, on an input and a weight; two in a row; no launch at all.
 COPY_IN = Launch(0, (1, 1, 1), (("arena", 0), ("input", 0), ("int", NBYTES)))
 COPY_OUT = Launch(0, (1, 1, 1), (("output", 0), ("arena", 256), ("int", NBYTES)))
-WEIGHT_OUT = negated(tensor("weight", "layer.weight", (6,)), tensor("output", 1, (6,)), 0)
+WEIGHT_OUT = negated(tensor("weight", "layer.weight", (6,)), tensor("output", 1, (6,)))
 PLANS = {
-    "middle": (
-        (COPY_IN, COPY_OUT),
-        (WEIGHT_OUT, negated(tensor("arena", 0), tensor("arena", 256), 1)),
-    ),
-    "ends": (
-        (COPY_OUT,),
-        (
-            negated(tensor("input", 0), tensor("arena", 256), 0),
-            negated(tensor("weight", "layer.weight", (6,)), tensor("output", 1, (6,)), 1),
-        ),
-    ),
+    "middle": (WEIGHT_OUT, COPY_IN, negated(tensor("arena", 0), tensor("arena", 256)), COPY_OUT),
+    "ends": (negated(tensor("input", 0), tensor("arena", 256)), COPY_OUT, WEIGHT_OUT),
     "row": (
-        (COPY_IN,),
-        (
-            negated(tensor("arena", 0), tensor("arena", 256), 1),
-            TorchCall(
-                "aten::add.Tensor", 1, (tensor("arena", 256),), (tensor("output", 0),),
-                (("", "tensor", 0), ("", "tensor", 0), ("alpha", "int", 0)),
-            ),
-            negated(tensor("weight", "layer.weight", (6,)), tensor("output", 1, (6,)), 1),
+        COPY_IN,
+        negated(tensor("arena", 0), tensor("arena", 256)),
+        TorchCall(
+            "aten::add.Tensor", (tensor("arena", 256),), (tensor("output", 0),),
+            (("", "tensor", 0), ("", "tensor", 0), ("alpha", "int", 0)),
         ),
+        WEIGHT_OUT,
     ),
-    "no launch": ((), (WEIGHT_OUT, negated(tensor("input", 0), tensor("output", 0), 0))),
+    "no launch": (WEIGHT_OUT, negated(tensor("input", 0), tensor("output", 0))),
 }  # fmt: skip
 
 
-class OnFake(device_segments.OnDevice):
+class OnFake(fallback.OnDevice):
     """torch's host in the place of the device; an op waits for what its stream holds."""
 
     __slots__ = ()
@@ -98,16 +87,14 @@ class OnFake(device_segments.OnDevice):
 def cuda(fake_cuda, monkeypatch):
     fake_cuda.kernels["copy"] = device_bundle.copy
     OnFake.fake, OnFake.streams = fake_cuda, []
-    monkeypatch.setattr(device_segments, "OnDevice", OnFake)
+    monkeypatch.setattr(fallback, "OnDevice", OnFake)
     return fake_cuda
 
 
 def write(path, name):
-    launches, calls = PLANS[name]
     target = device_bundle.target(nbytes=NBYTES)
-    rest = {"scratch_bytes": 0, "kernels": target.plan.kernels, "launches": launches}
     buffers = (Buffer("a", 0, NBYTES), Buffer("b", 256, NBYTES))
-    plan = LaunchPlan(TORCH_ABI, 512, buffers=buffers, calls=calls, **rest)
+    plan = Plan.of(LaunchPlan(512, 0, buffers, target.plan.kernels, PLANS[name]))
     y, w = struct.pack("<24f", *(-x for x in X)), struct.pack("<6f", *(-x for x in WEIGHT))
     golden = Golden(
         (TensorData("f32", SHAPE, device_bundle.NUMBERS),),
@@ -130,7 +117,9 @@ def test_graphs_and_ops_follow_each_other_on_the_stream(name, tmp_path, cuda):
             y, w = program(numbers_of)
             assert numbers(bytes(y)) == struct.unpack("<24f", numbers_of)
             assert numbers(bytes(w)) == WEIGHT
-        assert sum(program.fallback_calls.values()) == 3 * len(PLANS[name][1])
+        assert sum(program.fallback_calls.values()) == 3 * len(
+            [step for step in PLANS[name] if type(step) is TorchCall]
+        )
         assert len(set(OnFake.streams)) == 1
     assert cuda.live() == {}
 
@@ -168,8 +157,9 @@ def test_what_does_not_fit_leaves_nothing_behind(tmp_path, cuda):
         assert cuda.live() == {}, name
 
 
-def test_buffers_of_their_own_are_refused(tmp_path, cuda, monkeypatch):
+def test_buffers_of_their_own(tmp_path, cuda, monkeypatch):
     monkeypatch.setenv("AOTC_SEPARATE_BUFFERS", "1")
-    with pytest.raises(SettingInvalid, match="AOTC_SEPARATE_BUFFERS"):
-        load(write(tmp_path / "bundle", "middle"))
+    with load(write(tmp_path / "bundle", "middle")) as program:
+        y, _ = program(device_bundle.NUMBERS)
+        assert numbers(bytes(y)) == X
     assert cuda.live() == {}

@@ -14,14 +14,20 @@ from test_fuzz import changed as randomly_changed
 from aotc.runtime import load
 from aotc.runtime.bundle.canonical import encode
 from aotc.runtime.bundle.manifest import Manifest
-from aotc.runtime.bundle.plan import PLAN_ABI, LaunchPlan
-from aotc.runtime.bundle.torch_calls import check_calls
-from aotc.runtime.errors import AotcError, BundleError, BundleLimit, BundleMalformed
+from aotc.runtime.bundle.plan import Plan
+from aotc.runtime.bundle.plan_rules import check_steps
+from aotc.runtime.errors import (
+    AotcError,
+    BundleError,
+    BundleLimit,
+    BundleMalformed,
+    IncompatibleError,
+)
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-PLAN = small_torch_bundle.plan().to_map()
+PLAN = Plan.of(small_torch_bundle.plan()).to_map()
 OPS = ("aten::sort.stable", "aten::sub.Tensor")
 
 
@@ -37,14 +43,14 @@ def test_launches_and_calls_run_in_the_plans_order(path):
         assert struct.unpack("<6f", y) == small_torch_bundle.OUTPUT
         assert struct.unpack("<6q", order) == small_torch_bundle.ORDER
         assert program.fallback_calls == dict.fromkeys(OPS, 1)
-        assert [getattr(step, "op", "launch") for step in program.plan.steps()] == [
+        assert [getattr(step, "op", "launch") for step in program.plan.at().steps] == [
             "launch", "aten::sub.Tensor", "aten::sort.stable", "launch",
         ]  # fmt: skip
 
 
 def test_a_plan_survives_its_bytes():
-    plan = small_torch_bundle.plan()
-    assert LaunchPlan.from_msgpack(plan.to_msgpack()) == plan
+    plan = Plan.of(small_torch_bundle.plan())
+    assert Plan.from_msgpack(plan.to_msgpack()) == plan
     assert plan.to_map() == PLAN
 
 
@@ -57,21 +63,20 @@ def changed(*path, to):
     return tree
 
 
-CALL = ("calls", 0)
+STEPS = ("variants", 0, "steps")
+CALL, SORT = (*STEPS, 1), (*STEPS, 2)
 OPERAND = (*CALL, "operands", 0)
 TAMPERED = {
-    "an abi that knows no calls": changed("abi", to=PLAN_ABI),
-    "an abi without calls": {key: value for key, value in PLAN.items() if key != "calls"},
-    "no calls": changed("calls", to=[]),
-    "after more launches than there are": changed(*CALL, "after", to=3),
-    "out of order": changed("calls", 1, "after", to=0),
+    "a plan that hides its calls": changed("features", to=[]),
+    "a kind of none": changed(*CALL, "kind", to="jump"),
+    "a kernel without one": changed(*CALL, "kind", to="kernel"),
     "an operand that is not there": changed(*CALL, "arguments", 0, 2, to=2),
     "an operand that is not there, in a list": changed(
         *CALL, "arguments", 0, to=["", "list", [["list", [["tensor", 9]]]]]
     ),
     "an unknown kind": changed(*CALL, "arguments", 0, 1, to="code"),
     "a keyword that is no word": changed(*CALL, "arguments", 0, 0, to="\n"),
-    "a number as a bool": changed("calls", 1, "arguments", 2, 2, to=2),
+    "a number as a bool": changed(*SORT, "arguments", 2, 2, to=2),
     "a float as it is not written": changed(*CALL, "arguments", 2, 2, to="0x1p0"),
     "a float that is none": changed(*CALL, "arguments", 2, 2, to="one"),
     "a name of no op": changed(*CALL, "op", to="os.system"),
@@ -91,7 +96,7 @@ TAMPERED = {
 @pytest.mark.parametrize("what", TAMPERED)
 def test_a_plan_that_was_tampered_with_is_refused(what):
     with pytest.raises((BundleMalformed, BundleLimit)):
-        LaunchPlan.from_msgpack(encode(TAMPERED[what]))
+        Plan.from_msgpack(encode(TAMPERED[what]))
 
 
 USES = {
@@ -102,16 +107,16 @@ USES = {
     "less than the input": {**changed(*OPERAND, "memory", to=["input", 0])},
     "an op that the manifest does not list": changed(*CALL, "op", to="aten::add.Tensor"),
 }
-USES["less than the input"]["calls"][0]["operands"][0]["shape"] = [3]
+USES["less than the input"]["variants"][0]["steps"][1]["operands"][0]["shape"] = [3]
 
 
 def check(tree):
     """All checks that `load` makes of a plan."""
-    plan = LaunchPlan.from_msgpack(encode(tree))
+    plan = Plan.from_msgpack(encode(tree))
     plan.validate(1, 2, {"layer.weight"}, "plan", "null", 0)
     contents = small_torch_bundle.contents()
     signature = (contents.inputs, contents.outputs)
-    check_calls(plan.calls, OPS, signature, {"layer.weight": 12}, "plan")
+    check_steps(plan.at(), OPS, (), signature, {"layer.weight": 12}, "plan")
     return plan
 
 
@@ -127,9 +132,10 @@ def test_random_changes_are_refused_by_type_or_stay_in_bounds(data):
     tree = randomly_changed(PLAN, data)
     try:
         plan = check(tree)
-    except BundleError:
+    except (BundleError, IncompatibleError):
         return
     assert plan.to_map() == tree
+    plan = plan.at()
     for call in plan.calls:
         assert call.op in OPS
         for tensor in call.tensors():
@@ -145,7 +151,7 @@ def test_the_manifest_lists_the_ops_under_a_critical_feature(path):
     found = manifest(path)
     assert found.features == ("torch",)
     assert found.torch == OPS
-    assert [target.abi for target in found.targets] == [5]
+    assert [target.abi for target in found.targets] == [1]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy
 from triton_kernels import compiled
 
-from aotc.runtime.bundle.plan import PLAN_ABI, Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.plan import Buffer, Kernel, Launch, LaunchPlan
 from aotc.runtime.drivers.cuda import Executable
 
 COUNT = 1 << 16  # float32 elements of every array
@@ -40,7 +40,7 @@ def sum_program(arch, additions=1, device=0, scale=1.0):
         launches.append(Launch(0, grid, (("arena", arena[at]), ("weight", "w"), to, n)))
     buffers = [Buffer("counter", 0, 4)] + [Buffer(f"b{at}", at, NBYTES) for at in arena]
     nbytes = arena[-1] + NBYTES
-    plan = LaunchPlan(PLAN_ABI, nbytes, 0, tuple(buffers), kernels, tuple(launches), 256)
+    plan = LaunchPlan(nbytes, 0, tuple(buffers), kernels, tuple(launches), 256)
     weight = numpy.linspace(0, scale, COUNT, dtype=numpy.float32)
     table = {"w": (weight.ctypes.data, NBYTES)}
     return Executable(library, plan, table, (NBYTES,), (NBYTES,), device), weight

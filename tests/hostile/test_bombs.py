@@ -13,7 +13,7 @@ from aotc.runtime import load
 from aotc.runtime.bundle.canonical import encode
 from aotc.runtime.bundle.frame import FORMAT, HEADER
 from aotc.runtime.bundle.manifest import MANIFEST_MAGIC, Manifest
-from aotc.runtime.bundle.plan import LaunchPlan
+from aotc.runtime.bundle.plan import Plan
 from aotc.runtime.bundle.weights import read_header
 from aotc.runtime.errors import AotcError, BundleError
 
@@ -188,12 +188,17 @@ def test_unknown_feature_is_refused_by_name(bundle):
 
 
 def plan_tree(**changes) -> dict:
-    return {**small_bundle.copy_plan(24, 24).to_map(), **changes}
+    """The small bundle's plan with some fields of it, or of its one variant, replaced."""
+    tree = Plan.of(small_bundle.copy_plan(24, 24)).to_map()
+    variant = {**tree["variants"][0]}
+    for name in changes.keys() & variant.keys():
+        variant[name] = changes.pop(name)
+    return {**tree, "variants": [variant], **changes}
 
 
 def launch(grid=(1, 1, 1), kernel=0, args=(("int", 0),)) -> dict:
-    row = {"kernel": kernel, "grid": list(grid), "args": [list(each) for each in args], "maps": []}
-    return {"launches": [row]}
+    row = {"kind": "kernel", "kernel": kernel, "grid": list(grid), "maps": []}
+    return {"steps": [{**row, "args": [list(each) for each in args]}]}
 
 
 IMAGE = {
@@ -206,9 +211,14 @@ def kernel_with(**changes) -> dict:
 
 
 PLANS = {
-    "abi": {"abi": 4},
-    "abi 1 with fields of abi 2": {"abi": 1},
-    "abi 2 with fields of abi 3": {"abi": 2},
+    "abi": {"abi": 2},
+    "a feature of nothing": {"features": ["state"]},
+    "a feature twice": {"features": ["state", "state"]},
+    "two variants of nothing": {"variants": plan_tree()["variants"] * 2},
+    "ranges of no dims": {"ranges": [[1, 2]]},
+    "a step of no kind": {"steps": [{"kernel": 0, "grid": [1, 1, 1], "args": [], "maps": []}]},
+    "a step of an unknown kind": {"steps": [{"kind": "jump", "kernel": 0}]},
+    "a formula of no value": {"arena_bytes": [0]},
     "early and a half": kernel_with(is_early=2),
     "arena too large": {"arena_bytes": 1 << 50},
     "buffer past the end": {"buffers": [{"name": "b", "offset": 0, "nbytes": 65}]},
@@ -243,19 +253,19 @@ PLANS = {
 @pytest.mark.parametrize("name", PLANS)
 def test_plan_fields(name):
     with pytest.raises(BundleError):
-        LaunchPlan.from_msgpack(encode(plan_tree(**PLANS[name])))
+        Plan.from_msgpack(encode(plan_tree(**PLANS[name])))
 
 
 @pytest.mark.parametrize("args", [("input", 1), ("output", 2), ("weight", "layer.other")])
 def test_plan_arguments_outside_the_signature(args):
-    plan = LaunchPlan.from_msgpack(encode(plan_tree(**launch(args=(args,)))))
+    plan = Plan.from_msgpack(encode(plan_tree(**launch(args=(args,)))))
     with pytest.raises(BundleError) as caught:
         plan.validate(1, 2, {"layer.weight"}, "plan.msgpack", "null", 0)
-    assert caught.value.field == "launches[0].args[0]"
+    assert caught.value.field == "steps[0][0]"
 
 
 def use(tree: dict, device: str = "cuda", library_bytes: int = 64) -> None:
-    plan = LaunchPlan.from_msgpack(encode(plan_tree(**tree)))
+    plan = Plan.from_msgpack(encode(plan_tree(**tree)))
     plan.validate(1, 2, {"layer.weight"}, "plan.msgpack", device, library_bytes)
 
 
@@ -267,12 +277,12 @@ def test_images_are_for_devices_and_inside_the_library():
         ({}, "cuda", "kernels[0].image"),
         (kernel_with(offset=1), "cuda", "kernels[0].image"),
         (kernel_with(nbytes=65), "cuda", "kernels[0].image"),
-        ({**kernel_with(), **launch(grid=(1, 65536, 1))}, "cuda", "launches[0].grid"),
-        ({**kernel_with(), **launch(grid=(1, 1, 65536))}, "cuda", "launches[0].grid"),
+        ({**kernel_with(), **launch(grid=(1, 65536, 1))}, "cuda", "steps[0].grid"),
+        ({**kernel_with(), **launch(grid=(1, 1, 65536))}, "cuda", "steps[0].grid"),
         (
             {**kernel_with(scratch_bytes=1 << 20), **launch(grid=(1 << 21, 1, 1))},
             "cuda",
-            "launches[0].grid",
+            "steps[0].grid",
         ),
     ):
         with pytest.raises(BundleError) as caught:
@@ -281,25 +291,10 @@ def test_images_are_for_devices_and_inside_the_library():
     use(launch(grid=(1, 65536, 1)), device="null")
 
 
-def test_plans_of_older_abis_are_read():
-    old = plan_tree(abi=2)
-    for launched in old["launches"]:
-        del launched["maps"]
-    assert LaunchPlan.from_msgpack(encode(old)) == small_bundle.copy_plan(24, 24)
-    del old["zeroed_bytes"]
-    for kernel in old["kernels"]:
-        del kernel["image"]
-    assert LaunchPlan.from_msgpack(encode({**old, "abi": 1})) == small_bundle.copy_plan(24, 24)
-
-
-def test_images_of_abi_2_are_not_launched_early():
-    old = plan_tree(abi=2, **kernel_with())
-    del old["kernels"][0]["image"]["is_early"]
-    for launched in old["launches"]:
-        del launched["maps"]
-    image = LaunchPlan.from_msgpack(encode(old)).kernels[0].image
-    assert image is not None
-    assert not image.is_early
+def test_an_unknown_feature_of_a_plan_is_refused_by_name():
+    with pytest.raises(AotcError, match="quantum") as caught:
+        Plan.from_msgpack(encode(plan_tree(features=["quantum"])))
+    assert caught.value.exit_code == 5
 
 
 def weights_file(header: bytes, data: bytes = b"") -> bytes:

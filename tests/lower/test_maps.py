@@ -9,7 +9,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, TensorMap
-from aotc.runtime.bundle.plan import PLAN_ABI, Image, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.plan import Image, Kernel, Launch, LaunchPlan, Plan
 from aotc.runtime.errors import BundleMalformed
 
 TRITON = {"bf16": "bf16", "f16": "fp16", "f32": "fp32"}
@@ -44,7 +44,8 @@ def test_boxes_are_those_of_the_kernel(dtype, rows, columns, depth):
 
 def plan_of(row):
     launch = Launch(0, (1, 1, 1), (("input", 0), ("int", 3)), (row,))
-    return LaunchPlan(PLAN_ABI, 0, 0, (), (Kernel("k", "k", Image(0, 1, 32, 0, 0)),), (launch,))
+    kernel = Kernel("k", "k", Image(0, 1, 32, 0, 0))
+    return Plan.of(LaunchPlan(0, 0, (), (kernel,), (launch,)))
 
 
 def changed(**fields):
@@ -54,7 +55,7 @@ def changed(**fields):
 
 def test_a_plan_keeps_its_maps():
     plan = plan_of(ROW.placed())
-    assert LaunchPlan.from_msgpack(plan.to_msgpack()) == plan
+    assert Plan.from_msgpack(plan.to_msgpack()) == plan
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_maps_need_a_device_with_images():
     plan = plan_of(ROW.placed())
     plan.validate(1, 0, (), "plan", "cuda", 1)
     launch = Launch(0, (1, 1, 1), (("input", 0),), (ROW.placed(),))
-    host = LaunchPlan(PLAN_ABI, 0, 0, (), (Kernel("k", "k"),), (launch,))
+    host = Plan.of(LaunchPlan(0, 0, (), (Kernel("k", "k"),), (launch,)))
     with pytest.raises(BundleMalformed, match="maps"):
         host.validate(1, 0, (), "plan", "cpu", 0)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
 from aotc.runtime.bundle.manifest import TensorSpec
-from aotc.runtime.bundle.plan import PLAN_ABI, Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.plan import Buffer, Kernel, Launch, LaunchPlan, Plan
 
 SHAPE = (2, 3)
 COUNTED = (
@@ -23,12 +23,11 @@ def copy_plan(nbytes: int, weight_bytes: int, weight: str = "layer.weight") -> L
     """x → arena → y, weight → w."""
     grid = (1, 1, 1)
     return LaunchPlan(
-        abi=PLAN_ABI,
         arena_bytes=-(-nbytes // 64) * 64,
         scratch_bytes=0,
         buffers=(Buffer("copy of x", 0, nbytes),),
         kernels=(Kernel("null_copy", "copy"),),
-        launches=(
+        steps=(
             Launch(0, grid, (("arena", 0), ("input", 0), ("int", nbytes))),
             Launch(0, grid, (("output", 0), ("arena", 0), ("int", nbytes))),
             Launch(0, grid, (("output", 1), ("weight", weight), ("int", weight_bytes))),
@@ -44,7 +43,9 @@ def contents(value: float = 1.0, dtype: str = "f32", shape: tuple[int, ...] = SH
     return BundleContents(
         inputs=(spec,),
         outputs=(TensorSpec("y", dtype, shape), TensorSpec("w", "f32", (6,))),
-        targets=(TargetContents("null", "null", (), copy_plan(spec.nbytes, 24), b"no code"),),
+        targets=(
+            TargetContents("null", "null", (), Plan.of(copy_plan(spec.nbytes, 24)), b"no code"),
+        ),
         weights={"layer.bias": TensorData("u8", (3,), b"abc"), "layer.weight": weight},
         golden=Golden((zeros,), (zeros, weight), (0.0, 1e-4)),
         extras={"provenance.json": b"{}\n", "sources/copy.py": b"# a kernel\n"},

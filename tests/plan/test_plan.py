@@ -12,6 +12,7 @@ from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import lower
 from aotc.aot.plan import ChosenKernel, plan
 from aotc.aot.schedule import CPU, schedule
+from aotc.runtime.bundle.plan import Plan
 
 GRAPHS = sorted((Path(__file__).parents[1] / "schedule" / "graphs").glob("*.txt"))
 
@@ -23,7 +24,7 @@ def planned(path: Path):
         ChosenKernel(f"k{spec.digest[:16]}", spec.name, spec.candidates[0].grid)
         for spec in lower(found, CPU)
     ]
-    return found, plan(found, chosen, 4096)
+    return found, plan(found, chosen, 4096).at()
 
 
 @pytest.mark.parametrize("path", GRAPHS, ids=lambda path: path.stem)
@@ -59,5 +60,5 @@ def test_equal_kernels_are_listed_once():
 
 def test_plans_are_the_runtimes_own():
     _, result = planned(next(path for path in GRAPHS if path.stem == "small_cnn"))
-    again = type(result).from_msgpack(result.to_msgpack())
-    assert again.to_map() == result.to_map()
+    again = Plan.from_msgpack(Plan.of(result).to_msgpack())
+    assert again.at() == result

@@ -6,7 +6,7 @@ from aotc.aot.lower.spec import Scratch
 from aotc.aot.plan import ChosenKernel, Wiring, plan_wired
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.plan.wiring import LaunchWiring, Operand
-from aotc.runtime.bundle.plan import Image
+from aotc.runtime.bundle.plan import Image, Plan
 
 IMAGE = Image(0, 64, 128, 0, 0)
 BETWEEN = Operand("buffer", 0, 1000)
@@ -24,7 +24,7 @@ def planned(*scratch):
         ChosenKernel(f"k{number}", f"kernel_{number}", (1, 1, 1), IMAGE, rows)
         for number, rows in enumerate(scratch)
     ]
-    return plan_wired(WIRING, kernels, 0)
+    return plan_wired(WIRING, kernels, 0).at()
 
 
 def test_without_scratch_the_arguments_are_the_wirings():
@@ -59,5 +59,4 @@ def test_zeroed_scratch_is_first_shared_and_counted():
     assert second.args[-1] == ("arena", 0)
     for buffer in plan.buffers:
         assert buffer.offset >= 1024 or (buffer.offset, buffer.nbytes) == (0, 1024)
-    again = type(plan).from_msgpack(plan.to_msgpack())
-    assert again.to_map() == plan.to_map()
+    assert Plan.from_msgpack(Plan.of(plan).to_msgpack()).at() == plan

@@ -16,7 +16,7 @@ from fake_cubin import text_image
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
 from aotc.runtime.arrays.dlpack import DELETER, allocate_block, describe, export_capsule, free_block
 from aotc.runtime.bundle.manifest import TensorSpec
-from aotc.runtime.bundle.plan import PLAN_ABI, Buffer, Image, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.plan import Buffer, Image, Kernel, Launch, LaunchPlan, Plan
 from aotc.runtime.drivers.cuda_device import Device
 from aotc.runtime.drivers.device_array import DeviceArray
 
@@ -38,12 +38,11 @@ def device_plan(nbytes: int, image: bytes) -> LaunchPlan:
     """x → arena → y, weight → w."""
     grid, row = (1, 1, 1), Image(0, len(image), 32, 0, 0)
     return LaunchPlan(
-        abi=PLAN_ABI,
         arena_bytes=-(-max(nbytes, 1) // 64) * 64,
         scratch_bytes=0,
         buffers=(Buffer("copy of x", 0, nbytes),),
         kernels=(Kernel("copy", "copy", row),),
-        launches=(
+        steps=(
             Launch(0, grid, (("arena", 0), ("input", 0), ("int", nbytes))),
             Launch(0, grid, (("output", 0), ("arena", 0), ("int", nbytes))),
             Launch(0, grid, (("output", 1), ("weight", "layer.weight"), ("int", 24))),
@@ -55,12 +54,15 @@ def target(capability: int = 90, nbytes: int = 96) -> TargetContents:
     """Code for one architecture."""
     image = text_image({"copy": PARAMETERS}, capability)
     name = f"sm_{capability}"
-    return TargetContents(f"cuda-{name}", "cuda", (name,), device_plan(nbytes, image), image)
+    return TargetContents(
+        f"cuda-{name}", "cuda", (name,), Plan.of(device_plan(nbytes, image)), image
+    )
 
 
 def host_target(nbytes: int = 96) -> TargetContents:
     """The same program for the null driver."""
-    return TargetContents("null", "null", (), small_bundle.copy_plan(nbytes, 24), b"no code")
+    plan = Plan.of(small_bundle.copy_plan(nbytes, 24))
+    return TargetContents("null", "null", (), plan, b"no code")
 
 
 def contents(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
 from aotc.runtime.bundle.manifest import TensorSpec
-from aotc.runtime.bundle.plan import PLAN_ABI, Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.plan import Buffer, Kernel, Launch, LaunchPlan, Plan
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "targets_cpu"))
 
@@ -33,14 +33,15 @@ def contents() -> BundleContents:
         ("k_multiply", (COUNT, 1, 1), second),
     )
     plan = LaunchPlan(
-        abi=PLAN_ABI,
         arena_bytes=8 * COUNT,
         scratch_bytes=64,
         buffers=(Buffer("five times", 0, 8 * COUNT),),
         kernels=tuple(Kernel(symbol, symbol) for symbol in symbols),
-        launches=tuple(Launch(symbols.index(name), grid, args) for name, grid, args in launches),
+        steps=tuple(Launch(symbols.index(name), grid, args) for name, grid, args in launches),
     )
-    target = TargetContents("cpu-x86-64-v2", "cpu", ("sse4_2",), plan, native.library_bytes())
+    target = TargetContents(
+        "cpu-x86-64-v2", "cpu", ("sse4_2",), Plan.of(plan), native.library_bytes()
+    )
     return BundleContents(
         inputs=(TensorSpec("x", "i64", (COUNT,)),),
         outputs=(TensorSpec("y", "i64", (COUNT,)),),

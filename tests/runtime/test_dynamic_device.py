@@ -10,14 +10,13 @@ from fake_cubin import text_image
 
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
 from aotc.runtime import load
-from aotc.runtime.bundle.dynamic_plan import DynamicPlan
 from aotc.runtime.bundle.extent import Extent
 from aotc.runtime.bundle.manifest import DYNAMIC, TensorSpec
-from aotc.runtime.bundle.plan_rules import DYNAMIC_ABI
+from aotc.runtime.bundle.plan import PLAN_ABI, Plan
 from aotc.runtime.bundle.signature import Size
 from aotc.runtime.drivers.cuda_errors import DeviceMemoryFull
-from aotc.runtime.programs.dynamic_device import DynamicDeviceProgram
-from aotc.runtime.programs.dynamic_program import SHAPES_KEPT
+from aotc.runtime.programs.device_program import DeviceProgram
+from aotc.runtime.programs.session import SHAPES_KEPT
 from aotc.runtime.size_errors import SizeInvalid, SizeOutOfRange
 
 ROW_BYTES = 24
@@ -26,15 +25,16 @@ SIZES = [["number", ROW_BYTES, 0], ["mul", 0, 1], ["number", 64, 0], ["mul", 0, 
 LARGEST = 1 << 16  # rows
 
 
-def plan(image: bytes, grid=(1, 1, 1), high: int = LARGEST) -> DynamicPlan:
+def plan(image: bytes, grid=(1, 1, 1), high: int = LARGEST) -> Plan:
     """x → arena → y, weight → w; the launches of x have a row count of bytes."""
     zeroed = 256
     rows, arena_bytes = [*SIZES, ["number", zeroed, 0], ["add", 4, 5]], [6]
+    rest = {"kind": "kernel", "kernel": 0, "maps": []}
     launches = [
-        {"kernel": 0, "grid": list(grid), "args": [["arena", zeroed], ["input", 0], ["int", [2]]]},
-        {"kernel": 0, "grid": [1, 1, 1], "args": [["output", 0], ["arena", zeroed], ["int", [2]]]},
+        {**rest, "grid": list(grid), "args": [["arena", zeroed], ["input", 0], ["int", [2]]]},
+        {**rest, "grid": [1, 1, 1], "args": [["output", 0], ["arena", zeroed], ["int", [2]]]},
         {
-            "kernel": 0,
+            **rest,
             "grid": [1, 1, 1],
             "args": [["output", 1], ["weight", "layer.weight"], ["int", ROW_BYTES]],
         },
@@ -50,16 +50,19 @@ def plan(image: bytes, grid=(1, 1, 1), high: int = LARGEST) -> DynamicPlan:
             "zeroed_bytes": zeroed,
             "ranges": row,
             "buffers": buffers,
-            "launches": launches,
+            "steps": launches,
+            "checks": [],
         }
         for row in ranges
     ]
     row = {"offset": 0, "nbytes": len(image), "threads": 32, "shared_bytes": 0}
     row |= {"scratch_bytes": 0, "is_early": 0}
-    return DynamicPlan(
+    return Plan(
         {
-            "abi": DYNAMIC_ABI,
+            "abi": PLAN_ABI,
             "dims": 1,
+            "features": ["dynamic-shapes"],
+            "states": [],
             "sizes": rows,
             "limits": [],
             "scratch_bytes": 0,
@@ -105,7 +108,7 @@ def lent(rows: int, start: int = 0) -> Lender:
 
 
 def test_each_shape_gives_its_numbers(dynamic, cuda):
-    assert isinstance(dynamic, DynamicDeviceProgram)
+    assert isinstance(dynamic, DeviceProgram)
     for rows in (1, 4, 5, 300, 4, 1):
         y, w = dynamic(lent(rows, rows))
         assert y.shape == (rows, 6)
@@ -186,7 +189,7 @@ def test_shapes_in_turn_on_one_stream_cost_no_events(dynamic, cuda):
     loading = cuda.calls["cuEventRecord"]
     for _ in range(3):
         for rows, block, own in zip((3, 9), blocks, outputs, strict=True):
-            dynamic.runner(((rows, 6),))([block.address, *(each.address for each in own)])
+            dynamic.run_at([block.address, *(each.address for each in own)], ((rows, 6),))
     assert cuda.calls["cuGraphLaunch"] == 6
     assert cuda.calls["cuEventRecord"] == loading
     assert not cuda.calls["cuStreamWaitEvent"]

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.runtime.bundle.dynamic_plan import DynamicPlan, read_plan
 from aotc.runtime.bundle.extent import VALUE_LIMIT, Extent, evaluate
 from aotc.runtime.bundle.manifest import Manifest, Target, TensorSpec
-from aotc.runtime.bundle.plan_rules import DYNAMIC_ABI
+from aotc.runtime.bundle.plan import PLAN_ABI, Plan
 from aotc.runtime.bundle.signature import Condition, Signature, Size
 from aotc.runtime.errors import BundleError, InputRank
 from aotc.runtime.size_errors import SizeGuard, SizeInvalid, SizeMismatch, SizeOutOfRange
 
 ROWS = [["number", 64, 0], ["mul", 0, 1], ["add", 0, 1], ["floordiv", 2, 1], ["max", 0, 1]]
+
+
+def step(**changes):
+    """A launch of as many programs as the dim says."""
+    row = {"kind": "kernel", "kernel": 0, "grid": [[0], 1, 1], "args": [], "maps": []}
+    return row | changes
 
 
 def tree(**changes):
@@ -22,12 +27,15 @@ def tree(**changes):
         "zeroed_bytes": 0,
         "ranges": [[1, 100]],
         "buffers": [{"name": "b", "offset": 0, "nbytes": [2]}],
-        "launches": [{"kernel": 0, "grid": [[0], 1, 1], "args": [["arena", 0], ["int", [0]]]}],
+        "checks": [],
+        "steps": [step(args=[["arena", 0], ["int", [0]]])],
     }
     variant |= changes.pop("variant", {})
     plan = {
-        "abi": DYNAMIC_ABI,
+        "abi": PLAN_ABI,
         "dims": 1,
+        "features": ["dynamic-shapes"],
+        "states": [],
         "sizes": [list(row) for row in ROWS],
         "limits": [],
         "scratch_bytes": 0,
@@ -38,12 +46,11 @@ def tree(**changes):
 
 
 def launch(**changes):
-    row = {"kernel": 0, "grid": [[0], 1, 1], "args": []} | changes
-    return {"variant": {"launches": [row]}}
+    return {"variant": {"steps": [step(**changes)]}}
 
 
 def test_values_of_a_plan():
-    plan = DynamicPlan(tree()).at([7])
+    plan = Plan(tree()).at([7])
     assert plan.arena_bytes == 448
     assert plan.buffers[0].nbytes == 448
     assert plan.launches[0].grid == (7, 1, 1)
@@ -52,14 +59,14 @@ def test_values_of_a_plan():
 
 def test_a_launch_without_programs_is_left_out():
     rows = [*ROWS[:4], ["number", -1, 0], ["add", 0, 5]]  # one program less than the dim
-    plan = DynamicPlan(tree(sizes=rows, **launch(grid=[[6], 1, 1])))
+    plan = Plan(tree(sizes=rows, **launch(grid=[[6], 1, 1])))
     assert len(plan.at([2]).launches) == 1
     assert not plan.at([1]).launches
 
 
 def test_it_comes_back_from_its_bytes():
-    plan = DynamicPlan(tree())
-    assert read_plan(plan.to_msgpack()) == plan
+    plan = Plan(tree())
+    assert Plan.from_msgpack(plan.to_msgpack()) == plan
 
 
 def test_instructions():
@@ -91,7 +98,7 @@ MALFORMED = {
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_plans_are_refused_when_read(name):
     with pytest.raises(BundleError):
-        DynamicPlan(MALFORMED[name])
+        Plan(MALFORMED[name])
 
 
 BROKEN = {
@@ -121,7 +128,7 @@ BROKEN = {
     ),
     "sizes of no variant": (
         [["number", 1, 0]], {"variant": {"ranges": [[1, 5]], "arena_bytes": 0,
-                                         "buffers": [], "launches": []}}, BundleError,
+                                         "buffers": [], "steps": []}}, BundleError,
     ),
 }  # fmt: skip
 
@@ -130,9 +137,9 @@ BROKEN = {
 def test_plans_that_break_at_some_sizes(name):
     rows, changes, kind = BROKEN[name]
     # The rest of the plan names no value that these rows lack.
-    plain = {"arena_bytes": 64, "buffers": [], "launches": []}
+    plain = {"arena_bytes": 64, "buffers": [], "steps": []}
     changes = {**changes, "variant": plain | changes.get("variant", {})}
-    plan = DynamicPlan(tree(sizes=rows, **changes))
+    plan = Plan(tree(sizes=rows, **changes))
     with pytest.raises(kind):
         plan.at([7])
 
@@ -187,7 +194,7 @@ def test_a_size_that_is_not_whole():
 def manifest(**changes):
     fields = {
         "features": ("dynamic-shapes",),
-        "targets": (Target("null", "null", DYNAMIC_ABI, (), "p", "l"),),
+        "targets": (Target("null", "null", PLAN_ABI, (), "p", "l"),),
         "inputs": SIGNATURE.inputs,
         "outputs": SIGNATURE.outputs,
         "weights": None,

@@ -10,22 +10,23 @@ import small_bundle
 from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.bundle.frame import frame
 from aotc.runtime.bundle.manifest import MANIFEST_MAGIC, Extras, FileEntry, Manifest, TensorSpec
-from aotc.runtime.bundle.plan import Buffer, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.plan import Buffer, Kernel, Launch, LaunchPlan, Plan
 from aotc.runtime.errors import BundleMalformed
 
 
 def test_plan_round_trip():
-    plan = small_bundle.copy_plan(24, 24)
+    plan = Plan.of(small_bundle.copy_plan(24, 24))
     data = plan.to_msgpack()
-    assert LaunchPlan.from_msgpack(data) == plan
-    assert LaunchPlan.from_msgpack(data).to_msgpack() == data
+    assert Plan.from_msgpack(data) == plan
+    assert Plan.from_msgpack(data).at() == small_bundle.copy_plan(24, 24)
+    assert Plan.from_msgpack(data).to_msgpack() == data
     assert pickle.loads(pickle.dumps(plan)) == plan
 
 
 def test_any_msgpack_reader_reads_a_plan():
     import msgpack
 
-    plan = small_bundle.copy_plan(24, 24)
+    plan = Plan.of(small_bundle.copy_plan(24, 24))
     assert msgpack.unpackb(plan.to_msgpack()) == plan.to_map()
 
 
@@ -40,12 +41,12 @@ def test_records_are_immutable_values():
 
 def test_the_writer_refuses_what_the_reader_would():
     for plan in (
-        LaunchPlan(3, 64, 0, (Buffer("b", 0, 65),), (), ()),
-        LaunchPlan(3, 64, 0, (), (Kernel("k", "k"),), (Launch(0, (0, 1, 1), ()),)),
-        LaunchPlan(9, 64, 0, (), (), ()),
+        LaunchPlan(64, 0, (Buffer("b", 0, 65),), (), ()),
+        LaunchPlan(64, 0, (), (Kernel("k", "k"),), (Launch(0, (0, 1, 1), ()),)),
+        LaunchPlan(-1, 0, (), (), ()),
     ):
         with pytest.raises(BundleMalformed):
-            plan.to_msgpack()
+            Plan.of(plan)
 
 
 def test_manifest_round_trip(bundle):

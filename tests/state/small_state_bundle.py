@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
 from aotc.runtime.bundle.manifest import TensorSpec
-from aotc.runtime.bundle.plan import STATE_ABI, Kernel, Launch, LaunchPlan, StateSlot
+from aotc.runtime.bundle.plan import Kernel, Launch, LaunchPlan, Plan, StateSlot
 
 SHAPE, NBYTES = (2, 3), 24
 FIRST = (9.0, 8.0, 7.0, 6.0, 5.0, 4.0)
@@ -25,12 +25,11 @@ def plan(spare: TensorSpec = SPARE) -> LaunchPlan:
     """y ← last, last ← x."""
     grid = (1, 1, 1)
     return LaunchPlan(
-        abi=STATE_ABI,
         arena_bytes=0,
         scratch_bytes=0,
         buffers=(),
         kernels=(Kernel("null_copy", "copy"),),
-        launches=(
+        steps=(
             Launch(0, grid, (("output", 0), ("state", 0), ("int", NBYTES))),
             Launch(0, grid, (("state", 0), ("input", 0), ("int", NBYTES))),
         ),
@@ -44,7 +43,7 @@ def contents(spare: TensorSpec = SPARE) -> BundleContents:
         inputs=(TensorSpec("x", "f32", SHAPE),),
         outputs=(TensorSpec("y", "f32", SHAPE),),
         states=(TensorSpec("last", "f32", SHAPE), spare),
-        targets=(TargetContents("null", "null", (), plan(spare), b"no code"),),
+        targets=(TargetContents("null", "null", (), Plan.of(plan(spare)), b"no code"),),
         weights={"state.last": TensorData("f32", SHAPE, struct.pack("<6f", *FIRST))},
         golden=Golden(
             (TensorData("f32", SHAPE, struct.pack("<6f", *INPUT)),),

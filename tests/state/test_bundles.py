@@ -12,7 +12,7 @@ from small_state_bundle import FIRST, INPUT
 from aotc.runtime import check, load
 from aotc.runtime.argument_errors import StateBusy, StateUnknown
 from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest, TensorSpec
-from aotc.runtime.bundle.plan import LaunchPlan, StateSlot
+from aotc.runtime.bundle.plan import LaunchPlan, Plan, StateSlot
 from aotc.runtime.errors import BundleMalformed, InputDtype, InputShape, ProgramClosed
 from aotc.runtime.verify import verify
 
@@ -141,7 +141,7 @@ def test_close_closes_the_sessions_of_all_threads(bundle):
 
 
 def test_a_call_inside_a_call_is_refused(program):
-    slot = program._slot()
+    slot = program._sessions.slot()
     session = slot.take()
     with pytest.raises(StateBusy):
         program(SECOND)
@@ -184,45 +184,37 @@ def test_inspect_lists_states(bundle, capsys):
     assert "state    spare: i64[], 8 B" in text
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"abi": 3}, "`abi` is 3, expected 7"),
-        ({"states": ()}, "`abi` is 7, expected 3"),
-        ({"states": (StateSlot(24, "other"), StateSlot(8))}, "states[0].initial"),
-    ],
-)
-def test_a_plan_that_lies_is_refused(change, expected):
-    contents = small_state_bundle.contents()
-    plan = contents.targets[0].plan
-    fields = {name: getattr(plan, name) for name in LaunchPlan.__slots__} | change
+def with_states(states):
+    """The small bundle's plan with other states."""
+    plan = small_state_bundle.plan()
+    fields = {name: getattr(plan, name) for name in LaunchPlan.__slots__}
+    return Plan.of(LaunchPlan(**{**fields, "states": states}))
 
-    def read():
-        data = LaunchPlan(**fields).to_msgpack()
-        LaunchPlan.from_msgpack(data).validate(1, 1, contents.weights, "plan", "null", 7)
 
-    with pytest.raises(BundleMalformed) as caught:
-        read()
-    assert expected in str(caught.value)
+def test_a_plan_that_starts_with_no_weight_is_refused():
+    plan = with_states((StateSlot(24, "other"), StateSlot(8)))
+    with pytest.raises(BundleMalformed, match=r"states\[0\].initial"):
+        plan.validate(1, 1, ("state.last",), "plan", "null", 7)
+
+
+@pytest.mark.parametrize("features", [[], ["state", "torch"], ["dynamic-shapes", "state"]])
+def test_a_plan_has_the_features_of_what_it_holds(features):
+    tree = Plan.of(small_state_bundle.plan()).to_map()
+    assert tree["features"] == ["state"]
+    with pytest.raises(BundleMalformed, match="features"):
+        Plan({**tree, "features": features})
 
 
 def test_an_argument_beyond_the_states_is_refused():
-    plan = small_state_bundle.plan()
-    fields = {name: getattr(plan, name) for name in LaunchPlan.__slots__}
-    short = LaunchPlan(**{**fields, "states": plan.states[:0] + (StateSlot(24),)})
-    short.validate(1, 1, (), "plan", "null", 7)
-    empty = LaunchPlan(**{**fields, "abi": 3, "states": ()})
+    with_states((StateSlot(24),)).validate(1, 1, (), "plan", "null", 7)
     with pytest.raises(BundleMalformed, match="state 0"):
-        empty.validate(1, 1, (), "plan", "null", 7)
+        with_states(()).validate(1, 1, (), "plan", "null", 7)
 
 
 @pytest.mark.parametrize("nbytes", [(16, 8), (24,), (24, 8, 8)])
 def test_a_plan_of_other_states_than_the_manifests_is_refused(tmp_path, nbytes):
     contents = small_state_bundle.contents()
-    plan = contents.targets[0].plan
-    fields = {name: getattr(plan, name) for name in LaunchPlan.__slots__}
-    slots = tuple(map(StateSlot, nbytes))
-    target = replace(contents.targets[0], plan=LaunchPlan(**{**fields, "states": slots}))
+    target = replace(contents.targets[0], plan=with_states(tuple(map(StateSlot, nbytes))))
     from aotc.aot.pack import pack
 
     pack(replace(contents, targets=(target,)), tmp_path / "b")

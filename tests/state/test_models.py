@@ -13,7 +13,7 @@ from state_models import MODELS, seeded  # noqa: E402  needs torch
 
 from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
-from aotc.aot.errors import MutationUnsupported, StateUnsupported  # noqa: E402
+from aotc.aot.errors import MutationUnsupported  # noqa: E402
 from aotc.aot.rewrites.rewrite import rewrite_each  # noqa: E402
 from aotc.aot.schedule import schedule  # noqa: E402
 from aotc.aot.targets.families import find_target  # noqa: E402
@@ -104,7 +104,7 @@ def test_a_decoder_follows_eager_and_moves_no_cache(tmp_path, cache, request):
         return torch.randn(1, 1, 64, generator=seeded(step)), torch.tensor([step])
 
     with load(tmp_path / "b") as program:
-        names = [program.plan.kernels[launch.kernel].name for launch in program.plan.launches]
+        names = [program.plan.kernels[launch.kernel].name for launch in program.plan.at().launches]
         assert names.count("scatter") == len(program.states) == 4
         assert "keep" not in names
         assert_follows(program.session(), module, inputs, range(6))
@@ -220,13 +220,19 @@ def test_a_changed_input_is_refused_by_name():
         capture(spec_of(ChangesInput(), (torch.ones(3),)))
 
 
-def test_sizes_of_a_call_beside_states_are_refused_by_name(tmp_path):
+def test_the_model_is_probed_at_other_sizes_with_its_states(tmp_path):
     from aotc.aot.capture.spec import Spec
 
     dims = ({0: torch.export.Dim("rows", min=2, max=64)},)
     spec = Spec("grows", "grows", (torch.ones(3, 2),), {}, Grows(), dynamic_shapes=dims)
-    with pytest.raises(StateUnsupported, match="`total`"):
-        capture(spec)
+    found = capture(spec)
+    assert [dim.name for dim in found.dims] == ["rows"]
+    assert len(found.probes) == 2
+    for probe in found.probes:
+        output, total = probe.outputs
+        assert numpy.allclose(total, probe.inputs[0].sum())
+        assert numpy.allclose(output, probe.inputs[0] * total)
+    assert not spec.module.total.any(), "the caller's model is as it was"
 
 
 def test_wrong_states_are_found_at_the_rehearsal(bundle, monkeypatch):

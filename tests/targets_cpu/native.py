@@ -6,7 +6,7 @@ import functools
 
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu import executor
-from aotc.runtime.bundle.plan import PLAN_ABI, Kernel, Launch, LaunchPlan
+from aotc.runtime.bundle.plan import Kernel, Launch, LaunchPlan
 from aotc.runtime.drivers.cpu import Executable
 
 CPU = "x86-64-v2"
@@ -86,12 +86,11 @@ def plan(launches: list[tuple[str, tuple[int, int, int], list]], arena_bytes: in
     """A plan over KERNELS; launches are (symbol, grid, arguments)."""
     symbols = list(KERNELS)
     return LaunchPlan(
-        abi=PLAN_ABI,
         arena_bytes=arena_bytes,
         scratch_bytes=64,
         buffers=(),
         kernels=tuple(Kernel(symbol, symbol) for symbol in symbols),
-        launches=tuple(
+        steps=tuple(
             Launch(symbols.index(symbol), grid, tuple(map(tuple, args)))
             for symbol, grid, args in launches
         ),
