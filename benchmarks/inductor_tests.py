@@ -32,7 +32,7 @@ OUTCOMES = {
     "passed": "passed, all of it ours",
     "left": "passed, with regions that went to Inductor",
     "sums": "passed but for the order of sums: within 1e-6 of the scale of f64's result,"
-    " or no farther from it than eager",
+    " or that much farther from it than eager is",
     "wrong": "other numbers than expected",
     "failed": "failed otherwise",
     "slow": "took longer than the limit",
