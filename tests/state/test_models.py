@@ -195,7 +195,6 @@ def test_capture_leaves_the_model_as_it_was():
 def test_initial_zeros_are_not_stored(bundle):
     with load(bundle("written")) as program:
         assert {slot.initial for slot in program.plan.states} == {None}
-        assert program.plan.abi == 7
         weights = program.manifest.weights
     assert weights is None
 
