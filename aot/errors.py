@@ -355,7 +355,7 @@ class StateUnsupported(UnsupportedError):
 
     code = "state"
     template = "the model changes its buffers {names} when it runs, together with {other}"
-    hint = "fix the sizes, compile all ops, or return the new value as an output"
+    hint = "give each element type a buffer of its own, or return the new value as an output"
 
 
 class KernelNotOnHost(UnsupportedError):
