@@ -111,10 +111,13 @@ class _Decompositions(Mapping[Any, Callable[..., Any]]):
 
 
 def _partitioned(joint: GraphModule, inputs: Any, **named: Any) -> Any:
-    """Forward and backward of a joint graph by torch's min cut; what is drawn is not drawn anew."""
+    """Forward and backward of a joint graph by torch's min cut; what is drawn is not drawn anew,
+    and what is compared not computed anew."""
+    from aotc.aot.dynamo.deciding import keep_compared
     from aotc.aot.dynamo.drawing import keep_random
 
     keep_random(joint)
+    keep_compared(joint)
     return min_cut_rematerialization_partition(joint, inputs, **named)
 
 
