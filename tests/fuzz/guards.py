@@ -8,7 +8,7 @@ who writes there is told here. Parts of the arena that share bytes stay together
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,17 +66,17 @@ def spread(plan: LaunchPlan) -> tuple[LaunchPlan, list[tuple[int, int]]]:
                 return new + offset - start
         return offset
 
-    launches = []
+    steps = []
     for launch in plan.launches:
         args = [(space, at(value) if space == "arena" else value) for space, value in launch.args]
-        launches.append(_with(launch, args=tuple(args)))
+        steps.append(_with(launch, args=tuple(args)))
     buffers = [Buffer(each.name, at(each.offset), each.nbytes) for each in plan.buffers]
     scratch = plan.scratch_bytes + GUARD_BYTES if plan.scratch_bytes else 0
     new = _with(
         plan,
         arena_bytes=max(end, plan.arena_bytes),
         buffers=tuple(buffers),
-        launches=tuple(launches),
+        steps=tuple(steps),
         scratch_bytes=scratch,
     )
     return new, guards
@@ -106,21 +106,21 @@ def _islands(plan: LaunchPlan) -> Iterator[tuple[int, int]]:
 
 def put_up() -> None:
     """From now on the sessions of this process have guards."""
-    Session.__init__ = _guarded_session  # type: ignore[method-assign]
+    Session._enter = _guarded_enter  # type: ignore[method-assign]
     cpu.Executable.session = _guarded_native  # type: ignore[method-assign]
     states.offsets_of = _offsets_of
 
 
 def take_down() -> None:
     """Sessions that are made from now on have none."""
-    Session.__init__ = _FIRST_SESSION  # type: ignore[method-assign]
+    Session._enter = _FIRST_ENTER  # type: ignore[method-assign]
     cpu.Executable.session = _FIRST_NATIVE  # type: ignore[method-assign]
     states.offsets_of = _FIRST_OFFSETS
 
 
-_FIRST_SESSION, _FIRST_NATIVE = Session.__init__, cpu.Executable.session
+_FIRST_ENTER, _FIRST_NATIVE = Session._enter, cpu.Executable.session
 _FIRST_OFFSETS = states.offsets_of
-_FIXED: dict[int, _Spans] = {}  # of a session of the driver, by its id: guards that stay
+_FIXED: dict[int, _Spans] = {}  # of sessions of the driver that no call met yet, by their id
 
 
 def _offsets_of(slots: Sequence[Any], alignment: int) -> tuple[list[int], int]:
@@ -131,18 +131,19 @@ def _offsets_of(slots: Sequence[Any], alignment: int) -> tuple[list[int], int]:
     return offsets, end
 
 
-def _guarded_native(executable: Any, arena: Any = None) -> Any:
-    """A session of the driver with an arena of its own, whoever lends one."""
+def _guarded_native(executable: Any, shared: Any = None) -> Any:
+    """A session of the driver with an arena of its own, whoever would share one."""
     plan = executable.plan
-    if plan.calls or plan.natives:
-        return _FIRST_NATIVE(executable, arena)
+    if plan.calls or plan.natives or (shared is not None and plan.states):
+        native = _FIRST_NATIVE(executable, shared)
+        _FIXED[id(native)] = []
+        return native
     wide, guards = spread(plan)
-    own = executable.at(wide, natives=executable.natives)
-    native = _FIRST_NATIVE(own)
+    native = _FIRST_NATIVE(executable.at(wide))
     base = native.arena_address
     ctypes.memset(base + plan.zeroed_bytes, VALUE, wide.arena_bytes - plan.zeroed_bytes)
     spans = [("in the arena", base + start, count) for start, count in guards]
-    scratch = native._blocks[2]
+    _, scratch, _ = native._blocks  # behind the arena and the states, before the addresses
     stride = scratch.nbytes // executable.threads
     if plan.scratch_bytes:
         for number in range(executable.threads):
@@ -156,12 +157,18 @@ def _guarded_native(executable: Any, arena: Any = None) -> Any:
     return native
 
 
-def _guarded_session(session: Any, program: Any) -> None:
-    _FIRST_SESSION(session, program)
-    native, first = session._native, session._native.run
-    fixed = _FIXED.pop(id(native), [])
-    inputs = [Block.of(f"input `{each.name}`", each.nbytes) for each in program.inputs]
-    outputs = [Block.of(f"output `{each.name}`", each.nbytes) for each in program.outputs]
+def _guarded_enter(session: Any, instance: Any) -> None:
+    native = instance.native
+    if id(native) in _FIXED:
+        native.run = _guarded_run(instance, _FIXED.pop(id(native)))
+    _FIRST_ENTER(session, instance)
+
+
+def _guarded_run(instance: Any, fixed: _Spans) -> Callable[[], None]:
+    """A run on copies of inputs and outputs between guards."""
+    native, first = instance.native, instance.native.run
+    inputs = [Block.of(f"input `{each.name}`", each.nbytes) for each in instance.inputs]
+    outputs = [Block.of(f"output `{each.name}`", each.nbytes) for each in instance.outputs]
     blocks = [*inputs, *outputs]
     guards = [*fixed, *(span for block in blocks for span in block.spans())]
 
@@ -186,7 +193,7 @@ def _guarded_session(session: Any, program: Any) -> None:
                 if own != theirs:
                     raise WritesBeside(f"a kernel wrote to {block.name}")
 
-    session._run = run
+    return run
 
 
 def check(spans: _Spans) -> None:

@@ -358,4 +358,4 @@ def test_a_write_beside_memory_is_found(bench):
             guards.check(block.spans())
         guards.check(block.spans())
     assert built(program, bench, "cpu")  # between guards
-    assert guards.Session.__init__ is guards._guarded_session
+    assert guards.Session._enter is guards._guarded_enter
