@@ -180,9 +180,9 @@ def test_built_without_a_device(aotc, cache, tmp_path, library):
     spec = tmp_path / "spec.py"
     spec.write_text(MODEL.format(library=str(library)))
     arguments = ["build", spec, "-o", tmp_path / "x", "--quiet", "--cache-dir", cache]
-    code, _, words = aotc(*arguments, "--target", "cuda:sm_90", "--embed-backends")
+    code, _, words = aotc(*arguments, "--target", "cuda:sm_121", "--embed-backends")
     assert code == 0, words
-    path = tmp_path / "x" / "targets" / "cuda-sm_90" / "plan.msgpack"
+    path = tmp_path / "x" / "targets" / "cuda-sm_121" / "plan.msgpack"
     (row,) = Plan.from_msgpack(path.read_bytes()).at().natives
     assert row.scalars == (("real", (2.5).hex()),)
     assert row.workspace_bytes == 64 * 512 * 4
