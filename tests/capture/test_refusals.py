@@ -107,10 +107,6 @@ def leaves(x):
     raise SystemExit(4)
 
 
-def bits(x):
-    return x.view(torch.uint8)
-
-
 def gradient(x):
     return torch.func.grad(lambda y: (y**2).sum())(x)
 
@@ -123,7 +119,6 @@ NOT_OURS = {
     "without memory": (torch.nn.Linear(4, 4, device="meta"), (X,), "`weight`, `bias` lie on"),
     "an argument without memory": (torch.relu, (X.to("meta"),), "`argument 0` lie"),
     "an exit": (leaves, (X,), "SystemExit: 4"),
-    "bits": (bits, (X,), "elements of another size"),
     "an object": (lambda x, y: x, (X, object()), "neither a tensor nor plain data"),
     "a nested gradient": (gradient, (X,), "torch.export cannot make one graph"),
 }
