@@ -54,6 +54,8 @@ EXACT = frozenset({
     "view_as_real", "view_copy", "where", "zero",
 })  # fmt: skip
 
+SUMS_OF_TERMS = frozenset({"addcdiv", "addcmul", "lerp"})  # element by element
+
 
 def moved(value: torch.Tensor, units: float, generator: torch.Generator) -> torch.Tensor:
     """Each element moved at random by up to `units` in its last place; values of the same type.
@@ -111,8 +113,8 @@ class MovedRoundings(TorchDispatchMode):
         if _is_exact(function, args, kwargs):
             return function(*args, **kwargs)
         is_changing = function._schema.is_mutable
-        is_one_by_one = torch.Tag.pointwise in function.tags
-        if not is_changing and not is_one_by_one and function.namespace in NATIVE_NAMESPACES:
+        is_native = function.namespace in NATIVE_NAMESPACES
+        if not is_changing and is_native and _has_terms(function):
             args, kwargs = self._moved(args), self._moved(kwargs)
         result = function(*args, **kwargs)
         if is_changing:
@@ -133,6 +135,13 @@ class MovedRoundings(TorchDispatchMode):
             written = argument.alias_info is not None and argument.alias_info.is_write
             if written and isinstance(value, torch.Tensor) and value.is_floating_point():
                 value.copy_(moved(value, self._units, self._generator))
+
+
+def _has_terms(function: Any) -> bool:
+    """Whether an op rounds terms on its way, whose sum may be far smaller than they are."""
+    name = function._schema.name.rpartition("::")[2].rstrip("_")
+    is_one_by_one = torch.Tag.pointwise in function.tags
+    return not is_one_by_one or name in SUMS_OF_TERMS or name.endswith("_backward")
 
 
 def _is_exact(function: Any, args: Any, kwargs: Any) -> bool:

@@ -2,7 +2,9 @@
 
 Answers of eager torch bound a float: its own, the same program in f64, runs whose every rounding is
 moved at random by a few units in the last place, forward and on the way back, every second of them
-with torch's plain implementation of attention. What lies in their span, widened, is right. Where
+with torch's plain implementation of attention. In a second opinion half of the runs move each op
+that torch runs for a step, and what it reads where it sums terms: terms that cancel leave roundings
+as large as they were. What lies in the answers' span, widened, is right. Where
 these answers part altogether (a comparison or an order of nearly equal values, a row whose every
 score is not a number), and where sums count that pass the largest number in some order, the element
 cannot be judged, and is counted.
@@ -115,8 +117,10 @@ class Judge:
             )
         while len(self._references) <= count:
             number = len(self._references)
-            units = 1.0 if number <= PERTURBED_RUNS else 4.0
-            mode = Mode(seed=number, roundings=units, is_plain=number % 2 == 0)
+            is_second = number > PERTURBED_RUNS
+            is_by_op = is_second and number % 4 < 2
+            units = 4.0 if is_second and not is_by_op else 1.0
+            mode = Mode(False, number, units, is_plain=number % 2 == 0, is_by_op=is_by_op)
             self._references.append(Session(self.program, self.environment, mode).outputs())
         return self._references[: count + 1]
 

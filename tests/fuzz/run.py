@@ -14,7 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from aotc.aot.capture.decisions import moved
+from aotc.aot.capture.decisions import MovedRoundings, moved
 from fuzz.program import NAMES, NAMESPACE, Program, Ref, Step
 from fuzz.rows.table import ROWS
 
@@ -27,14 +27,17 @@ Tensors = list[torch.Tensor]
 class Mode:
     """How steps are run: `eager`, `wide` (floats in f64), or perturbed by a few roundings.
 
-    is_plain: with torch's plain implementation of attention in place of its fused one; large: what
-    is put in place of operands whose sums or products may pass the largest number in some order.
+    is_plain: with torch's plain implementation of attention in place of its fused one; is_by_op:
+    perturbed are the ops that torch runs for the steps, on the way back too, rather than the steps;
+    large: what is put in place of operands whose sums or products may pass the largest number in
+    some order.
     """
 
     is_wide: bool = False
     seed: int | None = None  # of perturbations
     roundings: float = 2.0
     is_plain: bool = False
+    is_by_op: bool = False
     large: float | None = None
 
 
@@ -53,16 +56,19 @@ def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Ge
     given = values
     if row.is_legal is not None and not row.is_legal(**_evaluated(step, values)):
         raise ValueError(f"{step.expression()}: not legal, and torch does not check it")
-    if row.accumulates and (mode.seed is not None or mode.large is not None):
+    is_by_step = mode.seed is not None and not mode.is_by_op
+    if row.accumulates and (is_by_step or mode.large is not None):
         changed = _all_perturbed if mode.large is None else _overflown
         given = {**values, **changed(step, values, mode, generator)}
     code = _compiled(step.expression(mode.is_wide), not step.name)
     if not step.name:
         exec(code, {**NAMESPACE, **given})
         return None
+    if row.breaks_ties and mode.seed is not None:
+        given = {**given, **_in_another_order(step, given, generator)}
     with sdpa_kernel(SDPBackend.MATH) if mode.is_plain else nullcontext():
         value = eval(code, {**NAMESPACE, **given})
-        if mode.seed is None:
+        if not is_by_step:
             # In f64: rounded where the program converts, and f64 again.
             return value.double() if mode.is_wide and value.is_floating_point() else value
         return _rounded(step, value, code, given, mode, generator)
@@ -123,6 +129,17 @@ def _with_moved_slopes(
     if ROWS[step.op].slope_cancels:
         beside.register_hook(incoming.append)
     return beside + away
+
+
+def _in_another_order(
+    step: Step, values: dict[str, Any], generator: torch.Generator
+) -> dict[str, Any]:
+    """The operand with its elements along the step's axis in another order, as it breaks ties."""
+    name, axis = next(step.refs()), step.arguments["axis"]
+    value = values[name]
+    if not value.dim():
+        return {}
+    return {name: value.index_select(axis, torch.randperm(value.shape[axis], generator=generator))}
 
 
 def _all_perturbed(
@@ -222,8 +239,10 @@ class Session:
             states = [self._typed(t) for t in program.values(self.environment, program.states)]
         generator = torch.Generator().manual_seed(self.mode.seed or 0)
         found: Tensors = []
-        for _ in range(CALLS_WITH_STATE if states else 1):
-            found += self._call([each.clone() for each in inputs], states, generator)
+        moving = MovedRoundings(self.mode.seed or 0, self.mode.roundings)
+        with moving if self.mode.is_by_op else nullcontext():
+            for _ in range(CALLS_WITH_STATE if states else 1):
+                found += self._call([each.clone() for each in inputs], states, generator)
         return found
 
     def _typed(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from fuzz import guards, trial
 from fuzz.__main__ import FORWARD_ONLY, _tasks
@@ -263,6 +264,86 @@ def test_slopes_near_0_round_at_the_size_of_their_terms(name, zero):
     assert judge.verdict([value, slope + 1e-5 * flows]).wrong > 30
     assert judge.verdict([value, slope + 2e-8]).wrong  # where nothing flows
     assert judge.verdict([value + 1e-3, slope]).wrong
+
+
+def _program(name, texts, more, has_gradients=False):
+    names = [each for each in re.findall(r"{(\w+)}", ROWS[name].text) if each not in more]
+    inputs = tuple(Input(f"x{at}", "f32", (), text, 1) for at, text in enumerate(texts))
+    given = {each: Ref(f"x{min(at, len(texts) - 1)}") for at, each in enumerate(names)}
+    step = Step("v0", name, ROWS[name].text, {**given, **more})
+    return Program("", inputs, (), (step,), ("v0",), has_gradients=has_gradients)
+
+
+NEAR_0 = {  # what the op reads, and its other arguments
+    "addcmul": (("1.5 + torch.linspace(-1e-3, 1e-3, 64)", "torch.full((64,), 1.5**0.5)"),
+                {"n": -1.0}),
+    "batch_norm": (("3.0 + torch.linspace(-1e-6, 1e-6, 64).reshape(8, 8)", "torch.full((8,), 3.0)",
+                    "torch.full((8,), 0.5)"), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEAR_0)
+def test_sums_near_0_round_at_the_size_of_their_terms(name):
+    judge = Judge(_program(name, *NEAR_0[name]), 0)
+    (eager,) = judge.eager
+    assert not judge.verdict([eager + 1e-7]).wrong
+    assert judge.verdict([eager + 1e-5]).wrong > 60
+
+
+SLOPES = {  # of rows that softmax makes 0 and 1: a difference of two sums that are equal
+    "softmax": (("30 * torch.eye(8)",), {"axis": 1}),
+    "attention to itself": (
+        ("30 * torch.randn(2, 2, 2, 2, generator=torch.Generator().manual_seed(7372))",),
+        {"causal": False},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_slopes_of_softmax_round_at_the_size_of_their_terms(name):
+    judge = Judge(_program(name, *SLOPES[name], has_gradients=True), 0)
+    (x,) = judge.program.values(0, judge.program.inputs)
+    value, slope = judge.eager
+
+    def other(change):
+        """As the formula of fused kernels has it, with the second sum by so much larger."""
+        slopes = (torch.arange(value.numel()) % 7 - 2).reshape(value.shape) / 4
+        if name == "softmax":
+            return value * (slopes - (1 + change) * (slopes * value).sum(1, keepdim=True))
+        scale = x.shape[-1] ** -0.5
+        weights = F.softmax(x @ x.mT * scale, -1)
+        apart = slopes @ x.mT - (1 + change) * (slopes * value).sum(-1, keepdim=True)
+        apart = weights * apart * scale
+        return apart @ x + apart.mT @ x + weights.mT @ slopes
+
+    for change in (1e-7, -1e-7):
+        assert not torch.equal(other(change), slope)
+        assert not judge.verdict([value, other(change)]).wrong
+    assert judge.verdict([value, other(1e-4)]).wrong
+
+
+def test_gradients_that_cancel_round_before_they_are_summed():
+    """Of x / x in bf16: 1 / x - x / x², rounded apart."""
+    program = _program("div with a mode", ("torch.linspace(0.5, 2, 64).bfloat16()",),
+                       {"mode": None}, has_gradients=True)  # fmt: skip
+    value, slope = (judge := Judge(program, 0)).eager
+    (x,) = program.values(0, program.inputs)
+    flows = (torch.arange(64) % 7 - 2) / 4
+    other = flows / x.float() - (flows * (1 / x.float() ** 2).bfloat16()) * x
+    assert not torch.equal(other.bfloat16(), slope)
+    assert not judge.verdict([value, other.bfloat16()]).wrong
+    assert judge.verdict([value, slope + flows.bfloat16() / 4]).wrong > 30
+
+
+@pytest.mark.parametrize("name", ["topk", "kthvalue", "median", "msort"])
+def test_any_of_equal_elements_may_be_taken(name):
+    given = Input("x0", "f32", (4, 2), "torch.tensor([1.0, 1.0, 0.0, 5.0]).repeat(2, 1).mT", 1)
+    arguments = {"x": Ref("x0"), "k": 2 if name != "kthvalue" else 3, "axis": 0, "flag": True}
+    step = Step("v0", name, ROWS[name].text, arguments)
+    judge = Judge(Program("", (given,), (), (step,), ("v0",), has_gradients=True), 0)
+    value, slope = judge.eager
+    assert not judge.verdict([value, slope[[1, 0, 2, 3]]]).wrong
+    assert judge.verdict([value, slope[[0, 2, 1, 3]] + slope[[3, 1, 2, 0]]]).wrong
 
 
 def test_rows_of_attention_that_are_no_numbers_cannot_be_judged():

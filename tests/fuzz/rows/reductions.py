@@ -170,13 +170,13 @@ SORTS = (
     _along("argsort", "torch.argsort({x}, dim={axis}, descending={flag}, stable=True)", NUMBERS,
            family="sorts", level="values"),
     Op("topk", "sorts", "torch.topk({x}, {k}, {axis}, largest={flag}).values", _top_k,
-       level="values", weight=2),
+       level="values", breaks_ties=True, weight=2),
     Op("kthvalue", "sorts", "torch.kthvalue({x}, {k}, {axis}).values", _top_k, level="values",
-       weight=0.5),
+       breaks_ties=True, weight=0.5),
     _along("median", "torch.median({x}, {axis}).values", NUMBERS, family="sorts", level="values",
-           weight=0.5),
+           breaks_ties=True, weight=0.5),
     _along("msort", "torch.sort({x}, {axis}).values.flip({axis})", NUMBERS, family="sorts",
-           level="values", weight=0.5),
+           level="values", breaks_ties=True, weight=0.5),
 )  # fmt: skip
 
 ROWS = (*REDUCTIONS, *NORMS, *SCANS, *SORTS)

@@ -27,6 +27,7 @@ class Op:
     cancels: bool = False  # rounds on its way at the size of its operand, or of 1
     slope_cancels: bool = False  # its slope is a difference of terms as large as 1
     is_of_norm: bool = False  # rounds every element at the size of the largest one
+    breaks_ties: bool = False  # torch does not say which of equal elements along `axis` it takes
     weight: float = 1.0
     is_fixed_only: bool = False  # its arguments cannot follow sizes that vary
     is_statement: bool = False  # changes a state and gives no value
