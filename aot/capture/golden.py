@@ -23,6 +23,18 @@ from aotc.aot.ir.graph import Graph
 HALVES = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 SINGLES = {torch.float32: torch.float64}
 JUMP, SMOOTH = 0.05, 0.001  # of the scale: what only a decision makes, and what roundings leave
+TRUNCATING = (
+    torch.ops.aten.div.Tensor_mode,
+    torch.ops.aten.div.Scalar_mode,
+    torch.ops.aten.div.out_mode,
+    torch.ops.aten.div_.Tensor_mode,
+    torch.ops.aten.div_.Scalar_mode,
+)
+REINTERPRETING = (
+    torch.ops.aten.view.dtype,
+    torch.ops.aten.view_copy.dtype,
+    torch.ops.prims.view_of_dtype.default,
+)
 NATIVE_NAMESPACES = ("aten", "prims")  # whose ops take f64 where they take f32
 
 
@@ -43,7 +55,7 @@ def quiet_settings() -> Iterator[None]:
 
 def golden_tensors(call: Callable[[], Any]) -> tuple[torch.Tensor, ...]:
     """The tensors that the exported model returns, in order."""
-    with _one_thread(), _StableSorts():
+    with _one_thread(), _Eager():
         return _tensors(call())
 
 
@@ -91,17 +103,35 @@ def without_jumps(away: torch.Tensor) -> float:
     return largest(away)
 
 
-class _StableSorts(TorchDispatchMode):
-    """Equal elements keep their order in sorts where torch leaves it open, as in compiled code."""
+class _Eager(TorchDispatchMode):
+    """Equal elements keep their order in sorts where torch leaves it open, as in compiled code.
+
+    A quotient for which torch's own kernel would end the process raises.
+    """
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        if function in TRUNCATING:
+            _refuse_overflow(*args, **(kwargs or {}))
         if function is torch.ops.aten.sort.default:
             return _sorted(*args, **(kwargs or {}))
         if function is torch.ops.aten.topk.default:
             return _highest(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {}))
+
+
+def _refuse_overflow(
+    data: torch.Tensor, divisor: Any, *, rounding_mode: str | None = None, **_: Any
+) -> None:
+    """Raises `OverflowError` for the smallest integer by -1, whose quotient its type lacks: the
+    processor's division, to which torch leaves those that truncate, ends the process there."""
+    kind = torch.result_type(data, divisor)
+    if rounding_mode != "trunc" or kind not in (torch.int32, torch.int64):
+        return
+    is_least = torch.as_tensor(data).to(kind) == torch.iinfo(kind).min
+    if bool((is_least & (torch.as_tensor(divisor).to(kind) == -1)).any()):
+        raise OverflowError(f"{torch.iinfo(kind).min} / -1: eager torch ends the process there")
 
 
 def _sorted(data: torch.Tensor, dim: int = -1, descending: bool = False) -> Any:
@@ -127,6 +157,8 @@ class _Widened(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        if function in REINTERPRETING:  # a float's bits, which a wider one does not have
+            raise NotImplementedError(f"{function} in wider floats")
         return function(*self._wide(args), **self._wide(kwargs or {}))
 
     def _wide(self, values: Any) -> Any:

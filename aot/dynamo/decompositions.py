@@ -99,6 +99,8 @@ def _diagonal_scatter(
     data: Tensor, source: Tensor, offset: int = 0, first: int = 0, second: int = 1
 ) -> Tensor:
     """Each place of a plane asks the diagonal, by its row or, below the main one, by its column."""
+    if not source.shape[-1]:  # the offset is beyond the plane: there is no place to ask of
+        return data.clone()
     planes = data.movedim((first, second), (-2, -1))
     rows = torch.arange(planes.shape[-2], device=data.device).unsqueeze(1)
     columns = torch.arange(planes.shape[-1], device=data.device)

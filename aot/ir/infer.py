@@ -198,7 +198,9 @@ def window(types: Types, attrs: AttrMap) -> TensorType:
     for axis, size, stride, dilation in zip(axes, *rows, strict=True):
         require(0 <= axis < types[0].rank, f"axis {axis} is out of range")
         reach = (size - 1) * dilation + 1
-        require(min(size, stride, dilation) >= 1, "sizes, strides, dilations start at 1")
+        # One by one: which of two sizes of a call is smaller, it alone may know.
+        is_right = all(each >= 1 for each in (size, stride, dilation))
+        require(is_right, "sizes, strides, dilations start at 1")
         require(reach <= shape[axis], f"window reaches {reach} of {shape[axis]}")
         shape[axis] = (shape[axis] - reach) // stride + 1
     return types[0].with_shape((*shape, *attrs["sizes"]))

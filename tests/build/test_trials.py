@@ -198,3 +198,16 @@ def test_states_are_judged_by_the_models_own_distance():
     captured = capture(spec_of(Deep(), (torch.randn(8).bfloat16(),)))
     assert captured.golden_roundings[1] > TOLERANCES["bf16"] / 3
     assert tolerances(captured, "ieee")[1] > TOLERANCES["bf16"]
+
+
+def test_inputs_that_would_end_the_process_are_left_out():
+    """The example has no smallest integer by -1; in another order it has."""
+    values = torch.tensor([-(2**31)] * 4 + [8] * 4, dtype=torch.int32)
+    divisors = torch.tensor([2] * 4 + [-1] * 4, dtype=torch.int32)
+
+    def model(x, y):
+        return torch.div(x, y, rounding_mode="trunc")
+
+    known = (model(values, divisors).numpy(),)
+    (trial,) = trials(model, (values, divisors), {}, known, False)
+    assert numpy.array_equal(trial.outputs[0], known[0])

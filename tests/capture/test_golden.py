@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from aotc.aot.capture.capture import capture  # noqa: E402  needs torch
-from aotc.aot.capture.golden import roundings  # noqa: E402
+from aotc.aot.capture.golden import golden_tensors, roundings  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 from aotc.aot.contents import TOLERANCES, tolerances  # noqa: E402
 
@@ -113,3 +113,22 @@ def test_an_encoder_of_layers_in_sixteen_bits():
     model = torch.nn.TransformerEncoder(layer, 2).to(torch.bfloat16).eval()
     found = capture(spec_of(model, (torch.randn(2, 5, 16, generator=seeded()).bfloat16(),)))
     assert 0.0 < found.golden_roundings[0] < 0.1
+
+
+def test_bits_of_floats_have_no_roundings():
+    def model(x, whole):
+        return x.view(torch.int32) * 2.0, whole.view(torch.float32) * 2.0
+
+    given = torch.ones(4), torch.ones(4, dtype=torch.int32)
+    with pytest.raises(NotImplementedError, match="wider floats"):
+        roundings(lambda: model(*given), model(*given), False)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_a_quotient_that_would_end_the_process_raises(dtype):
+    least = torch.full((3,), torch.iinfo(dtype).min, dtype=dtype)
+    for divisor in (-1, torch.tensor([2, -1, 3], dtype=dtype)):
+        with pytest.raises(OverflowError, match="eager torch ends the process"):
+            golden_tensors(lambda divisor=divisor: torch.div(least, divisor, rounding_mode="trunc"))
+    (found,) = golden_tensors(lambda: torch.div(least, 2, rounding_mode="trunc"))
+    assert torch.equal(found, least // 2)

@@ -83,3 +83,13 @@ class _Whole(int):
 class _Choices:
     maximum = staticmethod(lambda left, right: _Whole(max(left, right)))
     minimum = staticmethod(lambda left, right: _Whole(min(left, right)))
+
+
+def test_numbers_beyond_32_bits_say_their_type() -> None:
+    long = "tl.full([], 3221225472, tl.int64)"
+    wide = ix.symbol("x", size_of(Dim("m", 1, 1 << 33, 4)))
+    assert str((wide + 5) // 3221225472) == f"(x + 5) // {long}"
+    assert str(wide * 2 + 3221225472) == f"x*2 + {long}"
+    assert kernel_text(3 * n + 3221225472) == f"(3*size_n + {long})"
+    assert str(3 * n + 3221225472) == "3*n + 3221225472"
+    assert kernel_text((1 << 31) - 1) == "2147483647"

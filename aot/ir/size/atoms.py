@@ -56,7 +56,7 @@ def formula(size: Size, is_kernel: bool = False) -> str:
     for monomial, count in size.terms:
         factors = [atom_text(atom, is_kernel) for atom in monomial]
         if abs(count) != 1 or not factors:
-            factors.insert(0, str(abs(count)))
+            factors.insert(0, number_text(abs(count), is_kernel))
         sign = (" - " if count < 0 else " + ") if words else ("-" if count < 0 else "")
         words += sign + "*".join(factors)
     return words
@@ -75,7 +75,15 @@ def atom_text(atom: Atom, is_kernel: bool = False) -> str:
 
 
 def _plain(extent: Extent, is_kernel: bool) -> str:
-    return str(extent) if isinstance(extent, int) else formula(extent, is_kernel)
+    is_number = isinstance(extent, int)
+    return number_text(extent, is_kernel) if is_number else formula(extent, is_kernel)
+
+
+def number_text(number: int, is_kernel: bool) -> str:
+    """The text of a number; in a kernel one of 64 bits says so, since Triton takes a literal as of
+    the type of what it stands beside."""
+    is_long = is_kernel and not -(1 << 31) <= number < 1 << 31
+    return f"tl.full([], {number}, tl.int64)" if is_long else str(number)
 
 
 def _part(extent: Extent, is_kernel: bool) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 
-from aotc.aot.ir.size.atoms import Atom, Choice, Dim, Floor, UndecidedSize, formula
+from aotc.aot.ir.size.atoms import Atom, Choice, Dim, Floor, UndecidedSize, formula, number_text
 from aotc.aot.ir.size.polynomial import (
     Extent,
     Size,
@@ -155,7 +155,7 @@ def kernel_text(extent: Extent) -> str:
     """As a kernel spells it, with a parameter for each dim; parenthesized where it is a sum."""
     spelled = _truncated(extent)
     if isinstance(spelled, int):
-        return str(spelled)
+        return number_text(spelled, True)
     written = formula(spelled, True)
     return written if written.isidentifier() else f"({written})"
 
