@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from fuzz.trial import BAD, INTERNAL, LATE, Outcome, Task
+from fuzz.trial import BAD, INTERNAL, LATE, TORCH_DIES, Outcome, Task
 
 CONTEXT = multiprocessing.get_context("spawn")  # a device's context does not survive a fork
 LIMIT_SECONDS = 60.0  # of processor time, its compiler's too
@@ -145,7 +145,9 @@ class _Process:
         self.end()
         known = [each for each in self._outcomes if each.verdict in BAD]
         way = known[0].way if known else "?"
-        self._save_whole(task, f"{verdict}: {reason}")
+        is_drawn = self._save_whole(task, f"{verdict}: {reason}")
+        if not known and not is_drawn and verdict == INTERNAL:
+            verdict = TORCH_DIES
         if known and verdict == LATE:  # it took too long to make the program smaller
             return Finished(task, tuple(self._outcomes))
         if known:
@@ -153,8 +155,9 @@ class _Process:
         outcome = Outcome(str(task), task.family, way, verdict, reason)
         return Finished(task, (*self._outcomes, outcome))
 
-    def _save_whole(self, task: Task, title: str) -> None:
-        """Write the program as it is, by a process of its own: drawing it may end that, too."""
+    def _save_whole(self, task: Task, title: str) -> bool:
+        """Write the program as it is, by a process of its own. False where drawing it, which only
+        eager torch has a part in, ends that, too."""
         arguments = (task, self.setting.found, title)
         process = CONTEXT.Process(target=_save, args=arguments, daemon=True)
         process.start()
@@ -162,6 +165,8 @@ class _Process:
         if process.exitcode is None:
             process.kill()
             process.join()
+            return True
+        return process.exitcode >= 0
 
     def end(self) -> None:
         """End the process."""
@@ -179,7 +184,10 @@ def _death(code: int, stack: Path) -> str:
     lines = stack.read_text(errors="replace").splitlines() if stack.exists() else []
     at = next((number for number, each in enumerate(lines) if "Current thread" in each), len(lines))
     frames = [each.split('"')[1:] for each in lines[at + 1 :] if each.startswith("  File ")]
-    places = [f"{name.rpartition('/')[2]}:{rest.split()[2]}" for name, rest in frames[:8]]
+    places = [
+        name if name.startswith("<") else f"{name.rpartition('/')[2]}:{rest.split()[2]}"
+        for name, rest in frames[:8]
+    ]
     return f"the process died by {name}" + (f" in {' < '.join(places)}" if places else "")
 
 

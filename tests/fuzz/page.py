@@ -6,11 +6,21 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from fuzz.trial import BAD, INTERNAL, LATE, REFUSED, RIGHT, UNJUDGEABLE, WRONG, Outcome
+from fuzz.trial import (
+    BAD,
+    INTERNAL,
+    LATE,
+    REFUSED,
+    RIGHT,
+    TORCH_DIES,
+    UNJUDGEABLE,
+    WRONG,
+    Outcome,
+)
 
-VERDICTS = (RIGHT, UNJUDGEABLE, REFUSED, WRONG, INTERNAL, LATE)
+VERDICTS = (RIGHT, UNJUDGEABLE, REFUSED, TORCH_DIES, WRONG, INTERNAL, LATE)
 # Of a program that is judged several ways: the first of these that any way gave.
-WORST = (WRONG, INTERNAL, LATE, REFUSED, UNJUDGEABLE, RIGHT)
+WORST = (WRONG, INTERNAL, LATE, TORCH_DIES, REFUSED, UNJUDGEABLE, RIGHT)
 HEAD = """# Random programs
 
 Written by `scripts/fuzz`. Programs of 3 to 40 ops are drawn from a typed table
@@ -24,6 +34,8 @@ Written by `scripts/fuzz`. Programs of 3 to 40 ops are drawn from a typed table
   every score is not a number), or which hang on sums that pass the largest number in some order.
 - **refused**: a typed error names what is not supported, or torch itself cannot trace the program,
   or traces it as of another shape than it gives.
+- **torch dies**: eager torch ends the process that draws the program, a new one too, in which
+  nothing of ours has run.
 - **wrong**, **internal** (an error that is ours, a process that died, a write beside memory that
   a kernel may write to), **over time** (more than 60 s): findings.
 

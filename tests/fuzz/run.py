@@ -47,7 +47,9 @@ OVERFLOWING, MODERATE = (Mode(is_plain=True, large=each) for each in (float("inf
 
 @functools.lru_cache(4096)
 def _compiled(text: str, is_statement: bool) -> CodeType:
-    return compile(text, "<step>", "exec" if is_statement else "eval")
+    # Its text in place of a file's name: where a process dies, this is all that is seen of it.
+    name = text.replace('"', "'")
+    return compile(text, f"<{name}>", "exec" if is_statement else "eval")
 
 
 def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Generator) -> Any:

@@ -32,6 +32,7 @@ from fuzz.ways import (
 
 RIGHT, REFUSED, UNJUDGEABLE = "right", "refused", "unjudgeable"
 WRONG, INTERNAL, LATE = "wrong", "internal", "over time"
+TORCH_DIES = "torch dies"  # where a new process, in which nothing of ours has run, dies of it too
 BAD = (WRONG, INTERNAL, LATE)
 TORCH_REFUSES = {
     "DataDependentOutputException",
