@@ -75,8 +75,9 @@ def atom_text(atom: Atom, is_kernel: bool = False) -> str:
 
 
 def _plain(extent: Extent, is_kernel: bool) -> str:
-    is_number = isinstance(extent, int)
-    return number_text(extent, is_kernel) if is_number else formula(extent, is_kernel)
+    if isinstance(extent, int):
+        return number_text(extent, is_kernel)
+    return formula(extent, is_kernel)
 
 
 def number_text(number: int, is_kernel: bool) -> str:
