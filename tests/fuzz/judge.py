@@ -2,12 +2,12 @@
 
 Answers of eager torch bound a float: its own, the same program in f64, runs whose every rounding is
 moved at random by a few units in the last place, forward and on the way back, every second of them
-with torch's plain implementation of attention. In a second opinion half of the runs move each op
-that torch runs for a step, and what it reads where it sums terms: terms that cancel leave roundings
-as large as they were. What lies in the answers' span, widened, is right. Where
-these answers part altogether (a comparison or an order of nearly equal values, a row whose every
-score is not a number), and where sums count that pass the largest number in some order, the element
-cannot be judged, and is counted.
+with torch's plain implementation of attention; operands in memory of their own (`apart.py`). In a
+second opinion half of the runs move each op that torch runs for a step, and what it reads where it
+sums terms: terms that cancel leave roundings as large as they were. What lies in the answers' span,
+widened, is right. Where these answers part altogether (a comparison or an order of nearly equal
+values, a row whose every score is not a number), and where sums count that pass the largest number
+in some order, the element cannot be judged, and is counted.
 """
 
 from __future__ import annotations

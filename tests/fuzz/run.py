@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from aotc.aot.capture.decisions import MovedRoundings, moved
+from fuzz.apart import apart
 from fuzz.program import NAMES, NAMESPACE, Program, Ref, Step
 from fuzz.rows.table import ROWS
 
@@ -55,14 +56,14 @@ def _compiled(text: str, is_statement: bool) -> CodeType:
 def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Generator) -> Any:
     """The value of one step; a step without a name changes a state among the values."""
     row = ROWS[step.op]
-    given = values
+    code = _compiled(step.expression(mode.is_wide), not step.name)
     if row.is_legal is not None and not row.is_legal(**_evaluated(step, values)):
         raise ValueError(f"{step.expression()}: not legal, and torch does not check it")
+    given = values = {**values, **apart(step, values, code)}
     is_by_step = mode.seed is not None and not mode.is_by_op
     if row.accumulates and (is_by_step or mode.large is not None):
         changed = _all_perturbed if mode.large is None else _overflown
         given = {**values, **changed(step, values, mode, generator)}
-    code = _compiled(step.expression(mode.is_wide), not step.name)
     if not step.name:
         exec(code, {**NAMESPACE, **given})
         return None
