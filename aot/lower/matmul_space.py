@@ -114,6 +114,10 @@ def _tiled(problem: Problem, machine: Machine) -> Iterator[Choice]:
                 yield Choice(STYLES[name], problem, tile, group, 1, programs, flatten)
 
 
+# Element types of the descriptors that a plan holds.
+MAPPED_DTYPES = frozenset({"f16", "bf16", "f32"})
+
+
 def _loadings(problem: Problem, machine: Machine) -> tuple[str, ...]:
     """Styles of one tile a program."""
     if not _may_describe(problem, machine):
@@ -134,7 +138,8 @@ def _may_describe(problem: Problem, machine: Machine) -> bool:
 
 def _may_map(problem: Problem, machine: Machine) -> bool:
     """Whether a launch can describe the operands: one matrix each, not one a batch element."""
-    return machine.has_maps and problem.extents[0] == 1 and _may_describe(problem, machine)
+    is_known = problem.dtype in MAPPED_DTYPES and problem.extents[0] == 1
+    return machine.has_maps and is_known and _may_describe(problem, machine)
 
 
 def _scaled(tile: Tile, problem: Problem) -> Tile:

@@ -162,7 +162,7 @@ def native(cache_folder: Path, target_name: str = "cpu") -> Iterator[Runner]:
             for array in outputs:
                 # Nothing is right because nobody wrote it.
                 array.reshape(-1).view("uint8")[...] = 0xA5
-            rehearsal.run(target, made.library, made.plan, weights, inputs, outputs)
+            rehearsal.run(target, made.library, made.plan.at(), weights, inputs, outputs)
             return outputs
 
         yield run

@@ -17,6 +17,7 @@ from aotc.aot.lower.matmul_tiles import STYLES
 from aotc.aot.schedule import schedule
 from aotc.aot.schedule.traits import GPUS
 from aotc.aot.targets.cuda.compile import compile_kernel
+from aotc.runtime.bundle.plan_rules import MAP_ITEMSIZES
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -176,6 +177,15 @@ def test_a_row_that_is_read_again_and_again_has_no_descriptor():
     result = op("matmul", row, b.permute(weight("w", 96, 64, dtype="bf16"), (1, 0)))
     (spec,) = lower(schedule(graph_of([result]), TRAITS), TRAITS)
     assert not any(row.maps for row in spec.candidates)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+def test_maps_are_of_types_that_a_plan_holds(dtype):
+    found = schedule(graph_of([product(256, 512, 256, dtype), product(8, 64, 64, dtype)]), TRAITS)
+    maps = [
+        each for spec in lower(found, TRAITS) for row in spec.candidates for each in row.maps
+    ]
+    assert bool(maps) == (dtype in MAP_ITEMSIZES)
 
 
 def test_the_cases_use_every_form():
