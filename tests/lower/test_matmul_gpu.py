@@ -182,9 +182,7 @@ def test_a_row_that_is_read_again_and_again_has_no_descriptor():
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 def test_maps_are_of_types_that_a_plan_holds(dtype):
     found = schedule(graph_of([product(256, 512, 256, dtype), product(8, 64, 64, dtype)]), TRAITS)
-    maps = [
-        each for spec in lower(found, TRAITS) for row in spec.candidates for each in row.maps
-    ]
+    maps = [each for spec in lower(found, TRAITS) for row in spec.candidates for each in row.maps]
     assert bool(maps) == (dtype in MAP_ITEMSIZES)
 
 
