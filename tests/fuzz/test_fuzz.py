@@ -69,15 +69,12 @@ def test_a_program_of_a_fixed_seed_is_right(family, fixed):
         assert outcome.verdict not in BAD, f"{outcome.way}: {outcome.reason}"
 
 
-@pytest.mark.skipif(
-    "CI" in os.environ, reason="four of a thousand programs are findings still: docs/fuzz.md"
-)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_program_of_a_fresh_seed_is_right(family, bench):
     seed = random.SystemRandom().randrange(10**6)
     way = "build" if family in ("fourier", "states") else "compile"
     (outcome,) = outcomes(Task(family, seed, Choice(), ((way, "cpu"),)), bench, "cpu")
-    said = f"scripts/fuzz --family {family} --seed {seed} --programs 1: {outcome.reason}"
+    said = f"scripts/fuzz --forward --family {family} --seed {seed} --programs 1: {outcome.reason}"
     assert outcome.verdict not in BAD, said
 
 
