@@ -72,10 +72,10 @@ def _beside(
     group: Group, call: Node, traits: TargetTraits
 ) -> tuple[tuple[Form, ...], tuple[Candidate, ...]]:
     """The Triton kernel of the same op, where the model gives one: its form and candidates."""
-    told = dict(call.attr("triton"))
-    if not told or sizes_in(call.attr("results")):
+    own_attrs = dict(call.attr("triton"))
+    if not own_attrs or sizes_in(call.attr("results")):
         return (), ()
-    attrs = {**told, "results": call.attr("results"), "updates": (), "result": 0}
+    attrs = {**own_attrs, "results": call.attr("results"), "updates": (), "result": 0}
     kernel = lower_call(replace(group, anchor=make("call", call.inputs, attrs)), traits)
     (form,) = kernel.forms
     rows = (replace(row, form=TRITON_FORM) for row in kernel.candidates)

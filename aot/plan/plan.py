@@ -129,11 +129,11 @@ class _Writer:
         for number, (launch, kernel, own) in enumerate(rows):
             while calls and calls[0][0] <= number:
                 steps.append(self._call(calls.pop(0)[1], offsets))
-            room = [
+            own_memory = [
                 ["arena", at if is_zeroed else table.reference(offsets[at])]
                 for at, is_zeroed in own
             ]
-            steps.append(self._launch(launch, kernel, room, offsets))
+            steps.append(self._launch(launch, kernel, own_memory, offsets))
         steps += [self._call(call, offsets) for _, call in calls]
         buffers = [
             {"name": row.name, "nbytes": table.reference(row.nbytes), "offset": table.reference(at)}
@@ -188,8 +188,8 @@ class _Writer:
         number = self.table.reference
         operands = [self._argument(operand, offsets) for operand in launch.operands]
         if kernel.native is not None:
-            room = scratch[0] if scratch else None
-            return kernel.native.step(operands, number(kernel.grid[0]), room, number)
+            workspace = scratch[0] if scratch else None
+            return kernel.native.step(operands, number(kernel.grid[0]), workspace, number)
         sizes = [["int", number(size)] for size in kernel.sizes]
         return {
             "kind": "kernel",

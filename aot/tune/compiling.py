@@ -115,10 +115,9 @@ def compile_each(
 def _native(task: Task) -> KernelBinary:
     """A native function has no code of ours: the executor's own kernel calls it."""
     call = NativeCall.parse(task.form.source)
-    lent = (
-        (call.workspace_bytes or 0) if task.target.device == "cpu" else 0
-    )  # else it is in the arena
-    return KernelBinary(SYMBOL, b"", scratch_bytes=lent)
+    is_scratch = task.target.device == "cpu"  # elsewhere the workspace is in the arena
+    scratch_bytes = (call.workspace_bytes or 0) if is_scratch else 0
+    return KernelBinary(SYMBOL, b"", scratch_bytes=scratch_bytes)
 
 
 def warm_up(device: str, workers: Workers, store: Store) -> None:

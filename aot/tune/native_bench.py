@@ -44,16 +44,16 @@ class LoadedFunction(Loaded):
         place = ("cuda", self._device.ordinal)
         function = library.function(call.function)
         with self._device.current():
-            rooms = [("arena", self._memory(nbytes)) for nbytes, _ in self._program.scratch]
+            workspaces = [("arena", self._memory(nbytes)) for nbytes, _ in self._program.scratch]
             for number in range(self._bench.launches):
                 memory = [("arena", address) for address in self._bench.addresses(number)]
-                step = call.step(memory, 1, rooms[0] if rooms else None, typical)
+                step = call.step(memory, 1, workspaces[0] if workspaces else None, typical)
                 bound = BoundNative(NativeLaunch.from_map(step), function, place)
                 if not number:
                     bound.check("the tuning")
-                    is_placed = bool(rooms) or not bound.needed_bytes
-                    room = 0 if is_placed else self._memory(bound.needed_bytes)
-                self._steps.append(DeviceStep(bound, lambda _, address: int(address), room))
+                    is_placed = bool(workspaces) or not bound.needed_bytes
+                    workspace = 0 if is_placed else self._memory(bound.needed_bytes)
+                self._steps.append(DeviceStep(bound, lambda _, address: int(address), workspace))
 
     def launch(self, stream: int) -> None:
         """One call on the first copies."""

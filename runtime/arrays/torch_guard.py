@@ -26,8 +26,16 @@ def guard_of(tensors: Sequence[Any]) -> Guard | None:
     """
     torch = sys.modules["torch"]
     if not _is_trusted:
+        if _is_in_mode(torch):  # which decides the answer: it is asked again later
+            return None
         _is_trusted.append(_is_right(torch))
     return _guard(torch, tensors) if _is_trusted[0] else None
+
+
+def _is_in_mode(torch: Any) -> bool:
+    """Whether calls of torch go to a mode, a fake tensors' one for example."""
+    lengths = ("_len_torch_dispatch_stack", "_len_torch_function_stack")
+    return any(getattr(torch._C, name, int)() for name in lengths)
 
 
 def _guard(torch: Any, tensors: Sequence[Any]) -> Guard:

@@ -274,8 +274,8 @@ def broken_native(native: NativeLaunch, field: str, buffers: Spans) -> Broken:
         space, value = native.workspace
         nbytes = native.workspace_bytes
         if space != "arena" or nbytes is None or not buffers.holds(int(value), nbytes):
-            room = f"{nbytes} bytes inside one buffer of the arena"
-            yield f"{field}.workspace", f"workspace at {[space, value]}", room
+            expected = f"{nbytes} bytes inside one buffer of the arena"
+            yield f"{field}.workspace", f"workspace at {[space, value]}", expected
 
 
 def broken_place(native: NativeLaunch, field: str, is_device: bool) -> Broken:

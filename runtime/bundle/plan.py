@@ -153,7 +153,7 @@ class Plan(Record):
 
     @property
     def scratch_bytes(self) -> int:
-        """What each thread lends to the kernel it runs, at any sizes."""
+        """Bytes that each thread gives to the kernel it runs, at any sizes."""
         return int(self.tree["scratch_bytes"])
 
     @property

@@ -58,8 +58,8 @@ class CudaSession:
     and at the latest by `close`.
     """
 
-    __slots__ = ("_arena", "_code", "_graphs", "_is_closed", "_mark", "_own", "_rooms", "_shared",
-                 "addresses", "checks", "run", "staging", "states")  # fmt: skip
+    __slots__ = ("_arena", "_code", "_graphs", "_is_closed", "_mark", "_own", "_shared",
+                 "_workspaces", "addresses", "checks", "run", "staging", "states")  # fmt: skip
 
     def __init__(self, code: DeviceCode, shared: Shared | None = None) -> None:
         """Allocate what is not `shared`, and build.
@@ -77,7 +77,7 @@ class CudaSession:
         has_arena = shared is None or code.has_separate_buffers
         self._arena: Arena | None = None if shared is None else shared.arena
         self._graphs: list[LaunchGraph] = []
-        self._rooms: list[int] = []  # workspaces that the plan has no place for
+        self._workspaces: list[int] = []  # workspaces that the plan has no place for
         self._is_closed = False
         self._mark: Event | None = None
         self.states: DeviceStates | None = None if shared is None else shared.states
@@ -142,11 +142,11 @@ class CudaSession:
 
             function = code.natives[step.backend, step.function]
             native = BoundNative(step, function, ("cuda", code.device))
-            room = 0
+            workspace = 0
             if step.workspace is None and native.needed_bytes:
-                room = code.gpu.allocate(native.needed_bytes, "a native function's workspace")
-                self._rooms.append(room)
-            made: Any = DeviceStep(native, self._place, room)
+                workspace = code.gpu.allocate(native.needed_bytes, "a native function's workspace")
+                self._workspaces.append(workspace)
+            made: Any = DeviceStep(native, self._place, workspace)
         else:
             made = code.fallback.step(step, self._place, code.device)
         return lambda stream=LEGACY_STREAM: made(self._address_of, stream)
@@ -317,8 +317,8 @@ class CudaSession:
         device, shared = self._code.gpu, self._shared
         for graph in self._graphs:
             graph.close()
-        for room in self._rooms:
-            device.free(room)
+        for workspace in self._workspaces:
+            device.free(workspace)
         if self._mark is not None:
             self._mark.close()
         if shared is None:

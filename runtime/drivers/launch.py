@@ -31,7 +31,7 @@ class Launcher:
         argument_count: int,
         threads: int | None = None,
     ) -> None:
-        """`scratch_bytes` is what each thread lends the kernel; DriverFault if it is not there."""
+        """`scratch_bytes` is what each thread gives the kernel; DriverFault if it is not there."""
         self._library = library
         self._function = library.address_of(symbol)
         self._pool = process_pool()

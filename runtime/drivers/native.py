@@ -79,8 +79,8 @@ class BoundNative:
         write_frame(base, layout, self.function.address, shapes, place, state, 0, threads)
         ctypes.c_int64.from_address(base + FRAME_FAILED).value = failed
         ctypes.c_int32.from_address(base + FRAME_NUMBER).value = number
-        room = base + FRAME_CONTEXT + CONTEXT_WORKSPACE + 8
-        ctypes.c_int64.from_address(room).value = self.needed_bytes
+        size_field = base + FRAME_CONTEXT + CONTEXT_WORKSPACE + 8
+        ctypes.c_int64.from_address(size_field).value = self.needed_bytes
         for index, (kind, value) in enumerate(launch.scalars):
             given = float.fromhex(str(value)) if kind == "real" else int(value)
             ctypes.memmove(base + layout.scalar(index), scalar_bytes(kind, given), 8)

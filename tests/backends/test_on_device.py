@@ -51,7 +51,7 @@ PLANS = {
     "middle": ((COPY_IN, MIDDLE, COPY_OUT), 2),
     "alone": ((THRICE,), 3),
     "row": ((scaled(("arena", 0), ("input", 0)), scaled(("output", 0), ("arena", 0))), 4),
-    "room": (
+    "workspace": (
         (scaled(("output", 0), ("input", 0), 5.0, workspace_bytes=None, workspace=None),),
         5,
     ),
@@ -129,9 +129,9 @@ def test_workspaces_are_reserved(cuda, tmp_path, library):
 
 
 WRONG = {
-    "no room": ({"workspace": None}, "a place in the arena"),
-    "room elsewhere": ({"workspace": ("arena", 544)}, "workspace at"),
-    "room in an output": ({"workspace": ("output", 0)}, "workspace at"),
+    "no workspace": ({"workspace": None}, "a place in the arena"),
+    "workspace elsewhere": ({"workspace": ("arena", 544)}, "workspace at"),
+    "workspace in an output": ({"workspace": ("output", 0)}, "workspace at"),
     "tiles": ({"tiles": 4}, "1 on a device"),
 }
 

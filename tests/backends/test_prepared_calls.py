@@ -8,6 +8,7 @@ import sys
 import numpy
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from aotc import runtime
 from aotc.runtime.arrays import numpy_fields, torch_guard
@@ -178,6 +179,7 @@ def test_a_torch_without_a_guard_that_answers(monkeypatch):
         torch.no_grad,
         lambda: torch.device("meta"),
         lambda: torch.autocast("cpu"),
+        FakeTensorMode,
     ],
 )
 def test_the_guard_is_tried_out_alike_in_every_mode(monkeypatch, mode):

@@ -2,7 +2,7 @@
 
 Inputs, outputs, states, scratch and the parts of the arena lie between bytes of one value, of which
 floats are NaN and integers -1: who reads them and counts on it gives other numbers than eager, and
-who writes there is told here. Parts of the arena that share bytes stay together.
+who writes there is found here. Parts of the arena that share bytes stay together.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def plan_of(features, image) -> Plan:
         if is_dynamic
         else (FIXED_ROWS, FIXED_ROWS * ROW, 256, 512, 768, 1024)
     )
-    a, b, c, room = ["arena", 0], ["arena", second], ["arena", third], ["arena", fourth]
+    a, b, c, workspace = ["arena", 0], ["arena", second], ["arena", third], ["arena", fourth]
 
     def copy(to, source, size=nbytes):
         args = [to, source, ["int", size]]
@@ -76,7 +76,7 @@ def plan_of(features, image) -> Plan:
         "kind": "native", "backend": "on_device", "function": "scaled", "tiles": 1,
         "scalars": [["real", (2.0).hex()]],
         "tensors": [tensor(c, is_written=1), tensor(b, is_written=0)],
-        "workspace": None if is_dynamic else room,
+        "workspace": None if is_dynamic else workspace,
         "workspace_bytes": None if is_dynamic else nbytes,
     }  # fmt: skip
     kept = [copy(["output", 1], ["state", 0], ROW), copy(["state", 0], c, ROW)]
