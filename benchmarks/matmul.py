@@ -15,8 +15,8 @@ from pathlib import Path
 from aotc.aot.cli.contest import Contender
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.isa import isa
-from aotc.runtime.drivers.cpu import best_isa, features
-from aotc.runtime.drivers.pool import default_threads
+from aotc.runtime.drivers.cpu.driver import best_isa, features
+from aotc.runtime.drivers.cpu.pool import default_threads
 
 CHAINS = 24
 TURNS = 4_000_000

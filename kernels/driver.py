@@ -28,9 +28,9 @@ from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.compile import compile_library
 from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.targets.workers import Request, Workers
-from aotc.runtime.drivers.cpu import best_isa, features
-from aotc.runtime.drivers.launch import Launcher
-from aotc.runtime.drivers.library import Library
+from aotc.runtime.drivers.cpu.driver import best_isa, features
+from aotc.runtime.drivers.cpu.launch import Launcher
+from aotc.runtime.drivers.cpu.library import Library
 from aotc.runtime.errors import DriverFault
 
 NAME = "aotc-x86"

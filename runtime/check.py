@@ -9,7 +9,7 @@ from .bundle.manifest import FEATURES, LIMITS, MANIFEST_NAME, Manifest
 from .bundle.plan import PLAN_ABI
 from .drivers import DRIVERS
 from .drivers import load as load_driver
-from .drivers.cuda_errors import DeviceForked
+from .drivers.cuda.errors import DeviceForked
 from .errors import (
     AotcError,
     BundleFileMissing,
@@ -249,7 +249,7 @@ def _cuda_reasons(target: Target, ordinal: int) -> list[Mismatch]:
 
 def _absence(target: Target, ordinal: int, found: str) -> Mismatch:
     """The mismatch of a machine without a usable driver, or without the device."""
-    from .drivers.libcuda import OLDEST_DRIVER, LibraryAbsent, library, version_text
+    from .drivers.cuda.libcuda import OLDEST_DRIVER, LibraryAbsent, library, version_text
 
     code = "device-absent"
     try:

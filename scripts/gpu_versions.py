@@ -13,7 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from aotc.runtime.drivers import cuda, libcuda
+from aotc.runtime.drivers.cuda import driver as cuda
+from aotc.runtime.drivers.cuda import libcuda
 
 ROOT = Path(__file__).parents[1]
 TESTED = ("aot", "cache", "kernels", "runtime", "tests/gpu")

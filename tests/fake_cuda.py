@@ -25,8 +25,8 @@ from fake_books import GUARD, GUARD_BYTES, Block, Stream
 from fake_functions import INVALID_HANDLE, INVALID_VALUE, Fault
 from fake_graphs import GraphFunctions
 
-from aotc.runtime.drivers import libcuda
-from aotc.runtime.drivers.cuda_errors import STICKY
+from aotc.runtime.drivers.cuda import libcuda
+from aotc.runtime.drivers.cuda.errors import STICKY
 
 INVALID_CONTEXT, ILLEGAL_ADDRESS = 201, 700
 FRESH_BYTE = 0xA5  # what memory holds before anybody wrote it

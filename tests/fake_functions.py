@@ -9,7 +9,7 @@ import ctypes
 from fake_books import Block, Event, LaunchRow, Stream
 from fake_cubin import read_image
 
-from aotc.runtime.drivers.cuda_device import ATTRIBUTES
+from aotc.runtime.drivers.cuda.device import ATTRIBUTES
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, INVALID_IMAGE = 1, 2, 101, 200
 NO_BINARY, INVALID_HANDLE, NOT_FOUND = 209, 400, 500

@@ -5,7 +5,7 @@ import ctypes
 from fake_books import Event, Execution
 from fake_functions import INVALID_VALUE, Fault, Functions, find, put
 
-from aotc.runtime.drivers.libcuda import Edge, KernelNode, MemsetNode
+from aotc.runtime.drivers.cuda.libcuda import Edge, KernelNode, MemsetNode
 
 
 class GraphFunctions(Functions):

@@ -66,7 +66,8 @@ def _machine() -> dict[str, Any]:
 
 def _devices() -> dict[str, Any]:
     """The NVIDIA driver and its devices, or why there are none."""
-    from aotc.runtime.drivers import cuda, libcuda
+    from aotc.runtime.drivers.cuda import driver as cuda
+    from aotc.runtime.drivers.cuda import libcuda
 
     try:
         version = libcuda.version_text(libcuda.driver_version(libcuda.library()))

@@ -21,7 +21,7 @@ MODULES = (
     "aotc.runtime.device_errors",
     "aotc.runtime.fallback_errors",
     "aotc.runtime.size_errors",
-    "aotc.runtime.drivers.cuda_errors",
+    "aotc.runtime.drivers.cuda.errors",
     "aotc.runtime.backends.errors",
     "aotc.aot.errors",
     "aotc.aot.cli.backends",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from aotc.runtime.drivers import cpu as driver
-from aotc.runtime.drivers.pool import default_threads
+from aotc.runtime.drivers.cpu import driver
+from aotc.runtime.drivers.cpu.pool import default_threads
 
 
 def cpu_name() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from aotc.aot.dynamo.errors import OptionInvalid, OptionUnknown
 from aotc.runtime import settings
-from aotc.runtime.drivers.cpu import best_isa, features
+from aotc.runtime.drivers.cpu.driver import best_isa, features
 from aotc.runtime.errors import AotcError, SettingInvalid
 
 FALLBACKS = ("inductor", "eager", "error")

@@ -9,7 +9,7 @@ from typing import Any
 
 from aotc.aot.profile import ptx
 from aotc.aot.profile.report import Limits
-from aotc.runtime.drivers.cuda_handles import Arguments
+from aotc.runtime.drivers.cuda.handles import Arguments
 
 COPY_TOTAL_BYTES = 1 << 30  # far more than any cache
 TURNS = 4096

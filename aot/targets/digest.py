@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aotc import runtime
 from aotc.runtime.backends import frame
-from aotc.runtime.drivers import executor_abi
+from aotc.runtime.drivers.cpu import executor_abi
 
 TARGETS_FOLDER = Path(__file__).parent
 RUNTIME_FOLDER = Path(runtime.__file__).parent

@@ -134,6 +134,6 @@ def _program(row: Sequence[Any]) -> Program | NativeProgram:
 
 @functools.cache
 def _device(ordinal: int) -> Any:
-    from aotc.runtime.drivers.cuda_device import Device
+    from aotc.runtime.drivers.cuda.device import Device
 
     return Device(ordinal)

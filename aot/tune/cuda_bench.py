@@ -20,8 +20,8 @@ from aotc.aot.tune.loaded import Loaded
 from aotc.aot.tune.native_bench import LoadedFunction, NativeProgram
 from aotc.aot.tune.patterns import pattern
 from aotc.runtime.bundle.plan import Map
-from aotc.runtime.drivers.cuda_handles import Arguments
-from aotc.runtime.drivers.cuda_maps import parameters
+from aotc.runtime.drivers.cuda.handles import Arguments
+from aotc.runtime.drivers.cuda.maps import parameters
 from aotc.runtime.errors import AotcError
 
 LAUNCHES = 20  # of one graph at least, unless a launch is long

@@ -22,7 +22,7 @@ from aotc.runtime.bundle.plan import (
     Launch,
     LaunchPlan,
 )
-from aotc.runtime.drivers.cpu import Executable
+from aotc.runtime.drivers.cpu.driver import Executable
 
 ROUNDS = 9
 SAMPLE_S = 0.0005  # one sample is long enough for the clock

@@ -28,7 +28,7 @@ def device_here(target: Target) -> str:
     the target runs on the processor, or where there is no such device."""
     if target.device != "cuda":
         return ""
-    from aotc.runtime.drivers.cuda import describe
+    from aotc.runtime.drivers.cuda.driver import describe
 
     names = [name for _, name, architecture, _ in describe() if architecture in target.needs]
     return device_word(names[0]) if names else ""

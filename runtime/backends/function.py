@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from struct import error as StructError
 
-from ..drivers import streams
-from ..drivers.cuda_errors import StreamForeign
+from ..drivers.cuda import streams
+from ..drivers.cuda.errors import StreamForeign
 from . import abi
 from .errors import BackendClosed, FunctionArguments, FunctionDevice, FunctionFailed, FunctionScalar
 from .frame import scalar_bytes

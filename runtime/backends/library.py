@@ -223,7 +223,7 @@ def open_bytes(data: bytes, digest: str, path: str) -> NativeLibrary:
     What is loaded is a sealed copy in memory, whatever happens to the file. `path` is for messages.
     Raises `LibraryUnsealed`, and the errors of a library that cannot be loaded.
     """
-    from ..drivers.library import load_bytes
+    from ..drivers.cpu.library import load_bytes
     from ..errors import DriverFault, LibraryUnsealed
 
     with _opening:

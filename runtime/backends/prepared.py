@@ -234,7 +234,7 @@ def _workspace(device: tuple[str, int], stream: int, nbytes: int) -> tuple[Any, 
 
         memory = Memory(nbytes)
         return memory, memory.address, nbytes
-    from ..drivers.device_array import DeviceArray, DeviceMemory
+    from ..drivers.cuda.device_array import DeviceArray, DeviceMemory
 
     array = DeviceArray("u8", (max(nbytes, 1),), DeviceMemory(device[1]), stream)
     return array, array.address, nbytes

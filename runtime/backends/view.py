@@ -12,7 +12,7 @@ from ..arrays.buffers import buffer_address
 from ..arrays.dlpack import CUDA_DEVICE, CUDA_MANAGED_DEVICE, DEVICES, HOST_DEVICES, borrow
 from ..arrays.dtypes import DTYPES
 from ..arrays.exchange import BY_BUFFER, BY_NUMPY, BY_TORCH
-from ..drivers.streams import LEGACY, LEGACY_NAME
+from ..drivers.cuda.streams import LEGACY, LEGACY_NAME
 from ..errors import InputDevice, InputGradient, InputUnreadable
 
 TYPE_CHECKING = False

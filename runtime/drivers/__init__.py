@@ -1,4 +1,4 @@
-"""Drivers run a launch plan on one device family; one module each, all with the same names.
+"""Drivers run a launch plan on one device family; one row each, all with the same names.
 
 - `features()`: what this machine's device runs, in the words of a manifest's `needs`; never raises.
 - `Executable(library, plan, weights, …)`: the loaded code of one target; shared by threads.
@@ -27,30 +27,22 @@ names to (host address, bytes), read until it returns; `inputs` and `outputs` ar
 array; `device` is an ordinal. Addresses are device addresses, and `session.run(stream)` is
 asynchronous; host buffers go through `session.copy_in`, `stage`, `copy_out` and `synchronize`.
 `why_absent()` says what was found where there are no features, `describe()` lists the devices, and
-`Device` of `cuda_device.py` is the device by itself: memory, kernels, launches, graphs, events.
+`Device` of `cuda/device.py` is the device by itself: memory, kernels, launches, graphs, events.
 
 Nothing here allocates at import, and libcuda is opened at the first question.
 """
 
 from __future__ import annotations
 
+import importlib
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
 
-DRIVERS = ("cpu", "cuda", "null")
+DRIVERS = {"cpu": "cpu.driver", "cuda": "cuda.driver", "null": "null"}  # family → its module
 
 
 def load(device: str) -> ModuleType:
     """The driver module of a device family of DRIVERS."""
-    if device == "cpu":
-        from . import cpu
-
-        return cpu
-    if device == "cuda":
-        from . import cuda
-
-        return cuda
-    from . import null
-
-    return null
+    return importlib.import_module(f"{__name__}.{DRIVERS[device]}")

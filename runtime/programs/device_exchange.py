@@ -29,8 +29,8 @@ from ..arrays.dtypes import DTYPES
 from ..arrays.exchange import BUFFER, BY_NUMPY, NUMPY, TORCH, CapsuleKind
 from ..arrays.exchange import kind_of as host_kind_of
 from ..device_errors import InputMisaligned, InputStrided
-from ..drivers.device_array import DeviceArray
-from ..drivers.streams import LEGACY, LEGACY_NAME
+from ..drivers.cuda.device_array import DeviceArray
+from ..drivers.cuda.streams import LEGACY, LEGACY_NAME
 from ..errors import InputDevice, InputGradient, InputUnreadable
 
 TYPE_CHECKING = False
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ..arrays.dlpack import Borrowed
     from ..arrays.exchange import Kind
     from ..arrays.port import Port
-    from ..drivers.device_array import DeviceMemory
+    from ..drivers.cuda.device_array import DeviceMemory
 
     class Caller(Protocol):
         """What the kinds of arrays ask of a session; see `DeviceSession`."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..arrays.buffers import copy_strided
 from ..arrays.port import ports
 from ..arrays.strided import copier
-from ..drivers.device_array import DeviceMemory
-from ..drivers.streams import handle_of
+from ..drivers.cuda.device_array import DeviceMemory
+from ..drivers.cuda.streams import handle_of
 from .device_session import DeviceSession
 from .pools import Turns
 from .program import Loaded, Program

@@ -11,8 +11,8 @@ import sys
 
 from ..argument_errors import SessionBusy
 from ..arrays.dlpack import Borrowed
-from ..drivers.device_array import DeviceMemory
-from ..drivers.streams import LEGACY, current, handle_of
+from ..drivers.cuda.device_array import DeviceMemory
+from ..drivers.cuda.streams import LEGACY, current, handle_of
 from ..errors import InputNotContiguous, ProgramClosed
 from .arguments import places
 from .device_exchange import (

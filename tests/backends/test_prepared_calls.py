@@ -14,7 +14,7 @@ from aotc import runtime
 from aotc.runtime.arrays import numpy_fields, torch_guard
 from aotc.runtime.backends import errors, function, prepared
 from aotc.runtime.device_errors import InputStrided
-from aotc.runtime.drivers.cuda_errors import StreamForeign
+from aotc.runtime.drivers.cuda.errors import StreamForeign
 from aotc.runtime.errors import (
     InputDevice,
     InputDtype,

@@ -13,7 +13,7 @@ from aotc.aot.plan.arena import Lifetime
 from aotc.aot.sources import read_sources
 from aotc.runtime import load
 from aotc.runtime.bundle.directory import Directory
-from aotc.runtime.drivers import cuda
+from aotc.runtime.drivers.cuda import driver as cuda
 
 RECORD = "tiny.record"
 

@@ -10,7 +10,7 @@ import pytest
 from aotc.runtime import load
 from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
 from aotc.runtime.bundle.plan import Plan
-from aotc.runtime.drivers import cuda
+from aotc.runtime.drivers.cuda import driver as cuda
 from aotc.runtime.errors import BundleIncompatible
 
 pytest.importorskip("torch")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fake_cuda import FakeCuda, install
 
-from aotc.runtime.drivers import libcuda
+from aotc.runtime.drivers.cuda import libcuda
 
 sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("runtime", "pack")]
 COMMANDS = ("run", "verify", "bench", "profile")

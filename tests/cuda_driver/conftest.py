@@ -3,7 +3,7 @@
 import pytest
 from fake_program import COUNT, KERNELS, Host, small_plan
 
-from aotc.runtime.drivers.cuda import Executable
+from aotc.runtime.drivers.cuda.driver import Executable
 
 
 @pytest.fixture

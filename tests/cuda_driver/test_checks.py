@@ -8,7 +8,7 @@ from fake_program import COUNT, Host
 
 from aotc.runtime.argument_errors import IndexOutOfRange
 from aotc.runtime.bundle.plan import Check, Image, Kernel, Launch, LaunchPlan
-from aotc.runtime.drivers.cuda import Executable
+from aotc.runtime.drivers.cuda.driver import Executable
 
 GOOD, BAD = bytes(range(4)) * 4, bytes([1, 2, 9, 0] * 4)
 CHECKS = (

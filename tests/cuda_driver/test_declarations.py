@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.runtime.drivers import libcuda
+from aotc.runtime.drivers.cuda import libcuda
 
 SCALARS = {
     "int": ctypes.c_int,
@@ -115,7 +115,9 @@ def test_structures(name):
 
 def test_numbers():
     """Attributes and error numbers by NVIDIA's own names."""
-    from aotc.runtime.drivers import cuda_device, cuda_errors, cuda_handles
+    from aotc.runtime.drivers.cuda import device as cuda_device
+    from aotc.runtime.drivers.cuda import errors as cuda_errors
+    from aotc.runtime.drivers.cuda import handles as cuda_handles
 
     text = (bindings() / "cydriver.pxd").read_text()
     number = dict(re.findall(r"(CU\w+) = (\d+)", text))

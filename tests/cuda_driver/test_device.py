@@ -4,8 +4,8 @@ import ctypes
 
 from fake_cubin import text_image
 
-from aotc.runtime.drivers.cuda_device import Device
-from aotc.runtime.drivers.cuda_handles import Arguments
+from aotc.runtime.drivers.cuda.device import Device
+from aotc.runtime.drivers.cuda.handles import Arguments
 
 
 def test_a_launch(fake_cuda):

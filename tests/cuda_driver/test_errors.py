@@ -8,8 +8,10 @@ import pytest
 from fake_cuda import FakeCuda, install
 
 from aotc.runtime import errors
-from aotc.runtime.drivers import cuda, cuda_errors, libcuda
-from aotc.runtime.drivers.cuda_device import Device
+from aotc.runtime.drivers.cuda import driver as cuda
+from aotc.runtime.drivers.cuda import errors as cuda_errors
+from aotc.runtime.drivers.cuda import libcuda
+from aotc.runtime.drivers.cuda.device import Device
 
 CLASSES = [
     each

@@ -4,9 +4,9 @@ import pytest
 from fake_cuda import FakeCuda, install
 from fake_program import COUNT, KERNELS, Host, small_plan
 
-from aotc.runtime.drivers import cuda_upload
-from aotc.runtime.drivers.cuda import Executable, features, why_absent
-from aotc.runtime.drivers.cuda_errors import STICKY, DeviceLost, DeviceMemoryFull, ImageRefused
+from aotc.runtime.drivers.cuda import upload as cuda_upload
+from aotc.runtime.drivers.cuda.driver import Executable, features, why_absent
+from aotc.runtime.drivers.cuda.errors import STICKY, DeviceLost, DeviceMemoryFull, ImageRefused
 from aotc.runtime.errors import AotcError
 
 # Every call with one of each kind: plain, no memory, refused image, two that end the device; the

@@ -7,8 +7,8 @@ import pytest
 from fake_cubin import text_image
 from fake_cuda import FakeCuda, install
 
-from aotc.runtime.drivers.cuda_device import Device
-from aotc.runtime.drivers.cuda_handles import Arguments
+from aotc.runtime.drivers.cuda.device import Device
+from aotc.runtime.drivers.cuda.handles import Arguments
 
 
 def increment(memory, grid, values):

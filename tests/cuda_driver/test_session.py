@@ -7,8 +7,8 @@ import pytest
 from fake_cuda import FakeCuda, install
 from fake_program import COUNT, Host, small_plan
 
-from aotc.runtime.drivers.cuda import Executable
-from aotc.runtime.drivers.cuda_errors import (
+from aotc.runtime.drivers.cuda.driver import Executable
+from aotc.runtime.drivers.cuda.errors import (
     AddressMissing,
     DeviceClosed,
     DeviceForked,

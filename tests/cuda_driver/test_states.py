@@ -5,8 +5,8 @@ from fake_cubin import text_image
 from fake_program import COUNT, KERNELS, Host
 
 from aotc.runtime.bundle.plan import Image, Kernel, Launch, LaunchPlan, StateSlot
-from aotc.runtime.drivers.cuda import Executable
-from aotc.runtime.drivers.cuda_errors import DeviceMemoryFull
+from aotc.runtime.drivers.cuda.driver import Executable
+from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 
 FIRST, ONES = bytes(range(COUNT)), bytes([1] * COUNT)
 

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from aotc.runtime.drivers import cuda_upload
-from aotc.runtime.drivers.cuda_device import Device
-from aotc.runtime.drivers.cuda_errors import DeviceMemoryFull
-from aotc.runtime.drivers.cuda_upload import Upload, lay_out
+from aotc.runtime.drivers.cuda import upload as cuda_upload
+from aotc.runtime.drivers.cuda.device import Device
+from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
+from aotc.runtime.drivers.cuda.upload import Upload, lay_out
 
 
 def tensors_of(seed, count=40):
@@ -107,6 +107,6 @@ def modules_after(code):
 def test_the_driver_brings_no_heavy_module():
     heavy = {"dataclasses", "typing", "pathlib", "json", "logging", "re", "inspect", "threading"}
     heavy |= {"contextlib", "numpy", "torch", "triton"}
-    brought = modules_after("from aotc.runtime.drivers import cuda") - modules_after("pass")
-    assert "aotc.runtime.drivers.cuda_session" in brought
+    brought = modules_after("import aotc.runtime.drivers.cuda.driver") - modules_after("pass")
+    assert "aotc.runtime.drivers.cuda.session" in brought
     assert not brought & heavy

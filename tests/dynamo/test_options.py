@@ -8,7 +8,7 @@ import torch
 from aotc.aot.dynamo import aotc
 from aotc.aot.dynamo.errors import OptionInvalid, OptionUnknown
 from aotc.aot.dynamo.options import read_options
-from aotc.runtime.drivers.cpu import best_isa, features
+from aotc.runtime.drivers.cpu.driver import best_isa, features
 
 pytestmark = pytest.mark.torch
 

@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional as F
 
 from aotc.aot.dynamo import aotc
-from aotc.runtime.drivers.cpu import ISA_FEATURES, features
+from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, features
 
 INF, NAN = math.inf, math.nan
 TOLERANCES = {

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.runtime.bundle.plan import Buffer, LaunchPlan
-from aotc.runtime.drivers import cpu, states
+from aotc.runtime.drivers import states
+from aotc.runtime.drivers.cpu import driver as cpu
 from aotc.runtime.programs.session import Session
 
 GUARD_BYTES = 1024  # on either side, a multiple of all alignments

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from aotc.aot.errors import SpecError, UnsupportedError
-from aotc.runtime.drivers.cpu import features
+from aotc.runtime.drivers.cpu.driver import features
 from aotc.runtime.errors import AotcError, InputError
 from fuzz.generate import Choice, generate
 from fuzz.judge import Judge, TracedOtherwise, Verdict

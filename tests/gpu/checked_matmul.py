@@ -19,7 +19,7 @@ from aotc.aot.schedule import schedule
 from aotc.aot.schedule.traits import GPUS
 from aotc.aot.targets.cuda.compile import compile_kernel
 from aotc.aot.tune.cuda_bench import Bench, Buffer, Program
-from aotc.runtime.drivers.cuda_device import Device
+from aotc.runtime.drivers.cuda.device import Device
 
 EXPECTED_US = 20.0
 

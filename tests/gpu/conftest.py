@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aotc.runtime.drivers import cuda
+from aotc.runtime.drivers.cuda import driver as cuda
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "checks")]
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def device():
     """Device 0, closed after the test."""
-    from aotc.runtime.drivers.cuda_device import Device
+    from aotc.runtime.drivers.cuda.device import Device
 
     device = Device()
     yield device

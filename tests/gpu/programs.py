@@ -4,7 +4,7 @@ import numpy
 from triton_kernels import compiled
 
 from aotc.runtime.bundle.plan import Buffer, Kernel, Launch, LaunchPlan
-from aotc.runtime.drivers.cuda import Executable
+from aotc.runtime.drivers.cuda.driver import Executable
 
 COUNT = 1 << 16  # float32 elements of every array
 NBYTES = 4 * COUNT

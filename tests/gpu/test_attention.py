@@ -18,7 +18,7 @@ from aotc.aot.lower import lower
 from aotc.aot.schedule import schedule
 from aotc.aot.schedule.traits import GPUS
 from aotc.aot.targets.cuda.compile import compile_kernel
-from aotc.runtime.drivers.cuda_handles import Arguments
+from aotc.runtime.drivers.cuda.handles import Arguments
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
 
@@ -82,7 +82,7 @@ def tried(name, capability):
 
 @pytest.fixture(scope="module")
 def capability():
-    from aotc.runtime.drivers.cuda_device import Device
+    from aotc.runtime.drivers.cuda.device import Device
 
     device = Device()
     major, minor = device.capability

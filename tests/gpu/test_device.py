@@ -11,15 +11,15 @@ import pytest
 from programs import capability, fetched, filled
 from triton_kernels import compiled
 
-from aotc.runtime.drivers import cuda
-from aotc.runtime.drivers.cuda_device import Device
-from aotc.runtime.drivers.cuda_errors import (
+from aotc.runtime.drivers.cuda import driver as cuda
+from aotc.runtime.drivers.cuda.device import Device
+from aotc.runtime.drivers.cuda.errors import (
     CudaError,
     DeviceAbsent,
     DeviceMemoryFull,
     ImageRefused,
 )
-from aotc.runtime.drivers.cuda_handles import Arguments
+from aotc.runtime.drivers.cuda.handles import Arguments
 
 HERE = Path(__file__).parent
 
@@ -205,9 +205,9 @@ def test_a_stray_write_loses_the_device_and_not_the_process():
         sys.path[:0] = {[str(HERE)]!r}
         from programs import capability, sum_program
         from triton_kernels import compiled
-        from aotc.runtime.drivers.cuda_device import Device
-        from aotc.runtime.drivers.cuda_errors import DeviceLost
-        from aotc.runtime.drivers.cuda_handles import Arguments
+        from aotc.runtime.drivers.cuda.device import Device
+        from aotc.runtime.drivers.cuda.errors import DeviceLost
+        from aotc.runtime.drivers.cuda.handles import Arguments
         device = Device()
         arch = capability(device)
         executable, _ = sum_program(arch)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from aotc.runtime import load
-from aotc.runtime.drivers.cuda_errors import DeviceMemoryFull
+from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 from aotc.runtime.size_errors import SizeOutOfRange
 
 pytest.importorskip("torch")

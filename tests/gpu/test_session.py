@@ -6,8 +6,8 @@ import numpy
 import pytest
 from programs import COUNT, NBYTES, capability, fetched, filled, sum_program
 
-from aotc.runtime.drivers.cuda_device import Device
-from aotc.runtime.drivers.cuda_errors import DeviceMemoryFull
+from aotc.runtime.drivers.cuda.device import Device
+from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_separate_buffers(program, monkeypatch):
 
 def test_weights_of_several_chunks(arch):
     """More than the ring holds, so that every half of it is used again."""
-    from aotc.runtime.drivers.cuda_upload import CHUNK_BYTES, Upload
+    from aotc.runtime.drivers.cuda.upload import CHUNK_BYTES, Upload
 
     device = Device()
     tensors = [numpy.arange(n, dtype=numpy.uint32) for n in (20_000_003, 77, 9_000_001)]

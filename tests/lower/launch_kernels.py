@@ -24,7 +24,7 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from aotc import kernels
-from aotc.runtime.drivers import launch as native_launch
+from aotc.runtime.drivers.cpu import launch as native_launch
 
 _FUNCTIONS = {
     "tanh": numpy.tanh,

@@ -17,8 +17,8 @@ from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pa
 from aotc.runtime.arrays.dlpack import DELETER, allocate_block, describe, export_capsule, free_block
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.plan import Buffer, Image, Kernel, Launch, LaunchPlan, Plan
-from aotc.runtime.drivers.cuda_device import Device
-from aotc.runtime.drivers.device_array import DeviceArray
+from aotc.runtime.drivers.cuda.device import Device
+from aotc.runtime.drivers.cuda.device_array import DeviceArray
 
 SHAPE = (4, 6)
 WEIGHT = struct.pack("<6f", 1, 2, 3, 4, 5, 6)

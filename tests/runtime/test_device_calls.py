@@ -11,7 +11,7 @@ from device_bundle import NUMBERS, OTHERS, SHAPE, WEIGHT, DeviceBlock, Interface
 
 from aotc.runtime import load
 from aotc.runtime.arrays.dlpack import borrow
-from aotc.runtime.drivers.device_array import DeviceArray
+from aotc.runtime.drivers.cuda.device_array import DeviceArray
 from aotc.runtime.errors import InputNotContiguous, InputUnreadable, OutputCount
 from aotc.runtime.verify import verify
 

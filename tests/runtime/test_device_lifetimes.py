@@ -12,7 +12,7 @@ import pytest
 from device_bundle import NUMBERS, OTHERS, DeviceBlock, Interface, Lender, numbers
 
 from aotc.runtime import load
-from aotc.runtime.drivers.cuda_errors import CudaError
+from aotc.runtime.drivers.cuda.errors import CudaError
 from aotc.runtime.errors import InputUnreadable, ProgramClosed
 from aotc.runtime.programs import device_session
 from aotc.runtime.verify import verify

@@ -12,7 +12,7 @@ from fake_cuda import FakeCuda, install
 
 from aotc.runtime import load
 from aotc.runtime.device_errors import InputMisaligned, InputStrided, StreamUnreadable
-from aotc.runtime.drivers.cuda_errors import DeviceForked, DeviceLost, StreamForeign
+from aotc.runtime.drivers.cuda.errors import DeviceForked, DeviceLost, StreamForeign
 from aotc.runtime.errors import (
     InputCount,
     InputDevice,

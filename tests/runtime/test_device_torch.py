@@ -13,7 +13,7 @@ from torch_double import Tensor
 
 from aotc.runtime import load
 from aotc.runtime.device_errors import InputMisaligned
-from aotc.runtime.drivers import streams
+from aotc.runtime.drivers.cuda import streams
 from aotc.runtime.errors import (
     InputDevice,
     InputDtype,

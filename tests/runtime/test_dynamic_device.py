@@ -14,7 +14,7 @@ from aotc.runtime.bundle.extent import Extent
 from aotc.runtime.bundle.manifest import DYNAMIC, TensorSpec
 from aotc.runtime.bundle.plan import PLAN_ABI, Plan
 from aotc.runtime.bundle.signature import Size
-from aotc.runtime.drivers.cuda_errors import DeviceMemoryFull
+from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 from aotc.runtime.programs.device_program import DeviceProgram
 from aotc.runtime.programs.session import SHAPES_KEPT
 from aotc.runtime.size_errors import SizeInvalid, SizeOutOfRange

@@ -13,8 +13,8 @@ import pytest
 
 pytest.importorskip("triton")
 
-from aotc.runtime.drivers import pool as pool_module
-from aotc.runtime.drivers.cpu import NativeSession
+from aotc.runtime.drivers.cpu import pool as pool_module
+from aotc.runtime.drivers.cpu.driver import NativeSession
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "targets_cpu"))
 import native

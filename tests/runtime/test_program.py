@@ -143,7 +143,7 @@ def test_arguments_of_load(bundle, monkeypatch):
 
 def test_instruction_set_that_is_not_there(native, monkeypatch):
     from aotc.runtime import check
-    from aotc.runtime.drivers import cpu
+    from aotc.runtime.drivers.cpu import driver as cpu
 
     monkeypatch.setattr(cpu, "features", lambda: frozenset(("fpu",)))
     rows = check(native)

@@ -20,7 +20,8 @@ import native_bundle
 
 from aotc.runtime import load
 from aotc.runtime.bundle.manifest import identity_of
-from aotc.runtime.drivers import cpu, library
+from aotc.runtime.drivers.cpu import driver as cpu
+from aotc.runtime.drivers.cpu import library
 from aotc.runtime.errors import BundleError, DriverFault, LibraryUnsealed
 
 LOADS = 2500  # names that grew with each load were past PATH_MAX at the 2042nd

@@ -10,8 +10,8 @@ from device_bundle import host_target, target
 from fake_cuda import FakeCuda, install
 
 from aotc.runtime import check, load
-from aotc.runtime.drivers import libcuda
-from aotc.runtime.drivers.cuda_errors import DeviceMemoryFull
+from aotc.runtime.drivers.cuda import libcuda
+from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 from aotc.runtime.errors import BundleIncompatible, DeviceUnknown, SettingInvalid
 
 BOTH = (target(90), host_target())

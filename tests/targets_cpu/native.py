@@ -7,7 +7,7 @@ import functools
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu import executor
 from aotc.runtime.bundle.plan import Kernel, Launch, LaunchPlan
-from aotc.runtime.drivers.cpu import Executable
+from aotc.runtime.drivers.cpu.driver import Executable
 
 CPU = "x86-64-v2"
 HEAD = "define void @body(ptr %args, i32 %x, i32 %y, i32 %z, ptr %grid, ptr %scratch) noinline {\n"

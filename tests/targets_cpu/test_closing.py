@@ -16,7 +16,7 @@ from aotc.aot.targets.cpu.ttir import parse
 from aotc.aot.targets.digest import compiler_digest
 from aotc.aot.targets.workers import Request
 from aotc.kernels import driver
-from aotc.runtime.drivers.cpu import ISA_FEATURES, features
+from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, features
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 TOLERANCES = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.float64: 1e-14}

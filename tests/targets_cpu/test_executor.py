@@ -16,7 +16,8 @@ import numpy as np
 
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu import executor
-from aotc.runtime.drivers import cpu, executor_abi, library
+from aotc.runtime.drivers.cpu import driver as cpu
+from aotc.runtime.drivers.cpu import executor_abi, library
 from aotc.runtime.errors import DriverFault
 
 sys.path.insert(0, str(Path(__file__).parent))

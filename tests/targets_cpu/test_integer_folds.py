@@ -17,9 +17,9 @@ pytest.importorskip("triton")
 
 from aotc.aot.targets.cpu.compile import compile_library
 from aotc.aot.targets.workers import Request, Workers
-from aotc.runtime.drivers.cpu import ISA_FEATURES, features
-from aotc.runtime.drivers.launch import Launcher
-from aotc.runtime.drivers.library import Library
+from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, features
+from aotc.runtime.drivers.cpu.launch import Launcher
+from aotc.runtime.drivers.cpu.library import Library
 
 LANES = 16
 BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}

@@ -17,7 +17,7 @@ pytest.importorskip("triton")
 import numpy as np
 
 from aotc.aot.targets.cpu import math as vector_math
-from aotc.runtime.drivers.cpu import ISA_FEATURES, features
+from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, features
 
 sys.path.insert(0, str(Path(__file__).parent))
 import math_errors

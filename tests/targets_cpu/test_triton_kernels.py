@@ -14,7 +14,7 @@ import triton
 
 from aotc import kernels
 from aotc.kernels import driver
-from aotc.runtime.drivers.cpu import ISA_FEATURES, features
+from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, features
 
 sys.path.insert(0, str(Path(__file__).parent))
 import interpret_kernels

@@ -1,6 +1,6 @@
 """A CUDA device in plain Python: memory is bytearrays, a kernel is a function, time is counted.
 
-It has the names of `runtime/drivers/cuda_device.py` that the tuner and the profiler use.
+It has the names of `runtime/drivers/cuda/device.py` that the tuner and the profiler use.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from contextlib import contextmanager
 
-from aotc.runtime.drivers.cuda_errors import DeviceLost, ImageRefused
+from aotc.runtime.drivers.cuda.errors import DeviceLost, ImageRefused
 
 L2_BYTES = 1 << 20
 

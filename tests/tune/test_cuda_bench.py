@@ -11,7 +11,7 @@ from aotc.aot.targets.workers import Outcome
 from aotc.aot.tune import cuda
 from aotc.aot.tune.cuda_bench import LAUNCHES_LIMIT, Bench, Buffer, Program, layout
 from aotc.aot.tune.job import Job, Operand, Option
-from aotc.runtime.drivers.cuda_errors import DeviceLost
+from aotc.runtime.drivers.cuda.errors import DeviceLost
 
 from .fake_device import L2_BYTES, FakeDevice
 

@@ -6,7 +6,7 @@
     aotc_native(args, x, y, z, grid, scratch)   a kernel: call a native function of the user's
     aotc_copy_strided(to, from, item bytes, rank, shape, strides in bytes)   to contiguous memory
 
-Structures and the claim protocol are described in `runtime/drivers/executor_abi.py`. The caller
+Structures and the claim protocol are described in `runtime/drivers/cpu/executor_abi.py`. The caller
 works like a worker and waits only for chunks that somebody has claimed: a worker that sleeps, or
 that the system does not run, costs nothing.
 """
@@ -17,7 +17,7 @@ from aotc.aot.targets.cpu.native_call import NATIVE_CALL
 from aotc.aot.targets.cpu.strided_copy import COPY_STRIDED
 from aotc.aot.targets.toolchain import Export, Object, compile_module
 from aotc.runtime.bundle.native_plan import SYMBOL
-from aotc.runtime.drivers import executor_abi as abi
+from aotc.runtime.drivers.cpu import executor_abi as abi
 
 CPU = "x86-64-v2"  # no wide registers here, so that none need clearing between kernels
 YIELD_AFTER_SPINS = 2000

@@ -8,7 +8,7 @@ from dataclasses import replace
 from aotc.aot.schedule.traits import CPU
 from aotc.aot.targets.cpu.isa import ISAS
 from aotc.aot.targets.target import Target
-from aotc.runtime.drivers.cpu import ISA_FEATURES, best_isa, features
+from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, best_isa, features
 
 
 def find(text: str) -> Target | None:

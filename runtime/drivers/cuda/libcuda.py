@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-from .cuda_errors import CUDA_SUCCESS, DeviceForked, cuda_error
+from .errors import CUDA_SUCCESS, DeviceForked, cuda_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

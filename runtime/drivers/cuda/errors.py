@@ -6,7 +6,7 @@ again, and only a new process helps. It is raised as `DeviceLost`.
 
 from __future__ import annotations
 
-from ..errors import DriverFault, IncompatibleError, InputError
+from ...errors import DriverFault, IncompatibleError, InputError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .cuda_staging import Staging
-from .cuda_states import DeviceStates
+from .staging import Staging
+from .states import DeviceStates
 from .streams import LEGACY, LEGACY_NAME
 
 TYPE_CHECKING = False
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from ..bundle.plan import Buffer, StateSlot
-    from .cuda_checks import DeviceChecks
-    from .cuda_device import Device
-    from .cuda_graph import LaunchGraph
-    from .cuda_handles import Event
+    from ...bundle.plan import Buffer, StateSlot
+    from .checks import DeviceChecks
+    from .device import Device
+    from .graph import LaunchGraph
+    from .handles import Event
 
 ALIGNMENT_BYTES = 256
 LASTING = (LEGACY, LEGACY_NAME)  # two names of the stream that nobody can destroy

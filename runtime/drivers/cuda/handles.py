@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from .cuda_context import DeviceContext
-    from .cuda_maps import TensorMap
+    from .context import DeviceContext
+    from .maps import TensorMap
 
 FUNCTION_ATTRIBUTES = {  # CUfunction_attribute
     "threads_limit": 0,

@@ -9,8 +9,8 @@ import ctypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .cuda_device import Device
-    from .cuda_handles import Event, Pinned, Stream
+    from .device import Device
+    from .handles import Event, Pinned, Stream
 
 
 class Staging:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import ctypes
 
-from ..bundle.plan import Plan
-from ..errors import DriverFault
-from ..settings import read
+from ...bundle.plan import Plan
+from ...errors import DriverFault
+from ...settings import read
 from . import libcuda
-from .cuda_arena import Shared
-from .cuda_code import DeviceCode
-from .cuda_context import ATTRIBUTES
-from .cuda_device import Device
-from .cuda_errors import size_text
-from .cuda_session import CudaSession
-from .cuda_upload import Upload
+from .arena import Shared
+from .code import DeviceCode
+from .context import ATTRIBUTES
+from .device import Device
+from .errors import size_text
+from .session import CudaSession
+from .upload import Upload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ..bundle.plan import LaunchPlan
-    from .cuda_handles import Function
-    from .native import Functions
+    from ...bundle.plan import LaunchPlan
+    from ..native import Functions
+    from .handles import Function
 
 # Code for a device of major version 8 runs on later ones of that version. From 9 on, code is built
 # for one device exactly (sm_90a …), since only so may it use all of its instructions.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import struct
 
+from ..memory import Memory
 from . import executor_abi as abi
-from .cpu import ALIGNMENT_BYTES, split_programs
-from .memory import Memory
+from .driver import ALIGNMENT_BYTES, split_programs
 from .pool import default_threads, process_pool
 
 TYPE_CHECKING = False

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from .cuda_device import Device
+    from .device import Device
 
 ALIGNMENT_BYTES = 256  # of a run on the device
 GAP_LIMIT_BYTES = 256  # tensors of a run have less than this between them

@@ -13,7 +13,7 @@ import atexit
 import ctypes
 import sys
 
-from ..arrays.dlpack import (
+from ...arrays.dlpack import (
     CUDA_DEVICE,
     DELETER,
     FREE_ADDRESS,
@@ -25,15 +25,15 @@ from ..arrays.dlpack import (
     free_block,
     header_bytes,
 )
-from ..arrays.dtypes import DTYPES
-from ..errors import DriverFault
+from ...arrays.dtypes import DTYPES
+from ...errors import DriverFault
 from .streams import LEGACY, LEGACY_NAME, NO_ORDER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .cuda_device import Device
+    from .device import Device
 
 INTERFACE_VERSION = 3
 ORDINAL_ATTRIBUTE = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
@@ -57,7 +57,7 @@ class DeviceMemory:
         """The device, retained at its first use."""
         found: Device | None = self._device
         if found is None:
-            from .cuda_device import Device
+            from .device import Device
 
             found = self._device = Device(self.ordinal)
         return found

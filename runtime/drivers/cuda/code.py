@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ..bundle.plan import Plan
-from ..errors import DriverFault
-from ..settings import read
-from .cuda_arena import Arena
+from ...bundle.plan import Plan
+from ...errors import DriverFault
+from ...settings import read
+from .arena import Arena
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..bundle.plan import Image, LaunchPlan
-    from .cuda_device import Device
-    from .cuda_handles import Function
-    from .cuda_states import DeviceStates
+    from ...bundle.plan import Image, LaunchPlan
+    from .device import Device
+    from .handles import Function
+    from .states import DeviceStates
 
 
 class DeviceCode:

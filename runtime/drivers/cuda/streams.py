@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 
-from ..device_errors import StreamUnreadable
-from .cuda_errors import StreamForeign
+from ...device_errors import StreamUnreadable
+from .errors import StreamForeign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

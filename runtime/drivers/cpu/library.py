@@ -10,7 +10,7 @@ import ctypes
 import itertools
 import os
 
-from ..errors import DriverFault, LibraryUnsealed
+from ...errors import DriverFault, LibraryUnsealed
 from . import executor_abi as abi
 
 TYPE_CHECKING = False

@@ -6,15 +6,15 @@ question waits for the session's last run first, and is answered before it retur
 
 from __future__ import annotations
 
-from .states import offsets_of
+from ..states import offsets_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..bundle.plan import StateSlot
-    from .cuda_device import Device
-    from .cuda_staging import Staging
+    from ...bundle.plan import StateSlot
+    from .device import Device
+    from .staging import Staging
 
 ALIGNMENT_BYTES = 256
 

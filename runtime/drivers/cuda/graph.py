@@ -14,8 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .cuda_context import DeviceContext
-    from .cuda_handles import Arguments, Event, Function
+    from .context import DeviceContext
+    from .handles import Arguments, Event, Function
 
 DEPENDENCIES = "cuGraphAddDependencies_v2"
 EARLY = Edge(from_port=1, type=1)  # CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, …TYPE_PROGRAMMATIC

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ctypes
 
-from ..bundle.plan_rules import MAP_ITEMSIZES
+from ...bundle.plan_rules import MAP_ITEMSIZES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from ..bundle.plan import Map
-    from .cuda_context import DeviceContext
+    from ...bundle.plan import Map
+    from .context import DeviceContext
 
 MAP_BYTES = 128
 MAP_ALIGNMENT_BYTES = 64

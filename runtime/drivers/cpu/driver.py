@@ -5,23 +5,23 @@ from __future__ import annotations
 import ctypes
 import struct
 
-from ..bundle.native_plan import SYMBOL, NativeLaunch
-from ..bundle.torch_calls import TorchCall
-from ..errors import DriverFault
+from ...bundle.native_plan import SYMBOL, NativeLaunch
+from ...bundle.torch_calls import TorchCall
+from ...errors import DriverFault
+from ..checks import WORD_BYTES, Checks, check_addresses
+from ..memory import Memory
+from ..shared import HostShared
 from . import executor_abi as abi
-from .checks import WORD_BYTES, Checks, check_addresses
 from .library import Library
-from .memory import Memory
 from .pool import default_threads, process_pool
-from .shared import HostShared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TypeVar
 
-    from ..bundle.plan import Launch, LaunchPlan, Plan
-    from .native import BoundNative, Functions
+    from ...bundle.plan import Launch, LaunchPlan, Plan
+    from ..native import BoundNative, Functions
 
     Made = TypeVar("Made")
 
@@ -221,7 +221,7 @@ class NativeSession:
             own_checks = checks if is_plain else None
             run = _caller(executable.library, control_base, workers, own_checks)
             if layout.has_natives:
-                from .native import guarded
+                from ..native import guarded
 
                 failed = control_base + abi.SESSION_FAILED
                 run = guarded(run, failed, layout.frames(base))
@@ -265,7 +265,7 @@ def _bound(executable: Executable, plan: LaunchPlan) -> list[BoundNative | None]
     """For each step the native function that it calls, None for other steps."""
     if not plan.natives:
         return [None] * len(plan.steps)
-    from .native import bound
+    from ..native import bound
 
     return [bound(step, executable.natives) for step in plan.steps]
 

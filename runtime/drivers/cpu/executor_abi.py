@@ -1,7 +1,7 @@
 """EXECUTOR ABI 1: byte offsets of the memory that the runtime and a bundle's native code share.
 
-`aot/targets/cpu/executor.py` compiles them into every bundle's library, `drivers/cpu.py` and
-`drivers/pool.py` write them. A change of any number here is a new ABI.
+`aot/targets/cpu/executor.py` compiles them into every bundle's library, `drivers/cpu/driver.py` and
+`drivers/cpu/pool.py` write them. A change of any number here is a new ABI.
 
     pool     one per process: control words, then SLOT_COUNT job slots
     slot     one per Python thread that is inside a call: what its workers may claim

@@ -10,7 +10,7 @@ import ctypes
 import os
 
 from . import libcuda
-from .cuda_errors import (
+from .errors import (
     CUDA_SUCCESS,
     IMAGE_REFUSALS,
     OUT_OF_MEMORY,
@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..errors import AotcError
+    from ...errors import AotcError
 
 ATTRIBUTES = {  # CUdevice_attribute
     "threads_limit": 1,
@@ -56,7 +56,7 @@ class DeviceContext:
 
     ordinal: the device's number; context: the CUcontext; lost: the error that ended it, or None.
     Streams are CUstream handles as ints (0 is the legacy default stream). Every method raises the
-    errors of `cuda_errors.py`; after a sticky error each call raises `DeviceLost`.
+    errors of `errors.py`; after a sticky error each call raises `DeviceLost`.
     """
 
     __slots__ = ("_closed", "_cuda", "_owned", "context", "functions", "lost", "ordinal")

@@ -16,28 +16,28 @@ from __future__ import annotations
 import ctypes
 from functools import partial
 
-from ..bundle.native_plan import NativeLaunch
-from ..bundle.plan_parts import Launch
-from .cuda_checks import DeviceChecks
-from .cuda_context import adopt
-from .cuda_errors import AddressMissing, DeviceClosed, DeviceLost
-from .cuda_graph import LaunchGraph
-from .cuda_handles import Arguments
-from .cuda_maps import TensorMap, parameters
-from .cuda_staging import Staging
-from .cuda_states import DeviceStates
+from ...bundle.native_plan import NativeLaunch
+from ...bundle.plan_parts import Launch
+from .checks import DeviceChecks
+from .context import adopt
+from .errors import AddressMissing, DeviceClosed, DeviceLost
+from .graph import LaunchGraph
+from .handles import Arguments
+from .maps import TensorMap, parameters
+from .staging import Staging
+from .states import DeviceStates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from ..bundle.torch_calls import TorchCall
-    from ..errors import InputError
-    from .cuda_arena import Arena, Shared
-    from .cuda_code import DeviceCode
-    from .cuda_device import Device
-    from .cuda_handles import Event
+    from ...bundle.torch_calls import TorchCall
+    from ...errors import InputError
+    from .arena import Arena, Shared
+    from .code import DeviceCode
+    from .device import Device
+    from .handles import Event
 
     # For each input and output: what takes its address, and the number of the node.
     Patches = list[list[tuple[Callable[[int], None], int]]]
@@ -138,7 +138,7 @@ class CudaSession:
         """A run of a step that is no kernel, on the stream of the call."""
         code: Any = self._code
         if isinstance(step, NativeLaunch):
-            from .native import BoundNative, DeviceStep
+            from ..native import BoundNative, DeviceStep
 
             function = code.natives[step.backend, step.function]
             native = BoundNative(step, function, ("cuda", code.device))

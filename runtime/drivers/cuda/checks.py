@@ -7,14 +7,14 @@ it sees what has come by then.
 
 from __future__ import annotations
 
-from .checks import WORD_BYTES, Checks, check_addresses
+from ..checks import WORD_BYTES, Checks, check_addresses
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..bundle.plan import LaunchPlan
-    from ..errors import InputError
-    from .cuda_device import Device
-    from .cuda_handles import Pinned
+    from ...bundle.plan import LaunchPlan
+    from ...errors import InputError
+    from .device import Device
+    from .handles import Pinned
 
 
 class DeviceChecks:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import ctypes
 
-from ..arrays.buffers import buffer_address
-from .cuda_context import ATTRIBUTES as ATTRIBUTES
-from .cuda_context import DeviceContext
-from .cuda_graph import LaunchGraph
-from .cuda_handles import Event, Function, Module, Pinned, Stream
+from ...arrays.buffers import buffer_address
+from .context import ATTRIBUTES as ATTRIBUTES
+from .context import DeviceContext
+from .graph import LaunchGraph
+from .handles import Event, Function, Module, Pinned, Stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .cuda_handles import Arguments
+    from .handles import Arguments
 
 PINNED_PORTABLE, PINNED_MAPPED = 1, 2  # CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP
 
@@ -135,7 +135,7 @@ class Device(DeviceContext):
             )  # fmt: skip
 
     def graph(self) -> LaunchGraph:
-        """An empty graph, to which launches are added; see `cuda_graph.py`."""
+        """An empty graph, to which launches are added; see `graph.py`."""
         return LaunchGraph(self)
 
     # Streams and events.

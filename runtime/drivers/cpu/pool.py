@@ -12,8 +12,8 @@ import _thread
 import ctypes
 import os
 
+from ..memory import Memory
 from . import executor_abi as abi
-from .memory import Memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
