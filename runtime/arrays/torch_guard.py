@@ -7,6 +7,7 @@ guard, and tensors are looked at attribute by attribute.
 from __future__ import annotations
 
 import sys
+from threading import Thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,16 +27,11 @@ def guard_of(tensors: Sequence[Any]) -> Guard | None:
     """
     torch = sys.modules["torch"]
     if not _is_trusted:
-        if _is_in_mode(torch):  # which decides the answer: it is asked again later
-            return None
-        _is_trusted.append(_is_right(torch))
+        # Modes and dispatch keys belong to a thread, and decide the answer: a new one has none.
+        trial = Thread(target=lambda: _is_trusted.append(_is_right(torch)))
+        trial.start()
+        trial.join()
     return _guard(torch, tensors) if _is_trusted[0] else None
-
-
-def _is_in_mode(torch: Any) -> bool:
-    """Whether calls of torch go to a mode, a fake tensors' one for example."""
-    lengths = ("_len_torch_dispatch_stack", "_len_torch_function_stack")
-    return any(getattr(torch._C, name, int)() for name in lengths)
 
 
 def _guard(torch: Any, tensors: Sequence[Any]) -> Guard:
@@ -48,10 +44,9 @@ def _guard(torch: Any, tensors: Sequence[Any]) -> Guard:
 def _is_right(torch: Any) -> bool:
     """Whether this torch's guard tells apart everything that it is asked for."""
     try:
-        with torch.inference_mode(False), torch.enable_grad(), torch.device("cpu"):
-            like, other = (torch.zeros(2, 3, dtype=torch.float32) for _ in range(2))
-            guard = _guard(torch, (like,))
-            return guard(other) is True and not any(map(guard, _different(torch, other)))
+        like, other = (torch.zeros(2, 3, dtype=torch.float32, device="cpu") for _ in range(2))
+        guard = _guard(torch, (like,))
+        return guard(other) is True and not any(map(guard, _different(torch, other)))
     except Exception:  # a torch with another guard may raise whatever it likes
         return False
 
@@ -66,7 +61,7 @@ def _different(torch: Any, like: Any) -> tuple[Any, ...]:
         like.to_sparse(),
         torch._neg_view(like),
         torch._efficientzerotensor(2, 3),
-        torch.zeros(2, 3, dtype=like.dtype, requires_grad=True),
+        torch.zeros(2, 3, dtype=like.dtype, device="cpu", requires_grad=True),
         torch.nn.Parameter(like, requires_grad=False),
         None,
     )

@@ -9,6 +9,7 @@ import numpy
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotc import runtime
 from aotc.runtime.arrays import numpy_fields, torch_guard
@@ -187,6 +188,20 @@ def test_the_guard_is_tried_out_alike_in_every_mode(monkeypatch, mode):
     tensors = torch.ones(2), torch.ones(2)
     with mode():
         torch_guard.guard_of(tensors)
+    assert torch_guard.guard_of(tensors)(*tensors)
+
+
+def test_the_guard_is_tried_out_inside_a_mode_that_watches_each_op(monkeypatch):
+    monkeypatch.setattr(torch_guard, "_is_trusted", [])
+    tensors = torch.ones(2), torch.ones(2)
+
+    class Watched(TorchDispatchMode):
+        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+            torch_guard.guard_of(tensors)
+            return op(*args, **(kwargs or {}))
+
+    with Watched():
+        torch.ones(3)
     assert torch_guard.guard_of(tensors)(*tensors)
 
 
