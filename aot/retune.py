@@ -48,10 +48,10 @@ from aotc.runtime.bundle.native_plan import BackendEntry
 from aotc.runtime.bundle.plan import Plan
 from aotc.runtime.bundle.signature import Signature, TensorSpec
 from aotc.runtime.bundle.weights import Digests, MappedFile, hash_threads, read_header
-from aotc.runtime.check import read_manifest
 from aotc.runtime.comparison import compare
 from aotc.runtime.errors import GoldenMissing, InputError
 from aotc.runtime.extras import read_extra, read_extras, read_golden
+from aotc.runtime.mismatch import read_manifest
 
 PROVENANCE = "provenance.json"
 

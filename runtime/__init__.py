@@ -1,5 +1,6 @@
 """Load and run bundles: `runtime.load("bundle/")` gives a `Program`, `runtime.check` the reasons
-why it would not. It needs the standard library and msgpack; nothing is written at import.
+why it would not. It needs the standard library alone; nothing is written at import, and what a name
+stands for is imported at the name's first use.
 """
 
 from __future__ import annotations
@@ -19,48 +20,50 @@ def _is_second_name() -> bool:
 
 if not _is_second_name():
     from . import alias as alias
-    from .bundle.manifest import TensorSpec
-    from .check import Mismatch, check
-    from .errors import (
-        AotcError,
-        BundleError,
-        EnvironmentFault,
-        IncompatibleError,
-        InputError,
-    )
-    from .loading import load
-    from .programs.program import Bound, Program
-    from .programs.seeds import manual_seed
-    from .programs.session import Session
 
     TYPE_CHECKING = False
     if TYPE_CHECKING:
         from typing import Any
 
         from .backends import get_backend as get_backend
+        from .bundle.manifest import TensorSpec as TensorSpec
+        from .errors import AotcError as AotcError
+        from .errors import BundleError as BundleError
+        from .errors import EnvironmentFault as EnvironmentFault
+        from .errors import IncompatibleError as IncompatibleError
+        from .errors import InputError as InputError
+        from .loading import load as load
+        from .mismatch import Mismatch as Mismatch
+        from .mismatch import check as check
+        from .programs.program import Bound as Bound
+        from .programs.program import Program as Program
+        from .programs.seeds import manual_seed as manual_seed
+        from .programs.session import Session as Session
+
+    _HOMES = {
+        "AotcError": "errors",
+        "Bound": "programs.program",
+        "BundleError": "errors",
+        "EnvironmentFault": "errors",
+        "IncompatibleError": "errors",
+        "InputError": "errors",
+        "Mismatch": "mismatch",
+        "Program": "programs.program",
+        "Session": "programs.session",
+        "TensorSpec": "bundle.manifest",
+        "check": "mismatch",
+        "get_backend": "backends",
+        "load": "loading",
+        "manual_seed": "programs.seeds",
+    }
 
     def __getattr__(name: str) -> Any:
-        """`get_backend`, imported at its first use: most programs call no native back end."""
-        if name != "get_backend":
+        """A public name, from the module that it is made in."""
+        home = _HOMES.get(name)
+        if home is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .backends import get_backend
+        found = getattr(__import__(f"{__name__}.{home}", fromlist=[name]), name)
+        globals()[name] = found
+        return found
 
-        globals()[name] = get_backend
-        return get_backend
-
-    __all__ = [
-        "AotcError",
-        "Bound",
-        "BundleError",
-        "EnvironmentFault",
-        "IncompatibleError",
-        "InputError",
-        "Mismatch",
-        "Program",
-        "Session",
-        "TensorSpec",
-        "check",
-        "get_backend",
-        "load",
-        "manual_seed",
-    ]
+    __all__ = list(_HOMES)

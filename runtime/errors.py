@@ -403,3 +403,169 @@ def environment_fault(action: str, path: str, error: OSError) -> EnvironmentFaul
         kind = PermissionMissing
     detail = (error.strerror or str(error)).lower()
     return kind(action=action, path=path, detail=detail)
+
+
+class InputStructure(InputError):
+    """An argument nests in another way than the model's did."""
+
+    code = "input-structure"
+    template = "input `{name}` is {found}, expected {expected}"
+    hint = "pass what the model was built with, or all arrays as one flat list"
+
+
+class InputFixed(InputError):
+    """An argument that is no array differs from its value at build time."""
+
+    code = "input-fixed"
+    template = "input `{name}` is {found}, expected {expected}: it was fixed at build time"
+    hint = "leave it out, or build another bundle with this value in `example_inputs`"
+
+
+class OutputStructure(InputError):
+    """`out=` nests in another way than the program's result."""
+
+    code = "output-structure"
+    template = "`{name}` is {found}, expected {expected}"
+    hint = "pass an earlier result of the program, or all arrays as one flat list"
+
+
+class StateUnknown(InputError):
+    """A state of a name that the program does not have."""
+
+    code = "state-unknown"
+    template = "there is no state `{name}`, expected {expected}"
+    hint = "`aotc inspect` lists what a bundle keeps from call to call"
+
+
+class SessionBusy(InputError):
+    """A call of a session while another call of it runs, which works in the same memory."""
+
+    code = "session-busy"
+    template = "the session is in a call, expected it to have ended: one thread at a time"
+    hint = (
+        "give each thread a session of its own, `program.session()`, or call the program itself, "
+        "which lends one to each call"
+    )
+
+
+class StateBusy(InputError):
+    """A call inside a call of the same thread, which its state cannot serve."""
+
+    code = "state-busy"
+    template = "the thread's session is in a call, expected it to have ended"
+    hint = "use a session of its own: `program.session()`"
+
+
+class IndexOutOfRange(InputError, IndexError, RuntimeError):
+    """An element of an index lies outside of what it indexes, in the data of a call.
+
+    operation: the op of the model; found: the element; low, high: the range, both ends inside;
+    where: the line of the model. torch raises `IndexError` of some ops and `RuntimeError` of
+    others; both catch it.
+    """
+
+    code = "index-out-of-range"
+    template = "index {found} in `{operation}`{where}, expected {low} to {high}"
+    hint = "mend the data of the call; its outputs hold nothing of use (docs/data-errors.md)"
+
+
+class DivisionByZero(InputError, ZeroDivisionError, RuntimeError):
+    """An integer is divided by 0 in the data of a call.
+
+    operation: the op of the model; where: its line. torch raises `RuntimeError`.
+    """
+
+    code = "division-by-zero"
+    template = "divisor 0 in `{operation}`{where}, expected another integer"
+    hint = "mend the data of the call; its outputs hold nothing of use (docs/data-errors.md)"
+
+
+class AssertionFailed(InputError, RuntimeError):
+    """What the model asserts of its data does not hold for those of a call.
+
+    asserted: the model's message; where: its line. torch raises `RuntimeError`.
+    """
+
+    code = "assertion-failed"
+    template = "{asserted}{where}"
+    hint = "mend the data of the call; its outputs hold nothing of use (docs/data-errors.md)"
+
+
+class SizeOutOfRange(InputError):
+    """A size that the call decides lies outside of the range that the program was built for."""
+
+    code = "size-range"
+    template = "size `{size}` is {found} ({role} `{name}`, dim {axis}), expected {low} to {high}"
+    hint = "rebuild with a `Dim` of a wider range, or pad or split the input"
+
+
+class SizeMismatch(InputError):
+    """A dim of an array does not fit the sizes that other dims of the call have."""
+
+    code = "size-mismatch"
+    template = "{role} `{name}` has {found} at dim {axis}, expected {expected}"
+    hint = "dims that share a name in `dynamic_shapes` have one size in a call"
+
+
+class SizeGuard(InputError):
+    """The sizes of a call break a condition under which the model was exported."""
+
+    code = "size-guard"
+    template = "the sizes break `{guard}` ({sizes}), expected sizes for which it holds"
+    hint = "the model was exported under this condition: pad the input, or rebuild"
+
+
+class SizeInvalid(InputError):
+    """The sizes of a call are within their ranges, but too large together."""
+
+    code = "size-invalid"
+    template = "the sizes of the call lead to {found}, expected {expected}"
+    hint = "a tensor may have 2147483647 elements: make the inputs smaller"
+
+
+class InputStrided(InputError):
+    """An array on a device has gaps, and its library has no way to close them."""
+
+    code = "input-strided"
+    template = "{role} `{name}` is not contiguous, expected elements row by row without gaps"
+    hint = "make it contiguous with its own library first"
+
+
+class InputMisaligned(InputError):
+    """An array on a device starts where kernels cannot read it."""
+
+    code = "input-misaligned"
+    template = "{role} `{name}` starts at {found}, expected a multiple of {expected} bytes"
+    hint = "copy it: an allocation of its own is aligned, a part of another one need not be"
+
+
+class StreamUnreadable(InputError):
+    """`stream=` is no stream."""
+
+    code = "stream-unreadable"
+    template = "`stream` is {found}, expected a CUDA stream"
+    hint = "pass torch's or cupy's stream object, or its handle as a whole number"
+
+
+class FallbackUnavailable(IncompatibleError):
+    """The bundle has ops that torch runs, and torch or some of them are not here: `ops`."""
+
+    code = "fallback-unavailable"
+    template = "`{path}` runs ops through torch, which is {found}, expected {expected}"
+    hint = "{advice}, or rebuild the model without `--fallback torch`"
+
+
+class FallbackFailed(InputError):
+    """torch refused to run an op of the bundle on the numbers of this call."""
+
+    code = "fallback-failed"
+    template = "`{op}`, which torch runs, raised {kind}: {detail}"
+    hint = "the exported model raises the same in torch: look at the inputs of this call"
+
+
+class FallbackResult(EnvironmentFault):
+    """An op gave another type of result than it had when the bundle was built."""
+
+    code = "fallback-result"
+    template = "result {index} of `{op}`, which torch runs, is {found}, expected {expected}"
+    hint = "the library of the op is another one than at the build: rebuild the bundle with it"

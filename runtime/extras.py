@@ -9,8 +9,8 @@ from .arrays.dtypes import DTYPES
 from .bundle.directory import Directory
 from .bundle.manifest import EXTRAS_NAME, GOLDEN_NAME, LIMITS, Extras, TensorSpec
 from .bundle.weights import read_header
-from .check import read_manifest
 from .errors import BundleFileMissing, BundleMalformed, GoldenMissing
+from .mismatch import read_manifest
 from .record import Record
 
 TYPE_CHECKING = False

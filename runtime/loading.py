@@ -9,7 +9,6 @@ from .bundle.manifest import identity_of
 from .bundle.plan import Plan
 from .bundle.plan_rules import IMAGE_DEVICES, check_steps
 from .bundle.weights import ALIGNMENT_BYTES, Digests, MappedFile, hash_threads, read_header
-from .check import read_manifest, require_target
 from .drivers import load as load_driver
 from .errors import (
     BundleAltered,
@@ -17,6 +16,7 @@ from .errors import (
     IdentityMismatch,
     SettingInvalid,
 )
+from .mismatch import read_manifest, require_target
 from .programs.program import Loaded, Program
 from .settings import SETTINGS, parse, read
 

@@ -12,11 +12,11 @@ import os
 
 from .bundle.directory import Directory
 from .bundle.manifest import EXTRAS_NAME, GOLDEN_NAME
-from .check import check, read_manifest
 from .comparison import compare
 from .errors import AotcError, BundleAltered, BundleFileMissing, GoldenMissing
 from .extras import read_extras, read_golden
 from .loading import load
+from .mismatch import check, read_manifest
 from .record import Record
 
 TYPE_CHECKING = False

@@ -20,10 +20,6 @@ RUNTIME_WORDS = {
     "runtime.record",
     "runtime.settings",
     "runtime.errors",
-    "runtime.argument_errors",
-    "runtime.device_errors",
-    "runtime.fallback_errors",
-    "runtime.size_errors",
 }
 READ = {*RUNTIME_WORDS, "runtime.arrays", "runtime.bundle"}
 STAGE_FREE = {"aot.ir", *WORDS}
@@ -171,7 +167,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "numpy": ("aot", "runtime/arrays/exchange.py", "kernels"),
     "click": ("aot/cli",),
     "filelock": ("cache",),
-    "msgpack": ("runtime",),
     "transformers": (),
     "safetensors": (),
 }

@@ -16,8 +16,8 @@ from aotc.aot.cli.machine import cpu_name, usable_cpus
 from aotc.aot.cli.printing import print_json, print_table, time_text
 from aotc.aot.errors import SpecMissing
 from aotc.runtime.bundle.directory import Directory
-from aotc.runtime.check import read_manifest, require_target
 from aotc.runtime.errors import AotcError, EnvironmentFault
+from aotc.runtime.mismatch import read_manifest, require_target
 
 KINDS = ("eager", "graph", "compile", "max-autotune", "aoti")
 

@@ -16,7 +16,7 @@ from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.aot.cli.project import cache_folder, project_table
 from aotc.runtime import settings
 
-DISTRIBUTIONS = ("aotc", "msgpack", "click", "filelock", "torch", "triton", "numpy")
+DISTRIBUTIONS = ("aotc", "click", "filelock", "torch", "triton", "numpy")
 INSTALL = 'pip install "aotc[build]"'
 
 

@@ -17,10 +17,6 @@ from aotc.aot.errors import UnknownCode
 # triton or numpy: errors are explained, and exit codes read, where only the runtime is installed.
 MODULES = (
     "aotc.runtime.errors",
-    "aotc.runtime.argument_errors",
-    "aotc.runtime.device_errors",
-    "aotc.runtime.fallback_errors",
-    "aotc.runtime.size_errors",
     "aotc.runtime.drivers.cuda.errors",
     "aotc.runtime.backends.errors",
     "aotc.aot.errors",

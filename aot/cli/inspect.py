@@ -17,8 +17,8 @@ from aotc.runtime.bundle.manifest import LIMITS, Manifest, TensorSpec, identity_
 from aotc.runtime.bundle.native_plan import SYMBOL, NativeLaunch
 from aotc.runtime.bundle.plan import Kernel, Launch, Plan
 from aotc.runtime.bundle.torch_calls import TorchCall
-from aotc.runtime.check import mismatches, read_manifest
 from aotc.runtime.extras import read_extra
+from aotc.runtime.mismatch import mismatches, read_manifest
 
 PROVENANCE = "provenance.json"
 SHOWN = ("targets", "torch_ops")  # parts of it that have places of their own

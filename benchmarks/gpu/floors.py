@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aotc.aot.cli.profile import profile_bundle
 from aotc.runtime.bundle.directory import Directory
-from aotc.runtime.check import read_manifest
+from aotc.runtime.mismatch import read_manifest
 
 REPETITIONS = 20
 

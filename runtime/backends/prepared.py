@@ -16,8 +16,14 @@ from ..arrays.numpy_fields import CONTIGUOUS, WRITABLE, numpy_fields
 from ..arrays.port import Port
 from ..arrays.torch_guard import guard_of
 from ..bundle.manifest import TensorSpec
-from ..device_errors import InputMisaligned, InputStrided
-from ..errors import InputDtype, InputError, InputRank, OutputUnusable
+from ..errors import (
+    InputDtype,
+    InputError,
+    InputMisaligned,
+    InputRank,
+    InputStrided,
+    OutputUnusable,
+)
 from . import abi
 from .errors import FunctionFailed
 from .frame import (

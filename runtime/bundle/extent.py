@@ -12,8 +12,8 @@ Every value fits 62 bits and every divisor is at least 1, or the evaluation ends
 
 from __future__ import annotations
 
+from ..errors import SizeInvalid
 from ..record import Record
-from ..size_errors import SizeInvalid
 from .schema import Integer, Schema, Text
 
 TYPE_CHECKING = False

@@ -48,9 +48,8 @@ the rules of `plan_rules.py`.
 
 from __future__ import annotations
 
-from ..errors import BundleMalformed
+from ..errors import BundleMalformed, SizeInvalid
 from ..record import Record
-from ..size_errors import SizeInvalid
 from .canonical import Limits, decode, encode
 from .extent import evaluate, highest, placed, reader
 from .launch_plan import LaunchPlan as LaunchPlan

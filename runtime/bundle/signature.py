@@ -8,9 +8,8 @@ their ranges: a value (see `extent.py`) between `low` and `high`.
 from __future__ import annotations
 
 from ..arrays.dtypes import DTYPES
-from ..errors import InputRank
+from ..errors import InputRank, SizeGuard, SizeMismatch, SizeOutOfRange
 from ..record import Record
-from ..size_errors import SizeGuard, SizeMismatch, SizeOutOfRange
 from .extent import (
     DIMS_LIMIT,
     ROWS_LIMIT,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 
-from ..argument_errors import AssertionFailed, DivisionByZero, IndexOutOfRange
+from ..errors import AssertionFailed, DivisionByZero, IndexOutOfRange
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from ..argument_errors import InputFixed, InputStructure, OutputStructure
 from ..bundle.structure import SEQUENCES
-from ..errors import InputCount, InputError, InputMissing, InputUnknown, OutputCount
+from ..errors import (
+    InputCount,
+    InputError,
+    InputFixed,
+    InputMissing,
+    InputStructure,
+    InputUnknown,
+    OutputCount,
+    OutputStructure,
+)
 from .seeds import next_seed, seed_array
 
 TYPE_CHECKING = False

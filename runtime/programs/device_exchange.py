@@ -28,10 +28,9 @@ from ..arrays.dlpack import (
 from ..arrays.dtypes import DTYPES
 from ..arrays.exchange import BUFFER, BY_NUMPY, NUMPY, TORCH, CapsuleKind
 from ..arrays.exchange import kind_of as host_kind_of
-from ..device_errors import InputMisaligned, InputStrided
 from ..drivers.cuda.device_array import DeviceArray
 from ..drivers.cuda.streams import LEGACY, LEGACY_NAME
-from ..errors import InputDevice, InputGradient, InputUnreadable
+from ..errors import InputDevice, InputGradient, InputMisaligned, InputStrided, InputUnreadable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

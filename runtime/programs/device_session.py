@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import sys
 
-from ..argument_errors import SessionBusy
 from ..arrays.dlpack import Borrowed
 from ..drivers.cuda.device_array import DeviceMemory
 from ..drivers.cuda.streams import LEGACY, current, handle_of
-from ..errors import InputNotContiguous, ProgramClosed
+from ..errors import InputNotContiguous, ProgramClosed, SessionBusy
 from .arguments import places
 from .device_exchange import (
     DEVICE_KINDS,

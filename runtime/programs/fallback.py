@@ -10,8 +10,7 @@ import ctypes
 from functools import partial
 
 from ..arrays.exchange import TORCH_DTYPES
-from ..errors import BundleMalformed
-from ..fallback_errors import FallbackFailed, FallbackResult, FallbackUnavailable
+from ..errors import BundleMalformed, FallbackFailed, FallbackResult, FallbackUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

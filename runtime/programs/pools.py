@@ -12,7 +12,7 @@ from __future__ import annotations
 import _thread
 import _weakref
 
-from ..argument_errors import StateBusy
+from ..errors import StateBusy
 from .session import close_each
 
 TYPE_CHECKING = False

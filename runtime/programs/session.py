@@ -6,10 +6,9 @@ import _thread
 import sys
 from operator import attrgetter
 
-from ..argument_errors import SessionBusy
 from ..arrays.dlpack import Borrowed
 from ..arrays.exchange import BUFFER, KINDS, kind_of
-from ..errors import InputNotContiguous, OutputUnusable, ProgramClosed
+from ..errors import InputNotContiguous, OutputUnusable, ProgramClosed, SessionBusy
 from .arguments import arrange, places, unfold
 
 TYPE_CHECKING = False

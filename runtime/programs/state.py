@@ -9,12 +9,12 @@ session.reset()                   back to the values that the bundle holds
 
 from __future__ import annotations
 
-from ..argument_errors import StateUnknown
 from ..arrays.buffers import copy_strided
 from ..arrays.exchange import BUFFER, kind_of
 from ..arrays.halves import HALVES, Halves
 from ..arrays.port import Port
 from ..arrays.strided import copier
+from ..errors import StateUnknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

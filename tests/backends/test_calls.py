@@ -12,12 +12,13 @@ import torch
 from aotc import runtime
 from aotc.runtime import backends
 from aotc.runtime.backends import errors
-from aotc.runtime.device_errors import InputMisaligned, InputStrided
 from aotc.runtime.errors import (
     InputDevice,
     InputDtype,
     InputGradient,
+    InputMisaligned,
     InputRank,
+    InputStrided,
     InputUnreadable,
     OutputUnusable,
 )

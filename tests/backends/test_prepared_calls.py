@@ -14,12 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from aotc import runtime
 from aotc.runtime.arrays import numpy_fields, torch_guard
 from aotc.runtime.backends import errors, function, prepared
-from aotc.runtime.device_errors import InputStrided
 from aotc.runtime.drivers.cuda.errors import StreamForeign
 from aotc.runtime.errors import (
     InputDevice,
     InputDtype,
     InputGradient,
+    InputStrided,
     InputUnreadable,
     OutputUnusable,
 )

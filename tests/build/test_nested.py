@@ -5,8 +5,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from aotc.runtime import load  # noqa: E402
-from aotc.runtime.argument_errors import InputFixed  # noqa: E402
-from aotc.runtime.errors import InputDtype, InputMissing, InputUnknown  # noqa: E402
+from aotc.runtime.errors import (  # noqa: E402
+    InputDtype,
+    InputFixed,
+    InputMissing,
+    InputUnknown,
+)
 
 MODEL = """
 from typing import NamedTuple

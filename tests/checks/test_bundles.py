@@ -13,7 +13,7 @@ import sites
 import torch
 
 from aotc.runtime import load
-from aotc.runtime.argument_errors import AssertionFailed, DivisionByZero, IndexOutOfRange
+from aotc.runtime.errors import AssertionFailed, DivisionByZero, IndexOutOfRange
 
 FOLDER = Path(__file__).parent
 

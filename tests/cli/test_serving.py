@@ -20,7 +20,7 @@ sys.path[:0] = [str(HERE.parent / name) for name in ("runtime", "fallback", "pac
 
 
 OURS = ("aot", "cache", "kernels", "runtime")
-NEEDED = ("click", "filelock", "msgpack")
+NEEDED = ("click", "filelock")
 
 # Runs in the serving environment: command lines from standard input, results to standard output.
 DRIVER = """

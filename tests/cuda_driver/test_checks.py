@@ -6,9 +6,9 @@ import pytest
 from fake_cubin import text_image
 from fake_program import COUNT, Host
 
-from aotc.runtime.argument_errors import IndexOutOfRange
 from aotc.runtime.bundle.plan import Check, Image, Kernel, Launch, LaunchPlan
 from aotc.runtime.drivers.cuda.driver import Executable
+from aotc.runtime.errors import IndexOutOfRange
 
 GOOD, BAD = bytes(range(4)) * 4, bytes([1, 2, 9, 0] * 4)
 CHECKS = (

@@ -19,7 +19,7 @@ import dockerfile
 
 ROOT = Path(__file__).parent.parent.parent
 FILE = ROOT / "examples" / "docker" / "Dockerfile"
-SERVED_WITH = ("click", "filelock", "msgpack")  # what the wheel of aotc depends on
+SERVED_WITH = ("click", "filelock")  # what the wheel of aotc depends on
 
 
 @pytest.fixture

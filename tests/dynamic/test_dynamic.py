@@ -8,8 +8,7 @@ from torch.utils import _pytree as pytree
 
 from aotc.aot import errors
 from aotc.runtime import check, load
-from aotc.runtime.errors import InputRank
-from aotc.runtime.size_errors import SizeGuard, SizeMismatch, SizeOutOfRange
+from aotc.runtime.errors import InputRank, SizeGuard, SizeMismatch, SizeOutOfRange
 from aotc.runtime.verify import verify
 from dynamic.models import CASES, made
 
@@ -213,7 +212,7 @@ def test_a_bundle_for_a_gpu_holds_the_same_signature(built, tmp_path):
     from aotc.aot.options import BuildOptions
     from aotc.runtime.bundle.directory import Directory
     from aotc.runtime.bundle.plan import Plan
-    from aotc.runtime.check import read_manifest
+    from aotc.runtime.mismatch import read_manifest
 
     path, report = built("perceptron")
     spec, out = path.with_suffix(".py"), tmp_path / "out"

@@ -15,7 +15,7 @@ pytest.importorskip("triton")
 
 from aotc.aot.capture.user_code import import_code  # noqa: E402
 from aotc.runtime import check, load  # noqa: E402
-from aotc.runtime.fallback_errors import FallbackFailed, FallbackResult  # noqa: E402
+from aotc.runtime.errors import FallbackFailed, FallbackResult  # noqa: E402
 
 SPEC = Path(__file__).with_name("ops_of_torch.py")
 OPS = {

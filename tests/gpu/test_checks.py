@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aotc.runtime import load
-from aotc.runtime.argument_errors import IndexOutOfRange
+from aotc.runtime.errors import IndexOutOfRange
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")

@@ -9,7 +9,7 @@ import pytest
 
 from aotc.runtime import load
 from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
-from aotc.runtime.size_errors import SizeOutOfRange
+from aotc.runtime.errors import SizeOutOfRange
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aotc.runtime import load
-from aotc.runtime.fallback_errors import FallbackFailed
+from aotc.runtime.errors import FallbackFailed
 
 pytest.importorskip("torch")
 pytest.importorskip("triton")

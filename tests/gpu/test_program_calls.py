@@ -9,12 +9,12 @@ import numpy
 import pytest
 
 from aotc.runtime import load
-from aotc.runtime.device_errors import InputMisaligned
 from aotc.runtime.drivers.cuda.device_array import DeviceArray
 from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull, StreamForeign
 from aotc.runtime.errors import (
     InputDevice,
     InputDtype,
+    InputMisaligned,
     InputNotContiguous,
     InputShape,
     OutputUnusable,

@@ -11,18 +11,20 @@ from device_bundle import NUMBERS, OTHERS, SHAPE, DeviceBlock, Interface, Lender
 from fake_cuda import FakeCuda, install
 
 from aotc.runtime import load
-from aotc.runtime.device_errors import InputMisaligned, InputStrided, StreamUnreadable
 from aotc.runtime.drivers.cuda.errors import DeviceForked, DeviceLost, StreamForeign
 from aotc.runtime.errors import (
     InputCount,
     InputDevice,
     InputDtype,
+    InputMisaligned,
     InputMissing,
     InputShape,
+    InputStrided,
     InputUnknown,
     InputUnreadable,
     OutputCount,
     OutputUnusable,
+    StreamUnreadable,
 )
 
 

@@ -12,12 +12,12 @@ from device_bundle import SHAPE, WEIGHT, DeviceBlock
 from torch_double import Tensor
 
 from aotc.runtime import load
-from aotc.runtime.device_errors import InputMisaligned
 from aotc.runtime.drivers.cuda import streams
 from aotc.runtime.errors import (
     InputDevice,
     InputDtype,
     InputGradient,
+    InputMisaligned,
     InputNotContiguous,
     InputShape,
     InputUnreadable,

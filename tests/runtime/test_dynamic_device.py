@@ -15,9 +15,9 @@ from aotc.runtime.bundle.manifest import DYNAMIC, TensorSpec
 from aotc.runtime.bundle.plan import PLAN_ABI, Plan
 from aotc.runtime.bundle.signature import Size
 from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
+from aotc.runtime.errors import SizeInvalid, SizeOutOfRange
 from aotc.runtime.programs.device_program import DeviceProgram
 from aotc.runtime.programs.session import SHAPES_KEPT
-from aotc.runtime.size_errors import SizeInvalid, SizeOutOfRange
 
 ROW_BYTES = 24
 # Values: n, 24, bytes of x, 64, bytes of the buffer.

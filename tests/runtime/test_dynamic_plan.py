@@ -8,8 +8,14 @@ from aotc.runtime.bundle.extent import VALUE_LIMIT, Extent, evaluate
 from aotc.runtime.bundle.manifest import Manifest, Target, TensorSpec
 from aotc.runtime.bundle.plan import PLAN_ABI, Plan
 from aotc.runtime.bundle.signature import Condition, Signature, Size
-from aotc.runtime.errors import BundleError, InputRank
-from aotc.runtime.size_errors import SizeGuard, SizeInvalid, SizeMismatch, SizeOutOfRange
+from aotc.runtime.errors import (
+    BundleError,
+    InputRank,
+    SizeGuard,
+    SizeInvalid,
+    SizeMismatch,
+    SizeOutOfRange,
+)
 
 ROWS = [["number", 64, 0], ["mul", 0, 1], ["add", 0, 1], ["floordiv", 2, 1], ["max", 0, 1]]
 

@@ -1,4 +1,4 @@
-"""What `import runtime` brings: the standard library and msgpack; one module under two names."""
+"""What `import runtime` brings: the standard library alone; one module under two names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgpack
 import pytest
 
 import aotc.runtime
@@ -15,9 +14,9 @@ import aotc.runtime
 FOLDER = Path(aotc.runtime.__file__).resolve().parent
 HEAVY = {
     "torch", "triton", "numpy", "dataclasses", "typing", "pathlib", "json", "logging", "re",
-    "subprocess", "inspect", "pickle", "asyncio", "socket", "tempfile", "threading",
+    "subprocess", "inspect", "pickle", "asyncio", "socket", "tempfile", "threading", "msgpack",
+    "datetime", "collections",
 }  # fmt: skip
-MSGPACK = Path(msgpack.__file__).resolve().parent
 LIST_MODULES = "import sys; print(*sys.modules, sep='\\n')"
 
 
@@ -33,12 +32,19 @@ def modules_after(code: str, *options: str, env: dict[str, str] | None = None) -
     return set(ran.stdout.split())
 
 
-def test_import_brings_the_standard_library_and_msgpack_only():
-    added = modules_after("import aotc.runtime") - modules_after("import msgpack")
+def test_import_brings_the_standard_library_alone():
+    added = modules_after("from aotc.runtime import *") - modules_after("")
     ours = {name for name in added if name.split(".")[0] == "aotc"}
     assert not added & HEAVY
     assert {name.split(".")[0] for name in added - ours} <= set(sys.stdlib_module_names)
     assert not {name for name in ours if name.startswith(("aotc.aot", "aotc.cache"))}
+
+
+def test_import_brings_what_names_stand_for_at_their_first_use():
+    added = modules_after("import aotc.runtime") - modules_after("")
+    assert added == {"aotc", "aotc.runtime", "aotc.runtime.alias"}
+    assert "aotc.runtime.loading" not in modules_after("import aotc.runtime as r; r.check")
+    modules_after("import aotc.runtime as r; r.load; r.check('/nowhere')")  # no module of that name
 
 
 def test_load_brings_no_heavy_module(bundle):
@@ -50,7 +56,6 @@ def test_import_reads_no_setting_and_writes_nothing(tmp_path):
     code = (
         "import sys, os\n"
         "seen = []\n"
-        "import msgpack  # it reads a setting of its own\n"
         "sys.addaudithook(lambda event, args: seen.append((event, args))"
         " if event == 'open' and args[1] not in ('r', 'rb', None) else None)\n"
         "os.environ = None\n"
@@ -76,9 +81,8 @@ def run_in(folder: Path, code: str, *options: str) -> str:
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A bare checkout: the folder `runtime`, msgpack, nothing else (`-S` leaves site out)."""
+    """A bare checkout: the folder `runtime`, nothing else (`-S` leaves site out)."""
     (tmp_path / "runtime").symlink_to(FOLDER)
-    (tmp_path / "msgpack").symlink_to(MSGPACK)
     return tmp_path
 
 
@@ -102,6 +106,9 @@ def test_checkout_beside_an_install_is_the_install(checkout):
         "assert runtime is aotc.runtime is other\n"
         "assert errors is aotc.runtime.errors\n"
         "assert errors.InputError is runtime.InputError\n"
+        "import runtime.drivers.memory, aotc.runtime.drivers.memory\n"  # not imported before
+        "assert runtime.drivers.memory is aotc.runtime.drivers.memory\n"
+        "assert runtime.drivers.memory.__spec__.name == 'aotc.runtime.drivers.memory'\n"
     )
     run_in(checkout, code)
 

@@ -9,7 +9,7 @@ import sys
 
 PROGRAM = """
 import sys
-import aotc.runtime, aotc.runtime.verify
+import aotc.runtime.verify, aotc.runtime.programs.program, aotc.runtime.loading
 from aotc.runtime import drivers; drivers.load("{driver}")
 import encodings.ascii, fcntl  # what load imports lazily: an import reads code
 

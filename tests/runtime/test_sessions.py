@@ -11,8 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "state"))
 
 from aotc.runtime import load
-from aotc.runtime.argument_errors import SessionBusy
-from aotc.runtime.errors import InputUnreadable, ProgramClosed
+from aotc.runtime.errors import InputUnreadable, ProgramClosed, SessionBusy
 
 GOOD = bytes(24)
 SECONDS = 60

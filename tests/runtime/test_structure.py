@@ -11,10 +11,17 @@ import small_bundle
 
 from aotc.aot.pack import pack
 from aotc.runtime import load
-from aotc.runtime.argument_errors import InputFixed, InputStructure, OutputStructure
 from aotc.runtime.bundle.manifest import MANIFEST_MAGIC, Manifest, frame
 from aotc.runtime.bundle.structure import FEATURE, Part, Structure, giver
-from aotc.runtime.errors import BundleMalformed, InputCount, InputMissing, InputUnknown
+from aotc.runtime.errors import (
+    BundleMalformed,
+    InputCount,
+    InputFixed,
+    InputMissing,
+    InputStructure,
+    InputUnknown,
+    OutputStructure,
+)
 
 ONES = array.array("f", [1.0] * 6)
 X = Part("array", 0)

@@ -10,10 +10,16 @@ import small_state_bundle
 from small_state_bundle import FIRST, INPUT
 
 from aotc.runtime import check, load
-from aotc.runtime.argument_errors import StateBusy, StateUnknown
 from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest, TensorSpec
 from aotc.runtime.bundle.plan import LaunchPlan, Plan, StateSlot
-from aotc.runtime.errors import BundleMalformed, InputDtype, InputShape, ProgramClosed
+from aotc.runtime.errors import (
+    BundleMalformed,
+    InputDtype,
+    InputShape,
+    ProgramClosed,
+    StateBusy,
+    StateUnknown,
+)
 from aotc.runtime.verify import verify
 
 SECOND = struct.pack("<6f", *INPUT)

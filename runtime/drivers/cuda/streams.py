@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from ...device_errors import StreamUnreadable
+from ...errors import StreamUnreadable
 from .errors import StreamForeign
 
 TYPE_CHECKING = False
