@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from aotc.aot.rewrites.rewrite import INEXACT, rewrite_each
 from aotc.aot.stages import Clock
 from aotc.aot.targets.target import Target
 from aotc.aot.targets.workers import Workers
+from aotc.aot.traits import TargetTraits
 from aotc.aot.tune.compiling import warm_up
 from aotc.cache import Store
 
@@ -41,19 +42,19 @@ def front(
     clock: Clock,
 ) -> Front:
     """The stages capture and rewrite, while the workers load the compilers that they will need."""
-    devices = list(dict.fromkeys(target.device for target in targets))
-    warming = threading.Thread(target=_warm_up, args=(devices, workers, store))
+    families = {target.device: target.traits for target in targets}
+    warming = threading.Thread(target=_warm_up, args=(families, workers, store))
     warming.start()
     try:
         captured = _capture(spec, options, store, clock)
-        graphs = _rewrite(captured.graph, devices, options, clock)
+        graphs = _rewrite(captured.graph, families, options, clock)
     finally:
         warming.join()
     precise = [_with_precision(target, captured.dot_precision) for target in targets]
     return Front(captured, tuple((target, graphs[target.device]) for target in precise))
 
 
-def _warm_up(devices: Sequence[str], workers: Workers, store: Store) -> None:
+def _warm_up(devices: Iterable[str], workers: Workers, store: Store) -> None:
     for device in devices:
         warm_up(device, workers, store)
 
@@ -72,7 +73,7 @@ def _capture(spec: str, options: BuildOptions, store: Store, clock: Clock) -> Ca
 
 
 def _rewrite(
-    graph: Graph, devices: Sequence[str], options: BuildOptions, clock: Clock
+    graph: Graph, families: Mapping[str, TargetTraits], options: BuildOptions, clock: Clock
 ) -> dict[str, Graph]:
     """The graph of each device family."""
     with clock.stage("rewrite"):
@@ -81,13 +82,13 @@ def _rewrite(
         own = partial(apply_own, rewrites=rewrites, trace=traced)
         skip = options.skip | INEXACT if options.round_intermediates else options.skip
         with kernels_of(options.rewrites):
-            rewritten = rewrite_each(graph, devices, skip=skip, own=own)
+            rewritten = rewrite_each(graph, families, skip=skip, own=own)
         for device, (result, log) in rewritten.items():
             rules = "".join(f"# {name} ×{count}\n" for name, count in log.counts().items())
             clock.target = device
             clock.dump("rewrite", rules + print_graph(result))
         clock.target = ""
-        result, log = rewritten[devices[0]]
+        result, log = next(iter(rewritten.values()))
         counts = log.counts()
         yours = "".join(f", {each.name} ×{counts.get(each.name, 0)}" for each in rewrites)
         clock.detail = f"{len(result.nodes())} nodes, {sum(counts.values())} rules applied{yours}"
@@ -96,6 +97,6 @@ def _rewrite(
 
 def _with_precision(target: Target, precision: str) -> Target:
     """A GPU's dots of f32 have the precision that torch would use; a CPU has only one."""
-    if target.device != "cuda":
+    if not target.traits.is_gpu:
         return target
     return replace(target, traits=replace(target.traits, dot_precision=precision))

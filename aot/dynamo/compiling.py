@@ -15,7 +15,7 @@ from aotc.aot.capture.sizes import Sizes
 from aotc.aot.compile import Compiled, Machinery, compile_for
 from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.options import Options
-from aotc.aot.dynamo.own import rewrite_with_own
+from aotc.aot.dynamo.own import apply_registered
 from aotc.aot.dynamo.programs import cached_program, store, toolchain_digest
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
@@ -23,7 +23,7 @@ from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack.tensors import tensor_file
 from aotc.aot.rewrites.registry import digest_of, registered
-from aotc.aot.rewrites.rewrite import INEXACT
+from aotc.aot.rewrites.rewrite import INEXACT, rewrite
 from aotc.aot.signature import signature
 from aotc.aot.stages import Clock, write_texts
 from aotc.aot.targets.families import find_target
@@ -109,11 +109,12 @@ def _compiled_files(graph: Graph, sizes: Sizes, options: Options) -> Files:
     skip = build_options.skip | INEXACT if options.round_intermediates else build_options.skip
     dump = settings.read("AOTC_DUMP").value
     try:
+        target = find_target(options.target)
         with clock.stage("rewrite"):
             clock.dump("capture", print_graph(graph, with_sources=True))
-            rewritten, _ = rewrite_with_own(graph, "cpu", skip=skip)
+            rewritten, _ = rewrite(graph, target.traits, skip, apply_registered)
             clock.dump("rewrite", print_graph(rewritten))
-        compiled = compile_for(find_target(options.target), rewritten, build_options, own, clock)
+        compiled = compile_for(target, rewritten, build_options, own, clock)
     finally:
         if dump is not None:
             write_texts(Path(dump) / f"graph-{counting().graphs}", clock.texts)

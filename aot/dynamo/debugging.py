@@ -13,17 +13,21 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from aotc.aot.dynamo.errors import OptionUnknown
-from aotc.aot.dynamo.own import rewrite_with_own
+from aotc.aot.dynamo.own import apply_registered
 from aotc.aot.dynamo.reading import Reading, read_graph, value_of
+from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.schedule.form import schedule
 from aotc.aot.schedule.group import Schedule
-from aotc.aot.schedule.traits import CPU, GPUS, TargetTraits
+from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.targets.cuda.machines import GPUS
+from aotc.aot.traits import TargetTraits
 from aotc.runtime.errors import AotcError
 
 COLUMNS = ("op", "name", "target", "shape", "dtype")
@@ -91,7 +95,7 @@ def _traits(nodes: Sequence[torch.fx.Node]) -> TargetTraits:
     """The figures of the device that the graph's tensors lie on."""
     for node in nodes:
         value = value_of(node)
-        if isinstance(value, torch.Tensor) and value.device.type == "cuda":
+        if isinstance(value, torch.Tensor) and value.is_cuda:
             major, minor = torch.cuda.get_device_capability(value.device)
             known = [row for row in GPUS if row <= major * 10 + minor]
             return GPUS[max(known, default=min(GPUS))]
@@ -103,7 +107,7 @@ def _groups(found: Reading, traits: TargetTraits) -> tuple[Schedule | None, str]
     if not found.values:
         return None, "no op has an import"
     try:
-        graph, _ = rewrite_with_own(found.graph, traits.device, pack=False)
+        graph, _ = rewrite(found.graph, replace(traits, packs_weights=False), own=apply_registered)
         return schedule(graph, traits), ""
     except (AotcError, ValueError) as error:
         return None, str(error).partition("\n")[0]

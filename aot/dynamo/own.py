@@ -11,7 +11,6 @@ from aotc.aot.host_kernels import kernels_of
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.rewrites.own_applying import OwnLog, apply_own
 from aotc.aot.rewrites.registry import registered
-from aotc.aot.rewrites.rewrite import RewriteLog, rewrite_each
 from aotc.runtime import settings
 
 
@@ -24,10 +23,3 @@ def apply_registered(graph: Graph, follow: Sequence[Node] = ()) -> tuple[Graph, 
     # Right sides are traced for themselves, not as a part of what torch.compile is tracing.
     with kernels_of(own), torch._guards.tracing(None):
         return apply_own(graph, own, traced, follow)
-
-
-def rewrite_with_own(
-    graph: Graph, device: str, pack: bool = True, skip: frozenset[str] = frozenset()
-) -> tuple[Graph, RewriteLog]:
-    """The stage rewrite with the registered rewrites among its steps."""
-    return rewrite_each(graph, (device,), pack, skip, apply_registered)[device]

@@ -14,7 +14,7 @@ from aotc.aot.lower.attention_space import candidates
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.lower.template import fill
 from aotc.aot.schedule.group import Group
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import Template
 
 _BLOCKS = Template("blocks", "attention/blocks.py", "", (), ())

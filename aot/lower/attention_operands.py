@@ -16,7 +16,7 @@ from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.attention import attention_demands, groups, has_few_rows, head_element
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Demand, demands
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 LOG2_E = 1 / math.log(2)
 SMALLEST_DOT = 16  # elements along each axis of a dot

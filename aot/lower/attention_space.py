@@ -8,7 +8,7 @@ from math import ceil
 from aotc.aot.ir.size import Extent, highest, typical
 from aotc.aot.lower.spec import Candidate, Scratch
 from aotc.aot.lower.tiles import blocks, power_above, power_below
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 SMALLEST_ROWS = 16  # rows of the smallest dot
 LARGEST_ACCUMULATOR = 232  # f32 of scores and product that a thread may hold
@@ -113,7 +113,7 @@ def candidates(problem: Problem, traits: TargetTraits) -> tuple[Candidate, ...]:
 
 
 def _is_legal(row: Config, problem: Problem, traits: TargetTraits) -> bool:
-    if row.form != "plain" and not (problem.has_descriptors and _has_tensor_copies(traits)):
+    if row.form != "plain" and not (problem.has_descriptors and traits.has_tensor_copies):
         return False
     if row.rows > max(SMALLEST_ROWS, power_above(problem.rows)):
         return False
@@ -135,12 +135,7 @@ def _may_overlap(problem: Problem, traits: TargetTraits) -> bool:
     """Whether the Gluon form serves: on sm_90, for square 16-bit operands in plain memory."""
     is_large = min(problem.rows, problem.keys) >= LARGE_ROWS
     is_square = problem.key_block == problem.value_block and problem.key_block in (64, 128)
-    return traits.name == "cuda-sm_90" and is_large and is_square and problem.may_overlap
-
-
-def _has_tensor_copies(traits: TargetTraits) -> bool:
-    """Whether the target copies tiles by descriptors: those with the large shared memory do."""
-    return traits.shared_bytes >= 227 << 10
+    return traits.can_overlap and is_large and is_square and problem.may_overlap
 
 
 def _price(row: Config, problem: Problem, traits: TargetTraits) -> float:

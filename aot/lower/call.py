@@ -13,9 +13,9 @@ from aotc.aot.ir.call import CallCandidate
 from aotc.aot.ir.graph import Node
 from aotc.aot.lower import source
 from aotc.aot.lower.body import INDENT
-from aotc.aot.lower.spec import LAUNCH_OPTIONS, Candidate, Form, KernelSpec
+from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.schedule.group import Group
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import LAUNCH_OPTIONS, TargetTraits
 
 
 def lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
@@ -37,7 +37,7 @@ def lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
 
 def _candidate(row: CallCandidate, traits: TargetTraits) -> Candidate:
     config, grid = row
-    if traits.device != "cuda":
+    if not traits.is_gpu:
         config = tuple(pair for pair in config if pair[0] not in LAUNCH_OPTIONS)
     return Candidate(config, grid)
 

@@ -17,7 +17,7 @@ from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.template import fill
 from aotc.aot.lower.windows import Border, Windows, windows_of
 from aotc.aot.schedule.group import Group
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES
 
 _BLOCKS = ("BM", "BN", "BK")

@@ -13,7 +13,7 @@ from aotc.aot.lower.matmul_tiles import STYLES, Tile
 from aotc.aot.lower.roofline import Machine, machine_of, nanoseconds
 from aotc.aot.lower.spec import Candidate, Scratch
 from aotc.aot.lower.tiles import blocks, power_above
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 CANDIDATES = 40  # kept of a convolution
 PARTIALS = ("partials", "counters")  # pointer parameters of the split form

@@ -16,14 +16,14 @@ from aotc.aot.lower.pointwise import lower_pointwise
 from aotc.aot.lower.row import lower_row
 from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.schedule.group import Group, Schedule
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 # Values are written by calls within calls, as deep as the schedule lets a kernel be.
 STACK_FRAMES = 10_000
 
 
 def _lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
-    return (lower_row_gpu if traits.device == "cuda" else lower_row)(group, traits)
+    return (lower_row_gpu if traits.is_gpu else lower_row)(group, traits)
 
 
 def _lower_call(group: Group, traits: TargetTraits) -> KernelSpec:

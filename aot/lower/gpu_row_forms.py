@@ -13,7 +13,7 @@ from aotc.aot.lower.row import levels_of
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.statistics import statistics
 from aotc.aot.schedule.group import Group
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 _WRITERS: dict[str, type[HeldWriter]] = {
     "": HeldWriter,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aotc.aot.ir.size import Extent, content, typical
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.lower.tiles import blocks, power_above, power_below
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 WARP = 32  # threads
 VECTOR_BYTES = 16  # one load or store of a thread

@@ -28,13 +28,13 @@ from aotc.aot.lower.walk import Walk, walk_of
 from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_demands
 from aotc.aot.schedule.group import Group, Root
 from aotc.aot.schedule.trace import Demand
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES
 
 
 def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     """The matmul of the group with everything that was fused into it."""
-    if traits.device == "cuda":
+    if traits.is_gpu:
         return lower_product(group, traits)
     anchor = group.anchor
     assert anchor is not None

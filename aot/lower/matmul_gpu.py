@@ -29,7 +29,7 @@ from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.domain import whole_row
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Demand, reduced_extents
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import TEMPLATES
 
 

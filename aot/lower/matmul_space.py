@@ -18,7 +18,7 @@ from aotc.aot.lower.matmul_tiles import (
 )
 from aotc.aot.lower.roofline import Machine, machine_of, nanoseconds
 from aotc.aot.lower.tiles import power_above, power_below
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 CANDIDATES = 40  # kept of a problem, the cheapest first
 FEW_ROWS = 8  # rows up to which products are added up without tensor cores

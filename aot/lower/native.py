@@ -11,7 +11,7 @@ from aotc.aot.lower import source
 from aotc.aot.lower.call import lower_call
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Scratch
 from aotc.aot.schedule.group import Group
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 from aotc.runtime.bundle.native_plan import SYMBOL
 
 FORM, TRITON_FORM = "native", "triton"
@@ -61,7 +61,7 @@ def lower_native(group: Group, traits: TargetTraits) -> KernelSpec:
 
 def _candidate(group: Group, call: Node, traits: TargetTraits, nbytes: int | None) -> Candidate:
     """As many tiles as are worth it, where the function has any and the CPU runs it."""
-    is_device = traits.device != "cpu"
+    is_device = traits.is_gpu
     is_tiled = call.attr("is_tiled") and not is_device
     tiles = max(1, min(group.bytes // TILE_BYTES, TILES_LIMIT)) if is_tiled else 1
     scratch = (Scratch("workspace", "*i8", nbytes),) if is_device and nbytes else ()

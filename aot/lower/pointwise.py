@@ -13,7 +13,7 @@ from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.lower.tiles import pointwise_candidates
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Tracer
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 _DIMS = ("[:, None]", "[None, :]")
 
@@ -23,7 +23,7 @@ def lower_pointwise(group: Group, traits: TargetTraits) -> KernelSpec:
     candidates = _candidates(group, traits)
     body, masks = Body(), dict[Symbol, str]()
     symbols = (group.domain.rows, group.domain.lanes)
-    is_gpu = traits.device == "cuda"
+    is_gpu = traits.is_gpu
     starts = _gpu_starts(*symbols) if is_gpu else _cpu_starts(*symbols)
     for symbol, start, dim in zip(symbols, starts, _DIMS, strict=True):
         if symbol.extent == 1:
@@ -60,7 +60,7 @@ def _gpu_starts(rows: Symbol, lanes: Symbol) -> tuple[str, str]:
 def _candidates(group: Group, traits: TargetTraits) -> tuple[Candidate, ...]:
     rows, lanes = group.domain.rows, group.domain.lanes
     element_bytes = group.bytes / max(1, typical(rows.extent * lanes.extent))
-    if traits.device != "cuda":
+    if not traits.is_gpu:
         return pointwise_candidates(rows.extent, lanes.extent, element_bytes, traits)
     shape = gpu_tiles.PointwiseShape(
         rows.extent,

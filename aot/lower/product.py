@@ -13,7 +13,7 @@ from aotc.aot.lower.convolution import lower_convolution
 from aotc.aot.lower.matmul_gpu import lower_matmul_gpu
 from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.schedule.group import Group
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 # Sizes of the pointwise convolutions on which windows won (benchmarks/gpu/convolution.py).
 FEWEST_ROWS = 256

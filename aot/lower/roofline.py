@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from aotc.aot.lower.matmul_choice import Choice
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 SHARED_OF_SYSTEM = 1024  # bytes that each program takes beside its own
 RESIDENT_LIMIT = 32  # programs of one multiprocessor
@@ -55,8 +55,8 @@ def machine_of(traits: TargetTraits) -> Machine:
     return Machine(
         multiprocessors=traits.multiprocessors,
         shared_bytes=traits.shared_bytes,
-        has_tensor_copies=traits.shared_bytes >= 227 << 10,
-        has_maps=traits.has_maps,
+        has_tensor_copies=traits.has_tensor_copies,
+        has_maps=traits.has_tensor_maps,
         memory_rate=1 / traits.byte_ns,
         cache_bytes=traits.cache_bytes,
     )

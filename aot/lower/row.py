@@ -20,7 +20,7 @@ from aotc.aot.lower.tiles import column_candidates, row_candidates
 from aotc.aot.schedule.domain import kept_index
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Demand, is_unrolled, reduction_index
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from typing import Any
 
 from aotc.aot.ir.size import KERNEL_PREFIX, Dim, Extent, fixed
 from aotc.aot.ir.types import DTYPES
+from aotc.aot.traits import LAUNCH_OPTIONS
 from aotc.runtime.bundle.plan import Map
 
 BOX_LIMIT = 256  # elements along one dim that one copy of a tensor descriptor takes
 SWIZZLES_BYTES = (128, 64, 32)
-LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg")  # configs that are no constexprs
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from math import ceil
 from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.size import Extent, bounds, content, highest, proves_at_most, typical
 from aotc.aot.lower.spec import Candidate
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 LARGEST_TILE = 1 << 20  # elements that Triton allows in a tensor
 LARGEST_ROW = 1 << 16  # reduced elements held in one tile; longer rows are read in chunks

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from operator import attrgetter
 
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import REWRITTEN_KINDS, check
@@ -29,35 +30,46 @@ from aotc.aot.rewrites import (
     weights,
 )
 from aotc.aot.rewrites.own_applying import OwnLog
+from aotc.aot.traits import TargetTraits
 
-DEVICES = ("cpu", "cuda")
+Wants = Callable[[TargetTraits], bool]
 ApplyOwn = Callable[[Graph], tuple[Graph, OwnLog]]
+PLAIN = TargetTraits()
 OWN = "own"  # the step of the user's rewrites: first of all, and again behind `OWN_AGAIN`
 OWN_AGAIN = "norms"
-STORING_DEVICE = "cuda"  # whose weights all targets of a bundle share, where it is among them
+
+
+def _all(traits: TargetTraits) -> bool:
+    return True
+
+
+def _cpus(traits: TargetTraits) -> bool:
+    return not traits.is_gpu
+
+
+_gpus: Wants = attrgetter("is_gpu")
+_packers: Wants = attrgetter("packs_weights")
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One step: a table of rules run to its fixed point, or a function of the whole graph.
 
-    A step that only one family of targets wants names it; the steps before the first such one are
-    run once for all targets of a bundle. One that decides how weights are stored says so: families
-    that share a bundle share its weights, and all take those of CUDA.
+    A step that only some targets want says which; the steps before the first such one are run once
+    for all targets of a bundle. One that decides how weights are stored says so: families that
+    share a bundle share its weights, and all take those of one that does not pack them.
     """
 
     name: str
     rules: tuple[Rule, ...] = ()
     function: Callable[[Graph], tuple[Graph, int]] | None = None
-    devices: tuple[str, ...] = DEVICES
+    wants: Wants = _all
     is_storage: bool = False
     own: ApplyOwn | None = None  # the user's rewrites
 
-    def serves(self, device: str, devices: frozenset[str]) -> bool:
-        """Whether it is run for `device` in a bundle for all of `devices`."""
-        if self.is_storage and len(devices) > 1:
-            return STORING_DEVICE in self.devices
-        return device in self.devices
+    def serves(self, traits: TargetTraits, storing: TargetTraits) -> bool:
+        """Whether it is run for a target in a bundle that stores weights as `storing` wants it."""
+        return self.wants(storing if self.is_storage else traits)
 
 
 class EndlessRulesWarning(UserWarning):
@@ -98,26 +110,26 @@ STAGES: tuple[Stage, ...] = (
     Stage("fold", function=fold.fold_all_but_transposes),
     Stage("activations", (*activations.RULES, *_CLEANING)),
     Stage("norms", (*norms.RULES, *_CLEANING)),
-    Stage("channels", channels.RULES, devices=("cuda",), is_storage=True),
+    Stage("channels", channels.RULES, wants=_gpus, is_storage=True),
     Stage("layout", (*layout.RULES, *norms.RULES, *_CLEANING)),
     Stage("fold-layout", function=fold.fold_all_but_transposes),
-    Stage("pair", function=pairs.pair_matmuls, devices=("cuda",), is_storage=True),
+    Stage("pair", function=pairs.pair_matmuls, wants=_gpus, is_storage=True),
     Stage("join", function=weights.join_matmuls),
-    Stage("rotary", function=rotary.join_rotaries, devices=("cuda",)),
-    Stage("attention", (*attention.RULES, *_CLEANING), devices=("cuda",)),
-    Stage("attention", (*_SERVED, *_CLEANING), devices=("cpu",)),
+    Stage("rotary", function=rotary.join_rotaries, wants=_gpus),
+    Stage("attention", (*attention.RULES, *_CLEANING), wants=_gpus),
+    Stage("attention", (*_SERVED, *_CLEANING), wants=_cpus),
     Stage("attention-masks", function=attention_masks.known_masks),
-    Stage("attention", function=attention_kernels.call_kernels, devices=("cpu",)),
-    Stage("pack", (*weights.PACKING, *views.RULES), devices=("cpu",), is_storage=True),
-    Stage("fold-weights", function=fold.fold, devices=("cpu",), is_storage=True),
-    Stage("orient", function=orientation.orient_weights, devices=("cuda",), is_storage=True),
+    Stage("attention", function=attention_kernels.call_kernels, wants=_cpus),
+    Stage("pack", (*weights.PACKING, *views.RULES), wants=_packers, is_storage=True),
+    Stage("fold-weights", function=fold.fold, wants=_cpus, is_storage=True),
+    Stage("orient", function=orientation.orient_weights, wants=_gpus, is_storage=True),
     Stage(
         "fold-weights",
         function=fold.fold_all_but_transposes,
-        devices=("cuda",),
+        wants=_gpus,
         is_storage=True,
     ),
-    Stage("columns", columns.RULES, devices=("cpu",)),
+    Stage("columns", columns.RULES, wants=_cpus),
     Stage("tidy", (*layout.RULES, *_CLEANING)),
 )
 
@@ -148,40 +160,43 @@ TABLES: Mapping[str, tuple[Rule, ...]] = {
 
 
 def rewrite(
-    graph: Graph, pack: bool = True, skip: frozenset[str] = frozenset(), device: str = "cpu"
+    graph: Graph,
+    traits: TargetTraits = PLAIN,
+    skip: frozenset[str] = frozenset(),
+    own: ApplyOwn | None = None,
 ) -> tuple[Graph, RewriteLog]:
-    """`graph` with the same meaning, cheaper to run on `device`, and the log of what was done.
+    """`graph` with the same meaning, cheaper to run on a target, and the log of what was done.
 
-    `pack` packs constant matmul operands for the CPU. `skip` names steps and rules to leave out,
-    for bisecting (AOTC_SKIP). Raises `InternalError` when a step leaves an illegal graph.
+    `skip` names steps and rules to leave out, for bisecting (AOTC_SKIP). Raises `InternalError`
+    when a step leaves an illegal graph.
     """
-    return rewrite_each(graph, (device,), pack, skip)[device]
+    return rewrite_each(graph, {"": traits}, skip, own)[""]
 
 
 def rewrite_each(
     graph: Graph,
-    devices: Sequence[str],
-    pack: bool = True,
+    families: Mapping[str, TargetTraits],
     skip: frozenset[str] = frozenset(),
     own: ApplyOwn | None = None,
 ) -> dict[str, tuple[Graph, RewriteLog]]:
-    """As `rewrite`, for several device families: what they have in common is done once, and weights
-    are stored the same way for all. `own` applies the user's rewrites, and may raise their errors.
+    """As `rewrite`, for several device families by name: what they have in common is done once, and
+    weights are stored the same way for all. `own` applies the user's rewrites, and may raise their
+    errors.
     """
-    left_out = skip if pack else skip | {"pack"}
-    stages = [stage for stage in _with_own(own) if stage.name not in left_out]
-    wanted = frozenset(devices)
+    stages = [stage for stage in _with_own(own) if stage.name not in skip]
+    wanted = families.values()
+    storing = min(wanted, key=_packers)  # one that does not pack, where there is any
     shared = list(
-        takewhile(lambda stage: all(stage.serves(each, wanted) for each in wanted), stages)
+        takewhile(lambda stage: all(stage.serves(each, storing) for each in wanted), stages)
     )
-    graph, common = _run_all(shared, graph, left_out)
-    convolutions_stay = {"layout", *(rule.name for rule in layout.RULES)} & left_out
+    graph, common = _run_all(shared, graph, skip)
+    convolutions_stay = {"layout", *(rule.name for rule in layout.RULES)} & skip
     found: dict[str, tuple[Graph, RewriteLog]] = {}
-    for device in devices:
-        rest = [stage for stage in stages[len(shared) :] if stage.serves(device, wanted)]
-        result, rows = _run_all(rest, graph, left_out)
+    for family, traits in families.items():
+        rest = [stage for stage in stages[len(shared) :] if stage.serves(traits, storing)]
+        result, rows = _run_all(rest, graph, skip)
         check(result, "rewrite", frozenset() if convolutions_stay else REWRITTEN_KINDS)
-        found[device] = result, RewriteLog([*common, *rows])
+        found[family] = result, RewriteLog([*common, *rows])
     return found
 
 

@@ -12,7 +12,7 @@ from math import prod
 
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.schedule.grow import MATMULS, Cluster, row_symbols
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 LONGEST_ROW = 8192  # elements that a program sums at once, in registers
 MOST_COLUMNS = 16384  # of the product: with more, its programs repeat too much of the work
@@ -23,7 +23,7 @@ def absorbed(
     found: list[Cluster], graph: Graph, traits: TargetTraits
 ) -> tuple[list[Cluster], frozenset[Node]]:
     """The clusters that stay kernels, and the nodes of those that a product takes over."""
-    if traits.device != "cuda":
+    if not traits.is_gpu:
         return found, frozenset()
     users, outputs = graph.users(), frozenset(graph.outputs)
     kept: list[Cluster] = []

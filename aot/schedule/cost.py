@@ -11,7 +11,7 @@ from aotc.aot.ir.size import typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.schedule.attention import attention_operations
 from aotc.aot.schedule.trace import STORED, reduced_extents
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 MOST_NODES = 1024  # behind a value whose price is asked: more than a kernel ever computes
 

@@ -23,7 +23,7 @@ from aotc.aot.schedule.trace import (
     reduced_extents,
     reduction_index,
 )
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 SMALLEST_RUN = 12  # elements of a contiguous run of k worth a loop of its own
 ONE = Symbol("z", 1)
@@ -117,7 +117,7 @@ def _has_runs(offset: Index, domain: Domain, traits: TargetTraits) -> bool:
     Code for GPUs computes addresses lane by lane, and has no such runs.
     """
     lengths = breaks(offset, domain.lanes)
-    if traits.device != "cpu" or not lengths or not is_static(lengths):
+    if traits.is_gpu or not lengths or not is_static(lengths):
         return False
     run = min(lengths)
     if any(length % traits.lanes for length in lengths) or not divides(run, domain.lanes.extent):

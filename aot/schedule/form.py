@@ -25,7 +25,7 @@ from aotc.aot.schedule.stage import staged
 from aotc.aot.schedule.starts import starts
 from aotc.aot.schedule.states import states_last, with_states
 from aotc.aot.schedule.trace import LEAVES, STORED, Boundary, Demand, Tracer
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 # Kinds whose texts read memory at an index only; the others take whole tensors.
 MOVABLE_KINDS = frozenset({"pointwise", "row", "matmul"})
@@ -54,7 +54,7 @@ def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
     made = [node for node in stored if node.type.numel]
     found = kernels(graph, copies.union(made, compared(graph)), traits)
     roots = {node for kernel in found for node in kernel.roots}
-    movable = roots.difference(stored) if traits.device == "cpu" else set()
+    movable = roots.difference(stored) if not traits.is_gpu else set()
     several = shared(graph)
     groups = [_group(kernel, roots, movable, several, traits) for kernel in found]
     return Schedule(graph, states_last(_ordered(groups), graph), stored)

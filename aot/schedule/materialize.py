@@ -31,7 +31,7 @@ from aotc.aot.schedule.trace import (
     kept_extents,
     reduced_extents,
 )
-from aotc.aot.schedule.traits import TargetTraits
+from aotc.aot.traits import TargetTraits
 
 REPEATED_WORK = 8.0  # operations behind an element that rows had better read than repeat
 MAX_ROOTS = 8  # stores of one kernel; more only spill registers
@@ -76,7 +76,7 @@ class _Materializer:
     def __init__(self, graph: Graph, traits: TargetTraits) -> None:
         self.traits = traits
         self.nodes = graph.nodes()
-        found = clusters(graph, traits.device == "cuda")
+        found = clusters(graph, traits.is_gpu)
         found, self.absorbed = absorbed(found, graph, traits)
         made = [Kernel([cluster.tip], cluster) for cluster in found]
         made += [Kernel([*each.members], each) for each in call_clusters(graph)]
@@ -138,7 +138,7 @@ class _Materializer:
             if cluster and operand in cluster.members:
                 continue
             share = _evaluations(node, position, count)
-            if kernel.kind == "row" and self.traits.device == "cpu":
+            if kernel.kind == "row" and not self.traits.is_gpu:
                 share = max(share, self._in_rows(kernel, node, position, count))
             readers = self.places[operand]
             if kernel not in readers:

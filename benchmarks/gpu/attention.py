@@ -24,7 +24,7 @@ from aotc.aot.ir.graph import Graph, make
 from aotc.aot.lower import lower
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.schedule import schedule
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.machines import GPUS
 from benchmarks.gpu.launching import Compiled, Kernel, compile_source
 
 CAPABILITY = 90
@@ -140,7 +140,7 @@ def spec_of(shape: Shape) -> KernelSpec:
     attrs = {"causal": shape.is_causal, "offset": 0, "is_safe": False}
     result = make("attention", inputs, {"scale": shape.size**-0.5, **attrs})
     graph = Graph(inputs, (result,), ("q", "k", "v"), ("output",), {})
-    traits = replace(GPUS[CAPABILITY], has_maps=True)
+    traits = replace(GPUS[CAPABILITY], has_tensor_maps=True)
     (spec,) = lower(schedule(graph, traits), traits)
     return spec
 

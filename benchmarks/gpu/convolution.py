@@ -26,7 +26,7 @@ from aotc.aot.lower.convolution import lower_convolution
 from aotc.aot.lower.matmul_gpu import lower_matmul_gpu
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.schedule import schedule
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.machines import GPUS
 from benchmarks.gpu.own_kernels import LAUNCHES, Binary, Device, compile_one
 
 BATCH = 8

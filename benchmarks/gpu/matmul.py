@@ -26,7 +26,7 @@ from aotc.aot.ir.graph import Constant, Graph, Node, make
 from aotc.aot.lower.matmul_gpu import lower_matmul_gpu
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.schedule import schedule
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.machines import GPUS
 from benchmarks.gpu.launching import Compiled, Kernel, compile_source, graph_of_launches
 
 Shape = tuple[int, int, int]

@@ -24,7 +24,7 @@ from aotc.aot.lower.matmul_product import product_of
 from aotc.aot.lower.matmul_space import choices
 from aotc.aot.lower.roofline import Machine, machine_of, nanoseconds
 from aotc.aot.schedule import schedule
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.machines import GPUS
 from benchmarks.gpu.matmul import graph
 
 RECORD = Path(__file__).parents[1] / "records" / "matmul-h200.csv"

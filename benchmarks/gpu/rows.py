@@ -28,7 +28,7 @@ from aotc.aot.lower import lower
 from aotc.aot.lower.spec import Candidate, KernelSpec, Scratch
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.schedule import schedule
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.machines import GPUS
 from benchmarks.gpu.launching import Compiled, Kernel, compile_source
 from benchmarks.gpu.row_ops import OPS, ROW_OPS
 
@@ -67,7 +67,7 @@ def case_of(name: str, dtype: str, rows: int, columns: int) -> Case:
     names = tuple(str(node.attr("name")) for node in inputs)
     results = tuple(f"output_{at}" for at in range(len(outputs)))
     constants: dict[str, Constant] = {}
-    graph, _ = rewrite(Graph(inputs, tuple(outputs), names, results, constants), pack=False)
+    graph, _ = rewrite(Graph(inputs, tuple(outputs), names, results, constants), GPUS[CAPABILITY])
     plan = schedule(graph, GPUS[CAPABILITY])
     (group,) = plan.groups
     (spec,) = lower(plan, GPUS[CAPABILITY])

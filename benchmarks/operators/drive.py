@@ -153,7 +153,7 @@ def native(cache_folder: Path, target_name: str = "cpu") -> Iterator[Runner]:
     with Workers() as workers:
 
         def run(captured: Captured) -> list[Array]:
-            graph, _ = rewrite_each(captured.graph, [target.device])[target.device]
+            graph, _ = rewrite_each(captured.graph, {target.device: target.traits})[target.device]
             machinery = Machinery(workers, Store(cache_folder), Counts())
             made = compile_for(target, graph, options, machinery, Clock())
             weights = {name: rehearsal.aligned(row.array) for name, row in made.constants.items()}

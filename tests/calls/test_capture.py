@@ -23,7 +23,9 @@ from aotc.aot.ir.interpret import evaluate  # noqa: E402
 from aotc.aot.ir.text import parse_graph, print_graph  # noqa: E402
 from aotc.aot.plan import wire  # noqa: E402
 from aotc.aot.rewrites.rewrite import rewrite_each  # noqa: E402
-from aotc.aot.schedule import CPU, schedule  # noqa: E402
+from aotc.aot.schedule import schedule  # noqa: E402
+from aotc.aot.targets.cpu.target import CPU  # noqa: E402
+from aotc.aot.targets.cuda.machines import GPUS  # noqa: E402
 from aotc.aot.targets.toolchain import load_kernel  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
@@ -181,7 +183,8 @@ def test_a_call_of_constants_stays_a_call():
         def forward(self, x):
             return halved(self.weight) + x
 
-    for rewritten, _ in rewrite_each(graph_of(Weighted(), X), ("cpu", "cuda")).values():
+    families = {"cpu": CPU, "cuda": GPUS[90]}
+    for rewritten, _ in rewrite_each(graph_of(Weighted(), X), families).values():
         (call,) = calls(rewritten)
         with pytest.raises(ValueError, match="copy_halves"):
             evaluate(call, [X.numpy()])

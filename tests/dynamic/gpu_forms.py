@@ -14,7 +14,7 @@ from aotc.aot.ir.narrow import dims_of, narrowed
 from aotc.aot.ir.size import Dim
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.schedule.buckets import buckets
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.machines import GPUS
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
 

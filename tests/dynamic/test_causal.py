@@ -11,6 +11,7 @@ pytest.importorskip("torch")
 from aotc.aot.capture.capture import capture
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.rewrites.rewrite import rewrite_each
+from aotc.aot.targets.cuda.machines import GPUS
 
 SPEC = """
     import torch
@@ -39,7 +40,7 @@ SPELLINGS = {
 def test_causal_masks(spelling, tmp_path):
     path = tmp_path / "spec.py"
     path.write_text(textwrap.dedent(SPEC.format(model=spelling)))
-    graph, _ = rewrite_each(capture(load_spec(str(path))).graph, ["cuda"])["cuda"]
+    graph, _ = rewrite_each(capture(load_spec(str(path))).graph, {"cuda": GPUS[90]})["cuda"]
     (found,) = (node for node in graph.nodes() if node.op == "attention")
     offset = SPELLINGS[spelling]
     assert found.attr("causal") == (offset is not None)

@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 from aotc.aot.capture.capture import capture
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.rewrites.rewrite import rewrite_each
+from aotc.aot.targets.cuda.machines import GPUS
 from dynamic.conftest import _case_text
 from dynamic.gpu_forms import run_each
 from dynamic.models import CASES, made
@@ -34,7 +35,7 @@ def graph_of(tmp_path_factory):
             spec = folder / f"{name}.py"
             spec.write_text(_case_text(name))
             graph = capture(load_spec(str(spec))).graph
-            known[name] = rewrite_each(graph, ["cuda"])["cuda"][0]
+            known[name] = rewrite_each(graph, {"cuda": GPUS[90]})["cuda"][0]
         return known[name]
 
     return make

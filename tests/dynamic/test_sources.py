@@ -14,6 +14,8 @@ from aotc.aot.errors import SourcesInvalid
 from aotc.aot.rewrites.rewrite import rewrite_each
 from aotc.aot.sources import print_sources, read_sources
 from aotc.aot.stages import Clock, Quiet
+from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.targets.cuda.machines import GPUS
 from aotc.aot.targets.families import find_target
 from aotc.runtime import load
 from dynamic.conftest import _case_text
@@ -53,7 +55,8 @@ def sources_of(tmp_path_factory):
         if name not in graphs:
             spec = folder / f"{name}.py"
             spec.write_text(_case_text(name))
-            graphs[name] = rewrite_each(capture(load_spec(str(spec))).graph, ["cpu", "cuda"])
+            graph, families = capture(load_spec(str(spec))).graph, {"cpu": CPU, "cuda": GPUS[90]}
+            graphs[name] = rewrite_each(graph, families)
         row = find_target(target)
         graph = graphs[name][row.device][0]
         return schedule_and_lower(row, graph, Clock(Quiet()))[1]

@@ -30,7 +30,7 @@ from aotc.aot.dynamo import aotc
 from aotc.aot.lower import Candidate, KernelSpec
 from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.rewrite import rewrite_each
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.machines import GPUS
 from aotc.aot.targets.workers import Workers
 from aotc.runtime import load
 from aotc.runtime.errors import InputError
@@ -206,7 +206,7 @@ def gpu_forms(program: Program, bench: Bench, target: str) -> Results:
     folder.mkdir(exist_ok=True)
     try:
         captured = capture(load_spec(str(path)))
-        graph, _ = rewrite_each(captured.graph, ["cuda"])["cuda"]
+        graph, _ = rewrite_each(captured.graph, {"cuda": GPUS[90]})["cuda"]
         job = schedule_runner.Job()
         names = job.add(graph, captured.golden_inputs, _native_form, GPUS[90])
         (folder / "job.json").write_text(

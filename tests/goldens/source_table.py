@@ -16,15 +16,17 @@ from case_graphs import graph_of
 from aotc.aot.ir.graph import Node
 from aotc.aot.lower import KernelSpec, lower
 from aotc.aot.lower.matmul_gpu import lower_matmul_gpu
-from aotc.aot.schedule import CPU, Group, TargetTraits, schedule
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.schedule import Group, schedule
+from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.targets.cuda.machines import GPUS
+from aotc.aot.traits import TargetTraits
 from aotc.kernels import templates
 
 TARGETS: dict[str, TargetTraits] = {
     "cpu": CPU,
     "sm_90": GPUS[90],
     "sm_80": GPUS[80],
-    "sm_90 without maps": replace(GPUS[90], has_maps=False),  # no row of GPUS has such a form
+    "sm_90 without maps": replace(GPUS[90], has_tensor_maps=False),  # as no row of GPUS
 }
 _NUMBERED = re.compile(r"\b(v|inside)(\d+)\b")
 
@@ -53,7 +55,7 @@ class Case:
             schedule(graph_of(self.outputs()), TARGETS[self.target]),
         )
         group, spec = plan.launched[self.kernel], lower(plan, traits)[self.kernel]
-        is_ranked = group.kind == "matmul" and traits.device == "cuda"
+        is_ranked = group.kind == "matmul" and traits.is_gpu
         if is_ranked and not any(form.name.startswith("windows") for form in spec.forms):
             return lower_matmul_gpu(group, traits, limit=None)
         return spec

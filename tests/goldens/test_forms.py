@@ -25,7 +25,7 @@ from aotc.aot.lower import (
 from aotc.aot.lower.form import LOWERED
 from aotc.aot.lower.matmul_tiles import STYLES
 from aotc.aot.lower.row import REDUCTIONS, SEARCHES, levels_of
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.machines import GPUS
 from aotc.kernels.templates.registry import KEEP, SCATTER, TEMPLATES, called_functions
 
 DEVICES = ("cpu", "cuda")

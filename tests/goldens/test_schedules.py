@@ -12,8 +12,9 @@ from fusion_graphs import CONSUMERS, PRODUCERS
 from source_table import CASES, TARGETS
 
 from aotc.aot.lower import Candidate, lower
-from aotc.aot.schedule import CPU, grow, materialize, schedule
+from aotc.aot.schedule import grow, materialize, schedule
 from aotc.aot.schedule.fuse import FUSIONS, Fusion, fusion
+from aotc.aot.targets.cpu.target import CPU
 
 FOLDER = Path(__file__).parent / "schedules"
 # A call is a kernel of its own before the table is asked.

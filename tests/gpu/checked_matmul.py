@@ -16,8 +16,8 @@ from case_graphs import graph_of, op, operand
 from aotc.aot.ir import build
 from aotc.aot.lower import lower
 from aotc.aot.schedule import schedule
-from aotc.aot.schedule.traits import GPUS
 from aotc.aot.targets.cuda.compile import compile_kernel
+from aotc.aot.targets.cuda.machines import GPUS
 from aotc.aot.tune.cuda_bench import Bench, Buffer, Program
 from aotc.runtime.drivers.cuda.device import Device
 

@@ -16,8 +16,8 @@ from aotc.aot.ir.storage import widen
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import lower
 from aotc.aot.schedule import schedule
-from aotc.aot.schedule.traits import GPUS
 from aotc.aot.targets.cuda.compile import compile_kernel
+from aotc.aot.targets.cuda.machines import GPUS
 from aotc.runtime.drivers.cuda.handles import Arguments
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))

@@ -10,6 +10,8 @@ from aotc.aot.ir.rounding import is_rounded, rounded
 from aotc.aot.ir.rules import apply_rules
 from aotc.aot.rewrites.algebra import CASTS
 from aotc.aot.rewrites.rewrite import INEXACT, rewrite
+from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.targets.cuda.machines import GPUS
 from tests.rewrites.measure import Measuring
 
 X = make("input", (), {"name": "x", "dtype": "bf16", "shape": (4, 8)})
@@ -96,8 +98,8 @@ def test_programs_that_round_after_each_operation_are_legal():
     node = rounded(make("convolution", (data, filters), attrs))
     node = rounded(b.mul(rounded(b.mul(node, 0.7)), 1.3))
     graph = Graph((data, filters), (node,), ("x", "f"), ("out",), {})
-    for device in ("cpu", "cuda"):
-        result, _ = rewrite(graph, skip=INEXACT, device=device)  # no convolution is left
+    for traits in (CPU, GPUS[90]):
+        result, _ = rewrite(graph, traits, skip=INEXACT)  # no convolution is left
         kinds = [each.op for each in result.nodes()]
         assert "convolution" not in kinds
         assert kinds.count("cast") == 3

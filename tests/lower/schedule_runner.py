@@ -18,7 +18,9 @@ from aotc.aot.ir.size import Extent, fixed, substitute
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import Candidate, KernelSpec, Scratch, lower
 from aotc.aot.lower.spec import TensorMap
-from aotc.aot.schedule import CPU, Group, TargetTraits, schedule
+from aotc.aot.schedule import Group, schedule
+from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.traits import TargetTraits
 
 PROGRAM = Path(__file__).parent / "launch_kernels.py"
 

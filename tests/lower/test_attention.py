@@ -15,7 +15,7 @@ from aotc.aot.ir.storage import widen
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import KernelSpec, lower
 from aotc.aot.schedule import schedule
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.machines import GPUS
 
 sys.path.insert(0, str(Path(__file__).parent))
 

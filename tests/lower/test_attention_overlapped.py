@@ -12,8 +12,8 @@ import pytest
 from aotc.aot.ir.interpret import interpret
 from aotc.aot.lower import attention_space, lower
 from aotc.aot.schedule import schedule
-from aotc.aot.schedule.traits import GPUS
 from aotc.aot.targets.cuda.compile import compile_kernel
+from aotc.aot.targets.cuda.machines import GPUS
 
 sys.path.insert(0, str(Path(__file__).parent))
 

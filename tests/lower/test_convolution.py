@@ -19,7 +19,7 @@ from aotc.aot.lower.convolution_tiles import Shape, convolution_candidates
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.schedule import Group, schedule
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.machines import GPUS
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -162,7 +162,7 @@ def taps_in_parts():
 
 
 def rewritten(build: Callable[[], Node]) -> Graph:
-    return rewrite(graph_of([build()]), device="cuda")[0]
+    return rewrite(graph_of([build()]), traits=GPUS[90])[0]
 
 
 def inputs_of(graph: Graph) -> list[numpy.ndarray]:

@@ -19,7 +19,7 @@ from aotc.aot.lower import lower
 from aotc.aot.lower.row import levels_of
 from aotc.aot.lower.statistics import Moments, statistics
 from aotc.aot.schedule import schedule
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.machines import GPUS
 
 sys.path.insert(0, str(Path(__file__).parent))
 

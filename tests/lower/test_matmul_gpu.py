@@ -15,8 +15,8 @@ from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
 from aotc.aot.lower.matmul_tiles import STYLES
 from aotc.aot.schedule import schedule
-from aotc.aot.schedule.traits import GPUS
 from aotc.aot.targets.cuda.compile import compile_kernel
+from aotc.aot.targets.cuda.machines import GPUS
 from aotc.runtime.bundle.plan_rules import MAP_ITEMSIZES
 
 sys.path.insert(0, str(Path(__file__).parent))

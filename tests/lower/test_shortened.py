@@ -10,8 +10,9 @@ import pytest
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.storage import narrow, widen
 from aotc.aot.lower import lower
-from aotc.aot.schedule import CPU, schedule
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.schedule import schedule
+from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.targets.cuda.machines import GPUS
 from aotc.kernels.templates.registry import SHORTENED, called_functions
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -22,7 +22,7 @@ from aotc.aot.ir.size import Dim, size_of
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
 from aotc.aot.schedule import schedule
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.machines import GPUS
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -8,6 +8,7 @@ from aotc.aot.compile import Machinery, compile_for
 from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.rewrite import rewrite_each
 from aotc.aot.stages import Clock
+from aotc.aot.targets.cuda.machines import GPUS
 from aotc.aot.targets.families import find_target
 from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.compiling import Counts
@@ -27,7 +28,7 @@ def test_ops_compile_for_a_gpu(tmp_path):
     tensors = tuple(tensor for sample in samples for tensor in sample.tensors)
     torch.manual_seed(0)
     captured = capture(Spec("operators", "operators", tensors, {}, Batch(samples).eval()))
-    graph, _ = rewrite_each(captured.graph, ["cuda"])["cuda"]
+    graph, _ = rewrite_each(captured.graph, {"cuda": GPUS[90]})["cuda"]
     target = find_target("cuda:sm_90")
     with Workers() as workers:
         machinery = Machinery(workers, Store(tmp_path), Counts())

@@ -11,7 +11,8 @@ from aotc.aot.ir.text import parse_graph
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import lower
 from aotc.aot.plan import ChosenKernel, plan
-from aotc.aot.schedule import CPU, schedule
+from aotc.aot.schedule import schedule
+from aotc.aot.targets.cpu.target import CPU
 from aotc.runtime.bundle.plan import Plan
 
 GRAPHS = sorted((Path(__file__).parents[1] / "schedule" / "graphs").glob("*.txt"))

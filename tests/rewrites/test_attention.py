@@ -20,6 +20,8 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa  # noqa: E4
 
 from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
+from aotc.aot.targets.cpu.target import CPU  # noqa: E402
+from aotc.aot.targets.cuda.machines import GPUS  # noqa: E402
 
 ROWS, SIZE = 6, 8
 
@@ -102,7 +104,7 @@ def test_spelling_is_recognised(function):
     torch.manual_seed(3)
     inputs = tuple(torch.randn(2, 4, ROWS, SIZE) for _ in range(3))
     graph = capture(spec_of(function, inputs)).graph
-    result, _ = rewrite(graph, device="cuda")
+    result, _ = rewrite(graph, traits=GPUS[90])
     (node,) = attentions(result)
     is_causal, has_mask, heads = SPELLINGS[function]
     assert (node.attr("causal"), len(node.inputs) == 4) == (is_causal, has_mask)
@@ -116,7 +118,7 @@ def test_spelling_is_recognised(function):
 
 def test_the_cpu_keeps_its_own_path():
     inputs = tuple(torch.randn(1, 2, ROWS, SIZE) for _ in range(3))
-    result, _ = rewrite(capture(spec_of(causal, inputs)).graph, device="cpu")
+    result, _ = rewrite(capture(spec_of(causal, inputs)).graph, traits=CPU)
     assert not attentions(result)
 
 
@@ -127,7 +129,7 @@ def weights_are_wanted(q, k, v):
 
 def test_weights_that_are_wanted_are_computed():
     inputs = tuple(torch.randn(1, 2, ROWS, SIZE) for _ in range(3))
-    result, _ = rewrite(capture(spec_of(weights_are_wanted, inputs)).graph, device="cuda")
+    result, _ = rewrite(capture(spec_of(weights_are_wanted, inputs)).graph, traits=GPUS[90])
     assert not attentions(result)
 
 
@@ -138,7 +140,7 @@ def test_a_scale_that_turns_scores_round_is_computed_plainly(scale):
 
     torch.manual_seed(4)
     inputs = tuple(torch.randn(1, 2, ROWS, SIZE) for _ in range(3))
-    result, _ = rewrite(capture(spec_of(attend, inputs)).graph, device="cuda")
+    result, _ = rewrite(capture(spec_of(attend, inputs)).graph, traits=GPUS[90])
     assert not attentions(result)
     (found,) = interpret(result, [item.numpy() for item in inputs])
     q, k, v = inputs
@@ -209,7 +211,7 @@ class Turned(torch.nn.Module):
 def test_rotary_embeddings_of_neighbours_become_one(random_inputs):
     example = (torch.randn(ROWS, 5), torch.randn(ROWS, SIZE))
     graph = capture(spec_of(Turned(), example)).graph
-    plain, _ = rewrite(graph, skip=frozenset({"rotary"}), device="cuda")
+    plain, _ = rewrite(graph, skip=frozenset({"rotary"}), traits=GPUS[90])
     result, count = join_rotaries(plain)
     assert count == 2
     assert len([node for node in result.nodes() if node.op == "concat"]) == 1

@@ -23,6 +23,8 @@ from aotc.aot.ir.text import parse_graph
 from aotc.aot.ir.types import TensorType, TypeRuleError
 from aotc.aot.rewrites import rewrite as stages
 from aotc.aot.rewrites.rewrite import TABLES, EndlessRulesWarning, Stage, rewrite
+from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.targets.cuda.machines import GPUS
 from tests.rewrites.measure import Measuring
 
 Fill = Callable[[str, TensorType], Constant]
@@ -169,7 +171,7 @@ def test_replacements_in_random_graphs_lower_the_measure(device, fill, replaced)
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
         warnings.simplefilter("error", EndlessRulesWarning)
         for seed in range(GRAPHS):
-            rewrite(Growing(seed, fill).graph(), device=device)
+            rewrite(Growing(seed, fill).graph(), traits={"cpu": CPU, "cuda": GPUS[90]}[device])
     fired = {name for name, _, _ in replaced}
     assert len(fired) > 30
     refuse_what_does_not_fall(replaced)
@@ -220,7 +222,7 @@ def test_operands_do_not_hand_work_to_each_other(text, device, fill, random_inpu
     graph = parse_graph(text, fill=fill)
     with warnings.catch_warnings():
         warnings.simplefilter("error", EndlessRulesWarning)
-        result, _ = rewrite(graph, device=device)
+        result, _ = rewrite(graph, traits={"cpu": CPU, "cuda": GPUS[90]}[device])
     refuse_what_does_not_fall(replaced)
     inputs = random_inputs(graph, 1, has_specials=False)
     for before, after in zip(interpret(graph, inputs), interpret(result, inputs), strict=True):
@@ -238,6 +240,6 @@ def test_rules_that_do_not_end_are_stopped_and_named(monkeypatch, fill):
     with pytest.warns(EndlessRulesWarning, match="`endless` do not come to an end.*`there`|`back`"):
         result, log = rewrite(parse_graph(text, fill=fill))
     assert [row.name for row in log.stages][1:] == [
-        stage.name for stage in stages.STAGES[1:] if "cpu" in stage.devices
+        stage.name for stage in stages.STAGES[1:] if stage.wants(CPU)
     ]
     assert result.nodes()

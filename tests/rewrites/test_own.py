@@ -19,6 +19,7 @@ from aotc.aot.rewrites.own_errors import (
 )
 from aotc.aot.rewrites.registry import digest_of, only, registered
 from aotc.aot.rewrites.rewrite import rewrite_each
+from aotc.aot.targets.cpu.target import CPU
 
 GRAPH = """%x = input(name='x') : f32[4, 8]
 %1 = sigmoid(%x) : f32[4, 8]
@@ -96,7 +97,7 @@ def test_the_stage_runs_them_before_and_behind_ours(graph):
         seen.append(graph.outputs[0].op)
         return graph
 
-    rewrite_each(graph, ("cpu",), own=lambda graph: apply_own(graph, registered()))
+    rewrite_each(graph, {"cpu": CPU}, own=lambda graph: apply_own(graph, registered()))
     assert seen == ["mul", "silu"]
 
 

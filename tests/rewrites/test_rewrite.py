@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy
 import pytest
 
@@ -10,6 +12,8 @@ from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.text import parse_graph, print_graph
 from aotc.aot.ir.types import TensorType
 from aotc.aot.rewrites.rewrite import STAGES, rewrite, rewrite_each
+from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.targets.cuda.machines import GPUS
 
 BLOCK = """
 %x = input(name='x') : f32[2, 3, 8]
@@ -102,7 +106,7 @@ def test_skipped_rule_does_not_fire(fill):
 
 def test_without_packing_the_matmuls_stay(fill):
     graph = parse_graph(BLOCK, fill=fill)
-    ops = {node.op for node in rewrite(graph, pack=False)[0].nodes()}
+    ops = {node.op for node in rewrite(graph, replace(CPU, packs_weights=False))[0].nodes()}
     assert "matmul" in ops
     assert "matmul_packed" not in ops
 
@@ -156,8 +160,8 @@ return column=%column, score=%score
 def test_only_the_processor_sums_gathered_columns_and_packed_weights_stay(fill):
     graph = parse_graph(GATHERED, fill=fill)
     ops = {
-        device: {node.op for node in rewrite(graph, device=device)[0].nodes()}
-        for device in ("cpu", "cuda")
+        device: {node.op for node in rewrite(graph, traits)[0].nodes()}
+        for device, traits in (("cpu", CPU), ("cuda", GPUS[90]))
     }
     assert {"take", "sum", "matmul_packed"} <= ops["cpu"]
     assert "matmul" not in ops["cpu"]
@@ -198,13 +202,12 @@ def test_equal_elements_become_a_literal():
 @pytest.mark.parametrize("text", [BLOCK, RESIDUAL], ids=["block", "cnn"])
 def test_families_that_share_a_bundle_read_the_same_weights(text, fill, random_inputs):
     graph = parse_graph(text, fill=fill)
-    together = {
-        device: result for device, (result, _) in rewrite_each(graph, ("cuda", "cpu")).items()
-    }
+    both = rewrite_each(graph, {"cuda": GPUS[90], "cpu": CPU})
+    together = {device: result for device, (result, _) in both.items()}
     names = {device: stored(result) for device, result in together.items()}
     assert names["cuda"] == names["cpu"]
-    assert names["cuda"] == stored(rewrite(graph, device="cuda")[0])
-    assert names["cpu"] != stored(rewrite(graph, device="cpu")[0])
+    assert names["cuda"] == stored(rewrite(graph, traits=GPUS[90])[0])
+    assert names["cpu"] != stored(rewrite(graph, traits=CPU)[0])
     inputs = random_inputs(graph, 1, has_specials=False)
     for before, after in zip(
         interpret(graph, inputs), interpret(together["cpu"], inputs), strict=True

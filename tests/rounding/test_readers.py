@@ -16,8 +16,8 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, make
 from aotc.aot.ir.rounding import shared
 from aotc.aot.rewrites.rewrite import rewrite
-from aotc.aot.schedule import CPU
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.targets.cuda.machines import GPUS
 from tests.rounding import readers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lower"))
@@ -48,7 +48,7 @@ def test_readers_agree_on_both_families_of_targets(tmp_path):
     model, arguments = readers.Readers(0, CHAINS), readers.arguments(0)
     captured, job, outputs = capture(Spec("readers", "", arguments, {}, model)), Job(), {}
     for device, traits in (("cpu", CPU), ("cuda", GPUS[90])):
-        graph, _ = rewrite(captured.graph, device=device)
+        graph, _ = rewrite(captured.graph, traits=traits)
         outputs[device] = job.add(graph, captured.golden_inputs, _without_maps, traits)
     results = job.run(tmp_path, "native")
     assert not job.errors, next(iter(job.errors.values()))
@@ -142,5 +142,5 @@ def test_attention_is_recognised_where_nobody_reads_its_scores(is_result):
             return attention(q, k, v)
 
     arguments = tuple(torch.randn(1, 2, 64, 64).bfloat16() for _ in range(3))
-    graph, _ = rewrite(capture(Spec("scores", "", arguments, {}, Model())).graph, device="cuda")
+    graph, _ = rewrite(capture(Spec("scores", "", arguments, {}, Model())).graph, traits=GPUS[90])
     assert any(node.op == "attention" for node in graph.nodes()) == (not is_result)

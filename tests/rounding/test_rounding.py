@@ -15,7 +15,7 @@ from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.spec import Spec
 from aotc.aot.dynamo import aotc
 from aotc.aot.rewrites.rewrite import rewrite
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.machines import GPUS
 from aotc.aot.targets.cuda.pipeline import compile_cubin
 from aotc.aot.targets.toolchain import load_kernel
 from aotc.runtime import load
@@ -148,7 +148,7 @@ def test_forms_of_a_gpu(tmp_path):
     """Run as native code here."""
     model, (x, y) = programs.Together(40, 2), programs.arguments(6)
     captured = capture(Spec("rounding", "rounding", (x, y), {}, model))
-    graph, _ = rewrite(captured.graph, device="cuda")
+    graph, _ = rewrite(captured.graph, traits=GPUS[90])
     job = Job()
     outputs = job.add(graph, captured.golden_inputs, 0, GPUS[90])
     results = job.run(tmp_path, "native")

@@ -9,9 +9,10 @@ import pytest
 
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import make
-from aotc.aot.schedule import CPU, schedule
+from aotc.aot.schedule import schedule
 from aotc.aot.schedule.absorb import LONGEST_ROW, MOST_COLUMNS
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.targets.cuda.machines import GPUS
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from aotc.aot.ir.text import parse_graph
 from aotc.aot.lower import lower
-from aotc.aot.schedule import CPU, schedule
+from aotc.aot.schedule import schedule
+from aotc.aot.targets.cpu.target import CPU
 
 STORED_AND_JOINED = """\
 %x = input(name='x') : f32[2, 5, 5, 1]

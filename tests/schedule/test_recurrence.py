@@ -8,7 +8,8 @@ from aotc.aot.ir.graph import Constant, Graph, make
 from aotc.aot.ir.types import TensorType
 from aotc.aot.lower import lower
 from aotc.aot.plan.wiring import wire
-from aotc.aot.schedule import CPU, schedule
+from aotc.aot.schedule import schedule
+from aotc.aot.targets.cpu.target import CPU
 
 ROWS, WIDTH = 4, 48
 

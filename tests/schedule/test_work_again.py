@@ -13,9 +13,10 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.interpret import interpret
 from aotc.aot.lower import lower
-from aotc.aot.schedule import CPU, Schedule, schedule
+from aotc.aot.schedule import Schedule, schedule
 from aotc.aot.schedule.stage import MOST_PARTS
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.targets.cuda.machines import GPUS
 
 SIDE = 64
 

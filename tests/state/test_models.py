@@ -16,6 +16,7 @@ from aotc.aot.capture.spec import spec_of  # noqa: E402
 from aotc.aot.errors import MutationUnsupported  # noqa: E402
 from aotc.aot.rewrites.rewrite import rewrite_each  # noqa: E402
 from aotc.aot.schedule import schedule  # noqa: E402
+from aotc.aot.targets.cpu.target import CPU  # noqa: E402
 from aotc.aot.targets.families import find_target  # noqa: E402
 from aotc.runtime import load  # noqa: E402
 
@@ -158,7 +159,7 @@ def test_a_state_is_set_from_torch(bundle):
 def scheduled(name):
     make, inputs = MODELS[name]
     captured = capture(spec_of(make(), inputs(0)))
-    graph, _ = rewrite_each(captured.graph, ["cpu"])["cpu"]
+    graph, _ = rewrite_each(captured.graph, {"cpu": CPU})["cpu"]
     return captured, schedule(graph, find_target("cpu").traits)
 
 

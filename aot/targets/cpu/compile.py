@@ -6,12 +6,12 @@ import functools
 import hashlib
 from collections.abc import Sequence
 
-from aotc.aot.lower.spec import LAUNCH_OPTIONS
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import KernelBinary, kernel_symbol, pack_texts
 from aotc.aot.targets.cpu.executor import executor_object
 from aotc.aot.targets.cpu.isa import isa as find_isa
 from aotc.aot.targets.cpu.lowering import lower
+from aotc.aot.traits import LAUNCH_OPTIONS
 
 
 def compile_kernel(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aotc.aot.schedule.traits import CPU
 from aotc.aot.targets.cpu.isa import ISAS
 from aotc.aot.targets.target import Target
+from aotc.aot.traits import TargetTraits
 from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, best_isa, features
+
+CPU = TargetTraits()
 
 
 def find(text: str) -> Target | None:

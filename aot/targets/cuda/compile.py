@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc.aot.errors import KernelTooLarge
-from aotc.aot.lower.spec import LAUNCH_OPTIONS
-from aotc.aot.schedule.traits import GPUS
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import KernelBinary, kernel_symbol, pack_texts
+from aotc.aot.targets.cuda.machines import GPUS
 from aotc.aot.targets.cuda.pipeline import compile_cubin
 from aotc.aot.targets.cuda.target import capability
+from aotc.aot.traits import LAUNCH_OPTIONS
 
 TENSOR_MEMORY_COLUMNS = 512  # of one multiprocessor, from sm_100 on
 

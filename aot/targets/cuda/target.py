@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from aotc.aot.errors import TargetDeviceAbsent
-from aotc.aot.schedule.traits import GPUS
+from aotc.aot.targets.cuda.machines import GPUS
 from aotc.aot.targets.cuda.pipeline import assembler_architectures
 from aotc.aot.targets.target import Target
 from aotc.runtime import drivers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import numpy
 import pytest
@@ -16,7 +17,8 @@ from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.schedule.form import schedule
-from aotc.aot.schedule.traits import CPU
+from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.targets.cuda.machines import GPUS
 from tests.rewrites.spellings import rows
 
 pytestmark = pytest.mark.torch
@@ -74,7 +76,7 @@ def named(spellings):
 def rewritten(spelling, device="cpu"):
     """The rewritten graph, after its numbers were compared with torch's."""
     graph, inputs, expected = alone(spelling)
-    graph, _ = rewrite(graph, pack=False, device=device)
+    graph, _ = rewrite(graph, {"cpu": replace(CPU, packs_weights=False), "cuda": GPUS[90]}[device])
     (found,), (output,) = interpret(graph, inputs), graph.outputs
     tolerance = 2e-2 if output.dtype in ("f16", "bf16") else 1e-4
     numpy.testing.assert_allclose(

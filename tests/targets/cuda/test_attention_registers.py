@@ -9,8 +9,8 @@ pytest.importorskip("triton")
 
 from aotc.aot.lower import lower
 from aotc.aot.schedule import schedule
-from aotc.aot.schedule.traits import GPUS
 from aotc.aot.targets.cuda.compile import compile_kernel
+from aotc.aot.targets.cuda.machines import GPUS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "lower"))
 from attention_cases import Case, graph_of

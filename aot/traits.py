@@ -1,0 +1,34 @@
+"""What the stages know of a target: what its code can do, and plain figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg")  # of a config, beside its constexprs
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTraits:
+    """Properties of a target that decide rewriting, fusion and tile sizes; first those of a CPU.
+
+    Figures are those of the kind of machine, never of the building one: the same input must give
+    the same bundle everywhere. No stage asks for the name of a device, but for what it can do.
+    """
+
+    name: str = "cpu"
+    device: str = "cpu"  # family, for tables that have a row for each
+    is_gpu: bool = False  # thousands of threads in programs that share memory and a grid
+    packs_weights: bool = True  # matmuls read constant operands in panels
+    has_tensor_copies: bool = False  # a unit copies tiles by descriptors
+    has_tensor_maps: bool = False  # launches can make these of their parameters
+    can_overlap: bool = False  # groups of warps take turns on the tensor cores (`wgmma`)
+    lanes: int = 16  # f32 elements of one vector register
+    programs_wanted: int = 8  # programs of a large kernel, so that a few cores share it evenly
+    program_bytes: int = 32 * 1024  # data of one program below which starting it costs too much
+    cache_bytes: int = 1024 * 1024  # cache of one core, beyond which data is slow
+    byte_ns: float = 0.04  # time to move one byte to or from a buffer, one core
+    operation_ns: float = 0.02  # time of one operation on one element in vector code, one core
+    launch_ns: float = 2000.0  # fixed cost of one more kernel
+    multiprocessors: int = 0  # of a GPU
+    shared_bytes: int = 0  # shared memory that one program of a GPU may have
+    dot_precision: str = "ieee"  # of f32 operands: "ieee", or "tf32" on a GPU
