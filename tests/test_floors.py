@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 ROOMS = ("aot", "cache", "kernels", "runtime")
 
 # Room → the rooms it may import, each with the rooms inside it; a room is the longest prefix in
-# this table. `aot.errors`, `aot.traits` and `aot.stages` are the compiler's vocabulary, beside every
+# this table. `aot.errors`, `aot.traits` and `aot.stages` are the compiler's words, beside every
 # stage, RUNTIME_WORDS the runtime's; its other modules at the top stand above its rooms.
 WORDS = {"aot.errors", "aot.traits", "runtime"}
 RUNTIME_WORDS = {
