@@ -215,19 +215,11 @@ def _native_layer_norm(
 
 def _statistics(call: Call, data: Node, axes: tuple[int, ...], epsilon: float) -> tuple[Node, Node]:
     """Mean and 1 / √(variance + epsilon) as torch's second and third results."""
-    pairs = zip(_moments(data, axes, epsilon)[::2], call.results[1:], strict=False)
+    pairs = zip(build.deviation(data, axes, epsilon)[::2], call.results[1:], strict=False)
     first, second = (
         build.reshape(build.cast(made, kind.dtype), kind.shape) for made, kind in pairs
     )
     return first, second
-
-
-def _moments(data: Node, axes: tuple[int, ...], epsilon: float) -> tuple[Node, Node, Node]:
-    """Mean, variance and 1 / √(variance + epsilon) over `axes`, which stay, as `build.standardize`
-    has them."""
-    _, quarter = build.half_deviation(data, axes)
-    scale = build.mul(build.unary("rsqrt", build.add(quarter, epsilon / 4)), 0.5)
-    return build.scaled_mean(data, axes, 1.0), build.mul(quarter, 4.0), scale
 
 
 def _rms_norm(
@@ -338,7 +330,7 @@ def _batch_norm_with_statistics(
     axes = (0, *range(2, data.type.rank))
     column = (1, data.shape[1], *[1] * (data.type.rank - 2))
     x = wide(data)
-    mean, spread, scale = _moments(x, axes, epsilon)
+    mean, spread, scale = build.deviation(x, axes, epsilon)
     normal = _affine(build.standardize(x, axes, epsilon), weight, bias, column)
     result = build.cast(normal, call.dtype)
 

@@ -234,12 +234,22 @@ def _mean(of: Pattern, axes: str, share: str, count: str) -> Pattern:
 
 centered = any_node("centered")
 _CENTERED = x - _mean(x, "axes_of_mean", "share_of_mean", "count_of_mean")
-_scaled = either(call("scale", x, AnyLiteral("power")), x)
-_HALF_CENTERED = call("scale", x, 0.5) - call("sum", _scaled, axes="axes_of_mean") * AnyLiteral(
-    "half_share"
+_reciprocal_deviation = call(
+    "rsqrt", _mean(centered * centered, "axes", "share", "count") + epsilon
 )
-_STANDARD = both_orders(
-    centered * call("rsqrt", _mean(centered * centered, "axes", "share", "count") + epsilon)
+_STANDARD = both_orders(centered * _reciprocal_deviation)
+# As `build.standardize` has it: mean(x) is sum(x · power) · rest.
+_scaled = either(call("scale", x, AnyLiteral("power")), x)
+_sound_mean = either(
+    call("sum", _scaled, axes="axes_of_mean") * AnyLiteral("rest"),
+    call("sum", _scaled, axes="axes_of_mean"),
+)
+_sound_centered = x - _sound_mean
+_sound_deviation = call(
+    "rsqrt", _mean(_sound_centered * _sound_centered, "axes", "share", "count") + epsilon
+)
+_SOUND_STANDARD = both_orders(
+    (x - call("where", call("eq", _sound_deviation, 0.0), 0.0, _sound_mean)) * _sound_deviation
 )
 _ROOT_MEAN_SQUARE = both_orders(x * call("rsqrt", _mean(x * x, "axes", "share", "count") + epsilon))
 
@@ -266,17 +276,13 @@ class _Norm:
 
 def _standard(node: Node) -> Bindings | None:
     """x, axes and epsilon of (x - mean) · rsqrt(variance + epsilon)."""
-    found = match(_STANDARD, node)
-    if found is None:
-        return None
-    half = match(_HALF_CENTERED, found["centered"])
-    if half is not None:  # as `build.standardize` has it
-        shares = {"share_of_mean": 2 * half.get("power", 1.0) * half["half_share"]}
-        inner: Bindings | None = {**half, **shares}
-        found = found | {"epsilon": 4 * found["epsilon"]}
+    found = match(_SOUND_STANDARD, node)
+    if found is not None:
+        inner = found | {"share_of_mean": found.get("power", 1.0) * found.get("rest", 1.0)}
     else:
-        inner = match(_CENTERED, found["centered"])
-    if inner is None or inner["axes_of_mean"] != found["axes"]:
+        found = match(_STANDARD, node)
+        inner = found and match(_CENTERED, found["centered"])
+    if found is None or inner is None or inner["axes_of_mean"] != found["axes"]:
         return None
     of_mean = {"share": inner.get("share_of_mean"), "count": inner.get("count_of_mean")}
     if not _is_mean(inner["x"], found["axes"], of_mean):

@@ -266,20 +266,23 @@ def half_centered(data: Node, axes: Sequence[int]) -> Node:
     return sub(scale(data, 0.5), scaled_mean(data, axes, 0.5))
 
 
-def half_deviation(data: Node, axes: Sequence[int]) -> tuple[Node, Node]:
-    """h = (x - mean) / 2 over `axes`, and the mean of h², a quarter of the variance."""
-    half = half_centered(data, axes)
-    return half, mean(mul(half, half), axes)
+def deviation(data: Node, axes: Sequence[int], epsilon: float) -> tuple[Node, Node, Node]:
+    """Mean, variance and 1 / √(variance + epsilon) over `axes`, which stay."""
+    average = scaled_mean(data, axes, 1.0)
+    centered = sub(data, average)
+    variance = mean(mul(centered, centered), axes)
+    return average, variance, unary("rsqrt", add(variance, epsilon))
 
 
 def standardize(data: Node, axes: Sequence[int], epsilon: float) -> Node:
     """(x - mean) · rsqrt(variance + epsilon) over `axes`: one mean, one variance.
 
-    As h · rsqrt(mean(h²) + epsilon/4) with h = (x - mean) / 2: the same bits, but for elements so
-    large that their sum, or their distance from the mean, would not be finite.
+    Elements of a row whose variance is not finite give 0, as their distance from the mean times 0
+    would if it were finite: that distance is not taken from the mean but from 0.
     """
-    half, quarter = half_deviation(data, axes)
-    return mul(half, unary("rsqrt", add(quarter, epsilon / 4)))
+    average, _, scale = deviation(data, axes, epsilon)
+    center = pointwise("where", pointwise("eq", scale, 0.0), 0.0, average)
+    return mul(sub(data, center), scale)
 
 
 def root_mean_square_norm(data: Node, axes: Sequence[int], epsilon: float) -> Node:

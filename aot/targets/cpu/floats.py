@@ -58,6 +58,28 @@ def _float(name: str, flags: str = "contract ") -> Rule:
     return in_f32(lambda lanes, x: lanes.binary(name, x[0], x[1], flags))
 
 
+def _multiply(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    """a · b, never part of a fused multiply-add: a value in two places has one rounding there.
+
+    But where it is a summand alone and a factor a power of two: then it has no rounding.
+    """
+    is_power = any(_is_power_of_two(lanes.operand(x)) for x in operands)
+    is_free = is_power and all(map(_is_sum, operation.results[0].uses))
+    return _float("fmul", "contract " if is_free else "")(lanes, operation, operands)
+
+
+def _is_sum(user: Operation) -> bool:
+    """Whether the operation sums its operand along a dimension, as it is or where a mask holds."""
+    if user.name == "arith.select":
+        return all(map(_is_sum, user.results[0].uses))
+    return user.name == "tt.reduce" and user.body.operations[0].name == "arith.addf"
+
+
+def _is_power_of_two(operand: Operand) -> bool:
+    value = _literal_value(operand)
+    return value is not None and abs(math.frexp(value)[0]) == 0.5
+
+
 def _divide(lanes: Lanes, x: list[Operand]) -> Operand:
     """a / b; by one divisor for all lanes, as a · (1 / b), rounded as the quotient is.
 
@@ -92,12 +114,20 @@ def _scale(lanes: Lanes, divisor: Operand) -> Operand:
     return select(lanes, is_small, float_constant(step, kind), lowered)
 
 
-def _literal_divisor(operand: Operand) -> float | None:
-    """The f32 in all lanes of a literal vector, if dividing by it is worth more than one `fdiv`."""
+def _literal_value(operand: Operand) -> float | None:
+    """The f32 or f64 in all lanes of a literal."""
     lanes = set(_LITERAL_LANE.findall(operand.text)) if is_literal(operand) else set()
-    if len(lanes) != 1 or scalar_type(operand.type) != "float" or not is_vector(operand):
+    if len(lanes) != 1:
         return None
     (value,) = struct.unpack("<d", bytes.fromhex(lanes.pop()[2:])[::-1])
+    return float(value)
+
+
+def _literal_divisor(operand: Operand) -> float | None:
+    """The f32 in all lanes of a literal vector, if dividing by it is worth more than one `fdiv`."""
+    value = _literal_value(operand)
+    if value is None or scalar_type(operand.type) != "float" or not is_vector(operand):
+        return None
     fraction = abs(math.frexp(value)[0])
     is_special = fraction in (0.5, 1 - 2.0**-24)  # LLVM's own; all ones, which Markstein excepts
     is_tame = 2.0**-LARGEST_SHIFT <= abs(value) <= 2.0**LARGEST_SHIFT
@@ -229,8 +259,7 @@ def _classify(lanes: Lanes, name: str, operand: Operand) -> Lane:
 RULES: dict[str, Rule] = {
     "arith.addf": _float("fadd"),
     "arith.subf": _float("fsub"),
-    # Never part of a fused multiply-add: a value that is evaluated in two places has one rounding.
-    "arith.mulf": _float("fmul", ""),
+    "arith.mulf": _multiply,
     "arith.divf": in_f32(_divide),
     "tt.precise_divf": _float("fdiv", ""),
     "arith.remf": _float("frem", ""),

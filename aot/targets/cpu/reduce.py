@@ -158,8 +158,10 @@ def _row_total(
             kernel.lanes.splat(kernel.lanes.operand(x))
             for x in _at(kernel, operation, axis, outer, first, [], filling)
         ]
-    chains = 4 if known and first is None and upper >= 8 * width else 1
+    is_long = first is None and upper >= 8 * width
+    chains = 4 if is_long and (known or tiles.end_at_multiples(cuts, 4 * width)) else 1
     step = width * chains
+    inside = cuts if known or tiles.end_at_multiples(cuts, step) else []
     begin = width if first is not None else 0
     totals = [list(start) for _ in range(chains)]
     full = upper // step * step if known else 0
@@ -176,8 +178,7 @@ def _row_total(
             for chain in range(chains):
                 base = kernel.lanes.atom(loop.counter, "i32", width, natural=True)
                 place = Int("i32", base.base.plus(integer(chain * width).base), _lane_stride(width))
-                facts = cuts if known else []
-                new = _at(kernel, operation, axis, outer, place, facts, filling)
+                new = _at(kernel, operation, axis, outer, place, inside, filling)
                 after += _combine(
                     kernel, operation, loop.carried[chain * count : (chain + 1) * count], new
                 )

@@ -218,7 +218,7 @@ def chunks(
         body(Int("i32", Linear(), lane), [])
     else:
         upper_operand, may_skip = limit(kernel, cuts, size)
-        exact = [] if width > 1 else cuts
+        exact = cuts if end_at_multiples(cuts, width) else []
         _chunk_loop(kernel, upper_operand, exact, lane, body, may_skip=may_skip)
 
 
@@ -231,6 +231,11 @@ def _chunk_loop(
         loop.next_values = []
         base = kernel.lanes.atom(loop.counter, "i32", width, natural=True).base
         body(Int("i32", base, lane), cuts)
+
+
+def end_at_multiples(cuts: Sequence[Conjunct], step: int) -> bool:
+    """Whether steps of a loop from 0 up to where the first cut ends are all whole."""
+    return all(cut.bound.upper.base.multiple % step == 0 for cut in cuts)
 
 
 def limit(kernel: Kernel, cuts: Sequence[Conjunct], size: int) -> tuple[Operand, bool]:
