@@ -11,9 +11,9 @@ import numpy
 
 from aotc.aot.capture.contractions import spaced
 from aotc.aot.capture.importing import NO_KERNEL, Call, NotSupported, Rows, spread, wide
-from aotc.aot.capture.scans import lowest
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.reductions import lowest
 from aotc.aot.ir.storage import Array
 
 Sizes = Sequence[int] | int

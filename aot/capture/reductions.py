@@ -9,6 +9,7 @@ from typing import Any
 from aotc.aot.capture.importing import Call, NotSupported, Operand, Row, Rows, axes_of, wide
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.size import Extent, Size
 from aotc.aot.ir.types import DTYPES
 
@@ -23,15 +24,16 @@ def _finish(call: Call, reduced: Node, dtype: str = "") -> Node:
     return build.reshape(build.cast(reduced, dtype or call.dtype), call.shape)
 
 
-def _sum(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
-    axes = axes_of(dims, data.type.rank)
-    operand = build.cast(data, call.dtype)
-    return _finish(call, build.reduce("sum", operand, axes))
+def _reduction(op: str) -> Row:
+    """In the element type of the result, or of the only kind that the reduction takes."""
 
+    def row(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
+        found = REDUCTIONS[op]
+        operand = build.cast(data, "bool" if found.kinds == ("bool",) else call.dtype)
+        name = found.of_bools if operand.dtype == "bool" else ""
+        return _finish(call, build.extreme(name or op, operand, axes_of(dims, data.type.rank)))
 
-def _prod(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
-    axes = axes_of(dims, data.type.rank)
-    return _finish(call, build.reduce("prod", build.cast(data, call.dtype), axes))
+    return row
 
 
 def _mean(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
@@ -39,26 +41,13 @@ def _mean(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
     return _finish(call, build.mean(operand, axes_of(dims, data.type.rank)))
 
 
-OF_BOOLS = {"max": "any", "min": "all"}
-
-
-def _extreme(op: str) -> Row:
-    def row(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
-        axes = axes_of(dims, data.type.rank)
-        if data.dtype == "bool":
-            return _finish(call, build.reduce(OF_BOOLS[op], data, axes))
-        return _finish(call, build.extreme(op, data, axes))
-
-    return row
-
-
 def _extreme_with_index(op: str) -> Row:
     def row(call: Call, data: Node, *rest: Any) -> Node | tuple[Node, Node]:
         if len(call.results) == 1:
-            return _extreme(op)(call, data)  # type: ignore[return-value]
+            return _reduction(op)(call, data)  # type: ignore[return-value]
         axes = axes_of(rest[0], data.type.rank)
         index = _place_of(f"arg{op}", data, axes)
-        return _extreme(op)(call, data, axes), build.reshape(index, call.shape)  # type: ignore[return-value]
+        return _reduction(op)(call, data, axes), build.reshape(index, call.shape)  # type: ignore[return-value]
 
     return row
 
@@ -76,14 +65,6 @@ def _place_of(op: str, data: Node, axes: tuple[int, ...]) -> Node:
         return build.expand(build.scalar(0, "i64"), data.shape)
     operand = build.cast(data, "i32") if data.dtype == "bool" else data
     return build.place_of_extreme(op, operand, axes)
-
-
-def _logical(op: str) -> Row:
-    def row(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
-        axes = axes_of(dims, data.type.rank)
-        return _finish(call, build.reduce(op, build.cast(data, "bool"), axes))
-
-    return row
 
 
 def _variance(data: Node, dims: Dims, correction: float | None) -> tuple[Node, Node]:
@@ -349,17 +330,17 @@ def _batch_norm_with_statistics(
 
 
 ROWS: Rows = {
-    "sum": _sum,
-    "prod": _prod,
+    "sum": _reduction("sum"),
+    "prod": _reduction("prod"),
     "mean": _mean,
-    "amax": _extreme("max"),
-    "amin": _extreme("min"),
+    "amax": _reduction("max"),
+    "amin": _reduction("min"),
     "max": _extreme_with_index("max"),
     "min": _extreme_with_index("min"),
     "argmax": _index_of("argmax"),
     "argmin": _index_of("argmin"),
-    "any": _logical("any"),
-    "all": _logical("all"),
+    "any": _reduction("any"),
+    "all": _reduction("all"),
     "var": _var,
     "var_mean": _var_mean,
     "std": _std,

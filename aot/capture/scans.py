@@ -15,9 +15,10 @@ from aotc.aot.capture.importing import Call, Row, Rows, wide
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.narrow import NUMEL_LIMIT
+from aotc.aot.ir.reductions import REDUCTIONS, lowest
 from aotc.aot.ir.size import Extent, Shape, bounds
 from aotc.aot.ir.size import highest as highest_size
-from aotc.aot.ir.types import DTYPES, Scalar
+from aotc.aot.ir.types import Scalar
 
 BLOCK = 32  # elements whose reductions read each other
 
@@ -31,42 +32,16 @@ class Scan:
     identity: Callable[[str], Scalar]
 
 
-def _plain(reduction: str, combination: str, identity: Callable[[str], Scalar]) -> Scan:
+def _running_reduction(name: str) -> Scan:
+    row = REDUCTIONS[name]
     return Scan(
-        lambda data, axis: build.reduce(reduction, data, (axis,)),
-        lambda left, right: build.pointwise(combination, left, right),
-        identity,
+        lambda data, axis: build.extreme(name, data, (axis,)),
+        lambda left, right: build.pointwise(row.combine, left, right),
+        row.identity,
     )
 
 
-def _extreme(reduction: str, combination: str, identity: Callable[[str], Scalar]) -> Scan:
-    return Scan(
-        lambda data, axis: build.extreme(reduction, data, (axis,)),
-        lambda left, right: build.pointwise(combination, left, right),
-        identity,
-    )
-
-
-def lowest(dtype: str) -> Scalar:
-    """Smallest value of an element type; -inf of floats."""
-    kind = DTYPES[dtype]
-    if kind.kind == "float":
-        return float("-inf")
-    return 0 if dtype == "u8" else -(2 ** (kind.itemsize_bytes * 8 - 1))
-
-
-def highest(dtype: str) -> Scalar:
-    """Largest value of an element type; inf of floats."""
-    kind = DTYPES[dtype]
-    if kind.kind == "float":
-        return float("inf")
-    return 2 ** (kind.itemsize_bytes * 8 - (0 if dtype == "u8" else 1)) - 1
-
-
-SUM = _plain("sum", "add", lambda dtype: 0)
-PRODUCT = _plain("prod", "mul", lambda dtype: 1)
-MAXIMUM = _extreme("max", "maximum", lowest)
-MINIMUM = _extreme("min", "minimum", highest)
+SUM, PRODUCT, MAXIMUM, MINIMUM = map(_running_reduction, ("sum", "prod", "max", "min"))
 
 
 def _log_sum(data: Node, axis: int) -> Node:
@@ -93,7 +68,7 @@ def _log_add(left: Node, right: Node) -> Node:
     return build.add(peak, build.pointwise("where", is_finite, rest, 0.0))
 
 
-LOG_SUM = Scan(_log_sum, _log_add, lambda dtype: float("-inf"))
+LOG_SUM = Scan(_log_sum, _log_add, lowest)
 
 
 def scan(kind: Scan, data: Node) -> Node:

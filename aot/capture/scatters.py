@@ -8,7 +8,7 @@ that, a kernel makes the writes one after another.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,30 +17,14 @@ from aotc.aot.capture import writing
 from aotc.aot.capture.importing import Call, NotSupported, Operand, Rows, wide, wrapped
 from aotc.aot.capture.keeping import is_kept, keep
 from aotc.aot.capture.masked import masked_put
-from aotc.aot.capture.scans import highest, lowest
 from aotc.aot.ir import build, own_calls
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.ranges import is_within, range_of
+from aotc.aot.ir.reductions import REDUCTIONS, Reduction
 from aotc.aot.ir.size import Extent
-from aotc.aot.ir.types import Scalar
 
-
-@dataclass(frozen=True, slots=True)
-class Gathering:
-    """How values written to one element are reduced, and what stands for no value."""
-
-    reduce: str
-    combine: str
-    identity: Callable[[str], Scalar]
-
-
-GATHERINGS = {
-    "sum": Gathering("sum", "add", lambda dtype: 0),
-    "mean": Gathering("sum", "add", lambda dtype: 0),
-    "prod": Gathering("prod", "mul", lambda dtype: 1),
-    "amax": Gathering("max", "maximum", lowest),
-    "amin": Gathering("min", "minimum", highest),
-}
+# How values written to one element are reduced, by torch's name.
+GATHERINGS = {"sum": "sum", "mean": "sum", "prod": "prod", "amax": "max", "amin": "min"}
 I32 = (-(1 << 31), (1 << 31) - 1)
 OLD_NAMES = {"add": "sum", "multiply": "prod"}
 
@@ -83,14 +67,13 @@ class Writes:
         winner = build.expand(winner, shape)
         return make("gather", (self.source, winner), {"axis": self.axis})
 
-    def reduced(self, how: Gathering) -> Node:
+    def reduced(self, how: Reduction) -> Node:
         """All values written to each place, reduced; the identity where there is none."""
         shape = self.source.shape
         across = build.reshape(self.source, (*shape[: self.axis], 1, *shape[self.axis :]))
         identity = how.identity(self.source.dtype)
         masked = build.pointwise("where", self.is_hit, across, identity)
-        reduce = build.extreme if how.reduce in ("max", "min") else build.reduce
-        return self._dropped(reduce(how.reduce, masked, (self.axis + 1,)))
+        return self._dropped(build.extreme(how.name, masked, (self.axis + 1,)))
 
     @property
     def count(self) -> Node:
@@ -193,9 +176,11 @@ def _replaced(data: Node, found: Writes) -> Node:
 
 
 def _gathered(merge: Merge, data: Node, found: Writes) -> Node:
-    how = GATHERINGS[merge.name]
+    how = REDUCTIONS[GATHERINGS[merge.name]]
     if data.dtype == "bool":
-        return _merge_bool(data, found, merge.name, merge.counts_self)
+        if merge.name == "mean":
+            raise NotSupported("a mean of bools")
+        how = REDUCTIONS[how.of_bools]
     operand = wide(data)
     values = Writes(found.is_hit, found.axis, wide(found.source))
     total = values.reduced(how)
@@ -206,20 +191,6 @@ def _gathered(merge: Merge, data: Node, found: Writes) -> Node:
     if not merge.counts_self:
         total = build.pointwise("where", found.is_written, total, operand)
     return build.cast(total, data.dtype)
-
-
-def _merge_bool(data: Node, found: Writes, name: str, counts_self: bool) -> Node:
-    # Sums and maxima of bools are "any", products and minima "all".
-    is_any = name in ("sum", "amax")
-    if name == "mean":
-        raise NotSupported("a mean of bools")
-    how = Gathering(
-        *(("any", "logical_or") if is_any else ("all", "logical_and")), lambda _: not is_any
-    )
-    total = found.reduced(how)
-    if counts_self:
-        return build.pointwise(how.combine, data, total)
-    return build.pointwise("where", found.is_written, total, data)
 
 
 def _averaged(total: Node, count: Node) -> Node:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.size import Extent, Size
 from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, Scalar, TensorType, round_scalar
 
 STORED_TAG = "stored"  # of a copy that the schedule gives a buffer
-OF_NOTHING: Mapping[str, Scalar] = {"sum": 0, "prod": 1, "any": False, "all": True}
 
 
 def scalar(value: Scalar, dtype: str) -> Node:
@@ -132,19 +132,20 @@ def concat(parts: Sequence[Node], axis: int) -> Node:
 
 def reduce(op: str, data: Node, axes: Sequence[int]) -> Node:
     """Reduction over `axes`, which stay as dims of 1; of no elements it is what changes nothing."""
-    if not data.type.numel and op in OF_NOTHING:
+    row = REDUCTIONS[op]
+    if not data.type.numel and row.is_defined_of_nothing:
         shape = [1 if axis in axes else dim for axis, dim in enumerate(data.shape)]
-        return expand(scalar(OF_NOTHING[op], data.dtype), shape)
+        return expand(scalar(row.identity(data.dtype), data.dtype), shape)
     return make(op, (data,), {"axes": tuple(sorted(axes))})
 
 
 def extreme(op: str, data: Node, axes: Sequence[int]) -> Node:
-    """`max` or `min` over `axes`, which stay; NaN where an element is.
+    """The reduction over `axes`, which stay; `max` and `min` are NaN where an element is.
 
     A kernel's own reduction passes NaN over, which softmax and the like need not care about.
     """
     found = reduce(op, data, axes)
-    if data.type.kind != "float":
+    if data.type.kind != "float" or not REDUCTIONS[op].is_choice:
         return found
     return pointwise("where", _has_nan(data, axes), float("nan"), found)
 

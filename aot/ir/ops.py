@@ -1,4 +1,8 @@
-"""The operations: one row each. To add an op, add a row here and its meaning in reference.py."""
+"""The operations: one row each, reductions in `reductions.py`.
+
+The meaning of an op is a function of `reference.py` or, where that has none, numpy's function of
+the name that the row gives, or of the op's own name.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Any
 
 from aotc.aot.ir import call, checks, fallback, infer, native
 from aotc.aot.ir.infer import AttrMap, Infer, Types
+from aotc.aot.ir.reductions import REDUCTIONS, Reduction
 from aotc.aot.ir.types import SHORT_FLOATS, TensorType, TypeRuleError, round_scalar
 
 FLOAT, NUMBER, INTEGRAL = ("float",), ("float", "int"), ("int", "bool")
@@ -28,6 +33,7 @@ class OpDef:
     shortened: str = ""  # the same by functions of shortened.py, for 16-bit results on a GPU
     double: str = ""  # the same of f64, where the first takes f32 only
     floating: str = ""  # the same of floats, where the first is of integers
+    numpy: str = ""  # numpy's function that is the op, where its name is not the op's
     cost: float = 1.0  # operations for one element of the result (reduce: of the operand)
     aten: tuple[str, ...] = ()  # core ATen ops that are this op once their operands are aligned
     is_commutative: bool = False
@@ -78,14 +84,22 @@ def _binary(name: str, kinds: tuple[str, ...], triton: str, cost: float = 1.0, *
     return OpDef(name, "pointwise", 2, rule, triton=triton, cost=cost, aten=aten, **row)
 
 
-def _compare(name: str, symbol: str, is_commutative: bool = False) -> OpDef:
-    triton = f"({{0}} {symbol} {{1}})"
-    return _binary(name, ANY, triton, result="bool", is_commutative=is_commutative, **_STEPS)
+def _compare(name: str, symbol: str, numpy: str, is_commutative: bool = False) -> OpDef:
+    triton, row = f"({{0}} {symbol} {{1}})", {"is_commutative": is_commutative, **_STEPS}
+    return _binary(name, ANY, triton, result="bool", numpy=numpy, **row)
 
 
-def _reduce(name: str, kinds: tuple[str, ...], triton: str, result: str = "", **row: Any) -> OpDef:
-    rule = infer.reduce(*kinds, result=result)
-    return OpDef(name, "reduce", 1, rule, ("axes",), triton=triton, **row)
+def _reduce(row: Reduction) -> OpDef:
+    return OpDef(
+        row.name,
+        "reduce",
+        1,
+        infer.reduce(*row.kinds, result=row.result),
+        ("axes",),
+        numpy=row.numpy,
+        is_discontinuous=row.is_search,
+        is_choice=row.is_choice,
+    )
 
 
 def _view(name: str, rule: Infer, *attributes: str, kind: str = "view") -> OpDef:
@@ -108,9 +122,9 @@ _CHOOSES: Mapping[str, Any] = {"is_choice": True}
 
 _ARITHMETIC: tuple[OpDef, ...] = (
     _binary("add", NUMBER, "({0} + {1})", is_commutative=True),
-    _binary("sub", NUMBER, "({0} - {1})"),
-    _binary("mul", NUMBER, "({0} * {1})", is_commutative=True),
-    _binary("div", FLOAT, "({0} / {1})", 4.0),
+    _binary("sub", NUMBER, "({0} - {1})", numpy="subtract"),
+    _binary("mul", NUMBER, "({0} * {1})", is_commutative=True, numpy="multiply"),
+    _binary("div", FLOAT, "({0} / {1})", 4.0, numpy="divide"),
     _binary(
         "floor_divide",
         ("int",),
@@ -125,7 +139,15 @@ _ARITHMETIC: tuple[OpDef, ...] = (
         6.0,
         **_STEPS,
     ),
-    _binary("pow", FLOAT, "libdevice.pow({0}, {1})", 30.0, relative_tolerance=1e-5, aten=()),
+    _binary(
+        "pow",
+        FLOAT,
+        "libdevice.pow({0}, {1})",
+        30.0,
+        relative_tolerance=1e-5,
+        aten=(),
+        numpy="power",
+    ),
     _binary(
         "maximum", NUMBER, f"tl.maximum({{0}}, {{1}}, {_NAN})", is_commutative=True, **_CHOOSES
     ),
@@ -133,17 +155,17 @@ _ARITHMETIC: tuple[OpDef, ...] = (
         "minimum", NUMBER, f"tl.minimum({{0}}, {{1}}, {_NAN})", is_commutative=True, **_CHOOSES
     ),
     # a·b with a power of two b, which loses no bit: no equation of `mul` takes it apart.
-    _binary("scale", FLOAT, "({0} * {1})", aten=()),
+    _binary("scale", FLOAT, "({0} * {1})", numpy="multiply", aten=()),
     # a·b + c, rounded once, whatever else is contracted.
     OpDef("fma", "pointwise", 3, infer.pointwise(*FLOAT), triton="tl.fma({0}, {1}, {2})", cost=2.0),
-    _binary("atan2", FLOAT, "libdevice.atan2({0}, {1})", 30.0),
+    _binary("atan2", FLOAT, "libdevice.atan2({0}, {1})", 30.0, numpy="arctan2"),
     # Triton's `-x` is 0 - x, which of 0.0 is 0.0.
-    _unary("neg", NUMBER, "(-{0})", floating="({0} * -1.0)", **_CHOOSES),
+    _unary("neg", NUMBER, "(-{0})", floating="({0} * -1.0)", numpy="negative", **_CHOOSES),
     _unary("abs", NUMBER, "tl.abs({0})", **_CHOOSES),
     _unary("sign", NUMBER, "(({0} > 0).to({0}.dtype) - ({0} < 0).to({0}.dtype))", 3.0, **_STEPS),
     _unary("floor", FLOAT, "tl.floor({0})", **_STEPS),
     _unary("ceil", FLOAT, "tl.ceil({0})", **_STEPS),
-    _unary("round", FLOAT, "libdevice.rint({0})", **_STEPS),
+    _unary("round", FLOAT, "libdevice.rint({0})", numpy="rint", **_STEPS),
     _unary("trunc", FLOAT, "libdevice.trunc({0})", **_STEPS),
 )
 
@@ -160,9 +182,9 @@ _FUNCTIONS: tuple[OpDef, ...] = (
     _unary("sin", FLOAT, "tl.sin({0})", 20.0),
     _unary("cos", FLOAT, "tl.cos({0})", 20.0),
     _unary("tan", FLOAT, "libdevice.tan({0})", 24.0, relative_tolerance=1e-5),
-    _unary("asin", FLOAT, "libdevice.asin({0})", 20.0),
-    _unary("acos", FLOAT, "libdevice.acos({0})", 20.0),
-    _unary("atan", FLOAT, "libdevice.atan({0})", 20.0),
+    _unary("asin", FLOAT, "libdevice.asin({0})", 20.0, numpy="arcsin"),
+    _unary("acos", FLOAT, "libdevice.acos({0})", 20.0, numpy="arccos"),
+    _unary("atan", FLOAT, "libdevice.atan({0})", 20.0, numpy="arctan"),
     _unary("sinh", FLOAT, "libdevice.sinh({0})", 24.0),
     _unary("cosh", FLOAT, "libdevice.cosh({0})", 16.0),
     _unary("tanh", FLOAT, "libdevice.tanh({0})", 16.0),
@@ -191,12 +213,12 @@ _FUNCTIONS: tuple[OpDef, ...] = (
 )
 
 _LOGIC: tuple[OpDef, ...] = (
-    _compare("eq", "==", is_commutative=True),
-    _compare("ne", "!=", is_commutative=True),
-    _compare("lt", "<"),
-    _compare("le", "<="),
-    _compare("gt", ">"),
-    _compare("ge", ">="),
+    _compare("eq", "==", "equal", is_commutative=True),
+    _compare("ne", "!=", "not_equal", is_commutative=True),
+    _compare("lt", "<", "less"),
+    _compare("le", "<=", "less_equal"),
+    _compare("gt", ">", "greater"),
+    _compare("ge", ">=", "greater_equal"),
     _binary("logical_and", ("bool",), "({0} & {1})", is_commutative=True),
     _binary("logical_or", ("bool",), "({0} | {1})", is_commutative=True),
     _binary("logical_xor", ("bool",), "({0} ^ {1})", is_commutative=True),
@@ -206,8 +228,8 @@ _LOGIC: tuple[OpDef, ...] = (
     _binary("bitwise_xor", INTEGRAL, "({0} ^ {1})", is_commutative=True),
     _unary("bitwise_not", ("int",), "(~{0})"),
     # By 0 to one less than the bits of the type.
-    _binary("shift_left", ("int",), "({0} << {1})", aten=()),
-    _binary("shift_right", ("int",), "({0} >> {1})", aten=()),
+    _binary("shift_left", ("int",), "({0} << {1})", aten=(), numpy="left_shift"),
+    _binary("shift_right", ("int",), "({0} >> {1})", aten=(), numpy="right_shift"),
     _unary("isnan", FLOAT, "({0} != {0})", result="bool"),
     _unary("isinf", FLOAT, "(tl.abs({0}) == float('inf'))", result="bool", **_STEPS),
     OpDef("where", "pointwise", 3, infer.where, triton="tl.where({0}, {1}, {2})", **_CHOOSES),
@@ -238,17 +260,6 @@ _RANDOM: tuple[OpDef, ...] = (
         triton="philox_word({0}.to(tl.int64), {1}.to(tl.int64), {2}.to(tl.int64), {site}, {word})",
         cost=100.0,
     ),
-)
-
-_REDUCTIONS: tuple[OpDef, ...] = (
-    _reduce("sum", NUMBER, "tl.sum({0}, {axis})"),
-    _reduce("prod", NUMBER, "tl.reduce({0}, {axis}, multiply)"),
-    _reduce("max", NUMBER, "tl.max({0}, {axis})", **_CHOOSES),
-    _reduce("min", NUMBER, "tl.min({0}, {axis})", **_CHOOSES),
-    _reduce("any", ("bool",), "tl.max({0}.to(tl.int32), {axis})"),
-    _reduce("all", ("bool",), "tl.min({0}.to(tl.int32), {axis})"),
-    _reduce("argmax", NUMBER, "tl.argmax({0}, {axis})", result="i64", **_STEPS),
-    _reduce("argmin", NUMBER, "tl.argmin({0}, {axis})", result="i64", **_STEPS),
 )
 
 _MOVEMENT: tuple[OpDef, ...] = (
@@ -311,7 +322,7 @@ OPS: dict[str, OpDef] = {
         *_FUNCTIONS,
         *_LOGIC,
         *_RANDOM,
-        *_REDUCTIONS,
+        *map(_reduce, REDUCTIONS.values()),
         *_MOVEMENT,
         *_CONTRACTIONS,
         *_CHECKS,

@@ -9,6 +9,7 @@ import numpy
 
 from aotc.aot.ir.graph import Constant, Node, walk
 from aotc.aot.ir.interpret import evaluate_all
+from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.size import Extent, largest, proves_at_most, smallest, typical
 from aotc.aot.ir.types import DTYPES
 
@@ -18,7 +19,7 @@ MOST_COMPUTED = 1 << 18  # elements of a node that is computed to know its range
 MOST_NODES = 256  # behind a node whose range is asked for
 _SAME = frozenset(
     ("reshape", "permute", "expand", "slice", "flip", "window", "copy", "take", "gather")
-    + ("max", "min")
+    + tuple(name for name, row in REDUCTIONS.items() if row.is_choice)
 )
 
 
@@ -125,6 +126,5 @@ _RANGES: dict[str, Callable[[Node, list[Range]], Range]] = {
     "maximum": lambda _, o: (largest(o[0][0], o[1][0]), largest(o[0][1], o[1][1])),
     "minimum": lambda _, o: (smallest(o[0][0], o[1][0]), smallest(o[0][1], o[1][1])),
     "remainder": _remainder,
-    "argmax": _places,
-    "argmin": _places,
+    **{name: _places for name, row in REDUCTIONS.items() if row.is_search},
 }

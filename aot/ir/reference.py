@@ -8,12 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from operator import attrgetter
 from typing import Any
 
 import numpy
 
 from aotc.aot.ir import checks
 from aotc.aot.ir.infer import PACK_N
+from aotc.aot.ir.ops import OPS, OpDef
+from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.storage import Array
 from aotc.aot.ir.types import DTYPES
 
@@ -252,98 +255,38 @@ def attention(
     return matmul(weights / total, value)
 
 
-REFERENCE: Mapping[str, Reference] = {
-    "scalar": scalar,
-    "extent": extent,
-    "iota": iota,
-    "add": numpy.add,
-    "sub": numpy.subtract,
-    "mul": numpy.multiply,
-    "div": numpy.divide,
-    "floor_divide": numpy.floor_divide,
-    "remainder": numpy.remainder,
-    "pow": numpy.power,
-    "maximum": numpy.maximum,
-    "minimum": numpy.minimum,
-    "atan2": numpy.arctan2,
-    "scale": numpy.multiply,
-    "fma": fma,
-    "neg": numpy.negative,
-    "abs": numpy.abs,
-    "sign": sign,
-    "floor": numpy.floor,
-    "ceil": numpy.ceil,
-    "round": numpy.rint,
-    "trunc": numpy.trunc,
-    "exp": numpy.exp,
-    "exp2": numpy.exp2,
-    "expm1": numpy.expm1,
-    "log": numpy.log,
-    "log2": numpy.log2,
-    "log1p": numpy.log1p,
-    "sqrt": numpy.sqrt,
+_OWN: Mapping[str, Reference] = {
+    **{function.__name__: function for function in (
+        attention, convolution, erf, erfc, extent, fma, gather, gelu, gelu_tanh, iota, matmul,
+        matmul_packed, pad, philox, scalar, sigmoid, sign, take, window,
+    )},
     "rsqrt": lambda x: (1 / numpy.sqrt(_wide(x))).astype(x.dtype),
     "reciprocal": lambda x: (1 / x).astype(x.dtype),
-    "sin": numpy.sin,
-    "cos": numpy.cos,
-    "tan": numpy.tan,
-    "asin": numpy.arcsin,
-    "acos": numpy.arccos,
-    "atan": numpy.arctan,
-    "sinh": numpy.sinh,
-    "cosh": numpy.cosh,
-    "tanh": numpy.tanh,
-    "sigmoid": sigmoid,
-    "erf": erf,
-    "erfc": erfc,
     "relu": lambda x: numpy.where(x < 0, x.dtype.type(0), x),
     "silu": lambda x: (_wide(x) * sigmoid(_wide(x))).astype(x.dtype),
-    "gelu": gelu,
-    "gelu_tanh": gelu_tanh,
-    "eq": numpy.equal,
-    "ne": numpy.not_equal,
-    "lt": numpy.less,
-    "le": numpy.less_equal,
-    "gt": numpy.greater,
-    "ge": numpy.greater_equal,
-    "logical_and": numpy.logical_and,
-    "logical_or": numpy.logical_or,
-    "logical_xor": numpy.logical_xor,
-    "logical_not": numpy.logical_not,
-    "bitwise_and": numpy.bitwise_and,
-    "bitwise_or": numpy.bitwise_or,
-    "bitwise_xor": numpy.bitwise_xor,
-    "bitwise_not": numpy.bitwise_not,
-    "shift_left": numpy.left_shift,
-    "shift_right": numpy.right_shift,
-    "isnan": numpy.isnan,
-    "isinf": numpy.isinf,
-    "where": numpy.where,
-    "philox": philox,
     "bitcast": lambda x, dtype: x.view(DTYPES[dtype].numpy),  # of stored elements
     "cast": lambda x, dtype: x,  # the interpreter rounds every result to its type
-    "sum": _reduce(numpy.sum),
-    "prod": _reduce(numpy.prod),
-    "max": _reduce(numpy.max),
-    "min": _reduce(numpy.min),
-    "any": _reduce(numpy.any),
-    "all": _reduce(numpy.all),
-    "argmax": _index_of(numpy.argmax),
-    "argmin": _index_of(numpy.argmin),
     "reshape": lambda x, shape: x.reshape(shape),
     "permute": lambda x, dims: x.transpose(dims),
     "expand": lambda x, shape: numpy.broadcast_to(x, shape),
     "slice": slice_,
     "flip": lambda x, axes: numpy.flip(x, axes),
-    "pad": pad,
-    "window": window,
     "concat": lambda *parts, axis: numpy.concatenate(parts, axis),
-    "take": take,
-    "gather": gather,
-    "matmul": matmul,
-    "matmul_packed": matmul_packed,
-    "convolution": convolution,
-    "attention": attention,
     "copy": lambda x, tag: x,
     "check": checks.reference,
+}  # fmt: skip
+_WITHOUT = ("input", "constant", "call", "torch")  # kinds that mean what is given or called
+
+
+def _meaning(row: OpDef) -> Reference:
+    if row.name in _OWN:
+        return _OWN[row.name]
+    function: Reference = attrgetter(row.numpy or row.name)(numpy)
+    if row.kind != "reduce":
+        return function
+    return (_index_of if REDUCTIONS[row.name].is_search else _reduce)(function)
+
+
+REFERENCE: Mapping[str, Reference] = {
+    row.name: _meaning(row) for row in OPS.values() if row.kind not in _WITHOUT
 }

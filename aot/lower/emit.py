@@ -13,12 +13,14 @@ from aotc.aot.ir.checks import LARGEST
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.rounding import is_rounded
 from aotc.aot.ir.size import kernel_text, proves_at_most, proves_below
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.conversion import CONVERSIONS
 from aotc.aot.lower.literal import (
+    bare,
     computed,
     literal,
     rounded,
@@ -37,14 +39,6 @@ from aotc.aot.schedule.trace import (
 
 Position = tuple[Index, ...]
 Guard = tuple[Bound, ...]
-_COMBINED = {
-    "sum": "({0} + {1})",
-    "prod": "({0} * {1})",
-    "max": OPS["maximum"].triton,
-    "min": OPS["minimum"].triton,
-    "any": "({0} | {1})",
-    "all": "({0} & {1})",
-}
 
 
 def _misplaced(node: Node) -> InternalError:
@@ -235,7 +229,7 @@ class Emitter:
             for place, (operand, source) in enumerate(zip(operands, node.inputs, strict=True))
         ]
         expression = spelling.format(*texts, **dict(node.attrs))
-        return self.body.bind(_bare(expression), _joined(operands))
+        return self.body.bind(bare(expression), _joined(operands))
 
     def _write_check(self, node: Node, index: Position, guard: Guard) -> Value:
         (need,) = demands(node, index)
@@ -335,8 +329,8 @@ class Emitter:
             if total is None:
                 total = value
             else:
-                text = _COMBINED[node.op].format(total.text, value.text)
-                total = self.body.bind(_bare(text), total.symbols | value.symbols)
+                text = OPS[REDUCTIONS[node.op].combine].triton.format(total.text, value.text)
+                total = self.body.bind(bare(text), total.symbols | value.symbols)
         if total is None:
             raise _misplaced(node)
         return total
@@ -372,15 +366,3 @@ def _is_possible(conditions: Guard) -> bool:
         if condition.high is not None and proves_at_most(condition.high, low):
             return False
     return True
-
-
-def _bare(text: str) -> str:
-    """Without the outer parentheses of `(a + b)`."""
-    if not (text.startswith("(") and text.endswith(")")):
-        return text
-    depth = 0
-    for place, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0 and place < len(text) - 1:
-            return text
-    return text[1:-1]

@@ -67,13 +67,13 @@ def wrapped(text: str, dtype: str) -> str:
     return f"tl.full((), {text}, {spelled(computed(dtype))})"
 
 
-def extreme(dtype: str, is_largest: bool) -> Scalar:
-    """Largest or smallest value of an element type, infinite for floats."""
-    row = DTYPES[dtype]
-    if row.kind == "float":
-        return math.inf if is_largest else -math.inf
-    if row.kind == "bool":
-        return is_largest
-    bits = row.itemsize_bytes * 8
-    low, high = (0, 2**bits - 1) if dtype == "u8" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return high if is_largest else low
+def bare(text: str) -> str:
+    """Without the outer parentheses of `(a + b)`."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0 and place < len(text) - 1:
+            return text
+    return text[1:-1]

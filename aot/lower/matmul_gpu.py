@@ -11,10 +11,10 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import fixed, kernel_text, typical
 from aotc.aot.ir.types import DTYPES
-from aotc.aot.lower import source
+from aotc.aot.lower import source, statistics
 from aotc.aot.lower.body import Body, Value
 from aotc.aot.lower.emit import Emitter
-from aotc.aot.lower.literal import as_tensor, computed, literal, spelled
+from aotc.aot.lower.literal import as_tensor, computed, spelled
 from aotc.aot.lower.matmul_choice import MAP_NAMES, Choice, Problem
 from aotc.aot.lower.matmul_product import (
     Operand,
@@ -22,7 +22,6 @@ from aotc.aot.lower.matmul_product import (
     product_of,
 )
 from aotc.aot.lower.matmul_space import CANDIDATES, choices, surest
-from aotc.aot.lower.row import REDUCTIONS
 from aotc.aot.lower.spec import Candidate, KernelSpec, TensorMap
 from aotc.aot.lower.template import fill
 from aotc.aot.lower.tiles import power_above
@@ -300,13 +299,11 @@ class _Writer:
             self.body.write(f"{elements.name} = tl.arange(0, {power_above(count)}){dim}")
             if power_above(count) != count:
                 source.write_mask(self.body, elements, self.masks)
-        row, value = REDUCTIONS[node.op], self.emitter.operand(node, need)
-        text = row.prepare.format(value.text)
+        text = statistics.prepared(node, self.emitter.operand(node, need).text)
         if elements in self.masks:
-            identity = literal(row.identity(node.dtype), computed(node.dtype))
-            text = f"tl.where({self.masks[elements]}, {text}, {identity})"
-        reduced = row.reduce.format(text, along=f"axis={2 if self.is_flat else 1}, keep_dims=True")
-        return self.body.bind(row.finish.format(reduced), ())
+            text = f"tl.where({self.masks[elements]}, {text}, {statistics.identity(node)})"
+        along = f"axis={2 if self.is_flat else 1}, keep_dims=True"
+        return self.body.bind(statistics.finished(node, text, along), ())
 
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
         if node.kind == "reduce":

@@ -3,61 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import kernel_text, proves_at_most, typical
-from aotc.aot.ir.types import DTYPES, Scalar
 from aotc.aot.lower import source
 from aotc.aot.lower.body import INDENT, Body, Value
 from aotc.aot.lower.emit import Emitter
-from aotc.aot.lower.literal import as_tensor, computed, extreme, literal, spelled
+from aotc.aot.lower.literal import as_tensor, spelled
 from aotc.aot.lower.spec import Candidate, KernelSpec
+from aotc.aot.lower.statistics import (
+    Partial,
+    Statistic,
+    Tile,
+    accumulated,
+    finished,
+    identity,
+    prepared,
+    singles,
+)
 from aotc.aot.lower.tiles import column_candidates, row_candidates
 from aotc.aot.schedule.domain import kept_index
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Demand, is_unrolled, reduction_index
 from aotc.aot.traits import TargetTraits
-
-
-@dataclass(frozen=True, slots=True)
-class Reduction:
-    """How one reduction is spelled; `{0}` is a tile or an accumulator, `{1}` the next chunk's.
-
-    `{along}` stands for the axis of the tile and whether it stays.
-    """
-
-    reduce: str
-    combine: str
-    identity: Callable[[str], Scalar]
-    prepare: str = "{0}"
-    finish: str = "{0}"
-    accumulator: str = ""  # element type of the accumulator, if not the operand's
-
-
-_MOST, _LEAST = (
-    "tl.max({0}, {along})",
-    "tl.min({0}, {along})",
-)
-_AS_INTEGER = "{0}.to(tl.int32)"
-
-REDUCTIONS: dict[str, Reduction] = {
-    "sum": Reduction("tl.sum({0}, {along})", "{0} + {1}", lambda dtype: 0),
-    "prod": Reduction("tl.reduce({0}, combine_fn=multiply, {along})", "{0} * {1}", lambda dtype: 1),
-    "max": Reduction(_MOST, "tl.maximum({0}, {1})", lambda dtype: extreme(dtype, False)),
-    "min": Reduction(_LEAST, "tl.minimum({0}, {1})", lambda dtype: extreme(dtype, True)),
-    "any": Reduction(
-        _MOST, "tl.maximum({0}, {1})", lambda dtype: 0, _AS_INTEGER, "{0} != 0", "i32"
-    ),
-    "all": Reduction(
-        _LEAST, "tl.minimum({0}, {1})", lambda dtype: 1, _AS_INTEGER, "{0} != 0", "i32"
-    ),
-}
-# Position of the extreme value: the op that finds the value, and the comparison that improves it.
-SEARCHES = {"argmax": ("max", ">"), "argmin": ("min", "<")}
 
 
 def lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
@@ -75,13 +46,6 @@ def lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
         names = ("YBLOCK", "RBLOCK")
     writer = RowWriter(group, candidates)
     return source.kernel(group, names, writer.lines(), candidates)
-
-
-def kept_short(text: str, dtype: str) -> str:
-    """A reduction's result in its own type: Triton reduces integers shorter than i32 as i32."""
-    kind = DTYPES[dtype]
-    is_short = kind.kind != "float" and kind.itemsize_bytes < 4
-    return f"{text}.to({spelled(dtype)})" if is_short else text
 
 
 def levels_of(group: Group) -> list[list[Node]]:
@@ -125,7 +89,7 @@ class RowWriter:
     def lines(self) -> list[str]:
         """The body: one tile with the whole rows, or a loop over chunks for each pass."""
         if self.is_chunked:
-            for level in levels_of(self.group):
+            for level in singles(levels_of(self.group)):
                 self._write_pass(partial(self._accumulate_all, level))
             self._write_pass(partial(self._store, True))
         else:
@@ -175,16 +139,7 @@ class RowWriter:
         if node.kind != "reduce" or self.is_chunked:
             return None
         tile = self._operand(node)
-        if node.op in SEARCHES:
-            text = f"tl.{node.op}({tile.text}, axis={self.axis}, keep_dims=True).to(tl.int64)"
-            return self._bind(text, tile)
-        row = REDUCTIONS[node.op]
-        dtype = row.accumulator or node.inputs[0].dtype
-        return self._bind(row.finish.format(self._reduced_text(row, tile, dtype)), tile)
-
-    def _reduced_text(self, row: Reduction, tile: Value, dtype: str) -> str:
-        text = row.reduce.format(tile.text, along=f"axis={self.axis}, keep_dims=True")
-        return kept_short(text, dtype)
+        return self._bind(finished(node, tile.text, f"axis={self.axis}, keep_dims=True"), tile)
 
     def _bind(self, text: str, tile: Value) -> Value:
         return self.body.bind(text, tile.symbols - {self.reduced})
@@ -194,15 +149,12 @@ class RowWriter:
         operand = node.inputs[0]
         index = reduction_index(node, self.kept, ix.of(self.reduced))
         value = self.emitter.operand(node, Demand(operand, index))
-        row = REDUCTIONS[SEARCHES.get(node.op, (node.op,))[0]]
-        dtype = row.accumulator or operand.dtype
         symbols = value.symbols | {self.reduced}
-        text = row.prepare.format(value.text)
+        text = prepared(node, value.text)
         if self.has_overhang:
-            identity = literal(row.identity(dtype), dtype)
-            text = f"tl.where({self.masks[self.reduced]}, {text}, {identity})"
+            text = f"tl.where({self.masks[self.reduced]}, {text}, {identity(node)})"
         elif self.reduced not in value.symbols or self.kept_symbol not in value.symbols:
-            text = f"tl.broadcast_to({as_tensor(text, dtype)}, {self._tile_shape()})"
+            text = f"tl.broadcast_to({as_tensor(text, accumulated(node))}, {self._tile_shape()})"
         if text == value.text:
             return Value(text, symbols)
         return self.body.bind(text, symbols)
@@ -210,44 +162,31 @@ class RowWriter:
     def _tile_shape(self) -> str:
         return "XBLOCK, RBLOCK" if self.is_lanes else "RBLOCK, YBLOCK"
 
-    def _accumulate_all(self, nodes: list[Node]) -> None:
-        for node in nodes:
-            self._accumulate(node)
+    def _accumulate_all(self, level: list[Statistic]) -> None:
+        """Partial values before the loop, into which each chunk's are joined."""
+        for statistic in level:
+            known = [self._accumulator(partial) for partial in statistic.partials()]
+            operand = self._operand(statistic.nodes[0])
+            inside = operand.symbols
 
-    def _accumulate(self, node: Node) -> None:
-        """One reduction over chunks: an accumulator before the loop, combined in each chunk."""
-        if node.op in SEARCHES:
-            self._accumulate_search(node)
-            return
-        row = REDUCTIONS[node.op]
-        dtype = row.accumulator or node.inputs[0].dtype
-        total = self._accumulator(row.identity(dtype), dtype)
-        tile = self._operand(node)
-        chunk = self.body.bind(self._reduced_text(row, tile, dtype), tile.symbols)
-        combined = row.combine.format(total, chunk.text)
-        self.body.write(f"{total} = {combined}", frozenset({self.reduced}))
-        self._remember(node, row.finish.format(total), tile)
+            def bind(text: str, inside: frozenset[Symbol] = inside) -> str:
+                return self.body.bind(text, inside).text
 
-    def _accumulate_search(self, node: Node) -> None:
-        value_op, better = SEARCHES[node.op]
-        row, dtype = REDUCTIONS[value_op], node.inputs[0].dtype
-        best = self._accumulator(row.identity(dtype), dtype)
-        place = self._accumulator(0, "i64")
-        tile = self._operand(node)
-        found = self.body.bind(self._reduced_text(row, tile, dtype), tile.symbols)
-        text = f"start + tl.{node.op}({tile.text}, axis={self.axis}, keep_dims=True)"
-        position = self.body.bind(text, tile.symbols)
-        inside = frozenset({self.reduced})
-        is_better = self.body.bind(f"{found.text} {better} {best}", tile.symbols)
-        choice = f"tl.where({is_better.text}, {position.text}, {place}).to(tl.int64)"
-        self.body.write(f"{place} = {choice}", inside)
-        self.body.write(f"{best} = tl.where({is_better.text}, {found.text}, {best})", inside)
-        self._remember(node, place, tile)
+            tile = Tile(operand.text, f"axis={self.axis}, keep_dims=True")
+            joined = statistic.of_tile(tile, bind)
+            chunk = Tile(joined[0], tile.along, positions=joined[-1])
+            texts = statistic.update(known, chunk, bind)
+            fresh = texts if len(texts) == 1 else [bind(text) for text in texts]
+            for name, text in zip(known, fresh, strict=True):
+                self.body.write(f"{name} = {text}", inside)
+            values = statistic.values(known, self.reduced.extent)
+            for node, text in zip(statistic.nodes, values, strict=True):
+                self._remember(node, text, operand)
 
-    def _accumulator(self, identity: Scalar, dtype: str) -> str:
+    def _accumulator(self, partial: Partial) -> str:
         shape = "(XBLOCK, 1)" if self.is_lanes else "(1, YBLOCK)"
-        text = f"tl.full({shape}, {literal(identity, 'f32' if dtype == 'f64' else dtype)}, "
-        return self.body.bind(f"{text}{spelled(computed(dtype))})", ()).text
+        text = f"tl.full({shape}, {partial.identity}, {spelled(partial.dtype)})"
+        return self.body.bind(text, ()).text
 
     def _remember(self, node: Node, text: str, tile: Value) -> None:
         index = reduction_index(node, self.kept, ix.of(self.reduced))

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.rounding import is_rounded
 from aotc.aot.ir.size import Extent, fixed, kernel_text
-from aotc.aot.ir.types import holds_exactly
-from aotc.aot.lower.literal import computed, extreme, literal
-from aotc.aot.lower.row import REDUCTIONS, SEARCHES, Reduction, kept_short
+from aotc.aot.ir.types import DTYPES, holds_exactly
+from aotc.aot.lower.literal import bare, computed, literal, spelled
 
 Bind = Callable[[str], str]  # names an expression
 LOWEST = -3.4028234663852886e38  # below every finite f32: its distance to an infinity is no NaN
@@ -68,38 +69,74 @@ class Tile:
         return f"{text}[:, None]" if self.is_vector else text
 
 
+def accumulated(node: Node) -> str:
+    """Element type in which a reduction's elements are reduced."""
+    return REDUCTIONS[node.op].accumulator or node.inputs[0].dtype
+
+
+def prepared(node: Node, element: str) -> str:
+    """An element of a reduction's operand in that type."""
+    accumulator = REDUCTIONS[node.op].accumulator
+    return f"{element}.to({spelled(accumulator)})" if accumulator else element
+
+
+def identity(node: Node) -> str:
+    """What changes no result of a reduction, as text."""
+    dtype = accumulated(node)
+    return literal(REDUCTIONS[node.op].identity(dtype), dtype)
+
+
+def finished(node: Node, tile: str, along: str) -> str:
+    """The result of a reduction of one tile that holds all elements."""
+    row = REDUCTIONS[node.op]
+    text = row.triton.format(tile, along=along)
+    return row.finish.format(text if row.is_search else kept_short(text, accumulated(node)))
+
+
+def kept_short(text: str, dtype: str) -> str:
+    """A reduction's result in its own type: Triton reduces integers shorter than i32 as i32."""
+    kind = DTYPES[dtype]
+    is_short = kind.kind != "float" and kind.itemsize_bytes < 4
+    return f"{text}.to({spelled(dtype)})" if is_short else text
+
+
+def _first(node: Node) -> Partial:
+    """The partial value that is the reduction's own, or the value that a search looks for."""
+    dtype = accumulated(node)
+    text = literal(REDUCTIONS[node.op].identity(dtype), "f32" if dtype == "f64" else dtype)
+    return Partial(computed(dtype), text)
+
+
 @dataclass(frozen=True, slots=True)
 class Plain:
     """One reduction by itself."""
 
     node: Node
-    row: Reduction
 
     @property
     def nodes(self) -> tuple[Node, ...]:
         return (self.node,)
 
     def partials(self) -> tuple[Partial, ...]:
-        dtype = self.row.accumulator or self.node.inputs[0].dtype
-        text = literal(self.row.identity(dtype), "f32" if dtype == "f64" else dtype)
-        return (Partial(computed(dtype), text),)
+        return (_first(self.node),)
 
     def of_tile(self, tile: Tile, bind: Bind) -> list[str]:
         return self.join([tile.text], tile, bind)
 
     def update(self, known: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
+        row = REDUCTIONS[self.node.op]
         text = self._reduced(tile.text, "axis=1") if tile.is_vector else tile.text
-        return [self.row.combine.format(known[0], text)]
+        return [(row.joined or bare(OPS[row.combine].triton)).format(known[0], text)]
 
     def join(self, lanes: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
         return [bind(self._reduced(lanes[0], tile.along))]
 
     def _reduced(self, text: str, along: str) -> str:
-        dtype = self.row.accumulator or self.node.inputs[0].dtype
-        return kept_short(self.row.reduce.format(text, along=along), dtype)
+        reduced = REDUCTIONS[self.node.op].triton.format(text, along=along)
+        return kept_short(reduced, accumulated(self.node))
 
     def values(self, known: Sequence[str], extent: Extent) -> list[str]:
-        return [self.row.finish.format(known[0])]
+        return [REDUCTIONS[self.node.op].finish.format(known[0])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,31 +150,31 @@ class Search:
         return (self.node,)
 
     def partials(self) -> tuple[Partial, ...]:
-        dtype = self.node.inputs[0].dtype
-        worst = extreme(dtype, self.node.op == "argmin")
-        text = literal(worst, "f32" if dtype == "f64" else dtype)
-        return (Partial(computed(dtype), text), Partial("i32", str(_FARTHEST)))
+        return (_first(self.node), Partial("i32", str(_FARTHEST)))
 
     def of_tile(self, tile: Tile, bind: Bind) -> list[str]:
         return self.join([tile.text, tile.positions], tile, bind)
 
     def update(self, known: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
-        value_op, sign = SEARCHES[self.node.op]
         best, place = tile.text, tile.positions
         if tile.is_vector:
-            best = bind(kept_short(tile.inner(value_op, tile.text), self.node.inputs[0].dtype))
+            best = bind(self._best(tile.text, "axis=1"))
             same = f"{tile.text} == {tile.spread(best)}"
             place = bind(tile.inner("min", f"tl.where({same}, {place}, {_FARTHEST})"))
-        better = bind(f"({best} {sign} {known[0]}) | ({known[1]} == {_FARTHEST})")
+        is_better = f"{best} {REDUCTIONS[self.node.op].combine} {known[0]}"
+        better = bind(f"({is_better}) | ({known[1]} == {_FARTHEST})")
         return [
             f"tl.where({better}, {best}, {known[0]})",
             f"tl.where({better}, {place}, {known[1]})",
         ]
 
     def join(self, lanes: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
-        text = tile.max(lanes[0]) if self.node.op == "argmax" else tile.min(lanes[0])
-        best = bind(kept_short(text, self.node.inputs[0].dtype))
+        best = bind(self._best(lanes[0], tile.along))
         return [best, bind(tile.min(f"tl.where({lanes[0]} == {best}, {lanes[1]}, {_FARTHEST})"))]
+
+    def _best(self, text: str, along: str) -> str:
+        found = REDUCTIONS[REDUCTIONS[self.node.op].place_of]
+        return kept_short(found.triton.format(text, along=along), accumulated(self.node))
 
     def values(self, known: Sequence[str], extent: Extent) -> list[str]:
         return [f"tl.minimum({known[1]}, {kernel_text(extent - 1)}).to(tl.int64)"]
@@ -258,8 +295,13 @@ def statistics(
     return found
 
 
+def singles(levels: Sequence[Sequence[Node]]) -> list[list[Statistic]]:
+    """The same, each reduction by itself."""
+    return [list(map(_single, nodes)) for nodes in levels]
+
+
 def _single(node: Node) -> Statistic:
-    return Search(node) if node.op in SEARCHES else Plain(node, REDUCTIONS[node.op])
+    return Search(node) if REDUCTIONS[node.op].is_search else Plain(node)
 
 
 def _pair(first: Node, second: Node, rounded: frozenset[Node]) -> Statistic | None:

@@ -10,9 +10,10 @@ import math
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.rules import Context, Rule, rule_for
 from aotc.aot.ir.size import Extent, Shape, typical
-from aotc.aot.rewrites.views import POINTWISE, REDUCTIONS
+from aotc.aot.rewrites.views import POINTWISE
 
 
 def _channels_last(rank: int) -> tuple[int, ...]:

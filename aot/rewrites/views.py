@@ -6,11 +6,11 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.infer import broadcast_shape
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.rules import Rule, rule_for
 from aotc.aot.ir.size import Shape
 
 POINTWISE = tuple(op.name for op in OPS.values() if op.kind == "pointwise")
-REDUCTIONS = tuple(op.name for op in OPS.values() if op.kind == "reduce")
 _RELAYING = frozenset({"reshape", "expand"})  # views through which one element stays one element
 
 
@@ -125,7 +125,7 @@ def _concat_concat(root: Node) -> Node | None:
 def _reduce_ones(root: Node) -> Node | None:
     """sum, max … over dims of 1 → x"""
     (data,) = root.inputs
-    if root.op not in ("sum", "prod", "max", "min", "any", "all"):
+    if REDUCTIONS[root.op].is_search:
         return None
     axes = tuple(axis for axis in root.attr("axes") if data.shape[axis] != 1)
     if axes == root.attr("axes"):
@@ -135,8 +135,8 @@ def _reduce_ones(root: Node) -> Node | None:
 
 def _reduce_nothing(root: Node) -> Node | None:
     """a reduction over no axes → x"""
-    is_index = root.op.startswith("arg")
-    return root.inputs[0] if not root.attr("axes") and not is_index else None
+    is_place = REDUCTIONS[root.op].is_search
+    return root.inputs[0] if not root.attr("axes") and not is_place else None
 
 
 def _take_expand(root: Node) -> Node | None:

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from math import prod
 
 from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.schedule.grow import MATMULS, Cluster, row_symbols
 from aotc.aot.traits import TargetTraits
 
 LONGEST_ROW = 8192  # elements that a program sums at once, in registers
 MOST_COLUMNS = 16384  # of the product: with more, its programs repeat too much of the work
-_SUMS = frozenset({"sum", "max", "min"})
 
 
 def absorbed(
@@ -41,9 +41,10 @@ def _is_short_row(cluster: Cluster) -> bool:
     if cluster.kind != "row":
         return False
     row, reduced = row_symbols(cluster.anchor)
-    reductions = {node.op for node in cluster.members if node.kind == "reduce"}
+    reductions = [REDUCTIONS[node.op] for node in cluster.members if node.kind == "reduce"]
     is_row = row.extent == 1 and reduced.extent <= LONGEST_ROW
-    return is_row and cluster.tip.type.numel == reduced.extent and reductions <= _SUMS
+    is_plain = not any(each.is_search for each in reductions)
+    return is_row and cluster.tip.type.numel == reduced.extent and is_plain
 
 
 def _product_behind(

@@ -23,11 +23,10 @@ def label(kind: str, nodes: tuple[Node, ...]) -> str:
 
 
 def _row_label(work: list[str]) -> str:
-    reductions = [op for op in work if op in ("sum", "max", "min", "prod", "argmax", "argmin")]
     if {"max", "exp", "sum"} <= set(work):
         return "softmax"
     if {"rsqrt", "sqrt"} & set(work):
-        return "layer_norm" if reductions.count("sum") > 1 else "rms_norm"
+        return "layer_norm" if work.count("sum") > 1 else "rms_norm"
     return "_".join(list(dict.fromkeys(work))[:LONGEST])
 
 

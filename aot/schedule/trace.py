@@ -11,6 +11,7 @@ from aotc.aot.ir import index as ix
 from aotc.aot.ir.bound import Bound
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.size import Shape
 from aotc.aot.ir.viewed import through_view
 
@@ -117,7 +118,7 @@ def kept_extents(node: Node) -> Shape:
 
 def is_unrolled(node: Node) -> bool:
     """Whether a reduction is so small that it is written out inside a pointwise kernel."""
-    if node.kind != "reduce" or node.op in ("argmax", "argmin"):
+    if node.kind != "reduce" or REDUCTIONS[node.op].is_search:
         return False
     count = prod(reduced_extents(node))
     if not isinstance(count, int):

@@ -59,6 +59,10 @@ def transposed(x):
     return [torch.nn.functional.conv_transpose2d(x, weight, padding=(3, 1), stride=2)]
 
 
+def summed_as_bools(x):
+    return [x.sum(0, dtype=torch.bool), (x > 0).prod(dtype=torch.bool), x.prod(dtype=torch.bool)]
+
+
 def divided(x, y):
     return [x // y, x % y, torch.fmod(x, y), torch.div(x, y, rounding_mode="trunc")]
 
@@ -109,6 +113,7 @@ def pooled_with_places(x):
 CALLS = {
     "maxima and their places": (pooled_with_places, PLANE),
     "maxima and the places of NaN": (pooled_with_places, UNKNOWN),
+    "sums and products as bools": (summed_as_bools, NUMBERS[:4]),
     "the most frequent of ties": (lambda x: list(torch.mode(x, 0)), NUMBERS),
     "the most frequent along an inner dim": (
         lambda x: list(torch.mode(x, 1, keepdim=True)),
