@@ -133,9 +133,16 @@ class Call:
         return build.expand(node, self.shape)
 
 
-def axes_of(dims: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
-    """Dims as sorted non-negative axes; none given means all."""
-    if dims is None or (not isinstance(dims, int) and len(dims) == 0):
+def axes_of(dims: Sequence[int] | int | torch.dtype | None, rank: int) -> tuple[int, ...]:
+    """Dims as sorted non-negative axes; none given means all.
+
+    So does an element type, which overloads without dims have in their place.
+    """
+    if (
+        dims is None
+        or isinstance(dims, torch.dtype)
+        or (not isinstance(dims, int) and len(dims) == 0)
+    ):
         return tuple(range(rank))
     listed = [dims] if isinstance(dims, int) else list(dims)
     return tuple(sorted({dim % rank if rank else 0 for dim in listed})) if rank else ()

@@ -63,6 +63,10 @@ def summed_as_bools(x):
     return [x.sum(0, dtype=torch.bool), (x > 0).prod(dtype=torch.bool), x.prod(dtype=torch.bool)]
 
 
+def reduced_in_another_type(x):
+    return [x.sum(dtype=torch.float64), x.prod(dtype=torch.float64), x.mean(dtype=torch.float64)]
+
+
 def divided(x, y):
     return [x // y, x % y, torch.fmod(x, y), torch.div(x, y, rounding_mode="trunc")]
 
@@ -114,6 +118,7 @@ CALLS = {
     "maxima and their places": (pooled_with_places, PLANE),
     "maxima and the places of NaN": (pooled_with_places, UNKNOWN),
     "sums and products as bools": (summed_as_bools, NUMBERS[:4]),
+    "all elements reduced in another type": (reduced_in_another_type, LONG[0, :9]),
     "the most frequent of ties": (lambda x: list(torch.mode(x, 0)), NUMBERS),
     "the most frequent along an inner dim": (
         lambda x: list(torch.mode(x, 1, keepdim=True)),
