@@ -19,7 +19,8 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotc.aot.capture.draws import GOLDEN_SEED, seeded
-from aotc.aot.capture.golden import NATIVE_NAMESPACES, golden_tensors, quiet_settings
+from aotc.aot.capture.eager import NATIVE_NAMESPACES
+from aotc.aot.capture.golden import golden_tensors, quiet_settings
 from aotc.aot.ir.storage import Array
 
 # What was found, and how far each output may be apart → masks of the elements.

@@ -17,25 +17,18 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from aotc.aot.capture.eager import NATIVE_NAMESPACES, Eager
 from aotc.aot.ir.graph import Graph
 
 # Element type → that in which a model's roundings are too small to count.
 HALVES = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 SINGLES = {torch.float32: torch.float64}
 JUMP, SMOOTH = 0.05, 0.001  # of the scale: what only a decision makes, and what roundings leave
-TRUNCATING = (
-    torch.ops.aten.div.Tensor_mode,
-    torch.ops.aten.div.Scalar_mode,
-    torch.ops.aten.div.out_mode,
-    torch.ops.aten.div_.Tensor_mode,
-    torch.ops.aten.div_.Scalar_mode,
-)
 REINTERPRETING = (
     torch.ops.aten.view.dtype,
     torch.ops.aten.view_copy.dtype,
     torch.ops.prims.view_of_dtype.default,
 )
-NATIVE_NAMESPACES = ("aten", "prims")  # whose ops take f64 where they take f32
 
 
 @contextmanager
@@ -55,7 +48,7 @@ def quiet_settings() -> Iterator[None]:
 
 def golden_tensors(call: Callable[[], Any]) -> tuple[torch.Tensor, ...]:
     """The tensors that the exported model returns, in order."""
-    with _one_thread(), _Eager():
+    with _one_thread(), Eager():
         return _tensors(call())
 
 
@@ -101,50 +94,6 @@ def without_jumps(away: torch.Tensor) -> float:
     if bool(jumps.any()) and rest.numel() >= jumps.sum() and largest(rest) < SMOOTH:
         return largest(rest)
     return largest(away)
-
-
-class _Eager(TorchDispatchMode):
-    """Equal elements keep their order in sorts where torch leaves it open, as in compiled code.
-
-    A quotient for which torch's own kernel would end the process raises.
-    """
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if function in TRUNCATING:
-            _refuse_overflow(*args, **(kwargs or {}))
-        if function is torch.ops.aten.sort.default:
-            return _sorted(*args, **(kwargs or {}))
-        if function is torch.ops.aten.topk.default:
-            return _highest(*args, **(kwargs or {}))
-        return function(*args, **(kwargs or {}))
-
-
-def _refuse_overflow(
-    data: torch.Tensor, divisor: Any, *, rounding_mode: str | None = None, **_: Any
-) -> None:
-    """Raises `OverflowError` for the smallest integer by -1, whose quotient its type lacks: the
-    processor's division, to which torch leaves those that truncate, ends the process there."""
-    kind = torch.result_type(data, divisor)
-    if rounding_mode != "trunc" or kind not in (torch.int32, torch.int64):
-        return
-    is_least = torch.as_tensor(data).to(kind) == torch.iinfo(kind).min
-    if bool((is_least & (torch.as_tensor(divisor).to(kind) == -1)).any()):
-        raise OverflowError(f"{torch.iinfo(kind).min} / -1: eager torch ends the process there")
-
-
-def _sorted(data: torch.Tensor, dim: int = -1, descending: bool = False) -> Any:
-    return torch.sort(data, stable=True, dim=dim, descending=descending)
-
-
-def _highest(
-    data: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> Any:
-    values, places = _sorted(data, dim, largest)
-    return (
-        (values, places) if not data.dim() else (values.narrow(dim, 0, k), places.narrow(dim, 0, k))
-    )
 
 
 class _Widened(TorchDispatchMode):

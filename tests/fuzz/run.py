@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from aotc.aot.capture.decisions import MovedRoundings, moved
+from aotc.aot.capture.eager import ExactRests
 from fuzz.apart import apart
 from fuzz.program import NAMES, NAMESPACE, Program, Ref, Step
 from fuzz.rows.table import ROWS
@@ -243,7 +244,7 @@ class Session:
         generator = torch.Generator().manual_seed(self.mode.seed or 0)
         found: Tensors = []
         moving = MovedRoundings(self.mode.seed or 0, self.mode.roundings)
-        with moving if self.mode.is_by_op else nullcontext():
+        with moving if self.mode.is_by_op else nullcontext(), ExactRests():
             for _ in range(CALLS_WITH_STATE if states else 1):
                 found += self._call([each.clone() for each in inputs], states, generator)
         return found

@@ -1,0 +1,135 @@
+"""Eager torch as a reference: its kernels, less what they get wrong and what it leaves open.
+
+- Where elements of an operand lie in one place of memory (`expand`, `unfold`), its median is what a
+  buffer held before, and `slice_scatter` writes one place several times: such operands are copied.
+- The vectors of its `fmod` give NaN where the quotient passes the largest number, the last elements
+  of a tensor, which fill no vector, the exact rest: rests of floats are exact here.
+- Equal elements keep their order in sorts where torch leaves it open, as in compiled code.
+- A quotient for which torch's own kernel would end the process raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+aten = torch.ops.aten
+APART = 0  # torch's answer where no two elements surely lie in one place
+NATIVE_NAMESPACES = ("aten", "prims")  # whose ops take f64 where they take f32
+# Products read elements wherever they lie; a batch of one matrix would be copied for each row.
+PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "convolution")
+COPIES = ("clone", "_to_copy")
+TRUNCATING = (
+    aten.div.Tensor_mode, aten.div.Scalar_mode, aten.div.out_mode,
+    aten.div_.Tensor_mode, aten.div_.Scalar_mode,
+)  # fmt: skip
+
+
+class Eager(TorchDispatchMode):
+    """Every op as the module says."""
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if function in TRUNCATING:
+            _refuse_overflow(*args, **kwargs)
+        if _reads_memory(function):
+            args, kwargs = pytree.tree_map(_apart, (args, kwargs))
+        return EXACTLY.get(function, function)(*args, **kwargs)
+
+
+class ExactRests(TorchDispatchMode):
+    """Exact rests of floats alone."""
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        exactly = RESTS.get(function, function)
+        return exactly(*args, **(kwargs or {}))
+
+
+def _reads_memory(function: Any) -> bool:
+    """Whether an op's kernel may depend on where its operands' elements lie."""
+    if function.namespace not in NATIVE_NAMESPACES or function.is_view:
+        return False
+    is_one_by_one = torch.Tag.pointwise in function.tags
+    name = function._schema.name.rpartition("::")[2]
+    return not (function._schema.is_mutable or is_one_by_one or name in (*PRODUCTS, *COPIES))
+
+
+def _apart(value: Any) -> Any:
+    """A tensor in memory of its own where two of its elements may lie in one place."""
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        return value
+    if torch._debug_has_internal_overlap(value) == APART:
+        return value
+    return value.clone()  # in the order of its memory, as what is made of it may be viewed
+
+
+def _refuse_overflow(
+    data: torch.Tensor, divisor: Any, *, rounding_mode: str | None = None, **_: Any
+) -> None:
+    """Raises `OverflowError` for the smallest integer by -1, whose quotient its type lacks: the
+    processor's division, to which torch leaves those that truncate, ends the process there."""
+    kind = torch.result_type(data, divisor)
+    if rounding_mode != "trunc" or kind not in (torch.int32, torch.int64):
+        return
+    is_least = torch.as_tensor(data).to(kind) == torch.iinfo(kind).min
+    if bool((is_least & (torch.as_tensor(divisor).to(kind) == -1)).any()):
+        raise OverflowError(f"{torch.iinfo(kind).min} / -1: eager torch ends the process there")
+
+
+def _sorted(data: torch.Tensor, dim: int = -1, descending: bool = False) -> Any:
+    return torch.sort(data, stable=True, dim=dim, descending=descending)
+
+
+def _highest(
+    data: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> Any:
+    values, places = _sorted(data, dim, largest)
+    return (
+        (values, places) if not data.dim() else (values.narrow(dim, 0, k), places.narrow(dim, 0, k))
+    )
+
+
+def _truncated_rest(data: Any, divisor: Any) -> torch.Tensor:
+    """x - y · trunc(x / y): a number of the type for every quotient, which the C library gives."""
+    kind = torch.result_type(data, divisor)
+    if not kind.is_floating_point:
+        return torch.fmod(data, divisor)
+    pair = [
+        each.to(kind) if isinstance(each, torch.Tensor) else torch.tensor(each, dtype=kind)
+        for each in (data, divisor)
+    ]
+    with numpy.errstate(invalid="ignore"):
+        found = numpy.fmod(*(each.double().numpy(force=True) for each in pair))
+    place = data.device if isinstance(data, torch.Tensor) else divisor.device
+    return torch.as_tensor(found).to(place, kind)
+
+
+def _floored_rest(data: Any, divisor: Any) -> torch.Tensor:
+    """x - y · floor(x / y): the truncated rest, and y more where their signs differ."""
+    if not torch.result_type(data, divisor).is_floating_point:
+        return torch.remainder(data, divisor)
+    rest = _truncated_rest(data, divisor)
+    return torch.where((rest != 0) & ((rest < 0) != (divisor < 0)), rest + divisor, rest)
+
+
+RESTS: Mapping[Any, Callable[..., Any]] = {
+    aten.fmod.Tensor: _truncated_rest,
+    aten.fmod.Scalar: _truncated_rest,
+    aten.remainder.Tensor: _floored_rest,
+    aten.remainder.Scalar: _floored_rest,
+    aten.remainder.Scalar_Tensor: _floored_rest,
+}
+EXACTLY: Mapping[Any, Callable[..., Any]] = {
+    **RESTS,
+    aten.sort.default: _sorted,
+    aten.topk.default: _highest,
+}
