@@ -40,3 +40,19 @@ def test_a_largest_element_has_a_gradient(dtype, cache, monkeypatch):
     for own, expected in zip(gradients(call, x), gradients(model, x), strict=True):
         assert bool(own.isfinite().all())
         torch.testing.assert_close(own, expected, atol=tolerance, rtol=tolerance)
+
+
+def test_a_value_that_is_kept_and_reduced_has_one_rounding(cache, monkeypatch):
+    """x · a - m · a: a multiply-add in one of the loops alone made elements of the largest none."""
+
+    def normalized_by_numbers(x, mean, variance):
+        v = torch.nn.functional.batch_norm(x, mean, variance)
+        return v, v.abs().amax(0)
+
+    monkeypatch.setenv("AOTC_CACHE_DIR", str(cache))
+    torch._dynamo.reset()
+    call = torch.compile(normalized_by_numbers, backend="aotc", options={"fallback": "error"})
+    x = torch.randn(5, 27, generator=torch.Generator().manual_seed(1))
+    steps = torch.arange(27.0)
+    value, largest = call(x, steps, steps + 0.5)
+    assert torch.equal(value.abs().amax(0), largest)

@@ -54,8 +54,18 @@ def in_f32(function: Callable[[Lanes, list[Operand]], Operand]) -> Rule:
     return rule
 
 
-def _float(name: str, flags: str = "contract ") -> Rule:
+def _float(name: str, flags: str = "") -> Rule:
     return in_f32(lambda lanes, x: lanes.binary(name, x[0], x[1], flags))
+
+
+def _add(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    """a + b, not in one with a product: LLVM's `contract` makes multiply-adds of products without
+    that flag too, where they are negated, and a value in two places would have two roundings.
+
+    But where a reduction sums its elements.
+    """
+    is_of_sum = operation.parent is not None and operation.parent.name == "tt.reduce"
+    return _float("fadd", "contract " if is_of_sum else "")(lanes, operation, operands)
 
 
 def _multiply(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
@@ -99,7 +109,7 @@ def _divide(lanes: Lanes, x: list[Operand]) -> Operand:
     inverse = lanes.splat(lanes.binary("fdiv", one, tame))
     opposite = lanes.splat(lanes.writer.emit(f"fneg {tame}", tame.type, [tame]))
     quotient = _divide_by(lanes, a, inverse, opposite)
-    return lanes.binary("fmul", quotient, lanes.splat(scale), "contract ")
+    return lanes.binary("fmul", quotient, lanes.splat(scale))
 
 
 def _scale(lanes: Lanes, divisor: Operand) -> Operand:
@@ -240,7 +250,7 @@ def _extern(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lan
         if candidate == "fast_fdivide":
             return in_f32(_divide)(lanes, operation, operands)
         if candidate == "fmod":
-            return _float("frem", "")(lanes, operation, operands)
+            return _float("frem")(lanes, operation, operands)
         if candidate in _DEVICE_INTRINSICS:
             return intrinsic(_DEVICE_INTRINSICS[candidate])(lanes, operation, operands)
         if candidate in FUNCTIONS["float"]:
@@ -257,12 +267,12 @@ def _classify(lanes: Lanes, name: str, operand: Operand) -> Lane:
 
 
 RULES: dict[str, Rule] = {
-    "arith.addf": _float("fadd"),
+    "arith.addf": _add,
     "arith.subf": _float("fsub"),
     "arith.mulf": _multiply,
     "arith.divf": in_f32(_divide),
-    "tt.precise_divf": _float("fdiv", ""),
-    "arith.remf": _float("frem", ""),
+    "tt.precise_divf": _float("fdiv"),
+    "arith.remf": _float("frem"),
     "arith.negf": in_f32(_negate),
     "arith.cmpf": _compare_floats,
     "arith.maximumf": intrinsic("maximum"),
