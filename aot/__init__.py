@@ -12,7 +12,7 @@ from typing import Any
 # Public names that are imported at their first use.
 _PUBLIC = {
     "native_op": "aotc.aot.capture.native_ops",
-    "rewrite": "aotc.aot.rewrites.own",
+    "rewrite": "aotc.aot.rewrites.user_rewrites",
     "ops": "aotc.aot.rewrites.equations",
 }
 

@@ -9,12 +9,12 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from aotc.aot import contents, rehearsal
+from aotc.aot import contents, validation
 from aotc.aot.capture.capture import Captured
 from aotc.aot.capture.fallback import TorchOp
-from aotc.aot.compile import Compiled, Machinery, compile_for
+from aotc.aot.compile import Compiled, Resources, compile_for
 from aotc.aot.errors import GoldenMismatch
-from aotc.aot.front import front
+from aotc.aot.front_end import capture_and_rewrite
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import BundleContents, TargetContents, TensorData, pack
 from aotc.aot.pack.staging import check_free
@@ -100,10 +100,10 @@ def build(
     store = Store(options.cache_folder, options.cache_lower)
     counts = Counts()
     try:
-        with Workers(options.jobs) if workers is None else nullcontext(workers) as staff:
-            machinery = Machinery(staff, store, counts)
-            captured, compiled = _compile(spec, wanted, options, machinery, clock)
-        checks = [_rehearse(captured, each, options) for each in compiled]
+        with Workers(options.jobs) if workers is None else nullcontext(workers) as pool:
+            resources = Resources(pool, store, counts)
+            captured, compiled = _compile(spec, wanted, options, resources, clock)
+        checks = [_validate(captured, each, options) for each in compiled]
         with clock.stage("pack"):
             packed = pack(_contents(captured, compiled, checks, options, clock), out, options.force)
             clock.detail = f"{len(packed.files)} files, identity {packed.identity[:12]}"
@@ -134,27 +134,27 @@ def _compile(
     spec: str,
     targets: Sequence[Target],
     options: BuildOptions,
-    machinery: Machinery,
+    resources: Resources,
     clock: Clock,
 ) -> tuple[Captured, list[Compiled]]:
     """The stages from capture to plan; from schedule on once for each target."""
-    model = front(spec, targets, options, machinery.workers, machinery.store, clock)
+    model = capture_and_rewrite(spec, targets, options, resources.workers, resources.store, clock)
     compiled = []
     for target, graph in model.graphs:
         clock.target = target.name
-        compiled.append(compile_for(target, graph, options, machinery, clock))
+        compiled.append(compile_for(target, graph, options, resources, clock))
     clock.target = ""
     return model.captured, compiled
 
 
-def _rehearse(
+def _validate(
     captured: Captured, compiled: Compiled, options: BuildOptions
 ) -> tuple[Comparison, ...]:
     """Run the code on the golden input, where this machine can; raises GoldenMismatch."""
-    if not rehearsal.runs_here(compiled.target):
+    if not validation.runs_here(compiled.target):
         return ()
     arguments = (compiled.plan, compiled.library, compiled.target)
-    checks = rehearsal.rehearse(captured, compiled.constants, *arguments)
+    checks = validation.validate(captured, compiled.constants, *arguments)
     for check in checks:
         if not check.is_ok and not options.allow_mismatch:
             raise GoldenMismatch(
@@ -200,15 +200,15 @@ def _contents(
     seconds: dict[str, float] = {}
     for row in clock.rows:
         seconds[row.stage] = round(seconds.get(row.stage, 0.0) + row.seconds, 3)
-    rehearsed = {
-        each.target.name: [check.as_map() for check in rows] or "not rehearsed"
+    validated = {
+        each.target.name: [check.as_map() for check in rows] or "not validated"
         for each, rows in zip(compiled, checks, strict=True)
     }
     facts = {
         **contents.provenance(captured.name, parts),
         "rewrites": {each.name: each.digest for each in options.rewrites},
         "round_intermediates": options.round_intermediates,
-        "rehearsed": rehearsed,
+        "validated": validated,
         "torch_ops": [asdict(op) for op in captured.torch_ops],
         "seconds": seconds,
     }

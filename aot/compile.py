@@ -18,7 +18,7 @@ from aotc.aot.ir.size import UndecidedSize, size_of, typical
 from aotc.aot.lower import KernelSpec, lower
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.options import BuildOptions
-from aotc.aot.plan import ChosenKernel, Variant, plan_variants, wire
+from aotc.aot.plan import ChosenKernel, Variant, assign_buffers, plan_variants
 from aotc.aot.schedule import Schedule, schedule
 from aotc.aot.schedule.buckets import buckets
 from aotc.aot.schedule.group import Group
@@ -28,11 +28,11 @@ from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.library import Library
 from aotc.aot.targets.target import Target
 from aotc.aot.targets.workers import Workers
-from aotc.aot.tune.choose import Policy, Tuning, tune, with_lines
-from aotc.aot.tune.compiling import Counts, Files, prelude
+from aotc.aot.tune.compiling import Counts, Files, support_code
 from aotc.aot.tune.job import Job, Operand
 from aotc.aot.tune.measurers import device_here, measurer_for
 from aotc.aot.tune.record import Line, Place, parse_record, print_record
+from aotc.aot.tune.tune import Policy, Tuning, tune, with_lines
 from aotc.cache import Store
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.bundle.plan import Plan
@@ -66,7 +66,7 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True)
-class Machinery:
+class Resources:
     """What compiles: worker processes and the artifact cache with the build's counts."""
 
     workers: Workers
@@ -75,24 +75,24 @@ class Machinery:
 
 
 def compile_for(
-    target: Target, graph: Graph, options: BuildOptions, machinery: Machinery, clock: Clock
+    target: Target, graph: Graph, options: BuildOptions, resources: Resources, clock: Clock
 ) -> Compiled:
     """The stages from schedule to plan, in order."""
     scheduled, sources = schedule_and_lower(target, graph, clock)
-    tuning, planned, library = tune_and_plan(target, sources, options, machinery, clock)
+    tuning, planned, library = tune_and_plan(target, sources, options, resources, clock)
     return Compiled(target, scheduled, sources, tuning, planned, library)
 
 
 def schedule_and_lower(
     target: Target, graph: Graph, clock: Clock
 ) -> tuple[tuple[Schedule, ...], Sources]:
-    """The stages schedule and lower, for each range of sizes: groups, and kernels with wiring."""
+    """The stages schedule and lower, for each range of sizes: groups, kernels, buffers."""
     dims = dims_of(graph)
     ranges = buckets(dims)
     graphs = [narrowed(graph, dict(zip(dims, each, strict=True))) for each in ranges]
     scheduled = _schedule(graphs if dims else [graph], target, clock)
     variants = tuple(
-        Lowered(specs, wire(each), narrow)
+        Lowered(specs, assign_buffers(each), narrow)
         for specs, each, narrow in zip(
             _lower(scheduled, target, clock), scheduled, ranges, strict=True
         )
@@ -102,13 +102,13 @@ def schedule_and_lower(
 
 
 def tune_and_plan(
-    target: Target, sources: Sources, options: BuildOptions, machinery: Machinery, clock: Clock
+    target: Target, sources: Sources, options: BuildOptions, resources: Resources, clock: Clock
 ) -> tuple[Tuning, Plan, bytes]:
     """The stages tune and plan: the choices, the launch plan and the library of the kernels.
 
     Needs neither the model nor its graph.
     """
-    tuning, beside = _tune(sources.variants, target, options, machinery, clock)
+    tuning, beside = _tune(sources.variants, target, options, resources, clock)
     return tuning, *_plan(sources, tuning, beside, target, clock)
 
 
@@ -138,11 +138,11 @@ def _tune(
     variants: Sequence[Lowered],
     target: Target,
     options: BuildOptions,
-    machinery: Machinery,
+    resources: Resources,
     clock: Clock,
 ) -> tuple[Tuning, Files]:
     """The choice and the machine code of each kernel, and what a library holds beside them."""
-    workers, store, counts = machinery.workers, machinery.store, machinery.counts
+    workers, store, counts = resources.workers, resources.store, resources.counts
     policy = Policy(
         target=target,
         device=device_here(target) or options.device,
@@ -153,7 +153,7 @@ def _tune(
     )
     compiled, hits = counts.compiled, counts.cache_hits
     with clock.stage("tune"), ExitStack() as stack:
-        beside = prelude(target.device, workers, store)
+        beside = support_code(target.device, workers, store)
         measurer = None
         if options.tune != "off" and not options.frozen:
             measurer = measurer_for(target, beside)
@@ -178,7 +178,7 @@ def _jobs(variants: Sequence[Lowered]) -> list[Job]:
     pairs = [
         (spec, launch)
         for each in variants
-        for spec, launch in zip(each.specs, each.wiring.launches, strict=True)
+        for spec, launch in zip(each.specs, each.assignment.launches, strict=True)
     ]
     counts = Counter(spec.digest for spec, _ in pairs)
     jobs: dict[str, Job] = {}
@@ -221,7 +221,7 @@ def _plan(
         scratch_bytes = max(lent, default=0)
         rows = [[_chosen(spec, tuning, library) for spec in each.specs] for each in variants]
         parts = [
-            Variant(each.dims, each.wiring, tuple(row))
+            Variant(each.dims, each.assignment, tuple(row))
             for each, row in zip(variants, rows, strict=True)
         ]
         planned = plan_variants(dims, parts, scratch_bytes, sources.limits)

@@ -21,8 +21,8 @@ from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import LEAVES
 from aotc.aot.sources import Sources, print_sources
 from aotc.aot.targets.target import Target
-from aotc.aot.tune.choose import Tuning
 from aotc.aot.tune.record import Choice
+from aotc.aot.tune.tune import Tuning
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.plan import Launch, Plan
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
 # orders of summation; integers must be equal.
 TOLERANCES: Mapping[str, float] = {"f64": 1e-4, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
 TF32_TOLERANCE = 1e-2  # of f32, where products are rounded as f16's are
-OWN_AND_OURS = 3  # roundings of a model and, twice as large, those of our code
+ROUNDING_FACTOR = 3  # roundings of a model and, twice as large, those of our code
 DISTRIBUTIONS = ("aotc", "torch", "triton", "numpy")
 
 
@@ -119,7 +119,7 @@ def tolerances(
     own = captured.golden_roundings
     rows = zip((*graph.returned, *graph.kept), map(max, own, roundings or own), strict=True)
     return tuple(
-        max(widest, OWN_AND_OURS * rounding) if node.type.dtype in TOLERANCES else 0.0
+        max(widest, ROUNDING_FACTOR * rounding) if node.type.dtype in TOLERANCES else 0.0
         for node, rounding in rows
     )
 
@@ -161,7 +161,7 @@ def _target_facts(part: Part) -> dict[str, Any]:
 
 
 def sources(parts: Sequence[Part]) -> dict[str, bytes]:
-    """Triton source and spec of each distinct kernel and the wiring, to be tuned elsewhere."""
+    """Source and spec of each distinct kernel and the buffer assignment, to be tuned elsewhere."""
     return print_sources([part.sources for part in parts])
 
 

@@ -317,7 +317,7 @@ class ExportFailed(UnsupportedError):
 
     code = "export-failed"
     template = "torch.export cannot make one graph of the model: {detail}\n  at {source}"
-    hint = "{cure}"
+    hint = "{remedy}"
 
 
 class ExportDiffers(UnsupportedError):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from aotc.aot.capture.spec import Spec, has_host_kernels
-from aotc.aot.rewrites.registry import OwnRewrite
+from aotc.aot.rewrites.registry import UserRewrite
 from aotc.kernels import on_cpu
 
 
@@ -15,6 +15,6 @@ def host_kernels(spec: Spec) -> AbstractContextManager[None]:
     return on_cpu() if has_host_kernels(spec) else nullcontext()
 
 
-def kernels_of(rewrites: Sequence[OwnRewrite]) -> AbstractContextManager[None]:
+def kernels_of(rewrites: Sequence[UserRewrite]) -> AbstractContextManager[None]:
     """The same for the user's rewrites whose right sides are torch's."""
     return on_cpu() if any(each.with_torch for each in rewrites) else nullcontext()

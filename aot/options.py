@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from aotc.aot.rewrites.registry import OwnRewrite
+from aotc.aot.rewrites.registry import UserRewrite
 from aotc.aot.tune.job import Mode
 
 
@@ -33,4 +33,4 @@ class BuildOptions:
     )
     unchecked_indices: bool = False  # whether programs take indices and divisors as they come
     embed_backends: bool = False  # whether the bundle keeps the native libraries that it calls
-    rewrites: tuple[OwnRewrite, ...] = ()  # of the user's
+    rewrites: tuple[UserRewrite, ...] = ()  # of the user's

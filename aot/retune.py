@@ -1,7 +1,8 @@
 """`retune`: choose the kernels of a finished bundle anew, on the machine that will serve it.
 
 Everything comes from the bundle: signature, weights, golden numbers and, from its `sources/`, the
-kernels with their candidates and the wiring. Only Triton is needed, neither torch nor the model.
+kernels with their candidates and the buffer assignment. Only Triton is needed, neither torch nor
+the model.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any
 
 import numpy
 
-from aotc.aot import rehearsal
-from aotc.aot.compile import Machinery, tune_and_plan
+from aotc.aot import validation
+from aotc.aot.compile import Resources, tune_and_plan
 from aotc.aot.errors import GoldenMismatch, SourcesMissing, TuningDeviceMissing
 from aotc.aot.ir.native_library import tie_bundled
 from aotc.aot.ir.storage import Array
@@ -36,9 +37,9 @@ from aotc.aot.stages import Clock, Progress, Quiet, StageTime
 from aotc.aot.targets.families import find_target
 from aotc.aot.targets.target import Target as TargetRow
 from aotc.aot.targets.workers import Workers
-from aotc.aot.tune.choose import Tuning
 from aotc.aot.tune.compiling import Counts
 from aotc.aot.tune.record import Choice
+from aotc.aot.tune.tune import Tuning
 from aotc.cache import Store
 from aotc.runtime import drivers
 from aotc.runtime.arrays.dtypes import DTYPES
@@ -98,14 +99,14 @@ def retune(
         manifest, _ = read_manifest(directory)
         clock.has_targets = len(manifest.targets) > 1
         here = _targets_here(directory, manifest, options)
-        machinery = Machinery(workers, store, counts)
+        resources = Resources(workers, store, counts)
         libraries = tie_bundled(directory, manifest)
-        tunings, targets = _choose(directory, manifest, here, options, machinery, clock)
+        tunings, targets = _choose(directory, manifest, here, options, resources, clock)
         contents = _contents(directory, manifest, targets, tunings, libraries)
         for entry, target in zip(manifest.targets, targets, strict=True):
-            if target.name in tunings and rehearsal.runs_here(here[target.name][0]):
+            if target.name in tunings and validation.runs_here(here[target.name][0]):
                 arguments = here[target.name][0], target, contents, manifest.signature
-                _rehearse(*arguments)
+                _validate(*arguments)
                 _compare_ranges(*arguments, _kept(directory, manifest, entry))
         with clock.stage("pack"):
             packed = pack(contents, out, options.force)
@@ -185,7 +186,7 @@ def _choose(
     manifest: Manifest,
     here: Mapping[str, tuple[TargetRow, Sources]],
     options: BuildOptions,
-    machinery: Machinery,
+    resources: Resources,
     clock: Clock,
 ) -> tuple[dict[str, Tuning], tuple[TargetContents, ...]]:
     """What was chosen for each target of `here`, and all targets of the new bundle."""
@@ -195,7 +196,7 @@ def _choose(
         if row.name in here:
             target, sources = here[row.name]
             clock.target = row.name
-            arguments = (target, sources, options, machinery, clock)
+            arguments = (target, sources, options, resources, clock)
             tunings[row.name], plan, library = tune_and_plan(*arguments)
             kept = replace(kept, plan=plan, library=library)
         targets.append(kept)
@@ -211,19 +212,19 @@ def _kept(directory: Directory, manifest: Manifest, row: Target) -> TargetConten
     return TargetContents(row.name, row.device, row.needs, plan, library)
 
 
-def _rehearse(
+def _validate(
     row: TargetRow, target: TargetContents, contents: BundleContents, signature: Signature
 ) -> None:
     """Run the new kernels on the golden input, where there is one; raises GoldenMismatch."""
     golden = contents.golden
     if golden is None:
         return
-    arrays = [rehearsal.aligned(_bytes_of(tensor)) for tensor in golden.inputs]
-    outputs = [rehearsal.aligned(numpy.zeros(row.nbytes, numpy.uint8)) for row in golden.outputs]
+    arrays = [validation.aligned(_bytes_of(tensor)) for tensor in golden.inputs]
+    outputs = [validation.aligned(numpy.zeros(row.nbytes, numpy.uint8)) for row in golden.outputs]
     weights = {name: _bytes_of(tensor) for name, tensor in contents.weights.items()}
     plan, values = target.plan, signature.bind([tensor.shape for tensor in golden.inputs])
     shaped = plan.at(values[: len(signature.dims)])
-    rehearsal.run(row, target.library, shaped, weights, arrays, outputs)
+    validation.run(row, target.library, shaped, weights, arrays, outputs)
     _, specs = signature.at(values)
     for spec, found, expected, limit in zip(
         specs, outputs, golden.outputs, golden.tolerances, strict=True
@@ -256,8 +257,8 @@ def _compare_ranges(
         arrays = [_resized(*pair) for pair in zip(golden.inputs, inputs, strict=True)]
         found = []
         for each, plan in zip((target, old), plans, strict=True):
-            outputs = [rehearsal.aligned(numpy.zeros(spec.nbytes, numpy.uint8)) for spec in specs]
-            rehearsal.run(row, each.library, plan.at(sizes), weights, arrays, outputs)
+            outputs = [validation.aligned(numpy.zeros(spec.nbytes, numpy.uint8)) for spec in specs]
+            validation.run(row, each.library, plan.at(sizes), weights, arrays, outputs)
             found.append([output.tobytes() for output in outputs])
         for spec, new, was, limit in zip(specs, *found, golden.tolerances, strict=True):
             check = compare(spec, new, was, 2 * limit)  # each may be off by as much
@@ -278,7 +279,7 @@ def _is_taken(signature: Signature, inputs: Sequence[TensorSpec]) -> bool:
 def _resized(tensor: TensorData, spec: TensorSpec) -> Array:
     """The elements of an array, as often as a shape asks for."""
     kind = numpy.dtype(f"V{DTYPES[tensor.dtype].itemsize_bytes}")
-    return rehearsal.aligned(numpy.resize(numpy.frombuffer(tensor.data, kind), spec.shape))
+    return validation.aligned(numpy.resize(numpy.frombuffer(tensor.data, kind), spec.shape))
 
 
 def _bytes_of(tensor: TensorData) -> Array:

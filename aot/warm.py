@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from aotc.aot.compile import Compiled, Machinery, compile_for
-from aotc.aot.front import front
+from aotc.aot.compile import Compiled, Resources, compile_for
+from aotc.aot.front_end import capture_and_rewrite
 from aotc.aot.options import BuildOptions
 from aotc.aot.stages import Clock, Progress, Quiet
 from aotc.aot.targets.families import find_target
@@ -67,15 +67,17 @@ def warm(
     store, counts = Store(options.cache_folder, options.cache_lower), Counts()
     rows = []
     with Workers(options.jobs) as workers:
-        machinery = Machinery(workers, store, counts)
+        resources = Resources(workers, store, counts)
         for spec in specs:
             clock = Clock(progress or Quiet())
             clock.has_targets = len(wanted) > 1
-            for target, graph in front(spec, wanted, options, workers, store, clock).graphs:
+            for target, graph in capture_and_rewrite(
+                spec, wanted, options, workers, store, clock
+            ).graphs:
                 clock.target = target.name
                 picks = replace(options, tune="off", frozen=False)
-                compiled = compile_for(target, graph, picks, machinery, clock)
-                candidates = _compile_candidates(compiled, options, machinery, clock)
+                compiled = compile_for(target, graph, picks, resources, clock)
+                candidates = _compile_candidates(compiled, options, resources, clock)
                 kernels = len(compiled.tuning.kernels)
                 rows.append(Warmed(spec, target.name, kernels, max(kernels, candidates)))
     if is_shared:
@@ -91,7 +93,7 @@ def warm(
 
 
 def _compile_candidates(
-    compiled: Compiled, options: BuildOptions, machinery: Machinery, clock: Clock
+    compiled: Compiled, options: BuildOptions, resources: Resources, clock: Clock
 ) -> int:
     """Compile what tuning in the mode asked for would measure; how many that is."""
     if options.tune == "off":
@@ -102,7 +104,7 @@ def _compile_candidates(
         for spec in {spec.digest: spec for spec in compiled.sources.specs}.values()
         for candidate in spec.candidates[:count]
     ]
-    workers, store, counts = machinery.workers, machinery.store, machinery.counts
+    workers, store, counts = resources.workers, resources.store, resources.counts
     with clock.stage("tune"):
         compile_each(tasks, workers, store, counts, clock.progress.advance)
         clock.detail = f"{len(tasks)} candidates"

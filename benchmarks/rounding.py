@@ -28,9 +28,9 @@ from aotc.aot.cli.contest import Contender, take_turns
 from aotc.aot.errors import AotcError
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.rules import Context
-from aotc.aot.lower import conversion, emit
-from aotc.aot.lower import statistics as row_statistics
-from aotc.aot.schedule import form
+from aotc.aot.lower import emit, literal
+from aotc.aot.lower.row import statistics as row_statistics
+from aotc.aot.schedule import schedule
 from benchmarks.machine import facts
 from benchmarks.zoo.table import ZOO
 
@@ -72,9 +72,9 @@ def _any_cast(node: Node) -> Node:
 def without_rounding() -> Iterator[None]:
     """Kernels in which 16-bit values keep f32's bits from load to store."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(conversion, "rounded", lambda text, dtype: text))
+        stack.enter_context(patch.object(literal, "rounded", lambda text, dtype: text))
         stack.enter_context(patch.object(emit.Emitter, "_rounded", lambda self, node, value: value))
-        stack.enter_context(patch.object(form, "_rounded", lambda *each: frozenset()))
+        stack.enter_context(patch.object(schedule, "_rounded", lambda *each: frozenset()))
         stack.enter_context(patch.object(Context, "is_shared", lambda *each: False))
         stack.enter_context(patch.object(row_statistics, "uncast", _any_cast))
         yield

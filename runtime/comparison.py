@@ -1,6 +1,6 @@
 """How far a program's numbers are from those of the exported model: the one measure of it.
 
-`aotc verify`, `aotc run`, the build's rehearsal and the tests' servers all compare here.
+`aotc verify`, `aotc run`, the build's validation and the tests' servers all compare here.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ SETTINGS: dict[str, Setting] = {
             "overruns",
         ),
         Setting(
-            "AOTC_EARLY_KERNELS",
+            "AOTC_PROGRAMMATIC_LAUNCH",
             "flag",
             True,
             "kernels on a device are launched before the ones before them have ended",

@@ -25,10 +25,10 @@ def count(memory, grid, values):
 KERNELS = {"add": add, "count": count}
 
 
-def small_plan(scratch_bytes=0, weights=("w", "v"), shared_bytes=0, is_early=False):
+def small_plan(scratch_bytes=0, weights=("w", "v"), shared_bytes=0, is_programmatic=False):
     """output = (input + w) + v, through two buffers of the arena and a zeroed counter."""
     image = text_image({"add": 5, "count": 5})
-    row = Image(0, len(image), 128, shared_bytes, scratch_bytes, is_early)
+    row = Image(0, len(image), 128, shared_bytes, scratch_bytes, is_programmatic)
     plan = LaunchPlan(
         arena_bytes=1024,
         scratch_bytes=0,

@@ -18,7 +18,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, InputKind, InputSpec, TensorArgument
 
-from aotc.aot.capture.aten_ends import reach
+from aotc.aot.capture.aten_signature import reach
 from aotc.aot.errors import StateUnsupported
 
 HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.aten_ends import (
+from aotc.aot.capture.aten_signature import (
     Fixed,
     Given,
     Made,
@@ -31,7 +31,7 @@ from aotc.aot.capture.aten_ends import (
     reach,
 )
 from aotc.aot.capture.importer import RELAID, Importer
-from aotc.aot.capture.importing import NotSupported, type_of
+from aotc.aot.capture.imports.call import NotSupported, type_of
 from aotc.aot.capture.sizes import Sizes, extent_of, reading
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make

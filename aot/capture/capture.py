@@ -15,13 +15,9 @@ from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.agreement import check_agreement
 from aotc.aot.capture.aliases import has_plain_memory
-from aotc.aot.capture.decisions import Undecided, undecided_of
-from aotc.aot.capture.distinct import with_distinct_inputs
-from aotc.aot.capture.draws import GOLDEN_SEED, draws, seeded
-from aotc.aot.capture.exported import held_tensor, import_program
+from aotc.aot.capture.exported import Functional, held_tensor, import_program
 from aotc.aot.capture.exporting import Exported, exported, run, unchanged
 from aotc.aot.capture.fallback import CHECKED_WHOLE, TorchOp, torch_ops, warn_of
-from aotc.aot.capture.functional import Functional
 from aotc.aot.capture.golden import (
     distances,
     golden_tensors,
@@ -31,12 +27,14 @@ from aotc.aot.capture.golden import (
     without_jumps,
 )
 from aotc.aot.capture.importer import to_array
-from aotc.aot.capture.probes import Probe, probes
+from aotc.aot.capture.imports.rng import GOLDEN_SEED, draws, seeded
+from aotc.aot.capture.imports.table import NOT_DECOMPOSED
+from aotc.aot.capture.other_sizes import Probe, probes
+from aotc.aot.capture.random_inputs import Trial, judged, trials
+from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of
 from aotc.aot.capture.sizes import sizes_of
-from aotc.aot.capture.spec import Spec
+from aotc.aot.capture.spec import Spec, with_distinct_inputs
 from aotc.aot.capture.structure import named_outputs, structure_of
-from aotc.aot.capture.table import KEPT_WHOLE
-from aotc.aot.capture.trials import Trial, judged, trials
 from aotc.aot.errors import ModelRaised
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
@@ -76,20 +74,20 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     """
     spec = with_distinct_inputs(spec)
     with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED):
-        whole = (*KEPT_WHOLE, *CHECKED_WHOLE) if fallback else KEPT_WHOLE
+        whole = (*NOT_DECOMPOSED, *CHECKED_WHOLE) if fallback else NOT_DECOMPOSED
         found = exported(spec, whole)
         program, decomposed = found.program, found.decomposed
         arguments = (spec.arguments, spec.keyword_arguments)
         sizes = sizes_of(program, spec.dynamic_shapes, arguments)
         graph, asserted = import_program(decomposed, program, sizes, fallback, rounds)
-        is_drawing = draws(decomposed)
-        structure = structure_of(spec, program, is_drawing)
+        uses_rng = draws(decomposed)
+        structure = structure_of(spec, program, uses_rng)
         left = torch_ops(graph)
         kept = [state.name for state in graph.states]
         golden = _golden(spec, program, decomposed, graph)
         guards = tuple(dict.fromkeys((*sizes.guards, *asserted)))
         model = program.module() if spec.module is None else spec.module
-        model = decomposed.module() if is_drawing else model
+        model = decomposed.module() if uses_rng else model
         models = (model, model)
         if kept and sizes.dims:
             models = (program.module(), Functional(decomposed, kept))
@@ -99,7 +97,7 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     warn_of_weights(program.state_dict, program.graph_signature.parameters)
     warn_of(left)
     check(graph, "capture")
-    others_drawn = _trials(spec, found, graph, golden.outputs, is_drawing)
+    others_drawn = _trials(spec, found, graph, golden.outputs, uses_rng)
     is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     precision = "tf32" if is_tf32 else "ieee"
     numbers = (golden.inputs, golden.outputs, structure, golden.roundings)
@@ -108,15 +106,15 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
 
 
 def _trials(
-    spec: Spec, found: Exported, graph: Graph, known: Sequence[Array], is_drawing: bool
+    spec: Spec, found: Exported, graph: Graph, known: Sequence[Array], uses_rng: bool
 ) -> tuple[Trial, ...]:
     """The model on inputs drawn anew: itself, or where it draws or keeps states its program."""
     kept = [held_tensor(found.decomposed, state.name) for state in graph.states]
-    if is_drawing:
+    if uses_rng:
         model: Any = found.decomposed.module()
     else:
         model = found.program.module() if kept or spec.module is None else spec.module
-    more = (numpy.array(GOLDEN_SEED),) if is_drawing else ()
+    more = (numpy.array(GOLDEN_SEED),) if uses_rng else ()
     given = (spec.arguments, dict(spec.keyword_arguments))
     with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED):
         drawn = trials(model, *given, known, has_halves(graph), kept, more)

@@ -9,14 +9,15 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.aliases import without_aliases
-from aotc.aot.capture.complexes import Complex
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
-from aotc.aot.capture.importing import COMPLEX_END, NotSupported, type_of
-from aotc.aot.capture.keeping import keep, keeping
-from aotc.aot.capture.kernels import KERNEL_CALL
+from aotc.aot.capture.imports.call import COMPLEX_END, NotSupported, type_of
+from aotc.aot.capture.imports.complexes import Complex
 from aotc.aot.capture.sizes import Sizes, reading
+from aotc.aot.capture.state_values import keep, keeping
+from aotc.aot.capture.triton_calls import KERNEL_CALL
 from aotc.aot.errors import (
     FallbackRefused,
     MutationUnsupported,
@@ -188,3 +189,32 @@ def _initial(name: str, tensor: torch.Tensor) -> Constant | None:
     if not array.tobytes().strip(b"\0"):
         return None
     return Constant(f"{STATE_PREFIX}{name}", type_of(tensor), array.copy())
+
+
+HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+class Functional:
+    """A decomposed program; called with the model's arguments, it writes into nothing."""
+
+    def __init__(self, program: ExportedProgram, states: Sequence[str]) -> None:
+        """states: names of those whose new values follow the outputs, in this order."""
+        self._program = program
+        self._states = states
+
+    def __call__(self, *arguments: Any, **named: Any) -> tuple[torch.Tensor, ...]:
+        """The tensors that the model returns, then its states."""
+        program = self._program
+        given = iter(pytree.tree_leaves((arguments, named)))
+        values = [
+            held_tensor(program, str(spec.target)) if spec.kind in HELD else next(given)
+            for spec in program.graph_signature.input_specs
+        ]
+        results = program.graph_module(*values)
+        rows = list(zip(program.graph_signature.output_specs, results, strict=True))
+        changed = {spec.target: value for spec, value in rows if spec.target is not None}
+        outputs = [value for spec, value in rows if spec.kind is OutputKind.USER_OUTPUT]
+        states = ((held_tensor(program, name), changed[name]) for name in self._states)
+        # As torch copies them in: `buffer[:] = 0` as one zero.
+        found = [*outputs, *(new.to(old.dtype).expand(old.shape) for old, new in states)]
+        return tuple(value for value in found if isinstance(value, torch.Tensor))

@@ -18,15 +18,14 @@ from torch.export import ExportedProgram, _trace
 
 from aotc.aot.capture.aliases import without_aliases
 from aotc.aot.capture.custom_ops import Decompositions
-from aotc.aot.capture.data_reads import DataReads
-from aotc.aot.capture.draws import DRAWS, numbering
+from aotc.aot.capture.export_errors import DataReads, export_refusal, is_of_data
+from aotc.aot.capture.imports.rng import DRAWS, numbering
 from aotc.aot.capture.indexing import check_indices, tensor_indices
-from aotc.aot.capture.kernels import defaults_known
-from aotc.aot.capture.libraries import register_types
-from aotc.aot.capture.refusals import export_refusal, is_of_data
+from aotc.aot.capture.model_libraries import register_types
 from aotc.aot.capture.repairs import repair_shapes
-from aotc.aot.capture.sources import all_user_frames
+from aotc.aot.capture.source_lines import all_user_frames
 from aotc.aot.capture.spec import Spec
+from aotc.aot.capture.triton_calls import defaults_known
 from aotc.aot.capture.user_code import user_line
 from aotc.aot.errors import CompileError, KernelNotOnHost, ModelRaised, UnsupportedError
 

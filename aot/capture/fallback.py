@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from aotc.aot.capture.custom_ops import called_op
-from aotc.aot.capture.importing import DTYPE_NAMES, NotSupported, type_of
+from aotc.aot.capture.imports.call import DTYPE_NAMES, NotSupported, type_of
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import Size
 from aotc.runtime.bundle.torch_calls import LAYOUTS, MEMORY_FORMATS

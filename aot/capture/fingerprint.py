@@ -1,10 +1,10 @@
 """What a capture depends on, as digests: the model's state and code, its example, the libraries.
 
-Two specs with one fingerprint are exported to one graph. What cannot be told is not guessed: a
+Two specs with one fingerprint are exported to one graph. What cannot be hashed is not guessed: a
 function as a model, a dim that varies or an object that does not pickle has no fingerprint. State
-is told by value, code by its files and the globals that it reads (`reached.py`). A library's own
-switches are not seen, so that whoever trusts a fingerprint still runs the model and compares
-(`remembered.py`).
+is hashed by value, code by its files and the globals that it reads (`dependencies.py`). A library's
+own switches are not seen, so that whoever trusts a fingerprint still runs the model and compares
+(`cache_entry.py`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.libraries import of_the_process
-from aotc.aot.capture.reached import Reached, file_of, is_own, is_told_by_version
+from aotc.aot.capture.dependencies import Dependencies, file_of, is_hashed_by_version, is_users
+from aotc.aot.capture.model_libraries import of_the_process
 from aotc.aot.capture.spec import FunctionModule, Spec
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,24 +40,24 @@ SETTINGS: dict[str, Callable[[], Any]] = {
 
 
 def fingerprint(spec: Spec) -> dict[str, str] | None:
-    """Named digests of all that the export of `spec` depends on; None where that cannot be told."""
+    """Named digests of all that the export of `spec` depends on; None where one has no digest."""
     if spec.module is None or isinstance(spec.module, FunctionModule):
         return None
     if spec.dynamic_shapes is not None or spec.decompositions:
         return None
-    reached = Reached()
+    dependencies = Dependencies()
     try:
         values = {
-            "example": _digest((spec.arguments, dict(spec.keyword_arguments)), reached),
-            "model": _digest(spec.module, reached),
-            "globals": _digest_each(reached.values(), reached),
+            "example": _digest((spec.arguments, dict(spec.keyword_arguments)), dependencies),
+            "model": _digest(spec.module, dependencies),
+            "globals": _digest_each(dependencies.values(), dependencies),
         }
         return {
             **values,
-            "files": _files(reached.modules),
+            "files": _files(dependencies.modules),
             "importer": _importer(),
             "installed": _installed(tuple(sys.path)),
-            "libraries": _libraries(reached.modules),
+            "libraries": _libraries(dependencies.modules),
             "settings": "; ".join(f"{name} {read()}" for name, read in SETTINGS.items()),
             "spec": spec.path,
             "versions": _versions(),
@@ -90,22 +90,22 @@ class _Hash(io.RawIOBase):
 class _Digester(pickle.Pickler):
     """Pickles values into a hash: tensors as their bytes and the memory that they share.
 
-    Functions and classes are written by name; what they are is told by `reached`.
+    Functions and classes are written by name; what they are is hashed through `dependencies`.
     """
 
-    def __init__(self, sink: _Hash, reached: Reached) -> None:
+    def __init__(self, sink: _Hash, dependencies: Dependencies) -> None:
         super().__init__(sink, protocol=5)
-        self._sink, self._reached = sink, reached
+        self._sink, self._dependencies = sink, dependencies
         self._storages: dict[int, int] = {}  # address → number
 
     def persistent_id(self, value: Any) -> Any:
         """What stands for a tensor or a set; None for anything else, which is pickled."""
         if isinstance(value, set | frozenset):  # whose order is the process's own
-            return ("set", *sorted(_digest(item, self._reached) for item in value))
+            return ("set", *sorted(_digest(item, self._dependencies) for item in value))
         if isinstance(value, FunctionType):
             return self._function(value)
         if not isinstance(value, torch.Tensor):
-            self._reached.add(value)
+            self._dependencies.add(value)
             return None
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
             raise _Untold
@@ -124,10 +124,10 @@ class _Digester(pickle.Pickler):
         """A function by name, place and body; one inside another, with what it holds of that."""
         code = value.__code__
         place = (value.__module__, value.__qualname__, code.co_firstlineno, code.co_code)
-        is_new = self._reached.add(value)
-        if is_new and value.__closure__ and not is_own(value.__module__):
+        is_new = self._dependencies.add(value)
+        if is_new and value.__closure__ and not is_users(value.__module__):
             held = [cell.cell_contents for cell in value.__closure__]
-            return ("function", *place, _digest(held, self._reached))
+            return ("function", *place, _digest(held, self._dependencies))
         return ("function", *place)
 
     def reducer_override(self, value: Any) -> Any:
@@ -142,7 +142,7 @@ class _Digester(pickle.Pickler):
         )
         if not left_out and not is_parametrized:
             return NotImplemented
-        self._reached.add(kind)
+        self._dependencies.add(kind)
         state = {name: item for name, item in vars(value).items() if name not in left_out}
         return _restored, (kind.__module__, kind.__qualname__), state
 
@@ -151,10 +151,10 @@ def _restored(module: str, name: str) -> None:
     """Stands in the pickle for what makes a module; nothing is ever unpickled."""
 
 
-def _digest(value: Any, reached: Reached) -> str:
+def _digest(value: Any, dependencies: Dependencies) -> str:
     sink = _Hash()
     try:
-        _Digester(sink, reached).dump(value)
+        _Digester(sink, dependencies).dump(value)
     except _Untold:
         raise
     except Exception:  # whatever a user's class does when it is pickled
@@ -162,18 +162,18 @@ def _digest(value: Any, reached: Reached) -> str:
     return sink.state.hexdigest()
 
 
-def _digest_each(values: Iterable[tuple[str, Any]], reached: Reached) -> str:
+def _digest_each(values: Iterable[tuple[str, Any]], dependencies: Dependencies) -> str:
     """One digest of named values; reading one may reach more of them."""
     whole = hashlib.sha256()
     for name, value in values:
-        whole.update(f"{name} {_digest(value, reached)}\n".encode())
+        whole.update(f"{name} {_digest(value, dependencies)}\n".encode())
     return whole.hexdigest()
 
 
 def _files(modules: Iterable[str]) -> str:
-    """The user's modules whose code was reached, by their bytes."""
+    """The user's modules whose code the model depends on, by their bytes."""
     digest = hashlib.sha256()
-    for name in sorted(filter(is_own, modules)):
+    for name in sorted(filter(is_users, modules)):
         file = file_of(name)
         if file is None:  # typed into an interpreter
             raise _Untold
@@ -182,10 +182,10 @@ def _files(modules: Iterable[str]) -> str:
 
 
 def _libraries(modules: Iterable[str]) -> str:
-    """The installed packages whose code was reached, by size and time of all their files."""
-    names = {name.partition(".")[0] for name in modules if not is_own(name)}
-    told = sorted(name for name in names if not is_told_by_version(name))
-    return hashlib.sha256("".join(map(_package, told)).encode()).hexdigest()
+    """The installed packages that the model depends on, by size and time of all files."""
+    names = {name.partition(".")[0] for name in modules if not is_users(name)}
+    hashed = sorted(name for name in names if not is_hashed_by_version(name))
+    return hashlib.sha256("".join(map(_package, hashed)).encode()).hexdigest()
 
 
 @functools.cache
@@ -200,7 +200,7 @@ def _package(name: str) -> str:
 
 @functools.cache
 def _installed(folders: tuple[str, ...]) -> str:
-    """All distributions on the path, so that what a library imports is told too."""
+    """All distributions on the path, so that what a library imports is hashed too."""
     rows = []
     for folder in dict.fromkeys(folders):
         try:

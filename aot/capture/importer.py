@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -10,17 +11,16 @@ from typing import Any
 import numpy
 import torch
 
-from aotc.aot.capture.complexes import Complex, complex_row, constant_of, is_complex
 from aotc.aot.capture.custom_ops import called_op, ways_out
-from aotc.aot.capture.draws import PHILOX, SEED_NAME, first_free, seed_input
 from aotc.aot.capture.fallback import torch_call
-from aotc.aot.capture.importing import Call, NotSupported, part_type_of, type_of
-from aotc.aot.capture.kernels import KERNEL_CALL, kernel_call
+from aotc.aot.capture.imports.call import Call, NotSupported, part_type_of, type_of
+from aotc.aot.capture.imports.complexes import Complex, complex_row, constant_of, is_complex
+from aotc.aot.capture.imports.rng import PHILOX, SEED_NAME, first_free, seed_input
+from aotc.aot.capture.imports.table import CHECKS, ROWS
 from aotc.aot.capture.native_ops import NativeOp, import_native, native_op_of
-from aotc.aot.capture.numbers import FLOATS
 from aotc.aot.capture.sizes import asserted, extent_of
-from aotc.aot.capture.sources import source_of
-from aotc.aot.capture.table import CHECKS, ROWS
+from aotc.aot.capture.source_lines import source_of
+from aotc.aot.capture.triton_calls import KERNEL_CALL, kernel_call
 from aotc.aot.errors import InternalError
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make, sizes_in
@@ -29,6 +29,34 @@ from aotc.aot.ir.rounding import rounded
 from aotc.aot.ir.size import Extent, Guard, UndecidedSize, proves_at_most
 from aotc.aot.ir.storage import Array, narrow
 from aotc.aot.ir.types import TensorType, TypeRuleError
+
+Number = Node | Extent | float
+
+
+def _value(number: Number) -> Node:
+    return number if isinstance(number, Node) else build.number(number, "f32")
+
+
+def _unary(op: str) -> Callable[..., Node]:
+    return lambda number: build.unary(op, _value(number))
+
+
+def _binary(op: str) -> Callable[..., Node]:
+    return lambda left, right: build.pointwise(op, _value(left), _value(right))
+
+
+# Name of the function that torch calls → row.
+FLOATS: dict[str, Callable[..., Node]] = {
+    "sym_float": _value,
+    "_sym_sqrt": _unary("sqrt"),
+    "sym_sqrt": _unary("sqrt"),
+    "add": _binary("add"),
+    "sub": _binary("sub"),
+    "mul": _binary("mul"),
+    "truediv": _binary("div"),
+    "pow": _binary("pow"),
+}
+
 
 # Orders calls that have effects, which are refused where they are made.
 TOKEN = "token"

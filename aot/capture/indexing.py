@@ -15,7 +15,7 @@ import torch
 from torch._export import non_strict_utils
 
 from aotc.aot.capture.aliases import aliased_placeholders, arguments_written
-from aotc.aot.capture.sources import source_of
+from aotc.aot.capture.source_lines import source_of
 from aotc.aot.errors import OpsUnsupported
 
 WORDS = (torch.int64, torch.int32, torch.int16, torch.int8)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.importing import NotSupported, type_of
+from aotc.aot.capture.imports.call import NotSupported, type_of
 from aotc.aot.capture.native_triton import triton_attrs
 from aotc.aot.errors import NativeOpInvalid
 from aotc.aot.ir.graph import Node, make, sizes_in

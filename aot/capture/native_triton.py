@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.importing import NotSupported
+from aotc.aot.capture.imports.call import NotSupported
 from aotc.aot.ir.call import ATTRIBUTES
 from aotc.aot.ir.graph import Graph, Node
 from aotc.aot.ir.types import TensorType
 
-TOLD = ("source", "function", "arguments", "candidates")
+TAKEN = ("source", "function", "arguments", "candidates")
 Attrs = tuple[tuple[str, Any], ...]
 
 
@@ -67,7 +67,7 @@ def _attrs(graph: Graph, results: Sequence[tuple[str, Any]]) -> Attrs:
     if numbers != list(range(len(wanted))) or stored != wanted:
         raise NotSupported(f"`triton` stores {list(map(str, stored))}, not the op's results")
     arguments = tuple(_renumbered(row, first, graph) for row in found["arguments"])
-    return tuple((name, arguments if name == "arguments" else found[name]) for name in TOLD)
+    return tuple((name, arguments if name == "arguments" else found[name]) for name in TAKEN)
 
 
 def _without_views(node: Node) -> Node:

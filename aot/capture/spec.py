@@ -206,3 +206,32 @@ def _load_exported(path: Path) -> Spec:
         raise ExportedFileInvalid(path=str(path), detail="it has no example inputs")
     arguments, keyword_arguments = program.example_inputs
     return Spec(path.stem, str(path), arguments, keyword_arguments, program=program)
+
+
+def with_distinct_inputs(spec: Spec) -> Spec:
+    """The spec with a copy of each tensor that shares memory with one before it, or with what the
+    model holds."""
+    leaves, layout = pytree.tree_flatten((spec.arguments, dict(spec.keyword_arguments)))
+    taken = set() if spec.module is None else _held(spec.module)
+    is_changed = False
+    for place, leaf in enumerate(leaves):
+        if not _is_plain(leaf):
+            continue
+        memory = leaf.untyped_storage()._cdata
+        if memory in taken:
+            leaves[place] = leaf.detach().clone()
+            is_changed = True
+        taken.add(memory)
+    if not is_changed:
+        return spec
+    arguments, named = pytree.tree_unflatten(leaves, layout)
+    return replace(spec, arguments=tuple(arguments), keyword_arguments=named)
+
+
+def _held(module: torch.nn.Module) -> set[int]:
+    held = (*module.parameters(), *module.buffers())
+    return {tensor.untyped_storage()._cdata for tensor in held if _is_plain(tensor)}
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided

@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, OutputKind
 from torch.utils import _pytree as pytree
 
-from aotc.aot.capture.draws import SEED_NAME, first_free
+from aotc.aot.capture.imports.rng import SEED_NAME, first_free
 from aotc.aot.capture.spec import Spec
 from aotc.aot.errors import StructureUnsupported
 from aotc.aot.ir.graph import Graph

@@ -10,10 +10,10 @@ import torch
 from aotc.aot.capture.exported import import_program
 from aotc.aot.capture.exporting import decompose, export
 from aotc.aot.capture.golden import quiet_settings
-from aotc.aot.capture.importing import DTYPE_NAMES
+from aotc.aot.capture.imports.call import DTYPE_NAMES
+from aotc.aot.capture.imports.table import NOT_DECOMPOSED
 from aotc.aot.capture.sizes import Sizes
 from aotc.aot.capture.spec import FunctionModule, Spec
-from aotc.aot.capture.table import KEPT_WHOLE
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.size import fixed
 from aotc.aot.ir.types import TensorType
@@ -32,7 +32,9 @@ def traced(function: Callable[..., Any], operands: Sequence[Node]) -> Node:
     spec = Spec(name, name, examples, {}, FunctionModule(function))
     with torch.no_grad(), quiet_settings():
         program = export(spec)
-        graph, _ = import_program(decompose(program, {}, KEPT_WHOLE), program, Sizes({}, (), ()))
+        graph, _ = import_program(
+            decompose(program, {}, NOT_DECOMPOSED), program, Sizes({}, (), ())
+        )
     if len(graph.returned) != 1:
         raise ValueError(f"it gives {len(graph.returned)} tensors, expected one")
     if graph.constants:

@@ -21,7 +21,7 @@ from aotc.aot.stages import StageTime
 
 if TYPE_CHECKING:
     from aotc.aot.build import BuildOptions, BuildReport, TargetReport
-    from aotc.aot.rewrites.registry import OwnRewrite
+    from aotc.aot.rewrites.registry import UserRewrite
 
 NEEDED = ("torch", "triton", "numpy")
 
@@ -116,9 +116,9 @@ def _options(given: dict[str, Any]) -> BuildOptions:
     )
 
 
-def rewrites_of(paths: Sequence[Path]) -> tuple[OwnRewrite, ...]:
+def rewrites_of(paths: Sequence[Path]) -> tuple[UserRewrite, ...]:
     """The rewrites in the files that `--rewrites` names, in order."""
-    from aotc.aot.rewrites.own import load_rewrites
+    from aotc.aot.rewrites.user_rewrites import load_rewrites
 
     return tuple(rewrite for path in paths for rewrite in load_rewrites(path))
 
@@ -150,7 +150,7 @@ def _print_target(target: TargetReport) -> None:
         f"{bytes_text(target.code_bytes)} code, {_arena_text(target)} arena"
     )
     if not target.checks:
-        click.echo("golden   not rehearsed: this machine does not run the target")
+        click.echo("golden   not validated: this machine does not run the target")
     for check in target.checks:
         word = "ok" if check.is_ok else "DIFFERS"
         click.echo(f"golden   {word}, {check.name} is {check.difference:.1e} of its scale away")

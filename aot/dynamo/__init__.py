@@ -30,7 +30,7 @@ def aotc_rewrite(
     mode: Any = None,
 ) -> Callable[..., Any]:
     """The graph with our rewrites, compiled by Inductor: `backend="aotc_rewrite"`."""
-    from aotc.aot.dynamo.rewriting import rewritten
+    from aotc.aot.dynamo.rewrite_backend import rewritten
 
     return rewritten(module, inputs, options or {}, mode)
 
@@ -43,6 +43,6 @@ def aotc_debug(
     mode: Any = None,
 ) -> Callable[..., Any]:
     """The graph described, and run as it is: `backend="aotc_debug"`."""
-    from aotc.aot.dynamo.debugging import described
+    from aotc.aot.dynamo.debug_backend import described
 
     return described(module, inputs, options or {})

@@ -20,7 +20,7 @@ KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def _has_kernels(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
-    """Whether `capture/attention.py` imports the ops, and fast."""
+    """Whether `capture/imports/attention.py` imports the ops, and fast."""
     tensors = [query, key, value, *([] if mask is None else [mask])]
     sizes = [extent for each in tensors for extent in each.shape]
     if not all(type(extent) is int and extent > 0 for extent in sizes):

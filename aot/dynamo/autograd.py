@@ -28,11 +28,11 @@ from torch.fx import GraphModule
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from aotc.aot.capture.repairs import repair_shapes
+from aotc.aot.dynamo.autograd_cache import kept
 from aotc.aot.dynamo.calling import Boxed
 from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.gradients import check_gradients
-from aotc.aot.dynamo.graph_key import TEXT, own_keys
-from aotc.aot.dynamo.kept import kept
+from aotc.aot.dynamo.graph_key import TEXT, our_keys
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import toolchain_digest
 from aotc.aot.dynamo.recipe import ProgramGone, Recipe
@@ -113,8 +113,8 @@ class _Decompositions(Mapping[Any, Callable[..., Any]]):
 def _partitioned(joint: GraphModule, inputs: Any, **named: Any) -> Any:
     """Forward and backward of a joint graph by torch's min cut; what is drawn is not drawn anew,
     and what is compared not computed anew."""
-    from aotc.aot.dynamo.deciding import keep_compared
-    from aotc.aot.dynamo.drawing import keep_random
+    from aotc.aot.dynamo.rng_functionalization import keep_random
+    from aotc.aot.dynamo.saved_comparisons import keep_compared
 
     keep_random(joint)
     keep_compared(joint)
@@ -169,7 +169,7 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
     repair_shapes()
     # Whole results are kept, and the backward graph is compiled at once so that they are whole.
     patch = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True}
-    with functorch_config.patch(patch), own_keys():
+    with functorch_config.patch(patch), our_keys():
         call = kept(module) or aot_module_simplified(
             module,
             inputs,

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.aten_ends import Fixed, Given, Made, Passed, Shown, Taken, Viewed, reach
+from aotc.aot.capture.aten_signature import Fixed, Given, Made, Passed, Shown, Taken, Viewed, reach
 from aotc.aot.dynamo.interface import Interface, Numbered, number_of
 from aotc.runtime import Program
 from aotc.runtime.bundle.extent import evaluate

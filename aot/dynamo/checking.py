@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from aotc.aot.capture.decisions import undecided
 from aotc.aot.capture.golden import golden_tensors
 from aotc.aot.capture.importer import to_array
-from aotc.aot.capture.sources import source_of
-from aotc.aot.capture.trials import spreads
-from aotc.aot.contents import OWN_AND_OURS, TOLERANCES
+from aotc.aot.capture.random_inputs import spreads
+from aotc.aot.capture.rounding_sensitivity import undecided
+from aotc.aot.capture.source_lines import source_of
+from aotc.aot.contents import ROUNDING_FACTOR, TOLERANCES
 from aotc.aot.dynamo.calling import Boxed
 from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.errors import GraphDiffers
@@ -100,7 +100,7 @@ class FirstCall:
             is_narrow = any(dtype in NARROW for dtype in _dtypes(module))
             carried = spreads(eager, before, expected, is_narrow)
             for place, difference, limit in failed:
-                allowed = max(limit, OWN_AND_OURS * carried[place])
+                allowed = max(limit, ROUNDING_FACTOR * carried[place])
                 if difference <= allowed:
                     continue
                 pair = rows[place][1], expected[place]

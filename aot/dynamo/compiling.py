@@ -12,11 +12,11 @@ from pathlib import Path
 
 from aotc.aot import contents
 from aotc.aot.capture.sizes import Sizes
-from aotc.aot.compile import Compiled, Machinery, compile_for
+from aotc.aot.compile import Compiled, Resources, compile_for
 from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.options import Options
-from aotc.aot.dynamo.own import apply_registered
 from aotc.aot.dynamo.programs import cached_program, store, toolchain_digest
+from aotc.aot.dynamo.user_rewrites import apply_registered
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
 from aotc.aot.ir.text import print_graph
@@ -99,7 +99,7 @@ def program_of(key: Key, graph: Graph, sizes: Sizes, options: Options) -> Progra
 def _compiled_files(graph: Graph, sizes: Sizes, options: Options) -> Files:
     """The stages from rewrite to plan, and the files of the bundle."""
     clock, kept = Clock(), store()
-    own = Machinery(_workers(settings.read("AOTC_JOBS").value or None), kept, Counts())
+    own = Resources(_workers(settings.read("AOTC_JOBS").value or None), kept, Counts())
     build_options = BuildOptions(
         cache_folder=kept.root,
         cache_lower=kept.lower,

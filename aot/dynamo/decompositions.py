@@ -13,7 +13,7 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.nn import functional
 
 from aotc.aot.capture.aten_graph import memory_order
-from aotc.aot.capture.table import DEVIATIONS, INDEXED_WHOLE
+from aotc.aot.capture.imports.table import DEVIATIONS, INDEXED_WHOLE
 from aotc.aot.dynamo import attention, pooling
 
 aten = torch.ops.aten

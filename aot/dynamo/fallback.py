@@ -32,7 +32,7 @@ def leave(
     Nothing is kept where torch cannot store what it compiled.
     """
     # Imported here, since a warm start leaves nothing and imports no graphs.
-    from aotc.aot.capture.importing import NO_KERNEL
+    from aotc.aot.capture.imports.call import NO_KERNEL
 
     counting().regions_left += 1
     if any(NO_KERNEL in reason for reason in reasons):

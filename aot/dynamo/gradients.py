@@ -13,7 +13,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from aotc.aot.dynamo.errors import GradientMissing
-from aotc.aot.dynamo.graph_text import EXAMPLE, is_own
+from aotc.aot.dynamo.graph_text import EXAMPLE, is_users_op
 
 DIFFERENTIATED = ("Autograd", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd")
 SWITCH = torch._C._set_grad_enabled
@@ -27,7 +27,12 @@ def check_gradients(module: GraphModule) -> None:
             continue
         if node.target is SWITCH:
             is_on = bool(node.args[0])
-        elif is_on and is_own(node.target) and not _has_backward(node.target) and _is_on_path(node):
+        elif (
+            is_on
+            and is_users_op(node.target)
+            and not _has_backward(node.target)
+            and _is_on_path(node)
+        ):
             raise GradientMissing(op=str(node.target))
 
 

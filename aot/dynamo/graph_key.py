@@ -19,14 +19,14 @@ from torch._functorch._aot_autograd import autograd_cache
 from torch._inductor import config as inductor_config
 from torch.fx import GraphModule
 
-from aotc.aot.dynamo.graph_text import Unprintable, graph_text, has_own_operators
+from aotc.aot.dynamo.graph_text import Unprintable, graph_text, has_user_ops
 
 TEXT = "_aotc_key"  # attribute of a module that is ours
 NAME = "autograd_cache_key"
 
 
 @contextmanager
-def own_keys() -> Iterator[None]:
+def our_keys() -> Iterator[None]:
     """Inside the block torch asks us for the keys of modules that carry our text."""
     original = getattr(autograd_cache, NAME)
     setattr(autograd_cache, NAME, functools.partial(_key, original))
@@ -65,7 +65,7 @@ def _key(
     if key is not None:
         return key, []
     # The code of ops of the user's is in torch's own key, where it can be told.
-    more = original(module, examples, settings)[0] if has_own_operators(graph) else ""
+    more = original(module, examples, settings)[0] if has_user_ops(graph) else ""
     with autograd_cache.sanitize_gm_for_cache(graph):
         facts = (getattr(graph, TEXT), graph, list(examples), settings, _state(), more)
         return f"aotc_{autograd_cache.AOTAutogradCachePickler(graph).get_hash(facts)}", []

@@ -36,12 +36,12 @@ def graph_text(module: GraphModule) -> str:
     return "\n".join(lines)
 
 
-def has_own_operators(module: GraphModule) -> bool:
+def has_user_ops(module: GraphModule) -> bool:
     """Whether ops of the user's are called, whose code the graph does not tell."""
-    return any(is_own(node.target) for node in module.graph.nodes)
+    return any(is_users_op(node.target) for node in module.graph.nodes)
 
 
-def is_own(target: Any) -> bool:
+def is_users_op(target: Any) -> bool:
     """Whether a function is an op that torch does not define."""
     is_operator = isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
     return is_operator and re.split(r"\.|::", str(target))[0] not in TORCHS_OPERATORS
@@ -92,7 +92,7 @@ _LINES: Mapping[str, Callable[[Node, Mapping[Node, int], dict[int, int]], str]] 
 def _function(target: Any) -> str:
     """A function's name; torch's own check has found by now that torch defines it."""
     if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
-        if is_own(target):
+        if is_users_op(target):
             raise Unprintable(f"an op of the user's: {target}")
         return f"op {target}"
     if isinstance(target, torch._ops.HigherOrderOperator):

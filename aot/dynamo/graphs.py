@@ -17,14 +17,14 @@ from aotc.aot.dynamo.calling import Boxed, Call
 from aotc.aot.dynamo.checking import checked
 from aotc.aot.dynamo.compiling import key_of, program_of
 from aotc.aot.dynamo.counting import counting
-from aotc.aot.dynamo.drawing import fix_states, split
-from aotc.aot.dynamo.draws import Drawn
 from aotc.aot.dynamo.fallback import leave, log, refuse, run_eagerly
 from aotc.aot.dynamo.layouts import channels_last, report, take_layouts
 from aotc.aot.dynamo.numbering import interface_of
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.recipe import Left, Own, Recipe, Step
 from aotc.aot.dynamo.regions import Region, regions
+from aotc.aot.dynamo.rng_functionalization import fix_states, split
+from aotc.aot.dynamo.rng_steps import Drawn
 from aotc.aot.errors import DimUnreadable, InternalError, SizeUnsupported, UserError
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.size import Size, UndecidedSize, is_static

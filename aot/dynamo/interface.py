@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.aot.capture.aten_ends import Fixed, Given, Made, Passed, Shown, Taken, Viewed
+from aotc.aot.capture.aten_signature import Fixed, Given, Made, Passed, Shown, Taken, Viewed
 from aotc.runtime.bundle.extent import Row
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from aotc.aot.dynamo.reading import VALUE_KEYS, value_of
-from aotc.aot.dynamo.writer import Writer
+from aotc.aot.dynamo.fx_import import VALUE_KEYS, value_of
+from aotc.aot.dynamo.fx_writer import Writer
 
 aten = torch.ops.aten
 LINEARS = frozenset({torch.nn.functional.linear, torch._C._nn.linear, aten.linear.default})

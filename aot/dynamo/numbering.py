@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.aten_ends import Fixed, Made, Result, Sized, Viewed
 from aotc.aot.capture.aten_graph import Imported
+from aotc.aot.capture.aten_signature import Fixed, Made, Result, Sized, Viewed
 from aotc.aot.capture.sizes import Sizes
 from aotc.aot.dynamo.interface import Interface, Numbered
 from aotc.aot.errors import DimUnreadable

@@ -13,11 +13,11 @@ from typing import Any
 from torch.fx import GraphModule
 
 from aotc.aot.dynamo.calling import Boxed, Call
-from aotc.aot.dynamo.draws import Drawn
 from aotc.aot.dynamo.fallback import load_inductor, run_eagerly
 from aotc.aot.dynamo.interface import Interface
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import cached_program
+from aotc.aot.dynamo.rng_steps import Drawn
 from aotc.cache import Key
 
 
@@ -107,10 +107,10 @@ class Recipe:
             (call, step.arguments, step.results, step.freed)
             for call, step in zip(calls, self.steps, strict=True)
         ]
-        room, outputs = self.slots, self.outputs
+        length, outputs = self.slots, self.outputs
 
         def run(arguments: list[Any]) -> list[Any]:
-            slots = arguments + [None] * (room - len(arguments))
+            slots = arguments + [None] * (length - len(arguments))
             arguments.clear()
             for call, taken, given, freed in rows:
                 values = [slots[slot] for slot in taken]

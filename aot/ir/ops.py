@@ -30,7 +30,7 @@ class OpDef:
     attributes: tuple[str, ...] = ()
     # Expression of a kernel: `{0}` is an operand, already bound to a name (it may occur twice).
     triton: str = ""
-    shortened: str = ""  # the same by functions of shortened.py, for 16-bit results on a GPU
+    approximate: str = ""  # approximate_math.py, for 16-bit results on GPUs
     double: str = ""  # the same of f64, where the first takes f32 only
     floating: str = ""  # the same of floats, where the first is of integers
     numpy: str = ""  # numpy's function that is the op, where its name is not the op's
@@ -199,7 +199,7 @@ _FUNCTIONS: tuple[OpDef, ...] = (
         "(0.5 * {0} * (1.0 + tl.erf({0} * 0.7071067811865476)))",
         22.0,
         aten=(),
-        shortened="gelu_shortened({0})",
+        approximate="gelu_approximate({0})",
     ),
     _unary(
         "gelu_tanh",
@@ -208,7 +208,7 @@ _FUNCTIONS: tuple[OpDef, ...] = (
         " (1.0 + 0.044715 * {0} * {0}))))",
         24.0,
         aten=(),
-        shortened="({0} * tl.sigmoid(1.5957691216057308 * {0} * (1.0 + 0.044715 * {0} * {0})))",
+        approximate="({0} * tl.sigmoid(1.5957691216057308 * {0} * (1.0 + 0.044715 * {0} * {0})))",
     ),
 )
 

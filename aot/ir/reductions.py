@@ -1,8 +1,8 @@
 """The reductions: one row each. To add one, add a row here and one to the imports in `capture`.
 
 Everything else follows the rows: type rule, meaning, kernels in registers, in chunks and among
-programs, reductions that are written out, running ones (`capture/scans.py`), merges of values
-written to one place (`capture/scatters.py`), and what a reduction of nothing is.
+programs, reductions that are written out, running ones (`capture/imports/scans.py`), merges of
+values written to one place (`capture/imports/scatters.py`), and what a reduction of nothing is.
 """
 
 from __future__ import annotations

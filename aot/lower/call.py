@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from aotc.aot.ir.call import CallCandidate
 from aotc.aot.ir.graph import Node
-from aotc.aot.lower import source
+from aotc.aot.lower import kernel_file
 from aotc.aot.lower.body import INDENT
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.schedule.group import Group
@@ -20,7 +20,7 @@ from aotc.aot.traits import LAUNCH_OPTIONS, TargetTraits
 
 def lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
     """The user's kernel with its own configs as candidates."""
-    call = group.anchor
+    call = group.root_op
     assert call is not None
     rows = tuple(_candidate(row, traits) for row in call.attr("candidates"))
     candidates = tuple(dict.fromkeys(rows))
@@ -28,7 +28,7 @@ def lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
     return KernelSpec(
         name=group.label,
         forms=(Form("", _file(group, call, name, candidates), name),),
-        params=source.parameters(group),
+        params=kernel_file.parameters(group),
         candidates=candidates,
         bytes=group.bytes,
         operations=group.operations,
@@ -44,7 +44,7 @@ def _candidate(row: CallCandidate, traits: TargetTraits) -> Candidate:
 
 def _file(group: Group, call: Node, name: str, candidates: Sequence[Candidate]) -> str:
     """The text; it tells the grids too, since only they tell some calls apart."""
-    names = [param.name for param in source.parameters(group)]
+    names = [param.name for param in kernel_file.parameters(group)]
     names += [f"{constexpr}: tl.constexpr" for constexpr, _ in candidates[0].constexprs]
     arguments = "".join(f"{INDENT}{each},\n" for each in _arguments(group, call))
     body = f"{call.attr('function')}(\n{arguments})"
@@ -57,7 +57,7 @@ def _file(group: Group, call: Node, name: str, candidates: Sequence[Candidate]) 
 
 def _arguments(group: Group, call: Node) -> list[str]:
     """`x_ptr=in0`, `n=tl.full((), 640, tl.int32)`, `BLOCK=BLOCK` … in the kernel's order."""
-    reads = source.buffer_names(group)
+    reads = kernel_file.buffer_names(group)
     found = []
     for name, kind, what in call.attr("arguments"):
         text = what

@@ -18,20 +18,20 @@ from aotc.aot.ir.rounding import is_rounded
 from aotc.aot.ir.size import kernel_text, proves_at_most, proves_below
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.body import Body, Value
-from aotc.aot.lower.conversion import CONVERSIONS
 from aotc.aot.lower.literal import (
+    CONVERSIONS,
     bare,
     computed,
     literal,
     rounded,
     rounded_literal,
-    spelled,
+    triton_type,
     wrapped,
 )
 from aotc.aot.schedule.trace import (
-    Demand,
+    Access,
+    accesses,
     data_index,
-    demands,
     is_unrolled,
     lookup_index,
     reduced_extents,
@@ -51,8 +51,8 @@ class Emitter:
     """Writes values into `body`.
 
     `buffers` names the pointer parameter of each node in memory, `masks` the mask of each loop
-    symbol whose blocks overhang, `stops` writes the nodes that only the kernel's own kind can:
-    its reductions or its matmul.
+    symbol whose last block is partial, `stops` writes the nodes that only the kernel's own kind
+    can: its reductions or its matmul.
     """
 
     body: Body
@@ -67,7 +67,7 @@ class Emitter:
     clamped: dict[str, Value] = field(default_factory=dict)  # indices that were loaded, by text
     conditions: dict[Bound, str] = field(default_factory=dict)
     starts: Mapping[Node, int] = field(default_factory=dict)  # where a node's pointer is given from
-    shortens: bool = False  # 16-bit values by their ops' shortened spelling
+    approximates: bool = False  # 16-bit values by their ops' approximate template
     # Eviction policy of loads that vary with these loop symbols: whether they will be read again.
     policy: Callable[[frozenset[Symbol]], str] = lambda symbols: ""
 
@@ -77,7 +77,7 @@ class Emitter:
             return self.value_of_type(node, index, guard)
         return self.unrounded(node, index, guard)
 
-    def operand(self, reader: Node, need: Demand, guard: Guard = ()) -> Value:
+    def operand(self, reader: Node, need: Access, guard: Guard = ()) -> Value:
         """An operand of `reader`, rounded to its type if the reader is not continuous."""
         if OPS[reader.op].is_discontinuous:
             return self.value_of_type(need.node, need.index, guard)
@@ -106,26 +106,26 @@ class Emitter:
             self.known[key] = self._write(node, index, guard)
         return self.known[key]
 
-    def filled(self, need: Demand, fill: str) -> Value:
+    def filled(self, need: Access, fill: str) -> Value:
         """The value, with `fill` for masked elements where a load can give it by itself."""
         stored = self._stored_behind(need) if fill else None
         if stored is not None:
             return self._load(stored.node, stored.index, (), fill)
         return self.value(need.node, need.index)
 
-    def is_filled(self, need: Demand, fill: float) -> bool:
+    def is_filled(self, need: Access, fill: float) -> bool:
         """Whether masked elements of the value are `fill`: a load behind views, or such a pad."""
         if self._stored_behind(need) is not None:
             return True
         while need.node.kind in ("view", "window"):
-            (need,) = demands(need.node, need.index)
+            (need,) = accesses(need.node, need.index)
         if need.node.op != "pad" or need.node.attr("value") != fill:
             return False
-        (inner,) = demands(need.node, need.index)
+        (inner,) = accesses(need.node, need.index)
         stored = self._stored_behind(inner)
         return stored is not None and self._decides_all(inner.conditions, stored)
 
-    def cut_off(self, need: Demand, symbol: Symbol) -> tuple[Value, str]:
+    def cut_off(self, need: Access, symbol: Symbol) -> tuple[Value, str]:
         """The value as it is written, and the text of it with zeros beyond a symbol's mask."""
         mask = self.masks.get(symbol, "")
         value = self.filled(need, "0.0" if mask else "")
@@ -194,7 +194,7 @@ class Emitter:
         masks = [name for at, name in self.masks.items() if at in symbols] + inside
         mask = f", mask={' & '.join(masks)}" if masks else ""
         fill = f", other={other}" if masks and other else ""
-        convert = f".to({spelled('f32')})" if computed(node.dtype) != node.dtype else ""
+        convert = f".to({triton_type('f32')})" if computed(node.dtype) != node.dtype else ""
         address = self.buffers[node] if text == "0" else f"{self.buffers[node]} + {text}"
         policy = self.policy(symbols)
         policy = f', eviction_policy="{policy}"' if policy else ""
@@ -206,15 +206,17 @@ class Emitter:
         return self.body.bind(f"({position}).to(tl.int64)", self.varies_with(position))
 
     def _write_pointwise(self, node: Node, index: Position, guard: Guard) -> Value:
-        operands = [self.operand(node, need, guard) for need in demands(node, index)]
+        operands = [self.operand(node, need, guard) for need in accesses(node, index)]
         if node.op in CONVERSIONS:
             text = CONVERSIONS[node.op](node, operands[0])
             return self.body.bind(text, operands[0].symbols) if text else operands[0]
         row = OPS[node.op]
-        is_shortened = self.shortens and row.shortened and DTYPES[node.dtype].itemsize_bytes == 2
+        is_approximate = (
+            self.approximates and row.approximate and DTYPES[node.dtype].itemsize_bytes == 2
+        )
         is_double = row.double and node.dtype == "f64"
         usual = row.floating if row.floating and node.type.kind == "float" else row.triton
-        spelling = row.shortened if is_shortened else row.double if is_double else usual
+        template = row.approximate if is_approximate else row.double if is_double else usual
         if node.op == "logical_not" and operands[0].is_literal:
             operands = [Value(wrapped(operands[0].text, "bool"))]
         # A choice has the type of what it chooses from.
@@ -224,15 +226,15 @@ class Emitter:
             wrapped(operand.text, source.dtype)
             if operand.is_literal
             and "tl.full" not in operand.text
-            and (is_constant or f"{{{place}}}." in spelling)
+            and (is_constant or f"{{{place}}}." in template)
             else operand.text
             for place, (operand, source) in enumerate(zip(operands, node.inputs, strict=True))
         ]
-        expression = spelling.format(*texts, **dict(node.attrs))
+        expression = template.format(*texts, **dict(node.attrs))
         return self.body.bind(bare(expression), _joined(operands))
 
     def _write_check(self, node: Node, index: Position, guard: Guard) -> Value:
-        (need,) = demands(node, index)
+        (need,) = accesses(node, index)
         operand = self.value(need.node, need.index, guard)
         given = wrapped(operand.text, need.node.dtype) if operand.is_literal else operand.text
         found = self.body.bind(f"{given}.to(tl.int64)", operand.symbols).text
@@ -244,7 +246,7 @@ class Emitter:
         return self.body.bind(f"tl.where({is_wrong}, {mark}, 0)", operand.symbols)
 
     def _write_view(self, node: Node, index: Position, guard: Guard) -> Value:
-        (need,) = demands(node, index)
+        (need,) = accesses(node, index)
         if not need.conditions:
             return self.value(need.node, need.index, guard)
         fill = literal(node.attr("value"), node.dtype)
@@ -257,15 +259,15 @@ class Emitter:
         value = self.value(need.node, need.index, inner)
         return self._choose(need.conditions, value, Value(fill, is_literal=True), node.dtype)
 
-    def _stored_behind(self, need: Demand) -> Demand | None:
+    def _stored_behind(self, need: Access) -> Access | None:
         """The buffer behind views that have no conditions: its load can fill by itself."""
         while need.node not in self.buffers:
             if need.node.kind not in ("view", "window"):
                 return None
-            (need,) = demands(need.node, need.index)
+            (need,) = accesses(need.node, need.index)
         return need
 
-    def _decides_all(self, conditions: Guard, stored: Demand) -> bool:
+    def _decides_all(self, conditions: Guard, stored: Access) -> bool:
         """Whether every condition is one on the loaded address, so that the load's mask has it."""
         symbols = self.varies_with(ix.linear(stored.index, stored.node.shape))
         return all(self.varies_with(condition.index) & symbols for condition in conditions)
@@ -288,7 +290,7 @@ class Emitter:
         return self.conditions[condition]
 
     def _write_concat(self, node: Node, index: Position, guard: Guard) -> Value:
-        needs = [need for need in demands(node, index) if _is_possible(need.conditions)]
+        needs = [need for need in accesses(node, index) if _is_possible(need.conditions)]
         chosen: Value | None = None
         for need in reversed(needs):
             value = self.value(need.node, need.index, (*guard, *need.conditions))

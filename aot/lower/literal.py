@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Mapping
 
-from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, Scalar, round_scalar
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, Scalar, holds_exactly, round_scalar
+from aotc.aot.lower.body import Value
 
 # Rounding between fused operations need not be reproduced, but for what `ir/rounding.py` says.
 _COMPUTED = dict.fromkeys(SHORT_FLOATS, "f32")
@@ -19,7 +22,7 @@ def computed(dtype: str) -> str:
     return _COMPUTED.get(dtype, dtype)
 
 
-def spelled(dtype: str) -> str:
+def triton_type(dtype: str) -> str:
     """Triton's name of an element type: `tl.float32`."""
     return DTYPES[dtype].triton_language
 
@@ -51,7 +54,7 @@ def rounded(text: str, dtype: str) -> str:
 
     LLVM and ptxas keep such a pair of conversions: neither is asked for inexact arithmetic.
     """
-    return f"{text}.to({spelled(dtype)}).to({spelled(computed(dtype))})"
+    return f"{text}.to({triton_type(dtype)}).to({triton_type(computed(dtype))})"
 
 
 def rounded_literal(text: str, dtype: str) -> str:
@@ -64,7 +67,7 @@ def rounded_literal(text: str, dtype: str) -> str:
 
 def wrapped(text: str, dtype: str) -> str:
     """A literal as a tensor of rank 0, for operations that need an element type."""
-    return f"tl.full((), {text}, {spelled(computed(dtype))})"
+    return f"tl.full((), {text}, {triton_type(computed(dtype))})"
 
 
 def bare(text: str) -> str:
@@ -77,3 +80,32 @@ def bare(text: str) -> str:
         if depth == 0 and place < len(text) - 1:
             return text
     return text[1:-1]
+
+
+def _cast(node: Node, operand: Value) -> str:
+    """Rounds to a 16-bit type at once, though the value goes on in f32."""
+    given = node.inputs[0].dtype
+    source, target = computed(given), computed(node.dtype)
+    rounds = computed(node.dtype) != node.dtype and not holds_exactly(given, node.dtype)
+    if source == target and not rounds:
+        return ""
+    text = wrapped(operand.text, source) if operand.is_literal else operand.text
+    if rounds:
+        text = text if source == target else f"{text}.to({triton_type(target)})"
+        return rounded(text, node.dtype)
+    row = DTYPES[target]
+    if DTYPES[source].kind == "float" and row.kind == "int" and row.itemsize_bytes < 4:
+        text = f"{text}.to({triton_type('i32')})"  # eager's way: it wraps around what does not fit
+    return f"{text}.to({triton_type(target)})"
+
+
+def _bitcast(node: Node, operand: Value) -> str:
+    source, target = node.inputs[0].dtype, node.dtype
+    text = wrapped(operand.text, source) if operand.is_literal else operand.text
+    text += f".to({triton_type(source)})" if computed(source) != source else ""
+    text += f".to({triton_type(target)}, bitcast=True)"
+    return text + (f".to({triton_type(computed(target))})" if computed(target) != target else "")
+
+
+# Op → text of its result, of an operand that is rounded to its type; empty: the operand itself.
+CONVERSIONS: Mapping[str, Callable[[Node, Value], str]] = {"cast": _cast, "bitcast": _bitcast}

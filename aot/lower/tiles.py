@@ -193,7 +193,7 @@ def is_shifted(rows: Extent, candidates: Sequence[Candidate]) -> bool:
 
 
 def inner_candidates(depth: Extent) -> int:
-    """BK: the largest power of two up to 512 that divides the depth, else one that overhangs."""
+    """BK: the largest power of two up to 512 that divides the depth, else one that does not."""
     divisor = min(512, content(depth) & -content(depth))
     if divisor >= 32 or divisor == depth:
         return divisor

@@ -1,6 +1,5 @@
 """Pack: plans, code and weights → a bundle directory that appears whole or not at all."""
 
-from aotc.aot.pack.bundle import PackReport, pack
 from aotc.aot.pack.contents import (
     BackendContents,
     BundleContents,
@@ -8,6 +7,7 @@ from aotc.aot.pack.contents import (
     TargetContents,
     TensorData,
 )
+from aotc.aot.pack.pack import PackReport, pack
 
 __all__ = [
     "BackendContents",

@@ -1,16 +1,16 @@
 """Lifetimes, arena and steps: Schedule → Plan."""
 
 from aotc.aot.ir.size_table import SizeTable
-from aotc.aot.plan.plan import ChosenKernel, Variant, plan, plan_variants, plan_wired
-from aotc.aot.plan.wiring import Wiring, wire
+from aotc.aot.plan.buffer_assignment import BufferAssignment, assign_buffers
+from aotc.aot.plan.plan import ChosenKernel, Variant, plan, plan_assigned, plan_variants
 
 __all__ = [
+    "BufferAssignment",
     "ChosenKernel",
     "SizeTable",
     "Variant",
-    "Wiring",
+    "assign_buffers",
     "plan",
+    "plan_assigned",
     "plan_variants",
-    "plan_wired",
-    "wire",
 ]

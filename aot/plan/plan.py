@@ -1,4 +1,4 @@
-"""The plan stage: wiring and the chosen kernels, for all sizes or for ranges of them → Plan."""
+"""The plan stage: buffer assignment and the chosen kernels, for each range of sizes → Plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from aotc.aot.ir.size import Dim, Extent, fixed
 from aotc.aot.ir.size_table import SizeTable
 from aotc.aot.lower.spec import Scratch, TensorMap
 from aotc.aot.plan.arena import Lifetime, aligned, place, place_slots
-from aotc.aot.plan.wiring import CheckRow, LaunchWiring, Operand, Wiring, wire
+from aotc.aot.plan.buffer_assignment import (
+    BufferAssignment,
+    CheckRow,
+    LaunchBuffers,
+    Operand,
+    assign_buffers,
+)
 from aotc.aot.schedule.group import Schedule
 from aotc.runtime.bundle.plan import ALIGNMENT_BYTES, PLAN_ABI, Image, Kernel, Plan
 from aotc.runtime.bundle.plan_rules import features_of
@@ -45,7 +51,7 @@ class Variant:
     """The launches for a range of each dim: `dims` are those of the program, narrowed."""
 
     dims: tuple[Dim, ...]
-    wiring: Wiring
+    assignment: BufferAssignment
     chosen: tuple[ChosenKernel, ...]
 
 
@@ -55,12 +61,14 @@ def plan(schedule: Schedule, chosen: Sequence[ChosenKernel], scratch_bytes: int)
     Inputs and outputs are the caller's memory, constants are weights by name, all other roots are
     parts of the arena. No kernel's store overlaps with what it reads.
     """
-    return plan_wired(wire(schedule), chosen, scratch_bytes)
+    return plan_assigned(assign_buffers(schedule), chosen, scratch_bytes)
 
 
-def plan_wired(wiring: Wiring, chosen: Sequence[ChosenKernel], scratch_bytes: int) -> Plan:
-    """The same of a schedule's wiring, for fixed shapes."""
-    return plan_variants((), [Variant((), wiring, tuple(chosen))], scratch_bytes)
+def plan_assigned(
+    assignment: BufferAssignment, chosen: Sequence[ChosenKernel], scratch_bytes: int
+) -> Plan:
+    """The same of a schedule's buffer assignment, for fixed shapes."""
+    return plan_variants((), [Variant((), assignment, tuple(chosen))], scratch_bytes)
 
 
 def plan_variants(
@@ -96,7 +104,7 @@ def plan_variants(
         "kernels": [kernel.to_map() for kernel in kernels],
         "limits": [table.reference(limit) for limit in limits],
         "scratch_bytes": scratch_bytes,
-        "states": [row.to_map() for row in variants[0].wiring.states],
+        "states": [row.to_map() for row in variants[0].assignment.states],
         "variants": [writer.variant(variant) for variant in variants],
     }
     return Plan({**tree, "sizes": [list(row) for row in table.rows], "features": features_of(tree)})
@@ -117,15 +125,19 @@ class _Writer:
 
     def variant(self, variant: Variant) -> dict[str, Any]:
         """One variant."""
-        table, wiring, lifetimes = self.table, variant.wiring, list(variant.wiring.buffers)
+        table, assignment, lifetimes = (
+            self.table,
+            variant.assignment,
+            list(variant.assignment.buffers),
+        )
         scratch = [
-            self._scratch(number, wiring.step(number), kernel, lifetimes)
+            self._scratch(number, assignment.step(number), kernel, lifetimes)
             for number, kernel in enumerate(variant.chosen)
         ]
         offsets, total = self._offsets(lifetimes, has_dims=bool(variant.dims))
         steps: list[dict[str, Any]] = []
-        calls = list(wiring.calls)
-        rows = zip(wiring.launches, variant.chosen, scratch, strict=True)
+        calls = list(assignment.calls)
+        rows = zip(assignment.launches, variant.chosen, scratch, strict=True)
         for number, (launch, kernel, own) in enumerate(rows):
             while calls and calls[0][0] <= number:
                 steps.append(self._call(calls.pop(0)[1], offsets))
@@ -144,7 +156,7 @@ class _Writer:
         return {
             "arena_bytes": table.reference(self.zeroed_bytes + total),
             "buffers": buffers,
-            "checks": list(map(self._check, wiring.checks)),
+            "checks": list(map(self._check, assignment.checks)),
             "ranges": [[dim.low, dim.high] for dim in variant.dims],
             "steps": steps,
             "zeroed_bytes": self.zeroed_bytes,
@@ -180,7 +192,7 @@ class _Writer:
 
     def _launch(
         self,
-        launch: LaunchWiring,
+        launch: LaunchBuffers,
         kernel: ChosenKernel,
         scratch: list[Memory],
         offsets: Sequence[Extent],

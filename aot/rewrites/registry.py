@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnRewrite:
+class UserRewrite:
     """One rewrite of the user's."""
 
     name: str
@@ -26,22 +26,22 @@ class OwnRewrite:
     literals: frozenset[str] = frozenset()  # the names that stand for numbers
 
 
-_REGISTERED: list[OwnRewrite] = []
+_REGISTERED: list[UserRewrite] = []
 
 
-def register(own: OwnRewrite) -> None:
+def register(own: UserRewrite) -> None:
     """Add a rewrite; one of the same name and line takes the place of that."""
     kept = [each for each in _REGISTERED if (each.name, each.source) != (own.name, own.source)]
     _REGISTERED[:] = [*kept, own]
 
 
-def registered() -> tuple[OwnRewrite, ...]:
+def registered() -> tuple[UserRewrite, ...]:
     """The rewrites of this process, first registered first."""
     return tuple(_REGISTERED)
 
 
 @contextmanager
-def only(*rewrites: OwnRewrite) -> Iterator[None]:
+def only(*rewrites: UserRewrite) -> Iterator[None]:
     """Inside, these are the registered rewrites and no others."""
     before = list(_REGISTERED)
     _REGISTERED[:] = rewrites
@@ -51,7 +51,7 @@ def only(*rewrites: OwnRewrite) -> Iterator[None]:
         _REGISTERED[:] = before
 
 
-def digest_of(rewrites: Sequence[OwnRewrite]) -> str:
+def digest_of(rewrites: Sequence[UserRewrite]) -> str:
     """SHA-256 of all of them in order; of nothing for none."""
     text = "".join(f"{each.name} {each.digest}\n" for each in rewrites)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -19,24 +19,23 @@ from aotc.aot.rewrites import (
     attention_kernels,
     attention_masks,
     channels,
-    columns,
     fold,
     layout,
+    matrix_vector,
     norms,
-    orientation,
     pairs,
     rotary,
     views,
     weights,
 )
-from aotc.aot.rewrites.own_applying import OwnLog
+from aotc.aot.rewrites.apply_user_rewrites import UserRewriteLog
 from aotc.aot.traits import TargetTraits
 
 Wants = Callable[[TargetTraits], bool]
-ApplyOwn = Callable[[Graph], tuple[Graph, OwnLog]]
+ApplyUserRewrites = Callable[[Graph], tuple[Graph, UserRewriteLog]]
 PLAIN = TargetTraits()
-OWN = "own"  # the step of the user's rewrites: first of all, and again behind `OWN_AGAIN`
-OWN_AGAIN = "norms"
+USER = "user"  # the step of the user's rewrites: first of all, and again behind `USER_AGAIN`
+USER_AGAIN = "norms"
 
 
 def _all(traits: TargetTraits) -> bool:
@@ -65,7 +64,7 @@ class Stage:
     function: Callable[[Graph], tuple[Graph, int]] | None = None
     wants: Wants = _all
     is_storage: bool = False
-    own: ApplyOwn | None = None  # the user's rewrites
+    own: ApplyUserRewrites | None = None  # the user's rewrites
 
     def serves(self, traits: TargetTraits, storing: TargetTraits) -> bool:
         """Whether it is run for a target in a bundle that stores weights as `storing` wants it."""
@@ -122,14 +121,14 @@ STAGES: tuple[Stage, ...] = (
     Stage("attention", function=attention_kernels.call_kernels, wants=_cpus),
     Stage("pack", (*weights.PACKING, *views.RULES), wants=_packers, is_storage=True),
     Stage("fold-weights", function=fold.fold, wants=_cpus, is_storage=True),
-    Stage("orient", function=orientation.orient_weights, wants=_gpus, is_storage=True),
+    Stage("orient", function=weights.orient_weights, wants=_gpus, is_storage=True),
     Stage(
         "fold-weights",
         function=fold.fold_all_but_transposes,
         wants=_gpus,
         is_storage=True,
     ),
-    Stage("columns", columns.RULES, wants=_cpus),
+    Stage("matrix-vector", matrix_vector.RULES, wants=_cpus),
     Stage("tidy", (*layout.RULES, *_CLEANING)),
 )
 
@@ -155,7 +154,7 @@ TABLES: Mapping[str, tuple[Rule, ...]] = {
     "layout": layout.RULES,
     "attention": attention.RULES,
     "weights": weights.PACKING,
-    "columns": columns.RULES,
+    "matrix_vector": matrix_vector.RULES,
 }
 
 
@@ -163,7 +162,7 @@ def rewrite(
     graph: Graph,
     traits: TargetTraits = PLAIN,
     skip: frozenset[str] = frozenset(),
-    own: ApplyOwn | None = None,
+    own: ApplyUserRewrites | None = None,
 ) -> tuple[Graph, RewriteLog]:
     """`graph` with the same meaning, cheaper to run on a target, and the log of what was done.
 
@@ -177,13 +176,13 @@ def rewrite_each(
     graph: Graph,
     families: Mapping[str, TargetTraits],
     skip: frozenset[str] = frozenset(),
-    own: ApplyOwn | None = None,
+    own: ApplyUserRewrites | None = None,
 ) -> dict[str, tuple[Graph, RewriteLog]]:
     """As `rewrite`, for several device families by name: what they have in common is done once, and
     weights are stored the same way for all. `own` applies the user's rewrites, and may raise their
     errors.
     """
-    stages = [stage for stage in _with_own(own) if stage.name not in skip]
+    stages = [stage for stage in _with_user_rewrites(own) if stage.name not in skip]
     wanted = families.values()
     storing = min(wanted, key=_packers)  # one that does not pack, where there is any
     shared = list(
@@ -200,12 +199,12 @@ def rewrite_each(
     return found
 
 
-def _with_own(own: ApplyOwn | None) -> list[Stage]:
+def _with_user_rewrites(own: ApplyUserRewrites | None) -> list[Stage]:
     """All steps; the user's rewrites see the graph as captured, and with our ops in it."""
     if own is None:
         return list(STAGES)
-    step = Stage(OWN, own=own)
-    behind = [[stage, step] if stage.name == OWN_AGAIN else [stage] for stage in STAGES]
+    step = Stage(USER, own=own)
+    behind = [[stage, step] if stage.name == USER_AGAIN else [stage] for stage in STAGES]
     return [step, *(stage for stages in behind for stage in stages)]
 
 

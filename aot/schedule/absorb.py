@@ -40,7 +40,7 @@ def _is_short_row(cluster: Cluster) -> bool:
     """Whether the cluster reduces one row that a program can hold, by plain reductions."""
     if cluster.kind != "row":
         return False
-    row, reduced = row_symbols(cluster.anchor)
+    row, reduced = row_symbols(cluster.root_op)
     reductions = [REDUCTIONS[node.op] for node in cluster.members if node.kind == "reduce"]
     is_row = row.extent == 1 and reduced.extent <= LONGEST_ROW
     is_plain = not any(each.is_search for each in reductions)

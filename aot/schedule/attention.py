@@ -10,50 +10,50 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import fixed, proves_at_most, typical
 from aotc.aot.schedule.group import Domain
-from aotc.aot.schedule.trace import Contract, Demand
+from aotc.aot.schedule.trace import Access, Contract
 
 FEW_ROWS = 64  # query rows of one key head up to which one tile takes them all
 
 Position = tuple[Index, ...]
 
 
-def groups(anchor: Node) -> int:
+def groups(root_op: Node) -> int:
     """Query heads that share one key head."""
-    heads, key_heads = (fixed(operand.shape[1]) for operand in anchor.inputs[:2])
+    heads, key_heads = (fixed(operand.shape[1]) for operand in root_op.inputs[:2])
     return heads // max(1, key_heads)
 
 
-def has_few_rows(anchor: Node) -> bool:
+def has_few_rows(root_op: Node) -> bool:
     """Whether one tile holds all query rows of a key head, as in decoding."""
-    return proves_at_most(groups(anchor) * anchor.shape[2], FEW_ROWS)
+    return proves_at_most(groups(root_op) * root_op.shape[2], FEW_ROWS)
 
 
-def attention_domain(anchor: Node) -> Domain:
+def attention_domain(root_op: Node) -> Domain:
     """Outer z over heads, rows x over queries, lanes y over elements of a value, s over keys.
 
     With few rows z counts key heads, and x the queries of all heads that share one.
     """
-    batch, heads, queries, elements = anchor.shape
+    batch, heads, queries, elements = root_op.shape
     rows = queries
-    if has_few_rows(anchor):
-        heads, rows = heads // groups(anchor), rows * groups(anchor)
-    keys = anchor.inputs[1].shape[2]
+    if has_few_rows(root_op):
+        heads, rows = heads // groups(root_op), rows * groups(root_op)
+    keys = root_op.inputs[1].shape[2]
     return Domain(
         Symbol("z", batch * heads), Symbol("x", rows), Symbol("y", elements), Symbol("s", keys)
     )
 
 
-def head_element(anchor: Node) -> Symbol:
+def head_element(root_op: Node) -> Symbol:
     """The symbol d along an element of q and k."""
-    return Symbol("d", anchor.inputs[0].shape[3])
+    return Symbol("d", root_op.inputs[0].shape[3])
 
 
-def query_position(anchor: Node, domain: Domain) -> tuple[Index, Index, Index, Index]:
+def query_position(root_op: Node, domain: Domain) -> tuple[Index, Index, Index, Index]:
     """(batch, query head, query, key head) at the symbols."""
-    batch, heads, queries, _ = anchor.shape
-    shared = groups(anchor)
+    batch, heads, queries, _ = root_op.shape
+    shared = groups(root_op)
     outer, rows = ix.of(domain.outer), ix.of(domain.rows)
-    if has_few_rows(anchor):
+    if has_few_rows(root_op):
         at, key_head = ix.unravel(outer, (batch, heads // shared))
         member, query = ix.unravel(rows, (shared, queries))
         return at, key_head * shared + member, query, key_head
@@ -61,41 +61,41 @@ def query_position(anchor: Node, domain: Domain) -> tuple[Index, Index, Index, I
     return at, head, rows, head // shared
 
 
-def attention_index(anchor: Node) -> Position:
+def attention_index(root_op: Node) -> Position:
     """Index of the result at the symbols of its domain."""
-    domain = attention_domain(anchor)
-    batch, head, query, _ = query_position(anchor, domain)
+    domain = attention_domain(root_op)
+    batch, head, query, _ = query_position(root_op, domain)
     return batch, head, query, ix.of(domain.lanes)
 
 
-def attention_demands(anchor: Node, domain: Domain) -> tuple[Demand, ...]:
+def attention_accesses(root_op: Node, domain: Domain) -> tuple[Access, ...]:
     """Index of q, k, v and, where there is one, of the mask."""
     assert domain.reduced is not None
-    batch, head, query, key_head = query_position(anchor, domain)
-    key, element = ix.of(domain.reduced), ix.of(head_element(anchor))
+    batch, head, query, key_head = query_position(root_op, domain)
+    key, element = ix.of(domain.reduced), ix.of(head_element(root_op))
     places: list[Position] = [
         (batch, head, query, element),
         (batch, key_head, key, element),
         (batch, key_head, key, ix.of(domain.lanes)),
     ]
-    if len(anchor.inputs) == 4:
-        full = (*anchor.shape[:3], anchor.inputs[1].shape[2])
+    if len(root_op.inputs) == 4:
+        full = (*root_op.shape[:3], root_op.inputs[1].shape[2])
         scores = (batch, head, query, key)
-        places.append(access.through_broadcast(scores, full, anchor.inputs[3].shape))
-    return tuple(map(Demand, anchor.inputs, places))
+        places.append(access.through_broadcast(scores, full, root_op.inputs[3].shape))
+    return tuple(map(Access, root_op.inputs, places))
 
 
 def attention_contract(domain: Domain) -> Contract:
     """What the attention of a kernel reads."""
 
-    def contract(node: Node, index: Position) -> list[Demand]:
-        return list(attention_demands(node, domain))
+    def contract(node: Node, index: Position) -> list[Access]:
+        return list(attention_accesses(node, domain))
 
     return contract
 
 
-def attention_operations(anchor: Node) -> int:
+def attention_operations(root_op: Node) -> int:
     """Multiplications and additions of both products; half of them where it is causal."""
-    query, key, value = (operand.shape for operand in anchor.inputs[:3])
+    query, key, value = (operand.shape for operand in root_op.inputs[:3])
     whole = typical(2 * prod(query[:3]) * key[2] * (query[3] + value[3]))
-    return whole // 2 if anchor.attr("causal") else whole
+    return whole // 2 if root_op.attr("causal") else whole

@@ -117,7 +117,7 @@ def _group(
         kind=kind,
         label=label,
         domain=_ONE,
-        anchor=call,
+        root_op=call,
         roots=tuple(Root(node, ()) for node in results),
         nodes=tuple(results),
         reads=reads,

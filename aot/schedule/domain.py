@@ -14,9 +14,9 @@ from aotc.aot.ir.size import Extent, divides, is_static, typical
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.grow import column_symbol, matmul_symbols, row_symbols
 from aotc.aot.schedule.trace import (
+    Access,
     Boundary,
     Contract,
-    Demand,
     Tracer,
     kept_extents,
     loaded_by,
@@ -61,11 +61,11 @@ def pointwise_index(domain: Domain, shape: Sequence[Extent]) -> tuple[Index, ...
     return access.through_permute(inner, domain.order)
 
 
-def row_domains(anchor: Node) -> list[Domain]:
+def row_domains(root_op: Node) -> list[Domain]:
     """Lanes along the reduced axes, or along a run of the last kept axes."""
-    kept, reduced = row_symbols(anchor)
+    kept, reduced = row_symbols(root_op)
     found = [Domain(ONE, kept, reduced, reduced)]
-    extents = kept_extents(anchor)
+    extents = kept_extents(root_op)
     for split in range(len(extents)):
         lanes = prod(extents[split:])
         if lanes != 1:
@@ -74,15 +74,15 @@ def row_domains(anchor: Node) -> list[Domain]:
     return found
 
 
-def matmul_domain(anchor: Node, is_paired: bool = False) -> Domain:
+def matmul_domain(root_op: Node, is_paired: bool = False) -> Domain:
     """Batch z, rows x, columns y (or pairs of them) and the inner k of a matmul."""
-    return replace(Domain(*matmul_symbols(anchor)), lanes=column_symbol(anchor, is_paired))
+    return replace(Domain(*matmul_symbols(root_op)), lanes=column_symbol(root_op, is_paired))
 
 
 def cheapest(
     domains: Iterable[Domain],
     trace: Callable[[Domain], Tracer],
-    stores: Callable[[Domain], list[Demand]],
+    stores: Callable[[Domain], list[Access]],
     traits: TargetTraits,
 ) -> Domain:
     """The domain whose accesses along the lanes are the cheapest; the first of equals."""
@@ -95,7 +95,7 @@ def cheapest(
     return options[prices.index(min(prices))]
 
 
-def _price(accesses: Iterable[Demand], domain: Domain, traits: TargetTraits) -> float:
+def _price(accesses: Iterable[Access], domain: Domain, traits: TargetTraits) -> float:
     total = 0.0
     for need in accesses:
         offset = ix.linear(need.index, need.node.shape)
@@ -127,7 +127,7 @@ def _has_runs(offset: Index, domain: Domain, traits: TargetTraits) -> bool:
     return offset.substitute(step).stride(inner) == 1
 
 
-def varies_with(need: Demand, domain: Domain) -> set[Symbol]:
+def varies_with(need: Access, domain: Domain) -> set[Symbol]:
     """Loop symbols behind an access; for a loaded index, those it is loaded by."""
     symbols = {symbol for part in need.index for symbol in part.symbols()}
     loaded = frozenset().union(*map(loaded_by, symbols))
@@ -139,8 +139,8 @@ def varies_with(need: Demand, domain: Domain) -> set[Symbol]:
 def row_contract(kept: Index, reduced: Symbol) -> Contract:
     """What a reduction of the row kernel reads: its operand at all the reduced elements."""
 
-    def contract(node: Node, index: tuple[Index, ...]) -> list[Demand]:
-        return [Demand(node.inputs[0], reduction_index(node, kept, ix.of(reduced)))]
+    def contract(node: Node, index: tuple[Index, ...]) -> list[Access]:
+        return [Access(node.inputs[0], reduction_index(node, kept, ix.of(reduced)))]
 
     return contract
 
@@ -151,21 +151,21 @@ def matmul_contract(domain: Domain) -> Contract:
     A reduction before it is one of a single row.
     """
 
-    def contract(node: Node, index: tuple[Index, ...]) -> list[Demand]:
+    def contract(node: Node, index: tuple[Index, ...]) -> list[Access]:
         if node.kind == "reduce":
             return [whole_row(node)]
-        return list(operand_demands(node, domain, index[:-2]))
+        return list(operand_accesses(node, domain, index[:-2]))
 
     return contract
 
 
-def whole_row(node: Node) -> Demand:
+def whole_row(node: Node) -> Access:
     """What a reduction of one row reads, at the symbol `s` of its elements."""
     elements = Symbol("s", prod(reduced_extents(node)))
-    return Demand(node.inputs[0], reduction_index(node, ix.ZERO, ix.of(elements)))
+    return Access(node.inputs[0], reduction_index(node, ix.ZERO, ix.of(elements)))
 
 
-def operand_demands(node: Node, domain: Domain, batch: tuple[Index, ...]) -> tuple[Demand, Demand]:
+def operand_accesses(node: Node, domain: Domain, batch: tuple[Index, ...]) -> tuple[Access, Access]:
     """Index of both operands of a matmul at the domain's symbols, every column of its own."""
     assert domain.reduced is not None
     rows, inner = ix.of(domain.rows), ix.of(domain.reduced)
@@ -174,26 +174,26 @@ def operand_demands(node: Node, domain: Domain, batch: tuple[Index, ...]) -> tup
     if node.kind == "matmul_packed":
         width = right.shape[2]
         panels = (columns // width, inner, columns % width)
-        return Demand(left, (rows, inner)), Demand(right, panels)
+        return Access(left, (rows, inner)), Access(right, panels)
     shape = node.shape[:-2]
     return (
-        Demand(left, (*access.through_broadcast(batch, shape, left.shape[:-2]), rows, inner)),
-        Demand(right, (*access.through_broadcast(batch, shape, right.shape[:-2]), inner, columns)),
+        Access(left, (*access.through_broadcast(batch, shape, left.shape[:-2]), rows, inner)),
+        Access(right, (*access.through_broadcast(batch, shape, right.shape[:-2]), inner, columns)),
     )
 
 
-def batch_index(anchor: Node, domain: Domain) -> tuple[Index, ...]:
+def batch_index(root_op: Node, domain: Domain) -> tuple[Index, ...]:
     """Index of a matmul's batch axes at the batch symbol."""
-    return ix.unravel(ix.of(domain.outer), anchor.shape[:-2])
+    return ix.unravel(ix.of(domain.outer), root_op.shape[:-2])
 
 
-def contiguous_run(anchor: Node, domain: Domain, boundary: Boundary) -> Extent:
+def contiguous_run(root_op: Node, domain: Domain, boundary: Boundary) -> Extent:
     """Elements of k that follow each other in all buffers behind A: all of them, a run, or 0.
 
     An implicit GEMM reads channels in runs, one for each tap of the convolution's window.
     """
     assert domain.reduced is not None
-    left, _ = operand_demands(anchor, domain, batch_index(anchor, domain))
+    left, _ = operand_accesses(root_op, domain, batch_index(root_op, domain))
     tracer = Tracer(boundary)
     tracer.visit(left.node, left.index)
     depth = domain.reduced.extent

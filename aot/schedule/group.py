@@ -57,7 +57,7 @@ class Group:
     label: str  # what it is like: `softmax`, `layer_norm`, `matmul`, or its main operations
     domain: Domain
     # The matmul, attention or call of its group (of torch too), the first reduction of a row group.
-    anchor: Node | None
+    root_op: Node | None
     roots: tuple[Root, ...]
     nodes: tuple[Node, ...]  # all nodes computed here, inlined ones included, operands first
     reads: tuple[Node, ...]

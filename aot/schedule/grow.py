@@ -18,7 +18,7 @@ from aotc.aot.schedule.attention import attention_index
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
 from aotc.aot.schedule.trace import (
-    Demand,
+    Access,
     Tracer,
     inverse,
     is_unrolled,
@@ -38,7 +38,7 @@ class Cluster:
     """A kernel in the making: the nodes that must be in it, the last one of which is the tip."""
 
     kind: GroupKind
-    anchor: Node
+    root_op: Node
     tip: Node
     members: set[Node]
     index: dict[Node, Position] = field(default_factory=dict)
@@ -92,45 +92,45 @@ def _meet(
     return left
 
 
-def _start(anchor: Node) -> Cluster:
-    kind: GroupKind = "matmul" if anchor.kind in MATMULS else "row"
-    if anchor.kind == "attention":
+def _start(root_op: Node) -> Cluster:
+    kind: GroupKind = "matmul" if root_op.kind in MATMULS else "row"
+    if root_op.kind == "attention":
         kind = "attention"
-    cluster = Cluster(kind, anchor, anchor, {anchor})
+    cluster = Cluster(kind, root_op, root_op, {root_op})
     if kind == "attention":
-        cluster.index[anchor] = attention_index(anchor)
+        cluster.index[root_op] = attention_index(root_op)
     elif kind == "matmul":
-        cluster.index[anchor] = matmul_index(anchor, *matmul_symbols(anchor)[:3])
+        cluster.index[root_op] = matmul_index(root_op, *matmul_symbols(root_op)[:3])
     else:
-        kept, reduced = row_symbols(anchor)
-        cluster.index.update(row_indices(anchor, ix.of(kept), ix.of(reduced)))
+        kept, reduced = row_symbols(root_op)
+        cluster.index.update(row_indices(root_op, ix.of(kept), ix.of(reduced)))
     return cluster
 
 
-def matmul_symbols(anchor: Node) -> tuple[Symbol, Symbol, Symbol, Symbol]:
+def matmul_symbols(root_op: Node) -> tuple[Symbol, Symbol, Symbol, Symbol]:
     """(batch z, rows x, columns y, inner k) of a matmul."""
-    rows, columns = anchor.shape[-2:]
-    inner = anchor.inputs[0].shape[-1]
-    batch = prod(anchor.shape[:-2])
+    rows, columns = root_op.shape[-2:]
+    inner = root_op.inputs[0].shape[-1]
+    batch = prod(root_op.shape[:-2])
     return Symbol("z", batch), Symbol("x", rows), Symbol("y", columns), Symbol("k", inner)
 
 
-def matmul_index(anchor: Node, batch: Symbol, rows: Symbol, columns: Symbol) -> Position:
+def matmul_index(root_op: Node, batch: Symbol, rows: Symbol, columns: Symbol) -> Position:
     """Index of a matmul's result at its tile symbols."""
-    return (*ix.unravel(ix.of(batch), anchor.shape[:-2]), ix.of(rows), ix.of(columns))
+    return (*ix.unravel(ix.of(batch), root_op.shape[:-2]), ix.of(rows), ix.of(columns))
 
 
-def row_symbols(anchor: Node) -> tuple[Symbol, Symbol]:
+def row_symbols(root_op: Node) -> tuple[Symbol, Symbol]:
     """(kept x, reduced r) of a reduction."""
-    return Symbol("x", prod(kept_extents(anchor))), Symbol("r", prod(reduced_extents(anchor)))
+    return Symbol("x", prod(kept_extents(root_op))), Symbol("r", prod(reduced_extents(root_op)))
 
 
-def row_indices(anchor: Node, kept: Index, reduced: Index) -> dict[Node, Position]:
+def row_indices(root_op: Node, kept: Index, reduced: Index) -> dict[Node, Position]:
     """Index of a reduction and of its operand at linear positions of kept and reduced axes."""
-    full = reduction_index(anchor, kept, reduced)
-    axes = anchor.attr("axes")
+    full = reduction_index(root_op, kept, reduced)
+    axes = root_op.attr("axes")
     row = tuple(ix.ZERO if axis in axes else part for axis, part in enumerate(full))
-    return {anchor: row, anchor.inputs[0]: full}
+    return {root_op: row, root_op.inputs[0]: full}
 
 
 def _grown(
@@ -177,7 +177,7 @@ def _trimmed(
     for_matmul = all(user.kind in MATMULS for user in users[cluster.tip])
     if cluster.kind != "matmul" or cluster.tip in outputs or for_matmul:
         return cluster
-    columns = column_symbol(cluster.anchor, cluster.is_paired)
+    columns = column_symbol(cluster.root_op, cluster.is_paired)
     while cluster.tip.kind == "view" and cluster.tip.inputs[0] in cluster.members:
         offset = ix.linear(cluster.index[cluster.tip], cluster.tip.shape)
         if offset.stride(columns) == 1:
@@ -258,29 +258,29 @@ def _paired_index(cluster: Cluster, node: Node) -> Position | None:
     if not (cluster.may_pair and cluster.kind == "matmul" and node.op == "slice"):
         return None
     (source,), axis = node.inputs, node.type.rank - 1
-    full, columns = cluster.index[source], column_symbol(cluster.anchor, False)
+    full, columns = cluster.index[source], column_symbol(cluster.root_op, False)
     is_half = (node.attr("axis"), node.attr("step")) == (axis, 2) and node.attr("start") < 2
     if not is_half or columns.extent != 2 * node.shape[-1] or full[-1] != ix.of(columns):
         return None
     cluster.is_paired = True
-    return (*full[:-1], ix.of(column_symbol(cluster.anchor, True)))
+    return (*full[:-1], ix.of(column_symbol(cluster.root_op, True)))
 
 
-def column_symbol(anchor: Node, is_paired: bool) -> Symbol:
+def column_symbol(root_op: Node, is_paired: bool) -> Symbol:
     """The symbol that counts a matmul's columns, or pairs of them."""
-    columns = matmul_symbols(anchor)[2]
+    columns = matmul_symbols(root_op)[2]
     return Symbol(columns.name, columns.extent // 2) if is_paired else columns
 
 
 def is_consistent(cluster: Cluster) -> bool:
     """Whether going back from the tip needs each reduction and matmul at one index, its own."""
-    reduced = row_symbols(cluster.anchor)[1] if cluster.kind == "row" else None
+    reduced = row_symbols(cluster.root_op)[1] if cluster.kind == "row" else None
 
-    def contract(node: Node, index: Position) -> list[Demand]:
+    def contract(node: Node, index: Position) -> list[Access]:
         if reduced is None:
             return []
-        full = _row_operand_index(cluster.anchor, node, index, ix.of(reduced))
-        return [Demand(node.inputs[0], full)]
+        full = _row_operand_index(cluster.root_op, node, index, ix.of(reduced))
+        return [Access(node.inputs[0], full)]
 
     tracer = Tracer(lambda node: node not in cluster.members, contract)
     tracer.visit(cluster.tip, cluster.index[cluster.tip])
@@ -296,10 +296,10 @@ def is_consistent(cluster: Cluster) -> bool:
 
 def _is_pair(cluster: Cluster, tracer: Tracer) -> bool:
     """Whether the tip needs the matmul at both columns of a pair and nowhere else."""
-    anchor, pair = cluster.anchor, ix.of(column_symbol(cluster.anchor, True))
-    base = cluster.index[anchor][:-1]
+    root_op, pair = cluster.root_op, ix.of(column_symbol(cluster.root_op, True))
+    base = cluster.index[root_op][:-1]
     met = {(node, index) for node, index in tracer.visited if _is_stop(node)}
-    return met == {(anchor, (*base, pair * 2 + odd)) for odd in (0, 1)}
+    return met == {(root_op, (*base, pair * 2 + odd)) for odd in (0, 1)}
 
 
 def _is_stop(node: Node) -> bool:
@@ -308,15 +308,15 @@ def _is_stop(node: Node) -> bool:
 
 def _expected_index(cluster: Cluster, node: Node) -> Position | None:
     if node.kind in CONTRACTIONS:
-        return cluster.index[node] if node is cluster.anchor else None
-    kept, reduced = row_symbols(cluster.anchor)
+        return cluster.index[node] if node is cluster.root_op else None
+    kept, reduced = row_symbols(cluster.root_op)
     if (prod(kept_extents(node)), prod(reduced_extents(node))) != (kept.extent, reduced.extent):
         return None
     return row_indices(node, ix.of(kept), ix.of(reduced))[node]
 
 
-def _row_operand_index(anchor: Node, node: Node, index: Position, reduced: Index) -> Position:
-    if prod(reduced_extents(node)) != prod(reduced_extents(anchor)):
+def _row_operand_index(root_op: Node, node: Node, index: Position, reduced: Index) -> Position:
+    if prod(reduced_extents(node)) != prod(reduced_extents(root_op)):
         return index
     inner = iter(ix.unravel(reduced, reduced_extents(node)))
     axes = node.attr("axes")

@@ -19,10 +19,10 @@ from aotc.aot.schedule.absorb import absorbed
 from aotc.aot.schedule.calls import MEMORY_KINDS, call_clusters
 from aotc.aot.schedule.cost import chain, is_worth_a_buffer
 from aotc.aot.schedule.cycles import Cycles
+from aotc.aot.schedule.evaluation_indices import Place, operand_indices, root_index
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
 from aotc.aot.schedule.grow import MATMULS, Cluster, clusters
-from aotc.aot.schedule.places import Place, operand_places, own_place
 from aotc.aot.schedule.trace import (
     LEAVES,
     STORED,
@@ -62,7 +62,7 @@ class Kernel:
         """Shape that a further root must have; None where there can be none."""
         if self.cluster is None:
             return self.roots[0].shape
-        return self.cluster.anchor.inputs[0].shape if self.kind == "row" else None
+        return self.cluster.root_op.inputs[0].shape if self.kind == "row" else None
 
 
 def kernels(graph: Graph, stored: Iterable[Node], traits: TargetTraits) -> list[Kernel]:
@@ -100,7 +100,7 @@ class _Materializer:
                 continue
             if node in self.owner:
                 kernel = self.owner[node]
-                place = own_place(kernel.cluster, node)
+                place = root_index(kernel.cluster, node)
                 self._count_operands(node, {kernel: {place: typical(node.type.numel)}})
                 if node in kernel.roots:
                     self.cycles.passed(kernel.roots)
@@ -108,7 +108,7 @@ class _Materializer:
                 kernel = self._store(node)
                 if len(kernel.roots) > 1:  # it may compute this on the way to another root
                     self._deepen(node)
-                place = own_place(kernel.cluster, node)
+                place = root_index(kernel.cluster, node)
                 self._count_operands(node, {kernel: {place: typical(node.type.numel)}})
             else:
                 self._inline(node)
@@ -133,7 +133,7 @@ class _Materializer:
     def _count_at(self, kernel: Kernel, node: Node, place: Place, count: int) -> None:
         """Note what the node at one place needs of its operands."""
         cluster = kernel.cluster
-        for position, at in enumerate(operand_places(cluster, node, place)):
+        for position, at in enumerate(operand_indices(cluster, node, place)):
             operand = node.inputs[position]
             if cluster and operand in cluster.members:
                 continue
@@ -154,7 +154,7 @@ class _Materializer:
         if last < 0 or not self._is_dear(operand):
             return 0
         assert kernel.cluster is not None
-        rows = typical(prod(kept_extents(kernel.cluster.anchor)))
+        rows = typical(prod(kept_extents(kernel.cluster.root_op)))
         return max(count // max(1, typical(prod(node.shape[last + 1 :]))), min(count, rows))
 
     def _is_dear(self, node: Node) -> bool:
@@ -254,7 +254,7 @@ class _Materializer:
             fits = kernel.shape == node.shape and len(kernel.roots) < self._most_roots(kernel, node)
             fits = fits and self.values.get(kernel, 0) < MOST_VALUES
             # What the kernel reads at other places it would compute again all the same.
-            fits = fits and {own_place(kernel.cluster, node)}.issuperset(
+            fits = fits and {root_index(kernel.cluster, node)}.issuperset(
                 self.places[node].get(kernel, ())
             )
             if fits and not self.cycles.closes([*kernel.roots, node]):

@@ -23,7 +23,7 @@ UNROLL_PLAIN = 4  # elements of any other reduction that are
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class Access:
     """One operand's index, and the conditions under which its value is used."""
 
     node: Node
@@ -32,10 +32,10 @@ class Demand:
 
 
 Boundary = Callable[[Node], bool]
-Contract = Callable[[Node, tuple[Index, ...]], list[Demand]]
+Contract = Callable[[Node, tuple[Index, ...]], list[Access]]
 
 
-def demands(node: Node, index: Sequence[Index]) -> list[Demand]:
+def accesses(node: Node, index: Sequence[Index]) -> list[Access]:
     """What `node` at `index` reads of each operand, for every kind but reductions and matmuls.
 
     The element that `take` and `gather` load is an unknown symbol here.
@@ -43,27 +43,27 @@ def demands(node: Node, index: Sequence[Index]) -> list[Demand]:
     position = tuple(index)
     if node.kind in ("pointwise", "check"):
         return [
-            Demand(operand, access.through_broadcast(position, node.shape, operand.shape))
+            Access(operand, access.through_broadcast(position, node.shape, operand.shape))
             for operand in node.inputs
         ]
     if node.kind == "concat":
         extents = [operand.shape[node.attr("axis")] for operand in node.inputs]
         rows = access.through_concat(position, node.attr("axis"), extents)
         return [
-            Demand(operand, inner, (condition,) if condition else ())
+            Access(operand, inner, (condition,) if condition else ())
             for operand, (inner, condition) in zip(node.inputs, rows, strict=True)
         ]
     if node.kind in ("take", "gather"):
-        return _demands_of_lookup(node, position)
+        return _accesses_of_lookup(node, position)
     return [_through_view(node, position)] if node.inputs else []
 
 
-def _through_view(node: Node, index: tuple[Index, ...]) -> Demand:
+def _through_view(node: Node, index: tuple[Index, ...]) -> Access:
     source = node.inputs[0]
     if node.op == "pad":
         inner, conditions = access.through_pad(index, node.attr("low"), source.shape)
-        return Demand(source, inner, tuple(conditions))
-    return Demand(source, through_view(node, index))
+        return Access(source, inner, tuple(conditions))
+    return Access(source, through_view(node, index))
 
 
 def lookup_index(node: Node, index: tuple[Index, ...]) -> tuple[Index, ...]:
@@ -82,15 +82,15 @@ def data_index(node: Node, index: tuple[Index, ...], loaded: Index) -> tuple[Ind
     return access.through_take(index, axis, len(node.inputs[1].shape), loaded)
 
 
-def _demands_of_lookup(node: Node, index: tuple[Index, ...]) -> list[Demand]:
+def _accesses_of_lookup(node: Node, index: tuple[Index, ...]) -> list[Access]:
     data, indices = node.inputs
     where = lookup_index(node, index)
     behind = sorted({symbol.name for part in where for symbol in part.symbols()})
     name = f"{_LOADED}{' '.join(behind)}"
     loaded = ix.symbol(name, data.shape[node.attr("axis")])
     return [
-        Demand(indices, lookup_index(node, index)),
-        Demand(data, data_index(node, index, loaded)),
+        Access(indices, lookup_index(node, index)),
+        Access(data, data_index(node, index, loaded)),
     ]
 
 
@@ -153,7 +153,7 @@ class Tracer:
 
     boundary: Boundary
     contract: Contract | None = None
-    accesses: dict[Demand, None] = field(default_factory=dict)
+    accesses: dict[Access, None] = field(default_factory=dict)
     visited: dict[tuple[Node, tuple[Index, ...]], None] = field(default_factory=dict)
 
     def visit(self, node: Node, index: tuple[Index, ...]) -> None:
@@ -161,17 +161,17 @@ class Tracer:
         if (node, index) in self.visited or node.op in LEAVES:
             return
         if node.op in STORED or self.boundary(node):
-            self.accesses[Demand(node, index)] = None
+            self.accesses[Access(node, index)] = None
             return
-        for demand in self._needs(node, index):
-            self.visit(demand.node, demand.index)
+        for need in self._needs(node, index):
+            self.visit(need.node, need.index)
         self.visited[node, index] = None
 
-    def _needs(self, node: Node, index: tuple[Index, ...]) -> list[Demand]:
+    def _needs(self, node: Node, index: tuple[Index, ...]) -> list[Access]:
         if node.kind not in ("reduce", "matmul", "matmul_packed", "attention"):
-            return demands(node, index)
+            return accesses(node, index)
         if is_unrolled(node):
-            return [Demand(node.inputs[0], unrolled_index(node, index))]
+            return [Access(node.inputs[0], unrolled_index(node, index))]
         return self.contract(node, index) if self.contract else []
 
 

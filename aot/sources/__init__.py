@@ -1,4 +1,4 @@
-"""Sources of a bundle: each kernel's Triton source and spec, and the wiring of the launches.
+"""Sources of a bundle: each kernel's source and spec, and the launches' buffer assignment.
 
 What `aotc tune` needs to choose and plan anew where the model is not. Data that is read strictly;
 `schema.py` has the grammar. The Triton sources are run by `aotc tune` alone, never by the runtime.

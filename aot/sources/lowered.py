@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from aotc.aot.ir.size import Dim, Extent
 from aotc.aot.lower import KernelSpec
-from aotc.aot.plan import Wiring
+from aotc.aot.plan import BufferAssignment
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """Kernels and wiring for all sizes, or for a range of those that a call decides."""
+    """Kernels and their buffer assignment for all sizes, or for one range of dynamic ones."""
 
     specs: tuple[KernelSpec, ...]  # one a launch
-    wiring: Wiring
+    assignment: BufferAssignment
     dims: tuple[Dim, ...] = ()  # those of the program, narrowed
 
 

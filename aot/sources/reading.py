@@ -11,9 +11,9 @@ from aotc.aot.errors import SourcesInvalid
 from aotc.aot.ir.size import Dim, Extent, UndecidedSize, size_of
 from aotc.aot.ir.size_table import OPERATIONS
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param, Scratch, TensorMap
-from aotc.aot.plan import Wiring
+from aotc.aot.plan import BufferAssignment
 from aotc.aot.plan.arena import Lifetime
-from aotc.aot.plan.wiring import CheckRow, LaunchWiring, Operand
+from aotc.aot.plan.buffer_assignment import CheckRow, LaunchBuffers, Operand
 from aotc.aot.sources.lowered import Lowered, Sources
 from aotc.aot.sources.schema import FOLDER, check
 from aotc.runtime.bundle.directory import Directory
@@ -124,7 +124,7 @@ class _Reader:
             for each in row["buffers"]
         )
         launches = tuple(
-            LaunchWiring(
+            LaunchBuffers(
                 tuple(
                     Operand(space, value, extent(nbytes), *start)
                     for space, value, nbytes, *start in launch["operands"]
@@ -153,7 +153,9 @@ class _Reader:
                     detail = f"a call of `{call.op}` names buffer {value} of {len(buffers)}"
                     raise self._invalid(detail)
         chosen = tuple(specs[launch["kernel"]] for launch in row["launches"])
-        return Lowered(chosen, Wiring(buffers, launches, calls, states, checks), values.dims)
+        return Lowered(
+            chosen, BufferAssignment(buffers, launches, calls, states, checks), values.dims
+        )
 
     def _check_launches(
         self, row: Mapping[str, Any], specs: Mapping[str, KernelSpec], counts: Mapping[str, int]

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotc.aot.plan.wiring import SPACES
+from aotc.aot.plan.buffer_assignment import SPACES
 from aotc.runtime.bundle.extent import DIMS_LIMIT, ExtentSchema, RowsSchema
 from aotc.runtime.bundle.plan_rules import CHECK_SCHEMA
 from aotc.runtime.bundle.schema import (

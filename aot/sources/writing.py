@@ -11,7 +11,7 @@ from typing import Any
 from aotc.aot.ir.size import Dim
 from aotc.aot.lower.spec import Form, KernelSpec, TensorMap
 from aotc.aot.plan import SizeTable
-from aotc.aot.plan.wiring import CheckRow, Operand
+from aotc.aot.plan.buffer_assignment import CheckRow, Operand
 from aotc.aot.sources.lowered import Lowered, Sources
 from aotc.aot.sources.schema import FIXED_VERSION, FOLDER, VERSION
 from aotc.runtime.bundle.native_plan import SYMBOL
@@ -68,10 +68,10 @@ class _Writer:
         return list(found.values())
 
     def _variant(self, variant: Lowered) -> dict[str, Any]:
-        wiring = variant.wiring
-        calls = [self._call(*row) for row in wiring.calls]
-        checks = list(map(self._check, wiring.checks))
-        states = [{"initial": row.initial, "nbytes": row.nbytes} for row in wiring.states]
+        assignment = variant.assignment
+        calls = [self._call(*row) for row in assignment.calls]
+        checks = list(map(self._check, assignment.checks))
+        states = [{"initial": row.initial, "nbytes": row.nbytes} for row in assignment.states]
         return {
             **({"calls": calls} if calls else {}),
             "buffers": [
@@ -81,7 +81,7 @@ class _Writer:
                     "first": row.first,
                     "last": row.last,
                 }
-                for row in wiring.buffers
+                for row in assignment.buffers
             ],
             "launches": [
                 {
@@ -89,7 +89,7 @@ class _Writer:
                     "operands": list(map(self._operand, launch.operands)),
                     "stored": launch.stored,
                 }
-                for spec, launch in zip(variant.specs, wiring.launches, strict=True)
+                for spec, launch in zip(variant.specs, assignment.launches, strict=True)
             ],
             **({"states": states} if states else {}),
             **({"checks": checks} if checks else {}),

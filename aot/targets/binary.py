@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-FACTS = ("scratch_bytes", "threads", "shared_bytes", "registers", "spill_bytes", "is_early")
+FACTS = ("scratch_bytes", "threads", "shared_bytes", "registers", "spill_bytes", "is_programmatic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +19,8 @@ class KernelBinary:
     `scratch_bytes` what each thread lends the kernel. On CUDA `code` is a cubin with the one entry
     `symbol`, `scratch_bytes` the global memory that each program needs for itself, `threads` and
     `shared_bytes` (dynamic) those of one program, `registers` and `spill_bytes` those of one
-    thread; `is_early`: it may be launched before the kernels before it have ended, since it waits
-    for that by itself.
+    thread; `is_programmatic`: it may be launched before the kernels before it have ended, since it
+    waits for that by itself.
     """
 
     symbol: str
@@ -30,7 +30,7 @@ class KernelBinary:
     shared_bytes: int = 0
     registers: int = 0
     spill_bytes: int = 0
-    is_early: bool = False
+    is_programmatic: bool = False
     packed_texts: bytes = b""  # see `pack_texts`: hundreds of candidates keep theirs in the cache
 
     @property

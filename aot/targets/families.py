@@ -19,16 +19,16 @@ from aotc.aot.targets.target import Target
 class Family:
     """What the build asks of a device family.
 
-    `compiler` and `prelude` are functions for worker processes, `package.module:function`. The
+    `compiler` and `support_code` are functions for worker processes, `package.module:function`. The
     compiler takes (source, function, params, config, architecture) and gives a KernelBinary. The
-    prelude makes, as files by name, what a library holds beside its kernels, and so tells by its
-    place in the cache whether this compiler was here before; `library` puts both together.
+    support_code makes, as files by name, what a library holds beside its kernels, and so tells by
+    its place in the cache whether this compiler was here before; `library` puts both together.
     """
 
     find: Callable[[str], Target | None]
     known: Callable[[], Sequence[str]]
     compiler: str
-    prelude: str
+    support_code: str
     library: Callable[[Sequence[KernelBinary], Mapping[str, bytes]], Library]
 
 
@@ -37,14 +37,14 @@ FAMILIES: Mapping[str, Family] = {
         cpu_target.find,
         cpu_target.known,
         "aotc.aot.targets.cpu.compile:compile_kernel",
-        "aotc.aot.targets.cpu.library:prelude",
+        "aotc.aot.targets.cpu.library:support_code",
         cpu_library.library,
     ),
     "cuda": Family(
         cuda_target.find,
         cuda_target.known,
         "aotc.aot.targets.cuda.compile:compile_kernel",
-        "aotc.aot.targets.cuda.library:prelude",
+        "aotc.aot.targets.cuda.library:support_code",
         cuda_library.library,
     ),
 }

@@ -95,12 +95,12 @@ def compile_each(
     requests = [_request(store, task) for task in missing]
     ended = len(made)
 
-    def tell(outcome: Outcome) -> None:
+    def note(outcome: Outcome) -> None:
         nonlocal ended
         ended += 1
         report(ended, len(distinct), outcome.request.name)
 
-    for task, outcome in zip(missing, workers.map(requests, tell), strict=True):
+    for task, outcome in zip(missing, workers.map(requests, note), strict=True):
         if outcome.error is not None:
             made[task] = outcome.error
             continue
@@ -123,42 +123,42 @@ def _native(task: Task) -> KernelBinary:
 def warm_up(device: str, workers: Workers, store: Store) -> None:
     """Start the workers and load the compiler in them, where it is certain that they will be used.
 
-    A cache without this compiler's prelude has none of its kernels either. A build calls this in
-    a thread while it captures the model, and waits for it before it uses the workers.
+    A cache without this compiler's support code has none of its kernels either. A build calls this
+    in a thread while it captures the model, and waits for it before it uses the workers.
     """
-    if store.holds(prelude_key(device)):
+    if store.holds(support_code_key(device)):
         return
-    own = _prelude_request(store, device)
+    own = _support_code_request(store, device)
     rest = Request("warm-up", f"{__name__}:load_compiler", (device,))
     workers.map([own, *[rest] * (workers.count - 1)])
 
 
 def load_compiler(device: str) -> None:
-    """In a worker: make the prelude, so that everything a compilation takes is in memory."""
-    resolve(FAMILIES[device].prelude)()
+    """In a worker: make the support code, so that everything a compilation takes is in memory."""
+    resolve(FAMILIES[device].support_code)()
 
 
-def prelude(device: str, workers: Workers, store: Store) -> Files:
+def support_code(device: str, workers: Workers, store: Store) -> Files:
     """What a family's libraries hold beside kernels, from the cache or made in a worker."""
-    entry = store.get(prelude_key(device))
+    entry = store.get(support_code_key(device))
     if entry is not None:
         return dict(entry.files)
-    (outcome,) = workers.map([_prelude_request(store, device)])
+    (outcome,) = workers.map([_support_code_request(store, device)])
     files: Files = outcome.unwrap()
     return files
 
 
-def _prelude_request(store: Store, device: str) -> Request:
-    arguments = (str(store.root), prelude_key(device).fields, device)
-    return Request(f"prelude of {device}", f"{__name__}:make_prelude", arguments)
+def _support_code_request(store: Store, device: str) -> Request:
+    arguments = (str(store.root), support_code_key(device).fields, device)
+    return Request(f"support_code of {device}", f"{__name__}:make_support_code", arguments)
 
 
-def prelude_key(device: str) -> Key:
-    """The prelude depends on the compiler alone."""
+def support_code_key(device: str) -> Key:
+    """The support code depends on the compiler alone."""
     return Key.of(
         "binaries",
         compiler=compiler_digest(device),
-        function=f"{device} prelude",
+        function=f"{device} support_code",
         triton=triton_version(),
     )
 
@@ -178,9 +178,9 @@ def compile_or_get(
     return _get_or_make(root, fields, lambda: _compile(device, plain))
 
 
-def make_prelude(root: str, fields: Any, device: str) -> Files:
-    """In a worker: the family's prelude, put into the cache."""
-    make: Callable[[], Files] = resolve(FAMILIES[device].prelude)
+def make_support_code(root: str, fields: Any, device: str) -> Files:
+    """In a worker: the family's support code, put into the cache."""
+    make: Callable[[], Files] = resolve(FAMILIES[device].support_code)
     return _get_or_make(root, fields, make)[0]
 
 

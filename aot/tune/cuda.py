@@ -18,11 +18,11 @@ from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.workers import Request, Workers
 from aotc.aot.tune.cuda_bench import Bench, Buffer, Program
+from aotc.aot.tune.device_lock import device_turn
 from aotc.aot.tune.halving import fastest
-from aotc.aot.tune.job import Job, Option, Tell
+from aotc.aot.tune.job import Job, Option, Report
 from aotc.aot.tune.native_bench import NativeProgram
 from aotc.aot.tune.record import Choice
-from aotc.aot.tune.turn import device_turn
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.bundle.plan import Map
 
@@ -45,11 +45,11 @@ class CudaMeasurer:
         self._ordinal = ordinal
         self._workers = workers or Workers(1, timeout_seconds=TIMEOUT_SECONDS)
 
-    def measure(self, job: Job, options: Sequence[Option], tell: Tell) -> list[float]:
+    def measure(self, job: Job, options: Sequence[Option], report: Report) -> list[float]:
         """Microseconds of a launch of each option, with cold weights; infinite for refused ones."""
         is_tried = [option.binary.spill_bytes <= SPILL_LIMIT_BYTES for option in options]
         tried = [index for index in range(len(options)) if is_tried[index] or not any(is_tried)]
-        tell(f"{len(tried)} of {len(options)} candidates")
+        report(f"{len(tried)} of {len(options)} candidates")
         with device_turn(self._ordinal):
             rows = self._measure(job, [options[index] for index in tried])
         times_us = [math.inf] * len(options)
@@ -57,7 +57,7 @@ class CudaMeasurer:
             times_us[index] = time_us
         best = fastest(times_us)[0]
         choice = Choice.of(options[best].candidate)
-        tell(f"best {times_us[best]:.2f} µs, the model's pick {times_us[0]:.2f} µs: {choice}")
+        report(f"best {times_us[best]:.2f} µs, the model's pick {times_us[0]:.2f} µs: {choice}")
         return times_us
 
     def close(self) -> None:

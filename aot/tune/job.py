@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from aotc.aot.lower.spec import Candidate, KernelSpec
 
 Mode = Literal["off", "quick", "full"]
-Tell = Callable[[str], None]  # what is being tried, and the best so far
+Report = Callable[[str], None]  # what is being tried, and the best so far
 
 # Family of the target → how many candidates, best first by the model, a mode measures. A GPU's
 # kernels have more knobs, and its measuring costs microseconds where a CPU's costs milliseconds.
@@ -58,7 +58,7 @@ class Measurer(Protocol):
 
     is_apart: bool  # compiling on this machine's processor does not disturb it
 
-    def measure(self, job: Job, options: Sequence[Option], tell: Tell) -> list[float]:
+    def measure(self, job: Job, options: Sequence[Option], report: Report) -> list[float]:
         """Median microseconds of each option; infinity for one that is too wasteful to run, fails
         or gives other numbers than the model's pick."""
 

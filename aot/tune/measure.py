@@ -13,7 +13,7 @@ from aotc.aot.ir.size import typical
 from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import KernelBinary
-from aotc.aot.tune.job import Job, Option, Tell
+from aotc.aot.tune.job import Job, Option, Report
 from aotc.runtime.bundle.native_plan import SYMBOL, NativeLaunch
 from aotc.runtime.bundle.plan import (
     ALIGNMENT_BYTES,
@@ -38,13 +38,13 @@ class CpuMeasurer:
         """`executor` is the object of the CPU executor."""
         self._executor = executor
 
-    def measure(self, job: Job, options: Sequence[Option], tell: Tell) -> list[float]:
+    def measure(self, job: Job, options: Sequence[Option], report: Report) -> list[float]:
         """Median microseconds of each option: rounds over all options in turn.
 
         The parameters' contents are zeros, which are valid indices and ordinary numbers. Raises
         DriverFault where the code cannot be loaded.
         """
-        tell(f"{len(options)} candidates in turn")
+        report(f"{len(options)} candidates in turn")
         objects = {each.binary.symbol: each.binary.code for each in options if each.binary.code}
         library = toolchain.link({"executor": self._executor, **objects})
         sizes_bytes = [operand.nbytes for operand in job.operands]

@@ -12,14 +12,14 @@ from aotc.aot.tune.job import Measurer
 from aotc.aot.tune.measure import CpuMeasurer
 from aotc.runtime import drivers
 
-Prelude = Mapping[str, bytes]  # what the target's family compiles once, by file name
+SupportCode = Mapping[str, bytes]  # what the target's family compiles once, by file name
 
 
-def measurer_for(target: Target, prelude: Prelude) -> Measurer | None:
+def measurer_for(target: Target, support_code: SupportCode) -> Measurer | None:
     """The device here that runs the target; None where there is none."""
     if not set(target.needs) <= drivers.load(target.device).features():
         return None
-    measurer: Measurer = MEASURERS[target.device](prelude)
+    measurer: Measurer = MEASURERS[target.device](support_code)
     return measurer
 
 
@@ -39,7 +39,7 @@ def device_word(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "unknown"
 
 
-MEASURERS: Mapping[str, Callable[[Prelude], Any]] = {
-    "cpu": lambda prelude: CpuMeasurer(prelude["executor.o"]),
-    "cuda": lambda prelude: CudaMeasurer(),
+MEASURERS: Mapping[str, Callable[[SupportCode], Any]] = {
+    "cpu": lambda support_code: CpuMeasurer(support_code["executor.o"]),
+    "cuda": lambda support_code: CudaMeasurer(),
 }

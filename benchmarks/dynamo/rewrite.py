@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from aotc.aot.dynamo.rewriting import rewrite_module, summary
+from aotc.aot.dynamo.rewrite_backend import rewrite_module, summary
 from benchmarks.dynamo.rewritten import GRAPHS, Example
 from benchmarks.machine import facts
 from benchmarks.report import geometric_mean, table

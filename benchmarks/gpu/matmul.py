@@ -23,7 +23,7 @@ import torch
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, make
-from aotc.aot.lower.matmul_gpu import lower_matmul_gpu
+from aotc.aot.lower.matmul.gpu_source import lower_matmul_gpu
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.machines import GPUS

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from math import exp, log
 from pathlib import Path
 
-from aotc.aot.lower.matmul_choice import Choice
-from aotc.aot.lower.matmul_gpu import problem_of
-from aotc.aot.lower.matmul_product import product_of
-from aotc.aot.lower.matmul_space import choices
-from aotc.aot.lower.roofline import Machine, machine_of, nanoseconds
+from aotc.aot.lower.matmul.choice import Choice
+from aotc.aot.lower.matmul.gpu_candidates import choices
+from aotc.aot.lower.matmul.gpu_cost import Machine, machine_of, nanoseconds
+from aotc.aot.lower.matmul.gpu_source import problem_of
+from aotc.aot.lower.matmul.operands import product_of
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.machines import GPUS
 from benchmarks.gpu.matmul import graph

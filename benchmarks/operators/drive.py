@@ -10,10 +10,10 @@ from pathlib import Path
 
 import torch
 
-from aotc.aot import rehearsal
+from aotc.aot import validation
 from aotc.aot.capture.capture import Captured, capture
 from aotc.aot.capture.spec import Spec
-from aotc.aot.compile import Machinery, compile_for
+from aotc.aot.compile import Resources, compile_for
 from aotc.aot.errors import UnsupportedError
 from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.storage import Array
@@ -154,15 +154,15 @@ def native(cache_folder: Path, target_name: str = "cpu") -> Iterator[Runner]:
 
         def run(captured: Captured) -> list[Array]:
             graph, _ = rewrite_each(captured.graph, {target.device: target.traits})[target.device]
-            machinery = Machinery(workers, Store(cache_folder), Counts())
-            made = compile_for(target, graph, options, machinery, Clock())
-            weights = {name: rehearsal.aligned(row.array) for name, row in made.constants.items()}
-            inputs = [rehearsal.aligned(array) for array in captured.golden_inputs]
-            outputs = [rehearsal.aligned(array) for array in captured.golden_outputs]
+            resources = Resources(workers, Store(cache_folder), Counts())
+            made = compile_for(target, graph, options, resources, Clock())
+            weights = {name: validation.aligned(row.array) for name, row in made.constants.items()}
+            inputs = [validation.aligned(array) for array in captured.golden_inputs]
+            outputs = [validation.aligned(array) for array in captured.golden_outputs]
             for array in outputs:
                 # Nothing is right because nobody wrote it.
                 array.reshape(-1).view("uint8")[...] = 0xA5
-            rehearsal.run(target, made.library, made.plan.at(), weights, inputs, outputs)
+            validation.run(target, made.library, made.plan.at(), weights, inputs, outputs)
             return outputs
 
         yield run

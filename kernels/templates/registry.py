@@ -23,9 +23,9 @@ class Template:
         return (Path(__file__).parent / self.file).read_text(encoding="utf-8")
 
 
-SHORTENED = "shortened.py"
+APPROXIMATE = "approximate_math.py"
 # Files whose functions the expressions of ops call; a kernel holds a copy of those that it calls.
-FUNCTIONS = (SHORTENED, "philox.py")
+FUNCTIONS = (APPROXIMATE, "philox.py")
 # Kernels that graphs call as they stand.
 SCATTER, KEEP, ATTENTION, GROUPED = "scatter", "keep", "attention/heads", "grouped"
 

@@ -7,7 +7,8 @@ Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
                 "variants": [variant]}
     kernel   = {"image", "name", "symbol"}        name: for people; symbol: in the library or image
     image    = nil                                on the CPU, where the library is one shared object
-             | {"is_early": 0 | 1, "nbytes", "offset", "scratch_bytes", "shared_bytes", "threads"}
+             | {"is_programmatic": 0 | 1, "nbytes", "offset", "scratch_bytes", "shared_bytes",
+                "threads"}
                                                   a cubin inside the library, and how to launch it
     state    = {"initial": name | nil, "nbytes"}  what a call leaves to the next one of its session
     variant  = {"arena_bytes": number, "buffers": [buffer], "checks": [check],

@@ -37,17 +37,17 @@ class Image(Record):
     """A cubin inside the library: where it lies and what a launch of its kernel takes.
 
     threads: of one program; shared_bytes: dynamic shared memory of one program; scratch_bytes:
-    global memory that each program needs for itself; is_early: it may be launched before the
+    global memory that each program needs for itself; is_programmatic: it may be launched before the
     kernels before it have ended, since every thread waits for that by itself.
     """
 
-    __slots__ = ("is_early", "nbytes", "offset", "scratch_bytes", "shared_bytes", "threads")
+    __slots__ = ("is_programmatic", "nbytes", "offset", "scratch_bytes", "shared_bytes", "threads")
     offset: int
     nbytes: int
     threads: int
     shared_bytes: int
     scratch_bytes: int
-    is_early: bool
+    is_programmatic: bool
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Image(Record):
         threads: int,
         shared_bytes: int,
         scratch_bytes: int,
-        is_early: bool = False,
+        is_programmatic: bool = False,
     ) -> None:
         self._set(
             offset=offset,
@@ -64,7 +64,7 @@ class Image(Record):
             threads=threads,
             shared_bytes=shared_bytes,
             scratch_bytes=scratch_bytes,
-            is_early=is_early,
+            is_programmatic=is_programmatic,
         )
 
     def to_map(self) -> dict[str, int]:

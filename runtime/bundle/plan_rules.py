@@ -106,7 +106,7 @@ IMAGE_SCHEMA = Fields(
         "threads": Multiple(WARP_THREADS, BLOCK_THREADS_LIMIT),
         "shared_bytes": Integer(0, SHARED_LIMIT_BYTES),
         "scratch_bytes": Integer(0, 1 << 20),
-        "is_early": Integer(0, 1),
+        "is_programmatic": Integer(0, 1),
     }
 )
 MAP_SCHEMA = Fields(

@@ -12,7 +12,7 @@ import pytest
 
 from aotc.aot.ir.native import NativeCall
 from aotc.aot.ir.native_library import tie
-from aotc.aot.lower.native import FORM, TRITON_FORM
+from aotc.aot.lower.native_call import FORM, TRITON_FORM
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param, Scratch
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.workers import Outcome

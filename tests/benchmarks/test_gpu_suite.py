@@ -1,4 +1,4 @@
-"""The GPU benchmark's machinery without a GPU: how its steps run, and the page of their results."""
+"""The GPU benchmark's resources without a GPU: how its steps run, and the page of their results."""
 
 import json
 import time

@@ -137,12 +137,17 @@ def test_where_in_a_buffer_a_launch_reads_is_kept(bundle, monkeypatch):
     with Directory(str(bundle)) as directory:
         (name,) = (path.stem for path in (bundle / "sources").glob("*.json"))
         sources = read_sources(directory, name)
-    first = sources.variants[0].wiring.launches[0]
+    first = sources.variants[0].assignment.launches[0]
     moved = replace(first.operands[0], space="buffer", value=0, start_bytes=256)
     (variant,) = sources.variants
-    launches = (replace(first, operands=(moved, *first.operands[1:])), *variant.wiring.launches[1:])
-    buffers = variant.wiring.buffers or (Lifetime("0.0", 512, 0, 1),)
-    variant = replace(variant, wiring=replace(variant.wiring, launches=launches, buffers=buffers))
+    launches = (
+        replace(first, operands=(moved, *first.operands[1:])),
+        *variant.assignment.launches[1:],
+    )
+    buffers = variant.assignment.buffers or (Lifetime("0.0", 512, 0, 1),)
+    variant = replace(
+        variant, assignment=replace(variant.assignment, launches=launches, buffers=buffers)
+    )
     written = print_sources([replace(sources, variants=(variant,))])
     monkeypatch.setattr("aotc.aot.sources.reading.read_extra", lambda _, name: written.get(name))
     with Directory(str(bundle)) as directory:
@@ -150,9 +155,9 @@ def test_where_in_a_buffer_a_launch_reads_is_kept(bundle, monkeypatch):
 
 
 def test_kernels_with_other_numbers_are_never_written(tune, bundle, tmp_path, monkeypatch):
-    from aotc.aot import rehearsal
+    from aotc.aot import validation
 
-    monkeypatch.setattr(rehearsal, "run", lambda *arguments: None)  # outputs stay zero
+    monkeypatch.setattr(validation, "run", lambda *arguments: None)  # outputs stay zero
     code, _, errors = tune(tmp_path / "out")
     assert code == 1
     assert "differs from the exported model" in errors

@@ -146,7 +146,7 @@ def test_a_gpu_alone_needs_no_working_device(aotc, spec, cache, tmp_path):
         "build", spec, "-o", out, "--target", "cuda:sm_90", "--cache-dir", cache, "--quiet"
     )
     assert code == 0, errors
-    assert "not rehearsed: this machine does not run the target" in text
+    assert "not validated: this machine does not run the target" in text
     assert "0 compiled" in text
     names = {path.name for path in (out / "targets" / "cuda-sm_90").iterdir()}
     assert names == {"plan.msgpack", "kernels.cubins"}

@@ -15,13 +15,13 @@ from torch.library import custom_op, triton_op, wrap_triton  # noqa: E402
 from aotc import kernels  # noqa: E402
 from aotc.aot import errors  # noqa: E402
 from aotc.aot.capture.capture import capture  # noqa: E402
-from aotc.aot.capture.importing import NotSupported  # noqa: E402
-from aotc.aot.capture.kernel_text import kernel_text, spelled  # noqa: E402
+from aotc.aot.capture.imports.call import NotSupported  # noqa: E402
 from aotc.aot.capture.spec import load_spec, spec_of  # noqa: E402
+from aotc.aot.capture.triton_source import kernel_text, python_text  # noqa: E402
 from aotc.aot.ir.graph import walk  # noqa: E402
 from aotc.aot.ir.interpret import evaluate  # noqa: E402
 from aotc.aot.ir.text import parse_graph, print_graph  # noqa: E402
-from aotc.aot.plan import wire  # noqa: E402
+from aotc.aot.plan import assign_buffers  # noqa: E402
 from aotc.aot.rewrites.rewrite import rewrite_each  # noqa: E402
 from aotc.aot.schedule import schedule  # noqa: E402
 from aotc.aot.targets.cpu.target import CPU  # noqa: E402
@@ -149,7 +149,7 @@ def test_what_no_file_can_hold_is_refused_by_name(kernel, named):
     ],
 )
 def test_compile_time_values_are_spelled(value, text):
-    assert spelled(value) == text
+    assert python_text(value) == text
 
 
 def test_a_call_is_printed_and_parsed():
@@ -197,7 +197,7 @@ def test_memory_that_a_call_updates_is_its_results():
         return y * 2
 
     scheduled = schedule(graph_of(changed, X), CPU)
-    first, call, last = wire(scheduled).launches
+    first, call, last = assign_buffers(scheduled).launches
     (before,), (after,) = first.operands[1:], call.operands[call.stored :]
     assert before == after == last.operands[0]
     assert scheduled.groups[1].kind == "call"

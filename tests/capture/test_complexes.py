@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from aotc.aot import errors  # noqa: E402
 from aotc.aot.capture.capture import capture  # noqa: E402  needs torch
-from aotc.aot.capture.fourier import _roots  # noqa: E402
+from aotc.aot.capture.imports.fourier import _roots  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -37,23 +37,23 @@ def byte_at(device, address):
     return found.value
 
 
-@pytest.mark.parametrize("is_early", [False, True])
-def test_a_chain(device, fake_cuda, is_early):
+@pytest.mark.parametrize("is_programmatic", [False, True])
+def test_a_chain(device, fake_cuda, is_programmatic):
     function, graph = function_of(device), device.graph()
     places = [device.allocate(1) for _ in range(5)]
     graph.fill(places[0], 7, 1)
     for source, to in itertools.pairwise(places):
-        graph.kernel(function, (1, 1, 1), 32, Arguments([to, source]), is_early)
+        graph.kernel(function, (1, 1, 1), 32, Arguments([to, source]), is_programmatic)
     graph.instantiate()
     graph.upload()
     graph.launch()
     assert byte_at(device, places[-1]) == 11
     # The first kernel follows a fill, for whose beginning nobody can wait.
-    assert fake_cuda.calls["cuGraphAddDependencies_v2"] == (3 if is_early else 0)
+    assert fake_cuda.calls["cuGraphAddDependencies_v2"] == (3 if is_programmatic else 0)
     graph.close()
 
 
-def test_an_older_driver_starts_no_kernel_early(monkeypatch):
+def test_an_older_driver_has_no_programmatic_launch(monkeypatch):
     class Older(FakeCuda):
         def __getattr__(self, name):
             if name == "cuGraphAddDependencies_v2":
@@ -66,7 +66,7 @@ def test_an_older_driver_starts_no_kernel_early(monkeypatch):
     function, graph, place = function_of(device), device.graph(), device.allocate(1)
     graph.fill(place, 1, 1)
     for _ in range(2):
-        graph.kernel(function, (1, 1, 1), 32, Arguments([place, place]), is_early=True)
+        graph.kernel(function, (1, 1, 1), 32, Arguments([place, place]), is_programmatic=True)
     graph.instantiate()
     graph.launch()
     assert byte_at(device, place) == 3

@@ -272,12 +272,12 @@ def test_separate_buffers(program, fake_cuda, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("setting", "is_early", "edges"), [("1", True, 2), ("1", False, 0), ("0", True, 0)]
+    ("setting", "is_programmatic", "edges"), [("1", True, 2), ("1", False, 0), ("0", True, 0)]
 )
-def test_early_kernels(program, fake_cuda, monkeypatch, setting, is_early, edges):
+def test_programmatic_launch(program, fake_cuda, monkeypatch, setting, is_programmatic, edges):
     """Only kernels that wait by themselves are launched before the one before them has ended."""
-    monkeypatch.setenv("AOTC_EARLY_KERNELS", setting)
-    executable = program(is_early=is_early)
+    monkeypatch.setenv("AOTC_PROGRAMMATIC_LAUNCH", setting)
+    executable = program(is_programmatic=is_programmatic)
     session = executable.session()
     assert fake_cuda.calls["cuGraphAddDependencies_v2"] == edges
     for data in (bytes(range(COUNT)), bytes(range(50, 50 + COUNT))):  # the second one patches

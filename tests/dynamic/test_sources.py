@@ -72,7 +72,7 @@ def test_sources_are_read_as_they_were_written(sources_of, reread, name, target)
     assert len(found.variants) > 1
     assert (found.dims, found.limits) == (sources.dims, sources.limits)
     for one, other in zip(found.variants, sources.variants, strict=True):
-        assert one.wiring == other.wiring
+        assert one.assignment == other.assignment
         assert one.dims == other.dims
         assert [spec.digest for spec in one.specs] == [spec.digest for spec in other.specs]
     # Kernels of several variants are written once, with the sizes of the first.
@@ -136,10 +136,10 @@ def test_a_finished_bundle_is_tuned_at_every_range(built, aotc, tmp_path):
 def test_kernels_that_are_wrong_at_other_sizes_are_never_written(
     built, aotc, tmp_path, monkeypatch
 ):
-    from aotc.aot import rehearsal
+    from aotc.aot import validation
 
     path, _ = built("perceptron")
-    run, shapes = rehearsal.run, []
+    run, shapes = validation.run, []
 
     def spoiled(row, library, plan, weights, inputs, outputs):
         run(row, library, plan, weights, inputs, outputs)
@@ -147,7 +147,7 @@ def test_kernels_that_are_wrong_at_other_sizes_are_never_written(
             shapes.append(inputs[0].shape)
             outputs[0][:] = len(shapes)
 
-    monkeypatch.setattr(rehearsal, "run", spoiled)
+    monkeypatch.setattr(validation, "run", spoiled)
     words = ("--quiet", "--cache-dir", tmp_path / "cache", "--tune-budget", 1)
     code, _, errors = aotc("tune", path, "-o", tmp_path / "out", *words)
     assert code == 1

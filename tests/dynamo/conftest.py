@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from aotc.aot.dynamo.rewriting import rewrite_module
+from aotc.aot.dynamo.rewrite_backend import rewrite_module
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import torch
 from torch._functorch import config as functorch_config
 from torch.nn import functional
 
-from aotc.aot.capture.table import ROWS
+from aotc.aot.capture.imports.table import ROWS
 from aotc.aot.dynamo import attention
 from aotc.aot.dynamo.attention import FEWEST
 from aotc.aot.dynamo.calling import Call

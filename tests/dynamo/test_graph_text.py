@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from aotc.aot.dynamo.graph_text import Unprintable, graph_text, has_own_operators
+from aotc.aot.dynamo.graph_text import Unprintable, graph_text, has_user_ops
 
 pytestmark = pytest.mark.torch
 
@@ -75,10 +75,10 @@ def test_what_it_cannot_say_has_none():
 
 
 def test_ops_of_the_users_are_seen():
-    assert not has_own_operators(graph_of(scaled, X)[0])
+    assert not has_user_ops(graph_of(scaled, X)[0])
     with torch.library._scoped_library("aotc_text_tests", "FRAGMENT") as library:
         library.define("twice(Tensor x) -> Tensor")
         library.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
         module, reason = graph_of(lambda x: torch.ops.aotc_text_tests.twice(x), X)
-    assert has_own_operators(module)
+    assert has_user_ops(module)
     assert "op of the user's" in str(reason)

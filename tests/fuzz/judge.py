@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
-from aotc.aot.capture.decisions import explained, parts, span_of
+from aotc.aot.capture.rounding_sensitivity import explained, parts, span_of
 from fuzz.generate import levels
 from fuzz.program import DTYPES, NAMES, Program
 from fuzz.run import EAGER, EPSILON, MODERATE, OVERFLOWING, WIDE, Mode, Session

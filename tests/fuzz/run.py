@@ -14,8 +14,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from aotc.aot.capture.decisions import MovedRoundings, moved
 from aotc.aot.capture.eager import ExactRests
+from aotc.aot.capture.rounding_sensitivity import MovedRoundings, moved
 from fuzz.apart import apart
 from fuzz.program import NAMES, NAMESPACE, Program, Ref, Step
 from fuzz.rows.table import ROWS

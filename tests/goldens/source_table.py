@@ -15,7 +15,7 @@ from case_graphs import graph_of
 
 from aotc.aot.ir.graph import Node
 from aotc.aot.lower import KernelSpec, lower
-from aotc.aot.lower.matmul_gpu import lower_matmul_gpu
+from aotc.aot.lower.matmul.gpu_source import lower_matmul_gpu
 from aotc.aot.schedule import Group, schedule
 from aotc.aot.targets.cpu.target import CPU
 from aotc.aot.targets.cuda.machines import GPUS

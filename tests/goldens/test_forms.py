@@ -13,18 +13,13 @@ from source_table import CASES, TARGETS, Case
 from aotc.aot.ir import own_attention, own_grouped
 from aotc.aot.ir.graph import walk
 from aotc.aot.ir.ops import OPS
-from aotc.aot.lower import (
-    attention,
-    convolution,
-    emit,
-    gpu_row_forms,
-    gpu_row_tiles,
-    native,
-    statistics,
-)
-from aotc.aot.lower.form import LOWERED
-from aotc.aot.lower.matmul_tiles import STYLES
-from aotc.aot.lower.row import levels_of
+from aotc.aot.lower import emit, native_call
+from aotc.aot.lower.attention import source as attention
+from aotc.aot.lower.convolution import source as convolution
+from aotc.aot.lower.lower import LOWERED
+from aotc.aot.lower.matmul.gpu_tables import STYLES
+from aotc.aot.lower.row import gpu_candidates, gpu_forms, statistics
+from aotc.aot.lower.row.source import levels_of
 from aotc.aot.targets.cuda.machines import GPUS
 from aotc.kernels.templates.registry import KEEP, SCATTER, TEMPLATES, called_functions
 
@@ -77,13 +72,13 @@ def test_forms_of_attention():
 
 
 def test_forms_of_calls():
-    assert found("call", "cuda") == {"", native.FORM, native.TRITON_FORM}
-    assert found("call", "cpu") == {"", native.FORM}
+    assert found("call", "cuda") == {"", native_call.FORM, native_call.TRITON_FORM}
+    assert found("call", "cpu") == {"", native_call.FORM}
 
 
 def test_kernels_of_our_own_that_are_called():
     functions = {
-        dict(case.group.anchor.attrs)["function"]
+        dict(case.group.root_op.attrs)["function"]
         for case in CASES.values()
         if case.group.kind == "call"
     }
@@ -98,12 +93,12 @@ def test_forms_of_rows_on_a_gpu():
     for outer, kept, levels in itertools.product((1, 3), numbers, (1, 2)):
         for reduced in (5, 300, 5000, 40000, 1 << 20):
             for is_lanes, stores, can_share in itertools.product((False, True), repeat=3):
-                shape = gpu_row_tiles.RowShape(
+                shape = gpu_candidates.RowShape(
                     outer, kept, reduced, 8.0, levels, is_lanes, stores, 4, can_share and stores
                 )
-                tiles = gpu_row_tiles.row_tiles(shape, GPUS[90])
+                tiles = gpu_candidates.row_tiles(shape, GPUS[90])
                 possible |= {(each.form, is_lanes) for each in tiles}
-    assert {form for form, _ in possible} == gpu_row_forms._WRITERS.keys()
+    assert {form for form, _ in possible} == gpu_forms._WRITERS.keys()
     rows = [row for row in ROWS if row[0].group.kind == "row" and device(row[0]) == "cuda"]
     assert {(form, case.group.domain.is_reduced_in_lanes) for case, form in rows} == possible
 
@@ -111,7 +106,7 @@ def test_forms_of_rows_on_a_gpu():
 def test_statistics_of_rows_on_a_gpu():
     """Each way of summing up a row in each form that can hold what it has of one."""
     kinds = get_args(statistics.Statistic)
-    possible = {*itertools.product(kinds, gpu_row_forms._WRITERS)}
+    possible = {*itertools.product(kinds, gpu_forms._WRITERS)}
     possible -= {(statistics.Search, form) for form in ("shared", "shared_streamed")}
     rows = [row for row in ROWS if row[0].group.kind == "row" and device(row[0]) == "cuda"]
     found = {
@@ -136,7 +131,7 @@ def test_forms_of_rows_on_a_cpu():
 def test_templates():
     """Each template is filled in some text, by the forms that name it."""
     products = [case for case in CASES.values() if case.group.kind == "matmul"]
-    filled = {case.group.anchor.kind for case in products if device(case) == "cpu"}
+    filled = {case.group.root_op.kind for case in products if device(case) == "cpu"}
     filled |= {STYLES[name].template for name in found("matmul") if name in STYLES}
     filled |= {convolution._TEMPLATES[name] for name in found("matmul") if name not in STYLES}
     assert filled == TEMPLATES.keys()

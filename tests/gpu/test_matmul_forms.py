@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(__file__).parent / "checked_matmul.py"
-SHAPES = ((16, 2048, 8192), (100, 300, 1000))  # few rows of long columns; overhangs everywhere
+SHAPES = ((16, 2048, 8192), (100, 300, 1000))  # few rows of long columns; has_tail everywhere
 FOUND_ERRORS = 9
 
 

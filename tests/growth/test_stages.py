@@ -16,7 +16,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, make
 from aotc.aot.ir.types import TensorType
 from aotc.aot.lower import lower
-from aotc.aot.plan import wire
+from aotc.aot.plan import assign_buffers
 from aotc.aot.plan.arena import Lifetime, place
 from aotc.aot.rewrites import fold
 from aotc.aot.rewrites.rewrite import rewrite
@@ -119,7 +119,7 @@ def stages(graph: Graph) -> dict[str, float]:
     found["rewrite"], (graph, _) = calls(lambda: rewrite(graph))
     found["schedule"], scheduled = calls(lambda: schedule(graph, traits))
     found["lower"], _ = calls(lambda: lower(scheduled, traits))
-    found["wire"], _ = calls(lambda: wire(scheduled))
+    found["assign_buffers"], _ = calls(lambda: assign_buffers(scheduled))
     return {stage: count / nodes for stage, count in found.items()}
 
 

@@ -202,7 +202,8 @@ def launch(grid=(1, 1, 1), kernel=0, args=(("int", 0),)) -> dict:
 
 
 IMAGE = {
-    "offset": 0, "nbytes": 64, "threads": 128, "shared_bytes": 0, "scratch_bytes": 0, "is_early": 0,
+    "offset": 0, "nbytes": 64, "threads": 128, "shared_bytes": 0, "scratch_bytes": 0,
+    "is_programmatic": 0,
 }  # fmt: skip
 
 
@@ -219,7 +220,7 @@ PLANS = {
     "a step of no kind": {"steps": [{"kernel": 0, "grid": [1, 1, 1], "args": [], "maps": []}]},
     "a step of an unknown kind": {"steps": [{"kind": "jump", "kernel": 0}]},
     "a formula of no value": {"arena_bytes": [0]},
-    "early and a half": kernel_with(is_early=2),
+    "early and a half": kernel_with(is_programmatic=2),
     "arena too large": {"arena_bytes": 1 << 50},
     "buffer past the end": {"buffers": [{"name": "b", "offset": 0, "nbytes": 65}]},
     "buffer offset past the end": {"buffers": [{"name": "b", "offset": 1 << 39, "nbytes": 1}]},

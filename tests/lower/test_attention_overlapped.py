@@ -10,7 +10,8 @@ import numpy
 import pytest
 
 from aotc.aot.ir.interpret import interpret
-from aotc.aot.lower import attention_space, lower
+from aotc.aot.lower import lower
+from aotc.aot.lower.attention import candidates as attention_space
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.compile import compile_kernel
 from aotc.aot.targets.cuda.machines import GPUS

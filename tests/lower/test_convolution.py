@@ -14,8 +14,8 @@ from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.ir.types import DTYPES
-from aotc.aot.lower.convolution import lower_convolution
-from aotc.aot.lower.convolution_tiles import Shape, convolution_candidates
+from aotc.aot.lower.convolution.candidates import Shape, convolution_candidates
+from aotc.aot.lower.convolution.source import lower_convolution
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.schedule import Group, schedule
@@ -228,7 +228,7 @@ def test_convolutions_have_kernels_of_their_own(name):
         assert spec is not None
         assert all("for st" in form.source for form in spec.forms)
         assert len(set(spec.candidates)) == len(spec.candidates)
-        shared = max(_shared_bytes(each, group.anchor.dtype) for each in spec.candidates)
+        shared = max(_shared_bytes(each, group.root_op.dtype) for each in spec.candidates)
         assert shared <= GPUS[90].shared_bytes
 
 

@@ -16,8 +16,8 @@ from aotc.aot.ir import build as b
 from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
-from aotc.aot.lower.row import levels_of
-from aotc.aot.lower.statistics import Moments, statistics
+from aotc.aot.lower.row.source import levels_of
+from aotc.aot.lower.row.statistics import Moments, statistics
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.machines import GPUS
 

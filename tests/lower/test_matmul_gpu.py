@@ -13,7 +13,7 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
-from aotc.aot.lower.matmul_tiles import STYLES
+from aotc.aot.lower.matmul.gpu_tables import STYLES
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.compile import compile_kernel
 from aotc.aot.targets.cuda.machines import GPUS
@@ -189,7 +189,7 @@ def test_maps_are_of_types_that_a_plan_holds(dtype):
 def test_the_cases_use_every_form():
     styles = {form.rstrip("mnk").rstrip("_") for name in CASES for form in _forms(name)}
     made_by_kernels = {"tensor", "persistent", "split_tensor"}  # descriptors, where no launch can
-    of_varying_rows = {"gemv_rows"}  # see test_sizes_of_a_call.py
+    of_varying_rows = {"gemv_rows"}  # see test_dynamic_sizes.py
     assert set(STYLES) - made_by_kernels - of_varying_rows <= styles
 
 

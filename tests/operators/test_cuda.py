@@ -4,7 +4,7 @@ import torch
 
 from aotc.aot.capture.capture import capture
 from aotc.aot.capture.spec import Spec
-from aotc.aot.compile import Machinery, compile_for
+from aotc.aot.compile import Resources, compile_for
 from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.rewrite import rewrite_each
 from aotc.aot.stages import Clock
@@ -31,9 +31,9 @@ def test_ops_compile_for_a_gpu(tmp_path):
     graph, _ = rewrite_each(captured.graph, {"cuda": GPUS[90]})["cuda"]
     target = find_target("cuda:sm_90")
     with Workers() as workers:
-        machinery = Machinery(workers, Store(tmp_path), Counts())
-        made = compile_for(target, graph, BuildOptions(tmp_path), machinery, Clock())
-    assert machinery.counts.failed == 0
+        resources = Resources(workers, Store(tmp_path), Counts())
+        made = compile_for(target, graph, BuildOptions(tmp_path), resources, Clock())
+    assert resources.counts.failed == 0
     assert len(made.plan.at().launches) >= len(RECORDS) // 2
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from aotc.aot.lower.spec import Scratch
-from aotc.aot.plan import ChosenKernel, Wiring, plan_wired
+from aotc.aot.plan import BufferAssignment, ChosenKernel, plan_assigned
 from aotc.aot.plan.arena import Lifetime
-from aotc.aot.plan.wiring import LaunchWiring, Operand
+from aotc.aot.plan.buffer_assignment import LaunchBuffers, Operand
 from aotc.runtime.bundle.plan import Image, Plan
 
 IMAGE = Image(0, 64, 128, 0, 0)
 BETWEEN = Operand("buffer", 0, 1000)
-WIRING = Wiring(
+ASSIGNMENT = BufferAssignment(
     (Lifetime("0.0 first", 1000, 0, 1),),
     (
-        LaunchWiring((Operand("input", 0, 1000), Operand("weight", "w", 64), BETWEEN), 1),
-        LaunchWiring((BETWEEN, Operand("output", 0, 1000)), 1),
+        LaunchBuffers((Operand("input", 0, 1000), Operand("weight", "w", 64), BETWEEN), 1),
+        LaunchBuffers((BETWEEN, Operand("output", 0, 1000)), 1),
     ),
 )
 
@@ -24,7 +24,7 @@ def planned(*scratch):
         ChosenKernel(f"k{number}", f"kernel_{number}", (1, 1, 1), IMAGE, rows)
         for number, rows in enumerate(scratch)
     ]
-    return plan_wired(WIRING, kernels, 0).at()
+    return plan_assigned(ASSIGNMENT, kernels, 0).at()
 
 
 def test_without_scratch_the_arguments_are_the_wirings():

@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from aotc.aot.build import build  # noqa: E402  needs torch
+from aotc.aot.capture.imports.table import ROWS  # noqa: E402
 from aotc.aot.capture.spec import load_spec  # noqa: E402
-from aotc.aot.capture.table import ROWS  # noqa: E402
 from aotc.aot.cli.program import program  # noqa: E402
 from aotc.aot.errors import GoldenMismatch, NothingToReduce  # noqa: E402
 from aotc.aot.ir.build import scalar  # noqa: E402

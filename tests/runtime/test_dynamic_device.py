@@ -56,7 +56,7 @@ def plan(image: bytes, grid=(1, 1, 1), high: int = LARGEST) -> Plan:
         for row in ranges
     ]
     row = {"offset": 0, "nbytes": len(image), "threads": 32, "shared_bytes": 0}
-    row |= {"scratch_bytes": 0, "is_early": 0}
+    row |= {"scratch_bytes": 0, "is_programmatic": 0}
     return Plan(
         {
             "abi": PLAN_ABI,

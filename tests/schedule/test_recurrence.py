@@ -7,7 +7,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, make
 from aotc.aot.ir.types import TensorType
 from aotc.aot.lower import lower
-from aotc.aot.plan.wiring import wire
+from aotc.aot.plan.buffer_assignment import assign_buffers
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cpu.target import CPU
 
@@ -60,10 +60,10 @@ def test_more_steps_are_no_more_kernels():
 
 def test_where_a_step_reads_is_in_its_launch():
     found = schedule(recurrent(5), CPU)
-    wiring = wire(found)
-    starts = {row.start_bytes for launch in wiring.launches for row in launch.operands}
+    assignment = assign_buffers(found)
+    starts = {row.start_bytes for launch in assignment.launches for row in launch.operands}
     assert starts >= {4 * 4 * WIDTH * step for step in range(2, 5)}
-    for launch in wiring.launches:
+    for launch in assignment.launches:
         for row in launch.operands:
             assert not row.start_bytes or row.space == "buffer"
             assert row.start_bytes < row.nbytes
@@ -78,6 +78,6 @@ def test_a_read_that_a_condition_guards_begins_where_its_buffer_does():
     result = build.matmul(build.slice_axis(joined, 0, 20, 24), pairs[0][0])
     pool = {constant.name: constant for _, constant in pairs}
     graph = Graph((x,), (result,), ("x",), ("y",), {}).with_outputs((result,), pool)
-    for launch in wire(schedule(graph, CPU)).launches:
+    for launch in assign_buffers(schedule(graph, CPU)).launches:
         for row in launch.operands:
             assert row.start_bytes < row.nbytes

@@ -14,7 +14,7 @@ from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.interpret import interpret
 from aotc.aot.lower import lower
 from aotc.aot.schedule import Schedule, schedule
-from aotc.aot.schedule.stage import MOST_PARTS
+from aotc.aot.schedule.contiguous_copies import MOST_PARTS
 from aotc.aot.targets.cpu.target import CPU
 from aotc.aot.targets.cuda.machines import GPUS
 

@@ -235,17 +235,17 @@ def test_the_model_is_probed_at_other_sizes_with_its_states(tmp_path):
     assert not spec.module.total.any(), "the caller's model is as it was"
 
 
-def test_wrong_states_are_found_at_the_rehearsal(bundle, monkeypatch):
+def test_wrong_states_are_found_by_validation(bundle, monkeypatch):
     """A build whose code leaves other states than eager does is refused."""
-    from aotc.aot import rehearsal
+    from aotc.aot import validation
     from aotc.aot.errors import GoldenMismatch
 
-    read = rehearsal._read_states
+    read = validation._read_states
 
     def disturbed(session, kept):
         read(session, kept)
         kept[0][...] += 1
 
-    monkeypatch.setattr(rehearsal, "_read_states", disturbed)
+    monkeypatch.setattr(validation, "_read_states", disturbed)
     with pytest.raises((GoldenMismatch, AssertionError)):
         bundle("swap", "--debug")

@@ -153,10 +153,10 @@ def _typical(size: Size) -> int:
 
 def kernel_text(extent: Extent) -> str:
     """As a kernel spells it, with a parameter for each dim; parenthesized where it is a sum."""
-    spelled = _truncated(extent)
-    if isinstance(spelled, int):
-        return number_text(spelled, True)
-    written = formula(spelled, True)
+    truncated = _truncated(extent)
+    if isinstance(truncated, int):
+        return number_text(truncated, True)
+    written = formula(truncated, True)
     return written if written.isidentifier() else f"({written})"
 
 

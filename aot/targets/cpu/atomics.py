@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from aotc.aot.errors import CompileError
-from aotc.aot.targets.cpu import memory, sinks, tiles
+from aotc.aot.targets.cpu import memory, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Index, Kernel
 from aotc.aot.targets.cpu.linear import Lane
 from aotc.aot.targets.cpu.literals import LLVM_TYPES
@@ -32,7 +32,7 @@ def atomic(kernel: Kernel, operation: Operation) -> None:
     """`tt.atomic_rmw` and `tt.atomic_cas`, one element at a time; the old values are kept."""
     result = operation.results[0]
     shape = result.type.shape or ()
-    buffer = sinks.new_buffer(kernel, result) if shape else None
+    buffer = root_ops.new_buffer(kernel, result) if shape else None
 
     def body(index: Index) -> None:
         operands = [kernel.at(x, index) for x in operation.operands]
@@ -45,7 +45,7 @@ def atomic(kernel: Kernel, operation: Operation) -> None:
 
     _each_element(kernel, shape, body)
     if buffer is not None:
-        kernel.buffers[result] = buffer._replace(floor=kernel.writer.depth)
+        kernel.buffers[result] = buffer._replace(min_depth=kernel.writer.depth)
 
 
 def _each_element(kernel: Kernel, shape: tuple[int, ...], body: Callable[[Index], None]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aotc.aot.errors import CompileError
-from aotc.aot.targets.cpu import sinks
+from aotc.aot.targets.cpu import root_ops
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import Buffer, Kernel, Shifted
 from aotc.aot.targets.cpu.linear import Int, Lane, Pointer, integer
@@ -86,11 +86,11 @@ class CarriedBuffer(Carried):
     buffer: Buffer
 
     def bind(self, kernel: Kernel, value: Value, operands: Sequence[Operand]) -> None:
-        kernel.buffers[value] = self.buffer._replace(floor=kernel.writer.depth)
+        kernel.buffers[value] = self.buffer._replace(min_depth=kernel.writer.depth)
 
     def following(self, kernel: Kernel, value: Value) -> list[Operand]:
         if value not in kernel.buffers or kernel.buffers[value].base != self.buffer.base:
-            sinks.materialize(kernel, value, self.buffer)
+            root_ops.materialize(kernel, value, self.buffer)
         return []
 
 
@@ -100,13 +100,15 @@ class CarriedPair(Carried):
     buffer: Buffer
 
     def bind(self, kernel: Kernel, value: Value, operands: Sequence[Operand]) -> None:
-        kernel.buffers[value] = self.buffer._replace(base=operands[0], floor=kernel.writer.depth)
+        kernel.buffers[value] = self.buffer._replace(
+            base=operands[0], min_depth=kernel.writer.depth
+        )
         self.spare = operands[1]
 
     def following(self, kernel: Kernel, value: Value) -> list[Operand]:
         current = kernel.buffers[self.argument].base
-        spare = self.buffer._replace(base=self.spare, floor=kernel.writer.depth)
-        sinks.materialize(kernel, value, spare)
+        spare = self.buffer._replace(base=self.spare, min_depth=kernel.writer.depth)
+        root_ops.materialize(kernel, value, spare)
         return [self.spare, current]
 
 
@@ -167,15 +169,15 @@ def _carry(
         kind = "i64" if argument.type.is_pointer else argument.type.element
         return CarriedShift(argument, result, initial, [constant(0, kind)])
     if initial in kernel.pending:
-        sinks.force(kernel, initial)
-    buffer = sinks.materialize(kernel, initial)
+        root_ops.force(kernel, initial)
+    buffer = root_ops.materialize(kernel, initial)
     if _is_update(argument, following):
         single = CarriedBuffer(argument, result, initial, [])
         single.buffer = buffer
         _compute_in_place(kernel, argument, following, buffer)
         return single
     pair = CarriedPair(
-        argument, result, initial, [buffer.base, sinks.new_buffer(kernel, argument).base]
+        argument, result, initial, [buffer.base, root_ops.new_buffer(kernel, argument).base]
     )
     pair.buffer = buffer
     return pair
@@ -219,7 +221,7 @@ def for_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     with kernel.writer.loop(
         lanes.operand(upper), lanes.operand(step), start, lanes.operand(lower)
     ) as loop:
-        kernel.floors[operation] = kernel.writer.depth
+        kernel.min_depths[operation] = kernel.writer.depth
         kernel.scalars[block.arguments[0]] = _counter(kernel, loop.counter, lower, step)
         _bind_all(kernel, carried, block.arguments[1:], loop.carried)
         run(block)
@@ -255,7 +257,7 @@ def while_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
         )
     start = [kernel.lanes.operand(kernel.scalar(x)) for x in operation.operands]
     with kernel.writer.while_loop(start) as (phis, test, repeat, results):
-        kernel.floors[operation] = kernel.writer.depth
+        kernel.min_depths[operation] = kernel.writer.depth
         for argument, phi in zip(before.arguments, phis, strict=True):
             kernel.scalars[argument] = _scalar_lane(kernel, phi, argument)
         condition, *kept = run(before).operands
@@ -272,7 +274,7 @@ def while_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
 def branch(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     """`scf.if`: scalars merge by phi; both sides write a tensor result to one buffer."""
     condition = kernel.lanes.operand(kernel.scalar(operation.operands[0]))
-    buffers = {x: sinks.new_buffer(kernel, x) for x in operation.results if x.type.is_tensor}
+    buffers = {x: root_ops.new_buffer(kernel, x) for x in operation.results if x.type.is_tensor}
     if any(x.is_pointer for x in (r.type for r in buffers)):
         raise CompileError(
             message="a branch that gives tensors of pointers is not supported by the cpu target"
@@ -281,7 +283,7 @@ def branch(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
 
     def side(region: list[Block]) -> Callable[[], list[Operand]]:
         def write() -> list[Operand]:
-            kernel.floors[operation] = kernel.writer.depth
+            kernel.min_depths[operation] = kernel.writer.depth
             # A missing `else` is an empty block in MLIR's generic form.
             if not region or not region[0].operations:
                 return []
@@ -289,8 +291,8 @@ def branch(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
             made: list[Operand] = []
             for result, value in zip(operation.results, given, strict=True):
                 if result in buffers:
-                    sinks.materialize(
-                        kernel, value, buffers[result]._replace(floor=kernel.writer.depth)
+                    root_ops.materialize(
+                        kernel, value, buffers[result]._replace(min_depth=kernel.writer.depth)
                     )
                 else:
                     made.append(kernel.lanes.operand(kernel.scalar(value)))
@@ -301,6 +303,6 @@ def branch(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     regions = [*operation.regions, []][:2]
     merged = kernel.writer.branch(condition, [side(region) for region in regions])
     for result, buffer in buffers.items():
-        kernel.buffers[result] = buffer._replace(floor=kernel.writer.depth)
+        kernel.buffers[result] = buffer._replace(min_depth=kernel.writer.depth)
     for result, operand in zip(scalars, merged, strict=True):
         kernel.scalars[result] = _scalar_lane(kernel, operand, result)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aotc.aot.errors import CompileError
-from aotc.aot.targets.cpu import closing, memory, sinks
+from aotc.aot.targets.cpu import fused_store, memory, root_ops
 from aotc.aot.targets.cpu.dot_operands import Side, side
 from aotc.aot.targets.cpu.evaluate import Buffer, Index, Kernel
 from aotc.aot.targets.cpu.linear import Int, Linear, Pointer, integer
@@ -91,7 +91,7 @@ def dot(kernel: Kernel, operation: Operation) -> None:
             column = kernel.lanes.atom(loop.counter, "i32", product.strip_columns, natural=True)
             _strip(kernel, product, column)
     if product.accumulator is not None:
-        kernel.buffers[result] = product.accumulator._replace(floor=kernel.writer.depth)
+        kernel.buffers[result] = product.accumulator._replace(min_depth=kernel.writer.depth)
 
 
 def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Product:
@@ -111,9 +111,9 @@ def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Pr
         operation.results[0].type.element,
         choose_tile(kernel, shape[0], shape[1], depth),
         is_new,
-        whole if stored is None else closing.limits(stored, kernel),
+        whole if stored is None else fused_store.limits(stored, kernel),
         stored,
-        None if stored is None else closing.is_last_turn(stored, kernel),
+        None if stored is None else fused_store.is_last_turn(stored, kernel),
     )
 
 
@@ -194,7 +194,7 @@ def _leave(
         for index, total in zip(places, totals, strict=True):
             own = total._replace(depth=kernel.writer.depth)  # so that nothing moves out of here
             known[value, index, kernel.lanes.width] = typed(kernel.lanes, own, product.kind)
-            sinks.write(kernel, product.stored.stores, product.stored.mask, index)
+            root_ops.write(kernel, product.stored.stores, product.stored.mask, index)
         return []
 
     if product.stored is None:
@@ -269,13 +269,13 @@ def _accumulator(kernel: Kernel, operation: Operation, start: Value) -> Buffer:
     """The buffer to add to, holding `c`: the loop's own where the loop carries this dot."""
     target = kernel.in_place.get(operation.results[0])
     if start in kernel.buffers and target is not None and kernel.buffers[start].base == target.base:
-        return target._replace(floor=kernel.writer.depth)
+        return target._replace(min_depth=kernel.writer.depth)
     if start in kernel.pending:
-        sinks.force(kernel, start)
-    into = target or sinks.new_buffer(kernel, operation.results[0])
+        root_ops.force(kernel, start)
+    into = target or root_ops.new_buffer(kernel, operation.results[0])
     if _is_zero(kernel, start):
-        return into._replace(floor=kernel.writer.depth)
-    return sinks.materialize(kernel, start, into)
+        return into._replace(min_depth=kernel.writer.depth)
+    return root_ops.materialize(kernel, start, into)
 
 
 def _is_zero(kernel: Kernel, value: Value) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aotc.aot.targets.cpu import memory, sinks, tiles
+from aotc.aot.targets.cpu import memory, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Buffer, Index, Kernel
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES
 from aotc.aot.targets.cpu.linear import Int, Linear, Pointer, integer
@@ -155,7 +155,7 @@ def _widened(kernel: Kernel, operand: Side, columns: int, start: Int | None) -> 
         _write_transposed(kernel, value, buffer, block, start or integer(0))
     else:
         _write_widened(kernel, operand, buffer, shape, lane, start)
-    return buffer._replace(floor=kernel.writer.depth)
+    return buffer._replace(min_depth=kernel.writer.depth)
 
 
 def _write_widened(
@@ -166,7 +166,7 @@ def _write_widened(
     lane: int,
     start: Int | None,
 ) -> None:
-    filling = sinks.Filling(kernel, shape) if start is None else None
+    filling = root_ops.Filling(kernel, shape) if start is None else None
 
     def body(index: Index) -> None:
         if filling is not None:

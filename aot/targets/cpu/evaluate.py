@@ -1,6 +1,6 @@
 """Evaluation of lazy tensors: the value of any tensor at one index, or at a chunk of lanes.
 
-A tensor of Triton IR is an expression; nothing is computed where it is defined. The sinks (stores,
+A tensor of Triton IR is an expression; nothing is computed where it is defined. The roots (stores,
 reductions, dots, loop-carried values) run over their elements and ask for the values there.
 """
 
@@ -39,7 +39,7 @@ class Buffer(NamedTuple):
     base: Operand
     shape: tuple[int, ...]
     element: str
-    floor: int
+    min_depth: int
     """Depth of the scope in which it was last written: reads are not hoisted out of that."""
     bounds: tuple[Bound, ...] = ()
 
@@ -68,7 +68,7 @@ class Kernel:
     pending: dict[Value, Pending] = field(default_factory=dict)
     in_place: dict[Value, Buffer] = field(default_factory=dict)
     """Where a tensor has to be computed: the buffer of the loop-carried value that it follows."""
-    floors: dict[Operation | None, int] = field(default_factory=dict)
+    min_depths: dict[Operation | None, int] = field(default_factory=dict)
     """Scope depth of the body of each region's operation."""
     scratch_bytes: int = 0
     constants: dict[str, str] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Kernel:
     closing: StoredProduct | None = None
     """The product that stores its elements as it goes, while it is lowered."""
     active_bounds: frozenset[Bound] = frozenset()
-    """Where the loops of the current sink are cut."""
+    """Where the loops of the current root are cut."""
     _bin: Operand | None = None
 
     def __post_init__(self) -> None:
@@ -102,8 +102,8 @@ class Kernel:
             self._bin = self.allocate(64)
         return self._bin
 
-    def floor(self, operation: Operation) -> int:
-        return self.floors.get(operation.parent, 0)
+    def min_depth(self, operation: Operation) -> int:
+        return self.min_depths.get(operation.parent, 0)
 
     # -------------------------------------------------------------- evaluation
 
@@ -198,12 +198,12 @@ class Kernel:
 
 @dataclass(eq=False)
 class Pending:
-    """A tensor that the first sink to read it also writes to memory."""
+    """A tensor that the first root to read it also writes to memory."""
 
     kernel: Kernel
     buffer: Buffer
     index: Index | None = None
-    """Index of the sink's loops at which the element is stored."""
+    """Index of the root's loops at which the element is stored."""
     written: bool = False
 
     def compute(self, value: Value, index: Index) -> Lane:

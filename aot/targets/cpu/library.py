@@ -12,12 +12,12 @@ from aotc.aot.targets.library import Library
 EXECUTOR = "executor.o"
 
 
-def prelude() -> dict[str, bytes]:
+def support_code() -> dict[str, bytes]:
     """The executor's object: it depends on the compiler alone."""
     return {EXECUTOR: executor_object().data}
 
 
-def library(kernels: Sequence[KernelBinary], prelude: Mapping[str, bytes]) -> Library:
+def library(kernels: Sequence[KernelBinary], support_code: Mapping[str, bytes]) -> Library:
     """Link the kernels and the executor; raises ToolchainError."""
     objects = {kernel.symbol: kernel.code for kernel in kernels if kernel.code}
-    return Library(toolchain.link({"executor": prelude[EXECUTOR], **objects}))
+    return Library(toolchain.link({"executor": support_code[EXECUTOR], **objects}))

@@ -3,7 +3,7 @@
     tt.func(args…) of one program instance   →   define void @body(args, x, y, z, grid, scratch)
 
 Scalars are computed where they stand; tensors are lazy (see `evaluate`), and loops appear only at
-the operations of `SINKS` and `CONTROL`.
+the operations of `ROOT_OPS` and `CONTROL`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from aotc.aot.errors import CompileError
-from aotc.aot.targets.cpu import atomics, closing, control, dot, math, memory, reduce, sinks, usage
+from aotc.aot.targets.cpu import (
+    atomics,
+    control,
+    dot,
+    fused_store,
+    math,
+    memory,
+    reduce,
+    root_ops,
+    usage,
+)
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import TENSORS, VIEWS, Kernel, literal
 from aotc.aot.targets.cpu.isa import Isa
@@ -45,7 +55,7 @@ def _store(lowering: Lowering, operation: Operation) -> None:
     """Stores that share their loops are written at the last of them."""
     run = lowering.runs[operation]
     if operation is run[-1] and not lowering.close(operation):
-        sinks.store(lowering.kernel, run)
+        root_ops.store(lowering.kernel, run)
 
 
 def _ignore(lowering: Lowering, operation: Operation) -> None:
@@ -60,7 +70,7 @@ class Lowering:
         self.kernel = Kernel(isa, no_alias)
         self.runs = usage.store_runs(function, no_alias=no_alias)
         self.keep = usage.plan(function, self.runs, no_alias=no_alias)
-        self.closings = closing.closings(function, self.runs, self.keep) if no_alias else {}
+        self.closings = fused_store.closings(function, self.runs, self.keep) if no_alias else {}
 
     def run(self) -> Lowered:
         for place, argument in enumerate(self.function.arguments):
@@ -90,9 +100,9 @@ class Lowering:
 
     def operation(self, operation: Operation) -> None:
         """Raises CompileError for an operation that is not known, whether its results are read."""
-        if operation.name in SINKS:
+        if operation.name in ROOT_OPS:
             if operation not in self.closings or operation.name == "tt.store":
-                SINKS[operation.name](self, operation)
+                ROOT_OPS[operation.name](self, operation)
         elif operation.name not in KNOWN:
             _refuse(self, operation)
         elif any(not x.type.is_tensor for x in operation.results):
@@ -106,12 +116,12 @@ class Lowering:
         found = self.closings.get(store)
         if found is None:
             return False
-        self.kernel.closing = found if closing.is_open(found, self.kernel) else None
-        SINKS[found.operation.name](self, found.operation)
+        self.kernel.closing = found if fused_store.is_open(found, self.kernel) else None
+        ROOT_OPS[found.operation.name](self, found.operation)
         is_stored = self.kernel.closing is not None
         self.kernel.closing = None
         if is_stored:
-            no_turn = closing.takes_no_turn(found, self.kernel)
+            no_turn = fused_store.takes_no_turn(found, self.kernel)
             if no_turn is not None:
                 self._store_start(found, no_turn)
         return is_stored
@@ -120,8 +130,8 @@ class Lowering:
         """A loop that takes no turn stores nothing: then what it starts with is stored."""
 
         def write() -> list[Operand]:
-            self.kernel.floors[product.operation] = self.kernel.writer.depth
-            sinks.store(self.kernel, list(product.stores))
+            self.kernel.min_depths[product.operation] = self.kernel.writer.depth
+            root_ops.store(self.kernel, list(product.stores))
             return []
 
         self.kernel.writer.branch(no_turn, (write, list))
@@ -129,9 +139,9 @@ class Lowering:
     def _keep(self, value: Value) -> None:
         how = self.keep.get(value)
         if how is usage.Keep.AT_ONCE:
-            self.kernel.buffers[value] = sinks.materialize(self.kernel, value)
-        elif how is usage.Keep.BY_FIRST_SINK:
-            sinks.defer(self.kernel, value)
+            self.kernel.buffers[value] = root_ops.materialize(self.kernel, value)
+        elif how is usage.Keep.BY_FIRST_ROOT:
+            root_ops.defer(self.kernel, value)
 
     def _scalar(self, operation: Operation) -> None:
         """Scalars are evaluated eagerly, in program order."""
@@ -256,7 +266,7 @@ def _refuse_assertion(lowering: Lowering, operation: Operation) -> None:
     )
 
 
-SINKS: dict[str, Callable[[Lowering, Operation], None]] = {
+ROOT_OPS: dict[str, Callable[[Lowering, Operation], None]] = {
     "tt.store": _store,
     "tt.reduce": _call(reduce.reduce),
     "tt.scan": _call(reduce.scan),

@@ -34,12 +34,12 @@ def load(kernel: Kernel, operation: Operation, operands: Sequence[Lane]) -> Lane
     mask = kernel.lanes.operand(rest.pop(0)) if sizes[1] else None
     other = kernel.lanes.operand(rest.pop(0)) if sizes[2] else None
     kind = operation.results[0].type.element
-    floor = kernel.floor(operation)
+    min_depth = kernel.min_depth(operation)
     if operation.integer("isVolatile"):
         # Another program may have written: read now, and anew each time.
         kernel.writer.effect("fence seq_cst")
-        floor = kernel.writer.depth
-    found = read(kernel, operands[0], kind, mask, other, floor)
+        min_depth = kernel.writer.depth
+    found = read(kernel, operands[0], kind, mask, other, min_depth)
     return typed(kernel.lanes, found, kind)
 
 
@@ -49,7 +49,7 @@ def read(
     element: str,
     mask: Operand | None,
     other: Operand | None,
-    floor: int,
+    min_depth: int,
 ) -> Operand:
     """Elements behind `pointer`; lanes that `mask` leaves out give `other` (or anything)."""
     lanes, writer = kernel.lanes, kernel.writer
@@ -63,12 +63,12 @@ def read(
     if isinstance(pointer, Operand):
         uniform = not is_vector(pointer)
     if uniform and (mask is None or not is_vector(mask)):
-        return _read_scalar(kernel, lanes.operand(pointer), kind, mask, other, floor)
+        return _read_scalar(kernel, lanes.operand(pointer), kind, mask, other, min_depth)
     vector = lanes.vector_type(kind)
     align = ITEMSIZE_BYTES[element]
     address = lanes.operand(pointer)
     if is_contiguous(pointer) and mask is None:
-        return writer.load(f"load {vector}, {address}, align {align}", vector, [address], floor)
+        return writer.load(f"load {vector}, {address}, align {align}", vector, [address], min_depth)
     filler = lanes.splat(other) if other is not None else Operand("zeroinitializer", vector)
     test = lanes.splat(mask) if mask is not None else lanes.splat(constant("true", "i1"))
     name = f"v{lanes.width}{_suffix(kind)}"
@@ -76,13 +76,13 @@ def read(
         text = (
             f"call {vector} @llvm.masked.load.{name}.p0({address}, i32 {align}, {test}, {filler})"
         )
-        return writer.load(text, vector, [address, test, filler], floor)
+        return writer.load(text, vector, [address, test, filler], min_depth)
     address = lanes.splat(address)
     text = (
         f"call {vector} @llvm.masked.gather.{name}.v{lanes.width}p0"
         f"({address}, i32 {align}, {test}, {filler})"
     )
-    return writer.load(text, vector, [address, test, filler], floor)
+    return writer.load(text, vector, [address, test, filler], min_depth)
 
 
 def _read_scalar(
@@ -91,14 +91,14 @@ def _read_scalar(
     kind: str,
     mask: Operand | None,
     other: Operand | None,
-    floor: int,
+    min_depth: int,
 ) -> Operand:
     if mask is None:
-        return kernel.writer.load(f"load {kind}, {address}", kind, [address], floor)
+        return kernel.writer.load(f"load {kind}, {address}", kind, [address], min_depth)
     # a masked-off address may not be touched: read a zero instead of branching
     zero = Operand(zeros(kernel), "ptr")
     safe = select(kernel.lanes, mask, address, zero)
-    found = kernel.writer.load(f"load {kind}, {safe}", kind, [safe], floor)
+    found = kernel.writer.load(f"load {kind}, {safe}", kind, [safe], min_depth)
     return found if other is None else select(kernel.lanes, mask, found, other)
 
 
@@ -182,7 +182,7 @@ def buffer_pointer(kernel: Kernel, buffer: Buffer, index: Index) -> Pointer:
 
 def read_buffer(kernel: Kernel, buffer: Buffer, index: Index) -> Lane:
     pointer = buffer_pointer(kernel, buffer, index)
-    found = read(kernel, pointer, stored_element(buffer.element), None, None, buffer.floor)
+    found = read(kernel, pointer, stored_element(buffer.element), None, None, buffer.min_depth)
     if buffer.element == "i1":
         zero = constant(0, "i8")
         return compare(kernel.lanes, "icmp ne", found, zero)

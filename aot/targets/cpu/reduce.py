@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from aotc.aot.targets.cpu import memory, sinks, tiles
+from aotc.aot.targets.cpu import memory, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Index, Kernel, literal
 from aotc.aot.targets.cpu.linear import Int, Lane, Linear, integer
 from aotc.aot.targets.cpu.literals import LLVM_TYPES, float_constant, is_vector, wrap
@@ -106,8 +106,8 @@ def _reduce_lanes(kernel: Kernel, operation: Operation, axis: int, shape: tuple[
     rank_one = len(shape) == 1
     cuts = _neutral_cuts(kernel, operation, shape)
     inner = [cut for cut in cuts if cut.bound.dim == axis]
-    results = [] if rank_one else [sinks.new_buffer(kernel, x) for x in operation.results]
-    filling = sinks.Filling(kernel, shape)
+    results = [] if rank_one else [root_ops.new_buffer(kernel, x) for x in operation.results]
+    filling = root_ops.Filling(kernel, shape)
 
     def row(index: Index) -> None:
         with kernel.width(min(kernel.isa.lanes, shape[axis])):
@@ -131,7 +131,7 @@ def _reduce_lanes(kernel: Kernel, operation: Operation, axis: int, shape: tuple[
         _rows(kernel, outer, axis, row)
         depth = kernel.writer.depth
         for result, buffer in zip(operation.results, results, strict=True):
-            kernel.buffers[result] = buffer._replace(floor=depth)
+            kernel.buffers[result] = buffer._replace(min_depth=depth)
     filling.finish([cut.bound for cut in inner])
 
 
@@ -142,7 +142,7 @@ def _rows(kernel: Kernel, outer: tuple[int, ...], axis: int, row: Callable[[Inde
 
 def _row_total(
     kernel: Kernel, operation: Operation, axis: int, shape: tuple[int, ...], outer: Index,
-    cuts: Sequence[tiles.Conjunct], filling: sinks.Filling,
+    cuts: Sequence[tiles.Conjunct], filling: root_ops.Filling,
 ) -> list[Operand]:  # fmt: skip
     """One row: lanes of partial results, several chains when the row is long, then one value."""
     width = kernel.lanes.width
@@ -209,7 +209,7 @@ def _lanes_of(kernel: Kernel, operation: Operation, operands: Sequence[Operand])
 
 def _at(
     kernel: Kernel, operation: Operation, axis: int, outer: Index, place: Int,
-    facts: Sequence[tiles.Conjunct], filling: sinks.Filling,
+    facts: Sequence[tiles.Conjunct], filling: root_ops.Filling,
 ) -> list[Lane]:  # fmt: skip
     index = (*outer[:axis], place, *outer[axis + 1 :])
     found: list[Lane] = []
@@ -253,7 +253,7 @@ def _first(kernel: Kernel, operand: Operand) -> Operand:
 def _reduce_across(kernel: Kernel, operation: Operation, axis: int, shape: tuple[int, ...]) -> None:
     """Reduces along a dimension that is not spread over lanes: each lane has its own result."""
     kept = tuple(n for d, n in enumerate(shape) if d != axis)
-    results = [sinks.new_buffer(kernel, x) for x in operation.results]
+    results = [root_ops.new_buffer(kernel, x) for x in operation.results]
     cuts = [cut for cut in _neutral_cuts(kernel, operation, shape) if cut.bound.dim == axis]
 
     def body(index: Index) -> None:
@@ -285,7 +285,7 @@ def _reduce_across(kernel: Kernel, operation: Operation, axis: int, shape: tuple
     lane = tiles.lane_dimension(kernel, operation.operands[0])
     tiles.run(kernel, kept, body, lane_dim=lane - (lane > axis))
     for result, buffer in zip(operation.results, results, strict=True):
-        kernel.buffers[result] = buffer._replace(floor=kernel.writer.depth)
+        kernel.buffers[result] = buffer._replace(min_depth=kernel.writer.depth)
 
 
 def scan(kernel: Kernel, operation: Operation) -> None:
@@ -293,7 +293,7 @@ def scan(kernel: Kernel, operation: Operation) -> None:
     axis = operation.integer("axis")
     reverse = bool(operation.attributes.get("reverse", False))
     shape = operation.operands[0].type.shape or ()
-    results = [sinks.new_buffer(kernel, x) for x in operation.results]
+    results = [root_ops.new_buffer(kernel, x) for x in operation.results]
     outer = tuple(1 if d == axis else n for d, n in enumerate(shape))
     size = shape[axis]
 
@@ -321,4 +321,4 @@ def scan(kernel: Kernel, operation: Operation) -> None:
     with kernel.width(1):
         _rows(kernel, outer, axis, line)
     for result, buffer in zip(operation.results, results, strict=True):
-        kernel.buffers[result] = buffer._replace(floor=kernel.writer.depth)
+        kernel.buffers[result] = buffer._replace(min_depth=kernel.writer.depth)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from aotc.aot.targets.cpu import arcs
 from aotc.aot.targets.cpu import coefficients as fitted
+from aotc.aot.targets.cpu import inverse_trigonometry
 from aotc.aot.targets.cpu.single_angle import ANGLES, NOTE
 from aotc.aot.targets.cpu.vector_ir import Function, Value
 
@@ -237,10 +237,10 @@ def cosh(exp: Callable[..., Value]) -> Callable[[Value], Value]:
 
 # Written alike for every element type.
 SAME_FORM: dict[str, Function] = {
-    "asin": Function(1, arcs.asin, 4.0),
-    "acos": Function(1, arcs.acos, 4.0),
-    "atan": Function(1, arcs.atan, 4.0),
-    "atan2": Function(2, arcs.atan2, 4.0),
+    "asin": Function(1, inverse_trigonometry.asin, 4.0),
+    "acos": Function(1, inverse_trigonometry.acos, 4.0),
+    "atan": Function(1, inverse_trigonometry.atan, 4.0),
+    "atan2": Function(2, inverse_trigonometry.atan2, 4.0),
     "sqrt": Function(1, Value.sqrt, 0.5),
     "rsqrt": Function(1, rsqrt, 1.5),
     "floor": Function(1, intrinsic("floor"), 0.0),

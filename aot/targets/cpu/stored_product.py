@@ -1,4 +1,4 @@
-"""A product and the stores that take its elements from registers; `closing.py` finds them."""
+"""A product and the stores that take its elements from registers; `fused_store.py` finds them."""
 
 from __future__ import annotations
 

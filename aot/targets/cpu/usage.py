@@ -14,10 +14,10 @@ Runs: TypeAlias = dict[Operation, list[Operation]]
 
 class Keep(Enum):
     AT_ONCE = "computed where it is defined"
-    BY_FIRST_SINK = "written by the first sink that runs over it"
+    BY_FIRST_ROOT = "written by the first root that runs over it"
 
 
-SINKS = frozenset({
+ROOT_OPS = frozenset({
     "tt.store", "tt.reduce", "tt.scan", "tt.dot", "tt.atomic_rmw", "tt.atomic_cas", "scf.yield",
     "tt.histogram",
 })  # fmt: skip
@@ -41,7 +41,7 @@ REPEATS = 8
 def plan(function: Function, runs: Runs, *, no_alias: bool) -> dict[Value, Keep]:
     """Decides for every tensor; tensors that are not in the answer are evaluated on demand.
 
-    Within one sink an element is evaluated once, however often the expression names it; `runs` are
+    Within one root an element is evaluated once, however often the expression names it; `runs` are
     the stores that share their loops.
     """
     kept: dict[Value, Keep] = {}
@@ -53,7 +53,7 @@ def plan(function: Function, runs: Runs, *, no_alias: bool) -> dict[Value, Keep]
             if not value.type.is_tensor:
                 continue
             costs[value] = _cost(operation, costs)
-            if operation.name in SINKS or operation.regions or operation.name in VIEWS:
+            if operation.name in ROOT_OPS or operation.regions or operation.name in VIEWS:
                 continue
             if operation.name == "tt.load" and _is_overwritten(
                 operation, value, writes, no_alias=no_alias
@@ -62,7 +62,7 @@ def plan(function: Function, runs: Runs, *, no_alias: bool) -> dict[Value, Keep]
             elif value.type.is_pointer or costs[value] == 0:
                 continue
             elif weights[value] > 1 and costs[value] >= DEAR:
-                kept[value] = Keep.BY_FIRST_SINK if _has_own_sink(value) else Keep.AT_ONCE
+                kept[value] = Keep.BY_FIRST_ROOT if _has_root_of_its_own(value) else Keep.AT_ONCE
             elif _is_repacked(value):
                 kept[value] = Keep.AT_ONCE
             if value in kept:
@@ -71,7 +71,7 @@ def plan(function: Function, runs: Runs, *, no_alias: bool) -> dict[Value, Keep]
 
 
 def _cost(operation: Operation, costs: dict[Value, float]) -> float:
-    if operation.name in SINKS or operation.regions:
+    if operation.name in ROOT_OPS or operation.regions:
         return 1
     own = 0 if operation.name in VIEWS else COSTS.get(operation.name, 1)
     pointers = operation.name == "tt.load"
@@ -81,13 +81,13 @@ def _cost(operation: Operation, costs: dict[Value, float]) -> float:
 
 def _weights(function: Function, runs: Runs) -> dict[Value, float]:
     """How often an element of each tensor is evaluated, were none of them kept."""
-    turns: dict[Value, dict[object, float]] = {}  # by sink, the most on any way to it
+    turns: dict[Value, dict[object, float]] = {}  # by root, the most on any way to it
     for operation in reversed(list(function.walk())):  # uses before definitions
         for value in operation.results:
             found = turns[value] = {}
             for use in value.uses:
-                for sink, count in _turns_of_use(value, use, turns, runs).items():
-                    found[sink] = max(found.get(sink, 0), min(1e6, count))
+                for root, count in _turns_of_use(value, use, turns, runs).items():
+                    found[root] = max(found.get(root, 0), min(1e6, count))
     return {value: sum(found.values()) for value, found in turns.items()}
 
 
@@ -95,17 +95,17 @@ def _turns_of_use(
     value: Value, use: Operation, turns: dict[Value, dict[object, float]], runs: Runs
 ) -> dict[object, float]:
     repeats: float = REPEATS if _is_deeper(value, use) else 1
-    if use.name in SINKS or use.regions or not use.results:
-        sink: object = runs[use][0] if use in runs else (use, use.operands.index(value))
-        return {sink: repeats}
+    if use.name in ROOT_OPS or use.regions or not use.results:
+        root: object = runs[use][0] if use in runs else (use, use.operands.index(value))
+        return {root: repeats}
     shape, result = value.type.shape, use.results[0].type.shape
     if use.name == "tt.broadcast" and shape and result and shape[-1] > 1:
         for before, after in zip(shape, result, strict=True):
             repeats *= min(REPEATS, after // before)
     found: dict[object, float] = {}
     for made in use.results:
-        for sink, count in turns.get(made, {}).items():
-            found[sink] = max(found.get(sink, 0), count * repeats)
+        for root, count in turns.get(made, {}).items():
+            found[root] = max(found.get(root, 0), count * repeats)
     return found
 
 
@@ -125,8 +125,8 @@ def _between(inner: Operation | None, outer: Operation | None) -> Iterator[Opera
         inner = inner.parent
 
 
-def _has_own_sink(value: Value) -> bool:
-    """A sink of the same shape in the same region reads the tensor at its own index."""
+def _has_root_of_its_own(value: Value) -> bool:
+    """A root of the same shape in the same region reads the tensor at its own index."""
     seen = [value]
     while seen:
         current = seen.pop()
@@ -135,7 +135,12 @@ def _has_own_sink(value: Value) -> bool:
                 continue
             if use.name in ("tt.store", "tt.reduce"):
                 return True
-            if use.results and use.name not in VIEWS and use.name not in SINKS and not use.regions:
+            if (
+                use.results
+                and use.name not in VIEWS
+                and use.name not in ROOT_OPS
+                and not use.regions
+            ):
                 seen.extend(r for r in use.results if r.type.shape == value.type.shape)
     return False
 
@@ -186,7 +191,7 @@ def _joins(current: list[Operation], store: Operation) -> bool:
 
 def _passes(current: list[Operation], operation: Operation) -> bool:
     """`operation` may stand between the stores of a run."""
-    if operation.name in SINKS or operation.regions or not operation.results:
+    if operation.name in ROOT_OPS or operation.regions or not operation.results:
         return False
     roots = {_root(op.operands[0]) for op in current}
     return operation.name != "tt.load" or _root(operation.operands[0]) not in roots
@@ -221,14 +226,14 @@ def _is_overwritten(
 
 
 def _last_use(value: Value, load: Operation) -> int:
-    """Position of the last sink that needs `value`, at the end of loops entered on the way."""
+    """Position of the last root that needs `value`, at the end of loops entered on the way."""
     last, open_values, seen = load.position, [value], {value}
     while open_values:
         for use in open_values.pop().uses:
             last = max(last, use.position)
             for loop in _between(use.parent, load.parent):
                 last = max(last, max(op.position for op in loop.walk()))
-            if use.name not in SINKS and not use.regions:
+            if use.name not in ROOT_OPS and not use.regions:
                 following = [r for r in use.results if r not in seen]
                 seen.update(following)
                 open_values.extend(following)

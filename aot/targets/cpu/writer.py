@@ -105,12 +105,12 @@ class Writer:
         self.scopes[home].known[text] = made
         return made
 
-    def load(self, text: str, kind: str, operands: Sequence[Operand], floor: int) -> Operand:
-        """Writes a read of memory that was last written in the scope at depth `floor`.
+    def load(self, text: str, kind: str, operands: Sequence[Operand], min_depth: int) -> Operand:
+        """Writes a read of memory that was last written in the scope at depth `min_depth`.
 
         It is hoisted no further than that, nor out of a scope that may be skipped.
         """
-        home = max(self.home(operands, can_fault=True), min(floor, self.depth))
+        home = max(self.home(operands, can_fault=True), min(min_depth, self.depth))
         made = Operand("%" + self.fresh(), kind, home)
         self.scopes[home].lines.append(f"  {made.text} = {text}")
         return made

@@ -60,6 +60,6 @@ def compile_kernel(
         shared_bytes=made.shared_bytes,
         registers=made.registers,
         spill_bytes=made.spill_bytes,
-        is_early=made.is_early,
+        is_programmatic=made.is_programmatic,
         packed_texts=pack_texts(made.texts),
     )

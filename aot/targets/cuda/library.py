@@ -13,13 +13,13 @@ from aotc.runtime.bundle.plan import Image
 IMAGE_ALIGNMENT_BYTES = 64
 
 
-def prelude() -> dict[str, bytes]:
+def support_code() -> dict[str, bytes]:
     """Versions of the assemblers; cubins need nothing beside them."""
     pipeline.load()
     return {"assemblers.json": json.dumps(pipeline.assembler_versions(), sort_keys=True).encode()}
 
 
-def library(kernels: Sequence[KernelBinary], prelude: Mapping[str, bytes]) -> Library:
+def library(kernels: Sequence[KernelBinary], support_code: Mapping[str, bytes]) -> Library:
     """The cubins in the order of their symbols, and what a launch of each takes."""
     parts: list[bytes] = []
     images: dict[str, Image] = {}
@@ -31,7 +31,7 @@ def library(kernels: Sequence[KernelBinary], prelude: Mapping[str, bytes]) -> Li
             kernel.threads,
             kernel.shared_bytes,
             kernel.scratch_bytes,
-            kernel.is_early,
+            kernel.is_programmatic,
         )
         padding = bytes(-len(kernel.code) % IMAGE_ALIGNMENT_BYTES)
         parts += [kernel.code, padding]

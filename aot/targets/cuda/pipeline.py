@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aotc.aot.targets.cuda.ptx import EARLY_CAPABILITY, repaired
+from aotc.aot.targets.cuda.ptx import PROGRAMMATIC_LAUNCH_CAPABILITY, repaired
 from aotc.aot.targets.toolchain import ToolchainError
 
 POINTER_ALIGNMENT_BYTES = 16  # tt.divisibility of every pointer
@@ -40,7 +40,7 @@ class Cubin:
     tensor_memory_columns: int
     registers: int  # of one thread
     spill_bytes: int  # of one thread, stores and loads
-    is_early: bool  # whether it waits by itself for the kernels before it
+    is_programmatic: bool  # whether it waits by itself for the kernels before it
     texts: Mapping[str, str]  # file suffix → text
 
 
@@ -90,7 +90,7 @@ def compile_cubin(
         tensor_memory_columns=metadata.get("tmem_size") or 0,
         registers=sum(map(int, re.findall(r"Used (\d+) registers", log.getvalue()))),
         spill_bytes=sum(map(int, re.findall(r"(\d+) bytes spill", log.getvalue()))),
-        is_early=capability >= EARLY_CAPABILITY,
+        is_programmatic=capability >= PROGRAMMATIC_LAUNCH_CAPABILITY,
         texts={suffix: made[stage] for stage, suffix in TEXTS.items() if stage in made},
     )
 

@@ -6,7 +6,9 @@ import re
 
 from aotc.aot.targets.toolchain import ToolchainError
 
-EARLY_CAPABILITY = 90  # the first whose kernels can wait by themselves for those before them
+PROGRAMMATIC_LAUNCH_CAPABILITY = (
+    90  # the first whose kernels can wait by themselves for those before them
+)
 ENTRY = re.compile(r"^\.visible \.entry .*?^\{\n", re.DOTALL | re.MULTILINE)
 PAIR = re.compile(
     r"^\t(?P<name>add|min|max)\.(?P<half>[su]16)x2[ \t]+"
@@ -30,7 +32,7 @@ def repaired(ptx: str, capability: int) -> str:
     Raises ToolchainError where it has not one entry.
     """
     ptx = halved(ptx)
-    return waiting(ptx) if capability >= EARLY_CAPABILITY else ptx
+    return waiting(ptx) if capability >= PROGRAMMATIC_LAUNCH_CAPABILITY else ptx
 
 
 def halved(ptx: str) -> str:

@@ -23,7 +23,7 @@ class DeviceCode:
     weights, the device address of each tensor; functions, by the number of a kernel.
     """
 
-    __slots__ = ("arena_bytes", "device", "functions", "gpu", "has_early_kernels",
+    __slots__ = ("arena_bytes", "device", "functions", "gpu", "has_programmatic_launch",
                  "has_separate_buffers", "inputs", "outputs", "plan", "scratch_bytes", "sizes",
                  "weights")  # fmt: skip
     gpu: Device
@@ -40,7 +40,7 @@ class DeviceCode:
         """`inputs` and `outputs`: bytes of each. Raises `DriverFault` for a kernel without code."""
         self.device = device
         self.has_separate_buffers: bool = read("AOTC_SEPARATE_BUFFERS").value
-        self.has_early_kernels: bool = read("AOTC_EARLY_KERNELS").value
+        self.has_programmatic_launch: bool = read("AOTC_PROGRAMMATIC_LAUNCH").value
         self.take(plan, inputs, outputs)
 
     def take(

@@ -60,20 +60,23 @@ class LaunchGraph:
         grid: tuple[int, int, int],
         threads: int,
         arguments: Arguments,
-        is_early: bool = False,
+        is_programmatic: bool = False,
     ) -> int:
         """Add a launch of programs of `threads` threads each; returns its number.
 
-        is_early: it may start while the kernel before it still runs, as soon as all programs of
-        that one have begun and said so (`gdc_launch_dependents`) or ended. It must wait by itself
-        (`gdc_wait`) before it touches memory.
+        is_programmatic: programmatic dependent launch; it may start while the kernel before it
+        still runs, as soon as all programs of that one have begun and said so
+        (`gdc_launch_dependents`) or ended. It must wait by itself (`gdc_wait`) before it touches
+        memory.
         """
         shared_bytes, context = function.shared_bytes, self._device.context
         row = KernelNode(
             function.handle, *grid, threads, 1, 1, shared_bytes, arguments.address, None, None,
             context,
         )  # fmt: skip
-        node = self._add("cuGraphAddKernelNode_v2", ctypes.byref(row), is_early=is_early)
+        node = self._add(
+            "cuGraphAddKernelNode_v2", ctypes.byref(row), is_programmatic=is_programmatic
+        )
         self._follows_kernel = True
         self._nodes.append((node, row, arguments))
         return len(self._nodes) - 1
@@ -87,15 +90,17 @@ class LaunchGraph:
         """Add a node that records an event."""
         self._add("cuGraphAddEventRecordNode", event.handle)
 
-    def _add(self, name: str, *arguments: Any, is_early: bool = False) -> ctypes.c_void_p:
+    def _add(self, name: str, *arguments: Any, is_programmatic: bool = False) -> ctypes.c_void_p:
         """Add a node behind the last one; an early one behind the beginning of a kernel."""
         node, device = ctypes.c_void_p(), self._device
-        is_early = is_early and self._follows_kernel and DEPENDENCIES in device.functions
-        count = 0 if self._last is None or is_early else 1
+        is_programmatic = (
+            is_programmatic and self._follows_kernel and DEPENDENCIES in device.functions
+        )
+        count = 0 if self._last is None or is_programmatic else 1
         before = ctypes.byref(self._last) if count else None
         with device.current():
             device.call(name, ctypes.byref(node), self._handle, before, count, *arguments)
-            if is_early:
+            if is_programmatic:
                 ends = ctypes.byref(self._last), ctypes.byref(node)
                 device.call(DEPENDENCIES, self._handle, *ends, ctypes.byref(EARLY), 1)
         self._last, self._follows_kernel = node, False

@@ -180,8 +180,8 @@ class CudaSession:
             described = (part for _, each in maps for part in each.parameters)
             # Triton's own two come last: scratch of each program, and no profile.
             arguments = Arguments([*values, *described, self._lent.scratch, 0])
-            is_early = image.is_early and code.has_early_kernels
-            node = graph.kernel(function, launch.grid, image.threads, arguments, is_early)
+            is_programmatic = image.is_programmatic and code.has_programmatic_launch
+            node = graph.kernel(function, launch.grid, image.threads, arguments, is_programmatic)
             for at, number in numbers.items():
                 patches[number].append((partial(arguments.slots.__setitem__, at), node))
             for at, tensor_map in maps:

@@ -16,7 +16,7 @@ from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.rewrites.rewrite import rewrite
-from aotc.aot.schedule.form import schedule
+from aotc.aot.schedule.schedule import schedule
 from aotc.aot.targets.cpu.target import CPU
 from aotc.aot.targets.cuda.machines import GPUS
 from tests.rewrites.spellings import rows

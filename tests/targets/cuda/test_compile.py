@@ -87,7 +87,7 @@ def test_kernels_from_9_0_on_wait_before_anything_else(products):
     for (_, _, facts, texts), name in zip(products, ("80", "90", "100", "120"), strict=False):
         body = texts["ptx"].partition("\n{\n")[2]
         first = next(line.strip() for line in body.splitlines() if line.strip()[:1] not in ".$/")
-        assert facts["is_early"] == (first == "griddepcontrol.wait;") == (name != "80")
+        assert facts["is_programmatic"] == (first == "griddepcontrol.wait;") == (name != "80")
 
 
 def test_what_a_launch_needs_is_known(products):
@@ -173,5 +173,5 @@ def test_images_lie_side_by_side_aligned_and_by_symbol():
         "threads": 64,
         "shared_bytes": 7,
         "scratch_bytes": 0,
-        "is_early": 0,
+        "is_programmatic": 0,
     }

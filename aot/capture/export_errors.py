@@ -1,0 +1,164 @@
+"""What torch.export's refusals become: its reason, the user's line, and the usual remedy."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import traceback
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from aotc.aot.capture.user_code import users_innermost
+from aotc.aot.errors import ExportFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What to do about refusals whose reason holds `sign`; `meaning` is the reason in our words."""
+
+    sign: str
+    meaning: str
+    remedy: str
+    is_of_data: bool = False  # whether what torch stopped at is a place that reads data
+
+
+# The first row whose sign is in torch's reason; the last one fits all.
+CURES = (
+    Remedy(
+        "specialized integer from data-dependent",
+        "a size or an index is the value of a tensor",
+        "keep the full size and mask what lies beyond, or pass the number as an argument, which "
+        "is fixed at build time",
+        is_of_data=True,
+    ),
+    Remedy(
+        "data-dependent",
+        "control flow depends on the value of a tensor",
+        "write an `if` as `torch.where` of both results, and a loop with a fixed number of turns "
+        "and a mask of those that count",
+        is_of_data=True,
+    ),
+    Remedy(
+        ".numpy()",
+        "the model leaves torch",
+        "compute with torch's ops: what numpy does inside the model is not in the graph",
+        is_of_data=True,
+    ),
+    Remedy(
+        "not a known type",
+        "an argument or the result holds an object that torch cannot take apart",
+        "leave it out of the result (`use_cache=False` in transformers), or register its type with "
+        "`torch.utils._pytree.register_pytree_node`",
+    ),
+    Remedy(
+        "Constraints violated",
+        "the model does not hold for all sizes that `dynamic_shapes` allows",
+        "give the dims the ranges that torch suggests, or `Dim.AUTO`, which finds them",
+    ),
+    Remedy(
+        "dynamic_shapes",
+        "`dynamic_shapes` do not fit the example inputs",
+        "give one entry for each argument: a dict of its dims, or None for one of fixed shape",
+    ),
+    Remedy(
+        "Unsupported input type",
+        "an argument is neither a tensor nor plain data",
+        "pass tensors, numbers, text and containers of them; make the rest a setting of the module",
+    ),
+    Remedy(
+        "ScriptModule",
+        "the model is TorchScript",
+        "give the module that it was made of: TorchScript cannot be exported",
+    ),
+    Remedy(
+        "fake impl",
+        "an op of the model's own does not say what it gives",
+        "register it: `@OP.register_fake`, a function that returns an empty tensor of that shape",
+    ),
+    Remedy(
+        "quantized",
+        "the model holds torch's quantized tensors",
+        "quantize weights to plain integer tensors with scales, and multiply in the model",
+    ),
+    Remedy(
+        "fake tensor in the exported",
+        "a tensor is changed behind torch's back, such as by `.data`",
+        "change the tensor itself under `torch.no_grad()`, and make it a buffer",
+    ),
+    Remedy("", "", "control flow may depend on shapes and settings, not on the values of tensors"),
+)
+
+
+def export_refusal(
+    error: BaseException, path: str, data_reads: Collection[str] = ()
+) -> ExportFailed:
+    """The error for what torch.export raised; `path` stands in for an unknown line.
+
+    `data_reads` are all places where the model reads its data: where one of them is what torch
+    stopped at, the others are named with it.
+    """
+    reason = _reason(error)
+    row = next(row for row in CURES if row.sign in reason)
+    detail = f"{row.meaning} ({reason})" if row.meaning else reason
+    place = _place(error, path)
+    if row.is_of_data:
+        others = (line for line in data_reads if line != place)
+        place = "".join((place, *(f"\n  and at {line}" for line in others)))
+    return ExportFailed(detail=detail, source=place, remedy=row.remedy)
+
+
+def is_of_data(refused: Exception) -> bool:
+    """Whether a refusal is of data that decides, which no mode of torch.export takes."""
+    return isinstance(refused, ExportFailed) and "data-dependent" in refused.detail
+
+
+def _reason(error: BaseException) -> str:
+    """torch's own reason as one paragraph: its message up to the first advice or trace."""
+    text = re.split(r"\n\s*\n|\n\s*(?:Hint|Developer|User stack|To fix)", str(error).strip())[0]
+    text = re.sub(r" *\((?:unhinted|Size-like symbols): [^)]*\)\)?\.?", "", text)
+    return " ".join(text.split()).rstrip(".")
+
+
+def _place(error: BaseException, path: str) -> str:
+    """`model.py:31 in forward: if x.sum() > 0:`."""
+    trace = "".join(traceback.format_tb(error.__traceback__))
+    source = users_innermost(f"{trace}{_own_trace(str(error))}")
+    if source is None:
+        return path
+    line = linecache.getline(source.path, source.line_number).strip()
+    return f"{source}: {line}" if line else str(source)
+
+
+def _own_trace(message: str) -> str:
+    # torch prints the user's stack in the message of data-dependent errors.
+    _, found, tail = message.partition("User Stack")
+    return tail if found else ""
+
+
+# Methods of a tensor whose result is Python's.
+READS = frozenset({
+    "__array__", "__bool__", "__complex__", "__contains__", "__float__", "__index__", "__int__",
+    "item", "numpy", "tolist",
+})  # fmt: skip
+
+
+class DataReads(TorchFunctionMode):
+    """Runs calls as they are, and keeps the user's lines that read a tensor's elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[str, None] = {}
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(function, "__name__", "") in READS and isinstance(args[0], torch.Tensor):
+            source = users_innermost("".join(traceback.format_stack()))
+            if source is not None:
+                line = linecache.getline(source.path, source.line_number).strip()
+                self.lines.setdefault(f"{source}: {line}" if line else str(source))
+        return function(*args, **(kwargs or {}))

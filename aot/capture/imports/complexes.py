@@ -1,0 +1,390 @@
+"""Complex numbers as pairs of real tensors: rows of ATen ops that take or give complex tensors.
+
+No type of ours is complex. Inside an import a complex tensor is a `Complex`, two nodes of its
+component type; a row here makes real arithmetic of an op on such pairs. Inputs and outputs of a
+program are real: a model takes `view_as_complex(x)` and gives `view_as_real(y)` at its ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from aotc.aot.capture.imports import complex_pairs as pairs
+from aotc.aot.capture.imports.call import COMPONENTS, Call, NotSupported, Operand, Row, Rows
+from aotc.aot.capture.imports.fourier import Pair, fourier, hermitian, real_ends
+from aotc.aot.capture.imports.table import ROWS as REAL_ROWS
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Complex:
+    """A complex tensor; both parts have its shape."""
+
+    re: Node
+    im: Node
+
+
+Value = Complex | Operand | complex
+POWERS_LIMIT = 16  # whole powers up to this are products
+
+
+def is_complex(node: torch.fx.Node) -> bool:
+    """Whether a node of a torch graph takes or gives complex tensors."""
+    values = (node.meta.get("val"), *(each.meta.get("val") for each in node.all_input_nodes))
+    return any(
+        isinstance(item, torch.Tensor) and item.is_complex()
+        for value in values
+        for item in (value if isinstance(value, list | tuple) else (value,))
+    )
+
+
+def complex_row(name: str, is_known: bool = True) -> Row:
+    """The row of an op on complex tensors; it raises `NotSupported` where there is none, and where
+    complex numbers are not known."""
+    row = COMPLEX_ROWS.get(name) if is_known else None
+    if row is not None:
+        return row
+
+    def refuse(call: Call, *arguments: Any) -> Any:
+        raise NotSupported("complex numbers: write it with their real and imaginary parts")
+
+    return refuse
+
+
+def constant_of(tensor: torch.Tensor, make_constant: Callable[[str, torch.Tensor], Node]) -> Any:
+    """A complex weight as two real constants, named after their parts."""
+    parts = {"real": tensor.real, "imag": tensor.imag}
+    made = [make_constant(name, part.contiguous()) for name, part in parts.items()]
+    return Complex(*made)
+
+
+def _parts(call: Call, value: Value) -> tuple[Node, pairs.Part]:
+    if isinstance(value, Complex):
+        return call.operand(value.re, call.dtype), call.operand(value.im, call.dtype)
+    if isinstance(value, complex):
+        return build.scalar(value.real, call.dtype), build.scalar(value.imag, call.dtype)
+    return call.operand(value, call.dtype), None
+
+
+def _whole(call: Call, re: pairs.Part, im: pairs.Part) -> Complex:
+    """Parts that fill the result's shape."""
+    zero = build.scalar(0.0, call.dtype)
+    return Complex(call.fill(zero if re is None else re), call.fill(zero if im is None else im))
+
+
+def _mul(call: Call, left: Value, right: Value) -> Complex:
+    return _whole(call, *pairs.multiplied(_parts(call, left), _parts(call, right)))
+
+
+def _div(call: Call, left: Value, right: Value, *, rounding_mode: Any = None) -> Complex:
+    divisor, (a, b) = _parts(call, right), _parts(call, left)
+    if divisor[1] is None:
+        return _whole(
+            call, build.div(a, divisor[0]), None if b is None else build.div(b, divisor[0])
+        )
+    return _whole(call, *pairs.multiplied((a, b), pairs.reciprocal(*divisor)))
+
+
+def _reciprocal(call: Call, value: Complex) -> Complex:
+    return _whole(call, *pairs.reciprocal(*_parts(call, value)))
+
+
+def _abs(call: Call, value: Complex) -> Node:
+    return call.fill(pairs.absolute(value.re, value.im))
+
+
+def _angle(call: Call, value: Complex) -> Node:
+    return call.fill(build.pointwise("atan2", value.im, value.re))
+
+
+def _sgn(call: Call, value: Complex) -> Complex:
+    """z / |z|; 0 of 0."""
+    length = pairs.absolute(value.re, value.im)
+    divisor = build.pointwise("where", build.pointwise("eq", length, 0.0), 1.0, length)
+    return _whole(call, build.div(value.re, divisor), build.div(value.im, divisor))
+
+
+def _of_pair(compute: Callable[..., tuple[Node, pairs.Part]]) -> Row:
+    """A function of one complex tensor."""
+
+    def row(call: Call, value: Complex) -> Complex:
+        return _whole(call, *compute(value.re, value.im))
+
+    return row
+
+
+def _polar(call: Call, length: Node, angle: Node) -> Complex:
+    operands = (call.operand(each, call.dtype) for each in (length, angle))
+    return _whole(call, *pairs.from_polar(*operands))
+
+
+def _pow(call: Call, base: Value, exponent: Value) -> Complex:
+    """z^n by products for a small whole n; else e^(w log z)."""
+    is_number = isinstance(exponent, int | float) and not isinstance(exponent, bool)
+    if is_number and float(exponent).is_integer() and abs(exponent) <= POWERS_LIMIT:  # type: ignore[arg-type]
+        return _whole(call, *pairs.whole_power(_parts(call, base), int(exponent)))  # type: ignore[arg-type]
+    logarithm = pairs.logarithm(*_parts(call, base))
+    return _whole(call, *pairs.exponential(*pairs.multiplied(logarithm, _parts(call, exponent))))
+
+
+def _conjugate(call: Call, value: Complex) -> Complex:
+    return Complex(value.re, build.unary("neg", value.im))
+
+
+def _equal(call: Call, left: Value, right: Value) -> Node:
+    seen = (each for each in call.operand_values[:2] if isinstance(each, torch.Tensor))
+    dtype = next(COMPONENTS[each.dtype] for each in seen if each.dtype in COMPONENTS)
+    operands = []
+    for value in (left, right):
+        value = complex(value) if isinstance(value, int | float | complex) else value
+        if isinstance(value, complex):
+            operands.append((value.real, value.imag))
+        elif isinstance(value, Complex):
+            operands.append((value.re, value.im))
+        else:
+            operands.append((value, 0.0))  # type: ignore[arg-type]
+    parts = [call.pointwise("eq", *each, dtype=dtype) for each in zip(*operands, strict=True)]
+    return make("logical_and", tuple(parts))
+
+
+def _different(call: Call, left: Value, right: Value) -> Node:
+    return build.unary("logical_not", _equal(call, left, right))
+
+
+def _as_complex(call: Call, data: Node) -> Complex:
+    axis = data.type.rank - 1
+    parts = (build.slice_axis(data, axis, place, place + 1) for place in (0, 1))
+    return Complex(*(build.drop(part, (axis,)) for part in parts))
+
+
+def _as_real(call: Call, data: Complex) -> Node:
+    parts = [build.reshape(part, (*part.shape, 1)) for part in (data.re, data.im)]
+    return build.concat(parts, data.re.type.rank)
+
+
+def _complex(call: Call, re: Node, im: Node) -> Complex:
+    return Complex(*(call.fill(call.operand(each, call.dtype)) for each in (re, im)))
+
+
+def _to_copy(call: Call, data: Value, *rest: Any) -> Complex | Node:
+    """To another component type; a real result has the real part."""
+    if not isinstance(data, Complex):
+        return _whole(call, build.cast(data, call.dtype), None)  # type: ignore[arg-type]
+    re, im = build.cast(data.re, call.dtype), build.cast(data.im, call.dtype)
+    return Complex(re, im) if call.is_complex else re
+
+
+def _filled(value: complex) -> Row:
+    def row(call: Call, *rest: Any) -> Complex:
+        return _full(call, (), value)
+
+    return row
+
+
+def _full(call: Call, size: Sequence[int], value: Any, *rest: Any) -> Complex:
+    number = complex(value)
+    parts = (build.scalar(part, call.dtype) for part in (number.real, number.imag))
+    return _whole(call, *parts)
+
+
+def _product(call: Call, left: Value, right: Value, name: str = "matmul") -> Complex:
+    """A matrix product of complex operands as those of their parts."""
+    row = REAL_ROWS[name]
+
+    def product(first: pairs.Part, second: pairs.Part) -> pairs.Part:
+        return None if first is None or second is None else row(call, first, second)  # type: ignore[return-value]
+
+    def parts(value: Any) -> tuple[Node, pairs.Part]:
+        return (value.re, value.im) if isinstance(value, Complex) else (value, None)
+
+    (a, b), (c, d) = parts(left), parts(right)
+    return _whole(
+        call, pairs.minus(product(a, c), product(b, d)), pairs.plus(product(a, d), product(b, c))
+    )
+
+
+def _matrix(name: str) -> Row:
+    def row(call: Call, left: Value, right: Value) -> Complex:
+        return _product(call, left, right, name)
+
+    return row
+
+
+def _scaled(call: Call, value: Value, factor: Any) -> Value:
+    return value if factor == 1 else _mul(call, value, factor)
+
+
+def _addmm(
+    call: Call, bias: Value, left: Value, right: Value, beta: Any = 1, alpha: Any = 1
+) -> Complex:
+    product = _scaled(call, _product(call, left, right), alpha)
+    return _add(call, product, _scaled(call, bias, beta))
+
+
+def _linear(call: Call, data: Value, weight: Value, bias: Value | None = None) -> Complex:
+    product = _product(call, data, weight, "linear")
+    return product if bias is None else _add(call, product, bias)
+
+
+def _add(call: Call, left: Value, right: Value, alpha: Any = 1) -> Complex:
+    (a, b), (c, d) = _parts(call, left), _parts(call, _scaled(call, right, alpha))
+    return _whole(call, pairs.plus(a, c), pairs.plus(b, d))
+
+
+def _sub(call: Call, left: Value, right: Value, alpha: Any = 1) -> Complex:
+    (a, b), (c, d) = _parts(call, left), _parts(call, _scaled(call, right, alpha))
+    return _whole(call, pairs.minus(a, c), pairs.minus(b, d))
+
+
+def _rsub(call: Call, left: Value, right: Value, alpha: Any = 1) -> Complex:
+    return _sub(call, right, left, alpha)
+
+
+def _where(call: Call, condition: Node, left: Value, right: Value) -> Complex:
+    (a, b), (c, d) = _parts(call, left), _parts(call, right)
+    zero = build.scalar(0.0, call.dtype)
+    choices = ((a, c), (b or zero, d or zero))
+    chosen = (call.operand(condition, "bool"),)
+    return _whole(call, *(make("where", (*chosen, *pair)) for pair in choices))
+
+
+def _by_parts(name: str) -> Row:
+    """An op that treats both parts alike: the row of real tensors, once for each."""
+    row = REAL_ROWS[name]
+
+    def by_parts(call: Call, *arguments: Any) -> Any:
+        re, im = (row(call, *(_part(each, place) for each in arguments)) for place in ("re", "im"))
+        if isinstance(re, list | tuple):
+            return [Complex(*pair) for pair in zip(re, im, strict=True)]  # type: ignore[arg-type]
+        return Complex(re, im)  # type: ignore[arg-type]
+
+    return by_parts
+
+
+def _part(value: Any, place: str) -> Any:
+    """One part of an argument; a list that holds complex tensors has zeros for the others'."""
+    if isinstance(value, Complex):
+        return getattr(value, place)
+    if isinstance(value, list | tuple) and any(isinstance(each, Complex) for each in value):
+        kind = next(each for each in value if isinstance(each, Complex)).re.dtype
+        return [_part_of_list(each, place, kind) for each in value]
+    if isinstance(value, complex):
+        return value.real if place == "re" else value.imag
+    return value
+
+
+def _part_of_list(value: Any, place: str, dtype: str) -> Node:
+    if isinstance(value, Complex):
+        return getattr(value, place)  # type: ignore[no-any-return]
+    if place == "re":
+        return build.cast(value, dtype)
+    return build.expand(build.scalar(0.0, dtype), value.shape)
+
+
+def _pair(value: Value) -> Pair:
+    return (value.re, value.im) if isinstance(value, Complex) else (value, None)  # type: ignore[return-value]
+
+
+def _fft_of_reals(
+    call: Call, data: Node, dims: Sequence[int], normalization: int, is_onesided: bool
+) -> Complex:
+    axes = [dim % data.type.rank for dim in dims]
+    last = call.shape[axes[-1]] if is_onesided else None
+    re, im = fourier((data, None), axes[-1:], -1, call.table, keep=last)
+    if is_onesided:
+        im = real_ends(im, axes[-1], data.shape[axes[-1]])
+    found = fourier((re, im), axes[:-1], -1, call.table)
+    count = build.count_of(data, axes)
+    return Complex(*(_normalized(part, normalization, count) for part in found))
+
+
+def _fft(
+    call: Call, data: Complex, dims: Sequence[int], normalization: int, is_forward: bool
+) -> Complex:
+    axes = [dim % data.re.type.rank for dim in dims]
+    found = fourier(_pair(data), axes, -1 if is_forward else 1, call.table)
+    count = build.count_of(data.re, axes)
+    return Complex(*(_normalized(part, normalization, count) for part in found))
+
+
+def _fft_to_reals(
+    call: Call, data: Complex, dims: Sequence[int], normalization: int, last_size: int
+) -> Node:
+    axes = [dim % data.re.type.rank for dim in dims]
+    pair = fourier(_pair(data), axes[:-1], 1, call.table)
+    whole = hermitian(pair, axes[-1], last_size)
+    re, _ = fourier(whole, axes[-1:], 1, call.table, is_real=True)
+    return _normalized(re, normalization, build.count_of(re, axes))
+
+
+def _normalized(data: Node, normalization: int, count: Any) -> Node:
+    """By torch's `fft_norm_mode`: 0 leaves it, 1 divides by sqrt(count), 2 by count."""
+    if not normalization:
+        return data
+    number = build.number(count, data.dtype)
+    if normalization == 1:
+        number = build.unary("sqrt", number)
+    return build.div(data, number)
+
+
+_BY_PARTS = (
+    "alias", "as_strided", "cat", "clone", "constant_pad_nd", "cumsum", "detach", "diagonal",
+    "expand", "flip", "gather", "index", "index_select", "lift_fresh_copy", "mean", "neg",
+    "permute", "repeat", "reshape", "roll", "select", "select_scatter", "slice", "slice_scatter",
+    "split", "split_with_sizes", "squeeze", "stack", "sum", "t", "transpose", "unbind", "unfold",
+    "unsqueeze", "view", "_unsafe_index", "_unsafe_view", "_neg_view", "unflatten", "flatten",
+    "embedding", "tril", "triu",
+)  # fmt: skip
+
+COMPLEX_ROWS: Rows = {
+    **{name: _by_parts(name) for name in _BY_PARTS if name in REAL_ROWS},
+    **{name: _matrix(name) for name in ("matmul", "mm", "bmm", "mv", "dot")},
+    "_conj": _conjugate,
+    "_conj_physical": _conjugate,
+    "conj_physical": _conjugate,
+    "resolve_conj": lambda call, value: value,
+    "resolve_neg": lambda call, value: value,
+    "_fft_c2c": _fft,
+    "_fft_c2r": _fft_to_reals,
+    "_fft_r2c": _fft_of_reals,
+    "_to_copy": _to_copy,
+    "abs": _abs,
+    "add": _add,
+    "addmm": _addmm,
+    "angle": _angle,
+    "baddbmm": _addmm,
+    "complex": _complex,
+    "cos": _of_pair(pairs.cosine),
+    "div": _div,
+    "empty": _filled(0),
+    "empty_like": _filled(0),
+    "eq": _equal,
+    "exp": _of_pair(pairs.exponential),
+    "full": _full,
+    "full_like": _full,
+    "linear": _linear,
+    "log": _of_pair(pairs.logarithm),
+    "mul": _mul,
+    "ne": _different,
+    "ones": _filled(1),
+    "ones_like": _filled(1),
+    "polar": _polar,
+    "pow": _pow,
+    "reciprocal": _reciprocal,
+    "rsub": _rsub,
+    "scalar_tensor": lambda call, value, *rest: _full(call, (), value),
+    "sgn": _sgn,
+    "sin": _of_pair(pairs.sine),
+    "sqrt": _of_pair(pairs.square_root),
+    "sub": _sub,
+    "view_as_complex": _as_complex,
+    "view_as_real": _as_real,
+    "where": _where,
+    "zeros": _filled(0),
+    "zeros_like": _filled(0),
+}  # type: ignore[dict-item]

@@ -1,0 +1,102 @@
+"""Import rows of the gamma function's logarithm and its derivative, computed in f64.
+
+In f64 the formulas keep what single precision would cancel near the roots, and need no cases.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from aotc.aot.capture.imports.call import Call, Row, Rows
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node
+
+# C. Lanczos' series for g = 607/128 in P. Godfrey's coefficients (2001), relative error 10⁻¹⁵.
+LANCZOS_SHIFT = 607.0 / 128.0
+LANCZOS = (
+    0.99999999999999709182, 57.156235665862923517, -59.597960355475491248, 14.136097974741747174,
+    -0.49191381609762019978, 0.33994649984811888699e-4, 0.46523628927048575665e-4,
+    -0.98374475304879564677e-4, 0.15808870322491248884e-3, -0.21026444172410488319e-3,
+    0.21743961811521264320e-3, -0.16431810653676389022e-3, 0.84418223983852743293e-4,
+    -0.26190838401581408670e-4, 0.36899182659531622704e-5,
+)  # fmt: skip
+HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
+# digamma x ≈ log x − 1/2x − Σ B(2k) / (2k x^2k), here from the highest k = 7 down.
+BERNOULLI = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
+ASYMPTOTIC = 10  # from here on that series is good to f64's precision
+
+
+def _where(condition: Node, yes: Node | float, no: Node | float) -> Node:
+    return build.pointwise("where", condition, yes, no)
+
+
+def _log_gamma(x: Node) -> Node:
+    """log |Γ(x)|, by reflection below ½; ∞ at the poles and at both infinities, 0 at 1 and 2."""
+    is_left = build.pointwise("lt", x, 0.5)
+    z = build.sub(_where(is_left, build.sub(1.0, x), x), 1.0)
+    series: Node | float = LANCZOS[0]
+    for place, coefficient in enumerate(LANCZOS[1:], 1):
+        series = build.add(build.div(coefficient, build.add(z, float(place))), series)
+    shifted = build.add(z, LANCZOS_SHIFT + 0.5)
+    power = build.mul(build.add(z, 0.5), build.sub(build.unary("log", shifted), 1.0))
+    rest = build.add(build.unary("log", series), HALF_LOG_2_PI - LANCZOS_SHIFT)
+    right = build.add(power, rest)
+    # The distance to the nearest integer, which next to 0 is the number itself.
+    nearest = build.unary("round", x)
+    fraction = build.unary("abs", build.sub(x, nearest))
+    sine = build.unary("sin", build.mul(fraction, math.pi))
+    left = build.sub(math.log(math.pi), build.add(build.unary("log", sine), right))
+    whole = _where(is_left, left, right)
+    # Next to 0, where π x may be subnormal.
+    size = build.unary("abs", x)
+    at_zero = build.unary("neg", build.unary("log", size))
+    whole = _where(build.pointwise("lt", size, 1e-20), at_zero, whole)
+    is_root = build.pointwise(
+        "logical_or", build.pointwise("eq", x, 1.0), build.pointwise("eq", x, 2.0)
+    )
+    whole = _where(is_root, 0.0, whole)
+    is_pole = build.pointwise("logical_and", is_left, build.pointwise("eq", x, nearest))
+    is_infinite = build.pointwise("logical_or", is_pole, build.unary("isinf", x))
+    return _where(is_infinite, math.inf, whole)
+
+
+def _digamma(x: Node) -> Node:
+    """Γ′/Γ, by reflection below 0; ∓∞ at ±0 and NaN at the other poles, as torch has it."""
+    is_left = build.pointwise("lt", x, 0.0)
+    z = _where(is_left, build.sub(1.0, x), x)
+    total: Node | None = None
+    for _ in range(ASYMPTOTIC):
+        is_small = build.pointwise("lt", z, float(ASYMPTOTIC))
+        part = _where(is_small, build.unary("reciprocal", z), 0.0)
+        total = part if total is None else build.add(total, part)
+        z = _where(is_small, build.add(z, 1.0), z)
+    square = build.unary("reciprocal", build.mul(z, z))
+    series: Node | float = BERNOULLI[0]
+    for coefficient in BERNOULLI[1:]:
+        series = build.add(build.mul(square, series), coefficient)
+    end = build.add(build.div(0.5, z), build.mul(square, series))
+    right = build.sub(build.sub(build.unary("log", z), end), total)
+    fraction = build.sub(x, build.unary("trunc", x))
+    turn = build.div(math.pi, build.unary("tan", build.mul(fraction, math.pi)))
+    is_pole = build.pointwise("eq", x, build.unary("trunc", x))
+    left = _where(is_pole, math.nan, build.sub(right, turn))
+    whole = _where(is_left, left, right)
+    # 1 / x is infinite with the sign of a zero.
+    at_zero = build.unary("neg", build.unary("reciprocal", x))
+    return _where(build.pointwise("eq", x, 0.0), at_zero, whole)
+
+
+def _in_f64(formula: Callable[[Node], Node]) -> Row:
+    def row(call: Call, data: Node) -> Node:
+        return build.cast(call.fill(formula(build.cast(data, "f64"))), call.dtype)
+
+    return row
+
+
+ROWS: Rows = {
+    "lgamma": _in_f64(_log_gamma),
+    "digamma": _in_f64(_digamma),
+    "special_gammaln": _in_f64(_log_gamma),
+    "special_digamma": _in_f64(_digamma),
+}

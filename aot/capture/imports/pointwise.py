@@ -1,0 +1,328 @@
+"""Import rows of pointwise ops. The rows of `OPS` that name their ATen ops need none here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from aotc.aot.capture.imports.call import Call, Operand, Row, Rows, wide
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.types import DTYPES
+
+
+def _plain(op: str) -> Row:
+    def row(call: Call, *operands: Operand) -> Node:
+        return call.pointwise(op, *operands[: OPS[op].operands])
+
+    return row
+
+
+def _compare(op: str) -> Row:
+    def row(call: Call, left: Operand, right: Operand) -> Node:
+        return call.pointwise(op, left, right, dtype=call.promoted())
+
+    return row
+
+
+def _test(op: str) -> Row:
+    def row(call: Call, data: Node) -> Node:
+        if data.type.kind != "float":
+            return call.fill(build.scalar(False, "bool"))
+        return call.pointwise(op, data, dtype=data.dtype)
+
+    return row
+
+
+def _logical(op: str) -> Row:
+    def row(call: Call, *operands: Operand) -> Node:
+        return call.pointwise(op, *operands, dtype="bool")
+
+    return row
+
+
+def _bitwise(op: str) -> Row:
+    logical = op.replace("bitwise", "logical")
+
+    def row(call: Call, *operands: Operand) -> Node:
+        return call.pointwise(logical if call.dtype == "bool" else op, *operands)
+
+    return row
+
+
+WHOLE = ("floor", "ceil", "round", "trunc")
+OF_BOOLS = {"maximum": "logical_or", "minimum": "logical_and"}
+
+
+def _whole(op: str) -> Row:
+    def row(call: Call, data: Node) -> Node:
+        return call.pointwise(op, data) if data.type.kind == "float" else data
+
+    return row
+
+
+def _extreme(op: str) -> Callable[[Call, Operand, Operand], Node]:
+    def row(call: Call, left: Operand, right: Operand) -> Node:
+        return call.pointwise(OF_BOOLS[op] if call.dtype == "bool" else op, left, right)
+
+    return row
+
+
+def _round(call: Call, data: Node, decimals: int = 0) -> Node:
+    if data.type.kind != "float" or not decimals:
+        return _whole("round")(call, data)  # type: ignore[return-value]
+    operand, power = wide(data), 10.0 ** abs(decimals)
+    if decimals < 0:
+        rounded = build.mul(build.unary("round", build.div(operand, power)), power)
+    else:
+        rounded = build.div(build.unary("round", build.mul(operand, power)), power)
+    return build.cast(rounded, call.dtype)
+
+
+def _sign(call: Call, data: Node) -> Node:
+    return data if data.dtype == "bool" else call.pointwise("sign", data)
+
+
+def _generated() -> Rows:
+    rows: Rows = {}
+    for op in OPS.values():
+        if op.kind != "pointwise":
+            continue
+        row = _plain(op.name)
+        if op.name.startswith(("logical_", "bitwise_")):
+            row = (_logical if op.name.startswith("logical_") else _bitwise)(op.name)
+        elif op.operands == 2 and op.name in ("eq", "ne", "lt", "le", "gt", "ge"):
+            row = _compare(op.name)
+        elif op.name in ("isnan", "isinf"):
+            row = _test(op.name)
+        elif op.name in WHOLE:
+            row = _whole(op.name)
+        elif op.name in OF_BOOLS:
+            row = _extreme(op.name)
+        rows |= dict.fromkeys(op.aten, row)
+    return rows
+
+
+def _add(call: Call, left: Operand, right: Operand, alpha: Operand = 1) -> Node:
+    if call.dtype == "bool":
+        return call.pointwise("logical_or", left, right if alpha else False)
+    return call.pointwise("add", left, _scaled(call, right, alpha))
+
+
+def _scaled(call: Call, right: Operand, alpha: Operand) -> Operand:
+    if call.dtype == "u8" and isinstance(alpha, int):
+        alpha %= 256  # an element: -3 is 253
+    return right if alpha == 1 else call.pointwise("mul", right, alpha)
+
+
+def _sub(call: Call, left: Operand, right: Operand, alpha: Operand = 1) -> Node:
+    return call.pointwise("sub", left, _scaled(call, right, alpha))
+
+
+def _rsub(call: Call, left: Operand, right: Operand, alpha: Operand = 1) -> Node:
+    return _sub(call, right, left, alpha)
+
+
+def _mul(call: Call, left: Operand, right: Operand) -> Node:
+    op = "logical_and" if call.dtype == "bool" else "mul"
+    return call.scaled(op, left, right)
+
+
+def _pow(call: Call, base: Operand, exponent: Operand) -> Node:
+    if DTYPES[call.dtype].kind == "float":
+        root = ROOTS.get(exponent) if isinstance(exponent, float) else None
+        return call.pointwise(root, base) if root else call.pointwise("pow", base, exponent)
+    value = call.operand(base, call.dtype)
+    if isinstance(exponent, int) and exponent >= 0:
+        return call.fill(_constant_power(value, exponent))
+    return call.fill(_integer_power(value, call.operand(exponent, call.dtype)))
+
+
+# As torch has it, for the limits of roots and powers differ: (-∞)^½ is ∞, √-∞ is not a number.
+ROOTS = {0.5: "sqrt", -0.5: "rsqrt"}
+
+
+def _constant_power(base: Node, exponent: int) -> Node:
+    result: Node | None = None
+    while exponent:
+        if exponent & 1:
+            result = base if result is None else build.mul(result, base)
+        exponent >>= 1
+        base = build.mul(base, base) if exponent else base
+    return build.expand(build.scalar(1, base.dtype), base.shape) if result is None else result
+
+
+def _integer_power(base: Node, exponent: Node) -> Node:
+    """By squaring, bit by bit; below 0, what 1 / power is rounded to."""
+    bits = DTYPES[base.dtype].itemsize_bytes * 8 - (base.dtype != "u8")
+    power, result = base, build.pointwise("where", build.pointwise("eq", base, base), 1, base)
+    for bit in range(bits):
+        is_set = build.pointwise("ne", build.pointwise("bitwise_and", exponent, 1 << bit), 0)
+        result = build.pointwise("where", is_set, build.mul(result, power), result)
+        power = build.mul(power, power)
+    if base.dtype == "u8":
+        return result
+    is_odd = build.pointwise("ne", build.pointwise("bitwise_and", exponent, 1), 0)
+    of_minus_one = build.pointwise("where", is_odd, base, 1)
+    is_unit = build.pointwise("eq", build.unary("abs", base), 1)
+    below = build.pointwise("where", is_unit, of_minus_one, 0)
+    below = build.pointwise("where", build.pointwise("eq", base, 1), 1, below)
+    return build.pointwise("where", build.pointwise("lt", exponent, 0), below, result)
+
+
+def _square(call: Call, data: Node) -> Node:
+    return call.pointwise("mul", data, data)
+
+
+def _clamp(call: Call, data: Node, low: Operand | None = None, high: Operand | None = None) -> Node:
+    result: Node = data
+    if low is not None:
+        result = _extreme("maximum")(call, result, low)
+    return result if high is None else _extreme("minimum")(call, result, high)
+
+
+def _clamp_max(call: Call, data: Node, high: Operand) -> Node:
+    return _clamp(call, data, None, high)
+
+
+def _hardtanh(call: Call, data: Node, low: Operand = -1.0, high: Operand = 1.0) -> Node:
+    return _clamp(call, data, low, high)
+
+
+def _leaky_relu(call: Call, data: Node, slope: Operand = 0.01) -> Node:
+    scaled = call.pointwise("mul", data, slope)
+    return build.pointwise("where", call.pointwise("gt", data, 0, dtype=data.dtype), data, scaled)
+
+
+def _elu(
+    call: Call, data: Node, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
+) -> Node:
+    below = build.mul(build.unary("expm1", build.mul(data, input_scale)), alpha * scale)
+    return build.pointwise("where", build.pointwise("gt", data, 0.0), build.mul(data, scale), below)
+
+
+def _softplus(call: Call, data: Node, beta: float = 1.0, threshold: float = 20.0) -> Node:
+    scaled = build.mul(data, beta)
+    soft = build.mul(build.unary("log1p", build.unary("exp", scaled)), 1.0 / beta)
+    return build.pointwise("where", build.pointwise("gt", scaled, threshold), data, soft)
+
+
+def _gelu(call: Call, data: Node, approximate: str = "none") -> Node:
+    return build.unary("gelu" if approximate == "none" else "gelu_tanh", data)
+
+
+def _where(call: Call, condition: Node, chosen: Operand, other: Operand) -> Node:
+    picked = [call.operand(value, call.dtype) for value in (chosen, other)]
+    return call.fill(build.pointwise("where", call.operand(condition, "bool"), *picked))
+
+
+def _masked_fill(call: Call, data: Node, mask: Node, value: Operand) -> Node:
+    return _where(call, mask, value, data)
+
+
+def _to_copy(call: Call, data: Node, *rest: Any) -> Node:
+    return build.cast(data, call.dtype)
+
+
+def _same(call: Call, data: Node, *rest: Any) -> Node:
+    return data
+
+
+def _copy(call: Call, data: Node, source: Node, *rest: Any) -> Node:
+    return call.fill(build.cast(source, call.dtype))
+
+
+def _fill(call: Call, data: Node, value: Operand) -> Node:
+    return call.fill(call.operand(value, call.dtype))
+
+
+def _addcmul(call: Call, data: Node, left: Node, right: Node, value: Operand = 1) -> Node:
+    product = call.pointwise("mul", left, right)
+    return _add(call, data, product, value)
+
+
+def _addcdiv(call: Call, data: Node, left: Node, right: Node, value: Operand = 1) -> Node:
+    return _add(call, data, call.pointwise("div", left, right), value)
+
+
+def _lerp(call: Call, start: Node, end: Node, weight: Operand) -> Node:
+    return call.pointwise(
+        "add", start, call.pointwise("mul", weight, call.pointwise("sub", end, start))
+    )
+
+
+def _ndtr(call: Call, data: Node) -> Node:
+    """½ erfc(-x / √2), which is precise in both tails."""
+    place = build.mul(call.operand(data, call.dtype), -math.sqrt(0.5))
+    return build.mul(build.unary("erfc", place), 0.5)
+
+
+def _log10(call: Call, data: Node) -> Node:
+    return build.mul(build.unary("log", call.operand(data, call.dtype)), 1 / math.log(10))
+
+
+def _log_sigmoid(call: Call, data: Node) -> tuple[Node, None]:
+    # min(x, 0) - log1p(e^-|x|): exact on both sides.
+    fading = build.unary("exp", build.unary("neg", build.unary("abs", wide(data))))
+    low = build.pointwise("minimum", wide(data), 0.0)
+    return build.cast(build.sub(low, build.unary("log1p", fading)), data.dtype), None
+
+
+def _angle(call: Call, data: Node) -> Node:
+    """π below 0, 0 from -0 on, NaN of NaN; of a complex number see `complexes`."""
+    zero = build.scalar(0.0, call.dtype)
+    if data.type.kind == "bool" or data.dtype == "u8":
+        return call.fill(zero)
+    below = build.pointwise("lt", data, build.scalar(0, data.dtype))
+    found = build.pointwise("where", below, build.scalar(math.pi, call.dtype), zero)
+    if data.type.kind != "float":
+        return call.fill(found)
+    return build.pointwise("where", build.pointwise("ne", data, data), data, call.fill(found))
+
+
+def _is_finite(call: Call, data: Node) -> Node:
+    if data.type.kind != "float":
+        return call.fill(build.scalar(True, "bool"))
+    return build.pointwise("lt", build.unary("abs", data), math.inf)
+
+
+_IDENTITIES = ("clone", "alias", "detach", "contiguous", "lift_fresh_copy", "lift_fresh")
+
+ROWS: Rows = {
+    **_generated(),
+    **dict.fromkeys(_IDENTITIES, _same),
+    "round": _round,
+    "sign": _sign,
+    "add": _add,
+    "sub": _sub,
+    "rsub": _rsub,
+    "mul": _mul,
+    "pow": _pow,
+    "square": _square,
+    "clamp": _clamp,
+    "clamp_min": _clamp,
+    "clamp_max": _clamp_max,
+    "hardtanh": _hardtanh,
+    "leaky_relu": _leaky_relu,
+    "elu": _elu,
+    "softplus": _softplus,
+    "silu": _plain("silu"),
+    "gelu": _gelu,
+    "where": _where,
+    "masked_fill": _masked_fill,
+    "_to_copy": _to_copy,
+    "prims::convert_element_type": _to_copy,  # what torch writes for numbers of a call
+    "prims::copy_strided": _same,  # how its result lies is said by its value
+    "copy": _copy,
+    "fill": _fill,
+    "addcmul": _addcmul,
+    "addcdiv": _addcdiv,
+    "lerp": _lerp,
+    "special_ndtr": _ndtr,
+    "log10": _log10,
+    "log_sigmoid_forward": _log_sigmoid,
+    "isfinite": _is_finite,
+    "angle": _angle,
+}

@@ -1,0 +1,343 @@
+"""Import rows of pooling: windows and a reduction over each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from itertools import product
+
+import numpy
+
+from aotc.aot.capture.imports.call import NO_KERNEL, Call, NotSupported, Rows, spread, wide
+from aotc.aot.capture.imports.contractions import spaced
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.reductions import lowest
+from aotc.aot.ir.storage import Array
+
+Sizes = Sequence[int] | int
+FEW_CELLS = 16  # elements of a window up to which its maximum's place is found without a loop
+WRITTEN_OUT = 64  # elements of a window up to which kernels write its maximum out, NaN and all
+
+
+def _windows(
+    call: Call,
+    data: Node,
+    count: int,
+    kernel: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    value: float,
+) -> tuple[Node, tuple[int, ...]]:
+    """Windows over the last `count` dims at the positions torch has, and the axes inside one."""
+    rank = data.type.rank
+    sizes = spread(kernel, count)
+    strides = spread(stride, count) if stride not in ((), []) else sizes
+    margins, gaps = spread(padding, count), spread(dilation, count)
+    axes = tuple(range(rank - count, rank))
+    low, high = [0] * rank, [0] * rank
+    for axis, size, step, margin, gap in zip(axes, sizes, strides, margins, gaps, strict=True):
+        reach = (call.shape[axis] - 1) * step + (size - 1) * gap + 1
+        low[axis] = margin
+        high[axis] = max(margin, reach - data.shape[axis] - margin)  # ceil_mode needs more
+    padded = build.pad(data, low, high, value)
+    attrs = {"axes": axes, "sizes": sizes, "strides": strides, "dilations": gaps}
+    windows = make("window", (padded,), attrs)
+    for axis in axes:
+        windows = build.slice_axis(windows, axis, 0, call.shape[axis])
+    return windows, tuple(range(rank, rank + count))
+
+
+def _max_pool(
+    count: int,
+    call: Call,
+    data: Node,
+    kernel: Sizes,
+    stride: Sizes = (),
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    is_ceiling: bool = False,
+) -> Node:
+    least = lowest(data.dtype)
+    windows, inner = _windows(call, data, count, kernel, stride, padding, dilation, least)
+    return build.drop(_peak(windows, inner), inner)
+
+
+def _peak(windows: Node, inner: tuple[int, ...]) -> Node:
+    is_small = math.prod(windows.shape[axis] for axis in inner) <= WRITTEN_OUT
+    return (build.reduce if is_small else build.extreme)("max", windows, inner)
+
+
+def _max_pool_with_indices(
+    count: int,
+    call: Call,
+    data: Node,
+    kernel: Sizes,
+    stride: Sizes = (),
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    is_ceiling: bool = False,
+) -> tuple[Node, Node]:
+    sizes, gaps = spread(kernel, count), spread(dilation, count)
+    strides = spread(stride, count) if stride not in ((), []) else sizes
+    margins = spread(padding, count)
+    least = lowest(data.dtype)
+    windows, inner = _windows(call, data, count, sizes, strides, margins, gaps, least)
+    first = build.drop(_place_of_peak(windows, inner), inner)
+    place, area = None, 1
+    for number in reversed(range(count)):
+        axis = data.type.rank - count + number
+        within = first if number == 0 else build.pointwise("remainder", first, sizes[number])
+        first = build.pointwise("floor_divide", first, sizes[number])
+        column = [1] * data.type.rank
+        column[axis] = call.shape[axis]
+        start = build.sub(build.mul(build.iota(column, axis), strides[number]), margins[number])
+        at = build.mul(build.add(start, build.mul(within, gaps[number])), area)
+        place = at if place is None else build.add(place, at)
+        area *= data.shape[axis]
+    assert place is not None
+    return build.drop(_peak(windows, inner), inner), place
+
+
+def _average_pool(
+    count: int,
+    call: Call,
+    data: Node,
+    kernel: Sizes,
+    stride: Sizes = (),
+    padding: Sizes = 0,
+    is_ceiling: bool = False,
+    counts_padding: bool = True,
+    divisor: int | None = None,
+) -> Node:
+    sizes = spread(kernel, count)
+    strides = spread(stride, count) if stride not in ((), []) else sizes
+    reached = _reached(call, data, sizes, spread(padding, count))
+    windows, inner = _windows(call, wide(data), count, reached[0], strides, reached[1], 1, 0.0)
+    total = build.drop(build.reduce("sum", windows, inner), inner)
+    if divisor is not None:
+        return build.cast(_shared(total, divisor), call.dtype)
+    cells = numpy.ones([1] * count, numpy.int64)
+    for axis, margin in enumerate(spread(padding, count)):
+        extent = data.shape[axis - count]
+        counts = _counts(
+            call.shape[axis - count], extent, sizes[axis], strides[axis], margin, counts_padding
+        )
+        column = [1] * count
+        column[axis] = len(counts)
+        cells = cells * counts.reshape(column)
+    if (cells == cells.flat[0]).all():
+        return build.cast(_shared(total, int(cells.flat[0])), call.dtype)
+    table = build.align(call.table(cells, total.dtype), total.type.rank)
+    return build.cast(_shared(total, table), call.dtype)
+
+
+def _reached(
+    call: Call, data: Node, sizes: tuple[int, ...], margins: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Sizes and margins without the padding of an axis that one window covers whole.
+
+    Models ask for an average over everything by a window far larger than the plane.
+    """
+    pairs = []
+    for axis, (size, margin) in enumerate(zip(sizes, margins, strict=True), -len(sizes)):
+        extent = data.shape[axis]
+        covers = call.shape[axis] == 1 and size - margin >= extent
+        pairs.append((extent, 0) if covers else (size, margin))
+    clipped_sizes, clipped_margins = zip(*pairs, strict=True)
+    return clipped_sizes, clipped_margins
+
+
+def _shared(total: Node, count: Node | int) -> Node:
+    """Total by count; integers are rounded towards zero."""
+    if total.type.kind == "float":
+        by = 1.0 / count if isinstance(count, int) else build.unary("reciprocal", count)
+        return build.mul(total, by)
+    # The counts are sizes; a divisor that the model names may be negative.
+    is_negative = isinstance(count, int) and count < 0
+    size = -count if is_negative else count
+    quotient = build.pointwise("floor_divide", build.unary("abs", total), size)
+    is_below = build.pointwise("gt" if is_negative else "lt", total, 0)
+    return build.pointwise("where", is_below, build.unary("neg", quotient), quotient)
+
+
+def _counts(
+    positions: int, extent: int, size: int, stride: int, margin: int, counts_padding: bool
+) -> Array:
+    """Elements that each window along one axis is averaged over."""
+    starts = numpy.arange(positions) * stride - margin
+    stops = numpy.minimum(starts + size, extent + margin)
+    if not counts_padding:
+        starts, stops = numpy.maximum(starts, 0), numpy.minimum(stops, extent)
+    return stops - starts
+
+
+def _uneven_average_pool(call: Call, data: Node, size: Sequence[int]) -> Node:
+    _check_float(data)
+    # The average is separable: one axis after another.
+    result = wide(data)
+    for axis, wanted in enumerate(size, data.type.rank - len(size)):
+        extent = result.shape[axis]
+        if wanted == 1:
+            result = build.mean(result, (axis,))
+            continue
+        parts = []
+        for cell in range(wanted):
+            start, stop = cell * extent // wanted, -(-(cell + 1) * extent // wanted)
+            parts.append(build.mean(build.slice_axis(result, axis, start, stop), (axis,)))
+        result = build.concat(parts, axis)
+    return build.cast(result, call.dtype)
+
+
+def _check_float(data: Node) -> None:
+    """Raise `NotSupported` for element types that torch has no kernel for, as eager does."""
+    if data.type.kind != "float":
+        raise NotSupported(f"{NO_KERNEL} for {data.dtype}")
+
+
+def _adaptive_max(call: Call, data: Node, size: Sequence[int]) -> tuple[Node, Node]:
+    """Maxima and their places in the plane, one axis after another, the last one first.
+
+    So that of equal elements the first one in the plane's order is found, as in torch.
+    """
+    _check_float(data)
+    result, place, area = data, None, 1
+    for axis in reversed(range(data.type.rank - len(size), data.type.rank)):
+        found = [_cell(part, start, axis) for part, start in _cells(result, call.shape[axis], axis)]
+        within = build.concat([at for _, at in found], axis)
+        result = build.concat([peak for peak, _ in found], axis)
+        at = build.mul(within, area)
+        if place is not None:
+            at = build.add(at, make("gather", (place, within), {"axis": axis}))
+        place = at
+        area *= data.shape[axis]
+    return result, place
+
+
+def _cells(data: Node, wanted: int, axis: int) -> list[tuple[Node, int]]:
+    """The elements along an axis that each cell of a result of `wanted` covers, and the first."""
+    extent = data.shape[axis]
+    bounds = [
+        (cell * extent // wanted, -(-(cell + 1) * extent // wanted)) for cell in range(wanted)
+    ]
+    return [(build.slice_axis(data, axis, start, stop), start) for start, stop in bounds]
+
+
+def _cell(part: Node, start: int, axis: int) -> tuple[Node, Node]:
+    place = _place_of_peak(part, (axis,))
+    return build.extreme("max", part, (axis,)), build.add(place, start)
+
+
+def _place_of_peak(data: Node, axes: tuple[int, ...]) -> Node:
+    """i64 place of the first maximum over `axes`; that of the last NaN where there is one."""
+    extents = [data.shape[axis] for axis in axes]
+    if all(isinstance(extent, int) for extent in extents) and 1 < math.prod(extents) <= FEW_CELLS:
+        return _place_among_few(data, axes)
+    found = build.reduce("argmax", data, axes)
+    if data.type.kind != "float":
+        return found
+    is_nan = build.unary("isnan", data)
+    cells = math.prod(data.shape[axis] for axis in axes)
+    counted = build.reshape(
+        build.iota((cells,), 0),
+        [data.shape[axis] if axis in axes else 1 for axis in range(data.type.rank)],
+    )
+    last = build.reduce("max", build.pointwise("where", is_nan, counted, -1), axes)
+    return build.pointwise("where", build.pointwise("ge", last, 0), last, found)
+
+
+def _place_among_few(data: Node, axes: tuple[int, ...]) -> Node:
+    """The same by one comparison after another, as torch does it: no loop over the cells."""
+    cells = []
+    for places in product(*(range(data.shape[axis]) for axis in axes)):
+        cell = data
+        for axis, at in zip(axes, places, strict=True):
+            cell = build.slice_axis(cell, axis, at, at + 1)
+        cells.append(cell)
+    highest, place = cells[0], None
+    for number, cell in enumerate(cells[1:], 1):
+        is_higher = build.pointwise("gt", cell, highest)
+        if data.type.kind == "float":
+            is_higher = build.pointwise("logical_or", is_higher, build.unary("isnan", cell))
+        highest = build.pointwise("where", is_higher, cell, highest)
+        if place is None:
+            place = build.cast(is_higher, "i32")
+        else:
+            place = build.pointwise("where", is_higher, number, place)
+    return build.cast(place, "i64")
+
+
+def _adaptive(call: Call, data: Node, size: Sequence[int]) -> Node:
+    _check_float(data)
+    spatial = data.shape[-len(size) :]
+    if set(size) == {1}:
+        axes = range(data.type.rank - len(size), data.type.rank)
+        return build.cast(build.mean(wide(data), tuple(axes)), call.dtype)
+    if all(extent % wanted == 0 for extent, wanted in zip(spatial, size, strict=True)):
+        kernel = [extent // wanted for extent, wanted in zip(spatial, size, strict=True)]
+        return _average_pool(len(size), call, data, kernel)
+    return _uneven_average_pool(call, data, size)
+
+
+def _fold(
+    call: Call,
+    data: Node,
+    size: Sizes,
+    kernel: Sizes,
+    dilation: Sizes,
+    padding: Sizes,
+    stride: Sizes,
+) -> Node:
+    """Sums of overlapping patches `[N, C · kernel, positions]`: each tap is laid out and added."""
+    extents, sizes, gaps, margins, strides = (
+        spread(item, 2) for item in (size, kernel, dilation, padding, stride)
+    )
+    rows = zip(extents, sizes, gaps, margins, strides, strict=True)
+    positions = [
+        (extent + 2 * margin - gap * (taps - 1) - 1) // step + 1
+        for extent, taps, gap, margin, step in rows
+    ]
+    channels = call.shape[-3]
+    samples = data.type.numel // (channels * math.prod(sizes) * math.prod(positions))
+    patches = build.reshape(wide(data), (samples, channels, *sizes, *positions))
+    total: Node | None = None
+    for tap in product(*map(range, sizes)):
+        part = patches
+        for axis, place in enumerate(tap, 2):
+            part = build.slice_axis(part, axis, place, place + 1)
+        part = build.drop(part, (2, 3))
+        low, high = [0, 0], [0, 0]
+        for axis, place in enumerate(tap):
+            part = spaced(part, axis + 2, strides[axis])
+            low.append(place * gaps[axis])
+            whole = extents[axis] + 2 * margins[axis]
+            high.append(whole - low[-1] - part.shape[axis + 2])
+        laid = build.pad(part, low, high, 0)
+        total = laid if total is None else build.add(total, laid)
+    assert total is not None
+    for axis, (extent, margin) in enumerate(zip(extents, margins, strict=True), 2):
+        total = build.slice_axis(total, axis, margin, margin + extent)
+    return build.cast(build.reshape(total, call.shape), call.dtype)
+
+
+_ADAPTIVE_OPS = (
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d",
+)
+
+ROWS: Rows = {
+    "col2im": _fold,
+    "max_pool2d": partial(_max_pool, 2),
+    "max_pool2d_with_indices": partial(_max_pool_with_indices, 2),
+    "max_pool3d_with_indices": partial(_max_pool_with_indices, 3),
+    "avg_pool1d": partial(_average_pool, 1),
+    "avg_pool2d": partial(_average_pool, 2),
+    "avg_pool3d": partial(_average_pool, 3),
+    **dict.fromkeys(_ADAPTIVE_OPS, _adaptive),
+    "adaptive_max_pool2d": _adaptive_max,
+    "adaptive_max_pool3d": _adaptive_max,
+}

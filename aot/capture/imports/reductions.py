@@ -1,0 +1,360 @@
+"""Import rows of reductions, softmax and normalizations; the latter become arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows, axes_of, wide
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.reductions import REDUCTIONS
+from aotc.aot.ir.size import Extent, Size
+from aotc.aot.ir.types import DTYPES
+
+Dims = Sequence[int] | int | None
+
+# What distances are divided by at least, where all are near 0: its reciprocal is finite.
+LEAST_MEASURE = {"f32": 2.0**-126, "f64": 2.0**-1022}
+
+
+def _finish(call: Call, reduced: Node, dtype: str = "") -> Node:
+    """The reduced dims dropped when torch drops them, in the result's element type."""
+    return build.reshape(build.cast(reduced, dtype or call.dtype), call.shape)
+
+
+def _reduction(op: str) -> Row:
+    """In the element type of the result, or of the only kind that the reduction takes."""
+
+    def row(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
+        found = REDUCTIONS[op]
+        operand = build.cast(data, "bool" if found.kinds == ("bool",) else call.dtype)
+        name = found.of_bools if operand.dtype == "bool" else ""
+        return _finish(call, build.extreme(name or op, operand, axes_of(dims, data.type.rank)))
+
+    return row
+
+
+def _mean(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
+    operand = wide(build.cast(data, call.dtype))
+    return _finish(call, build.mean(operand, axes_of(dims, data.type.rank)))
+
+
+def _extreme_with_index(op: str) -> Row:
+    def row(call: Call, data: Node, *rest: Any) -> Node | tuple[Node, Node]:
+        if len(call.results) == 1:
+            return _reduction(op)(call, data)  # type: ignore[return-value]
+        axes = axes_of(rest[0], data.type.rank)
+        index = _place_of(f"arg{op}", data, axes)
+        return _reduction(op)(call, data, axes), build.reshape(index, call.shape)  # type: ignore[return-value]
+
+    return row
+
+
+def _index_of(op: str) -> Row:
+    def row(call: Call, data: Node, dim: int | None = None, *rest: Any) -> Node:
+        return _finish(call, _place_of(op, data, axes_of(dim, data.type.rank)))
+
+    return row
+
+
+def _place_of(op: str, data: Node, axes: tuple[int, ...]) -> Node:
+    """Place of an extreme over axes, which stay; bools are compared as numbers."""
+    if not axes:
+        return build.expand(build.scalar(0, "i64"), data.shape)
+    operand = build.cast(data, "i32") if data.dtype == "bool" else data
+    return build.place_of_extreme(op, operand, axes)
+
+
+def _variance(data: Node, dims: Dims, correction: float | None) -> tuple[Node, Node]:
+    """Variance and mean over `dims`, dims kept, in f32 or wider."""
+    axes = axes_of(dims, data.type.rank)
+    operand = wide(data)
+    average = build.scaled_mean(operand, axes, 1.0)
+    centered = build.sub(operand, average)
+    count = build.count_of(data, axes)
+    scale = _spread(count, 1 if correction is None else correction, operand.dtype)
+    squares = build.reduce("sum", build.mul(centered, centered), axes)
+    return build.mul(squares, scale), average
+
+
+def _spread(count: Extent, correction: float, dtype: str) -> Node | float:
+    """1 / max(count - correction, 0)."""
+    if isinstance(count, Size):
+        left = build.sub(build.number(count, dtype), float(correction))
+        return build.unary("reciprocal", build.pointwise("maximum", left, 0.0))
+    return 1.0 / (count - correction) if count > correction else math.inf
+
+
+def _var(
+    call: Call, data: Node, dims: Dims = None, correction: float | None = None, *rest: Any
+) -> Node:
+    return _finish(call, _variance(data, dims, correction)[0])
+
+
+def _var_mean(
+    call: Call, data: Node, dims: Dims = None, correction: float | None = None, *rest: Any
+) -> tuple[Node, Node]:
+    variance, average = _variance(data, dims, correction)
+    return _finish(call, variance), _finish(call, average)
+
+
+def _deviation(data: Node, dims: Dims, correction: float | None) -> tuple[Node, Node]:
+    """√variance and mean over `dims`, dims kept, in f32 or wider.
+
+    2·m · √(sum((h · 1/m)²) / n) with h = (x - mean) / 2 and m = max|h|: finite also where the
+    variance is not, and above 0 where the variance is below every number.
+    """
+    axes = axes_of(dims, data.type.rank)
+    if not build.count_of(data, axes):
+        return _variance(data, dims, correction)
+    operand = wide(data)
+    half = build.half_centered(operand, axes)
+    largest = build.reduce("max", build.unary("abs", half), axes)
+    measure = build.pointwise("maximum", largest, LEAST_MEASURE[operand.dtype])
+    apart = build.mul(half, build.unary("reciprocal", measure))
+    squares = build.reduce("sum", build.mul(apart, apart), axes)
+    correction = 1 if correction is None else correction
+    share = _spread(build.count_of(data, axes), correction, operand.dtype)
+    root = build.unary("sqrt", build.mul(squares, share))
+    return build.mul(build.scale(root, 2.0), measure), build.scaled_mean(operand, axes, 1.0)
+
+
+def _std(
+    call: Call, data: Node, dims: Dims = None, correction: float | None = None, *rest: Any
+) -> Node:
+    return _finish(call, _deviation(data, dims, correction)[0])
+
+
+def _std_mean(
+    call: Call, data: Node, dims: Dims = None, correction: float | None = None, *rest: Any
+) -> tuple[Node, Node]:
+    deviation, average = _deviation(data, dims, correction)
+    return _finish(call, deviation), _finish(call, average)
+
+
+def _softmax(call: Call, data: Node, dim: int, *rest: Any) -> Node:
+    operand = wide(_promoted_input(call, data))
+    return _rows(call, operand, dim, build.softmax)
+
+
+def _log_softmax(call: Call, data: Node, dim: int, *rest: Any) -> Node:
+    operand = wide(_promoted_input(call, data))
+    return _rows(call, operand, dim, build.log_softmax)
+
+
+def _promoted_input(call: Call, data: Node) -> Node:
+    return build.cast(data, call.dtype) if data.type.kind != "float" else data
+
+
+def _rows(call: Call, operand: Node, dim: int, function: Any) -> Node:
+    if operand.type.rank == 0:
+        column = build.reshape(operand, (1,))
+        return build.cast(build.reshape(function(column, 0), ()), call.dtype)
+    return build.cast(function(operand, dim % operand.type.rank), call.dtype)
+
+
+def _affine(data: Node, weight: Node | None, bias: Node | None, shape: Sequence[int]) -> Node:
+    """data · weight + bias, the parameters reshaped to `shape`, in the type of `data`."""
+    if weight is not None:
+        data = build.mul(data, build.cast(build.reshape(weight, shape), data.dtype))
+    if bias is not None:
+        data = build.add(data, build.cast(build.reshape(bias, shape), data.dtype))
+    return data
+
+
+def _layer_norm(
+    call: Call,
+    data: Node,
+    shape: Sequence[int],
+    weight: Node | None = None,
+    bias: Node | None = None,
+    epsilon: float = 1e-5,
+    *rest: Any,
+) -> Node:
+    rank = data.type.rank
+    axes = tuple(range(rank - len(shape), rank))
+    normal = build.standardize(wide(data), axes, epsilon)
+    padded = (*[1] * (rank - len(shape)), *shape)
+    return build.cast(_affine(normal, weight, bias, padded), call.dtype)
+
+
+def _native_layer_norm(
+    call: Call,
+    data: Node,
+    shape: Sequence[int],
+    weight: Node | None,
+    bias: Node | None,
+    epsilon: float,
+) -> tuple[Node, Node, Node]:
+    rank = data.type.rank
+    axes = tuple(range(rank - len(shape), rank))
+    normal = _layer_norm(call, data, shape, weight, bias, epsilon)
+    return normal, *_statistics(call, wide(data), axes, epsilon)
+
+
+def _statistics(call: Call, data: Node, axes: tuple[int, ...], epsilon: float) -> tuple[Node, Node]:
+    """Mean and 1 / √(variance + epsilon) as torch's second and third results."""
+    pairs = zip(build.deviation(data, axes, epsilon)[::2], call.results[1:], strict=False)
+    first, second = (
+        build.reshape(build.cast(made, kind.dtype), kind.shape) for made, kind in pairs
+    )
+    return first, second
+
+
+def _rms_norm(
+    call: Call,
+    data: Node,
+    shape: Sequence[int],
+    weight: Node | None = None,
+    epsilon: float | None = None,
+) -> Node:
+    rank = data.type.rank
+    axes = tuple(range(rank - len(shape), rank))
+    if epsilon is None:
+        epsilon = 2.0 ** (1 - DTYPES[wide(data).dtype].significand_bits)
+    normal = build.root_mean_square_norm(wide(data), axes, epsilon)
+    padded = (*[1] * (rank - len(shape)), *shape)
+    return build.cast(_affine(normal, weight, None, padded), call.dtype)
+
+
+def _group_norm(
+    call: Call,
+    data: Node,
+    groups: int,
+    weight: Node | None = None,
+    bias: Node | None = None,
+    epsilon: float = 1e-5,
+    *rest: Any,
+) -> Node:
+    samples, channels = data.shape[:2]
+    grouped = (samples, groups, channels // groups, *data.shape[2:])
+    axes = tuple(range(2, len(grouped)))
+    normal = build.standardize(build.reshape(wide(data), grouped), axes, epsilon)
+    column = (1, channels, *[1] * (data.type.rank - 2))
+    affine = _affine(build.reshape(normal, data.shape), weight, bias, column)
+    return build.cast(affine, call.dtype)
+
+
+def _native_group_norm(
+    call: Call,
+    data: Node,
+    weight: Node | None,
+    bias: Node | None,
+    samples: int,
+    channels: int,
+    extent: int,
+    groups: int,
+    epsilon: float,
+) -> tuple[Node, Node, Node]:
+    normal = _group_norm(call, data, groups, weight, bias, epsilon)
+    rows = build.reshape(wide(data), (samples, groups, channels // groups * extent))
+    return normal, *_statistics(call, rows, (2,), epsilon)
+
+
+def _batch_norm(
+    call: Call,
+    data: Node,
+    weight: Node | None,
+    bias: Node | None,
+    average: Node,
+    variance: Node,
+    momentum: Operand,
+    epsilon: float,
+) -> tuple[Node, None, None]:
+    # One scale and one shift a channel, all of constants: folding leaves x·scale + shift.
+    scale = build.unary("rsqrt", build.add(wide(variance), epsilon))
+    if weight is not None:
+        scale = build.mul(scale, build.cast(weight, scale.dtype))
+    shift = build.unary("neg", build.mul(wide(average), scale))
+    if bias is not None:
+        shift = build.add(shift, build.cast(bias, shift.dtype))
+    column = (1, data.shape[1], *[1] * (data.type.rank - 2))
+    return build.cast(_affine(wide(data), scale, shift, column), call.dtype), None, None
+
+
+def _batch_norm_of_samples(
+    call: Call,
+    data: Node,
+    weight: Node | None,
+    bias: Node | None,
+    is_training: bool,
+    momentum: Operand,
+    epsilon: Operand,
+    *rest: Any,
+) -> tuple[Node, Node, Node]:
+    if rest or isinstance(epsilon, Node) or not isinstance(epsilon, float):
+        raise NotSupported("batch norm that trains its running statistics")
+    axes = (0, *range(2, data.type.rank))
+    column = (1, data.shape[1], *[1] * (data.type.rank - 2))
+    x = wide(data)
+    normal = _affine(build.standardize(x, axes, epsilon), weight, bias, column)
+    return build.cast(normal, call.dtype), *_statistics(call, x, axes, epsilon)
+
+
+def _batch_norm_with_statistics(
+    call: Call,
+    data: Node,
+    weight: Node | None,
+    bias: Node | None,
+    average: Node,
+    variance: Node,
+    is_training: bool,
+    momentum: float,
+    epsilon: float,
+) -> tuple[Node | None, ...]:
+    """The result, the batch's mean and 1 / deviation, and the running statistics after it."""
+    if not is_training:
+        normed = _batch_norm(call, data, weight, bias, average, variance, momentum, epsilon)
+        return (*normed, average, variance)
+    axes = (0, *range(2, data.type.rank))
+    column = (1, data.shape[1], *[1] * (data.type.rank - 2))
+    x = wide(data)
+    mean, spread, scale = build.deviation(x, axes, epsilon)
+    normal = _affine(build.standardize(x, axes, epsilon), weight, bias, column)
+    result = build.cast(normal, call.dtype)
+
+    def moved(old: Node, new: Node) -> Node:
+        kept = build.mul(wide(old), 1.0 - momentum)
+        return build.add(kept, build.mul(build.drop(new, axes), momentum))
+
+    count = build.count_of(x, axes)
+    times = build.number(count, x.dtype) if isinstance(count, Size) else float(count)
+    unbiased = build.mul(build.mul(spread, times), _spread(count, 1, x.dtype))
+    running = moved(average, mean), moved(variance, unbiased)
+    kept = (build.drop(mean, axes), build.drop(scale, axes), *running)
+    # Types of torch's own, which differ between its releases and from those that it computes.
+    types = zip(kept, call.results[1:], strict=False)
+    return (result, *(build.cast(node, said.dtype) for node, said in types))
+
+
+ROWS: Rows = {
+    "sum": _reduction("sum"),
+    "prod": _reduction("prod"),
+    "mean": _mean,
+    "amax": _reduction("max"),
+    "amin": _reduction("min"),
+    "max": _extreme_with_index("max"),
+    "min": _extreme_with_index("min"),
+    "argmax": _index_of("argmax"),
+    "argmin": _index_of("argmin"),
+    "any": _reduction("any"),
+    "all": _reduction("all"),
+    "var": _var,
+    "var_mean": _var_mean,
+    "std": _std,
+    "std_mean": _std_mean,
+    "softmax": _softmax,
+    "_softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "_log_softmax": _log_softmax,
+    "layer_norm": _layer_norm,
+    "native_layer_norm": _native_layer_norm,
+    "rms_norm": _rms_norm,
+    "group_norm": _group_norm,
+    "native_group_norm": _native_group_norm,
+    "_native_batch_norm_legit": _batch_norm_of_samples,
+    "_native_batch_norm_legit_no_training": _batch_norm,
+    "_native_batch_norm_legit_functional": _batch_norm_with_statistics,
+}

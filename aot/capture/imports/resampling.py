@@ -1,0 +1,373 @@
+"""Import rows of resizing and grid sampling: lookups whose places and weights are tables.
+
+Where torch computes a place in single precision, the tables are made with the same rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+from aotc.aot.capture.imports.call import Call, NotSupported, Row, Rows, wide
+from aotc.aot.capture.imports.dynamic_resampling import (
+    CUBIC_SLOPE,
+    Resized,
+    Weighted,
+    cubic_weights,
+    dynamic_cubic,
+    dynamic_linear,
+    dynamic_nearest,
+)
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.storage import Array
+
+# One axis as taps: (places i64 [taps, n], weights f64 [taps, n]) of its n results.
+Taps = tuple[Array, Array]
+
+
+Real = type[numpy.float32] | type[numpy.float64]  # in which places are computed
+
+
+def _step(extent: int, wanted: int, factor: float | None, real: Real = numpy.float32) -> Any:
+    """Distance between results in elements, without corners aligned."""
+    if factor is not None and factor > 0:
+        return real(1.0 / factor)
+    return real(extent) / real(wanted)
+
+
+def _nearest(extent: int, wanted: int, factor: float | None) -> Array:
+    at = numpy.arange(wanted, dtype=numpy.float32) * _step(extent, wanted, factor)
+    return numpy.minimum(numpy.floor(at).astype(numpy.int64), extent - 1)
+
+
+def _nearest_exact(extent: int, wanted: int, factor: float | None) -> Array:
+    at = (numpy.arange(wanted, dtype=numpy.float32) + numpy.float32(0.5)) * _step(
+        extent, wanted, factor
+    )
+    return numpy.minimum(numpy.floor(at).astype(numpy.int64), extent - 1)
+
+
+def _source(extent: int, wanted: int, has_corners: bool, factor: float | None, real: Real) -> Array:
+    """Where each result lies, in elements."""
+    count = numpy.arange(wanted, dtype=real)
+    if has_corners:
+        step = real(extent - 1) / real(wanted - 1) if wanted > 1 else 0
+        return numpy.asarray(count * real(step))
+    half = real(0.5)
+    return numpy.asarray((count + half) * _step(extent, wanted, factor, real) - half)
+
+
+def _linear(extent: int, wanted: int, has_corners: bool, factor: float | None, real: Real) -> Taps:
+    at = numpy.maximum(_source(extent, wanted, has_corners, factor, real), real(0))
+    low = numpy.minimum(numpy.floor(at).astype(numpy.int64), extent - 1)
+    high = numpy.minimum(low + 1, extent - 1)
+    share = numpy.minimum(at - low, 1).astype(numpy.float64)
+    return numpy.stack([low, high]), numpy.stack([1 - share, share])
+
+
+def _cubic_weights(share: Array) -> list[Array]:
+    """Weights of the four elements around a place `share` after the second."""
+    slope = CUBIC_SLOPE
+
+    def near(x: Array) -> Array:
+        return numpy.asarray(((slope + 2) * x - (slope + 3)) * x * x + 1)
+
+    def far(x: Array) -> Array:
+        return numpy.asarray(((slope * x - 5 * slope) * x + 8 * slope) * x - 4 * slope)
+
+    return [far(share + 1), near(share), near(1 - share), far(2 - share)]
+
+
+def _cubic(extent: int, wanted: int, has_corners: bool, factor: float | None, real: Real) -> Taps:
+    at = _source(extent, wanted, has_corners, factor, real)
+    base = numpy.floor(at)
+    share = (at - base).astype(numpy.float64)
+    first = base.astype(numpy.int64) - 1
+    places = numpy.stack([numpy.clip(first + tap, 0, extent - 1) for tap in range(4)])
+    return places, numpy.stack(_cubic_weights(share))
+
+
+def _factors(scales: tuple[Any, ...], count: int) -> list[float | None]:
+    """The factors torch was given, one a spatial axis; absent ones come from the sizes."""
+    listed = list(scales[0]) if scales and isinstance(scales[0], list | tuple) else list(scales)
+    return listed if len(listed) == count else [None] * count
+
+
+def _resize_nearest(places_of: Callable[[int, int, float | None], Array], shift: float) -> Row:
+    """Rows of nearest resizing; `shift` is added to a result's number before it is scaled."""
+
+    def row(call: Call, data: Node, size: Sequence[int] | None, *scales: Any) -> Node:
+        count = data.type.rank - 2
+        result = data
+        for axis, factor in enumerate(_factors(scales, count), 2):
+            extent, wanted = data.shape[axis], call.shape[axis]
+            if isinstance(extent, int) and isinstance(wanted, int):
+                result = _taken(call, result, axis, places_of(extent, wanted, factor))
+            elif extent != wanted or factor not in (None, 1.0):
+                at = dynamic_nearest(extent, wanted, factor, shift)
+                result = make("take", (result, at), {"axis": axis})
+        return result
+
+    return row
+
+
+def _taken(call: Call, data: Node, axis: int, places: Array) -> Node:
+    extent, wanted = data.shape[axis], len(places)
+    if (places == numpy.arange(wanted)).all() and wanted == extent:
+        return data
+    repeats = wanted // extent if wanted % extent == 0 else 0
+    if repeats and (places == numpy.arange(wanted) // repeats).all():
+        return _repeated(data, axis, repeats)
+    step = extent // wanted
+    if step and (places == numpy.arange(wanted) * step).all():
+        return build.slice_axis(data, axis, 0, (wanted - 1) * step + 1, step)
+    return make("take", (data, call.table(places, "i64")), {"axis": axis})
+
+
+def _repeated(data: Node, axis: int, count: int) -> Node:
+    shape = (*data.shape[: axis + 1], 1, *data.shape[axis + 1 :])
+    repeated = (*data.shape[: axis + 1], count, *data.shape[axis + 1 :])
+    grown = build.expand(build.reshape(data, shape), repeated)
+    extent = data.shape[axis] * count
+    return build.reshape(grown, (*data.shape[:axis], extent, *data.shape[axis + 1 :]))
+
+
+def _resize_weighted(
+    taps_of: Callable[[int, int, bool, float | None, Real], Taps],
+    taps_at: Callable[[Resized, str], Weighted],
+) -> Row:
+    """Rows of weighted resizing: by tables, and by arithmetic where a size is dynamic."""
+
+    def of_bytes(
+        call: Call, data: Node, has_corners: bool, factors: Sequence[float | None]
+    ) -> Node:
+        for axis, factor in reversed(list(enumerate(factors, 2))):
+            extent, wanted = data.shape[axis], call.shape[axis]
+            if extent == wanted:  # torch leaves such an axis as it is, whatever the factor
+                continue
+            if not isinstance(extent, int) or not isinstance(wanted, int):
+                raise NotSupported("weighted resizing of `u8` along a dynamic dim")
+            places, weights = taps_of(extent, wanted, has_corners, factor, numpy.float64)
+            data = resized_bytes(call, data, axis, places, weights)
+        return data
+
+    def row(
+        call: Call, data: Node, size: Sequence[int] | None, has_corners: bool, *scales: Any
+    ) -> Node:
+        count = data.type.rank - 2
+        factors = _factors(scales, count)
+        if data.dtype == "u8":
+            return of_bytes(call, data, has_corners, factors)
+        result = wide(data)
+        if data.type.kind != "float":
+            raise NotSupported(f"weighted resizing of `{data.dtype}`")
+        real = numpy.float64 if data.dtype == "f64" else numpy.float32  # as torch's CPU kernels
+        for axis, factor in enumerate(factors, 2):
+            extent, wanted = data.shape[axis], call.shape[axis]
+            if extent == wanted and factor in (None, 1.0):
+                continue
+            if isinstance(extent, int) and isinstance(wanted, int):
+                places, weights = taps_of(extent, wanted, has_corners, factor, real)
+                taps = _tables(call, places, weights, result.dtype)
+            else:
+                axis_of = Resized(extent, wanted, has_corners, factor)
+                taps = taps_at(axis_of, result.dtype)
+            result = _weighted(result, axis, taps)
+        return build.cast(result, call.dtype)
+
+    return row
+
+
+def _tables(call: Call, places: Array, weights: Array, dtype: str) -> Weighted:
+    pairs = zip(places, weights, strict=True)
+    return [(call.table(at, "i64"), call.table(weight, dtype)) for at, weight in pairs]
+
+
+def _weighted(data: Node, axis: int, taps: Weighted) -> Node:
+    """Sum of lookups along an axis, each with its weights."""
+    total: Node | None = None
+    for place, weight in taps:
+        column = [1] * data.type.rank
+        column[axis] = weight.shape[0]
+        found = make("take", (data, place), {"axis": axis})
+        part = build.mul(found, build.reshape(weight, column))
+        total = part if total is None else build.add(total, part)
+    assert total is not None
+    return total
+
+
+INTERPOLATION = ("bilinear", "nearest", "bicubic")
+PADDING = ("zeros", "border", "reflection")
+
+
+def _unnormalized(place: Node, extent: int, has_corners: bool) -> Node:
+    """-1 … 1 as elements of an axis."""
+    if has_corners:
+        return build.mul(build.mul(build.add(place, 1.0), 0.5), float(extent - 1))
+    return build.mul(build.sub(build.mul(build.add(place, 1.0), float(extent)), 1.0), 0.5)
+
+
+def _reflected(place: Node, extent: int, has_corners: bool) -> Node:
+    """Thrown back at both ends until it is inside."""
+    low, span = (0.0, extent - 1.0) if has_corners else (-0.5, float(extent))
+    if span <= 0:
+        return build.mul(place, 0.0)
+    away = build.unary("abs", build.sub(place, low))
+    turns = build.unary("floor", build.div(away, span))
+    rest = build.sub(away, build.mul(turns, span))
+    half = build.mul(turns, 0.5)
+    is_even = build.pointwise("eq", build.unary("floor", half), half)
+    forward, backward = build.add(rest, low), build.sub(span + low, rest)
+    return build.pointwise("where", is_even, forward, backward)
+
+
+def _clipped(place: Node, extent: int) -> Node:
+    # Written so that NaN becomes 0, as in torch.
+    high = build.pointwise("where", build.pointwise("gt", place, 0.0), place, 0.0)
+    return build.pointwise("minimum", high, float(extent - 1))
+
+
+def _inside(place: Node, extent: int, padding: str, has_corners: bool) -> Node:
+    if padding == "zeros":
+        return place
+    if padding == "reflection":
+        place = _reflected(place, extent, has_corners)
+    return _clipped(place, extent)
+
+
+def _sampled(data: Node, column: Node, row: Node) -> Node:
+    """`data[n, c, row, column]`, 0 outside; places are f32 `[N, h, w]` and whole."""
+    samples, channels, height, width = data.shape
+    area = row.shape[1:]
+    is_in = None
+    flat: Node | None = None
+    for place, extent in ((row, height), (column, width)):
+        above = build.pointwise("ge", place, 0.0)
+        below = build.pointwise("le", place, float(extent - 1))
+        both = build.pointwise("logical_and", above, below)
+        is_in = both if is_in is None else build.pointwise("logical_and", is_in, both)
+        whole = build.cast(_clipped(place, extent), "i64")
+        flat = whole if flat is None else build.add(build.mul(flat, extent), whole)
+    assert flat is not None
+    assert is_in is not None
+    index = build.reshape(flat, (samples, 1, math.prod(area)))
+    index = build.expand(index, (samples, channels, math.prod(area)))
+    pixels = build.reshape(data, (samples, channels, height * width))
+    found = build.reshape(make("gather", (pixels, index), {"axis": 2}), (samples, channels, *area))
+    mask = build.reshape(is_in, (samples, 1, *area))
+    return build.pointwise("where", mask, found, 0.0)
+
+
+def _grid_sampler(
+    call: Call, data: Node, grid: Node, interpolation: int, padding: int, has_corners: bool
+) -> Node:
+    extents = (data.shape[3], data.shape[2])
+    area = grid.shape[:-1]
+    raw = [
+        _unnormalized(
+            build.reshape(build.slice_axis(wide(grid), 3, at, at + 1), area), extent, has_corners
+        )
+        for at, extent in enumerate(extents)
+    ]
+    border = PADDING[padding]
+
+    def fitted(places: Sequence[Node]) -> list[Node]:
+        pairs = zip(places, extents, strict=True)
+        return [_inside(place, extent, border, has_corners) for place, extent in pairs]
+
+    method = INTERPOLATION[interpolation]
+    if method == "nearest":
+        column, row = (build.unary("round", place) for place in fitted(raw))
+        return build.cast(_sampled(wide(data), column, row), call.dtype)
+    if method == "bilinear":
+        taps = [_linear_taps(place) for place in fitted(raw)]
+        found = _combined(wide(data), taps, lambda places: places)
+    else:
+        taps = [_cubic_taps(place) for place in raw]
+        found = _combined(wide(data), taps, fitted)
+    return build.cast(found, call.dtype)
+
+
+def _linear_taps(place: Node) -> Weighted:
+    low = build.unary("floor", place)
+    share = build.sub(place, low)
+    return [(low, build.sub(1.0, share)), (build.add(low, 1.0), share)]
+
+
+def _cubic_taps(place: Node) -> Weighted:
+    base = build.unary("floor", place)
+    weights = cubic_weights(build.sub(place, base))
+    return [(build.add(base, float(tap - 1)), weight) for tap, weight in enumerate(weights)]
+
+
+def _combined(
+    data: Node, taps: Sequence[Weighted], fit: Callable[[Sequence[Node]], Sequence[Node]]
+) -> Node:
+    total: Node | None = None
+    columns, rows = taps
+    for row, row_weight in rows:
+        for column, column_weight in columns:
+            found = _sampled(data, *fit((column, row)))
+            weight = build.mul(row_weight, column_weight)
+            weight = build.reshape(weight, (weight.shape[0], 1, *weight.shape[1:]))
+            part = build.mul(found, weight)
+            total = part if total is None else build.add(total, part)
+    assert total is not None
+    return total
+
+
+ROWS: Rows = {
+    "grid_sampler_2d": _grid_sampler,
+    **{f"upsample_nearest{rank}d": _resize_nearest(_nearest, 0.0) for rank in (1, 2, 3)},
+    **{
+        f"_upsample_nearest_exact{rank}d": _resize_nearest(_nearest_exact, 0.5)
+        for rank in (1, 2, 3)
+    },
+    "upsample_linear1d": _resize_weighted(_linear, dynamic_linear),
+    "upsample_bilinear2d": _resize_weighted(_linear, dynamic_linear),
+    "upsample_trilinear3d": _resize_weighted(_linear, dynamic_linear),
+    "upsample_bicubic2d": _resize_weighted(_cubic, dynamic_cubic),
+}
+
+
+MOST_FRACTION_BITS = 22
+MOST_WEIGHT = 1 << 15
+
+
+def resized_bytes(call: Call, data: Node, axis: int, places: Array, weights: Array) -> Node:
+    """u8, one axis resized: `places` i64 and `weights` f64, both [taps, n]."""
+    whole, bits = _whole_weights(_merged(places, weights))
+    total = build.scalar(1 << (bits - 1), "i32")
+    for at, weight in zip(places, whole, strict=True):
+        column = [1] * data.type.rank
+        column[axis] = len(weight)
+        found = make("take", (data, call.table(at, "i64")), {"axis": axis})
+        factor = build.reshape(call.table(weight, "i32"), column)
+        total = build.add(build.mul(build.cast(found, "i32"), factor), total)
+    shifted = build.pointwise("shift_right", total, bits)
+    inside = build.pointwise("minimum", build.pointwise("maximum", shifted, 0), 255)
+    return build.cast(inside, "u8")
+
+
+def _merged(places: Array, weights: Array) -> Array:
+    """Weights with those of one place summed at its first tap: beyond an edge is the edge."""
+    merged = numpy.array(weights)
+    for later in range(1, len(places)):
+        for first in range(later):
+            is_same = places[first] == places[later]
+            merged[first] += numpy.where(is_same, merged[later], 0)
+            merged[later] = numpy.where(is_same, 0, merged[later])
+    return merged
+
+
+def _whole_weights(weights: Array) -> tuple[Array, int]:
+    """Weights in units of 2^-bits, rounded half away from 0, and bits."""
+    largest, bits = float(weights.max()), 0
+    while bits < MOST_FRACTION_BITS and int(0.5 + largest * (1 << (bits + 1))) < MOST_WEIGHT:
+        bits += 1
+    scaled = weights * (1 << bits)
+    return numpy.trunc(scaled + numpy.copysign(0.5, scaled)).astype(numpy.int32), bits

@@ -1,0 +1,375 @@
+"""Import rows of ops that write at places: each result element looks up what is written to it.
+
+So no kernel needs atomics and every call gives the same bits. Where several values are written to
+one element, the last one wins, as on torch's CPU. Where there are too many writes and places for
+that, a kernel makes the writes one after another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Rows, wide, wrapped
+from aotc.aot.capture.imports.masked_writes import masked_put
+from aotc.aot.capture.state_values import is_kept, keep
+from aotc.aot.ir import build, own_calls
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.ranges import is_within, range_of
+from aotc.aot.ir.reductions import REDUCTIONS, Reduction
+from aotc.aot.ir.size import Extent
+
+MOST_LOOKUPS = 2**22  # comparisons of a place with a write, beyond which writes are made one by one
+
+
+def is_large(index: Node, source: Node, extent: Extent, adds: bool) -> bool:
+    """Whether looking up each place's writes costs more than making them one after another.
+
+    `index` and `source` are `[.., m, ..]`; a sum looks at every element of the source, the last of
+    several writes is found once for all elements with the same place.
+    """
+    pairs = (source if adds else index).type.numel
+    sizes = (extent, pairs, *index.shape, *source.shape)
+    # The text of a kernel tells its sizes: those that a call decides stay lookups.
+    return all(isinstance(size, int) for size in sizes) and int(extent) * int(pairs) > MOST_LOOKUPS
+
+
+# How values written to one element are reduced, by torch's name.
+GATHERINGS = {"sum": "sum", "mean": "sum", "prod": "prod", "amax": "max", "amin": "min"}
+I32 = (-(1 << 31), (1 << 31) - 1)
+OLD_NAMES = {"add": "sum", "multiply": "prod"}
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """What becomes of the values written to an element: a gathering's name, or "replace"."""
+
+    name: str
+    counts_self: bool = True  # the element's own value is one of them
+
+
+REPLACE = Merge("replace")
+SUM_UP = Merge("sum")
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """Values on their way to places along one axis: pairs `[.., n, m, ..]` at axis and axis + 1."""
+
+    is_hit: Node  # bool, whether write m goes to place n
+    axis: int
+    source: Node  # values `[.., m, ..]`
+
+    @property
+    def is_written(self) -> Node:
+        """Bool `[.., n, ..]`: whether anything is written to the place."""
+        return self._dropped(build.reduce("any", self.is_hit, (self.axis + 1,)))
+
+    @property
+    def last(self) -> Node:
+        """The value written last to each place, anything where none is."""
+        rank = self.is_hit.type.rank
+        column = _column(rank, self.axis + 1, self.is_hit.shape[self.axis + 1])
+        order = build.cast(build.iota(column, self.axis + 1), "i32")
+        places = build.pointwise("where", self.is_hit, order, 0)
+        winner = self._dropped(build.reduce("max", places, (self.axis + 1,)))
+        shape = list(self.source.shape)
+        shape[self.axis] = winner.shape[self.axis]
+        winner = build.expand(winner, shape)
+        return make("gather", (self.source, winner), {"axis": self.axis})
+
+    def reduced(self, how: Reduction) -> Node:
+        """All values written to each place, reduced; the identity where there is none."""
+        shape = self.source.shape
+        across = build.reshape(self.source, (*shape[: self.axis], 1, *shape[self.axis :]))
+        identity = how.identity(self.source.dtype)
+        masked = build.pointwise("where", self.is_hit, across, identity)
+        return self._dropped(build.extreme(how.name, masked, (self.axis + 1,)))
+
+    @property
+    def count(self) -> Node:
+        """How many values are written to each place, i32."""
+        hits = build.cast(self.is_hit, "i32")
+        return self._dropped(build.reduce("sum", hits, (self.axis + 1,)))
+
+    def _dropped(self, data: Node) -> Node:
+        return build.drop(data, (self.axis + 1,))
+
+
+def _column(rank: int, axis: int, extent: int) -> tuple[int, ...]:
+    return tuple(extent if each == axis else 1 for each in range(rank))
+
+
+def writes(index: Node, source: Node, axis: int, extent: int) -> Writes:
+    """Writes of `source` at the places `index`, both `[.., m, ..]`, into an axis of `extent`."""
+    pairs = build.reshape(index, (*index.shape[:axis], 1, *index.shape[axis:]))
+    column = _column(index.type.rank + 1, axis, extent)
+    places = build.cast(build.iota(column, axis), index.dtype)
+    return Writes(build.pointwise("eq", pairs, places), axis, source)
+
+
+def _narrowed(index: Node, extent: Extent) -> Node:
+    """An index without dims along which it only repeats, so that hits are found once; as i32."""
+    while index.op == "expand":
+        index = index.inputs[0]
+    return _as_i32(index, extent)
+
+
+def _as_i32(index: Node, extent: Extent) -> Node:
+    """Places among `extent` as i32; what lies outside stays outside, however far off it is."""
+    if not is_within(range_of(index, {}), I32):
+        wide = build.cast(index, "i64")
+        index = build.pointwise("minimum", build.pointwise("maximum", wide, -1), extent)
+    return build.cast(index, "i32")
+
+
+def _corner(data: Node, shape: Sequence[int], axis: int) -> Node:
+    """The first elements along the axes that `shape` lists, but for `axis`."""
+    for each, extent in enumerate(shape):
+        if each != axis:
+            data = build.slice_axis(data, each, 0, extent)
+    return data
+
+
+def _with_corner(data: Node, corner: Node, axis: int) -> Node:
+    """`data` with its first elements along every axis but `axis` replaced by `corner`."""
+    for each in reversed(range(data.type.rank)):
+        if each != axis and corner.shape[each] < data.shape[each]:
+            beside = _corner(data, corner.shape[:each], axis)
+            tail = build.slice_axis(beside, each, corner.shape[each], data.shape[each])
+            corner = build.concat([corner, tail], each)
+    return corner
+
+
+def _along(data: Node, dim: int, index: Node, source: Operand, merge: Merge) -> Node:
+    """`scatter`'s shapes: index within the source, and within the data but along `dim`."""
+    if data.type.rank == 0:
+        data_row, index = build.reshape(data, (1,)), build.reshape(index, (1,))
+        row = build.reshape(source, (1,)) if isinstance(source, Node) else source
+        return build.reshape(_along(data_row, 0, index, row, merge), ())
+    axis = dim % data.type.rank
+    if index.type.rank == 0:
+        index = build.reshape(index, (1,))
+    if index.type.numel == 0:
+        return data
+    if not isinstance(source, Node):
+        source = build.scalar(source, data.dtype)
+    source = build.cast(source, data.dtype)
+    if source.type.rank == 0:
+        source = build.expand(source, index.shape)
+    for each, extent in enumerate(index.shape):
+        source = build.slice_axis(source, each, 0, extent)
+    corner = _corner(data, index.shape, axis)
+    merged = _merged(corner, _narrowed(index, data.shape[axis]), source, axis, merge)
+    return _with_corner(data, build.expand(merged, corner.shape), axis)
+
+
+def _merged(data: Node, index: Node, source: Node, axis: int, merge: Merge) -> Node:
+    """The source written into the data by lookups or, where these are too many, one by one.
+
+    Into what a call leaves to the next one always so: it is then written where it lies.
+    """
+    extent = data.shape[axis]
+    is_sum = merge.name == "sum" and merge.counts_self and data.dtype != "bool"
+    is_kernel = is_sum or merge.name == "replace"
+    if is_kernel and (is_kept(data) or is_large(index, source, extent, is_sum)):
+        # Only sums are computed in f32.
+        before, values = (wide(data), wide(source)) if is_sum else (data, source)
+        after = own_calls.scatter(before, index, values, axis, is_sum)
+        written = build.cast(after, data.dtype)
+        return keep(written) if is_kept(data) else written
+    found = writes(index, source, axis, extent)
+    return _replaced(data, found) if merge.name == "replace" else _gathered(merge, data, found)
+
+
+def _replaced(data: Node, found: Writes) -> Node:
+    return build.pointwise("where", found.is_written, found.last, data)
+
+
+def _gathered(merge: Merge, data: Node, found: Writes) -> Node:
+    how = REDUCTIONS[GATHERINGS[merge.name]]
+    if data.dtype == "bool":
+        if merge.name == "mean":
+            raise NotSupported("a mean of bools")
+        how = REDUCTIONS[how.of_bools]
+    operand = wide(data)
+    values = Writes(found.is_hit, found.axis, wide(found.source))
+    total = values.reduced(how)
+    if merge.counts_self:
+        total = build.pointwise(how.combine, operand, total)
+    if merge.name == "mean":
+        total = _averaged(total, build.add(found.count, 1 if merge.counts_self else 0))
+    if not merge.counts_self:
+        total = build.pointwise("where", found.is_written, total, operand)
+    return build.cast(total, data.dtype)
+
+
+def _averaged(total: Node, count: Node) -> Node:
+    least = build.pointwise("maximum", count, 1)
+    divisor = build.cast(least, total.dtype)
+    op = "div" if total.type.kind == "float" else "floor_divide"
+    return build.pointwise(op, total, divisor)
+
+
+def _extent(data: Node, dim: int) -> Extent:
+    """The extent of a dim; a tensor of rank 0 has one place."""
+    return data.shape[dim] if data.type.rank else 1
+
+
+def _scatter(
+    call: Call, data: Node, dim: int, index: Node, source: Operand, reduce: str | None = None
+) -> Node:
+    merge = REPLACE if reduce is None else Merge(OLD_NAMES[reduce])
+    call.check_index(index, _extent(data, dim))
+    return _along(data, dim, index, source, merge)
+
+
+def _scatter_add(call: Call, data: Node, dim: int, index: Node, source: Operand) -> Node:
+    call.check_index(index, _extent(data, dim))
+    return _along(data, dim, index, source, SUM_UP)
+
+
+def _scatter_reduce(
+    call: Call,
+    data: Node,
+    dim: int,
+    index: Node,
+    source: Node,
+    reduce: str,
+    includes_self: bool = True,
+) -> Node:
+    call.check_index(index, _extent(data, dim))
+    return _along(data, dim, index, source, Merge(reduce, includes_self))
+
+
+def _rows_index(data: Node, index: Node, axis: int) -> Node:
+    """An index of rank 1 as one of the data's rank along `axis`."""
+    extent = index.type.numel
+    return build.reshape(index, _column(data.type.rank, axis, extent))
+
+
+def _index_add(
+    call: Call, data: Node, dim: int, index: Node, source: Node, alpha: Operand = 1
+) -> Node:
+    if alpha != 1:
+        source = build.pointwise("mul", source, alpha)
+    call.check_index(index, _extent(data, dim))
+    return _whole_rows(data, dim, index, source, SUM_UP)
+
+
+def _index_copy(call: Call, data: Node, dim: int, index: Node, source: Node) -> Node:
+    call.check_index(index, _extent(data, dim))
+    return _whole_rows(data, dim, index, source, REPLACE)
+
+
+def _index_fill(call: Call, data: Node, dim: int, index: Node, value: Operand) -> Node:
+    call.check_index(index, _extent(data, dim), wraps=True)
+    filled = value if isinstance(value, Node) else build.scalar(value, data.dtype)
+    shape = list(data.shape)
+    if shape:
+        shape[dim] = index.type.numel
+    source = build.expand(build.cast(filled, data.dtype), shape)
+    return _whole_rows(data, dim, index, source, REPLACE)
+
+
+def _index_reduce(
+    call: Call,
+    data: Node,
+    dim: int,
+    index: Node,
+    source: Node,
+    reduce: str,
+    includes_self: bool = True,
+) -> Node:
+    call.check_index(index, _extent(data, dim))
+    return _whole_rows(data, dim, index, source, Merge(reduce, includes_self))
+
+
+def _whole_rows(data: Node, dim: int, index: Node, source: Node, merge: Merge) -> Node:
+    if data.type.rank == 0:
+        parts = [build.reshape(item, (item.type.numel,)) for item in (data, source)]
+        return build.reshape(_whole_rows(parts[0], 0, index, parts[1], merge), ())
+    axis = dim % data.type.rank
+    if index.type.numel == 0 or data.type.numel == 0:
+        return data
+    place = wrapped(build.cast(index, "i64"), data.shape[axis])
+    rows = _as_i32(_rows_index(data, place, axis), data.shape[axis])
+    merged = _merged(data, rows, build.cast(source, data.dtype), axis, merge)
+    return build.expand(merged, data.shape)
+
+
+def _index_put(
+    call: Call,
+    data: Node,
+    indices: Sequence[Node | None],
+    values: Node,
+    accumulates: bool = False,
+    *rest: Any,
+    is_checked: bool = True,
+) -> Node:
+    given = [index for index in indices if index is not None]
+    values = build.cast(values, data.dtype)
+    if any(index.dtype in ("bool", "u8") for index in given):
+        return masked_put(data, indices, values, accumulates)
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    extents = [data.shape[axis] for axis in axes]
+    if is_checked:
+        for index, extent in zip(given, extents, strict=True):
+            call.check_index(index, extent, wraps=True)
+    place, shape = flat_place(given, extents)
+    if data.type.numel == 0 or place.type.numel == 0:
+        return data
+    merge = SUM_UP if accumulates else REPLACE
+    flat = build.reshape(place, (place.type.numel,))
+    if len(axes) == 1:  # written where it lies
+        (axis,) = axes
+        before, after = data.shape[:axis], data.shape[axis + 1 :]
+        source = build.expand(values, (*before, *shape, *after))
+        rows = build.reshape(source, (*before, place.type.numel, *after))
+        return _whole_rows(data, axis, flat, rows, merge)
+    kept = [axis for axis in range(data.type.rank) if axis not in axes]
+    order = (*axes, *kept)
+    front = build.permute(data, order)
+    rest_shape = front.shape[len(axes) :]
+    first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    source = build.expand(values, (*rest_shape[:first], *shape, *rest_shape[first:]))
+    moved = (
+        *range(first, first + len(shape)),
+        *range(first),
+        *range(first + len(shape), len(shape) + len(rest_shape)),
+    )
+    rows = build.reshape(build.permute(source, moved), (place.type.numel, *rest_shape))
+    joined = build.reshape(front, (math.prod(extents), *rest_shape))
+    written = _whole_rows(joined, 0, flat, rows, merge)
+    back = tuple(order.index(axis) for axis in range(data.type.rank))
+    return build.permute(build.reshape(written, front.shape), back)
+
+
+def flat_place(indices: Sequence[Node], extents: Sequence[int]) -> tuple[Node, tuple[int, ...]]:
+    """Row-major place i64 among axes of `extents` that broadcast indices name, and its shape."""
+    rank = max(index.type.rank for index in indices)
+    shape = [1] * rank
+    flat: Node | None = None
+    for index, extent in zip(indices, extents, strict=True):
+        aligned = build.align(index, rank)
+        shape = [new if old == 1 else old for old, new in zip(shape, aligned.shape, strict=True)]
+        place = wrapped(build.cast(aligned, "i64"), extent)
+        flat = place if flat is None else build.add(build.mul(flat, extent), place)
+    assert flat is not None
+    return build.expand(flat, shape), tuple(shape)
+
+
+ROWS: Rows = {
+    "scatter": _scatter,
+    "scatter_add": _scatter_add,
+    "scatter_reduce": _scatter_reduce,
+    "index_add": _index_add,
+    "index_copy": _index_copy,
+    "index_fill": _index_fill,
+    "index_reduce": _index_reduce,
+    "index_put": _index_put,
+    "_unsafe_index_put": partial(_index_put, is_checked=False),
+}

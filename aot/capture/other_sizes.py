@@ -1,0 +1,163 @@
+"""The model itself at other sizes than the example's, where a call decides them.
+
+torch.export and every stage after it see the example only. What one of them took for granted of its
+sizes (a 0 or a 1 that is special, a range that serves the wrong sizes) shows where the model's own
+numbers at the ends of the ranges are compared with the bundle's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+from torch.utils import _pytree as pytree
+
+from aotc.aot.capture.exporting import unchanged
+from aotc.aot.capture.golden import golden_tensors, has_halves, roundings
+from aotc.aot.capture.importer import to_array
+from aotc.aot.capture.imports.rng import GOLDEN_SEED, seed_input
+from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of
+from aotc.aot.capture.spec import Spec
+from aotc.aot.ir.graph import Graph
+from aotc.aot.ir.size import Dim, Extent, Guard, Size, fixed, substitute
+from aotc.aot.ir.storage import Array
+
+ELEMENTS_LIMIT = 1 << 24  # of all tensors of the graph together, beside what the example takes
+EXAMPLES_LIMIT = 4  # times the example's own elements
+TRIES = 64  # sizes from an end of the ranges inwards, for guards that ask for multiples
+HALVINGS = 31
+NOISE = 0.01  # by which copies of an element of the example differ, as a share of it
+
+Sizes = dict[Dim, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Probe:
+    """Inputs at other sizes, the model's outputs and after them its states, and what roundings do
+    to these."""
+
+    sizes: tuple[tuple[str, int], ...]  # by the dims' names
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    roundings: tuple[float, ...]
+    undecided: Undecided
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} = {size}" for name, size in self.sizes)
+
+
+def probes(
+    spec: Spec,
+    models: tuple[Callable[..., Any], Callable[..., Any]],
+    kept: Sequence[torch.Tensor],
+    graph: Graph,
+    dims: Sequence[Dim],
+    guards: Sequence[Guard],
+) -> tuple[Probe, ...]:
+    """The model at the smallest and at the largest sizes that the guards and memory allow.
+
+    `models` are the model in torch, and what gives its outputs and then its states without changing
+    them; `kept` are the states, which hold at the end what they hold now. Sizes at which the model
+    raises are left out.
+    """
+    if not dims:
+        return ()
+    fits = _fitting(graph, dims, guards)
+    example = {dim: dim.typical for dim in dims}
+    ends = (next(filter(fits, tries), None) for tries in (_small(dims), _large(dims)))
+    chosen: list[Sizes] = []
+    for sizes in ends:
+        if sizes is not None and sizes != example and sizes not in chosen:
+            chosen.append(sizes)
+    found = (_probe(spec, models, kept, graph, sizes) for sizes in chosen)
+    return tuple(probe for probe in found if probe is not None)
+
+
+def _small(dims: Sequence[Dim]) -> Iterator[Sizes]:
+    for more in range(TRIES):
+        yield {dim: min(dim.high, dim.low + more) for dim in dims}
+
+
+def _large(dims: Sequence[Dim]) -> Iterator[Sizes]:
+    for halving in range(HALVINGS):
+        for less in range(TRIES // 8):
+            yield {
+                dim: max(dim.low, dim.typical + ((dim.high - dim.typical) >> halving) - less)
+                for dim in dims
+            }
+
+
+def _fitting(graph: Graph, dims: Sequence[Dim], guards: Sequence[Guard]) -> Callable[[Sizes], bool]:
+    """Whether sizes meet the guards and take no more memory than is worth it."""
+    numels = [node.type.numel for node in graph.nodes()]
+
+    def total(sizes: Sizes) -> int:
+        return sum(_at(numel, sizes) for numel in numels)
+
+    limit = max(ELEMENTS_LIMIT, EXAMPLES_LIMIT * total({dim: dim.typical for dim in dims}))
+
+    def fits(sizes: Sizes) -> bool:
+        for guard in guards:
+            found = _at(guard.size, sizes)
+            if guard.low is not None and found < guard.low:
+                return False
+            if guard.high is not None and found > guard.high:
+                return False
+        return total(sizes) <= limit
+
+    return fits
+
+
+def _at(extent: Extent, sizes: Sizes) -> int:
+    return fixed(substitute(extent, sizes)) if isinstance(extent, Size) else extent
+
+
+def _probe(
+    spec: Spec,
+    models: tuple[Callable[..., Any], Callable[..., Any]],
+    kept: Sequence[torch.Tensor],
+    graph: Graph,
+    sizes: Sizes,
+) -> Probe | None:
+    leaves, layout = pytree.tree_flatten((spec.arguments, dict(spec.keyword_arguments)))
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    given = [node for node in graph.given if node is not seed_input()]
+    for place, node in zip(places, given, strict=True):
+        leaves[place] = _resized(leaves[place], [_at(extent, sizes) for extent in node.shape])
+    inputs = tuple(to_array(leaves[place]).copy() for place in places)
+    if len(given) < len(graph.given):
+        inputs = (*inputs, numpy.array(GOLDEN_SEED))
+
+    def call(model: Callable[..., Any]) -> Any:
+        arguments, named = pytree.tree_unflatten(leaves, layout)
+        return model(*arguments, **named)
+
+    try:
+        with unchanged(list(kept)) as buffers:
+            outputs = golden_tensors(lambda: call(models[0]))
+            outputs = (*outputs, *(buffer.clone() for buffer in buffers))
+    except Exception:  # whatever the model raises: it has no numbers there to compare with
+        return None
+    try:
+        spreads = roundings(lambda: call(models[1]), outputs, has_halves(graph))
+    except Exception:  # an operation that does not take what was widened
+        spreads = (0.0,) * len(outputs)
+    named_sizes = tuple((dim.name, size) for dim, size in sizes.items())
+    expected = tuple(map(to_array, outputs))
+    undecided = undecided_of(lambda: call(models[1]), expected)
+    return Probe(named_sizes, inputs, expected, spreads, undecided)
+
+
+def _resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """The tensor's elements again and again: floats not quite the same, whole numbers as they are,
+    since they may be places in a table."""
+    for axis, extent in enumerate(shape):
+        places = torch.arange(extent) % tensor.shape[axis]
+        tensor = tensor.index_select(axis, places)
+    if not tensor.is_floating_point():
+        return tensor
+    waves = torch.arange(tensor.numel(), dtype=torch.float32).sin().reshape(tensor.shape)
+    return tensor * (1 + NOISE * waves).to(tensor.dtype)

@@ -1,0 +1,254 @@
+"""What roundings decide: elements at which eager torch's answers part once its roundings are moved.
+
+A comparison, the place of a maximum, a floor of nearly equal floats hang on the last bits of what
+they read. Another order of a sum decides them otherwise and is as right. The build and the fuzzer
+ask eager itself, whose every rounding is moved by a few units in the last place: where its answers
+part, an element cannot be judged; where they agree, a difference is a fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from aotc.aot.capture.eager import NATIVE_NAMESPACES
+from aotc.aot.capture.golden import golden_tensors, quiet_settings
+from aotc.aot.capture.imports.rng import GOLDEN_SEED, seeded
+from aotc.aot.ir.storage import Array
+
+# What was found, and how far each output may be apart → masks of the elements.
+Undecided = Callable[[Sequence[Array], Sequence[float]], tuple[Array, ...]]
+RUNS = 16
+UNITS = (1.0, 4.0)  # in the last place; the second for the second half of the runs
+PART = 0.05  # of an element's size: answers of a float that are further apart part altogether
+
+# Ops of ATen that round nothing: what they give are elements of their operands, or exact.
+EXACT = frozenset({
+    "_reshape_alias", "_stack", "_to_copy", "_unsafe_index", "_unsafe_index_put",
+    "_unsafe_view", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact3d", "abs", "adaptive_max_pool1d", "adaptive_max_pool2d",
+    "adaptive_max_pool3d", "alias", "amax", "amin", "aminmax", "as_strided",
+    "as_strided_scatter", "bernoulli", "cat", "ceil", "channel_shuffle", "clamp", "clamp_max",
+    "clamp_min", "clone", "constant_pad_nd", "contiguous", "copy", "copysign",
+    "cummax", "cummin", "detach", "diag_embed", "diagonal", "diagonal_copy", "diagonal_scatter",
+    "embedding", "expand", "expand_copy", "fill", "flip", "floor", "fmax", "fmin",
+    "fmod", "frac", "gather", "hardtanh", "heaviside", "im2col", "index", "index_copy",
+    "index_fill", "index_put", "index_select", "kthvalue", "lift_fresh", "lift_fresh_copy",
+    "masked_fill", "masked_scatter", "masked_select", "max", "max_pool2d_with_indices",
+    "max_pool3d_with_indices", "maximum", "median", "min", "minimum", "nan_to_num", "nanmedian",
+    "neg", "new_empty", "new_full", "new_ones", "new_zeros", "nextafter",
+    "permute", "permute_copy", "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d",
+    "reflection_pad2d", "reflection_pad3d", "relu", "repeat", "repeat_interleave",
+    "replication_pad1d", "replication_pad2d", "replication_pad3d", "roll", "rot90", "round",
+    "scatter", "select", "select_copy", "select_scatter", "sgn", "sign", "slice", "slice_copy",
+    "slice_scatter", "sort", "split", "split_with_sizes", "squeeze", "squeeze_copy", "stack",
+    "t", "take", "threshold", "to", "topk", "transpose", "transpose_copy", "tril", "triu",
+    "trunc", "unbind", "unfold", "unfold_copy", "unsqueeze", "unsqueeze_copy",
+    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "view", "view_as_complex",
+    "view_as_real", "view_copy", "where", "zero",
+})  # fmt: skip
+
+SUMS_OF_TERMS = frozenset({"addcdiv", "addcmul", "lerp"})  # element by element
+
+
+def moved(value: torch.Tensor, units: float, generator: torch.Generator) -> torch.Tensor:
+    """Each element moved at random by up to `units` in its last place; values of the same type.
+
+    An element that moves does so by a smallest subnormal at least; 0 and what is not finite stay,
+    and what is finite stays finite.
+    """
+    kind = torch.finfo(value.dtype)
+    own = value.detach()
+    wide = own.double()
+    noise = torch.rand(own.shape, generator=generator, dtype=torch.float64) * 2 - 1
+    step = noise * wide.abs() * (units * kind.eps)
+    least = kind.smallest_normal * kind.eps  # the smallest subnormal
+    is_lost = (step.abs() < least) & (wide.abs() < kind.smallest_normal)
+    step = torch.where(is_lost, (noise * 3).trunc().clamp(-1, 1) * least, step)
+    changed = (wide + step).to(value.dtype)
+    return torch.where(changed.isfinite() & (own != 0), changed, own)
+
+
+def parts(answers: torch.Tensor) -> torch.Tensor:
+    """At which elements answers, stacked along the first axis, part altogether.
+
+    Whole numbers and booleans: where they are not all equal. Floats, in f64: where one is a number
+    and another is not, or infinite of another sign, or where they are apart by more than a
+    twentieth of their size.
+    """
+    if not answers.is_floating_point():
+        return (answers != answers[0]).any(0)
+    low, high, has_finite = span_of(answers)
+    kinds = torch.where(answers.isfinite(), 0, torch.where(answers.isnan(), 2, torch.sign(answers)))
+    size = torch.maximum(low.abs(), high.abs())
+    return (kinds != kinds[0]).any(0) | (has_finite & (high - low > PART * size))
+
+
+def span_of(answers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The least and the largest finite answer of each element, and whether there is one."""
+    finite = answers.isfinite()
+    low = torch.where(finite, answers, float("inf")).amin(0)
+    high = torch.where(finite, answers, float("-inf")).amax(0)
+    return low, high, finite.any(0)
+
+
+class MovedRoundings(TorchDispatchMode):
+    """Every result of an op that rounds is moved; of one that sums, the operands too."""
+
+    def __init__(self, seed: int, units: float) -> None:
+        super().__init__()
+        self._generator = torch.Generator().manual_seed(seed)
+        self._units = units
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if _is_exact(function, args, kwargs):
+            return function(*args, **kwargs)
+        is_changing = function._schema.is_mutable
+        is_native = function.namespace in NATIVE_NAMESPACES
+        if not is_changing and is_native and _has_terms(function):
+            args, kwargs = self._moved(args), self._moved(kwargs)
+        result = function(*args, **kwargs)
+        if is_changing:
+            self._move_in_place(function, args)
+            return result
+        return self._moved(result)
+
+    def _moved(self, values: Any) -> Any:
+        return pytree.tree_map(self._one, values)
+
+    def _one(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
+            return moved(value, self._units, self._generator).as_subclass(type(value))
+        return value
+
+    def _move_in_place(self, function: Any, args: Any) -> None:
+        for argument, value in zip(function._schema.arguments, args, strict=False):
+            written = argument.alias_info is not None and argument.alias_info.is_write
+            if written and isinstance(value, torch.Tensor) and value.is_floating_point():
+                value.copy_(moved(value, self._units, self._generator))
+
+
+def _has_terms(function: Any) -> bool:
+    """Whether an op rounds terms on its way, whose sum may be far smaller than they are."""
+    name = function._schema.name.rpartition("::")[2].rstrip("_")
+    is_one_by_one = torch.Tag.pointwise in function.tags
+    return not is_one_by_one or name in SUMS_OF_TERMS or name.endswith("_backward")
+
+
+def _is_exact(function: Any, args: Any, kwargs: Any) -> bool:
+    name = function._schema.name.rpartition("::")[2]
+    if name.rstrip("_") in EXACT or name in EXACT:
+        is_sum = name.rstrip("_").endswith("index_put") and len(args) > 3 and bool(args[3])
+        return not is_sum and function._overloadname != "decimals"
+    leaves = pytree.tree_leaves((args, kwargs))
+    return not any(isinstance(leaf, torch.Tensor) for leaf in leaves)
+
+
+def answers(call: Callable[[], Any], runs: int = RUNS) -> Iterator[tuple[torch.Tensor, ...]]:
+    """What a model gives with its roundings moved, run after run; less those in which it raises.
+
+    Every second run with torch's plain implementation of attention: of rows whose every score is
+    not a number, the fused one makes zeros.
+    """
+    for seed in range(runs):
+        plain = sdpa_kernel(SDPBackend.MATH) if seed % 2 else nullcontext()
+        try:
+            with MovedRoundings(seed + 1, UNITS[seed >= runs // 2]), plain:
+                yield golden_tensors(call)
+        except Exception:  # an op does not take what was moved
+            continue
+
+
+def undecided_of(call: Callable[[], Any], expected: Sequence[Array]) -> Undecided:
+    """`undecided` of a model's call, to be asked later: the settings are those of a capture."""
+
+    def asked(found: Sequence[Array], limits: Sequence[float]) -> tuple[Array, ...]:
+        with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED):
+            return undecided(call, expected, found, limits)
+
+    return asked
+
+
+def undecided(
+    call: Callable[[], Any],
+    expected: Sequence[Array],
+    found: Sequence[Array],
+    limits: Sequence[float],
+) -> tuple[Array, ...]:
+    """For each output of a model, a mask of the elements that roundings decide.
+
+    call: gives the model's tensors, each time anew; expected: what it gave; found: what is judged;
+    limits: how far apart they may be, relative to the largest expected value. An element is in a
+    mask where it is further apart than that, the model's own answers part there by more too, and
+    `found` lies among them (where one of these is not finite, anything does). Runs the model up to
+    `RUNS` times, until all that differs is explained.
+    """
+    first = next(iter(answers(call, 1)), None)
+    masks = [numpy.zeros(array.shape, bool) for array in expected]
+    if first is None:
+        return tuple(masks)
+    pairs = [(_tensor(one, like), _tensor(other, like))
+             for one, other, like in zip(expected, found, first, strict=True)]  # fmt: skip
+    differing = [_differs(*pair, limit) for pair, limit in zip(pairs, limits, strict=True)]
+    rows = [[each[0]] for each in pairs]
+    for given in answers(call):
+        for own, each in zip(rows, given, strict=True):
+            own.append(each.detach())
+        excused = [
+            differs & _among(torch.stack(own), pair[1], limit)
+            for differs, own, pair, limit in zip(differing, rows, pairs, limits, strict=True)
+        ]
+        masks = [each.numpy() for each in excused]
+        if all(torch.equal(*each) for each in zip(differing, excused, strict=True)):
+            break
+    return tuple(masks)
+
+
+def _tensor(array: Array, like: torch.Tensor) -> torch.Tensor:
+    tensor = torch.from_numpy(numpy.array(array))
+    return tensor if tensor.dtype == like.dtype else tensor.view(like.dtype)
+
+
+def _differs(expected: torch.Tensor, found: torch.Tensor, limit: float) -> torch.Tensor:
+    differs = (found != expected) & ~(found.isnan() & expected.isnan())
+    if not expected.is_floating_point():
+        return differs
+    return differs & ~((found.double() - expected.double()).abs() <= limit * _scale(expected))
+
+
+def _among(rows: torch.Tensor, found: torch.Tensor, limit: float) -> torch.Tensor:
+    """Where answers part, and by more than the limit, with `found` among them."""
+    if not rows.is_floating_point():
+        return parts(rows)
+    rows, found = rows.double(), found.double()
+    low, high, _ = span_of(rows)
+    is_apart = (high - low > limit * _scale(rows[0])) | ~rows.isfinite().all(0)
+    return is_apart & explained(rows, found, 1.0)
+
+
+def explained(rows: torch.Tensor, found: torch.Tensor, times: float) -> torch.Tensor:
+    """Where answers, floats in f64, part altogether and `found` lies among them: within so many
+    `times` their span, or infinite where they are on both sides of a pole. Where not all of them
+    are finite, anything does."""
+    low, high, _ = span_of(rows)
+    away = times * (high - low)
+    is_between = (found >= low - away) & (found <= high + away)
+    has_pole = found.isinf() & (low < 0) & (high > 0)
+    return parts(rows) & (is_between | has_pole | ~rows.isfinite().all(0))
+
+
+def _scale(expected: torch.Tensor) -> float:
+    """The largest finite absolute value; 1 where there is none: differences are absolute then."""
+    sizes = expected.double().abs()
+    largest = torch.where(sizes.isfinite(), sizes, 0.0).max().item() if sizes.numel() else 0.0
+    return largest or 1.0

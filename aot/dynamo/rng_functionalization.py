@@ -1,0 +1,194 @@
+"""Takes the random numbers out of an ATen graph: what draws becomes an argument.
+
+An op that draws can be taken out where what it gives depends on sizes and numbers only: the tensor
+that some take first says a layout. Others (`bernoulli` of tensors, `multinomial`) stay where they
+are, without an import.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.utils.checkpoint import CheckpointPolicy
+
+from aotc.aot.capture.sizes import Sizes, extent_of, reading
+from aotc.aot.dynamo.numbering import numbered, read_dims
+from aotc.aot.dynamo.rng_steps import Blank, Draw, Drawn
+from aotc.aot.ir.size import UndecidedSize
+from aotc.aot.plan import SizeTable
+
+FROM_SIZES = frozenset({
+    "normal.float_float", "rand.default", "randint.default", "randint.low", "randn.default",
+    "randperm.default",
+})  # fmt: skip
+FROM_A_LAYOUT = frozenset({
+    "bernoulli.p", "cauchy.default", "exponential.default", "geometric.default",
+    "log_normal.default", "normal_functional.default", "rand_like.default",
+    "randint_like.default", "randint_like.low_dtype", "randn_like.default", "random.default",
+    "random.from", "random.to", "uniform.default",
+})  # fmt: skip
+SAVING = torch.ops.higher_order.run_and_save_rng_state
+RESTORING = torch.ops.higher_order.run_with_rng_state
+PLAIN = int | float | bool | None | torch.dtype | torch.device | torch.layout | torch.memory_format
+
+
+class _NotTaken(Exception):
+    """What a node draws cannot be known before the graph runs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """A graph without the draws, whose last arguments are what they give."""
+
+    drawn: Drawn
+    rest: GraphModule
+    values: tuple[Any, ...]  # fake tensors, one a new argument
+
+
+def keep_random(joint: GraphModule) -> None:
+    """Mark what draws, so that the backward graph reads the numbers and does not draw others."""
+    for node in joint.graph.nodes:
+        if _is_random(node.target):
+            node.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)
+
+
+def fix_states(module: GraphModule, examples: Sequence[Any]) -> list[Any]:
+    """The examples of a graph, states of the generator as tensors of one size, which they have.
+
+    torch's partitioner notes them with a size of the call, which nothing else shows, and notes
+    nothing of what is drawn from them.
+    """
+    given = list(examples)
+    places = {node: at for at, node in enumerate(module.graph.find_nodes(op="placeholder"))}
+    for node in module.graph.nodes:
+        if node.target is SAVING:
+            for state in _parts(node, 0):
+                state.meta["val"] = _at_its_size(state.meta["val"])
+        elif node.target is RESTORING and node.args[0] in places:
+            state, target, *args = node.args
+            state.meta["val"] = given[places[state]] = _at_its_size(state.meta["val"])
+            known = torch.fx.map_arg((args, node.kwargs), lambda each: each.meta["val"])
+            with state.meta["val"].fake_mode:
+                node.meta["val"] = target(*known[0], **known[1])
+    return given
+
+
+def _at_its_size(value: Any) -> Any:
+    with value.fake_mode:
+        return torch.empty([_hint(each) for each in value.shape], dtype=value.dtype)
+
+
+def _hint(extent: Any) -> int:
+    return extent if isinstance(extent, int) else int(extent.node.hint)
+
+
+def split(module: GraphModule, examples: Sequence[Any], sizes: Sizes) -> Split | None:
+    """What a graph draws, and the rest of it; None where it draws nothing that can be taken out."""
+    places = {node: at for at, node in enumerate(module.graph.find_nodes(op="placeholder"))}
+    reader = _Reader(places, SizeTable(sizes.dims))
+    found: list[tuple[Node, Draw]] = []
+    with reading(sizes):
+        for node in module.graph.nodes:
+            draw = reader.draw(node)
+            if draw is not None:
+                found.append((node, draw))
+    if not found:
+        return None
+    dims = read_dims(examples, sizes)
+    drawn = Drawn(tuple(draw for _, draw in found), dims, tuple(reader.table.rows))
+    rows = [row for node, draw in found for row in _results(node, draw)]
+    values = tuple(value for _, value in rows)
+    return Split(drawn, _rest(module, list(places), rows, [node for node, _ in found]), values)
+
+
+def _is_random(target: Any) -> bool:
+    """Whether an op draws from torch's generator."""
+    is_operator = isinstance(target, torch._ops.OpOverload)
+    return is_operator and torch.Tag.nondeterministic_seeded in target.tags
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads nodes that draw; fills the table with the sizes that they need."""
+
+    places: dict[Node, int]
+    table: SizeTable
+
+    def draw(self, node: Node) -> Draw | None:
+        """The draw that a node is, if it can be taken out."""
+        args: list[Any] = list(node.args)
+        state = args.pop(0) if node.target is RESTORING else None
+        target = args.pop(0) if node.target in (SAVING, RESTORING) else node.target
+        is_known = state is None or state in self.places
+        if not is_known or not _is_random(target) or target.namespace != "aten":
+            return None
+        name = f"{target._schema.name.removeprefix('aten::')}.{target._overloadname}"
+        if name not in FROM_SIZES | FROM_A_LAYOUT:
+            return None
+        try:
+            given = tuple(map(self._plain, args))
+            named = tuple((key, self._plain(each)) for key, each in node.kwargs.items())
+        except (_NotTaken, UndecidedSize):
+            return None
+        place = None if state is None else self.places[state]
+        return Draw(name, given, named, node.target is SAVING, place)
+
+    def _plain(self, value: Any) -> Any:
+        """An argument as data; raises `_NotTaken`, `UndecidedSize`."""
+        if isinstance(value, Node):
+            return self._known(value.meta.get("val"))
+        if isinstance(value, list | tuple):
+            return tuple(map(self._plain, value))
+        if not isinstance(value, PLAIN) or getattr(value, "type", "cpu") != "cpu":
+            raise _NotTaken
+        return value
+
+    def _known(self, value: Any) -> Any:
+        if isinstance(value, torch.SymInt):
+            return numbered(extent_of(value), self.table)
+        if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
+            raise _NotTaken
+        shape, strides = (
+            tuple(numbered(extent_of(each), self.table) for each in row)
+            for row in (value.shape, value.stride())
+        )
+        return Blank(shape, strides, value.dtype)
+
+
+def _results(node: Node, draw: Draw) -> list[tuple[tuple[Node, ...], Any]]:
+    """For each tensor that a draw gives: the nodes that it is, and its fake value."""
+    if not draw.keeps_state:
+        return [((node,), node.meta["val"])]
+    rows = (_parts(node, place) for place in range(2))
+    return [(row, row[0].meta["val"] if row else None) for row in rows]
+
+
+def _parts(node: Node, place: int) -> tuple[Node, ...]:
+    """The nodes that are one of a node's results."""
+    users = (each for each in node.users if each.target is operator.getitem)
+    return tuple(each for each in users if each.args[1] == place)
+
+
+def _rest(
+    module: GraphModule,
+    placeholders: Sequence[Node],
+    rows: Sequence[tuple[tuple[Node, ...], Any]],
+    drawing: Sequence[Node],
+) -> GraphModule:
+    """The graph with an argument for each of `rows` behind its own."""
+    graph = Graph()
+    copies = {node: graph.node_copy(node) for node in placeholders}
+    for number, (nodes, value) in enumerate(rows):
+        given = graph.placeholder(f"drawn_{number}")
+        given.meta["val"] = value
+        copies.update(dict.fromkeys(nodes, given))
+    unread = [node for node in drawing if node not in copies]  # their parts are read, not they
+    copies.update(dict.fromkeys(unread, next(iter(copies.values()), None)))
+    graph.output(graph.graph_copy(module.graph, copies))
+    graph.eliminate_dead_code()
+    return GraphModule(module, graph)

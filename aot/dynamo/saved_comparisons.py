@@ -1,0 +1,63 @@
+"""What a comparison of two values reads is not computed again in the backward graph.
+
+The gradient of a maximum asks which elements equal it. Computed a second time, among other
+readers and in another order, an element may differ from the first time in its last place, and then
+none equals the maximum that was kept: 0 / 0. So where such a comparison stands in a joint graph,
+the results behind it that were rounded are kept, or the comparison's own answer.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.utils.checkpoint import CheckpointPolicy
+
+from aotc.aot.capture.rounding_sensitivity import EXACT
+
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+
+
+def keep_compared(joint: GraphModule) -> None:
+    """Mark what comparisons of two floating-point values depend on as not to be computed again.
+
+    What the user asked to compute again stays so.
+    """
+    seen: set[Node] = set()
+    for node in joint.graph.nodes:
+        if _name(node) in COMPARISONS and len(operands := [*_operands(node)]) > 1:
+            for each in operands:
+                _keep(each, seen)
+
+
+def _keep(first: Node, seen: set[Node]) -> None:
+    """Mark the results that round, from which ops that round nothing make a value."""
+    waiting = [first]
+    while waiting:
+        node = waiting.pop()
+        if node in seen or node.op != "call_function":
+            continue
+        seen.add(node)
+        if node.target is operator.getitem or _name(node) in EXACT:
+            waiting += _operands(node)
+        else:
+            node.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)
+
+
+def _operands(node: Node) -> Iterator[Node]:
+    """Operands that are floating-point tensors, or several results of one op."""
+    for each in node.all_input_nodes:
+        value = each.meta.get("val")
+        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+        if is_float or isinstance(value, tuple | list):
+            yield each
+
+
+def _name(node: Node) -> str:
+    """The name of an op of ATen; empty for anything else."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+        return ""
+    return target._schema.name.rpartition("::")[2]

@@ -1,0 +1,1 @@
+"""Convolutions for GPUs, as matrix products over windows of the input."""

@@ -1,0 +1,190 @@
+"""Writes convolution kernels for GPUs: the parts that fill templates/convolution.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import UndecidedSize, kernel_text, typical
+from aotc.aot.lower import kernel_file
+from aotc.aot.lower.body import Body, Value
+from aotc.aot.lower.convolution.candidates import PARTIALS, Shape, convolution_candidates, pack_of
+from aotc.aot.lower.convolution.operands import Border, Windows, windows_of
+from aotc.aot.lower.emit import Emitter
+from aotc.aot.lower.literal import computed, triton_type
+from aotc.aot.lower.spec import Candidate, KernelSpec
+from aotc.aot.lower.template import fill
+from aotc.aot.schedule.group import Group
+from aotc.aot.traits import TargetTraits
+from aotc.kernels.templates.registry import TEMPLATES
+
+_BLOCKS = ("BM", "BN", "BK")
+_TEMPLATES = {  # by form
+    "windows": "convolution",
+    "windows_packed": "convolution_packed",
+    "windows_split": "convolution_split",
+}
+
+
+def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
+    """The convolution of the group with its epilogue; None where its operands are no plain loads,
+    and for a result of a single row or column.
+
+    A pointwise convolution counts as one of a single tap.
+    """
+    try:
+        windows = windows_of(group)
+    except UndecidedSize:  # taps and borders are tables of numbers
+        return None
+    domain = group.domain
+    if windows is None or 1 in (domain.rows.extent, domain.lanes.extent):
+        return None  # not stored to a single row or column: matmul/gpu_source.py sums those up
+    result_bytes = sum(typical(root.node.type.nbytes) for root in group.roots)
+    shape = Shape(
+        domain.outer.extent,
+        domain.rows.extent,
+        domain.lanes.extent,
+        windows.taps,
+        windows.run,
+        windows.data.dtype,
+        group.bytes - result_bytes,
+        result_bytes,
+        pack_of(windows.taps, windows.run, windows.data.dtype, traits.dot_precision),
+    )
+    candidates = convolution_candidates(shape, traits)
+    writer = _Writer(group, windows, candidates, shape.pack)
+    constants = {
+        "M": kernel_text(domain.rows.extent),
+        "N": kernel_text(domain.lanes.extent),
+        "TAPS": str(windows.taps),
+        "RUN": str(windows.run),
+        "PACK": str(shape.pack),
+        "ACCUMULATOR": triton_type(writer.accumulator),
+        "PRECISION": f'"{traits.dot_precision}"',
+    }
+    drafts = []
+    for name in dict.fromkeys(candidate.form for candidate in candidates):
+        lines = fill(TEMPLATES[_TEMPLATES[name]], writer.holes, constants, writer.before_loop)
+        is_split = name == "windows_split"
+        blocks, scratch = ((*_BLOCKS, "SPLIT"), PARTIALS) if is_split else (_BLOCKS, ())
+        drafts.append(kernel_file.Draft(name, blocks, lines, scratch))
+    return kernel_file.kernel_of(group, drafts, candidates)
+
+
+class _Writer:
+    """Writes the parts of one kernel: `before_loop` and what fills the `holes`."""
+
+    def __init__(
+        self, group: Group, windows: Windows, candidates: tuple[Candidate, ...], pack: int
+    ) -> None:
+        self.group, self.windows, self.pack = group, windows, pack
+        assert group.root_op is not None
+        self.root_op = group.root_op
+        self.accumulator = computed(group.root_op.dtype)
+        self.names = kernel_file.buffer_names(group)
+        blocks = {name: kernel_file.blocks_of(candidates, name) for name in _BLOCKS}
+        self.has_short_steps = any(windows.run % (pack or block) for block in blocks["BK"])
+        self.has_last_step = any(windows.taps * pack % block for block in blocks["BK"])
+        self.before_loop: list[str] = []
+        masks: dict[Symbol, str] = {}
+        body = Body()
+        for symbol, block in ((group.domain.rows, "BM"), (group.domain.lanes, "BN")):
+            if kernel_file.has_tail(symbol, blocks[block]):
+                kernel_file.write_mask(body, symbol, masks)
+        self.has_column_mask = group.domain.lanes in masks
+        self.before_loop += body.lines
+        self.holes = {"load_a": self._load_a(), "load_b": self._load_b()}
+        self.holes["store"] = self._store(masks)
+
+    def _load_a(self) -> list[str]:
+        """Lines of a step; what a row needs goes before the loop."""
+        windows, rows = self.windows, self.group.domain.rows
+        inner = Symbol("xa", rows.extent)
+        self.before_loop.append(f"xa = tl.minimum(x, {kernel_text(rows.extent - 1)})")
+        position = {rows: ix.of(inner)}
+        start = windows.rows.substitute(position)
+        self.before_loop.append(f"rows = {self.names[windows.data]} + ({start})")
+        tap = self._tap("a")
+        tests = [
+            self._border(
+                place,
+                replace(
+                    border,
+                    index=border.index.substitute(position),
+                    digit=border.digit.substitute(tap),
+                ),
+            )
+            for place, border in enumerate(windows.borders)
+        ]
+        conditions = [f"({' & '.join([*tests, '1'])} != 0)"] if tests else []
+        conditions += self._inside("a")
+        offset = windows.steps.substitute(tap) + ix.of(Symbol("ca", windows.run))
+        load = f"a = tl.load(rows + ({offset}){_masked(conditions)})"
+        return [*self._step("a", "[None, :]"), load]
+
+    def _tap(self, side: str) -> dict[Symbol, Index]:
+        """The name of the tap: one for a whole step, or one for each column of it."""
+        tap = self.windows.tap
+        return {tap: ix.of(Symbol(f"tap{side}", tap.length))} if self.pack else {}
+
+    def _step(self, side: str, dim: str) -> list[str]:
+        """The channels of a step, and its taps where it has several."""
+        if not self.pack:
+            return [f"c{side} = step % steps * BK + tl.arange(0, BK){dim}"]
+        return [f"tap{side} = k{side} // {self.pack}", f"c{side} = k{side} % {self.pack}"]
+
+    def _inside(self, side: str) -> list[str]:
+        """Conditions that the columns of a step are some of the run and of the taps."""
+        found = [f"(c{side} < {self.windows.run})"] if self.has_short_steps else []
+        return [*found, f"(tap{side} < {self.windows.taps})"] if self.has_last_step else found
+
+    def _border(self, place: int, border: Border) -> str:
+        """Write the bits of a border, one for each digit of the tap; the text that shifts them."""
+        edge, bits = f"edge{place}", f"inside{place}"
+        self.before_loop.append(f"{edge} = {border.index}")
+        terms, always = [], 0
+        for digit in range(len(border.values)):
+            text = border.condition(digit, edge)
+            if text:
+                text = text if "&" in text else text[1:-1]
+                terms.append(f"(({text}).to(tl.int32) << {digit})")
+            else:
+                always |= 1 << digit
+        terms += [str(always)] if always else []
+        self.before_loop.append(f"{bits} = {' | '.join(terms)}")
+        return bits if border.digit == ix.ZERO else f"({bits} >> ({border.digit}))"
+
+    def _load_b(self) -> list[str]:
+        windows, lanes = self.windows, self.group.domain.lanes
+        conditions = self._inside("b")
+        conditions += [f"{lanes.name}_mask"] if self.has_column_mask else []
+        channel = {Symbol("c", windows.run): ix.of(Symbol("cb", windows.run))}
+        offset = windows.columns.substitute(channel | self._tap("b"))
+        load = f"b = tl.load({self.names[windows.weights]} + {offset}{_masked(conditions)})"
+        return [*self._step("b", "[:, None]"), load]
+
+    def _store(self, masks: dict[Symbol, str]) -> list[str]:
+        """The epilogue; what does not vary with the rows is loaded before the loop."""
+        body = Body()
+        body.open_loop({self.group.domain.rows})
+        emitter = Emitter(body, self.names, masks, self._stop, rounded=self.group.rounded)
+        kernel_file.write_stores(emitter, self.group.roots)
+        lines = body.close_loop()
+        self.before_loop += body.lines
+        return lines
+
+    def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
+        if node is not self.root_op:
+            return None
+        domain = self.group.domain
+        return Value("acc", frozenset({domain.rows, domain.lanes, domain.outer}))
+
+
+def _masked(conditions: list[str]) -> str:
+    """The arguments of a load that fills with zeros what does not meet the conditions."""
+    text = " & ".join(conditions)
+    if len(conditions) == 1 and text.startswith("("):
+        text = text[1:-1]
+    return f", mask={text}, other=0.0" if text else ""

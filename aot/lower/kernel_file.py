@@ -1,0 +1,180 @@
+"""Assembles the text of a kernel file, and writes what all kinds of kernels share."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Symbol
+from aotc.aot.ir.size import KERNEL_PREFIX, Dim, kernel_text
+from aotc.aot.lower.body import INDENT, Body
+from aotc.aot.lower.emit import Emitter
+from aotc.aot.lower.literal import pointer
+from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
+from aotc.aot.schedule.group import Group, Root
+from aotc.kernels.templates.registry import called_functions
+
+PROGRAM_SYMBOLS = frozenset({"z", "panel", "tap"})  # numbers, not blocks
+_MULTIPLY = """
+@triton.jit
+def multiply(left, right):
+    return left * right
+
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A form before its file is written: its parameters are those that all forms share."""
+
+    name: str
+    constexprs: Sequence[str]
+    lines: Sequence[str]
+    scratch: Sequence[str] = ()  # names of further pointers
+    functions: str = ""  # what stands before the kernel, which calls them
+
+
+def buffer_names(group: Group) -> dict[Node, str]:
+    """Names of the pointer parameters of what the group reads."""
+    return {node: f"in{place}" for place, node in enumerate(group.reads)}
+
+
+def parameters(group: Group) -> tuple[Param, ...]:
+    """Pointer parameters: reads, then stores."""
+    reads = [Param(f"in{at}", pointer(node.dtype)) for at, node in enumerate(group.reads)]
+    stores = [Param(f"out{at}", pointer(row.node.dtype)) for at, row in enumerate(group.roots)]
+    return (*reads, *stores)
+
+
+def function_name(group: Group) -> str:
+    """Name of the kernel: what it is like and its sizes."""
+    sizes = re.sub(r"\W+", "_", str(group.domain).replace("×", "x")).strip("_")
+    return f"{group.label}_{sizes}"
+
+
+def sizes_of(group: Group, text: str) -> tuple[Dim, ...]:
+    """The dims that a kernel's text reads, each of them a parameter."""
+    inner = (*group.nodes, *(root.node for root in group.roots))
+    nodes = {*inner, *group.reads, *(leaf for node in inner for leaf in node.inputs)}
+    dims = {dim for node in nodes for size in node.sizes() for dim in size.dims()}
+    words = set(re.findall(rf"\b{KERNEL_PREFIX}\w+", text))
+    found = (dim for dim in dims if KERNEL_PREFIX + dim.name in words)
+    return tuple(sorted(found, key=lambda dim: dim.name))
+
+
+def assemble(
+    group: Group,
+    constexprs: Sequence[str],
+    lines: Sequence[str],
+    scratch: Sequence[str] = (),
+    functions: str = "",
+    sizes: Sequence[Dim] = (),
+) -> str:
+    """The complete file of a kernel whose body is `lines`.
+
+    `scratch` names further pointers; `functions` stand before the kernel, which calls them; `sizes`
+    are the dims that it takes as numbers.
+    """
+    text = "\n".join(lines)
+    called = [code for name, code in called_functions().items() if f"{name}(" in text]
+    functions = "\n\n\n".join(filter(None, (functions, *called)))
+    title = textwrap.fill(f'"""{group}."""', 96, subsequent_indent=INDENT)
+    imports = ["import triton", "import triton.language as tl"]
+    if "libdevice." in text + functions:
+        imports.append("from triton.language.extra import libdevice")
+    arguments = [param.name for param in parameters(group)]
+    arguments += [KERNEL_PREFIX + dim.name for dim in sizes]
+    arguments += scratch
+    arguments += [f"{name}: tl.constexpr" for name in constexprs]
+    signature = f"def {function_name(group)}({', '.join(arguments)}):"
+    if len(signature) > 96:
+        inner = textwrap.fill(", ".join(arguments), 92)
+        signature = "\n".join(
+            [f"def {function_name(group)}(", textwrap.indent(inner, INDENT), "):"]
+        )
+    extra = _MULTIPLY if "combine_fn=multiply" in text else ""
+    if functions:
+        extra = f"{extra}\n\n{functions}\n\n"
+    head = "\n".join([title, "", *imports, extra, "", "@triton.jit", signature])
+    return f"{head}\n{textwrap.indent(text, INDENT)}\n"
+
+
+def tile_line(symbol: Symbol, axis: int | None, block: str, dim: str) -> str:
+    """`x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]`; no axis, no offset."""
+    start = f"tl.program_id({axis}) * {block} + " if axis is not None else ""
+    return f"{symbol.name} = {start}tl.arange(0, {block}){dim}"
+
+
+def write_mask(body: Body, symbol: Symbol, masks: dict[Symbol, str], also: str = "") -> None:
+    """Define the mask of a symbol whose last block is partial; `also`: one more condition."""
+    masks[symbol] = f"{symbol.name}_mask"
+    inside = f"{symbol.name} < {kernel_text(symbol.extent)}"
+    text = f"({inside}) & ({also})" if also else inside
+    body.write(f"{masks[symbol]} = {text}", frozenset({symbol}))
+
+
+def has_tail(symbol: Symbol, blocks: Sequence[int]) -> bool:
+    """Whether blocks of some candidate reach beyond the extent."""
+    return symbol.extent % max(blocks) != 0
+
+
+def write_stores(emitter: Emitter, roots: Sequence[Root]) -> None:
+    """Store each root at its index, contiguous in the root's own shape."""
+    for place, root in enumerate(roots):
+        write_store(emitter, root, place)
+
+
+def write_store(emitter: Emitter, root: Root, place: int) -> None:
+    """Store one root to the parameter `out{place}`."""
+    value = emitter.unrounded(root.node, root.index)  # the store rounds
+    offset = ix.linear(root.index, root.node.shape)
+    symbols = offset.symbols()
+    masks = " & ".join(name for at, name in emitter.masks.items() if at in symbols)
+    where = str(offset)
+    if all(symbol.name in PROGRAM_SYMBOLS for symbol in symbols):
+        # One element: the value may still be a block of shape (1, 1).
+        where = "tl.zeros((1, 1), tl.int32)" + (f" + {where}" if symbols else "")
+    if root.node.op == "check":  # one word for all elements, and only where one is wrong
+        masks = " & ".join(filter(None, (f"({value.text} != 0)", masks)))
+        where = f"({where}) * 0"
+    mask = f", mask={masks}" if masks else ""
+    emitter.body.write(f"tl.store(out{place} + {where}, {value.text}{mask})", symbols)
+
+
+def blocks_of(candidates: Sequence[Candidate], name: str) -> list[int]:
+    """Values of one config over all candidates."""
+    return [dict(candidate.config)[name] for candidate in candidates]
+
+
+def kernel(
+    group: Group, constexprs: Sequence[str], lines: Sequence[str], candidates: Sequence[Candidate]
+) -> KernelSpec:
+    """The spec of a kernel of one form, whose body is `lines`."""
+    return kernel_of(group, [Draft("", constexprs, lines)], candidates)
+
+
+def kernel_of(group: Group, drafts: Sequence[Draft], candidates: Sequence[Candidate]) -> KernelSpec:
+    """The spec of a kernel of several forms, which all take the dims that any of them reads."""
+    sizes = sizes_of(group, "\n".join(line for row in drafts for line in row.lines))
+    name = function_name(group)
+    forms = (
+        Form(
+            row.name,
+            assemble(group, row.constexprs, row.lines, row.scratch, row.functions, sizes),
+            name,
+        )
+        for row in drafts
+    )
+    return KernelSpec(
+        name=name,
+        forms=tuple(forms),
+        params=parameters(group),
+        candidates=tuple(candidates),
+        bytes=group.bytes,
+        operations=group.operations,
+        sizes=sizes,
+    )

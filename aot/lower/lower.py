@@ -1,0 +1,63 @@
+"""The lower stage: each group of a schedule → KernelSpec."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from aotc.aot.errors import SizeUnsupported
+from aotc.aot.ir.size import UndecidedSize
+from aotc.aot.lower.attention.source import lower_attention
+from aotc.aot.lower.call import lower_call
+from aotc.aot.lower.matmul.source import lower_matmul
+from aotc.aot.lower.native_call import lower_native
+from aotc.aot.lower.pointwise.source import lower_pointwise
+from aotc.aot.lower.row.gpu_forms import lower_row_gpu
+from aotc.aot.lower.row.source import lower_row
+from aotc.aot.lower.spec import KernelSpec
+from aotc.aot.schedule.group import Group, Schedule
+from aotc.aot.traits import TargetTraits
+
+# Values are written by calls within calls, as deep as the schedule lets a kernel be.
+STACK_FRAMES = 10_000
+
+
+def _lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
+    return (lower_row_gpu if traits.is_gpu else lower_row)(group, traits)
+
+
+def _lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
+    assert group.root_op is not None
+    return (lower_native if group.root_op.op == "native" else lower_call)(group, traits)
+
+
+LOWERED: dict[str, Callable[[Group, TargetTraits], KernelSpec]] = {
+    "pointwise": lower_pointwise,
+    "row": _lower_row,
+    "matmul": lower_matmul,
+    "attention": lower_attention,
+    "call": _lower_call,
+}
+
+
+def lower(schedule: Schedule, traits: TargetTraits) -> tuple[KernelSpec, ...]:
+    """One spec for each group that is launched, in the order of the groups.
+
+    Groups of the same work give specs of the same digest: compile each digest once. The pointer
+    parameters of a spec are its group's `reads`, then its `roots`.
+    """
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, STACK_FRAMES))
+    try:
+        return tuple(_lowered(group, traits) for group in schedule.launched)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _lowered(group: Group, traits: TargetTraits) -> KernelSpec:
+    try:
+        return LOWERED[group.kind](group, traits)
+    except UndecidedSize as undecided:
+        places = [node.source for node in group.nodes if node.source]
+        source = f"\n  at {places[-1]}" if places else ""
+        raise SizeUnsupported(kernel=group.label, detail=str(undecided), source=source) from None

@@ -1,0 +1,200 @@
+"""A matmul on a GPU and one config of it: its programs, memory and parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from aotc.aot.ir.size import Extent, highest, smallest, typical
+from aotc.aot.ir.types import DTYPES
+from aotc.aot.lower.matmul.gpu_tables import Style, Tile
+from aotc.aot.lower.spec import Candidate, Scratch
+from aotc.aot.lower.tiles import blocks
+
+MAP_NAMES = ("a_rows", "b_rows")
+SHARED_RESERVE = 1024  # bytes of shared memory for barriers and alignment
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One matmul: sizes in elements, traffic in bytes.
+
+    `extents` are batch, rows, columns and depth at every call. The ranking sees the typical ones.
+    """
+
+    extents: tuple[Extent, Extent, Extent, Extent]
+    dtype: str
+    run: int = 0  # elements that the loop over k may take at once; 0: all of them
+    is_left_along_depth: bool = True
+    is_right_along_depth: bool = True
+    has_descriptors: bool = False
+    is_plain: bool = True  # both operands are memory as it lies, nothing is computed in the loads
+    is_paired: bool = False
+    precision: str = "ieee"
+    operand_bytes: int = 0
+    result_bytes: int = 0
+
+    @property
+    def batch(self) -> int:
+        """Products side by side."""
+        return typical(self.extents[0])
+
+    @property
+    def rows(self) -> int:
+        """Rows of the left operand."""
+        return typical(self.extents[1])
+
+    @property
+    def columns(self) -> int:
+        """Columns of the right operand."""
+        return typical(self.extents[2])
+
+    @property
+    def depth(self) -> int:
+        """Elements of each sum."""
+        return typical(self.extents[3])
+
+    @property
+    def itemsize_bytes(self) -> int:
+        """Bytes of an element of the operands."""
+        return DTYPES[self.dtype].itemsize_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One legal config of one style for a problem."""
+
+    style: Style
+    problem: Problem
+    tile: Tile
+    group: int = 1
+    split: int = 1
+    programs: int = 0
+    flatten: int = 0
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Rows and columns of the product, as its style turns it."""
+        sizes = (self.problem.rows, self.problem.columns)
+        return sizes[::-1] if self.style.is_swapped else sizes
+
+    @property
+    def extents(self) -> tuple[Extent, Extent]:
+        """The same at every call."""
+        sizes = self.problem.extents[1:3]
+        return sizes[::-1] if self.style.is_swapped else sizes
+
+    @property
+    def tiles(self) -> int:
+        """Tiles of the result of one batch element."""
+        rows, columns = self.sizes
+        return ceil(rows / self.tile.rows) * ceil(columns / self.tile.columns)
+
+    @property
+    def tile_count(self) -> Extent:
+        """The same at every call."""
+        rows, columns = self.extents
+        return blocks(rows, self.tile.rows) * blocks(columns, self.tile.columns)
+
+    @property
+    def tails(self) -> str:
+        """Letters of the axes on which tiles reach beyond the operands."""
+        rows, columns = self.extents
+        rests = (
+            ("m", rows % self.tile.rows),
+            ("n", columns % self.tile.columns),
+            ("k", self.problem.extents[3] % (self.tile.depth * self.split)),
+        )
+        return "".join(letter for letter, rest in rests if rest != 0)
+
+    @property
+    def source_name(self) -> str:
+        """Name of the form: the style, and which masks it has."""
+        return "_".join(filter(None, (self.style.name, self.tails)))
+
+    @property
+    def constexpr_names(self) -> tuple[str, ...]:
+        """Constexprs of the template, in its order."""
+        extra = {
+            "plain": ("GROUP",),
+            "split": ("GROUP", "SPLIT"),
+            "persistent": ("GROUP", "PROGRAMS", "FLATTEN"),
+            "gemv": ("STAGES",),
+            "gemv_rows": ("STAGES",),
+        }
+        return ("BM", "BN", "BK", *extra[self.style.template])
+
+    @property
+    def scratch_names(self) -> tuple[str, ...]:
+        """Parameters after the operands and results: pointers, then descriptors."""
+        pointers = ("partials", "counters") if self.style.template == "split" else ()
+        return (*pointers, *MAP_NAMES) if self.style.has_maps else pointers
+
+    def candidate(self) -> Candidate:
+        """The candidate as the tuner takes it."""
+        tile = self.tile
+        values = {
+            "BM": tile.rows,
+            "BN": tile.columns,
+            "BK": tile.depth,
+            "GROUP": self.group,
+            "SPLIT": self.split,
+            "PROGRAMS": self.programs,
+            "FLATTEN": self.flatten,
+            "STAGES": tile.stages,
+        }
+        config = [(name, values[name]) for name in self.constexpr_names]
+        config += [
+            ("num_warps", tile.warps),
+            ("num_stages", 1 if self.style.is_flat else tile.stages),
+        ]
+        return Candidate(tuple(config), self.grid, self.source_name, self._scratch())
+
+    @property
+    def grid(self) -> tuple[Extent, Extent, Extent]:
+        """Programs along the three axes."""
+        batch = self.problem.extents[0]
+        if self.style.template == "split":
+            return (self.tile_count, self.split, batch)
+        if self.style.template == "persistent":
+            return (smallest(self.programs, self.tile_count), 1, 1)  # idle ones take their time too
+        if self.style.template == "gemv_rows":
+            rows, columns = self.extents
+            return (blocks(columns, self.tile.columns), batch, blocks(rows, self.tile.rows))
+        return (self.tile_count, batch, 1)
+
+    @property
+    def partial_bytes(self) -> Extent:
+        """Bytes of all partial tiles."""
+        if self.style.template != "split":
+            return 0
+        wide = 8 if self.problem.dtype == "f64" else 4
+        area = self.tile.rows * self.tile.columns * wide
+        return self.problem.extents[0] * self.tile_count * self.split * area
+
+    def _scratch(self) -> tuple[Scratch, ...]:
+        if self.style.template != "split":
+            return ()
+        kind = "*fp64" if self.problem.dtype == "f64" else "*fp32"
+        counters = highest(self.problem.extents[0] * self.tile_count * 4)
+        return (
+            Scratch("partials", kind, self.partial_bytes),
+            Scratch("counters", "*i32", counters, is_zeroed=True),
+        )
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a program: its stages, or the staged result if that is larger."""
+        return self.shared_bytes_of((1, 1))
+
+    def shared_bytes_of(self, loads: tuple[int, int]) -> int:
+        """The same where tiles of the rows' and the columns' operand are computed of so many
+        loads: Triton stages each of them by itself, and none where there is one stage."""
+        tile, size = self.tile, self.problem.itemsize_bytes
+        of_rows, of_columns = loads if tile.stages > 1 else (1, 1)
+        if self.style.is_flat:
+            width = tile.columns * of_columns * tile.depth * size
+            return width * (tile.stages if tile.stages > 1 else 0)
+        elements = tile.rows * of_rows + tile.columns * of_columns
+        stages = tile.stages * elements * tile.depth * size
+        return max(stages, tile.rows * tile.columns * size * 2) + SHARED_RESERVE

@@ -1,0 +1,178 @@
+"""The configs of a matmul on a GPU, as tables, and which of them are legal for a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from aotc.aot.ir.size import highest
+from aotc.aot.lower.matmul.choice import Choice, Problem
+from aotc.aot.lower.matmul.gpu_cost import Machine, machine_of, nanoseconds
+from aotc.aot.lower.matmul.gpu_tables import (
+    GEMV_ALONG_COLUMNS,
+    GEMV_ALONG_DEPTH,
+    SPLITS,
+    STYLES,
+    SWAPPED_TILES,
+    TILES,
+    Tile,
+)
+from aotc.aot.lower.tiles import power_above, power_below
+from aotc.aot.traits import TargetTraits
+
+CANDIDATES = 40  # kept of a problem, the cheapest first
+FEW_ROWS = 8  # rows up to which products are added up without tensor cores
+ROW_BLOCKS = 4  # of that many rows, which read the other operand again, at most at any call
+SMALL_ROWS = 64  # rows up to which the other operand takes the rows of the tensor core
+PARTIAL_BYTES = 64 << 20  # of split tiles, at most
+ACCUMULATOR_REGISTERS = 128  # of a thread that an accumulator may take
+SUREST = Tile(32, 32, 32, 4, 1)  # nothing is staged: it fits whatever its loads compute
+
+
+def choices(
+    problem: Problem, traits: TargetTraits, limit: int | None = CANDIDATES
+) -> tuple[Choice, ...]:
+    """Legal choices, the cheapest first by the roofline model; `limit` of them."""
+    machine = machine_of(traits)
+    found = list(dict.fromkeys(_all(problem, machine)))
+    found.sort(key=lambda choice: nanoseconds(choice, machine))
+    return tuple(found[:limit])
+
+
+def surest(problem: Problem) -> Choice:
+    """The choice that fits every device, whatever is fused into the loads of the operands."""
+    return Choice(STYLES["plain"], problem, _scaled(SUREST, problem))
+
+
+def _all(problem: Problem, machine: Machine) -> Iterator[Choice]:
+    for make in (_gemv, _swapped, _tiled):
+        for choice in make(problem, machine):
+            if _is_legal(choice, machine):
+                yield choice
+
+
+def _is_legal(choice: Choice, machine: Machine) -> bool:
+    tile, problem = choice.tile, choice.problem
+    if choice.shared_bytes > machine.shared_bytes or highest(choice.partial_bytes) > PARTIAL_BYTES:
+        return False
+    if tile.rows * tile.columns > ACCUMULATOR_REGISTERS * 32 * tile.warps:
+        return False
+    return not problem.run or problem.run % tile.depth == 0
+
+
+def _gemv(problem: Problem, machine: Machine) -> Iterator[Choice]:
+    if problem.run:
+        return
+    most, few = highest(problem.extents[1]), power_above(problem.rows)
+    if most <= FEW_ROWS:  # one tile holds all rows
+        yield from _flat("gemv", power_above(most), problem)
+    if few <= FEW_ROWS and few < most <= ROW_BLOCKS * few:
+        yield from _flat("gemv_rows", few, problem)
+
+
+def _flat(style: str, rows: int, problem: Problem) -> Iterator[Choice]:
+    along_depth = problem.is_right_along_depth
+    for columns, depth, warps, stages in GEMV_ALONG_DEPTH if along_depth else GEMV_ALONG_COLUMNS:
+        columns = max(columns, 2) if problem.is_paired else columns
+        depth = min(depth, power_above(problem.depth))
+        if rows * columns * depth > ACCUMULATOR_REGISTERS * 32 * warps or columns > power_above(
+            problem.columns
+        ):
+            continue
+        yield Choice(STYLES[style], problem, Tile(rows, columns, depth, warps, stages))
+
+
+def _swapped(problem: Problem, machine: Machine) -> Iterator[Choice]:
+    if not 1 < problem.rows <= SMALL_ROWS or problem.run or not machine.has_tensor_copies:
+        return
+    columns = max(16, power_above(problem.rows))
+    for row in SWAPPED_TILES:
+        tile = _scaled(Tile(row.rows, columns, row.depth, row.warps, row.stages), problem)
+        choice = Choice(STYLES["swapped"], problem, tile)
+        yield choice
+        if _may_map(problem, machine):
+            yield Choice(STYLES["swapped_mapped"], problem, tile)
+        for split in _splits(choice, machine):
+            yield Choice(STYLES["swapped_split"], problem, tile, split=split)
+
+
+def _tiled(problem: Problem, machine: Machine) -> Iterator[Choice]:
+    for row in TILES:
+        tile = _scaled(row, problem)
+        if not _fits(tile, problem):
+            continue
+        plain = Choice(STYLES["plain"], problem, tile)
+        group = _group(plain, machine)
+        for name in _loadings(problem, machine):
+            yield Choice(STYLES[name], problem, tile, group)
+            for split in _splits(plain, machine):
+                style = STYLES["split" if name == "plain" else f"split_{name}"]
+                yield Choice(style, problem, tile, group, split)
+        programs = min(machine.multiprocessors, highest(plain.tile_count))
+        for name in _walks(problem, machine):
+            for flatten in (0, 1):
+                yield Choice(STYLES[name], problem, tile, group, 1, programs, flatten)
+
+
+# Element types of the descriptors that a plan holds.
+MAPPED_DTYPES = frozenset({"f16", "bf16", "f32"})
+
+
+def _loadings(problem: Problem, machine: Machine) -> tuple[str, ...]:
+    """Styles of one tile a program."""
+    if not _may_describe(problem, machine):
+        return ("plain",)
+    return ("plain", "mapped") if _may_map(problem, machine) else ("plain", "tensor")
+
+
+def _walks(problem: Problem, machine: Machine) -> tuple[str, ...]:
+    """Styles of programs that walk over tiles."""
+    if not _may_describe(problem, machine) or problem.extents[0] != 1:
+        return ()
+    return ("mapped_persistent",) if _may_map(problem, machine) else ("persistent",)
+
+
+def _may_describe(problem: Problem, machine: Machine) -> bool:
+    return problem.has_descriptors and problem.is_plain and machine.has_tensor_copies
+
+
+def _may_map(problem: Problem, machine: Machine) -> bool:
+    """Whether a launch can describe the operands: one matrix each, not one a batch element."""
+    is_known = problem.dtype in MAPPED_DTYPES and problem.extents[0] == 1
+    return machine.has_maps and is_known and _may_describe(problem, machine)
+
+
+def _scaled(tile: Tile, problem: Problem) -> Tile:
+    """The tile with as many bytes of depth for wider elements, no deeper than the problem."""
+    depth = max(16, tile.depth * 2 // problem.itemsize_bytes)
+    if problem.dtype in ("f32", "f64") and problem.precision == "ieee":
+        depth = 16
+    depth = min(depth, max(16, power_above(problem.run or problem.depth)))
+    if problem.run:
+        depth = min(depth, problem.run & -problem.run)
+    return Tile(tile.rows, tile.columns, depth, tile.warps, tile.stages)
+
+
+def _fits(tile: Tile, problem: Problem) -> bool:
+    """Whether the tile is not much larger than the problem."""
+    rows, columns = max(16, power_above(problem.rows)), max(16, power_above(problem.columns))
+    if tile.rows > rows * 2 or tile.columns > columns * 2:
+        return False
+    is_small = tile.rows < 64 or tile.columns < 64
+    return not is_small or tile.rows >= rows or tile.columns >= columns
+
+
+def _splits(choice: Choice, machine: Machine) -> list[int]:
+    """Parts of the depth worth trying: enough steps each, not many more programs than fit."""
+    tiles = choice.tiles * choice.problem.batch
+    steps = ceil(choice.problem.depth / choice.tile.depth)
+    most = min(steps // 3, 2 * machine.multiprocessors // max(1, tiles))
+    return [split for split in SPLITS if split <= most]
+
+
+def _group(choice: Choice, machine: Machine) -> int:
+    """Rows of tiles walked together, so that a wave of programs reads the fewest bytes."""
+    rows, _ = choice.sizes
+    wave = machine.multiprocessors
+    wanted = (wave * choice.tile.columns / choice.tile.rows) ** 0.5
+    return max(1, min(power_below(wanted), power_above(ceil(rows / choice.tile.rows))))

@@ -1,0 +1,183 @@
+"""A roofline model of matmul kernels on GPUs: nanoseconds of a choice, to rank them by.
+
+A step of the loop takes as long as the slowest of the tensor cores, the loads of all programs that
+share a multiprocessor, and the latency of a load divided by the stages in flight. Programs run in
+rounds of as many as fit. The constants of a row are fitted to sweeps of every config
+(benchmarks/gpu/matmul.py); a test holds the picks to those measurements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from aotc.aot.lower.matmul.choice import Choice
+from aotc.aot.traits import TargetTraits
+
+SHARED_OF_SYSTEM = 1024  # bytes that each program takes beside its own
+RESIDENT_LIMIT = 32  # programs of one multiprocessor
+REGISTERS = 65536  # of one multiprocessor
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Rates of one GPU; bytes and operations per ns, of one multiprocessor where not said."""
+
+    multiprocessors: int
+    shared_bytes: int
+    has_tensor_copies: bool
+    has_maps: bool  # launches make tensor descriptors
+    memory_rate: float  # bytes from memory, all multiprocessors together
+    cache_bytes: int  # of which half holds operands that come again
+    dot_operations: float = 8300.0  # of 16-bit operands
+    scalar_operations: float = 43.0  # multiplications and additions without tensor cores
+    narrow_share: float = 0.066  # of the tensor cores that tiles of fewer than 64 rows reach
+    load_rate: float = 145.0  # bytes by tensor descriptors
+    pointer_rate: float = 73.7  # bytes by pointers
+    shared_rate: float = 280.0  # bytes of shared memory, loads and the tensor cores' reads together
+    cache_rate: float = 17830.0  # bytes from the second-level cache, all multiprocessors together
+    launch_ns: float = 9.0
+    near_ns: float = 546.0  # from asking for a tile of cached operands until it is there
+    far_ns: float = 1200.0  # the same of operands in memory
+    pointer_ns: float = 11.0  # more than that by pointers
+    step_ns: float = 98.0  # of every step beside its products
+    wanted_bytes: float = 840.0  # in flight from memory to a multiprocessor, for half its rate
+    scalar_step_ns: float = 300.0  # of a step of a program without tensor cores
+    store_ns: float = 636.0  # to store a tile, beside its bytes
+    descriptor_ns: float = 3427.0  # for a program to make its tensor descriptors
+    split_ns: float = 267.0  # to count partial tiles and to begin reading them
+    partial_rate: float = 19.5  # bytes of partial tiles that one program writes or reads
+    flatten_ns: float = 1400.0  # of a flattened walk over one tile only
+
+
+def machine_of(traits: TargetTraits) -> Machine:
+    """The rates of a target's row."""
+    return Machine(
+        multiprocessors=traits.multiprocessors,
+        shared_bytes=traits.shared_bytes,
+        has_tensor_copies=traits.has_tensor_copies,
+        has_maps=traits.has_tensor_maps,
+        memory_rate=1 / traits.byte_ns,
+        cache_bytes=traits.cache_bytes,
+    )
+
+
+def nanoseconds(choice: Choice, machine: Machine) -> float:
+    """Expected time of one launch."""
+    problem = choice.problem
+    traffic = problem.operand_bytes + problem.result_bytes
+    is_cold = traffic > machine.cache_bytes // 2
+    floor = traffic / machine.memory_rate if is_cold else 0.0
+    if choice.style.is_flat:
+        return machine.launch_ns + _gemv_ns(choice, machine, floor)
+    time = machine.launch_ns + _rounds_ns(choice, machine, is_cold)
+    if choice.style.has_descriptors and not choice.style.has_maps:
+        time += machine.descriptor_ns
+    return max(time, machine.launch_ns + _streamed_ns(choice, machine, floor))
+
+
+def _streamed_ns(choice: Choice, machine: Machine, floor: float) -> float:
+    """All operands from memory: the more bytes are in flight, the nearer to its rate."""
+    tile, size = choice.tile, choice.problem.itemsize_bytes
+    programs = choice.tiles * choice.problem.batch * choice.split
+    busy = min(_resident(choice, machine), ceil(programs / machine.multiprocessors))
+    if choice.style.template == "persistent":
+        busy = 1
+    in_flight = busy * (tile.rows + tile.columns) * tile.depth * size * max(1, tile.stages - 1)
+    idle = machine.multiprocessors / min(programs, machine.multiprocessors)
+    tail = _latency_ns(choice, machine, True) + _end_ns(choice, machine)
+    return floor * (1 + machine.wanted_bytes * idle / in_flight) + tail
+
+
+def _rounds_ns(choice: Choice, machine: Machine, is_cold: bool) -> float:
+    """All rounds of programs, one after the other."""
+    programs = choice.tiles * choice.problem.batch * choice.split
+    resident = _resident(choice, machine)
+    round_size = resident * machine.multiprocessors
+    steps = ceil(choice.problem.depth / choice.tile.depth / choice.split)
+    if choice.style.template == "persistent":
+        # Programs go on to their next tile: stores overlap with loads only if flattened.
+        tiles = ceil(programs / machine.multiprocessors)
+        busy = min(programs, machine.multiprocessors)
+        more = machine.flatten_ns * choice.flatten if tiles == 1 else 0.0
+        one = _end_ns(choice, machine) * (0.6 if choice.flatten and tiles > 1 else 1.0)
+        step = _step_ns(choice, machine, 1, busy, is_cold)
+        return _latency_ns(choice, machine, is_cold) + tiles * (steps * step + one) + more
+    full, rest = divmod(programs, round_size)
+    time = _latency_ns(choice, machine, is_cold)
+    for count, width in ((full, resident), (1, ceil(rest / machine.multiprocessors))):
+        if count and width:
+            busy = min(programs, machine.multiprocessors)
+            step = _step_ns(choice, machine, width, busy, is_cold)
+            # The next round's programs begin as those of the last one end, one by one.
+            begin = _latency_ns(choice, machine, is_cold) / resident
+            time += count * (steps * step + _end_ns(choice, machine) + begin)
+    return time
+
+
+def _resident(choice: Choice, machine: Machine) -> int:
+    """Programs that a multiprocessor holds at once, by shared memory and registers."""
+    tile = choice.tile
+    threads = 32 * tile.warps
+    others = 45 if choice.style.has_descriptors else 75
+    registers = min(255, tile.rows * tile.columns // threads + others)
+    by_shared = (machine.shared_bytes + SHARED_OF_SYSTEM) // (
+        choice.shared_bytes + SHARED_OF_SYSTEM
+    )
+    return max(1, min(by_shared, REGISTERS // (registers * threads), RESIDENT_LIMIT))
+
+
+def _latency_ns(choice: Choice, machine: Machine, is_cold: bool) -> float:
+    base = machine.far_ns if is_cold else machine.near_ns
+    return base if choice.style.has_descriptors else base + machine.pointer_ns
+
+
+def _step_ns(choice: Choice, machine: Machine, width: int, busy: int, is_cold: bool) -> float:
+    """One step of `width` programs that share a multiprocessor; `busy` multiprocessors work."""
+    tile, problem = choice.tile, choice.problem
+    size = problem.itemsize_bytes
+    loaded = (tile.rows + tile.columns) * tile.depth * size
+    # Each instruction reads 64 rows of A and all columns of B.
+    read = (tile.rows + tile.columns * max(1, tile.rows // 64)) * tile.depth * size
+    operations = 2 * tile.rows * tile.columns * tile.depth
+    if problem.dtype in ("f32", "f64") and problem.precision == "ieee":
+        rate = machine.scalar_operations
+    else:
+        rate = machine.dot_operations * (1.0 if tile.rows >= 64 else machine.narrow_share)
+        rate = rate * 2 / size
+    by_program = machine.load_rate if choice.style.has_descriptors else machine.pointer_rate
+    latency = _latency_ns(choice, machine, is_cold) + loaded / by_program
+    return max(
+        width * operations / rate + machine.step_ns,
+        width * loaded / by_program,
+        width * (loaded + read) / machine.shared_rate,
+        width * loaded * busy / machine.cache_rate,
+        latency / max(1, tile.stages - 1),
+    )
+
+
+def _end_ns(choice: Choice, machine: Machine) -> float:
+    """From the last step of a tile to its stores: the reduction of a split one, the epilogue."""
+    tile, problem = choice.tile, choice.problem
+    area = tile.rows * tile.columns
+    time = machine.store_ns + area * problem.itemsize_bytes / machine.load_rate
+    if choice.split > 1:
+        time += machine.split_ns + (1 + choice.split) * area * 4 / machine.partial_rate
+    return time
+
+
+def _gemv_ns(choice: Choice, machine: Machine, floor: float) -> float:
+    """Without tensor cores: bytes in flight, and additions for every row of A."""
+    tile, problem = choice.tile, choice.problem
+    programs = choice.tiles * problem.batch
+    threads = 32 * tile.warps
+    depth = -(-problem.depth // tile.depth) * tile.depth
+    # Products are added in all rows of the padded tile.
+    work = tile.rows * tile.columns * depth * programs / machine.multiprocessors
+    arithmetic = work / machine.scalar_operations
+    resident = min(2048 // threads, RESIDENT_LIMIT, max(1, programs // machine.multiprocessors))
+    in_flight = resident * tile.columns * tile.depth * problem.itemsize_bytes * tile.stages
+    by_latency = floor * (1 + machine.wanted_bytes / max(1, in_flight))
+    idle = ceil(programs / machine.multiprocessors) * machine.multiprocessors / programs
+    tail = machine.far_ns + depth / tile.depth * machine.scalar_step_ns
+    return max(by_latency, arithmetic, floor * min(idle, 2.0)) + tail

@@ -1,0 +1,170 @@
+"""The product of a matmul group on a GPU: its operands, their places and its epilogue's roots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import Extent, content, proves_at_most
+from aotc.aot.ir.types import DTYPES
+from aotc.aot.lower.matmul.loop import Walk, walk_of
+from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_accesses
+from aotc.aot.schedule.group import Group, Root
+from aotc.aot.schedule.trace import Access, accesses
+
+ROW_MULTIPLE = 16  # elements
+DESCRIPTOR_BYTES = 16  # what addresses and strides of a tensor descriptor must be multiples of
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A matrix [outer, k]: what it accesses at its symbols, and its strides if it is plain memory.
+
+    `strides` are those of (batch, outer, k) in elements of the stored node `memory`, which begins
+    at `start`; None where loads compute something, or gather.
+    """
+
+    need: Access
+    outer: Symbol
+    memory: Node | None = None
+    strides: tuple[Extent, Extent, Extent] | None = None
+    start: Extent = 0
+
+    @property
+    def is_along_depth(self) -> bool:
+        """Whether k is the contiguous axis."""
+        return self.strides is None or self.strides[2] == 1
+
+    def has_descriptor(self, itemsize_bytes: int) -> bool:
+        """Whether tensor descriptors can address it."""
+        if self.strides is None:
+            return False
+        batch, outer, inner = self.strides
+        long = outer if inner == 1 else inner
+        parts = (batch, long, self.start)
+        is_matrix = 1 in (outer, inner) and long != 0  # one row again and again is none
+        return is_matrix and not any(
+            content(part) * itemsize_bytes % DESCRIPTOR_BYTES for part in parts
+        )
+
+    def view(self, width: str, depth: Extent) -> View:
+        """The operand as a descriptor has it; `width` is the text of its block along `outer`."""
+        assert self.strides is not None
+        _, outer, inner = self.strides
+        if inner == 1:
+            return View((self.outer.extent, depth), (outer, 1), (width, "BK"))
+        return View((depth, self.outer.extent), (inner, 1), ("BK", width))
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Shape and strides in elements, and texts of the block, of a descriptor's matrix."""
+
+    shape: tuple[Extent, Extent]
+    strides: tuple[Extent, Extent]
+    block: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One matmul as a kernel sees it: [rows, k] · [k, columns], possibly the transposed one.
+
+    `pair`: where neighbouring columns of the matmul meet in one element of the result, the symbol
+    that counts such pairs; the roots are indexed by it, and `columns` counts those of the matmul.
+    """
+
+    group: Group
+    root_op: Node
+    walk: Walk
+    batch: Symbol
+    rows: Symbol
+    columns: Symbol
+    left: Operand
+    right: Operand
+    roots: tuple[Root, ...]
+    pair: Symbol | None
+    is_swapped: bool = False
+
+    @property
+    def itemsize_bytes(self) -> int:
+        """Bytes of an element of the operands."""
+        return DTYPES[self.root_op.dtype].itemsize_bytes
+
+    def swapped(self) -> Product:
+        """The transposed product: B's columns as rows. Names x and y change places too."""
+        rows, columns = Symbol("x", self.columns.extent), Symbol("y", self.rows.extent)
+        values = {self.rows: ix.of(columns), self.columns: ix.of(rows)}
+
+        def renamed(operand: Operand, outer: Symbol) -> Operand:
+            index = tuple(part.substitute(values) for part in operand.need.index)
+            return replace(operand, need=Access(operand.need.node, index), outer=outer)
+
+        return replace(
+            self,
+            rows=rows,
+            columns=columns,
+            left=renamed(self.right, rows),
+            right=renamed(self.left, columns),
+            roots=_renamed(self.roots, values),
+            is_swapped=True,
+        )
+
+
+def product_of(group: Group) -> Product:
+    """The matmul of a group and its operands."""
+    root_op, domain = group.root_op, group.domain
+    assert root_op is not None
+    assert domain.reduced is not None
+    reads = frozenset(group.reads)
+    columns = Symbol(domain.lanes.name, root_op.shape[-1])
+    inner = replace(domain, lanes=columns)
+    run = contiguous_run(root_op, inner, lambda node: node in reads)
+    left, right = operand_accesses(root_op, inner, batch_index(root_op, inner))
+    walk = walk_of(domain.reduced.extent, run)
+    pair, roots = None, group.roots
+    if domain.lanes.extent != columns.extent:
+        pair = Symbol("pair", domain.lanes.extent)
+        roots = _renamed(roots, {domain.lanes: ix.of(pair)})
+    symbols = (domain.outer, domain.reduced)
+    return Product(
+        group=group,
+        root_op=root_op,
+        walk=walk,
+        batch=domain.outer,
+        rows=domain.rows,
+        columns=columns,
+        left=_operand(left, domain.rows, symbols, reads),
+        right=_operand(right, columns, symbols, reads),
+        roots=roots,
+        pair=pair,
+    )
+
+
+def _renamed(roots: tuple[Root, ...], values: Mapping[Symbol, Index]) -> tuple[Root, ...]:
+    return tuple(
+        Root(root.node, tuple(part.substitute(values) for part in root.index)) for root in roots
+    )
+
+
+def _operand(
+    need: Access, outer: Symbol, symbols: tuple[Symbol, Symbol], reads: frozenset[Node]
+) -> Operand:
+    behind = need
+    while behind.node not in reads:
+        if behind.node.kind != "view":
+            return Operand(need, outer)
+        (behind,) = accesses(behind.node, behind.index)
+    offset = ix.linear(behind.index, behind.node.shape)
+    batch, depth = symbols
+    strides = tuple(offset.stride(symbol) for symbol in (batch, outer, depth))
+    if any(stride is None or not proves_at_most(0, stride) for stride in strides):
+        return Operand(need, outer)
+    if set(offset.symbols()) - {batch, outer, depth}:
+        return Operand(need, outer)
+    of_batch, of_outer, of_depth = (stride or 0 for stride in strides)
+    if outer.extent == 1 and of_depth == 1:
+        of_outer = -(-depth.extent // ROW_MULTIPLE) * ROW_MULTIPLE  # never used, but legal
+    return Operand(need, outer, behind.node, (of_batch, of_outer, of_depth), offset.constant)

@@ -1,0 +1,226 @@
+"""Matmul groups → a filled template: prologue in the operand loads, epilogue on the accumulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import fixed, highest, kernel_text
+from aotc.aot.lower import kernel_file
+from aotc.aot.lower.body import Body, Value
+from aotc.aot.lower.emit import Emitter
+from aotc.aot.lower.literal import as_tensor, computed, triton_type
+from aotc.aot.lower.matmul.gpu_forms import lower_product
+from aotc.aot.lower.matmul.loop import Walk, walk_of
+from aotc.aot.lower.matmul.operands import product_of
+from aotc.aot.lower.spec import Candidate, KernelSpec
+from aotc.aot.lower.template import fill
+from aotc.aot.lower.tiles import (
+    COPIED,
+    IN_PLACE,
+    PACKED,
+    Reading,
+    is_shifted,
+    matmul_candidates,
+)
+from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_accesses
+from aotc.aot.schedule.group import Group, Root
+from aotc.aot.schedule.trace import Access
+from aotc.aot.traits import TargetTraits
+from aotc.kernels.templates.registry import TEMPLATES
+
+
+def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
+    """The matmul of the group with everything that was fused into it."""
+    if traits.is_gpu:
+        return lower_product(group, traits)
+    root_op = group.root_op
+    assert root_op is not None
+    is_packed = root_op.kind == "matmul_packed"
+    domain = group.domain
+    assert domain.reduced is not None
+    reads = set(group.reads)
+    run = contiguous_run(root_op, domain, lambda node: node in reads)
+    walk = walk_of(domain.reduced.extent, run)
+    shape = (domain.outer.extent, domain.rows.extent, domain.lanes.extent, domain.reduced.extent)
+    run_block = fixed(walk.block) if walk.is_split else 0
+    inner_block = run_block & -run_block
+    candidates = matmul_candidates(shape, _reading(group, is_packed), traits, inner_block)
+    writer = _MatmulWriter(group, root_op, candidates, walk)
+    lines = fill(
+        TEMPLATES["matmul_packed" if is_packed else "matmul"],
+        {"load_a": writer.load_a, "load_b": writer.load_b, "store": writer.store},
+        writer.constants(),
+        writer.before_loop,
+    )
+    if writer.is_shifted:
+        lines = [_shifted(line, domain.rows) for line in lines]
+    return kernel_file.kernel(group, ("BM", "BN", "BK"), lines, candidates)
+
+
+def _reading(group: Group, is_packed: bool) -> Reading:
+    """What the kernel does with its operands before it multiplies them."""
+    if is_packed:
+        return PACKED
+    product = product_of(group)
+    is_plain = product.left.strides is not None and product.left.is_along_depth
+    is_wide = computed(product.root_op.dtype) == product.root_op.dtype
+    return IN_PLACE if is_plain and is_wide else COPIED
+
+
+def _shifted(line: str, rows: Symbol) -> str:
+    """The template's first row of a tile, the last tile moved back to end with the rows."""
+    first = "tl.program_id(0) * BM"
+    return line.replace(first, f"tl.minimum({first}, {kernel_text(rows.extent)} - BM)")
+
+
+@dataclass(slots=True)
+class _Side:
+    """One operand: its demand, the symbol of k along its tile, and the tile's blocks."""
+
+    need: Access
+    inner: Symbol
+    outer: Symbol
+    shape: str
+
+
+class _MatmulWriter:
+    """Writes the parts of one matmul kernel that fill the template."""
+
+    def __init__(
+        self, group: Group, root_op: Node, candidates: tuple[Candidate, ...], walk: Walk
+    ) -> None:
+        self.group, self.root_op, self.domain, self.walk = group, root_op, group.domain, walk
+        self.body, self.masks = Body(), dict[Symbol, str]()
+        self.accumulator = computed(root_op.dtype)
+        self.emitter = Emitter(
+            self.body,
+            kernel_file.buffer_names(group),
+            self.masks,
+            self._stop,
+            rounded=group.rounded,
+            starts=dict(group.starts),
+        )
+        self.has_tail = {
+            symbol.name: kernel_file.has_tail(symbol, kernel_file.blocks_of(candidates, block))
+            for symbol, block in self._blocks()
+        }
+        self.is_shifted = is_shifted(self.domain.rows.extent, candidates)
+        if self.is_shifted:
+            self.has_tail[self.domain.rows.name] = False
+        self.columns_block = kernel_file.blocks_of(candidates, "BN")[0]
+        self.panel, self.column = self._column_symbols()
+        self._write_loop()
+
+    def _column_symbols(self) -> tuple[Symbol, Symbol]:
+        """Column y = panel*BN + n; as two symbols, so that heads of BN columns need no division."""
+        columns, block = self.domain.lanes.extent, self.columns_block
+        panels = -(-columns // block)
+        # Masked lanes are never used, so n may claim the real extent; but a tile dim it must be.
+        return Symbol("panel", panels), Symbol("n", min(block, max(2, highest(columns))))
+
+    def _in_columns(self, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        position = ix.of(self.panel) * self.columns_block + ix.of(self.column)
+        return tuple(part.substitute({self.domain.lanes: position}) for part in index)
+
+    def constants(self) -> dict[str, str]:
+        """Sizes and the accumulator's type, as literals of the template."""
+        assert self.domain.reduced is not None
+        return {
+            "M": kernel_text(self.domain.rows.extent),
+            "N": kernel_text(self.domain.lanes.extent),
+            "K": kernel_text(self.walk.taps * self.walk.block),
+            "ACCUMULATOR": triton_type(self.accumulator),
+        }
+
+    def _blocks(self) -> list[tuple[Symbol, str]]:
+        assert self.domain.reduced is not None
+        return [(self.domain.rows, "BM"), (self.domain.lanes, "BN"), (self.domain.reduced, "BK")]
+
+    def _write_loop(self) -> None:
+        """Prologue lines, then epilogue lines; what does not vary with k goes before the loop."""
+        for symbol, tile in (
+            (self.domain.rows, self.domain.rows),
+            (self.domain.lanes, self.column),
+        ):
+            if self.has_tail[symbol.name]:
+                kernel_file.write_mask(self.body, symbol, self.masks)
+                self.masks[tile] = self.masks.pop(symbol)
+        left, right = self._left(), self._right()
+        inside = frozenset({left.inner, right.inner, Symbol("tap", self.walk.taps)})
+        self.body.open_loop(inside)
+        self._write_side(left, "[None, :]", "a")
+        count = len(self.body.loop or ())
+        self._write_side(right, "[:, None]", "b")
+        lines = self.body.close_loop()
+        self.load_a, self.load_b = lines[:count], lines[count:]
+        self.emitter.forget(inside)
+        self.before_loop, self.body.lines = self.body.lines, []
+        roots = [Root(root.node, self._in_columns(root.index)) for root in self.group.roots]
+        kernel_file.write_stores(self.emitter, roots)
+        self.store = self.body.lines
+
+    def _depth(self, inner: Symbol) -> Index:
+        """Position k of an element `inner` of the current run, or of all elements."""
+        if inner.extent == self.walk.depth:
+            return ix.of(inner)
+        return ix.of(Symbol("tap", self.walk.taps)) * self.walk.run + ix.of(inner)
+
+    def _left(self) -> _Side:
+        """A: rows clamped instead of masked, k along the lanes."""
+        rows, depth = self.domain.rows, self.domain.reduced
+        assert depth is not None
+        if self.has_tail[rows.name]:
+            last = rows.extent - 1
+            rows = Symbol("xa", rows.extent)
+            self.body.write(f"xa = tl.minimum(x, {kernel_text(last)})")
+        inner = Symbol("ca" if self.walk.is_split else "ka", self.walk.run)
+        domain = replace(self.domain, rows=rows)
+        need, _ = operand_accesses(self.root_op, domain, batch_index(self.root_op, domain))
+        index = tuple(part.substitute({depth: self._depth(inner)}) for part in need.index)
+        return _Side(Access(need.node, index), inner, rows, "BM, BK")
+
+    def _right(self) -> _Side:
+        """B: k along the rows of its tile; a packed panel is read front to back."""
+        depth = self.domain.reduced
+        assert depth is not None
+        walk = self.walk
+        inner = Symbol("cb", walk.run) if walk.is_padded else Symbol("kb", walk.depth)
+        operand = self.root_op.inputs[1]
+        if self.root_op.kind == "matmul_packed":
+            # The panel is padded with zeros: all of its columns may be read.
+            column = Symbol("n", self.columns_block)
+            panel = (ix.of(self.panel), self._depth(inner), ix.of(column))
+            return _Side(Access(operand, panel), inner, column, "BK, BN")
+        _, need = operand_accesses(
+            self.root_op, self.domain, batch_index(self.root_op, self.domain)
+        )
+        values = {depth: self._depth(inner)}
+        index = tuple(part.substitute(values) for part in self._in_columns(need.index))
+        need = Access(need.node, index)
+        return _Side(need, inner, self.column, "BK, BN")
+
+    def _write_side(self, side: _Side, dim: str, name: str) -> None:
+        inside = frozenset({side.inner})
+        walk = self.walk
+        walk.write_depth(self.body, side.inner, dim, has_tap=name == "a")
+        needs_mask = walk.is_padded or (self.has_tail["k"] and not walk.is_split)
+        if needs_mask:
+            kernel_file.write_mask(self.body, side.inner, self.masks)
+        value, text = self.emitter.cut_off(side.need, side.inner)
+        dtype = self.root_op.dtype
+        text = as_tensor(text, dtype)
+        if computed(dtype) != dtype:
+            text = f"{text}.to({triton_type(dtype)})"
+        wanted = {symbol for symbol in (side.inner, side.outer) if symbol.extent != 1}
+        if not wanted & value.symbols or not wanted <= value.symbols:
+            text = f"tl.broadcast_to({text}, {side.shape})"
+        self.body.name(name, text, inside)
+
+    def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
+        if node is not self.root_op:
+            return None
+        tile = frozenset({self.domain.rows, self.column, self.panel, self.domain.outer})
+        return Value("acc", frozenset(symbol for symbol in tile if symbol.extent != 1))

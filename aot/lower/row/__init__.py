@@ -1,0 +1,1 @@
+"""Row kernels: reductions over rows, softmax and norms among them."""

@@ -1,0 +1,70 @@
+"""Products of one column or one row (CPU): a matrix that is read once wants lanes along its memory.
+
+A tile of a product has its lanes along the columns of the right operand. Where that has one column,
+or lies in memory column by column, the same numbers are a sum along the inner dimension, which a
+row kernel reads where it lies, gathered or not.
+"""
+
+from __future__ import annotations
+
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.rules import Rule, rule_for
+
+
+def _column_sum(root: Node) -> Node | None:
+    """A · b → sum over k of A[m, k] · b[k] for a column b and a matrix A that lies row by row"""
+    matrix, column = root.inputs
+    if root.shape[-1] != 1 or _is_turned(matrix):
+        return None
+    return _summed(root, matrix, build.transpose(column), root.type.rank - 1)
+
+
+def _column_transpose(root: Node) -> Node | None:
+    """A · b → (bᵀ · Aᵀ)ᵀ for a column b and a matrix A that lies column by column"""
+    matrix, column = root.inputs
+    if root.shape[-1] != 1 or not _is_turned(matrix):
+        return None
+    return build.transpose(make("matmul", (build.transpose(column), build.transpose(matrix))))
+
+
+def _row_sum(root: Node) -> Node | None:
+    """a · B → sum over k of a[k] · B[k, n] for a row a and a matrix B that lies column by column"""
+    row, matrix = root.inputs
+    if root.shape[-2] != 1 or root.shape[-1] == 1 or not _is_turned(matrix):
+        return None
+    return _summed(root, build.transpose(row), matrix, root.type.rank - 2)
+
+
+def _summed(root: Node, left: Node, right: Node, axis: int) -> Node:
+    """Products of the elements of two operands, summed along an axis with a product's precision."""
+    wide = "f64" if root.dtype == "f64" else "f32"
+    products = build.mul(build.cast(left, wide), build.cast(right, wide))
+    return build.cast(build.reduce("sum", products, (axis,)), root.dtype)
+
+
+def _is_turned(matrix: Node) -> bool:
+    """Whether elements of one column, not of one row, lie together in the memory behind it."""
+    rank = matrix.type.rank
+    if matrix.shape[-2] == 1:
+        return False
+    order = tuple(range(rank))  # the axes behind those of the matrix
+    while True:
+        if matrix.op == "permute":
+            order = tuple(matrix.attr("dims")[axis] for axis in order)
+            matrix = matrix.inputs[0]
+            continue
+        whole = [operand for operand in matrix.inputs if operand.shape == matrix.shape]
+        if matrix.kind != "pointwise" or not whole:
+            return order[rank - 2] == rank - 1
+        matrix = whole[0]
+
+
+# A · b → Σ A[m, k] · b[k]
+# A · b → (bᵀ · Aᵀ)ᵀ, A a view of its columns
+# a · B → Σ a[k] · B[k, n], B a view of its columns
+RULES: tuple[Rule, ...] = (
+    rule_for(("matmul",), "column-sum", _column_sum, is_exact=False),
+    rule_for(("matmul",), "column-transpose", _column_transpose, is_exact=False),
+    rule_for(("matmul",), "row-sum", _row_sum, is_exact=False),
+)

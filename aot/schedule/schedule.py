@@ -1,0 +1,235 @@
+"""The schedule stage: Graph → Schedule."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from heapq import heappop, heappush
+from math import prod
+
+from aotc.aot.errors import InternalError
+from aotc.aot.ir.graph import Graph, Node, make
+from aotc.aot.ir.rounding import is_rounded, shared
+from aotc.aot.ir.size import typical
+from aotc.aot.schedule import domain as loops
+from aotc.aot.schedule.attention import attention_contract, attention_domain
+from aotc.aot.schedule.base_offsets import starts
+from aotc.aot.schedule.calls import MEMORY_KINDS, call_group, torch_group, with_memory
+from aotc.aot.schedule.compared import compared
+from aotc.aot.schedule.contiguous_copies import with_contiguous_copies
+from aotc.aot.schedule.cost import group_bytes, group_operations
+from aotc.aot.schedule.group import Domain, Group, Root, Schedule
+from aotc.aot.schedule.grow import row_symbols
+from aotc.aot.schedule.label import label
+from aotc.aot.schedule.materialize import Kernel, kernels
+from aotc.aot.schedule.states import states_last, with_states
+from aotc.aot.schedule.trace import LEAVES, STORED, Access, Boundary, Tracer
+from aotc.aot.schedule.unsupported import check_supported
+from aotc.aot.traits import TargetTraits
+
+# Kinds whose texts read memory at an index only; the others take whole tensors.
+MOVABLE_KINDS = frozenset({"pointwise", "row", "matmul"})
+
+STACK_FRAMES = 10_000  # a kernel is traced by calls within calls, as deep as it is
+
+
+def schedule(graph: Graph, traits: TargetTraits) -> Schedule:
+    """Graph of legal nodes → groups of nodes, one a kernel, in the order of execution.
+
+    An output without elements has no kernel. Raises what `check_supported` does, and
+    `InternalError` where kernels have no order.
+    """
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, STACK_FRAMES))
+    try:
+        return _scheduled(graph, traits)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
+    graph, copies = with_contiguous_copies(_with_copies(with_memory(with_states(graph))))
+    check_supported(graph)
+    stored = _stored(graph)
+    made = [node for node in stored if node.type.numel]
+    found = kernels(graph, copies.union(made, compared(graph)), traits)
+    roots = {node for kernel in found for node in kernel.roots}
+    movable = roots.difference(stored) if not traits.is_gpu else set()
+    several = shared(graph)
+    groups = [_group(kernel, roots, movable, several, traits) for kernel in found]
+    return Schedule(graph, states_last(_ordered(groups), graph), stored)
+
+
+def _with_copies(graph: Graph) -> Graph:
+    """Outputs that are inputs, constants or another output become views of them: copies."""
+    outputs: list[Node] = []
+    seen: set[Node] = set()
+    for node in graph.outputs:
+        while node.op in STORED or (node in seen and node.op != "check"):
+            node = make("reshape", (node,), {"shape": node.shape})
+        outputs.append(node)
+        seen.add(node)
+    return graph.with_outputs(tuple(outputs))
+
+
+def _stored(graph: Graph) -> tuple[Node, ...]:
+    """For each output the node to store: what is reshaped, where others read that too."""
+    users, outputs = graph.users(), frozenset(graph.outputs)
+    found: set[Node] = set()
+    stored: list[Node] = []
+    for output in graph.outputs:
+        base = output
+        while base.op == "reshape" and len(users[base.inputs[0]]) == 1:
+            base = base.inputs[0]
+        base = base.inputs[0] if base.op == "reshape" else base
+        is_free = base not in found and base not in outputs and output.op != "check"
+        is_value = base.op not in (*STORED, *LEAVES) and base.kind != "view"
+        is_wanted = base.kind in MEMORY_KINDS or len(users[base]) > 1  # a call cannot store a view
+        stored.append(base if is_free and is_value and is_wanted else output)
+        found.add(stored[-1])
+    return tuple(stored)
+
+
+def _group(
+    kernel: Kernel,
+    roots: set[Node],
+    movable: Collection[Node],
+    several: frozenset[Node],
+    traits: TargetTraits,
+) -> Group:
+    if kernel.kind == "call":
+        return call_group(kernel.roots[0])
+    if kernel.kind == "torch":
+        return torch_group(kernel.roots)
+    own = set(kernel.roots)
+
+    def is_boundary(node: Node) -> bool:
+        return node in roots and node not in own
+
+    domain = _domain(kernel, is_boundary, traits)
+    placed = _placed(kernel, domain)
+    tracer = _traced(kernel, domain, placed, is_boundary)
+    nodes = tuple(dict.fromkeys(node for node, _ in tracer.visited))
+    reads = tuple(dict.fromkeys(access.node for access in tracer.accesses))
+    root_op = kernel.cluster.root_op if kernel.cluster else None
+    return Group(
+        kind=kernel.kind,
+        label=label(kernel.kind, nodes),
+        domain=domain,
+        root_op=root_op,
+        roots=placed,
+        nodes=nodes,
+        reads=reads,
+        bytes=group_bytes(_touched(tracer, domain), kernel.roots),
+        operations=group_operations(nodes),
+        rounded=_rounded(several.intersection(nodes), kernel.roots, nodes, reads),
+        starts=starts(tracer.accesses, movable) if kernel.kind in MOVABLE_KINDS else (),
+    )
+
+
+def _rounded(
+    several: frozenset[Node], roots: Sequence[Node], nodes: Sequence[Node], reads: Sequence[Node]
+) -> frozenset[Node]:
+    """Values with several readers, here or in other kernels, but for those without more bits."""
+    found = several | _stored_and_read(roots, nodes)
+    return frozenset(node for node in found if not is_rounded(node, found.union(reads) - {node}))
+
+
+def _stored_and_read(roots: Sequence[Node], nodes: Sequence[Node]) -> frozenset[Node]:
+    """What a kernel stores, also as a view, and reads itself beside."""
+    found: set[Node] = set()
+    views: set[Node] = set()
+    for node in roots:
+        found.add(node)
+        while node.kind == "view":
+            views.add(node)
+            node = node.inputs[0]
+            found.add(node)
+    read = {operand for node in nodes if node not in views for operand in node.inputs}
+    return frozenset(found & read)
+
+
+def _touched(tracer: Tracer, domain: Domain) -> dict[Node, int]:
+    """Elements of each buffer that the accesses name, at most."""
+    counts: dict[Node, int] = {}
+    for access in tracer.accesses:
+        count = prod(typical(symbol.extent) for symbol in loops.varies_with(access, domain))
+        counts[access.node] = counts.get(access.node, 0) + count
+    return counts
+
+
+def _domain(kernel: Kernel, is_boundary: Boundary, traits: TargetTraits) -> Domain:
+    def trace(domain: Domain) -> Tracer:
+        return _traced(kernel, domain, _placed(kernel, domain), is_boundary)
+
+    def stores(domain: Domain) -> list[Access]:
+        return [Access(root.node, root.index) for root in _placed(kernel, domain)]
+
+    if kernel.cluster is None:
+        options = loops.pointwise_domains(kernel.roots[0].shape)
+    elif kernel.kind == "attention":
+        options = [attention_domain(kernel.cluster.root_op)]
+    elif kernel.kind == "row":
+        options = loops.row_domains(kernel.cluster.root_op)
+    else:
+        options = [loops.matmul_domain(kernel.cluster.root_op, kernel.cluster.is_paired)]
+    return loops.cheapest(options, trace, stores, traits)
+
+
+def _placed(kernel: Kernel, domain: Domain) -> tuple[Root, ...]:
+    """The roots with their index in the symbols of the domain."""
+    cluster = kernel.cluster
+    if cluster is None:
+        return tuple(Root(node, loops.pointwise_index(domain, node.shape)) for node in kernel.roots)
+    values = {}
+    if cluster.kind == "row" and not domain.is_reduced_in_lanes:
+        values = {row_symbols(cluster.root_op)[0]: loops.kept_index(domain)}
+    placed = []
+    for node in kernel.roots:
+        index = cluster.index.get(node)
+        if index is None:  # a root of rank 0 has an empty one
+            index = cluster.index[cluster.root_op.inputs[0]]
+        placed.append(Root(node, tuple(part.substitute(values) for part in index)))
+    return tuple(placed)
+
+
+def _traced(
+    kernel: Kernel, domain: Domain, placed: tuple[Root, ...], is_boundary: Boundary
+) -> Tracer:
+    contract = None
+    if kernel.kind == "row":
+        assert domain.reduced is not None
+        contract = loops.row_contract(loops.kept_index(domain), domain.reduced)
+    elif kernel.kind == "attention":
+        contract = attention_contract(domain)
+    elif kernel.kind == "matmul":
+        contract = loops.matmul_contract(domain)
+    tracer = Tracer(is_boundary, contract)
+    for root in placed:
+        tracer.visit(root.node, root.index)
+    return tracer
+
+
+def _ordered(groups: list[Group]) -> tuple[Group, ...]:
+    """Topological order; among those that are ready, the one made first by the graph's order."""
+    readers: dict[Node, list[int]] = {}  # numbers of the groups that wait for a node
+    missing: list[int] = []  # nodes that each group waits for
+    for number, group in enumerate(groups):
+        reads = {node for node in group.reads if node.op not in STORED}
+        missing.append(len(reads))
+        for node in reads:
+            readers.setdefault(node, []).append(number)
+    ready = [number for number, count in enumerate(missing) if not count]  # sorted, so a heap
+    found: list[Group] = []
+    while ready:
+        found.append(groups[heappop(ready)])
+        for root in found[-1].roots:
+            for number in readers.pop(root.node, ()):
+                missing[number] -= 1
+                if not missing[number]:
+                    heappush(ready, number)
+    if len(found) < len(groups):
+        left = (group.label for group, count in zip(groups, missing, strict=True) if count)
+        detail = f"kernels wait for each other: {', '.join(left)}"
+        raise InternalError(stage="schedule", detail=detail)
+    return tuple(found)

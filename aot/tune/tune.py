@@ -1,0 +1,371 @@
+"""The stage `tune`: which candidate each kernel gets, and its machine code.
+
+Three ways, in this order: a line of a tuning record, measuring on this machine, the model's pick
+(candidate 0). Without a record and with `off` the result depends on the input alone.
+
+Every measured kernel's line goes into the cache at once, so that a build that is interrupted or
+runs out of its budget goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from aotc.aot.errors import TuningDeviceMissing, TuningRecordMiss
+from aotc.aot.lower.spec import Candidate, KernelSpec
+from aotc.aot.targets.binary import KernelBinary
+from aotc.aot.targets.digest import compiler_digest, triton_version
+from aotc.aot.targets.target import Target
+from aotc.aot.targets.workers import Workers
+from aotc.aot.tune.compiling import (
+    Counts,
+    Report,
+    Task,
+    compile_each,
+)
+from aotc.aot.tune.halving import fastest
+from aotc.aot.tune.job import Job, Measurer, Mode, Option, limit
+from aotc.aot.tune.record import Choice, Line, Place, Record, merge, parse_record
+from aotc.cache import Key, Store
+from aotc.runtime.errors import AotcError
+
+UNTUNED_CANDIDATES = 8  # how far the first that compiles is looked for without measuring
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How candidates are chosen."""
+
+    target: Target
+    device: str  # `amd-epyc-9b14-x2`, `nvidia-h200`
+    mode: Mode = "off"
+    frozen: bool = False  # every kernel with a choice must be in the record
+    record: Record = field(default_factory=dict)
+    budget_seconds: float | None = None  # no new kernel is measured after this long
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The outcome for one kernel."""
+
+    candidate: Candidate
+    binary: KernelBinary
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The outcome for all kernels by spec digest, and the lines that were used or made."""
+
+    kernels: Mapping[str, Tuned]
+    lines: tuple[Line, ...]
+    measured: int  # kernels measured in this build
+    skipped: int = 0  # kernels left to the model's pick when the budget was spent
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What compiles: worker processes, the artifact cache, the build's counts and progress."""
+
+    workers: Workers
+    store: Store
+    counts: Counts
+    report: Report
+
+
+def tune(
+    jobs: Sequence[Job],
+    policy: Policy,
+    workers: Workers,
+    store: Store,
+    counts: Counts,
+    report: Report,
+    measurer: Measurer | None = None,
+) -> Tuning:
+    """Choose and compile every distinct kernel; `measurer` is needed where one is to be measured.
+
+    Raises TuningRecordMiss when frozen and a kernel has no line, TuningDeviceMissing without a
+    measurer, CompileError when a kernel does not compile.
+    """
+    resources = Resources(workers, store, counts, report)
+    distinct = {job.spec.digest: job for job in jobs}
+    known = {
+        digest: line
+        for digest, job in distinct.items()
+        if (line := _line(digest, policy, store)) and _chosen(job.spec, line)
+    }
+    if policy.frozen:
+        _refuse_misses(distinct, known)
+    chosen = {digest: _chosen(job.spec, known.get(digest)) for digest, job in distinct.items()}
+    is_open = {
+        digest: candidate is None and _is_measured(distinct[digest].spec, policy)
+        for digest, candidate in chosen.items()
+    }
+    if any(is_open.values()) and measurer is None:
+        raise TuningDeviceMissing(target=policy.target.name, count=sum(is_open.values()))
+    made: dict[str, Line] = {}
+    kernels: dict[str, Tuned] = {}
+    if measurer is not None:
+        to_measure = [job for digest, job in distinct.items() if is_open[digest]]
+        kernels, made = _measure_all(to_measure, policy, resources, measurer)
+    rest = {digest: job.spec for digest, job in distinct.items() if digest not in kernels}
+    kernels |= _without_measuring(rest, chosen, policy, resources)
+    lines = sorted({**known, **made}.values(), key=lambda line: line.place)
+    return Tuning(kernels, tuple(lines), len(made), sum(is_open.values()) - len(made))
+
+
+def _chosen(spec: KernelSpec, line: Line | None) -> Candidate | None:
+    """The candidate of the record's line; None where it names none, as after a change of ours."""
+    if line is None:
+        return None
+    return next((each for each in spec.candidates if Choice.of(each) == line.choice), None)
+
+
+def _is_measured(spec: KernelSpec, policy: Policy) -> bool:
+    return len(spec.candidates) > 1 and policy.mode != "off" and not policy.frozen
+
+
+def _line(digest: str, policy: Policy, store: Store) -> Line | None:
+    """The record's line for a kernel: the given record first, then, when measuring, the cache's.
+
+    A line for this very device goes first, then the first by name of another one: a build machine
+    without the serving machine's processor uses what was measured there.
+    """
+    own = policy.record.get((digest, policy.target.name, policy.device))
+    if own is not None:
+        return own
+    here = (digest, policy.target.name)
+    others = [line for place, line in policy.record.items() if place[:2] == here]
+    if others:
+        return min(others, key=lambda line: line.place)
+    if policy.mode == "off" or policy.frozen:
+        return None
+    entry = store.get(_key(digest, policy))
+    if entry is None:
+        return None
+    text = entry.files["line.txt"].decode()
+    lines: dict[Place, Line] = parse_record(f"# aotc tuning record 1\n{text}\n", "the cache")
+    return next(iter(lines.values()), None)
+
+
+def _key(digest: str, policy: Policy) -> Key:
+    """A measured choice holds for the kernel, the machine, the space searched and the compiler."""
+    return Key.of(
+        "tuning",
+        compiler=compiler_digest(policy.target.device),
+        device=policy.device,
+        mode=policy.mode,
+        spec=digest,
+        target=policy.target.name,
+        triton=triton_version(),
+    )
+
+
+def _refuse_misses(distinct: Mapping[str, Job], known: Mapping[str, Line]) -> None:
+    missing = [
+        job.spec.name
+        for digest, job in distinct.items()
+        if digest not in known and len(job.spec.candidates) > 1
+    ]
+    if missing:
+        raise TuningRecordMiss(count=len(missing), kernels=", ".join(missing[:8]))
+
+
+def _without_measuring(
+    specs: Mapping[str, KernelSpec],
+    chosen: Mapping[str, Candidate | None],
+    policy: Policy,
+    resources: Resources,
+) -> dict[str, Tuned]:
+    """The record's choice or the model's pick of each kernel, compiled.
+
+    A pick that does not compile, for want of registers or shared memory, gives way to the next.
+    """
+    tasks = {
+        digest: Task(spec, chosen[digest] or spec.candidates[0], policy.target)
+        for digest, spec in specs.items()
+    }
+    arguments = (resources.workers, resources.store, resources.counts, resources.report)
+    outcomes = compile_each(list(tasks.values()), *arguments)
+    kernels: dict[str, Tuned] = {}
+    for digest, task in tasks.items():
+        outcome = outcomes[task]
+        # The last candidate of a kernel is the one that is the surest to fit.
+        spare = task.spec.candidates
+        others = tuple(dict.fromkeys((*spare[1:UNTUNED_CANDIDATES], *spare[1:][-1:])))
+        if isinstance(outcome, AotcError) and (chosen[digest] or not others):
+            raise outcome
+        if isinstance(outcome, AotcError):
+            spares = [Task(task.spec, each, policy.target) for each in others]
+            found = compile_each(spares, *arguments)
+            task = next((t for t in spares if not isinstance(found[t], AotcError)), None) or task
+            outcomes |= found
+        kernels[digest] = Tuned(task.candidate, _binary(outcomes[task]))
+    return kernels
+
+
+def _binary(outcome: KernelBinary | AotcError) -> KernelBinary:
+    if isinstance(outcome, AotcError):
+        raise outcome
+    return outcome
+
+
+def _measure_all(
+    jobs: Sequence[Job], policy: Policy, resources: Resources, measurer: Measurer
+) -> tuple[dict[str, Tuned], dict[str, Line]]:
+    """Measure the kernels, those with the most work first, until the budget is spent."""
+    started_s = time.monotonic()
+    order = sorted(jobs, key=lambda job: -job.weight)
+    kernels: dict[str, Tuned] = {}
+    lines: dict[str, Line] = {}
+    resources.report(0, len(order), "compiling candidates")
+    ahead = _Ahead(resources.report, sum(len(_candidates(job, policy)) for job in order))
+    for place, (job, options) in enumerate(
+        _compiled_ahead(order, policy, resources, measurer.is_apart, ahead)
+    ):
+        ahead.is_reported = True
+        digest, name = job.spec.digest, job.spec.name
+
+        def report(text: str, place: int = place, name: str = name) -> None:
+            resources.report(place, len(order), f"{name}: {text}")
+
+        times_us = measurer.measure(job, options, report) if len(options) > 1 else [float("inf")]
+        if min(times_us) < float("inf"):
+            lines[digest] = line = _fastest(digest, options, times_us, policy)
+            resources.store.put(_key(digest, policy), {"line.txt": str(line).encode()})
+            options = [option for option in options if Choice.of(option.candidate) == line.choice]
+        kernels[digest] = Tuned(options[0].candidate, options[0].binary)
+        spent_s = time.monotonic() - started_s
+        if policy.budget_seconds is not None and spent_s >= policy.budget_seconds:
+            break
+    return kernels, lines
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """Tells how many candidates are compiled, until measuring has the progress line."""
+
+    report: Report
+    total: int
+    done: int = 0
+    is_reported: bool = False  # by the measuring
+
+    def advance(self, name: str) -> None:
+        """One more is there, compiled or from the cache, or has failed."""
+        self.done += 1
+        if not self.is_reported:
+            self.report(self.done, self.total, f"candidates compiled: {name}")
+
+
+def _candidates(job: Job, policy: Policy) -> tuple[Candidate, ...]:
+    """The candidates of a kernel that are compiled to be measured."""
+    return job.spec.candidates[: limit(policy.target.device, policy.mode)]
+
+
+def _compiled_ahead(
+    jobs: Sequence[Job], policy: Policy, resources: Resources, is_apart: bool, ahead: _Ahead
+) -> Iterator[tuple[Job, list[Option]]]:
+    """Each job with those of its candidates that compile, in order.
+
+    `is_apart`: compiling does not disturb measuring, so that it goes on meanwhile.
+    """
+    with ThreadPoolExecutor(1, "aotc-compile") as compiler:
+        batches = [
+            (batch, compiler.submit(_compile_batch, batch, policy, resources, ahead))
+            for batch in _batches(jobs, policy, resources.workers.count)
+        ]
+        if not is_apart:
+            wait(made for _, made in batches)
+        try:
+            for batch, made in batches:
+                yield from zip(batch, made.result(), strict=True)
+        finally:
+            compiler.shutdown(cancel_futures=True)
+
+
+def _batches(jobs: Sequence[Job], policy: Policy, workers: int) -> list[list[Job]]:
+    """Consecutive jobs whose candidates keep all workers busy for a while."""
+    batches: list[list[Job]] = []
+    count = 0
+    for job in jobs:
+        if not batches or count >= 2 * workers:
+            batches.append([])
+            count = 0
+        batches[-1].append(job)
+        count += len(_candidates(job, policy))
+    return batches
+
+
+def _compile_batch(
+    jobs: Sequence[Job], policy: Policy, resources: Resources, ahead: _Ahead
+) -> list[list[Option]]:
+    """For each job those of its candidates that compile; raises the error when none does.
+
+    Where none of those to be measured compiles, the last one, the surest, stands in for them.
+    """
+    rows = [
+        [Task(job.spec, each, policy.target) for each in _candidates(job, policy)] for job in jobs
+    ]
+    found = _compiled([task for row in rows for task in row], resources, ahead)
+    failed = [row for row in rows if all(isinstance(found[task], AotcError) for task in row)]
+    spares = {
+        row[0]: Task(row[0].spec, row[0].spec.candidates[-1], policy.target) for row in failed
+    }
+    found |= _compiled([task for task in spares.values() if task not in found], resources, ahead)
+    return [
+        _options([*row, *([spares[row[0]]] if row[0] in spares else [])], found) for row in rows
+    ]
+
+
+def _compiled(
+    tasks: Sequence[Task], resources: Resources, ahead: _Ahead
+) -> dict[Task, KernelBinary | AotcError]:
+    """The code of each task, or why there is none; each tells as it ends."""
+    reported = 0
+
+    def report(done: int, total: int, name: str) -> None:
+        nonlocal reported
+        while reported < done:
+            reported += 1
+            ahead.advance(name)
+
+    return compile_each(tasks, resources.workers, resources.store, resources.counts, report)
+
+
+def _options(tasks: Sequence[Task], found: Mapping[Task, KernelBinary | AotcError]) -> list[Option]:
+    options = [
+        Option(task.candidate, outcome)
+        for task in tasks
+        if not isinstance(outcome := found[task], AotcError)
+    ]
+    if not options:
+        _binary(found[tasks[0]])  # raises
+    return options
+
+
+def _fastest(
+    digest: str, options: Sequence[Option], times_us: Sequence[float], policy: Policy
+) -> Line:
+    best, second = fastest(times_us)[:2]
+    return Line(
+        digest,
+        policy.target.name,
+        policy.device,
+        Choice.of(options[best].candidate),
+        round(times_us[best], 2),
+        *_runner_up(options[second].candidate, times_us[second]),
+    )
+
+
+def _runner_up(candidate: Candidate, time_us: float) -> tuple[Choice | None, float | None]:
+    """The second best as the line has it; nothing where all others were refused."""
+    if time_us == float("inf"):
+        return None, None
+    return Choice.of(candidate), round(time_us, 2)
+
+
+def with_lines(record: Record, lines: Sequence[Line]) -> dict[Place, Line]:
+    """A record with the lines of a tuning, which take the place of those that it had."""
+    return {**record, **merge(lines)}

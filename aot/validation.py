@@ -1,0 +1,249 @@
+"""Validation: the finished code runs on the golden input in this process, before it is written.
+
+So a bundle with wrong numbers never replaces a good one. A target that this machine cannot run is
+not validated, which the report and `provenance.json` say.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from aotc.aot.contents import ROUNDING_FACTOR, tolerances
+from aotc.aot.ir.graph import Constant
+from aotc.aot.ir.native_library import bound
+from aotc.aot.ir.storage import Array
+from aotc.aot.signature import signature, states
+from aotc.aot.targets.target import Target
+from aotc.runtime import drivers
+from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.plan import LaunchPlan, Plan
+from aotc.runtime.bundle.weights import ALIGNMENT_BYTES
+from aotc.runtime.comparison import Comparison, as_f64, compare
+from aotc.runtime.programs.fallback import Fallback
+
+if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
+    from aotc.aot.capture.capture import Captured
+    from aotc.aot.capture.rounding_sensitivity import Undecided
+
+
+def runs_here(target: Target) -> bool:
+    """Whether this machine can run a target's code."""
+    features: frozenset[str] = drivers.load(target.device).features()
+    return set(target.needs) <= features
+
+
+def validate(
+    captured: Captured,
+    constants: Mapping[str, Constant],
+    plan: Plan,
+    library: bytes,
+    target: Target,
+) -> tuple[Comparison, ...]:
+    """One check for each output and state of each call, against the model's own numbers.
+
+    The example comes first, and after it, in a row, the inputs that were drawn anew; where a call
+    decides sizes, also inputs at those of the probes, each by itself.
+    """
+    weights = {name: aligned(constant.array) for name, constant in constants.items()}
+    types = signature(captured.graph, captured.dims, captured.guards)
+    precision = target.traits.dot_precision
+    limits = tolerances(captured, precision)
+    golden = captured.golden_inputs, captured.golden_outputs
+    rows = [[_Row("", *golden, limits, captured.undecided)]]
+    rows[0] += [
+        _Row(f" ({each.name})", each.inputs, each.outputs, limits, each.undecided, each.spreads)
+        for each in captured.trials
+    ]
+    for probe in captured.probes:
+        limits = tolerances(captured, precision, probe.roundings)
+        rows.append([_Row(f" ({probe})", probe.inputs, probe.outputs, limits, probe.undecided)])
+    checks: list[Comparison] = []
+    for calls in rows:
+        shapes = [array.shape for array in calls[0].inputs]
+        returned = types.outputs_at(shapes)
+        specs = (*returned, *states(captured.graph))
+        shaped = zip(specs, calls[0].expected, strict=True)
+        if any(spec.shape != want.shape for spec, want in shaped):
+            checks += (Comparison(spec.name + calls[0].label, math.inf, 0.0) for spec in specs)
+            continue  # what is computed would not fit
+        fixed = plan.at(types.bind(shapes)[: plan.dims])
+        arrays = [
+            Arrays(
+                tuple(map(aligned, call.inputs)),
+                tuple(aligned(numpy.zeros_like(array)) for array in call.expected),
+                len(returned),
+            )
+            for call in calls
+        ]
+        run_in_a_row(target, library, fixed, weights, arrays)
+        for call, each in zip(calls, arrays, strict=True):
+            checks += _compared(call, specs, each.results)
+    return tuple(checks)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Row:
+    """A call's inputs with what is expected of it."""
+
+    label: str
+    inputs: tuple[Array, ...]
+    expected: tuple[Array, ...]
+    limits: tuple[float, ...]
+    undecided: Undecided | None
+    spreads: Callable[[], tuple[float, ...]] | None = None
+
+
+def _compared(
+    row: _Row, specs: Sequence[TensorSpec], results: Sequence[Array]
+) -> Iterator[Comparison]:
+    """The checks of a call. Where numbers differ, the model is asked how far its own roundings
+    carry them there, and which elements they decide: these are left out, with a warning. A check
+    that fails names the element that is furthest away."""
+    checks = [_check(*each) for each in zip(specs, results, row.expected, row.limits, strict=True)]
+    limits = list(row.limits)
+    if row.spreads is not None and not all(check.is_ok for check in checks):
+        spreads = row.spreads()
+        limits = [max(limit, ROUNDING_FACTOR * each)
+                  for limit, each in zip(limits, spreads, strict=True)]  # fmt: skip
+        checks = [Comparison(each.name, each.difference, limit)
+                  for each, limit in zip(checks, limits, strict=True)]  # fmt: skip
+    masks: Sequence[Array | None] = (None,) * len(checks)
+    if row.undecided is not None and not all(check.is_ok for check in checks):
+        masks = row.undecided(results, limits)
+    for index, (check, mask) in enumerate(zip(checks, masks, strict=True)):
+        spec, own, expected = specs[index], results[index], row.expected[index]
+        if mask is not None and mask.any():
+            own = numpy.where(mask, expected, own)
+            check = _check(spec, own, expected, limits[index])
+            warnings.warn(_left_out(check.name + row.label, mask), stacklevel=2)
+        place = "" if check.is_ok else _furthest(spec, own, expected)
+        yield Comparison(check.name + place + row.label, check.difference, check.tolerance)
+
+
+def _check(spec: TensorSpec, found: Array, expected: Array, limit: float) -> Comparison:
+    return compare(spec, found.tobytes(), expected.tobytes(), limit)
+
+
+def _left_out(name: str, mask: Array) -> str:
+    counted = f"{int(mask.sum())} of {mask.size} elements of `{name}`"
+    return f"{counted} were not compared: the model's own roundings decide them"
+
+
+def _furthest(spec: TensorSpec, found: Array, expected: Array) -> str:
+    """`[2, 0]`: where two arrays differ the most."""
+    if not expected.ndim:
+        return ""
+    one, other = (as_f64(numpy, spec.dtype, each.tobytes()) for each in (found, expected))
+    with numpy.errstate(invalid="ignore"):
+        away = numpy.where(one == other, 0.0, numpy.abs(one - other))
+    away[numpy.isnan(one) & numpy.isnan(other)] = 0.0
+    away[numpy.isnan(away)] = numpy.inf
+    place = numpy.unravel_index(int(away.argmax()), expected.shape)
+    return str([int(each) for each in place])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrays:
+    """The arrays of a call, contiguous and aligned; `results` are written: outputs, then states."""
+
+    inputs: tuple[Array, ...]
+    results: tuple[Array, ...]
+    outputs: int  # how many of the results
+
+
+def run(
+    target: Target,
+    library: bytes,
+    plan: LaunchPlan,
+    weights: Mapping[str, Array],
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    kept: Sequence[Array] = (),
+) -> None:
+    """One call of a plan; all arrays contiguous and aligned, `outputs` are written, and into `kept`
+    what the states hold then, where they are asked for."""
+    call = Arrays(tuple(inputs), (*outputs, *kept), len(outputs))
+    run_in_a_row(target, library, plan, weights, [call])
+
+
+def run_in_a_row(
+    target: Target,
+    library: bytes,
+    plan: LaunchPlan,
+    weights: Mapping[str, Array],
+    calls: Sequence[Arrays],
+) -> None:
+    """Calls of one session; see `run`."""
+    place = _run_on_device if target.device == "cuda" else _run_on_host
+    place(library, plan, weights, calls)
+
+
+def _run_on_host(
+    library: bytes,
+    plan: LaunchPlan,
+    weights: Mapping[str, Array],
+    calls: Sequence[Arrays],
+) -> None:
+    """Run on arrays in place."""
+    addresses = {name: array.ctypes.data for name, array in weights.items()}
+    driver = drivers.load("cpu")
+    counts = (len(calls[0].inputs), calls[0].outputs)
+    beside = {"natives": bound(plan.natives), "fallback": _ops(plan)}
+    executable = driver.Executable(library, plan, addresses, *counts, **beside)
+    with closing(executable), closing(executable.session()) as session:
+        for call in calls:
+            for place, array in enumerate((*call.inputs, *call.results[: call.outputs])):
+                session.addresses[place] = array.ctypes.data
+            session.run()
+            _read_states(session, call.results[call.outputs :])
+
+
+def _ops(plan: LaunchPlan) -> Fallback | None:
+    names = dict.fromkeys(call.op for call in plan.calls)
+    return Fallback(names, "the validation") if names else None
+
+
+def _run_on_device(
+    library: bytes,
+    plan: LaunchPlan,
+    weights: Mapping[str, Array],
+    calls: Sequence[Arrays],
+) -> None:
+    """Run on copies in the device's memory."""
+    spans = {name: (array.ctypes.data, array.nbytes) for name, array in weights.items()}
+    inputs, outputs = calls[0].inputs, calls[0].results[: calls[0].outputs]
+    sizes = [tuple(array.nbytes for array in arrays) for arrays in (inputs, outputs)]
+    beside = {"natives": bound(plan.natives, ("cuda", 0)), "fallback": _ops(plan)}
+    executable = drivers.load("cuda").Executable(library, plan, spans, *sizes, **beside)
+    with closing(executable), closing(executable.session()) as session:
+        for call in calls:
+            for place, array in enumerate(call.inputs):
+                session.copy_in(place, array.ctypes.data)
+            for place in range(len(inputs), len(inputs) + len(outputs)):
+                session.stage(place)
+            session.run(session.stream)
+            for place, array in enumerate(call.results[: call.outputs], len(inputs)):
+                session.copy_out(place, array.ctypes.data)
+            session.synchronize()
+            _read_states(session, call.results[call.outputs :])
+
+
+def _read_states(session: Any, kept: Sequence[Array]) -> None:
+    for place, array in enumerate(kept):
+        session.states.read(place, array.ctypes.data)
+
+
+def aligned(array: Array) -> Array:
+    """A copy that starts where the weights of a loaded bundle would."""
+    block = numpy.empty(array.nbytes + ALIGNMENT_BYTES, numpy.uint8)
+    start = -block.ctypes.data % ALIGNMENT_BYTES
+    copy = block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy

@@ -1,0 +1,146 @@
+"""What roundings decide is left out of the build's check, and nothing else is."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+import numpy
+import torch
+
+from aotc.aot import validation
+from aotc.aot.build import BuildOptions, build
+from aotc.aot.capture.capture import capture
+from aotc.aot.capture.rounding_sensitivity import MovedRoundings, moved, parts, undecided
+from aotc.aot.capture.spec import spec_of
+from aotc.aot.contents import tolerances
+from aotc.aot.errors import GoldenMismatch
+from aotc.aot.signature import signature
+
+SHARES = """
+import torch
+
+torch.manual_seed(0)
+example_inputs = (torch.randn(400, 37),)
+
+def model(x):
+    total = x.softmax(-1).sum(-1)
+    return total > 1, total.floor(), 1 / (total - 1), x.sum(-1) > 0
+"""
+
+
+@pytest.fixture
+def made(tmp_path, cache):
+    spec = tmp_path / "model.py"
+    spec.write_text(SHARES)
+    return lambda: build(str(spec), tmp_path / "out", ["cpu"], BuildOptions(cache, force=True))
+
+
+def test_decisions_of_the_last_bits_build_and_are_told(made):
+    """A sum of shares is 1 or its neighbour; which one, hangs on the order of the sum."""
+    with pytest.warns(UserWarning, match="were not compared") as notes:
+        report = made()
+    assert all(check.is_ok for check in report.targets[0].checks)
+    left_out = [str(each.message) for each in notes if "were not compared" in str(each.message)]
+    assert {text.split("`")[1][:8] for text in left_out} == {"output_0", "output_1", "output_2"}
+
+
+def test_a_fault_beside_what_roundings_decide_is_refused(made, monkeypatch):
+    original = validation.run_in_a_row
+
+    def run(*arguments):
+        original(*arguments)
+        for call in arguments[-1]:
+            call.results[3][7] ^= True
+
+    monkeypatch.setattr(validation, "run_in_a_row", run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(GoldenMismatch, match=r"output_3\[7\]"):
+            made()
+
+
+def sum_of_shares(x):
+    return x.softmax(-1).sum(-1)
+
+
+FAULTS = {
+    "a comparison": (lambda x: x.sum(-1) > 0, 7, numpy.logical_not),
+    "a place": (lambda x: x.argmax(-1), 7, lambda one: (one + 1) % 37),
+    "a floor": (lambda x: (x * 3).floor(), (3, 5), lambda one: one + 1),
+    "a sign": (lambda x: x.sum(-1).sign(), 7, lambda one: -one),
+    "none of the choices": (lambda x: sum_of_shares(x).floor(), 7, lambda one: one + 7),
+    "a float": (sum_of_shares, 7, lambda one: one * 1.001),
+    "a float near 0": (lambda x: x - x.mean(-1, True), (3, 5), lambda one: one + 0.002),
+    "a float beside jumps": (lambda x: (x * 1e6).floor() + x, (3, 5), lambda one: one * 1.01),
+    "an infinity": (lambda x: x.abs().log(), (3, 5), lambda one: numpy.inf),
+    "a lost number": (lambda x: x.sum(-1), 7, lambda one: numpy.nan),
+    "a bit of an integer": (lambda x: x.sum(-1).mul(9).to(torch.int32), 7, lambda one: one ^ 1),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_where_eager_agrees_with_itself_is_refused(name):
+    model, place, fault = FAULTS[name]
+    torch.manual_seed(0)
+    captured = capture(spec_of(model, (torch.randn(64, 37),)))
+    rows = [(captured.golden_outputs, captured.undecided, None)]
+    rows += [(each.outputs, each.undecided, each.spreads) for each in captured.trials]
+    for outputs, undecided_there, spreads in rows:
+        limits = tolerances(captured, "ieee")
+        row = validation._Row("", (), outputs, limits, undecided_there, spreads)
+        specs = signature(captured.graph, captured.dims, captured.guards).outputs_at([(64, 37)])
+        found = outputs[0].copy()
+        assert all(check.is_ok for check in validation._compared(row, specs, (found,)))
+        found[place] = fault(found[place])
+        assert not all(check.is_ok for check in validation._compared(row, specs, (found,)))
+
+
+def test_values_move_by_units_in_their_last_place():
+    generator = torch.Generator().manual_seed(0)
+    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+        kind = torch.finfo(dtype)
+        normal = torch.randn(1000, dtype=torch.float64).to(dtype)
+        away = (moved(normal, 1.0, generator).double() - normal.double()).abs()
+        assert bool((away <= 1.51 * kind.eps * normal.double().abs()).all())
+        assert 0.2 < (away > 0).double().mean() <= 1.0
+        least = torch.full((1000,), kind.smallest_normal * kind.eps, dtype=dtype)
+        found = moved(least, 1.0, generator)
+        assert set((found / least).tolist()) == {0.0, 1.0, 2.0}
+        still = torch.tensor([0.0, float("inf"), float("-inf"), kind.max], dtype=dtype)
+        for _ in range(9):
+            found = moved(still, 1.0, generator)
+            assert torch.equal(found[:3], still[:3])
+            assert bool(found[3].isfinite())
+
+
+def test_answers_part_where_they_are_of_two_kinds():
+    inf, nan = float("inf"), float("nan")
+    rows = torch.tensor([[1.0, 1.0, inf, nan, inf, 0.0], [1.01, 1.2, inf, nan, -inf, nan]])
+    assert parts(rows.double()).tolist() == [False, True, False, False, True, True]
+    assert parts(torch.tensor([[3, 4], [3, 5]])).tolist() == [False, True]
+
+
+def test_movement_is_not_moved_and_sums_are_by_their_operands():
+    x = torch.randn(8, 8)
+    with MovedRoundings(1, 1.0):
+        assert torch.equal(x.flip(0).t().relu().clone(), x.flip(0).t().relu())
+        y = x.clone()
+        y += 1
+        total = (x - x.mean()).sum()
+    assert not torch.equal(y, x + 1)
+    torch.testing.assert_close(y, x + 1, rtol=1e-5, atol=1e-5)
+    assert total != (x - x.mean()).sum()
+
+
+def test_a_model_that_cannot_be_moved_excuses_nothing():
+    def call():
+        raise ValueError
+
+    expected, found = numpy.ones(3, bool), numpy.zeros(3, bool)
+    (mask,) = undecided(call, (expected,), (found,), (0.0,))
+    assert not mask.any()

@@ -1,0 +1,90 @@
+"""A build compares with the model itself at other sizes than the example's."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+
+import pytest
+import torch
+
+from aotc.aot.capture.capture import capture
+from aotc.aot.capture.spec import load_spec
+from aotc.aot.errors import GoldenMismatch
+
+GUARDED = """
+    import torch
+    from torch.export import Dim
+
+    def model(x, places):
+        if x.shape[1] % 4 == 0:
+            x = x * 2
+        return x.sum(1)[places]
+
+    example_inputs = (torch.ones(5, 8), torch.tensor([4, 0, 2]))
+    dynamic_shapes = ({0: None, 1: Dim.AUTO}, {0: Dim("count", max=9)})
+"""
+# torch.export takes sizes other than 0 and 1 for granted, and no guard says so.
+SPECIAL = """
+    import torch
+    from torch.export import Dim
+
+    def model(x):
+        return x * 3 if x.shape[0] == 1 else x * 2
+
+    example_inputs = (torch.ones(4, 8),)
+    dynamic_shapes = ({0: Dim("batch", max=16)},)
+"""
+OF_ONE_SIZE = """
+    import torch
+    from torch.export import Dim
+
+    def model(x, y):
+        return x * torch.arange(4.0)[:, None] + y
+
+    example_inputs = (torch.ones(4, 8), torch.ones(8))
+    dynamic_shapes = ({0: Dim.AUTO, 1: Dim.AUTO}, {0: Dim.AUTO})
+"""
+
+
+SPECIALISED = ("input `x` dim 0 is 4",)
+
+
+def captured(folder, text):
+    path = folder / "spec.py"
+    path.write_text(textwrap.dedent(text))
+    return capture(load_spec(str(path)))
+
+
+def test_sizes_of_both_ends_that_the_guards_allow(tmp_path):
+    found = captured(tmp_path, GUARDED)
+    sizes = [dict(probe.sizes) for probe in found.probes]
+    assert len(sizes) == 2
+    small, large = sizes
+    assert (small["count"], small["x_1"] % 4) == (1 + 3, 0)  # from the low end inwards
+    assert large["count"] <= 9
+    assert large["x_1"] % 4 == 0
+    assert large["x_1"] > 8
+    for probe in found.probes:
+        x, places = map(torch.from_numpy, probe.inputs)
+        assert x.shape[1] == dict(probe.sizes)["x_1"]
+        assert set(places.tolist()) <= {4, 0, 2}  # places of the example stay places
+        assert torch.allclose(torch.from_numpy(probe.outputs[0]), (x * 2).sum(1)[places])
+
+
+def test_a_size_that_is_special_to_the_model_is_found(built):
+    with pytest.raises(GoldenMismatch, match=r"batch = 1"):
+        built("special", SPECIAL)
+
+
+def test_the_record_says_at_which_sizes(built):
+    path, _ = built("perceptron")
+    facts = json.loads((path / "provenance.json").read_text())
+    (rows,) = facts["validated"].values()
+    assert len(rows) == 4  # the example, inputs drawn anew, and both ends of the ranges
+    assert any("batch = 1, seq = 1" in row["name"] for row in rows)
+
+
+def test_a_dim_that_torch_fixed_is_reported(built):
+    _, report = built("of one size", OF_ONE_SIZE)
+    assert report.specialised == SPECIALISED

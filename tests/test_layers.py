@@ -1,0 +1,338 @@
+"""The layers: imports point down only, and heavy libraries stay in their packages.
+
+Read from the sources with `ast`; nothing is imported.
+"""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("aot", "cache", "kernels", "runtime")
+
+# Package → the packages it may import, each with the packages inside it; a package is the longest
+# prefix in this table. `aot.errors`, `aot.traits` and `aot.stages` are the compiler's words, beside
+# every stage, RUNTIME_WORDS the runtime's; its other modules at the top stand above its packages.
+WORDS = {"aot.errors", "aot.traits", "runtime"}
+RUNTIME_WORDS = {
+    "runtime.record",
+    "runtime.settings",
+    "runtime.errors",
+}
+READ = {*RUNTIME_WORDS, "runtime.arrays", "runtime.bundle"}
+STAGE_FREE = {"aot.ir", *WORDS}
+MAY_IMPORT: dict[str, set[str]] = {
+    "runtime": {"runtime"},
+    **dict.fromkeys(RUNTIME_WORDS, RUNTIME_WORDS),
+    "runtime.arrays": RUNTIME_WORDS,
+    "runtime.bundle": {*RUNTIME_WORDS, "runtime.arrays"},
+    "runtime.drivers": {*READ, "runtime.backends"},
+    "runtime.backends": {*READ, "runtime.drivers"},
+    "runtime.programs": {*READ, "runtime.drivers", "runtime.backends"},
+    "cache": set(),
+    "kernels.templates": set(),
+    "aot": set(),
+    "aot.host_array": WORDS,
+    "aot.contents": {
+        *STAGE_FREE,
+        "aot.capture",
+        "aot.schedule",
+        "aot.lower",
+        "aot.targets",
+        "aot.tune",
+        "aot.plan",
+        "aot.pack",
+        "aot.sources",
+    },
+    "aot.sources": {*STAGE_FREE, "aot.lower", "aot.plan"},
+    "aot.options": {"aot.rewrites", "aot.tune"},
+    "aot.compile": {
+        *STAGE_FREE,
+        "aot.options",
+        "aot.contents",
+        "aot.schedule",
+        "aot.lower",
+        "aot.targets",
+        "aot.tune",
+        "aot.plan",
+        "aot.sources",
+        "aot.stages",
+        "cache",
+    },
+    "aot.capture_cache": {"aot.capture", "aot.ir", "cache"},
+    "aot.front_end": {
+        *STAGE_FREE,
+        "aot.capture_cache",
+        "aot.host_kernels",
+        "aot.options",
+        "aot.capture",
+        "aot.rewrites",
+        "aot.targets",
+        "aot.tune",
+        "aot.stages",
+        "cache",
+    },
+    "aot.warm": {
+        "aot.options",
+        "aot.front_end",
+        "aot.compile",
+        "aot.targets",
+        "aot.tune",
+        "aot.stages",
+        "cache",
+    },
+    "aot.retune": {
+        *STAGE_FREE,
+        "aot.validation",
+        "aot.options",
+        "aot.compile",
+        "aot.sources",
+        "aot.targets",
+        "aot.tune",
+        "aot.pack",
+        "aot.stages",
+        "cache",
+    },
+    "aot.validation": {*STAGE_FREE, "aot.capture", "aot.contents", "aot.signature", "aot.targets"},
+    "aot.host_kernels": {"aot.capture", "aot.rewrites", "kernels"},
+    "aot.signature": {*STAGE_FREE, "aot.plan"},
+    "aot.errors": {"runtime"},
+    "aot.traits": set(),
+    "aot.stages": WORDS,
+    "aot.ir": {*WORDS, "kernels.templates"},
+    "aot.capture": STAGE_FREE,
+    "aot.rewrites": STAGE_FREE,
+    "aot.schedule": STAGE_FREE,
+    "aot.lower": {*STAGE_FREE, "aot.schedule", "kernels.templates"},
+    "aot.targets": STAGE_FREE,
+    "aot.tune": {*STAGE_FREE, "aot.lower", "aot.targets", "cache", "aot.stages"},
+    "aot.plan": {*STAGE_FREE, "aot.schedule", "aot.lower", "aot.targets"},
+    "aot.pack": {*STAGE_FREE, "aot.plan", "aot.tune", "aot.targets"},
+    "aot.profile": WORDS,
+    "aot.reduce": {
+        *WORDS,
+        "aot.build",
+        "aot.capture",
+        "aot.host_kernels",
+        "aot.options",
+        "aot.targets",
+    },
+    "aot.dynamo": {
+        *STAGE_FREE,
+        "aot.capture",
+        "aot.compile",
+        "aot.contents",
+        "aot.host_kernels",
+        "aot.options",
+        "aot.pack",
+        "aot.plan",
+        "aot.rewrites",
+        "aot.schedule",
+        "aot.signature",
+        "aot.stages",
+        "aot.targets",
+        "aot.tune",
+        "cache",
+        "kernels.templates",
+    },
+    "aot.cli": {"aot", "cache", "kernels", "runtime"},
+    "kernels": {*STAGE_FREE, "aot.targets", "aot.lower", "kernels.templates", "cache"},
+}
+# Imports that close a circle, since one thing is made of the other, and that again of the first.
+CIRCULAR = {
+    # A native function's Triton twin is exported and imported as a model is.
+    ("aot.capture.native_triton", "aot.capture.capture"),
+    ("aot.capture.native_triton", "aot.capture.exported"),
+    # Types have extents, extents are sizes, and the errors of sizes are those of type rules.
+    ("aot.ir.types", "aot.ir.size"),
+    # Floors and choices are of polynomials, polynomials of layers and choices.
+    ("aot.ir.size.atoms", "aot.ir.size.polynomial"),
+    # Reading memory evaluates the address, which may have been read from memory.
+    ("aot.targets.cpu.memory", "aot.targets.cpu.evaluate"),
+}
+BUILD = "aot.build"  # the one module that knows every stage
+
+# Library → where it may be imported.
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    "torch": (
+        "aot/capture",
+        "aot/dynamo",
+        "aot/reduce",
+        "kernels",
+        "aot/cli",
+        "runtime/programs/fallback.py",
+    ),
+    "triton": ("aot/targets", "aot/capture/triton_source.py", "kernels"),
+    "numpy": ("aot", "runtime/arrays/exchange.py", "kernels"),
+    "click": ("aot/cli",),
+    "filelock": ("cache",),
+    "transformers": (),
+    "safetensors": (),
+}
+STANDARD = set(sys.stdlib_module_names)
+
+
+def modules():
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def name_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def package_of(module):
+    if module == BUILD or module.startswith(BUILD + "."):
+        return BUILD
+    packages = [
+        package for package in MAY_IMPORT if module == package or module.startswith(package + ".")
+    ]
+    return max(packages, key=len)
+
+
+def is_for_types_only(node):
+    test = node.test
+    return getattr(test, "id", getattr(test, "attr", "")) == "TYPE_CHECKING"
+
+
+def imports(path, with_types=False):
+    """Full names of everything a module imports, at any depth, if asked also what it imports for
+    type checking only; what it imports relatively begins at ROOT: `runtime.errors`, not
+    `aotc.runtime.errors`."""
+    found = []
+    package = path.relative_to(ROOT).parent.parts
+
+    def visit(node):
+        if isinstance(node, ast.If) and is_for_types_only(node) and not with_types:
+            for child in node.orelse:
+                visit(child)
+            return
+        if isinstance(node, ast.Import):
+            found.extend(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.extend(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1]
+            inside = ".".join(filter(None, (*above, node.module)))
+            found.extend(f"{inside}.{alias.name}" for alias in node.names)
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(ast.parse(path.read_text()))
+    return found
+
+
+def target_package(imported):
+    module = imported.removeprefix("aotc.")
+    return package_of(module) if module.partition(".")[0] in PACKAGES else None
+
+
+def may_import(package, target):
+    return any(target == each or target.startswith(each + ".") for each in MAY_IMPORT[package])
+
+
+def test_there_are_modules_to_look_at():
+    assert len(modules()) > 20
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_imports_point_down(path):
+    package = package_of(name_of(path))
+    wrong = [
+        imported
+        for imported in imports(path)
+        if (target := target_package(imported)) is not None
+        and target != package
+        and package != BUILD
+        and not may_import(package, target)
+    ]
+    assert not wrong, f"{name_of(path)} stands on {package} and may not import {wrong}"
+    if package == BUILD:
+        assert not [name for name in imports(path) if name.startswith("aotc.aot.cli")]
+
+
+def test_no_file_reaches_itself():
+    """Also not by what it imports for its types: what verbs share is a noun below them."""
+    names = {name_of(path) for path in modules()}
+    below = {}
+    for path in modules():
+        name, found = name_of(path), imports(path, with_types=True)
+        reached = {each.removeprefix("aotc.") for each in found}
+        reached = {each if each in names else each.rpartition(".")[0] for each in reached}
+        reached -= {name}  # `aotc.runtime`, as a checkout's `runtime` imports it
+        below[name] = {each for each in reached & names if (name, each) not in CIRCULAR}
+    while lowest := [name for name, reached in below.items() if not reached & below.keys()]:
+        for name in lowest:
+            del below[name]
+    assert not below, f"these reach each other or a circle: {sorted(below)}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_libraries_stay_in_their_packages(path):
+    place = path.relative_to(ROOT).as_posix()
+    for imported in imports(path):
+        library = imported.partition(".")[0]
+        if library in ("aotc", *PACKAGES) or library in STANDARD:
+            continue
+        assert library in LIBRARIES, f"{place} imports {library}, which is in no row of LIBRARIES"
+        is_template = place.startswith("kernels/templates") and library == "triton"
+        assert is_template or place.startswith(LIBRARIES[library]), f"{place} imports {library}"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in modules() if name_of(path).startswith("runtime")], ids=name_of
+)
+def test_the_runtime_imports_itself_relatively(path):
+    absolute = [name for name in imports(path) if name.startswith("aotc")]
+    is_alias = path.name == "__init__.py" and path.parent.name == "runtime"
+    assert not absolute or (is_alias and absolute == ["aotc.runtime"])
+
+
+def test_every_folder_of_modules_is_packaged():
+    packages = ROOT / "aotc"
+    links = {path.name: str(path.readlink()) for path in packages.iterdir() if path.is_symlink()}
+    assert links == {name: f"../{name}" for name in sorted(PACKAGES)}
+    plain = {path.parent for path in modules()} - {
+        path.parent for path in modules() if path.name == "__init__.py"
+    }
+    assert not plain, "setuptools finds folders with an __init__.py only"
+
+
+def test_only_settings_reads_the_environment():
+    wrong = []
+    for path in modules():
+        if path.relative_to(ROOT).as_posix() == "runtime/settings.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv"):
+                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not wrong
+
+
+def functions(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_files_and_functions_stay_small(path):
+    assert len(path.read_text().splitlines()) <= 700
+    long = [
+        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
+        for node in functions(path)
+        if node.end_lineno - node.lineno + 1 > 60
+    ]
+    assert not long
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_every_module_says_what_it_is(path):
+    assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+def test_no_folder_of_leftovers():
+    banned = {"utils", "util", "common", "helpers", "core", "base", "manager", "misc"}
+    assert not [path for path in modules() if path.stem in banned or path.parent.name in banned]

@@ -1,0 +1,212 @@
+"""Which candidate a kernel gets: from a record, by measuring, or the model's pick.
+
+Compiling is faked; the record, the cache of measured lines and the budget are real.
+"""
+
+import math
+
+import pytest
+
+from aotc.aot.errors import KernelTooLarge, TuningDeviceMissing, TuningRecordMiss
+from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
+from aotc.aot.targets.binary import KernelBinary
+from aotc.aot.targets.families import find_target
+from aotc.aot.tune import tune as choose
+from aotc.aot.tune.compiling import Counts
+from aotc.aot.tune.job import Job, Operand
+from aotc.aot.tune.record import Choice, Line, parse_record, print_record
+from aotc.aot.tune.tune import Policy, tune, with_lines
+from aotc.cache import Store
+
+TARGET = find_target("cuda:sm_90")
+DEVICE = "nvidia-h200"
+BLOCKS = (16, 32, 64)
+# Microseconds of each kernel's candidates: the model's pick is never the fastest.
+TIMES_US = {"first": (9.0, 4.0, 7.0), "second": (5.0, 6.0, 3.0), "third": (8.0, 2.0, 2.5)}
+
+
+def spec(name, blocks=BLOCKS):
+    candidates = tuple(Candidate((("BLOCK", block),), (1, 1, 1)) for block in blocks)
+    form = Form("", f"# source of {name}", "kernel")
+    return KernelSpec(name, (form,), (Param("x", "*fp32"),), candidates, 1024, 0)
+
+
+def jobs():
+    """The first has the most launches, the last the fewest."""
+    return [Job(spec(name), (Operand(1024),), 10 - at) for at, name in enumerate(TIMES_US)]
+
+
+class FakeMeasurer:
+    """Times as in TIMES_US; after `limit` kernels the user has enough."""
+
+    is_apart = True
+
+    def __init__(self, limit=math.inf):
+        self.measured, self.limit = [], limit
+
+    def measure(self, job, options, report):
+        if len(self.measured) >= self.limit:
+            raise KeyboardInterrupt
+        self.measured.append(job.spec.name)
+        blocks = [dict(option.candidate.config)["BLOCK"] for option in options]
+        return [TIMES_US[job.spec.name][BLOCKS.index(block)] for block in blocks]
+
+
+TOO_LARGE: set[str] = set()  # kernels of which only the last candidate fits
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch):
+    """The tasks that were compiled."""
+    found = []
+
+    def compile_each(tasks, workers, store, counts, report):
+        found.extend(tasks)
+        made = {}
+        for number, task in enumerate(tasks):
+            is_large = task.spec.name in TOO_LARGE and task.candidate != task.spec.candidates[-1]
+            made[task] = error() if is_large else KernelBinary("k", b"")
+            report(number + 1, len(tasks), task.spec.name)
+        return made
+
+    def error():
+        return KernelTooLarge(kernel="k", found=2, unit="bytes of shared memory", expected=1)
+
+    monkeypatch.setattr(choose, "compile_each", compile_each)
+    return found
+
+
+class FakeWorkers:
+    count = 2
+
+
+def run(folder, measurer=None, mode="quick", report=None, given=None, **policy):
+    row = Policy(TARGET, DEVICE, mode, **policy)
+    quiet = lambda done, total, name: None  # noqa: E731
+    told = report or quiet
+    return tune(given or jobs(), row, FakeWorkers(), Store(folder), Counts(), told, measurer)
+
+
+def blocks(tuning):
+    """Kernel → the block that it got."""
+    names = {job.spec.digest: job.spec.name for job in jobs()}
+    return {
+        names[digest]: dict(tuned.candidate.config)["BLOCK"]
+        for digest, tuned in tuning.kernels.items()
+    }
+
+
+PICKS = dict.fromkeys(TIMES_US, BLOCKS[0])
+FASTEST = {"first": 32, "second": 64, "third": 32}
+
+
+def test_off_takes_the_models_picks_and_compiles_nothing_else(tmp_path, compiled):
+    tuning = run(tmp_path, mode="off")
+    assert blocks(tuning) == PICKS
+    assert (tuning.measured, len(compiled), tuning.lines) == (0, 3, ())
+
+
+def test_the_fastest_is_taken_and_recorded_with_its_runner_up(tmp_path):
+    tuning = run(tmp_path, FakeMeasurer())
+    assert blocks(tuning) == FASTEST
+    line = next(line for line in tuning.lines if line.spec_digest == spec("third").digest)
+    assert (line.time_us, line.runner_up_us) == (2.0, 2.5)
+    assert line.runner_up == Choice((("BLOCK", 64),))
+
+
+def test_without_a_device_nothing_is_guessed(tmp_path):
+    with pytest.raises(TuningDeviceMissing, match="3 kernels"):
+        run(tmp_path)
+
+
+def test_an_interrupted_tuning_goes_on_where_it_stopped(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, FakeMeasurer(limit=2))
+    measurer = FakeMeasurer()
+    tuning = run(tmp_path, measurer)
+    assert measurer.measured == ["third"]
+    assert blocks(tuning) == FASTEST
+    assert len(tuning.lines) == 3
+
+
+def test_a_spent_budget_leaves_the_lightest_kernels_to_the_models_pick(tmp_path):
+    measurer = FakeMeasurer()
+    tuning = run(tmp_path, measurer, budget_seconds=0.0)
+    assert measurer.measured == ["first"]
+    assert blocks(tuning) == {**PICKS, "first": FASTEST["first"]}
+    assert (tuning.measured, tuning.skipped) == (1, 2)
+    run(tmp_path, measurer, budget_seconds=0.0)
+    assert measurer.measured == ["first", "second"]
+
+
+def test_a_record_takes_the_place_of_measuring(tmp_path, compiled):
+    lines = run(tmp_path / "a", FakeMeasurer()).lines
+    record = parse_record(print_record(with_lines({}, lines)), "a file")
+    compiled.clear()
+    tuning = run(tmp_path / "b", record=record, frozen=True)
+    assert blocks(tuning) == FASTEST
+    assert len(compiled) == 3
+    assert tuning.lines == lines
+
+
+def test_frozen_refuses_a_kernel_without_a_line(tmp_path):
+    lines = run(tmp_path / "a", FakeMeasurer()).lines
+    record = with_lines({}, [line for line in lines if line.spec_digest != spec("second").digest])
+    with pytest.raises(TuningRecordMiss, match=r"^1 kernels .*: second"):
+        run(tmp_path / "b", record=record, frozen=True)
+
+
+def stale(lines):
+    """The same lines; that of the first kernel names a candidate that is no more, and fast."""
+    digest = spec("first").digest
+    gone = Choice((("BLOCK", 7),))
+    return [Line(*line.place, gone, 0.1) if line.spec_digest == digest else line for line in lines]
+
+
+def test_a_line_that_names_no_candidate_is_a_miss(tmp_path):
+    lines = run(tmp_path / "a", FakeMeasurer()).lines
+    record = with_lines({}, stale(lines))
+    with pytest.raises(TuningRecordMiss, match=r"^1 kernels .*: first"):
+        run(tmp_path / "b", record=record, frozen=True)
+
+
+def test_measuring_replaces_a_line_that_names_no_candidate(tmp_path):
+    lines = run(tmp_path / "a", FakeMeasurer()).lines
+    record = with_lines({}, stale(lines))
+    measurer = FakeMeasurer()
+    tuning = run(tmp_path / "b", measurer, record=record)
+    assert measurer.measured == ["first"]
+    assert with_lines(record, tuning.lines) == with_lines({}, lines)
+
+
+def test_lines_of_another_device_serve_where_this_one_has_none(tmp_path):
+    lines = run(tmp_path / "a", FakeMeasurer()).lines
+    record = {
+        (digest, target, "nvidia-h100"): Line(digest, target, "nvidia-h100", line.choice, 1.0)
+        for line in lines
+        for digest, target, _ in [line.place]
+    }
+    assert blocks(run(tmp_path / "b", record=record, frozen=True)) == FASTEST
+
+
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_progress_moves_while_candidates_are_compiled(tmp_path, is_apart):
+    measurer, seen = FakeMeasurer(), []
+    measurer.is_apart = is_apart
+    run(tmp_path, measurer, report=lambda done, total, text: seen.append((done, total, text)))
+    compiled = [(done, total) for done, total, text in seen if "candidates compiled" in text]
+    total = len(TIMES_US) * len(BLOCKS)
+    assert compiled[:3] == [(1, total), (2, total), (3, total)]
+    if not is_apart:
+        assert compiled == [(done, total) for done in range(1, total + 1)]
+
+
+@pytest.mark.parametrize("mode", ["off", "quick"])
+def test_the_last_candidate_stands_in_where_no_other_fits(tmp_path, mode, monkeypatch):
+    monkeypatch.setitem(globals(), "TOO_LARGE", {"long"})
+    many = tuple(range(1, 40))
+    job = Job(spec("long", many), (Operand(1024),), 1)
+    measurer = None if mode == "off" else FakeMeasurer()
+    tuning = run(tmp_path, measurer, mode=mode, given=[job])
+    (tuned,) = tuning.kernels.values()
+    assert dict(tuned.candidate.config)["BLOCK"] == many[-1]
