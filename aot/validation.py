@@ -181,28 +181,24 @@ def run_in_a_row(
     calls: Sequence[Arrays],
 ) -> None:
     """Calls of one session; see `run`."""
-    place = _run_on_device if target.device == "cuda" else _run_on_host
-    place(library, plan, weights, calls)
-
-
-def _run_on_host(
-    library: bytes,
-    plan: LaunchPlan,
-    weights: Mapping[str, Array],
-    calls: Sequence[Arrays],
-) -> None:
-    """Run on arrays in place."""
-    addresses = {name: array.ctypes.data for name, array in weights.items()}
-    driver = drivers.load("cpu")
-    counts = (len(calls[0].inputs), calls[0].outputs)
-    beside = {"natives": bound(plan.natives), "fallback": _ops(plan)}
-    executable = driver.Executable(library, plan, addresses, *counts, **beside)
+    driver = drivers.load(target.device)
+    spans = {name: (array.ctypes.data, array.nbytes) for name, array in weights.items()}
+    inputs, outputs = calls[0].inputs, calls[0].results[: calls[0].outputs]
+    executable = driver.Executable(
+        library,
+        plan,
+        spans,
+        tuple(array.nbytes for array in inputs),
+        tuple(array.nbytes for array in outputs),
+        natives=bound(plan.natives, (driver.DEVICE, 0)),
+        fallback=_ops(plan),
+    )
+    run_call = _run_on_device if driver.HAS_DEVICE_MEMORY else _run_on_host
     with closing(executable), closing(executable.session()) as session:
         for call in calls:
-            for place, array in enumerate((*call.inputs, *call.results[: call.outputs])):
-                session.addresses[place] = array.ctypes.data
-            session.run()
-            _read_states(session, call.results[call.outputs :])
+            run_call(session, call)
+            for place, array in enumerate(call.results[call.outputs :]):
+                session.states.read(place, array.ctypes.data)
 
 
 def _ops(plan: LaunchPlan) -> Fallback | None:
@@ -210,34 +206,24 @@ def _ops(plan: LaunchPlan) -> Fallback | None:
     return Fallback(names, "the validation") if names else None
 
 
-def _run_on_device(
-    library: bytes,
-    plan: LaunchPlan,
-    weights: Mapping[str, Array],
-    calls: Sequence[Arrays],
-) -> None:
+def _run_on_host(session: Any, call: Arrays) -> None:
+    """Run on arrays in place."""
+    for place, array in enumerate((*call.inputs, *call.results[: call.outputs])):
+        session.addresses[place] = array.ctypes.data
+    session.run()
+
+
+def _run_on_device(session: Any, call: Arrays) -> None:
     """Run on copies in the device's memory."""
-    spans = {name: (array.ctypes.data, array.nbytes) for name, array in weights.items()}
-    inputs, outputs = calls[0].inputs, calls[0].results[: calls[0].outputs]
-    sizes = [tuple(array.nbytes for array in arrays) for arrays in (inputs, outputs)]
-    beside = {"natives": bound(plan.natives, ("cuda", 0)), "fallback": _ops(plan)}
-    executable = drivers.load("cuda").Executable(library, plan, spans, *sizes, **beside)
-    with closing(executable), closing(executable.session()) as session:
-        for call in calls:
-            for place, array in enumerate(call.inputs):
-                session.copy_in(place, array.ctypes.data)
-            for place in range(len(inputs), len(inputs) + len(outputs)):
-                session.stage(place)
-            session.run(session.stream)
-            for place, array in enumerate(call.results[: call.outputs], len(inputs)):
-                session.copy_out(place, array.ctypes.data)
-            session.synchronize()
-            _read_states(session, call.results[call.outputs :])
-
-
-def _read_states(session: Any, kept: Sequence[Array]) -> None:
-    for place, array in enumerate(kept):
-        session.states.read(place, array.ctypes.data)
+    for place, array in enumerate(call.inputs):
+        session.copy_in(place, array.ctypes.data)
+    first = len(call.inputs)
+    for place in range(first, first + call.outputs):
+        session.stage(place)
+    session.run(session.stream)
+    for place, array in enumerate(call.results[: call.outputs], first):
+        session.copy_out(place, array.ctypes.data)
+    session.synchronize()
 
 
 def aligned(array: Array) -> Array:

@@ -7,7 +7,7 @@ import os
 from .bundle.directory import Directory
 from .bundle.manifest import identity_of
 from .bundle.plan import Plan
-from .bundle.plan_rules import IMAGE_DEVICES, check_steps
+from .bundle.plan_rules import check_steps
 from .bundle.weights import ALIGNMENT_BYTES, Digests, MappedFile, hash_threads, read_header
 from .drivers import load as load_driver
 from .errors import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .bundle.manifest import Manifest, Target, TensorSpec, WeightsEntry
     from .bundle.plan import LaunchPlan
     from .drivers.native import Functions
+    from .drivers.protocol import Driver
     from .programs.fallback import Fallback
 
     Check = Callable[[LaunchPlan, tuple[Sequence[TensorSpec], Sequence[TensorSpec]]], None]
@@ -65,7 +66,8 @@ def load(
             _check_digest(directory.path, identity, digest)
         fallback = _find_ops(manifest, directory.path)
         target, ordinal = require_target(manifest, directory.path, device)
-        if stream is not None and target.device not in IMAGE_DEVICES:
+        driver = load_driver(target.device)
+        if stream is not None and not driver.HAS_DEVICE_MEMORY:
             expected = f"None, since target `{target.name}` has no streams"
             raise SettingInvalid(name="stream", found=stream, origin="argument", expected=expected)
         weights = _map_weights(directory, manifest.weights)
@@ -77,16 +79,13 @@ def load(
             plan = Plan.from_msgpack(plan_bytes, directory.where(target.plan))
             spans = _spans(directory, manifest, weights)
             _check_states(manifest, plan, spans, directory.where(target.plan))
-            check = _check_plan(manifest, plan, target, spans, len(library), plan.path)
+            image_bytes = len(library) if driver.HAS_DEVICE_MEMORY else None
+            check = _check_plan(manifest, plan, spans, image_bytes, plan.path)
             # The code is digested by now. Weights whose digests still run may be uploaded, but
             # nothing runs on them before `_finish`.
-            natives = _bind(directory, manifest, plan, (target.device, ordinal))
-            if target.device in IMAGE_DEVICES:
-                rest = (ordinal, fallback, natives, check)
-                loaded = _on_device(manifest, plan, library, spans, target, *rest)
-            else:
-                host = (thread_count, weights, fallback, natives, check)
-                loaded = _on_host(manifest, plan, library, spans, target, *host)
+            natives = _bind(directory, manifest, plan, (driver.DEVICE, ordinal))
+            rest = (weights, (ordinal, thread_count), fallback, natives, check)
+            loaded = _loaded(manifest, plan, library, spans, driver, *rest)
         finally:
             if digests is not None:
                 _finish(digests, loaded)
@@ -131,7 +130,7 @@ def _program(
 ) -> Program:
     """The program with its first session; raises `DeviceMemoryFull`, with nothing left behind."""
     try:
-        if target.device in IMAGE_DEVICES:
+        if load_driver(target.device).HAS_DEVICE_MEMORY:
             from .programs.device_program import DeviceProgram
 
             return DeviceProgram(manifest, target, identity, plan, loaded, stream)
@@ -144,9 +143,8 @@ def _program(
 def _check_plan(
     manifest: Manifest,
     plan: Plan,
-    target: Target,
     spans: dict[str, tuple[int, int]],
-    library_bytes: int,
+    image_bytes: int | None,
     path: str,
 ) -> Check:
     """The plan fits signature, weights and library; it has the dims of the manifest, or neither
@@ -158,7 +156,7 @@ def _check_plan(
         expected = f"{len(manifest.dims)}, as the manifest has"
         raise BundleMalformed(path=path, field="dims", found=str(plan.dims), expected=expected)
     counts = (len(manifest.inputs), len(manifest.outputs))
-    plan.validate(*counts, spans.keys(), path, target.device, library_bytes)
+    plan.validate(*counts, spans.keys(), path, image_bytes)
     sizes = {name: nbytes for name, (_, nbytes) in spans.items()}
     names = [entry.name for entry in manifest.backends]
 
@@ -263,43 +261,25 @@ def _spans(
     return {name: (base + each.offset, each.nbytes) for name, each in tensors.items()}
 
 
-def _on_host(
+def _loaded(
     manifest: Manifest,
     plan: Plan,
     library: bytes,
     spans: dict[str, tuple[int, int]],
-    target: Target,
-    threads: int,
+    driver: Driver,
     weights: MappedFile | None,
+    device: tuple[int, int],
     fallback: Fallback | None,
     natives: Functions,
     check: Check,
 ) -> Loaded:
-    """Code in this process, which reads the weights where they are mapped."""
-    addresses = {name: address for name, (address, _) in spans.items()}
-    counts = (len(manifest.inputs), len(manifest.outputs))
-    driver = load_driver(target.device)
-    rest = (addresses, *counts, threads, natives, fallback)
-    return Loaded(driver.Executable(library, plan.fixed or plan, *rest), weights, fallback, check)
-
-
-def _on_device(
-    manifest: Manifest,
-    plan: Plan,
-    library: bytes,
-    spans: dict[str, tuple[int, int]],
-    target: Target,
-    ordinal: int,
-    fallback: Fallback | None,
-    natives: Functions,
-    check: Check,
-) -> Loaded:
-    """Code and weights in the memory of a device; the mapped file is needed no longer."""
-    # Those of shapes that depend on the call are told with each shape.
+    """The code on its device, a number and the host threads of a call. Code in this process reads
+    the weights where they are mapped; once they are in the memory of a device, no more."""
+    # Those of shapes that depend on the call are given with each shape.
     inputs, outputs = (
         tuple(spec.nbytes if spec.is_fixed else 0 for spec in specs)
         for specs in (manifest.inputs, manifest.outputs)
     )
-    driver = load_driver(target.device)
-    rest = (spans, inputs, outputs, ordinal, natives, fallback)
-    return Loaded(driver.Executable(library, plan.fixed or plan, *rest), None, fallback, check)
+    rest = (spans, inputs, outputs, *device, natives, fallback)
+    executable = driver.Executable(library, plan.fixed or plan, *rest)
+    return Loaded(executable, None if driver.HAS_DEVICE_MEMORY else weights, fallback, check)

@@ -9,7 +9,6 @@ from .bundle.manifest import FEATURES, LIMITS, MANIFEST_NAME, Manifest
 from .bundle.plan import PLAN_ABI
 from .drivers import DRIVERS
 from .drivers import load as load_driver
-from .drivers.cuda.errors import DeviceForked
 from .errors import (
     AotcError,
     BundleFileMissing,
@@ -27,18 +26,6 @@ if TYPE_CHECKING:
 
 
 UPGRADE = "upgrade aotc on this machine: `pip install --upgrade aotc`"
-ONE_HOST = "the host has no number: use the name alone"
-FOR_ANY_MACHINE = "; a bundle for machines without a device needs the target `cpu` too"
-ABSENCES = {  # code → hint
-    "driver-absent": "install NVIDIA's driver on the host, and start containers with it "
-    "(`--gpus all`)" + FOR_ANY_MACHINE,
-    "driver-too-old": "update NVIDIA's driver on the host" + FOR_ANY_MACHINE,
-    "driver-fails": "`nvidia-smi` and the system's log say more; a process forked from one that "
-    "uses CUDA cannot use it: start it with the `spawn` method" + FOR_ANY_MACHINE,
-    "device-forked": DeviceForked.hint,
-    "device-absent": "`aotc doctor` shows the devices; `CUDA_VISIBLE_DEVICES` and a container's "
-    "`--gpus` hide some" + FOR_ANY_MACHINE,
-}
 
 
 class Mismatch(Record):
@@ -207,58 +194,8 @@ def _target_mismatches(target: Target, ordinal: int) -> list[Mismatch]:
         hint = UPGRADE if target.abi > PLAN_ABI else "rebuild with this version of aotc"
         row = ("abi", str(target.abi), str(PLAN_ABI), hint)
         rows.append(Mismatch("abi", target.name, *row))
-    reasons = _cuda_reasons if target.device == "cuda" else _host_reasons
-    return rows + reasons(target, ordinal)
-
-
-def _host_reasons(target: Target, ordinal: int) -> list[Mismatch]:
-    """What a target in host memory lacks: instruction sets of the CPU."""
-    rows = []
-    if ordinal:
-        found, expected = f"`{target.device}:{ordinal}`", f"`{target.device}`"
-        rows.append(Mismatch("device-absent", target.name, "device", found, expected, ONE_HOST))
-    missing = sorted(set(target.needs) - load_driver(target.device).features())
-    if missing:
-        rows.append(
-            Mismatch(
-                "instruction-set",
-                target.name,
-                "instruction set",
-                "this CPU without " + ", ".join(f"`{name}`" for name in missing),
-                "a CPU with " + ", ".join(f"`{name}`" for name in target.needs),
-                "rebuild with `aotc build --target` for the instruction set of this machine",
-            )
-        )
-    return rows
-
-
-def _cuda_reasons(target: Target, ordinal: int) -> list[Mismatch]:
-    """What a target of CUDA lacks: the driver, the device, its architecture."""
-    driver = load_driver("cuda")
-    absent = driver.why_absent(ordinal)
-    if absent:
-        return [_absence(target, ordinal, absent)]
-    found = sorted(driver.features(ordinal))
-    if set(target.needs) <= set(found):
-        return []
-    runs, needed = (", ".join(f"`{name}`" for name in names) for names in (found, target.needs))
-    hint = f"rebuild with `aotc build --target cuda:{found[-1]}`, or with several targets"
-    found_text = f"{runs} (device {ordinal})"
-    return [Mismatch("architecture", target.name, "architecture", found_text, needed, hint)]
-
-
-def _absence(target: Target, ordinal: int, found: str) -> Mismatch:
-    """The mismatch of a machine without a usable driver, or without the device."""
-    from .drivers.cuda.libcuda import OLDEST_DRIVER, LibraryAbsent, library, version_text
-
-    code = "device-absent"
-    try:
-        library()
-    except LibraryAbsent as error:
-        code = error.code
-    expected = f"device {ordinal} and a driver for CUDA {version_text(OLDEST_DRIVER)} or later"
-    found_text = f"absent ({found})"
-    return Mismatch(code, target.name, "CUDA device", found_text, expected, ABSENCES[code])
+    missing = load_driver(target.device).missing(target.needs, ordinal)
+    return rows + [Mismatch(code, target.name, *row) for code, *row in missing]
 
 
 def _file_mismatches(directory: Directory, manifest: Manifest) -> list[Mismatch]:

@@ -24,6 +24,7 @@ from aotc.aot.ir.graph import Node, make, sizes_in
 from aotc.aot.ir.native_library import TiedLibrary, tie
 from aotc.aot.ir.size import Shape
 from aotc.runtime import get_backend
+from aotc.runtime.arrays.dlpack import HOST
 from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.backends import Function, Signature
 from aotc.runtime.backends.library import NativeFunction, open_file
@@ -246,5 +247,5 @@ def _workspace_bytes(
         [NativeTensor(dtype, kind == "stored", shape) for kind, _, dtype, shape in tensors],
         scalars,
     )
-    state = None if device == "cpu" else 0  # a build needs no device
+    state = None if (device, 0) == HOST else 0  # a build needs no device
     return BoundNative(launch, op.function, (device, 0)).workspace_bytes(state)

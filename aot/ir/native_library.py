@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from aotc.runtime.arrays.dlpack import HOST
 from aotc.runtime.backends.bundled import bind, read_entry, read_library
 from aotc.runtime.backends.errors import BackendName
 from aotc.runtime.backends.library import NativeFunction, NativeLibrary, open_bytes
@@ -84,7 +85,7 @@ def tied_digests() -> str:
 
 
 def bound(
-    natives: Sequence[NativeLaunch], device: tuple[str, int] = ("cpu", 0)
+    natives: Sequence[NativeLaunch], device: tuple[str, int] = HOST
 ) -> Mapping[tuple[str, str], NativeFunction]:
     """The functions of the tied libraries that native steps of a plan call."""
     libraries = {each.backend: tied(each.backend).library for each in natives}

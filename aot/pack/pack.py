@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from aotc.aot.pack.contents import BackendContents, BundleContents, TargetContents
 from aotc.aot.pack.staging import Staging, check_free
 from aotc.aot.pack.tensors import golden_tensors, tensor_file
+from aotc.runtime import drivers
 from aotc.runtime.bundle.manifest import (
     CHUNK_BYTES,
     EXTRAS_NAME,
@@ -33,7 +34,6 @@ from aotc.runtime.bundle.signature import Signature
 from aotc.runtime.bundle.structure import FEATURE, PLAIN
 
 # Device family → file that holds a target's machine code.
-LIBRARY_NAMES = {"cpu": "kernels.so", "cuda": "kernels.cubins", "null": "kernels.so"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,9 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
 def _check(contents: BundleContents, target: TargetContents) -> None:
     """The plan fits the rest of the bundle; raises `BundleMalformed`."""
     counts = (len(contents.inputs), len(contents.outputs))
-    names, library_bytes = contents.weights.keys(), len(target.library)
-    target.plan.validate(*counts, names, target.name, target.device, library_bytes)
+    has_images = drivers.load(target.device).HAS_DEVICE_MEMORY
+    image_bytes = len(target.library) if has_images else None
+    target.plan.validate(*counts, contents.weights.keys(), target.name, image_bytes)
     types = (contents.inputs, contents.outputs, contents.dims, contents.sizes, contents.guards)
     signature = Signature(*types)
     sizes = {name: tensor.nbytes for name, tensor in contents.weights.items()}
@@ -138,7 +139,8 @@ class _Writer:
     def target(self, target: TargetContents) -> Target:
         """Plan and library of one target; returns its row of the manifest."""
         folder = f"targets/{target.name}"
-        plan, library = f"{folder}/plan.msgpack", f"{folder}/{LIBRARY_NAMES[target.device]}"
+        plan = f"{folder}/plan.msgpack"
+        library = f"{folder}/{drivers.load(target.device).LIBRARY_NAME}"
         self.entries.append(self.write(plan, [target.plan.to_msgpack()]))
         self.entries.append(self.write(library, [target.library]))
         needs = tuple(sorted(target.needs))

@@ -115,7 +115,7 @@ def compile_each(
 def _native(task: Task) -> KernelBinary:
     """A native function has no code of ours: the executor's own kernel calls it."""
     call = NativeCall.parse(task.form.source)
-    is_scratch = task.target.device == "cpu"  # elsewhere the workspace is in the arena
+    is_scratch = not task.target.traits.is_gpu  # there the workspace is in the arena
     scratch_bytes = (call.workspace_bytes or 0) if is_scratch else 0
     return KernelBinary(SYMBOL, b"", scratch_bytes=scratch_bytes)
 

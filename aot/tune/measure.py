@@ -53,7 +53,7 @@ class CpuMeasurer:
             for option in options:
                 plan = _plan(job.spec, option, sizes_bytes)
                 natives = bound(plan.natives)
-                executable = Executable(library, plan, {}, 0, 0, natives=natives)
+                executable = Executable(library, plan, {}, (), (), natives=natives)
                 stack.enter_context(closing(executable))
                 session = executable.session()
                 stack.enter_context(closing(session))

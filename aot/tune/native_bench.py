@@ -15,6 +15,7 @@ from aotc.aot.ir.size import typical
 from aotc.aot.tune.loaded import Loaded
 from aotc.runtime.backends.library import open_bytes
 from aotc.runtime.bundle.native_plan import NativeLaunch
+from aotc.runtime.drivers.cuda.driver import DEVICE
 from aotc.runtime.drivers.native import BoundNative, DeviceStep
 
 
@@ -41,7 +42,7 @@ class LoadedFunction(Loaded):
         """Raises what a plan raises that calls the function."""
         call = NativeCall.parse(self._program.text)
         library = open_bytes(self._program.library, call.sha256, call.backend)
-        place = ("cuda", self._device.ordinal)
+        place = (DEVICE, self._device.ordinal)
         function = library.function(call.function)
         with self._device.current():
             workspaces = [("arena", self._memory(nbytes)) for nbytes, _ in self._program.scratch]

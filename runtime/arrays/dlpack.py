@@ -32,6 +32,7 @@ DEVICES = {
     10: "rocm",
     13: "cuda_managed",
 }
+HOST = (DEVICES[CPU_DEVICE], 0)  # the name and number of where arrays of this process lie
 VERSION = (1, 1)
 FLAG_READ_ONLY = 1
 ALIGNMENT_BYTES = 64

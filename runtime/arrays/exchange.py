@@ -20,7 +20,7 @@ import sys
 
 from ..errors import InputDevice, InputGradient, InputUnreadable
 from .buffers import buffer_address, writable_address
-from .dlpack import DEVICES, HOST_DEVICES, Array, Borrowed, borrow, is_contiguous
+from .dlpack import DEVICES, HOST, HOST_DEVICES, Array, Borrowed, borrow, is_contiguous
 from .dtypes import DTYPES
 
 TYPE_CHECKING = False
@@ -66,8 +66,8 @@ class TorchKind:
         return value.data_ptr()  # type: ignore[no-any-return]
 
     def _check(self, port: Port, value: Any, torch: Any) -> None:
-        if value.device.type != "cpu":
-            raise InputDevice(role=port.role, name=port.name, found=value.device, expected="cpu")
+        if not value.is_cpu:
+            raise InputDevice(role=port.role, name=port.name, found=value.device, expected=HOST[0])
         self.check_type(port, value, torch)
 
     def check_type(self, port: Port, value: Any, torch: Any) -> None:
@@ -101,7 +101,7 @@ class TorchKind:
 
     def make(self, port: Port) -> tuple[Any, int]:
         if port.torch_template is None:
-            port.torch_template = self.template(port, "cpu")
+            port.torch_template = self.template(port, HOST[0])
         # A third of the cost of `torch.empty` with its keyword arguments.
         value = sys.modules["torch"].empty_like(port.torch_template)
         return value, value.data_ptr()
@@ -199,7 +199,7 @@ class CapsuleKind:
             ) from error
         if lent is None:
             found = DEVICES.get(device, f"dlpack device {device}")
-            raise InputDevice(role=port.role, name=port.name, found=found, expected="cpu")
+            raise InputDevice(role=port.role, name=port.name, found=found, expected=HOST[0])
         port.check(lent.dtype, lent.shape)
         return lent
 

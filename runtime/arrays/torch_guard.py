@@ -7,7 +7,6 @@ guard, and tensors are looked at attribute by attribute.
 from __future__ import annotations
 
 import sys
-from threading import Thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ def guard_of(tensors: Sequence[Any]) -> Guard | None:
     """
     torch = sys.modules["torch"]
     if not _is_trusted:
+        from threading import Thread
+
         # Modes and dispatch keys belong to a thread, and decide the answer: a new one has none.
         trial = Thread(target=lambda: _is_trusted.append(_is_right(torch)))
         trial.start()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 
-from ..arrays.dlpack import CPU_DEVICE, CUDA_DEVICE, DLTensor
+from ..arrays.dlpack import CPU_DEVICE, CUDA_DEVICE, DEVICES, DLTensor
 
 ABI = 1
 ENTRY = "aotc_backend_init"
-DEVICE_BITS = {"cpu": 1 << 0, "cuda": 1 << 1}
-DEVICE_TYPES = {"cpu": CPU_DEVICE, "cuda": CUDA_DEVICE}  # DLPack's numbers
+DEVICE_TYPES = {DEVICES[code]: code for code in (CPU_DEVICE, CUDA_DEVICE)}
+DEVICE_BITS = {name: 1 << code - 1 for name, code in DEVICE_TYPES.items()}
 DTYPE_BITS = {
     name: 1 << bit
     for bit, name in enumerate(

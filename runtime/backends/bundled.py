@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 
+from ..arrays.dlpack import HOST
 from ..drivers.native import BoundNative
 from ..errors import environment_fault
 from .discovery import find, places
@@ -88,7 +89,7 @@ def bind(
     natives: Iterable[NativeLaunch],
     libraries: Mapping[str, NativeLibrary],
     path: str,
-    device: tuple[str, int] = ("cpu", 0),
+    device: tuple[str, int] = HOST,
 ) -> Functions:
     """The functions that a plan's native steps call, each held against the steps' signatures.
 

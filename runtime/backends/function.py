@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from struct import error as StructError
 
+from ..arrays.dlpack import HOST
 from ..drivers.cuda import streams
 from ..drivers.cuda.errors import StreamForeign
 from . import abi
@@ -209,7 +210,7 @@ class Function:
 
     def _stream(self, stream: Any, device: tuple[str, int]) -> int:
         """The handle of the stream of a call; 0 on the CPU."""
-        if device[0] == "cpu":
+        if device == HOST:
             return 0
         if stream is not None:
             return streams.handle_of(stream, device[1])

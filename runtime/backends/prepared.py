@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 
-from ..arrays.dlpack import is_contiguous
+from ..arrays.dlpack import HOST, is_contiguous
 from ..arrays.dtypes import DTYPES
 from ..arrays.exchange import BUFFER, KINDS, TORCH, TORCH_DTYPES, kind_of
 from ..arrays.numpy_fields import CONTIGUOUS, WRITABLE, numpy_fields
@@ -99,7 +99,7 @@ class Frame:
             for place, slot in enumerate(signature.scalars)
         )
         has_gaps = any(slot.is_strided for slot in signature.tensors)
-        self.stream = None if device[0] == "cpu" else stream
+        self.stream = None if device == HOST else stream
         self.rows: tuple[Row, ...] = ()
         self._guard: Any = None
         self._is_guarded = False  # whether the guard was asked for
@@ -235,7 +235,7 @@ def workspace_bytes(native: NativeFunction, base: int, layout: FrameLayout) -> i
 
 def _workspace(device: tuple[str, int], stream: int, nbytes: int) -> tuple[Any, int, int]:
     """(what owns it, address, bytes) of memory on the device."""
-    if device[0] == "cpu":
+    if device == HOST:
         from ..drivers.memory import Memory
 
         memory = Memory(nbytes)

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 
+from ..arrays.dlpack import HOST
 from ..errors import AotcError
 from .library import NativeLibrary, open_file
 
@@ -39,9 +40,9 @@ def probe(path: str, tell: Any) -> None:
     tell({"stage": "functions"})
     for name in library.function_names:
         tell({"function": library.function(name).signature.to_map()})
-    if "cpu" in library.devices:
+    if HOST[0] in library.devices:
         tell({"stage": "initialize"})
-        library.state("cpu")
+        library.state(*HOST)
         tell({"stage": "finalize"})
         library.close()
 

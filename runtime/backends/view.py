@@ -9,11 +9,12 @@ from __future__ import annotations
 import sys
 
 from ..arrays.buffers import buffer_address
-from ..arrays.dlpack import CUDA_DEVICE, CUDA_MANAGED_DEVICE, DEVICES, HOST_DEVICES, borrow
+from ..arrays.dlpack import CUDA_DEVICE, CUDA_MANAGED_DEVICE, DEVICES, HOST, HOST_DEVICES, borrow
 from ..arrays.dtypes import DTYPES
 from ..arrays.exchange import BY_BUFFER, BY_NUMPY, BY_TORCH
 from ..drivers.cuda.streams import LEGACY, LEGACY_NAME
 from ..errors import InputDevice, InputGradient, InputUnreadable
+from .abi import DEVICE_TYPES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from .signature import TensorSlot
 
+PLACES = " or ".join(DEVICE_TYPES)
 BITS_OF = ("bf16", "f16")  # libraries without these element types carry them as 16-bit numbers
 
 
@@ -36,7 +38,7 @@ class View:
         dtype: str,
         shape: tuple[int, ...],
         strides: tuple[int, ...],
-        device: tuple[str, int] = ("cpu", 0),
+        device: tuple[str, int] = HOST,
         is_read_only: bool = False,
     ) -> None:
         self.owner = owner
@@ -67,9 +69,8 @@ def _of_torch(slot: TensorSlot, label: str, value: Any, torch: Any) -> View:
     if value.layout is not torch.strided or value.is_neg():
         found = f"a tensor of layout {value.layout}, or a lazy negative"
         raise InputUnreadable(role=slot.role, name=label, found=found, expected="a dense tensor")
-    if value.device.type not in ("cpu", "cuda"):
-        expected = "cpu or cuda"
-        raise InputDevice(role=slot.role, name=label, found=value.device, expected=expected)
+    if value.device.type not in DEVICE_TYPES:
+        raise InputDevice(role=slot.role, name=label, found=value.device, expected=PLACES)
     if value.requires_grad and torch.is_grad_enabled():
         raise InputGradient(name=label)
     if value.numel() and not value.data_ptr():
@@ -105,13 +106,13 @@ def _of_capsule(slot: TensorSlot, label: str, value: Any, stream: int | None) ->
     try:
         kind, ordinal = (int(each) for each in value.__dlpack_device__())
         if kind in HOST_DEVICES:
-            device, lent = ("cpu", 0), borrow(value)
+            device, lent = HOST, borrow(value)
         elif kind in (CUDA_DEVICE, CUDA_MANAGED_DEVICE):
             on = LEGACY_NAME if stream in (None, LEGACY) else stream
-            device, lent = ("cuda", ordinal), borrow(value, on)
+            device, lent = (DEVICES[CUDA_DEVICE], ordinal), borrow(value, on)
         else:
             found = DEVICES.get(kind, f"dlpack device {kind}")
-            raise InputDevice(role=slot.role, name=label, found=found, expected="cpu or cuda")
+            raise InputDevice(role=slot.role, name=label, found=found, expected=PLACES)
     except InputDevice:
         raise
     except Exception as error:  # what a producer raises is its own choice

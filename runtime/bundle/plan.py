@@ -271,13 +271,12 @@ class Plan(Record):
         outputs: int,
         weights: Collection[str],
         path: str,
-        device: str,
-        library_bytes: int,
+        image_bytes: int | None,
     ) -> None:
         """Check what depends on the rest of the bundle.
 
-        inputs, outputs: how many the program has; weights: names of the tensors; device: the
-        target's device family; library_bytes: size of its library. Raises `BundleMalformed`.
+        inputs, outputs: how many the program has; weights: names of the tensors; image_bytes: size
+        of the target's library, None where it is no row of images. Raises `BundleMalformed`.
 
         Of each variant the plan for its smallest sizes stands for all: which memory a launch names
         does not depend on sizes.
@@ -285,7 +284,7 @@ class Plan(Record):
         for lows in self.lows:
             plan = self.at(lows)
             check_arguments(plan, inputs, outputs, weights, path)
-            check_images(plan, device, library_bytes, path)
+            check_images(plan, image_bytes, path)
 
 
 def _launch(row: dict[str, Any], at: Callable[[Any], Any]) -> Launch:

@@ -43,9 +43,8 @@ ARENA_LIMIT_BYTES = 1 << 40
 SCRATCH_LIMIT_BYTES = 1 << 30
 PROGRAMS_LIMIT = (1 << 31) - 1  # programs of one launch, x · y · z
 
-# Devices whose library is a row of images. Limits of every such device; one that has less shared
-# memory than a kernel needs says so when it is loaded.
-IMAGE_DEVICES = ("cuda",)
+# Limits of every device whose library is a row of images; one that has less shared memory than a
+# kernel needs says so when it is loaded.
 IMAGE_LIMIT_BYTES = 1 << 28
 WARP_THREADS = 32
 BLOCK_THREADS_LIMIT = 1024
@@ -266,15 +265,15 @@ def check_arguments(
     refuse(_broken_arguments(plan, limits, weights), path)
 
 
-def check_images(plan: LaunchPlan, device: str, library_bytes: int, path: str) -> None:
-    """Check a plan's kernels and steps against its target: a family of devices, and a library of
-    so many bytes. Raises `BundleMalformed`."""
-    is_device = device in IMAGE_DEVICES
-    refuse(_broken_images(plan.kernels, device, library_bytes), path)
+def check_images(plan: LaunchPlan, image_bytes: int | None, path: str) -> None:
+    """Check a plan's kernels and steps against its target's library: a row of images of so many
+    bytes, or code that is found by its symbols (None). Raises `BundleMalformed`."""
+    is_device = image_bytes is not None
+    refuse(_broken_images(plan.kernels, image_bytes), path)
     for index, step in enumerate(plan.steps):
         if isinstance(step, NativeLaunch):
             refuse(broken_place(step, f"steps[{index}]", is_device), path)
-    refuse(_broken_grids(plan) if is_device else _broken_maps(plan, device), path)
+    refuse(_broken_grids(plan) if is_device else _broken_maps(plan), path)
 
 
 def check_steps(
@@ -387,25 +386,25 @@ def _broken_arguments(
                 yield f"steps[{index}][{position}]", f"{space} {value!r}", expected
 
 
-def _broken_images(kernels: Sequence[Kernel], device: str, library_bytes: int) -> Broken:
+def _broken_images(kernels: Sequence[Kernel], image_bytes: int | None) -> Broken:
     """Images that are missing, too many or outside the library."""
     for index, kernel in enumerate(kernels):
         field, image = f"kernels[{index}].image", kernel.image
-        if device not in IMAGE_DEVICES:
+        if image_bytes is None:
             if image is not None:
-                yield field, "there", f"nil for device `{device}`"
+                yield field, "there", "nil, as the target has no images"
         elif image is None:
-            yield field, "nil", f"an image for device `{device}`"
-        elif image.offset + image.nbytes > library_bytes:
+            yield field, "nil", "an image, as the target has one for each kernel"
+        elif image.offset + image.nbytes > image_bytes:
             found = f"{image.nbytes} bytes at {image.offset}"
-            yield field, found, f"an end within the library's {library_bytes} bytes"
+            yield field, found, f"an end within the library's {image_bytes} bytes"
 
 
-def _broken_maps(plan: LaunchPlan, device: str) -> Broken:
+def _broken_maps(plan: LaunchPlan) -> Broken:
     """Tensor maps for a device that has none."""
     for index, step in enumerate(plan.steps):
         if isinstance(step, Launch) and step.maps:
-            yield f"steps[{index}].maps", len(step.maps), f"none for device `{device}`"
+            yield f"steps[{index}].maps", len(step.maps), "none, as the target has no images"
 
 
 def _broken_grids(plan: LaunchPlan) -> Broken:

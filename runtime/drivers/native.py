@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 
-from ..arrays.dlpack import contiguous_strides
+from ..arrays.dlpack import HOST, contiguous_strides
 from ..backends import abi
 from ..backends.errors import FunctionFailed, NativeDiffers
 from ..backends.frame import (
@@ -52,7 +52,7 @@ class BoundNative:
         self,
         launch: NativeLaunch,
         function: NativeFunction,
-        device: tuple[str, int] = ("cpu", 0),
+        device: tuple[str, int] = HOST,
     ) -> None:
         self.launch = launch
         self.device = device

@@ -8,24 +8,39 @@ from __future__ import annotations
 
 import ctypes
 
+from ..arrays.dlpack import HOST
 from ..bundle.plan_parts import Launch
 from ..bundle.torch_calls import TorchCall
-from .shared import HostShared
+from .shared import HostShared, missing_on_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from ..bundle.plan import LaunchPlan, Plan
     from .native import Functions
+    from .protocol import Missing
 
+DEVICE = HOST[0]
+HAS_DEVICE_MEMORY = False
+LIBRARY_NAME = "kernels.so"
 COPY_SYMBOL = "null_copy"
 
 
 def features() -> frozenset[str]:
     """No instruction sets: only targets that need none are accepted."""
     return frozenset()
+
+
+def missing(needs: Sequence[str], device: int = 0) -> list[Missing]:
+    """What a target with these needs lacks: all of them."""
+    return missing_on_host(features(), needs, "null", device)
+
+
+def describe() -> list[tuple[int, str, str, int]]:
+    """No devices."""
+    return []
 
 
 class Executable:
@@ -35,9 +50,10 @@ class Executable:
         self,
         library: bytes,
         plan: Plan | LaunchPlan,
-        weights: Mapping[str, int],
-        inputs: int,
-        outputs: int,
+        weights: Mapping[str, tuple[int, int]],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        device: int = 0,
         threads: int = 0,
         natives: Functions | None = None,
         fallback: Any = None,
@@ -45,9 +61,9 @@ class Executable:
         """See `drivers/__init__.py`; the library is kept for tests to look at."""
         self.library = library
         self.plan: Any = plan
-        self.weights = weights
-        self.inputs = inputs
-        self.outputs = outputs
+        self.weights = {name: address for name, (address, _) in weights.items()}
+        self.inputs = len(inputs)
+        self.outputs = len(outputs)
         self.threads = threads or 1
         self.natives = natives or {}
         self.fallback = fallback

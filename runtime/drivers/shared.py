@@ -12,6 +12,24 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..bundle.plan import StateSlot
+    from .protocol import Missing
+
+
+def missing_on_host(
+    features: frozenset[str], needs: Sequence[str], device: str, ordinal: int
+) -> list[Missing]:
+    """What a target that runs in this process lacks: a device without a number, features."""
+    rows: list[Missing] = []
+    if ordinal:
+        hint = "the host has no number: use the name alone"
+        rows.append(("device-absent", "device", f"`{device}:{ordinal}`", f"`{device}`", hint))
+    absent = sorted(set(needs) - features)
+    if absent:
+        found = "this CPU without " + ", ".join(f"`{name}`" for name in absent)
+        expected = "a CPU with " + ", ".join(f"`{name}`" for name in needs)
+        hint = "rebuild with `aotc build --target` for the instruction set of this machine"
+        rows.append(("instruction-set", "instruction set", found, expected, hint))
+    return rows
 
 
 class HostShared:

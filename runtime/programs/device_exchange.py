@@ -28,7 +28,7 @@ from ..arrays.dlpack import (
 from ..arrays.dtypes import DTYPES
 from ..arrays.exchange import BUFFER, BY_NUMPY, NUMPY, TORCH, CapsuleKind
 from ..arrays.exchange import kind_of as host_kind_of
-from ..drivers.cuda.device_array import DeviceArray
+from ..drivers.cuda.device_array import DeviceArray, device_name
 from ..drivers.cuda.streams import LEGACY, LEGACY_NAME
 from ..errors import InputDevice, InputGradient, InputMisaligned, InputStrided, InputUnreadable
 
@@ -107,7 +107,7 @@ class TorchKind:
         return self._slow_address(port, value, session)
 
     def _slow_address(self, port: Port, value: Any, session: Caller) -> int:
-        if value.device.type == "cpu":
+        if value.is_cpu:
             return STAGED_TORCH.address(port, value, session)
         torch = sys.modules["torch"]
         self._check(port, value, torch)
@@ -125,7 +125,7 @@ class TorchKind:
 
     def _check(self, port: Port, value: Any, torch: Any) -> None:
         device = value.device
-        if device.type != "cuda" or device.index != port.ordinal:
+        if not value.is_cuda or device.index != port.ordinal:
             raise wrong_device(port, device)
         TORCH.check_type(port, value, torch)
 
@@ -141,7 +141,7 @@ class TorchKind:
             address: int = value.data_ptr()
             if not address % ALIGNMENT_BYTES:
                 return address
-        if value.device.type == "cpu":
+        if value.is_cpu:
             return STAGED_TORCH.place(port, value, session)
         self._check(port, value, sys.modules["torch"])
         if not value.is_contiguous() or value.is_neg():
@@ -155,8 +155,7 @@ class TorchKind:
 
     def make(self, port: Port, session: Caller) -> tuple[Any, int]:
         if port.device_template is None:
-            device = f"cuda:{port.ordinal}"
-            port.device_template = TORCH.template(port, device)
+            port.device_template = TORCH.template(port, device_name(port.ordinal))
         if session.has_own_stream:
             with session.torch_stream():
                 value = sys.modules["torch"].empty_like(port.device_template)
@@ -258,7 +257,7 @@ class InterfaceKind:
         if port.nbytes:
             found_ordinal = session.memory.ordinal_of(address)
             if found_ordinal != port.ordinal:
-                where = "the host" if found_ordinal is None else f"cuda:{found_ordinal}"
+                where = "the host" if found_ordinal is None else device_name(found_ordinal)
                 raise wrong_device(port, where)
         session.lend(value, port.nbytes)
         if stream is not None:
@@ -284,7 +283,7 @@ class OwnKind:
         except BufferError as error:
             raise _no_capsule(port, error) from error
         if ordinal != port.ordinal:
-            raise wrong_device(port, f"cuda:{ordinal}")
+            raise wrong_device(port, device_name(ordinal))
         port.check(value.dtype, value.shape)
         session.follow(value.stream)
         session.lend(value, port.nbytes)
@@ -319,7 +318,7 @@ def aligned(port: Port, address: int) -> int:
 
 def wrong_device(port: Port, found: object) -> InputDevice:
     """The error for an array that is on another device."""
-    expected = f"cuda:{port.ordinal}"
+    expected = device_name(port.ordinal)
     return InputDevice(role=port.role, name=port.name, found=found, expected=expected)
 
 

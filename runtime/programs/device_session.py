@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from ..arrays.dlpack import Borrowed
-from ..drivers.cuda.device_array import DeviceMemory
+from ..drivers.cuda.device_array import DeviceMemory, device_name
 from ..drivers.cuda.streams import LEGACY, current, handle_of
 from ..errors import InputNotContiguous, ProgramClosed, SessionBusy
 from .arguments import places
@@ -279,7 +279,7 @@ class DeviceSession(Session):
         return address
 
     def _torch_stream(self) -> Any:
-        device = f"cuda:{self._ordinal}"
+        device = device_name(self._ordinal)
         return sys.modules["torch"].cuda.ExternalStream(self.stream, device=device)
 
     # From call to call.

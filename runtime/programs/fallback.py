@@ -9,6 +9,7 @@ import _thread
 import ctypes
 from functools import partial
 
+from ..arrays.dlpack import HOST
 from ..arrays.exchange import TORCH_DTYPES
 from ..errors import BundleMalformed, FallbackFailed, FallbackResult, FallbackUnavailable
 
@@ -54,22 +55,21 @@ class Fallback:
             raise _unknown(path, missing, self.torch.__version__)
         self._counts = dict.fromkeys(names, 0)
         self._lock = _thread.allocate_lock()
-        self._hosts: dict[int | None, Host | OnDevice] = {None: Host(self.torch)}
+        self._hosts: dict[tuple[str, int], Host | OnDevice] = {HOST: Host(self.torch)}
 
     def step(
         self,
         call: TorchCall,
         place: Callable[[str, int | str], int | None],
-        ordinal: int | None = None,
+        device: tuple[str, int] = HOST,
     ) -> Step:
-        """A call of a plan on the memory of one session, on the host or on a CUDA device.
+        """A call of a plan on the memory of one session, on the host or on a device.
 
         `place` gives the address of memory that stays, and None for what a call decides.
         """
-        host = self._hosts.get(ordinal)
+        host = self._hosts.get(device)
         if host is None:
-            assert ordinal is not None
-            host = self._hosts[ordinal] = OnDevice(self.torch, ordinal)
+            host = self._hosts[device] = OnDevice(self.torch, *device)
         return Step(self, host, call, place)
 
     def calls(self) -> dict[str, int]:
@@ -87,7 +87,7 @@ class Host:
     """Where torch's ops run for programs in host memory."""
 
     __slots__ = ("_torch",)
-    device = "cpu"
+    device = HOST[0]
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
@@ -99,19 +99,20 @@ class Host:
 
     def running(self, stream: int) -> Contexts:
         """The contexts in which an op runs as a call's launches do."""
-        return Contexts(without_modes(self._torch, "cpu"))
+        return Contexts(without_modes(self._torch, self.device))
 
 
 class OnDevice:
-    """Where torch's ops run for programs on a CUDA device; stands in the place of `Host`."""
+    """Where torch's ops run for programs on a device; stands in the place of `Host`."""
 
-    __slots__ = ("_ordinal", "_streams", "_torch", "device")
+    __slots__ = ("_family", "_ordinal", "_streams", "_torch", "device")
 
-    def __init__(self, torch: Any, ordinal: int) -> None:
+    def __init__(self, torch: Any, family: str, ordinal: int) -> None:
         self._torch = torch
+        self._family = family
         self._ordinal = ordinal
         self._streams: dict[int, Any] = {}  # CUstream handle → torch's object
-        self.device = f"cuda:{ordinal}"
+        self.device = f"{family}:{ordinal}"
 
     def bytes_at(self, address: int, nbytes: int) -> Any:
         """A tensor of bytes on memory of the device, which must outlive it; no copy."""
@@ -119,15 +120,14 @@ class OnDevice:
 
     def running(self, stream: int) -> Contexts:
         """The contexts in which an op is added to a stream, given by its CUstream handle."""
-        known = self._streams.get(stream)
+        known, library = self._streams.get(stream), getattr(self._torch, self._family)
         if known is None:
-            cuda = self._torch.cuda
             if stream in DEFAULT_STREAMS:
-                known = cuda.default_stream(self._ordinal)
+                known = library.default_stream(self._ordinal)
             else:
-                known = cuda.ExternalStream(stream, device=self.device)
+                known = library.ExternalStream(stream, device=self.device)
             self._streams = {stream: known}  # a handle may be another stream's later
-        return Contexts([self._torch.cuda.stream(known), *without_modes(self._torch, "cuda")])
+        return Contexts([library.stream(known), *without_modes(self._torch, self._family)])
 
 
 class _Span:

@@ -78,8 +78,8 @@ def test_altered_plans(case):
 def test_places():
     placed = Plan(changed(("workspace",), ["arena", 0]))
     with pytest.raises(BundleMalformed, match="nil, since it lies in scratch"):
-        placed.validate(1, 1, (), "plan", "cpu", 64)
-    PLAN.validate(1, 1, (), "plan", "cpu", 64)
+        placed.validate(1, 1, (), "plan", None)
+    PLAN.validate(1, 1, (), "plan", None)
 
 
 def manifest():

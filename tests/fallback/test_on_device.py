@@ -68,8 +68,8 @@ class OnFake(fallback.OnDevice):
     fake = None
     streams: list = []  # noqa: RUF012
 
-    def __init__(self, torch, ordinal):
-        super().__init__(torch, ordinal)
+    def __init__(self, torch, *device):
+        super().__init__(torch, *device)
         self.device = "cpu"
 
     def bytes_at(self, address, nbytes):

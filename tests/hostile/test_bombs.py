@@ -261,35 +261,35 @@ def test_plan_fields(name):
 def test_plan_arguments_outside_the_signature(args):
     plan = Plan.from_msgpack(encode(plan_tree(**launch(args=(args,)))))
     with pytest.raises(BundleError) as caught:
-        plan.validate(1, 2, {"layer.weight"}, "plan.msgpack", "null", 0)
+        plan.validate(1, 2, {"layer.weight"}, "plan.msgpack", None)
     assert caught.value.field == "steps[0][0]"
 
 
-def use(tree: dict, device: str = "cuda", library_bytes: int = 64) -> None:
+def use(tree: dict, image_bytes: int | None = 64) -> None:
     plan = Plan.from_msgpack(encode(plan_tree(**tree)))
-    plan.validate(1, 2, {"layer.weight"}, "plan.msgpack", device, library_bytes)
+    plan.validate(1, 2, {"layer.weight"}, "plan.msgpack", image_bytes)
 
 
 def test_images_are_for_devices_and_inside_the_library():
-    use(kernel_with(), library_bytes=64)
-    use({}, device="null")
-    for tree, device, field in (
-        (kernel_with(), "null", "kernels[0].image"),
-        ({}, "cuda", "kernels[0].image"),
-        (kernel_with(offset=1), "cuda", "kernels[0].image"),
-        (kernel_with(nbytes=65), "cuda", "kernels[0].image"),
-        ({**kernel_with(), **launch(grid=(1, 65536, 1))}, "cuda", "steps[0].grid"),
-        ({**kernel_with(), **launch(grid=(1, 1, 65536))}, "cuda", "steps[0].grid"),
+    use(kernel_with(), 64)
+    use({}, None)
+    for tree, image_bytes, field in (
+        (kernel_with(), None, "kernels[0].image"),
+        ({}, 64, "kernels[0].image"),
+        (kernel_with(offset=1), 64, "kernels[0].image"),
+        (kernel_with(nbytes=65), 64, "kernels[0].image"),
+        ({**kernel_with(), **launch(grid=(1, 65536, 1))}, 64, "steps[0].grid"),
+        ({**kernel_with(), **launch(grid=(1, 1, 65536))}, 64, "steps[0].grid"),
         (
             {**kernel_with(scratch_bytes=1 << 20), **launch(grid=(1 << 21, 1, 1))},
-            "cuda",
+            64,
             "steps[0].grid",
         ),
     ):
         with pytest.raises(BundleError) as caught:
-            use(tree, device)
+            use(tree, image_bytes)
         assert caught.value.field == field
-    use(launch(grid=(1, 65536, 1)), device="null")
+    use(launch(grid=(1, 65536, 1)), None)
 
 
 def test_an_unknown_feature_of_a_plan_is_refused_by_name():

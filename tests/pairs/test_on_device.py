@@ -143,8 +143,8 @@ def cuda(fake_cuda, monkeypatch):
     fake_cuda.kernels["copy"] = device_bundle.copy
 
     class OnFake(fallback.OnDevice):
-        def __init__(self, module, ordinal):
-            super().__init__(module, ordinal)
+        def __init__(self, module, *device):
+            super().__init__(module, *device)
             self.device = "cpu"
 
         def bytes_at(self, address, nbytes):

@@ -28,6 +28,8 @@ class Tensor:
 
     dtype = "float32"
     layout = "strided"
+    is_cpu = property(lambda self: self.device.type == "cpu")
+    is_cuda = property(lambda self: self.device.type == "cuda")
 
     def __init__(self, block, shape, strides=None, device=0, **flags) -> None:
         self.block = block

@@ -101,7 +101,7 @@ PROGRAMS = 192
 
 
 # The argument slot of `weight` holds an address; MULTIPLY takes it as a number.
-WEIGHTS = {"three": 3}
+WEIGHTS = {"three": (3, 8)}
 
 
 def multiply_executable(threads: int = 1) -> Executable:
@@ -114,4 +114,5 @@ def multiply_executable(threads: int = 1) -> Executable:
         ("k_clear", (3, 1, 1), second),
         ("k_multiply", (PROGRAMS, 1, 1), second),
     ]
-    return Executable(library_bytes(), plan(launches, 8 * PROGRAMS), WEIGHTS, 1, 1, threads)
+    rest = (WEIGHTS, (8,), (8,), 0, threads)
+    return Executable(library_bytes(), plan(launches, 8 * PROGRAMS), *rest)

@@ -37,7 +37,7 @@ def _open_files() -> int:
 def test_programs_see_every_coordinate_once(grid: tuple[int, int, int], threads: int) -> None:
     arguments = [("input", 0), ("output", 0), ("int", -3)]
     plan = native.plan([("k_multiply", grid, arguments)], 0)
-    session = cpu.Executable(native.library_bytes(), plan, {}, 1, 1, threads).session()
+    session = cpu.Executable(native.library_bytes(), plan, {}, (8,), (8,), 0, threads).session()
     given, result = array.array("q", range(192)), array.array("q", bytes(8 * 192))
     session.addresses[:] = _addresses(given, result)
     session.run()
@@ -59,7 +59,7 @@ def test_more_programs_than_chunks() -> None:
     count = 10_007
     arguments = [("input", 0), ("output", 0), ("int", 2)]
     plan = native.plan([("k_multiply", (count, 1, 1), arguments)], 0)
-    session = cpu.Executable(native.library_bytes(), plan, {}, 1, 1, 2).session()
+    session = cpu.Executable(native.library_bytes(), plan, {}, (8,), (8,), 0, 2).session()
     given, result = array.array("q", range(count)), array.array("q", bytes(8 * count))
     session.addresses[:] = _addresses(given, result)
     session.run()
@@ -81,7 +81,7 @@ def test_sessions_have_memory_of_their_own() -> None:
 
 
 def test_a_plan_without_launches_runs() -> None:
-    session = cpu.Executable(native.library_bytes(), native.plan([], 0), {}, 0, 0).session()
+    session = cpu.Executable(native.library_bytes(), native.plan([], 0), {}, (), ()).session()
     session.run()
 
 
@@ -133,7 +133,7 @@ def test_a_missing_kernel_is_refused() -> None:
     plan = native.plan([("k_multiply", (1, 1, 1), [])], 0)
     only_executor = _library_with_abi(executor_abi.ABI)
     with pytest.raises(DriverFault, match="k_multiply"):
-        cpu.Executable(only_executor, plan, {}, 0, 0)
+        cpu.Executable(only_executor, plan, {}, (), ())
 
 
 @pytest.mark.parametrize("data", [b"", b"not a library", b"\x7fELF" + bytes(100)])
@@ -167,11 +167,11 @@ def test_isa_rows_are_ordered_and_found() -> None:
 def test_session_of_no_memory_is_typed() -> None:
     plan = native.plan([], 1 << 60)
     with pytest.raises(DriverFault, match="no memory"):
-        cpu.Executable(native.library_bytes(), plan, {}, 0, 0).session()
+        cpu.Executable(native.library_bytes(), plan, {}, (), ()).session()
 
 
 def test_arena_starts_zeroed_and_large_ones_are_aligned() -> None:
     plan = native.plan([], 5 << 20)
-    session = cpu.Executable(native.library_bytes(), plan, {}, 0, 0).session()
+    session = cpu.Executable(native.library_bytes(), plan, {}, (), ()).session()
     assert session.arena_address % (2 << 20) == 0
     assert ctypes.string_at(session.arena_address, 5 << 20) == bytes(5 << 20)

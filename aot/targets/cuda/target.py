@@ -9,7 +9,7 @@ from aotc.aot.errors import TargetDeviceAbsent
 from aotc.aot.targets.cuda.machines import GPUS
 from aotc.aot.targets.cuda.pipeline import assembler_architectures
 from aotc.aot.targets.target import Target
-from aotc.runtime import drivers
+from aotc.runtime.drivers.cuda import driver
 
 SPELLING = re.compile(r"(?:cuda[:-])?sm_(\d{2,3})a?")  # 90 always compiles as sm_90a
 
@@ -50,7 +50,6 @@ def _capabilities() -> list[int]:
 
 def _present() -> int:
     """The best capability among the devices here; raises TargetDeviceAbsent with what was found."""
-    driver = drivers.load("cuda")
     found = [capability(name) for name in driver.features() if name.startswith("sm_")]
     if not found:
         raise TargetDeviceAbsent(device="cuda", found=driver.why_absent())

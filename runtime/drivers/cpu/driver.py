@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import struct
 
+from ...arrays.dlpack import HOST
 from ...bundle.native_plan import SYMBOL, NativeLaunch
 from ...bundle.torch_calls import TorchCall
 from ...errors import DriverFault
 from ..checks import WORD_BYTES, Checks, check_addresses
 from ..memory import Memory
-from ..shared import HostShared
+from ..shared import HostShared, missing_on_host
 from . import executor_abi as abi
 from .library import Library
 from .pool import default_threads, process_pool
@@ -22,8 +23,13 @@ if TYPE_CHECKING:
 
     from ...bundle.plan import Launch, LaunchPlan, Plan
     from ..native import BoundNative, Functions
+    from ..protocol import Missing
 
     Made = TypeVar("Made")
+
+DEVICE = HOST[0]
+HAS_DEVICE_MEMORY = False
+LIBRARY_NAME = "kernels.so"
 
 # What a row of the target table needs, in the words of /proc/cpuinfo; the better row last.
 ISA_FEATURES = {
@@ -47,6 +53,16 @@ def features() -> frozenset[str]:
     except OSError:
         pass
     return frozenset()
+
+
+def missing(needs: Sequence[str], device: int = 0) -> list[Missing]:
+    """What a target with these needs lacks here: instruction sets."""
+    return missing_on_host(features(), needs, DEVICE, device)
+
+
+def describe() -> list[tuple[int, str, str, int]]:
+    """No devices: the host has no number."""
+    return []
 
 
 def best_isa(found: frozenset[str]) -> str | None:
@@ -77,9 +93,10 @@ class Executable:
         self,
         library: bytes,
         plan: Plan | LaunchPlan,
-        weights: Mapping[str, int],
-        inputs: int,
-        outputs: int,
+        weights: Mapping[str, tuple[int, int]],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        device: int = 0,
         threads: int = 0,
         natives: Functions | None = None,
         fallback: Any = None,
@@ -88,9 +105,9 @@ class Executable:
         kernel."""
         self.library = Library(library)
         self.plan: Any = plan
-        self.weights = weights
-        self.inputs = inputs
-        self.outputs = outputs
+        self.weights = {name: address for name, (address, _) in weights.items()}
+        self.inputs = len(inputs)
+        self.outputs = len(outputs)
         self.threads = threads or default_threads()
         self.natives = natives or {}
         self.fallback = fallback
@@ -126,7 +143,7 @@ class Executable:
         except (OSError, ValueError, OverflowError) as error:
             nbytes = getattr(self.plan, "arena_bytes", 0)
             detail = f"no memory for a session of {nbytes} bytes: {error}"
-            raise DriverFault(driver="cpu", detail=detail) from error
+            raise DriverFault(driver=DEVICE, detail=detail) from error
 
     def copy_strided(
         self,

@@ -39,6 +39,11 @@ INTERFACE_VERSION = 3
 ORDINAL_ATTRIBUTE = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 
 
+def device_name(ordinal: int | None) -> str:
+    """A device as torch names it."""
+    return f"cuda:{ordinal}"
+
+
 class DeviceMemory:
     """Memory of one device for arrays that may outlive their program; freed with the last of them.
 
@@ -184,7 +189,7 @@ class DeviceArray:
         }
 
     def __repr__(self) -> str:
-        where = "handed over" if self._memory is None else f"cuda:{self.ordinal}"
+        where = "handed over" if self._memory is None else device_name(self.ordinal)
         return f"<aotc array {self.dtype}{list(self.shape)}, {where}>"
 
     def __del__(self) -> None:

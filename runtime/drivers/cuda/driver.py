@@ -12,18 +12,35 @@ from .arena import Shared
 from .code import DeviceCode
 from .context import ATTRIBUTES
 from .device import Device
-from .errors import size_text
+from .errors import DeviceForked, size_text
 from .session import CudaSession
 from .upload import Upload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from ...bundle.plan import LaunchPlan
     from ..native import Functions
+    from ..protocol import Missing
     from .handles import Function
+
+DEVICE = "cuda"  # as DLPack and torch name where arrays lie
+HAS_DEVICE_MEMORY = True
+LIBRARY_NAME = "kernels.cubins"
+
+FOR_ANY_MACHINE = "; a bundle for machines without a device needs the target `cpu` too"
+ABSENCES = {  # code → hint
+    "driver-absent": "install NVIDIA's driver on the host, and start containers with it "
+    "(`--gpus all`)" + FOR_ANY_MACHINE,
+    "driver-too-old": "update NVIDIA's driver on the host" + FOR_ANY_MACHINE,
+    "driver-fails": "`nvidia-smi` and the system's log say more; a process forked from one that "
+    "uses CUDA cannot use it: start it with the `spawn` method" + FOR_ANY_MACHINE,
+    "device-forked": DeviceForked.hint,
+    "device-absent": "`aotc doctor` shows the devices; `CUDA_VISIBLE_DEVICES` and a container's "
+    "`--gpus` hide some" + FOR_ANY_MACHINE,
+}
 
 # Code for a device of major version 8 runs on later ones of that version. From 9 on, code is built
 # for one device exactly (sm_90a …), since only so may it use all of its instructions.
@@ -53,6 +70,30 @@ def why_absent(device: int = 0) -> str:
     except (libcuda.LibraryAbsent, DriverFault) as error:
         return str(error)
     return ""
+
+
+def missing(needs: Sequence[str], device: int = 0) -> list[Missing]:
+    """What a target with these needs lacks here: the driver, the device, its architecture."""
+    absent = why_absent(device)
+    if absent:
+        return [_absence(device, absent)]
+    found = sorted(features(device))
+    if set(needs) <= set(found):
+        return []
+    runs, needed = (", ".join(f"`{name}`" for name in names) for names in (found, needs))
+    hint = f"rebuild with `aotc build --target cuda:{found[-1]}`, or with several targets"
+    return [("architecture", "architecture", f"{runs} (device {device})", needed, hint)]
+
+
+def _absence(device: int, found: str) -> Missing:
+    code = "device-absent"
+    try:
+        libcuda.library()
+    except libcuda.LibraryAbsent as error:
+        code = error.code
+    version = libcuda.version_text(libcuda.OLDEST_DRIVER)
+    expected = f"device {device} and a driver for CUDA {version} or later"
+    return code, "CUDA device", f"absent ({found})", expected, ABSENCES[code]
 
 
 def capability(cuda: libcuda.Library, device: int) -> tuple[int, int]:
@@ -98,6 +139,7 @@ class Executable(DeviceCode):
         inputs: tuple[int, ...],
         outputs: tuple[int, ...],
         device: int = 0,
+        threads: int = 0,
         natives: Functions | None = None,
         fallback: Any = None,
     ) -> None:
@@ -160,7 +202,7 @@ class Executable(DeviceCode):
         code = self._library[image.offset : image.offset + image.nbytes]
         if len(code) != image.nbytes or not image.nbytes:
             detail = f"the image of kernel `{kernel.name}` lies outside the library"
-            raise DriverFault(driver="cuda", detail=detail)
+            raise DriverFault(driver=DEVICE, detail=detail)
         module = self.gpu.load(code)
         return self.gpu.function(module, kernel.symbol, image.shared_bytes)
 

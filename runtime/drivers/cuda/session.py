@@ -148,7 +148,7 @@ class CudaSession:
                 self._workspaces.append(workspace)
             made: Any = DeviceStep(native, self._place, workspace)
         else:
-            made = code.fallback.step(step, self._place, code.device)
+            made = code.fallback.step(step, self._place, ("cuda", code.device))
         return lambda stream=LEGACY_STREAM: made(self._address_of, stream)
 
     def _place(self, space: str, value: int | str) -> int | None:

@@ -1,0 +1,91 @@
+"""What a driver is: the names of its module, of its loaded code and of a session, with types.
+
+Imported for types only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from ..bundle.plan import LaunchPlan, Plan
+from .native import Functions
+
+Missing = tuple[str, str, str, str, str]  # code, field, found, expected, hint of a mismatch
+
+
+class Session(Protocol):
+    """The memory of one call at a time."""
+
+    addresses: Any  # a ctypes array, inputs first, then outputs, which the caller fills
+    states: Any  # what is kept from call to call
+    run: Any  # runs the plan on `addresses`; on a device it takes a stream and is asynchronous
+
+    def close(self) -> None:
+        """Free the memory."""
+
+
+class Executable(Protocol):
+    """The loaded code of one target with its plan; shared by sessions, also between threads."""
+
+    threads: int  # of the host, in use
+
+    def at(self, plan: LaunchPlan, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Any:
+        """The same code with the plan of a call's sizes, and the bytes of its arrays."""
+
+    def session(self, shared: Any = None) -> Any:
+        """A `Session` with memory of its own, or with what those of other shapes share."""
+
+    def shared(self) -> Any:
+        """The arena and the states of all shapes of a caller. `fits(code)` says whether an
+        executable's plan has room there, `grow(code)` makes room, once the sessions that use the
+        old arena are closed."""
+
+    def close(self) -> None:
+        """Unload the code, after its sessions."""
+
+
+class Driver(Protocol):
+    """The module of one device family."""
+
+    @property
+    def DEVICE(self) -> str:
+        """What DLPack calls the place where the arrays of a call lie."""
+
+    @property
+    def HAS_DEVICE_MEMORY(self) -> bool:
+        """Whether code and arrays lie in memory of its own: a library is then a row of images, and
+        a call has a stream."""
+
+    @property
+    def LIBRARY_NAME(self) -> str:
+        """A library's file in a bundle."""
+
+    def features(self) -> frozenset[str]:
+        """What this machine's device runs, in the words of a manifest's `needs`; never raises."""
+
+    def missing(self, needs: Sequence[str], device: int = 0) -> list[Missing]:
+        """Why a target with these needs does not run here; empty where it does."""
+
+    def describe(self) -> list[tuple[int, str, str, int]]:
+        """(ordinal, name, architecture, bytes of memory) of every device; none for the host."""
+
+    def Executable(
+        self,
+        library: bytes,
+        plan: Plan | LaunchPlan,
+        weights: Mapping[str, tuple[int, int]],
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        device: int = 0,
+        threads: int = 0,
+        natives: Functions | None = None,
+        fallback: Any = None,
+    ) -> Any:
+        """Load `library`, whose digest was checked: a shared object, or the kernels' images.
+
+        weights: (address, bytes) by name; host memory that stays valid, on a device until this
+        returns. inputs, outputs: bytes of each array. device: its number. threads: the caller's
+        wish or 0. natives: the functions that native steps call, by back end and name; fallback
+        makes the steps that torch runs (`Fallback.step`).
+        """
