@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aotc.aot.ir import own_attention
+from aotc.aot.schedule.attention import LARGEST_ELEMENT
 
 FEWEST = 16  # rows and keys of a head from which kernels save the gradients their scores
 KERNEL_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -30,7 +30,7 @@ def _has_kernels(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None)
     is_shared = query.shape[1] % key.shape[1] == 0 and key.shape[1] == value.shape[1]
     is_large = min(query.shape[2], key.shape[2]) >= FEWEST
     widest = max(query.shape[3], value.shape[3])
-    return is_shared and is_large and widest <= own_attention.LARGEST_ELEMENT
+    return is_shared and is_large and widest <= LARGEST_ELEMENT
 
 
 def forward(query: Tensor, key: Tensor, value: Tensor, *how: Any, **named: Any) -> Any:

@@ -1,4 +1,14 @@
-"""The op `call`: one result of a kernel that the user wrote, and what its attributes mean.
+"""Ops whose kernels work on memory: `call`, of a kernel that the user wrote; `placed`, of ours.
+
+A kernel reads memory: an operand counts by its elements in row-major order, whatever its shape.
+Both have several results, and a node is one of them: nodes that are equal but for `result` are one
+call.
+
+    results     (dtype, shape) of all results, in the order of the elements in memory
+    updates     (result, operand): the operand is what a result's memory holds before the call
+    result      the number of the one result that this node is
+
+A `call` has the kernel itself:
 
     source      the text of a Triton file, which stands by itself
     function    the name of the kernel in it
@@ -6,12 +16,13 @@
                 "read", (operand, element at which it begins); "stored", number of a result;
                 "value", the text of a number; "config", the text of a value of the candidate
     candidates  (config, grid in programs), the first of which is taken without measuring
-    results     (dtype, shape) of all results, in the order of the elements in memory
-    updates     (result, operand): the operand is what a result's memory holds before the call
-    result      the number of the one result that this node is
 
-A kernel reads memory: an operand counts by its elements in row-major order, whatever its shape.
-Nodes that are equal but for `result` are one call.
+`placed` says which tensors of that memory other ops of the table read and store; a place is (number
+of an operand or result, first element, shape, step along each dim):
+
+    function    the op that its kernel is named by
+    operands    the places of the ops' operands
+    stored      (op, attributes, place) of everything that is computed of them
 """
 
 from __future__ import annotations
@@ -20,24 +31,53 @@ from math import prod
 from typing import Any
 
 from aotc.aot.ir.infer import AttrMap, Types, require
+from aotc.aot.ir.size import Shape
 from aotc.aot.ir.types import TensorType
 
-ATTRIBUTES = ("source", "function", "arguments", "candidates", "results", "updates", "result")
+_ENDS = ("results", "updates", "result")
+ATTRIBUTES = ("source", "function", "arguments", "candidates", *_ENDS)
+PLACED_ATTRIBUTES = ("function", "operands", "stored", *_ENDS)
 
 CallArgument = tuple[str, str, Any]
 CallCandidate = tuple[tuple[tuple[str, int], ...], tuple[int, int, int]]
+Place = tuple[int, int, Shape, Shape]
 
 
 def infer_call(types: Types, attrs: AttrMap) -> TensorType:
     """Type of the result that the node is; what is updated has the type of what was there."""
-    results = [TensorType(dtype, shape) for dtype, shape in attrs["results"]]
-    require(0 <= attrs["result"] < len(results), f"there is no result {attrs['result']}")
     require(bool(attrs["candidates"]), "there is no candidate")
     for _, kind, what in attrs["arguments"]:
         if kind == "read":
             require(what[0] < len(types), f"there is no operand {what[0]}")
+    return _result(types, attrs)[attrs["result"]]
+
+
+def infer_placed(types: Types, attrs: AttrMap) -> TensorType:
+    """As `infer_call`; every place lies within its memory."""
+    results = _result(types, attrs)
+    for place in attrs["operands"]:
+        _check_place(place, types)
+    for _, _, place in attrs["stored"]:
+        _check_place(place, results)
+    return results[attrs["result"]]
+
+
+def _result(types: Types, attrs: AttrMap) -> Types:
+    results = tuple(TensorType(dtype, shape) for dtype, shape in attrs["results"])
+    require(0 <= attrs["result"] < len(results), f"there is no result {attrs['result']}")
     for result, operand in attrs["updates"]:
         before, after = types[operand], results[result]
         fits = before.dtype == after.dtype and prod(before.shape) == prod(after.shape)
         require(fits, f"result {result} is {after}, and {before} before the call")
-    return results[attrs["result"]]
+    return results
+
+
+def _check_place(place: Place, types: Types) -> None:
+    number, start, shape, strides = place
+    require(0 <= number < len(types), f"there is no memory {number}")
+    if 0 in shape:
+        return
+    steps = zip(shape, strides, strict=True)
+    last = start + sum((extent - 1) * stride for extent, stride in steps)
+    count = types[number].numel
+    require(0 <= start <= last < count, f"elements {start} to {last} of {count}")

@@ -294,3 +294,47 @@ def attention(types: Types, attrs: AttrMap) -> TensorType:
         require(fits, f"mask {types[3].shape} does not fit {scores}")
         require(types[3].kind in ("bool", "float"), f"mask is `{types[3].dtype}`")
     return TensorType(dtype, (batch, heads, rows, value.shape[3]))
+
+
+def attention_log_sum_exp(types: Types, attrs: AttrMap) -> TensorType:
+    """Operands of `attention` → f32 `[B, Hq, T]`."""
+    return TensorType("f32", attention(types, attrs).shape[:3])
+
+
+def attention_backward(types: Types, attrs: AttrMap) -> TensorType:
+    """q, k, v, gradient and result `[B, Hq, T, E]`, log-sum-exp `[B, Hq, T]`, mask or none → the
+    type of q, k or v."""
+    require(len(types) in (6, 7), f"{len(types)} operands, expected 6 and perhaps a mask")
+    result = attention((*types[:3], *types[6:]), attrs)
+    for item, shape in zip(types[3:6], (result.shape, result.shape, result.shape[:3]), strict=True):
+        require(item.kind == "float" and item.shape == shape, f"{item} has not the shape {shape}")
+    require(attrs["result"] in range(3), f"there is no result {attrs['result']}")
+    return types[attrs["result"]]
+
+
+def scatter_rows(types: Types, attrs: AttrMap) -> TensorType:
+    """data `[.., n, ..]`, index and source `[.., m, ..]` → as data; dims of the index may be 1."""
+    data, index, source = types
+    _same_dtype((data, source))
+    axis = attrs["axis"]
+    require(index.kind == "int", f"index is `{index.dtype}`, expected an integer")
+    require(0 <= axis < data.rank, f"axis {axis} is out of range")
+    rest = _replace(data, axis, source.shape[axis : axis + 1])
+    require(rest.shape == source.shape, f"source {source.shape} does not fit {data.shape}")
+    require(broadcast_shape((index.shape, source.shape)) == source.shape, "index does not fit")
+    require(not attrs["adds"] or data.kind != "bool", "sums of bools")
+    return data
+
+
+def grouped_matmul(types: Types, attrs: AttrMap) -> TensorType:
+    """`[S, K] · [G, K, N] → [S, N]`, or `[M, S] · [S, N] → [G, M, N]`; ends `[G]`, i32 or i64."""
+    left, right, ends = types
+    dtype = _same_dtype((left, right))
+    require(left.kind == "float", f"`{dtype}` is not float")
+    require(ends.kind == "int" and ends.rank == 1, f"ends are {ends}")
+    require((left.rank, right.rank) in ((2, 3), (2, 2)), f"ranks are {left.rank}, {right.rank}")
+    require(left.shape[1] == right.shape[-2], f"K is {left.shape[1]} and {right.shape[-2]}")
+    if right.rank == 2:
+        return TensorType(dtype, (*ends.shape, left.shape[0], right.shape[1]))
+    require(right.shape[:1] == ends.shape, f"{right.shape[0]} matrices, {ends.shape[0]} groups")
+    return TensorType(dtype, (left.shape[0], right.shape[2]))

@@ -17,6 +17,8 @@ def evaluate(node: Node, operands: Sequence[Array]) -> Array:
 
     Raises `ValueError` for a kernel of the user's, whose meaning is its text, and for torch's ops.
     """
+    if node.op == "placed":
+        return _placed(node, operands)
     if node.kind == "call":
         raise ValueError(f"`{node.attr('function')}` has no meaning in numpy: run its kernel")
     if node.kind == "torch":
@@ -29,6 +31,27 @@ def evaluate(node: Node, operands: Sequence[Array]) -> Array:
     with numpy.errstate(all="ignore"):
         result = REFERENCE[node.op](*wide, **dict(node.attrs))
     return narrow(numpy.asarray(result), node.dtype)
+
+
+def _placed(node: Node, operands: Sequence[Array]) -> Array:
+    """The result of ops on tensors that lie within `operands`."""
+    wide = [
+        widen(_view(operands[number], *where), node.inputs[number].dtype)
+        for number, *where in node.attr("operands")
+    ]
+    result = numpy.zeros(node.shape, narrow(numpy.zeros(0), node.dtype).dtype)
+    with numpy.errstate(all="ignore"):
+        for op, attrs, (number, *where) in node.attr("stored"):
+            if number == node.attr("result"):
+                found = numpy.asarray(REFERENCE[op](*wide, **dict(attrs)))
+                _view(result, *where)[...] = narrow(found, node.dtype)
+    return result
+
+
+def _view(memory: Array, start: int, shape: Sequence[int], strides: Sequence[int]) -> Array:
+    flat = numpy.ascontiguousarray(memory).reshape(-1)[start:]
+    steps = [stride * flat.itemsize for stride in strides]
+    return numpy.lib.stride_tricks.as_strided(flat, shape, steps)
 
 
 def _operand(node: Node, stored: Array, is_exact: bool) -> Array:

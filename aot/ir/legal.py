@@ -10,7 +10,7 @@ from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.types import DTYPES
 
 # Kinds that the stage "rewrite" must have replaced by the time the schedule sees the graph.
-REWRITTEN_KINDS = frozenset({"convolution"})
+REWRITTEN_KINDS = frozenset({"convolution", "memory"})
 
 
 def _signature(graph: Graph, _: Sequence[Node]) -> Iterator[str]:

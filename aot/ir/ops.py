@@ -275,6 +275,7 @@ _MOVEMENT: tuple[OpDef, ...] = (
     OpDef("gather", "gather", 2, infer.gather, ("axis",), cost=0.0, is_choice=True),
 )
 
+_ATTENTION = ("scale", "causal", "offset", "is_safe")
 _CONTRACTIONS: tuple[OpDef, ...] = (
     OpDef("matmul", "matmul", 2, infer.matmul, relative_tolerance=1e-5),
     OpDef("matmul_packed", "matmul_packed", 2, infer.matmul_packed, ("n",)),
@@ -292,9 +293,30 @@ _CONTRACTIONS: tuple[OpDef, ...] = (
         "attention",
         None,
         infer.attention,
-        ("scale", "causal", "offset", "is_safe"),
+        _ATTENTION,
         relative_tolerance=1e-5,
     ),
+)
+
+# What only kernels on memory compute: `rewrites/memory.py` says where their operands lie.
+_ON_MEMORY: tuple[OpDef, ...] = (
+    # ln Σ e^score of each row of the attention of the same operands.
+    OpDef("attention_log_sum_exp", "memory", None, infer.attention_log_sum_exp, _ATTENTION),
+    # The gradient of operand `result` from that of the attention of q, k, v and the mask.
+    OpDef(
+        "attention_backward",
+        "memory",
+        None,
+        infer.attention_backward,
+        ("scale", "causal", "offset", "result"),
+    ),
+    # data with rows of a source added, or written, along `axis` at the places that an index has,
+    # one after the other; those outside of the data are left out.
+    OpDef("scatter_rows", "memory", 3, infer.scatter_rows, ("axis", "adds")),
+    # Products over runs of rows that data decides: group g ends before row ends[g], which never
+    # falls. Rows by the matrix of their group, zeros past the last end; or left by right over the
+    # rows of each group alone.
+    OpDef("grouped_matmul", "memory", 3, infer.grouped_matmul),
 )
 
 # What is wrong with each element of an index or divisor, as `checks.py` says; 0: nothing. Only an
@@ -305,6 +327,7 @@ _CHECKS: tuple[OpDef, ...] = (
 
 _CALLS: tuple[OpDef, ...] = (
     OpDef("call", "call", None, call.infer_call, call.ATTRIBUTES, fewest=0, is_opaque=True),
+    OpDef("placed", "call", None, call.infer_placed, call.PLACED_ATTRIBUTES, is_opaque=True),
     OpDef("native", "call", None, native.infer_native, native.ATTRIBUTES, fewest=0, is_opaque=True),
     OpDef(
         "torch", "torch", None, fallback.infer_torch, fallback.ATTRIBUTES, fewest=0, is_opaque=True
@@ -325,6 +348,7 @@ OPS: dict[str, OpDef] = {
         *map(_reduce, REDUCTIONS.values()),
         *_MOVEMENT,
         *_CONTRACTIONS,
+        *_ON_MEMORY,
         *_CHECKS,
         *_CALLS,
     )

@@ -225,40 +225,88 @@ def convolution(
     return numpy.concatenate(parts, axis=1)
 
 
-def attention(
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array | None = None,
-    *,
-    scale: float,
-    causal: bool,
-    offset: int,
-    is_safe: bool,
-) -> Array:
+def attention(*operands: Array, is_safe: bool, **how: Any) -> Array:
     """softmax(q·kᵀ·scale + mask)·v over `[B, H, T, D]`, fewer key heads repeated."""
-    repeats = query.shape[1] // key.shape[1]
-    key, value = (numpy.repeat(item, repeats, axis=1) for item in (key, value))
-    scores = (matmul(query, key.swapaxes(-1, -2)) * scale).astype(query.dtype)
+    query, key, value, *mask = operands
+    _, powers, total = _softmax(_scores(query, key, *mask, **how), is_safe)
+    return matmul(powers / total, _repeated(value, query))
+
+
+def attention_log_sum_exp(*operands: Array, is_safe: bool, **how: Any) -> Array:
+    """ln Σ e^score of each row; of one that sees nothing the least f32 if `is_safe`, else -inf."""
+    query, key, _, *mask = operands
+    peak, _, total = _softmax(_scores(query, key, *mask, **how), is_safe)
+    return numpy.asarray((peak + numpy.log(total))[..., 0])
+
+
+def attention_backward(*operands: Array, result: int, **how: Any) -> Array:
+    """With P the weights and s the scale: dV = Pᵀ dO, dS = P ∘ (dO Vᵀ - rowsum(dO ∘ O)),
+    dQ = s dS K, dK = s dSᵀ Q."""
+    query, key, value, gradient, out, sums, *mask = map(_wide, operands)
+    weights = numpy.exp(_scores(query, key, *mask, **how) - sums[..., None])
+    products = matmul(gradient, _repeated(value, query).swapaxes(-1, -2))
+    inner = weights * (products - (gradient * out).sum(-1, keepdims=True)) * how["scale"]
+    if result == 0:
+        return matmul(inner, _repeated(key, query))
+    left, right = (inner, query) if result == 1 else (weights, gradient)
+    found = matmul(left.swapaxes(-1, -2), right)
+    batch, heads, rows, _ = key.shape
+    return numpy.asarray(found.reshape(batch, heads, -1, rows, found.shape[3]).sum(2))
+
+
+def _repeated(heads: Array, query: Array) -> Array:
+    return numpy.repeat(heads, query.shape[1] // heads.shape[1], axis=1)
+
+
+def _scores(
+    query: Array, key: Array, mask: Array | None = None, *, scale: float, causal: bool, offset: int
+) -> Array:
+    """q·kᵀ·scale + mask, -inf where a key is hidden."""
+    scores = (matmul(query, _repeated(key, query).swapaxes(-1, -2)) * scale).astype(query.dtype)
     if mask is not None:
         scores = numpy.where(mask, scores, -numpy.inf) if mask.dtype == bool else scores + mask
     if causal:
         row, column = (iota(scores.shape, axis) for axis in (2, 3))
         scores = numpy.where(column <= row + offset, scores, -numpy.inf)
-    peak = numpy.max(_wide(scores), axis=-1, keepdims=True, initial=-numpy.inf)
-    if is_safe:
-        peak = numpy.maximum(peak, -3e38)
-    weights = numpy.exp(_wide(scores) - peak)
-    total = numpy.sum(weights, axis=-1, keepdims=True)
-    if is_safe:
-        total = numpy.where(total == 0, 1, total)
-    return matmul(weights / total, value)
+    return scores
+
+
+def _softmax(scores: Array, is_safe: bool) -> tuple[Array, Array, Array]:
+    """The largest score of each row, all powers above it, and their sum."""
+    peak = numpy.max(_wide(scores), -1, keepdims=True, initial=numpy.finfo(numpy.float32).min)
+    powers = numpy.exp(_wide(scores) - peak)
+    total = powers.sum(-1, keepdims=True)
+    return peak, powers, numpy.where(total == 0, 1, total) if is_safe else total
+
+
+def scatter_rows(data: Array, index: Array, source: Array, axis: int, adds: bool) -> Array:
+    """`data` with the rows of `source` added or written one after the other."""
+    found = numpy.moveaxis(data.copy(), axis, 0)
+    places = numpy.moveaxis(numpy.broadcast_to(index, source.shape), axis, 0)
+    for place, row in zip(places, numpy.moveaxis(source, axis, 0), strict=True):
+        inside = numpy.nonzero((place >= 0) & (place < len(found)))
+        target = (place[inside], *inside)
+        found[target] = found[target] + row[inside] if adds else row[inside]
+    return numpy.moveaxis(found, 0, axis)
+
+
+def grouped_matmul(left: Array, right: Array, ends: Array) -> Array:
+    """Products over the runs of rows that `ends` names."""
+    starts = [0, *ends[:-1]]
+    if right.ndim == 2:
+        runs = zip(starts, ends, strict=True)
+        return numpy.stack([matmul(left[:, low:high], right[low:high]) for low, high in runs])
+    found = numpy.zeros((len(left), right.shape[2]))
+    for low, high, matrix in zip(starts, ends, right, strict=True):
+        found[low:high] = matmul(left[low:high], matrix)
+    return found
 
 
 _OWN: Mapping[str, Reference] = {
     **{function.__name__: function for function in (
-        attention, convolution, erf, erfc, extent, fma, gather, gelu, gelu_tanh, iota, matmul,
-        matmul_packed, pad, philox, scalar, sigmoid, sign, take, window,
+        attention, attention_backward, attention_log_sum_exp, convolution, erf, erfc, extent, fma,
+        gather, gelu, gelu_tanh, grouped_matmul, iota, matmul, matmul_packed, pad, philox, scalar,
+        scatter_rows, sigmoid, sign, take, window,
     )},
     "rsqrt": lambda x: (1 / numpy.sqrt(_wide(x))).astype(x.dtype),
     "reciprocal": lambda x: (1 / x).astype(x.dtype),

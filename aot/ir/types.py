@@ -48,6 +48,7 @@ DTYPES: dict[str, DType] = {
 }
 
 SHORT_FLOATS = ("f16", "bf16")  # kernels compute them in f32
+FLOATS_TO_F32 = (*SHORT_FLOATS, "f32")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,16 @@
-"""Where the elements of a view lie in the memory behind it."""
+"""Where the elements of a view lie in the memory behind it, and ops on tensors given by that."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aotc.aot.ir import access, build
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir.call import Place
+from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import Extent, Shape
 
 Position = tuple[Index, ...]
 MOST_UNSEEN = 8  # times as many elements that may lie in memory as a view has; else it is copied
@@ -38,7 +40,23 @@ class Placed:
 
     memory: Node
     start: int
-    strides: tuple[int, ...]
+    shape: Shape
+    strides: Shape
+
+
+def dense(node: Node) -> Placed:
+    """A tensor of fixed shape that is memory as a whole."""
+    return Placed(node, 0, node.shape, strides_of(node.shape))
+
+
+def strides_of(shape: Shape, order: Sequence[int] = ()) -> Shape:
+    """The step along each dim of a tensor whose dims lie in memory in `order`, outermost first."""
+    step: Extent = 1
+    found: list[Extent] = [0] * len(shape)
+    for axis in reversed(order or range(len(shape))):
+        found[axis] = step
+        step *= shape[axis]
+    return tuple(found)
 
 
 def placed(node: Node) -> Placed:
@@ -67,4 +85,25 @@ def _placed(node: Node) -> Placed | None:
     is_steady = all(isinstance(stride, int) and stride >= 0 for stride in strides)
     if not is_steady or memory.type.numel > MOST_UNSEEN * node.type.numel:
         return None
-    return Placed(memory, offset.constant, strides)  # type: ignore[arg-type]
+    return Placed(memory, offset.constant, node.shape, strides)  # type: ignore[arg-type]
+
+
+def on_memory(
+    operands: Sequence[Placed],
+    stored: Sequence[tuple[Node, Place]],
+    results: Sequence[tuple[str, Shape]],
+    updates: tuple[tuple[int, int], ...] = (),
+) -> list[Node]:
+    """The results of one op `placed` that computes the nodes `stored` of `operands`, which stand
+    for theirs, and stores each at its place in `results`, (dtype, shape) in memory."""
+    memories = tuple(dict.fromkeys(each.memory for each in operands))
+    attrs = {
+        "function": stored[0][0].op,
+        "operands": tuple(
+            (memories.index(each.memory), each.start, each.shape, each.strides) for each in operands
+        ),
+        "stored": tuple((node.op, node.attrs, place) for node, place in stored),
+        "results": tuple(results),
+        "updates": updates,
+    }
+    return [make("placed", memories, {**attrs, "result": at}) for at in range(len(results))]

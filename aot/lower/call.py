@@ -1,33 +1,99 @@
-"""Calls of kernels that the user wrote → their text and a kernel that calls them.
+"""Kernels of the user's → their text and a kernel that calls them; so for ours that work on memory.
 
 The called kernel gets pointers from the launch and all numbers as literals, so that it is a kernel
-like ours: parameters are what the group reads, then what it stores.
+like others: parameters are what the group reads, then what it stores.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from aotc.aot.ir.call import CallCandidate
+from aotc.aot.ir.call import CallArgument, CallCandidate
 from aotc.aot.ir.graph import Node
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.body import INDENT
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.schedule.group import Group
 from aotc.aot.traits import LAUNCH_OPTIONS, TargetTraits
+from aotc.kernels.templates.registry import kernel_text
+
+Block = Mapping[str, int]  # values of a candidate's configs
+Grid = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A kernel that stands by itself, as the op `call` describes one."""
+
+    source: str
+    function: str
+    arguments: tuple[CallArgument, ...]
+    candidates: tuple[CallCandidate, ...]
+
+
+class Place(NamedTuple):
+    """Where a tensor lies: the number of an operand or result, the first element, steps by dim."""
+
+    memory: int
+    start: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def operands_of(node: Node) -> list[Place]:
+    """Where the operands of a `placed` op lie."""
+    return [Place(*place) for place in node.attr("operands")]
+
+
+def stored_of(node: Node) -> list[Place]:
+    """Where the results of a `placed` op lie."""
+    return [Place(*place) for _, _, place in node.attr("stored")]
+
+
+def attributes_of(node: Node) -> dict[str, Any]:
+    """The attributes of the first op that is stored."""
+    return dict(node.attr("stored")[0][1])
+
+
+def from_template(
+    template: str,
+    function: str,
+    stored: Mapping[str, int],
+    reads: Mapping[str, Place | None],
+    numbers: Mapping[str, Any],
+    blocks: Sequence[tuple[Block, Grid]],
+    **options: int,
+) -> Called:
+    """A call of a template's function: pointers to results, to operands (any where there is None),
+    numbers, and the configs of the candidates."""
+    arguments: list[CallArgument] = [(f"{name}_ptr", "stored", at) for name, at in stored.items()]
+    for name, place in reads.items():
+        at = (0, 0) if place is None else (place.memory, place.start)
+        arguments.append((f"{name}_ptr", "read", at))
+    arguments += [(name, "value", str(value)) for name, value in numbers.items()]
+    arguments += [(name, "config", name) for name in blocks[0][0]]
+    candidates = [((*block.items(), *options.items()), grid) for block, grid in blocks]
+    return Called(kernel_text(template), function, tuple(arguments), tuple(candidates))
 
 
 def lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
     """The user's kernel with its own configs as candidates."""
     call = group.root_op
     assert call is not None
-    rows = tuple(_candidate(row, traits) for row in call.attr("candidates"))
-    candidates = tuple(dict.fromkeys(rows))
+    names = ("source", "function", "arguments", "candidates")
+    return kernel_of(group, Called(*(call.attr(name) for name in names)), traits)
+
+
+def kernel_of(group: Group, called: Called, traits: TargetTraits) -> KernelSpec:
+    """The kernel of a group that calls another one."""
+    candidates = tuple(dict.fromkeys(_candidate(row, traits) for row in called.candidates))
     name = f"{group.label}_call"
     return KernelSpec(
         name=group.label,
-        forms=(Form("", _file(group, call, name, candidates), name),),
+        forms=(Form("", _file(group, called, name, candidates), name),),
         params=kernel_file.parameters(group),
         candidates=candidates,
         bytes=group.bytes,
@@ -42,29 +108,30 @@ def _candidate(row: CallCandidate, traits: TargetTraits) -> Candidate:
     return Candidate(config, grid)
 
 
-def _file(group: Group, call: Node, name: str, candidates: Sequence[Candidate]) -> str:
+def _file(group: Group, called: Called, name: str, candidates: Sequence[Candidate]) -> str:
     """The text; it tells the grids too, since only they tell some calls apart."""
     names = [param.name for param in kernel_file.parameters(group)]
     names += [f"{constexpr}: tl.constexpr" for constexpr, _ in candidates[0].constexprs]
-    arguments = "".join(f"{INDENT}{each},\n" for each in _arguments(group, call))
-    body = f"{call.attr('function')}(\n{arguments})"
-    called = f"@triton.jit\ndef {name}({', '.join(names)}):\n{textwrap.indent(body, INDENT)}\n"
+    arguments = "".join(f"{INDENT}{each},\n" for each in _arguments(group, called))
+    body = f"{called.function}(\n{arguments})"
+    kernel = f"@triton.jit\ndef {name}({', '.join(names)}):\n{textwrap.indent(body, INDENT)}\n"
     runs = "".join(f"{INDENT}{each}\n" for each in candidates)
-    title = f"A kernel of the model's own, `{group.label}`, with the arguments of one call:"
+    title = f"The kernel `{called.function}` with the arguments of one call:"
     title = f'"""{title}\n\n{runs}"""'
-    return f"{title}\n\n{call.attr('source')}\n\n{called}"
+    return f"{title}\n\n{called.source}\n\n{kernel}"
 
 
-def _arguments(group: Group, call: Node) -> list[str]:
+def _arguments(group: Group, called: Called) -> list[str]:
     """`x_ptr=in0`, `n=tl.full((), 640, tl.int32)`, `BLOCK=BLOCK` … in the kernel's order."""
+    assert group.root_op is not None
     reads = kernel_file.buffer_names(group)
     found = []
-    for name, kind, what in call.attr("arguments"):
+    for name, kind, what in called.arguments:
         text = what
         if kind == "stored":
             text = f"out{what}"
         elif kind == "read":
             operand, start = what
-            text = reads[call.inputs[operand]] + (f" + {start}" if start else "")
+            text = reads[group.root_op.inputs[operand]] + (f" + {start}" if start else "")
         found.append(f"{name}={text}")
     return found

@@ -6,9 +6,12 @@ import sys
 from collections.abc import Callable
 
 from aotc.aot.errors import SizeUnsupported
+from aotc.aot.ir.graph import Node
 from aotc.aot.ir.size import UndecidedSize
+from aotc.aot.lower import grouped, scatter
+from aotc.aot.lower.attention import on_memory as attention
 from aotc.aot.lower.attention.source import lower_attention
-from aotc.aot.lower.call import lower_call
+from aotc.aot.lower.call import Called, kernel_of, lower_call
 from aotc.aot.lower.matmul.source import lower_matmul
 from aotc.aot.lower.native_call import lower_native
 from aotc.aot.lower.pointwise.source import lower_pointwise
@@ -27,8 +30,24 @@ def _lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
 
 
 def _lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
-    assert group.root_op is not None
-    return (lower_native if group.root_op.op == "native" else lower_call)(group, traits)
+    call = group.root_op
+    assert call is not None
+    if call.op == "placed":
+        return kernel_of(group, ON_MEMORY[call.attr("function")](call), traits)
+    return (lower_native if call.op == "native" else lower_call)(group, traits)
+
+
+# The kernels of `placed` ops.
+ON_MEMORY: dict[str, Callable[[Node], Called]] = {
+    row.__name__: row
+    for row in (
+        attention.attention,
+        attention.attention_backward,
+        scatter.scatter_rows,
+        scatter.copy,
+        grouped.grouped_matmul,
+    )
+}
 
 
 LOWERED: dict[str, Callable[[Group, TargetTraits], KernelSpec]] = {

@@ -17,11 +17,11 @@ from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.match import any_node, both_orders, call, either, match
 from aotc.aot.ir.rules import Context, Rule, behind, rule_for
 from aotc.aot.ir.size import Extent, Shape, fixed, is_static
+from aotc.aot.ir.types import FLOATS_TO_F32
+from aotc.aot.schedule.attention import LARGEST_ELEMENT
 
 HIDDEN = -1e30  # a score at most this is meant to hide a key
 FAR = -9e8  # as good as -inf in place of a score: -1e9 as 16 bits have it
-LARGEST_SIZE = 256  # elements of a head
-DTYPES = ("f16", "bf16", "f32")
 Serves = Callable[[Node, Context], bool]  # whether a target has a kernel for an attention
 
 
@@ -239,7 +239,7 @@ def _joined_masks(masks: list[tuple[Node, bool]]) -> Node | None:
 def _recognise(root: Node, context: Context) -> Node | None:
     """matmul(softmax(scores), v) → attention(q, k, v, mask), unless the weights are wanted too."""
     weights, value = root.inputs
-    if root.dtype not in DTYPES:
+    if root.dtype not in FLOATS_TO_F32:
         return None
     for outer in _views_of_rows(weights):
         found = _softmax(outer) if context.is_used_once(outer) else None
@@ -292,7 +292,7 @@ def _attention(root: Node, scores: _Scores, value: Node, is_safe: bool) -> Node 
     size = max(query.shape[-1], value.shape[-1])
     if not 0 < scores.scale < math.inf:
         return None  # kernels hide a key by -inf before they scale
-    if not 0 < size <= LARGEST_SIZE or 0 in (root.type.numel, key.type.numel):
+    if not 0 < size <= LARGEST_ELEMENT or 0 in (root.type.numel, key.type.numel):
         return None
     if any(item.dtype != root.dtype for item in (query, key, value)):
         return None

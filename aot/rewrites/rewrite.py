@@ -15,13 +15,12 @@ from aotc.aot.rewrites import (
     activations,
     algebra,
     attention,
-    attention_gradients,
-    attention_kernels,
     attention_masks,
     channels,
     fold,
     layout,
     matrix_vector,
+    memory,
     norms,
     pairs,
     rotary,
@@ -101,11 +100,12 @@ class RewriteLog:
 
 
 _CLEANING = (*algebra.RULES, *views.RULES)
-_SERVED = attention.rules(attention_kernels.serves)
+_SERVED = attention.rules(memory.serves)
 
 STAGES: tuple[Stage, ...] = (
+    Stage("memory", function=memory.place_ops),
     Stage("algebra", _CLEANING),
-    Stage("attention-gradients", function=attention_gradients.join_gradients),
+    Stage("attention-gradients", function=memory.join_gradients),
     Stage("fold", function=fold.fold_all_but_transposes),
     Stage("activations", (*activations.RULES, *_CLEANING)),
     Stage("norms", (*norms.RULES, *_CLEANING)),
@@ -118,7 +118,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("attention", (*attention.RULES, *_CLEANING), wants=_gpus),
     Stage("attention", (*_SERVED, *_CLEANING), wants=_cpus),
     Stage("attention-masks", function=attention_masks.known_masks),
-    Stage("attention", function=attention_kernels.call_kernels, wants=_cpus),
+    Stage("memory", function=memory.place_attention, wants=_cpus),
     Stage("pack", (*weights.PACKING, *views.RULES), wants=_packers, is_storage=True),
     Stage("fold-weights", function=fold.fold, wants=_cpus, is_storage=True),
     Stage("orient", function=weights.orient_weights, wants=_gpus, is_storage=True),

@@ -1,20 +1,55 @@
-"""Loops of an attention kernel, and what of q, k, v and the mask it reads at its symbols."""
+"""Attention: what kernels of it take, and the loops of one that reads its operands at its symbols.
+
+On the CPU a kernel on memory competes with arithmetic, which moves scores through memory.
+"""
 
 from __future__ import annotations
 
 from math import prod
 
-from aotc.aot.ir import access
+from aotc.aot.ir import access, types
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import fixed, proves_at_most, typical
+from aotc.aot.ir.size import Shape, fixed, proves_at_most, typical
 from aotc.aot.schedule.group import Domain
 from aotc.aot.schedule.trace import Access, Contract
 
+LARGEST_ELEMENT = 256  # numbers of one row of a head
 FEW_ROWS = 64  # query rows of one key head up to which one tile takes them all
+SMALLEST_BLOCK, LARGEST_BLOCK = 16, 64  # rows, or keys, of a block of scores on the CPU
+BLOCK_ELEMENTS = 64 * 256  # of an operand's block, which shares the nearest caches with others
+BLOCK_COST = 8  # rows or keys that take as long as a block takes for itself
+OPERATIONS_PER_BYTE = 10  # of one core, and of the memory that scores leave its caches for
+SCORE_PASSES = 4  # of arithmetic over scores: written and read, and the weights again
 
 Position = tuple[Index, ...]
+
+
+def is_cheaper_on_memory(query: Shape, key: Shape, value: Shape) -> bool:
+    """Whether a CPU's kernel does attention of these shapes, all fixed, for less than arithmetic.
+
+    That moves its scores through memory; the kernel fills up blocks of rows and keys.
+    """
+    rows, keys = fixed(query[2]), fixed(key[2])
+    elements = fixed(query[3]), fixed(value[3])
+    if min(rows, keys, *elements) == 0 or max(elements) > LARGEST_ELEMENT:
+        return False
+    down, across = (block_of(extent, max(elements)) for extent in (rows, keys))
+    filled = -(-rows // down) * down * -(-keys // across) * across
+    moved = SCORE_PASSES * types.DTYPES["f32"].itemsize_bytes * rows * keys
+    return 2 * sum(elements) * (filled - rows * keys) <= OPERATIONS_PER_BYTE * moved
+
+
+def block_of(extent: int, widest: int) -> int:
+    """Rows, or keys, of a CPU's block: the fewest with what fills up the last one, and for each
+    block."""
+    largest = BLOCK_ELEMENTS >> (widest - 1).bit_length()
+    block = best = max(SMALLEST_BLOCK, min(LARGEST_BLOCK, largest))
+    while block >= SMALLEST_BLOCK:
+        best = min(best, block, key=lambda each: -(-extent // each) * (each + BLOCK_COST))
+        block //= 2
+    return best
 
 
 def groups(root_op: Node) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aotc.aot.ir.graph import Graph, Node, make
-from aotc.aot.ir.own_calls import keep
+from aotc.aot.ir.viewed import dense, on_memory, strides_of
 from aotc.aot.schedule.group import Group
 
 
@@ -38,6 +38,13 @@ def with_states(graph: Graph) -> Graph:
         made = node if same else make(node.op, inputs, node.attrs, node.source)
         changed[node] = own.get(node, made)
     return whole.with_outputs(tuple(changed[node] for node in whole.outputs))
+
+
+def keep(data: Node) -> Node:
+    """A copy of `data`, of fixed shape, by a launch of its own."""
+    copied = make("copy", (data,), {"tag": "kept"})
+    place = (0, 0, data.shape, strides_of(data.shape))
+    return on_memory([dense(data)], [(copied, place)], [(data.dtype, data.shape)])[0]
 
 
 def _only_copy(

@@ -7,12 +7,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from aotc.aot.build import BuildOptions, build  # noqa: E402  needs torch
-from aotc.aot.ir import own_attention  # noqa: E402
+from aotc.aot.schedule import attention  # noqa: E402
 from aotc.runtime import load  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
-KERNEL = "attention_forward"
+KERNEL = "attention"
 TOLERANCES = {torch.float32: 5e-6, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 SPEC = """
 import math
@@ -42,7 +42,7 @@ BY_HAND = "(q @ k.mT * SIZE**-0.5 + mask).softmax(-1) @ v"
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Few rows are several blocks; kernels of small blocks compile sooner."""
-    monkeypatch.setattr(own_attention, "LARGEST_BLOCK", own_attention.SMALLEST_BLOCK)
+    monkeypatch.setattr(attention, "LARGEST_BLOCK", attention.SMALLEST_BLOCK)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from aotc.aot.capture.imports.table import ROWS
 from aotc.aot.dynamo import attention
 from aotc.aot.dynamo.attention import FEWEST
 from aotc.aot.dynamo.calling import Call
-from aotc.aot.ir import own_attention
+from aotc.aot.schedule import attention as attention_price
 
 pytestmark = pytest.mark.torch
 FORWARD = "_scaled_dot_product_flash_attention_for_cpu"
@@ -46,7 +46,7 @@ def calls(monkeypatch):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Few rows are several blocks; kernels of small blocks compile sooner."""
-    monkeypatch.setattr(own_attention, "LARGEST_BLOCK", FEWEST)
+    monkeypatch.setattr(attention_price, "LARGEST_BLOCK", FEWEST)
 
 
 def test_blocks_as_they_are(calls):
@@ -229,25 +229,25 @@ def test_what_one_linear_gave_is_kept_where_it_lies(programs, small_blocks):
 
 
 def test_one_linear_gets_its_gradient_as_one(calls, monkeypatch):
-    from aotc.aot.rewrites import attention_gradients
+    from aotc.aot.rewrites import memory
 
     joined = []
 
-    def counted(nodes, own=attention_gradients.joined):
-        joined.append(own(nodes))
+    def counted(concat, own=memory._joined):
+        joined.append(own(concat))
         return joined[-1]
 
-    monkeypatch.setattr(attention_gradients, "joined", counted)
+    monkeypatch.setattr(memory, "_joined", counted)
     mixed = torch.nn.Linear(48, 144)
 
     def attend(x):
         parts = mixed(x).chunk(3, -1)
-        split = (part.view(2, 40, 3, 16).transpose(1, 2) for part in parts)
-        return functional.scaled_dot_product_attention(*split).transpose(1, 2).reshape(2, 40, 48)
+        split = (part.view(2, 44, 3, 16).transpose(1, 2) for part in parts)
+        return functional.scaled_dot_product_attention(*split).transpose(1, 2).reshape(2, 44, 48)
 
-    x = torch.randn(2, 40, 48, requires_grad=True)
-    gradient = torch.randn(2, 40, 48)
+    x = torch.randn(2, 44, 48, requires_grad=True)
+    gradient = torch.randn(2, 44, 48)
     wanted = (x, *mixed.parameters())
     found = torch.autograd.grad(torch.compile(attend, backend="aotc")(x), wanted, gradient)
     torch.testing.assert_close(found, torch.autograd.grad(attend(x), wanted, gradient))
-    assert [each.shape for each in joined if each is not None] == [(2, 40, 144)]
+    assert [each.shape for each in joined if each is not None] == [(2, 44, 144)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from case_graphs import op, operand
+from case_graphs import graph_of, op, operand
 from source_table import case
 
 from aotc.aot.ir import build as b
-from aotc.aot.ir import own_attention, own_calls, own_grouped
 from aotc.aot.ir.graph import make
-from aotc.aot.ir.own_attention import Scoring
+from aotc.aot.rewrites.memory import place_attention, place_ops
+from aotc.aot.schedule.states import keep
 
 SCALE = """import triton
 import triton.language as tl
@@ -75,10 +75,16 @@ def native_function_and_kernel():
     return _native(("cuda",), tuple((name, CALL[name]) for name in names))
 
 
+def _placed(*outputs):
+    """With the places of ops on memory, attention among them."""
+    graph, _ = place_ops(graph_of(outputs))
+    return place_attention(graph)[0].outputs
+
+
 @case("cpu")
 def rows_added_at_places():
     data, places = operand("data", 50, 24), operand("places", 7, 1, dtype="i64")
-    return [own_calls.scatter(data, places, operand("rows", 7, 24), 0, adds=True)]
+    return _placed(op("scatter_rows", data, places, operand("rows", 7, 24), axis=0, adds=True))
 
 
 @case("cpu", kernel=1)
@@ -86,13 +92,13 @@ def rows_added_at_places():
 def elements_written_at_places():
     """Places of each element; the copy of what is updated is the kernel before."""
     data, places = operand("data", 5, 30, 8), operand("places", 5, 7, 8, dtype="i32")
-    written = own_calls.scatter(data, places, operand("rows", 5, 7, 8), 1, adds=False)
-    return [op("mul", written, 2.0)]
+    written = op("scatter_rows", data, places, operand("rows", 5, 7, 8), axis=1, adds=False)
+    return _placed(op("mul", written, 2.0))
 
 
 @case("cpu")
 def copy_that_is_kept():
-    return [own_calls.keep(operand("data", 5, 1000))]
+    return [keep(operand("data", 5, 1000))]
 
 
 def _heads():
@@ -103,10 +109,8 @@ def _heads():
 @case("cpu")
 def attention_with_sums():
     """A call with two results, one of which is read where it is, in part of a larger tensor."""
-    q, k, v = _heads()
-    mask = operand("mask", 2, 1, 70, 70)
-    result, _ = own_attention.forward(q, k, v, Scoring(0.25, 0, mask))
-    return [result]
+    how = {"scale": 0.25, "causal": True, "offset": 0, "is_safe": True}
+    return _placed(op("attention", *_heads(), operand("mask", 2, 1, 70, 70), **how))
 
 
 @case("cpu")
@@ -118,26 +122,27 @@ def attention_of_views():
     for place in range(3):
         part = b.slice_axis(x, 1, place * 64, (place + 1) * 64)
         parts.append(b.permute(b.reshape(part, (2, 65, 2, 32)), (0, 2, 1, 3)))
-    return list(own_attention.forward(*parts, Scoring(0.125, is_safe=False)))
+    how = {"scale": 0.125, "causal": False, "offset": 0, "is_safe": False}
+    return _placed(*(op(name, *parts, **how) for name in ("attention", "attention_log_sum_exp")))
 
 
 @case("cpu")
 def gradients_of_attention():
-    q, k, v = _heads()
-    ends = operand("out", 2, 4, 70, 32), operand("sums", 2, 4, 70)
-    found = own_attention.backward(operand("g", 2, 4, 70, 32), q, k, v, ends, Scoring(0.25, 0))
-    return list(found)
+    ends = operand("g", 2, 4, 70, 32), operand("out", 2, 4, 70, 32), operand("sums", 2, 4, 70)
+    how = {"scale": 0.25, "causal": True, "offset": 0}
+    found = (op("attention_backward", *_heads(), *ends, **how, result=at) for at in range(3))
+    return _placed(*found)
 
 
 @case("cpu")
 @case("sm_90")
 def grouped_rows():
     ends = operand("ends", 5, dtype="i32")
-    return [own_grouped.grouped_rows(operand("x", 70, 48), operand("w", 5, 48, 36), ends)]
+    return _placed(op("grouped_matmul", operand("x", 70, 48), operand("w", 5, 48, 36), ends))
 
 
 @case("cpu")
 def grouped_depth():
     left = b.permute(operand("x", 70, 48, dtype="bf16"), (1, 0))
     right, ends = operand("y", 70, 36, dtype="bf16"), operand("ends", 5, dtype="i64")
-    return [own_grouped.grouped_depth(left, right, ends)]
+    return _placed(make("grouped_matmul", (left, right, ends)))

@@ -10,18 +10,17 @@ import pytest
 import source_cases  # noqa: F401  # the cases register themselves
 from source_table import CASES, TARGETS, Case
 
-from aotc.aot.ir import own_attention, own_grouped
 from aotc.aot.ir.graph import walk
 from aotc.aot.ir.ops import OPS
 from aotc.aot.lower import emit, native_call
 from aotc.aot.lower.attention import source as attention
 from aotc.aot.lower.convolution import source as convolution
-from aotc.aot.lower.lower import LOWERED
+from aotc.aot.lower.lower import LOWERED, ON_MEMORY
 from aotc.aot.lower.matmul.gpu_tables import STYLES
 from aotc.aot.lower.row import gpu_candidates, gpu_forms, statistics
 from aotc.aot.lower.row.source import levels_of
 from aotc.aot.targets.cuda.machines import GPUS
-from aotc.kernels.templates.registry import KEEP, SCATTER, TEMPLATES, called_functions
+from aotc.kernels.templates.registry import TEMPLATES, called_functions
 
 DEVICES = ("cpu", "cuda")
 ROWS = [(case, form) for case in CASES.values() for form in case.forms]
@@ -82,8 +81,7 @@ def test_kernels_of_our_own_that_are_called():
         for case in CASES.values()
         if case.group.kind == "call"
     }
-    own = {own_attention.FORWARD, own_attention.BACKWARD, own_grouped.ROWS, own_grouped.DEPTH}
-    assert functions >= own | {SCATTER, KEEP}
+    assert functions >= ON_MEMORY.keys()
 
 
 def test_forms_of_rows_on_a_gpu():
@@ -145,6 +143,6 @@ def test_functions_that_kernels_hold_a_copy_of(name):
 def test_kinds_of_nodes():
     """Each kind of node that a kernel can compute."""
     roots = tuple(root.node for case in CASES.values() for root in case.group.roots)
-    not_computed = {"input", "constant", "convolution", "torch"}
+    not_computed = {"input", "constant", "convolution", "memory", "torch"}
     kinds = {row.kind for row in OPS.values()} - not_computed
     assert {node.kind for node in walk(roots)} >= kinds | emit._WRITERS.keys()

@@ -106,8 +106,8 @@ def test_a_decoder_follows_eager_and_moves_no_cache(tmp_path, cache, request):
 
     with load(tmp_path / "b") as program:
         names = [program.plan.kernels[launch.kernel].name for launch in program.plan.at().launches]
-        assert names.count("scatter") == len(program.states) == 4
-        assert "keep" not in names
+        assert names.count("scatter_rows") == len(program.states) == 4
+        assert "copy" not in names
         assert_follows(program.session(), module, inputs, range(6))
 
 
@@ -165,7 +165,7 @@ def scheduled(name):
 
 def test_rows_are_written_where_they_lie():
     captured, plan = scheduled("written")
-    kept = [group.label for group in plan.groups if group.label == "keep"]
+    kept = [group.label for group in plan.groups if group.kind == "call" and not group.updates]
     in_place = [group for group in plan.groups for pair in group.updates if pair[0].op == "input"]
     # `both` is read before it is written, and a slice is no list of places.
     assert [state.name for state in captured.graph.states] == [
@@ -178,7 +178,7 @@ def test_rows_are_written_where_they_lie():
 
 def test_copies_into_states_come_last():
     _, plan = scheduled("swap")
-    assert [group.label for group in plan.groups[-2:]] == ["keep", "keep"]
+    assert [group.label for group in plan.groups[-2:]] == ["copy", "copy"]
 
 
 def test_capture_leaves_the_model_as_it_was():

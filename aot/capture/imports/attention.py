@@ -9,41 +9,45 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Rows
-from aotc.aot.ir import build, own_attention
-from aotc.aot.ir.graph import Node
-from aotc.aot.ir.own_attention import Scoring
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import AttrValue, Node, make
 from aotc.aot.ir.size import is_static
+from aotc.aot.ir.types import FLOATS_TO_F32
 
 
-def _forward(call: Call, query: Node, key: Node, value: Node, *how: Any) -> tuple[Node, Node]:
-    return own_attention.forward(query, key, value, _scoring((query, key, value), *how))
+def _forward(call: Call, *given: Any) -> tuple[Node, Node]:
+    operands, attrs = _read(given[:3], *given[3:])
+    attrs |= {"is_safe": True}
+    return make("attention", operands, attrs), make("attention_log_sum_exp", operands, attrs)
 
 
-def _backward(call: Call, gradient: Node, *given: Any) -> tuple[Node, Node, Node]:
-    query, key, value, out, sums, *how = given
-    scoring = _scoring((query, key, value), *how)
-    ends = out, build.cast(sums, "f32")
-    return own_attention.backward(gradient, query, key, value, ends, scoring)
+def _backward(call: Call, gradient: Node, *given: Any) -> tuple[Node, ...]:
+    operands, attrs = _read(given[:3], *given[5:])
+    ends = gradient, given[3], build.cast(given[4], "f32")
+    read = (*operands[:3], *ends, *operands[3:])
+    return tuple(make("attention_backward", read, {**attrs, "result": at}) for at in range(3))
 
 
-def _scoring(
+def _read(
     operands: Sequence[Node],
     dropout: float,
     is_causal: bool,
     mask: Node | None,
     scale: float | None,
-) -> Scoring:
-    """What both ops say of their scores; raises `NotSupported` for what the kernels cannot say."""
+) -> tuple[tuple[Node, ...], dict[str, AttrValue]]:
+    """q, k, v and perhaps a mask, and what both ops say of their scores; raises `NotSupported` for
+    what the kernels cannot say."""
     query = operands[0]
     if dropout:
         raise NotSupported("attention with dropout")
-    read = (*operands, *([] if mask is None else [mask]))
-    if any(each.dtype not in own_attention.DTYPES for each in read):
+    masks = [] if mask is None else [build.align(mask, 4)]
+    read = (*operands, *masks)
+    if any(each.dtype not in FLOATS_TO_F32 for each in read):
         raise NotSupported(f"attention of `{query.dtype}` with heads that share keys")
     if not all(is_static(each.shape) for each in read):
         raise NotSupported("attention with heads that share keys, of sizes that a call decides")
-    factor = float(query.shape[-1]) ** -0.5 if scale is None else scale
-    return Scoring(float(factor), 0 if is_causal else None, mask)
+    factor = float(query.shape[-1]) ** -0.5 if scale is None else float(scale)
+    return read, {"scale": factor, "causal": is_causal, "offset": 0}
 
 
 ROWS: Rows = {

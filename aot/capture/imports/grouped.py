@@ -12,9 +12,11 @@ from typing import Any
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Rows, wide
 from aotc.aot.capture.imports.scatters import ROWS as WRITES
-from aotc.aot.ir import build, own_grouped
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir import build
+from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.size import Extent, is_static
+
+MOST_GROUPS = 4096  # a program of the kernel reads all ends at once
 
 
 def _histogram(
@@ -99,7 +101,9 @@ def _by_rows(data: Node, matrices: Node, ends: Node) -> Node:
     if not data.type.numel or not matrices.type.numel:
         return build.expand(build.scalar(0, data.dtype), shape)
     if is_static((*data.shape, *matrices.shape)):
-        return own_grouped.grouped_rows(data, matrices, ends)
+        if matrices.shape[0] > MOST_GROUPS:
+            raise NotSupported(f"{matrices.shape[0]} groups, expected at most {MOST_GROUPS}")
+        return make("grouped_matmul", (data, matrices, ends))
     return _by_every_matrix(data, matrices, ends)
 
 
@@ -123,7 +127,7 @@ def _by_depth(left: Node, right: Node, ends: Node) -> Node:
     shape = (ends.shape[0], left.shape[0], right.shape[1])
     if not left.type.numel or not right.type.numel or not math.prod(shape):
         return build.expand(build.scalar(0, left.dtype), shape)
-    return own_grouped.grouped_depth(left, right, ends)
+    return make("grouped_matmul", (left, right, ends))
 
 
 def _fallback(call: Call, data: Node, matrices: Node, ends: Node) -> Node:

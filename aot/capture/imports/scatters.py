@@ -16,7 +16,7 @@ from typing import Any
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Rows, wide, wrapped
 from aotc.aot.capture.imports.masked_writes import masked_put
 from aotc.aot.capture.state_values import is_kept, keep
-from aotc.aot.ir import build, own_calls
+from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.ranges import is_within, range_of
 from aotc.aot.ir.reductions import REDUCTIONS, Reduction
@@ -178,7 +178,7 @@ def _merged(data: Node, index: Node, source: Node, axis: int, merge: Merge) -> N
     if is_kernel and (is_kept(data) or is_large(index, source, extent, is_sum)):
         # Only sums are computed in f32.
         before, values = (wide(data), wide(source)) if is_sum else (data, source)
-        after = own_calls.scatter(before, index, values, axis, is_sum)
+        after = make("scatter_rows", (before, index, values), {"axis": axis, "adds": is_sum})
         written = build.cast(after, data.dtype)
         return keep(written) if is_kept(data) else written
     found = writes(index, source, axis, extent)

@@ -1,5 +1,5 @@
-# in0: *i32
-# in1: *fp32
+# in0: *fp32
+# in1: *i32
 # in2: *fp32
 # out0: *fp32
 # num_stages=1 num_warps=1 grid 5×1×1
@@ -18,8 +18,8 @@ def kernel(
 ):
     scatter(
         out_ptr=out0,
-        place_ptr=in0,
-        source_ptr=in1,
+        place_ptr=in1,
+        source_ptr=in2,
         ROWS=7,
         EXTENT=30,
         INNER=8,

@@ -1,0 +1,101 @@
+"""Attention on memory, with the sums of its rows, and its gradients → calls of their template.
+
+A program has a tile of rows, or for the gradients a whole head of keys, so that scores stay in the
+cache and every sum has one order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotc.aot.ir.graph import Node
+from aotc.aot.lower.call import (
+    Block,
+    Called,
+    Grid,
+    Place,
+    attributes_of,
+    from_template,
+    operands_of,
+    stored_of,
+)
+from aotc.aot.lower.tiles import power_above
+from aotc.aot.schedule.attention import block_of
+from aotc.kernels.templates.registry import ATTENTION
+
+MORE_BLOCKS = ((32, 64), (64, 32), (128, 128))  # that tuning tries: rows and keys
+
+
+def attention(node: Node) -> Called:
+    """One program for each block of rows of a head."""
+    query, key, value, *masks = operands_of(node)
+    batch, heads, rows, _ = query.shape
+    ends = {"HEADS": heads, "SAFE": attributes_of(node)["is_safe"]}
+    numbers = {**_numbers(node, query, key, value, *masks), **ends}
+    blocks = [(each, (-(-rows // each["BM"]), heads, batch)) for each in _blocks(query, key, value)]
+    reads = _reads(query, key, value, *masks)
+    return _call("attention_forward", {"out": 0, "sums": 1}, reads, numbers, blocks)
+
+
+def attention_backward(node: Node) -> Called:
+    """One program for each head of keys."""
+    query, key, value, gradient, out, sums, *masks = operands_of(node)
+    ends = {"g": gradient, "out": out, "sums": sums}
+    gradients = dict(zip(("dq", "dk", "dv"), stored_of(node), strict=True))
+    numbers = {
+        **_numbers(node, query, key, value, *masks),
+        **{name.upper(): place.strides[:3] for name, place in ends.items()},
+        **{name.upper(): (place.strides[2], place.start) for name, place in gradients.items()},
+    }
+    blocks = [(each, (key.shape[1], key.shape[0], 1)) for each in _blocks(query, key, value)]
+    stored = {name: place.memory for name, place in gradients.items()}
+    reads = {**_reads(query, key, value, *masks), **ends}
+    return _call("attention_backward", stored, reads, numbers, blocks)
+
+
+def _call(
+    function: str,
+    stored: dict[str, int],
+    reads: dict[str, Place | None],
+    numbers: dict[str, Any],
+    blocks: list[tuple[Block, Grid]],
+) -> Called:
+    return from_template(
+        ATTENTION, function, stored, reads, numbers, blocks, num_stages=1, num_warps=1
+    )
+
+
+def _reads(query: Place, key: Place, value: Place, mask: Place | None = None) -> dict[str, Any]:
+    return {"q": query, "k": key, "v": value, "mask": mask}
+
+
+def _numbers(
+    node: Node, query: Place, key: Place, value: Place, mask: Place | None = None
+) -> dict[str, Any]:
+    """What both kernels are given: sizes, what scores are made of, and steps to the next batch,
+    head and row."""
+    _, heads, rows, element = query.shape
+    how = attributes_of(node)
+    return {
+        "RATIO": heads // key.shape[1],
+        "T": rows,
+        "S": key.shape[2],
+        "D": element,
+        "E": value.shape[3],
+        "BD": power_above(element),
+        "BE": power_above(value.shape[3]),
+        "SCALE": how["scale"],
+        "CAUSAL": how["offset"] if how["causal"] else None,
+        **{name: place.strides[:3] for name, place in zip("QKV", (query, key, value), strict=True)},
+        "MASK": mask.strides if mask else None,
+    }
+
+
+def _blocks(query: Place, key: Place, value: Place) -> list[Block]:
+    """Rows and keys of a block, the first as a rule the fastest."""
+    rows, keys = query.shape[2], key.shape[2]
+    widest = max(query.shape[3], value.shape[3])
+    tallest, longest = power_above(rows), power_above(keys)
+    fitting = [row for row in MORE_BLOCKS if row[0] <= tallest and row[1] <= longest]
+    sides = dict.fromkeys(((block_of(rows, widest), block_of(keys, widest)), *fitting))
+    return [{"BM": down, "BN": across} for down, across in sides]

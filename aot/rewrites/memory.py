@@ -1,0 +1,183 @@
+"""Ops whose kernels work on memory → `placed`: which tensors of what memory they read and store.
+
+Operands are read where they lie, heads beside each other; what has no steady step along each dim is
+copied. On the CPU that goes for every attention: those that stay arithmetic there have sizes that a
+call decides, few rows, or keys or values that are weights (whose products are packed).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Sequence
+
+from aotc.aot.ir import build
+from aotc.aot.ir.call import Place
+from aotc.aot.ir.graph import Graph, Node, made_for, make
+from aotc.aot.ir.rules import Context
+from aotc.aot.ir.size import Extent, is_static
+from aotc.aot.ir.types import FLOATS_TO_F32
+from aotc.aot.ir.viewed import Placed, dense, on_memory, placed, spread, strides_of
+from aotc.aot.rewrites.replace import replace_nodes
+from aotc.aot.schedule.attention import is_cheaper_on_memory
+
+HEADS_INSIDE = (0, 2, 1, 3)  # as torch has results of attention in memory: [B, T, H, E]
+
+
+def place_ops(graph: Graph) -> tuple[Graph, int]:
+    """`graph` with every op on memory `placed`, and how many there are; attention is among them
+    where its rows' sums are wanted too."""
+    nodes = graph.nodes()
+    summed = {(node.inputs, node.attrs) for node in nodes if node.op == "attention_log_sum_exp"}
+    whole = {node for node in nodes if (node.inputs, node.attrs) in summed}
+    return _placed(graph, {node for node in nodes if node.kind == "memory"} | whole)
+
+
+def place_attention(graph: Graph) -> tuple[Graph, int]:
+    """`graph` with every attention `placed`, and how many there are."""
+    return _placed(graph, {node for node in graph.nodes() if node.op == "attention"})
+
+
+def _placed(graph: Graph, wanted: Container[Node]) -> tuple[Graph, int]:
+    new: dict[Node, Node] = {}
+    count = 0
+    for node in graph.nodes():
+        operands = tuple(new[operand] for operand in node.inputs)
+        same = operands == node.inputs
+        new[node] = node if same else make(node.op, operands, node.attrs, node.source)
+        if node in wanted:
+            count += 1
+            with made_for(node.source):
+                new[node] = _PLACED[node.op](new[node])
+    return graph.with_outputs(tuple(new[node] for node in graph.outputs)), count
+
+
+def serves(attention: Node, context: Context) -> bool:
+    """Whether the kernel on memory takes an attention, and costs less than its arithmetic."""
+    query, key, value = attention.inputs[:3]
+    if context.is_constant(key) or context.is_constant(value):
+        return False
+    if not all(is_static(operand.shape) for operand in attention.inputs):
+        return False
+    return is_cheaper_on_memory(query.shape, key.shape, value.shape)
+
+
+def _attention(node: Node) -> Node:
+    """Both results, of which the node is one."""
+    operands = node.inputs
+    batch, heads, rows = operands[0].shape[:3]
+    both = [make(op, operands, node.attrs) for op in ("attention", "attention_log_sum_exp")]
+    shapes = [(batch, rows, heads, operands[2].shape[3]), (batch, rows, heads)]
+    stored = [
+        (each, (at, 0, each.shape, strides_of(each.shape, HEADS_INSIDE[: each.type.rank])))
+        for at, each in enumerate(both)
+    ]
+    places = [*map(placed, operands[:3]), *_mask(node, 3)]
+    types = [(each.dtype, shape) for each, shape in zip(both, shapes, strict=True)]
+    at = both.index(node)
+    return build.permute(on_memory(places, stored, types)[at], HEADS_INSIDE[: node.type.rank])
+
+
+def _attention_backward(node: Node) -> Node:
+    """All three gradients, of which the node is one: each [batch, row, all heads' elements]."""
+    of = node.inputs[:3]
+    each_of = [make(node.op, node.inputs, {**dict(node.attrs), "result": at}) for at in range(3)]
+    shapes = [(each.shape[0], each.shape[2], each.shape[1] * each.shape[3]) for each in of]
+    places = [*map(placed, node.inputs[:5]), spread(build.cast(node.inputs[5], "f32"))]
+    stored = [
+        (each, (at, 0, each.shape, strides_of(each.shape, HEADS_INSIDE)))
+        for at, each in enumerate(each_of)
+    ]
+    # Several blocks of keys add to the gradient of q, in memory.
+    types = tuple(zip(("f32", of[1].dtype, of[2].dtype), shapes, strict=True))
+    at = node.attr("result")
+    batch, heads, rows, element = node.shape
+    found = on_memory([*places, *_mask(node, 6)], stored, types)[at]
+    split = build.reshape(found, (batch, rows, heads, element))
+    return build.cast(build.permute(split, HEADS_INSIDE), node.dtype)
+
+
+def _mask(node: Node, at: int) -> list[Placed]:
+    """The mask, if there is one, as numbers that are added to the scores [B, H, T, S]."""
+    if len(node.inputs) == at:
+        return []
+    query, key, mask = node.inputs[0], node.inputs[1], node.inputs[at]
+    if mask.dtype == "bool":
+        mask = make("where", (mask, build.scalar(0.0, "f32"), build.scalar(-math.inf, "f32")))
+    mask = mask if mask.dtype in FLOATS_TO_F32 else build.cast(mask, "f32")
+    return [spread(build.expand(mask, (*query.shape[:3], key.shape[2])))]
+
+
+def _scatter_rows(node: Node) -> Node:
+    """The rows are written into a copy of what they change."""
+    data, index, source = node.inputs
+    is_shared = index.type.numel == source.shape[node.attr("axis")]
+    places = index if is_shared else build.expand(index, source.shape)
+    before = make("copy", (data,), {"tag": node.op})
+    return _whole(node, [dense(before), dense(places), dense(source)], ((0, 0),))
+
+
+def _grouped_matmul(node: Node) -> Node:
+    left, right, ends = node.inputs
+    return _whole(node, [spread(left), spread(right), placed(ends)])
+
+
+def _whole(
+    node: Node, operands: Sequence[Placed], updates: tuple[tuple[int, int], ...] = ()
+) -> Node:
+    """An op with one result, which lies as it is."""
+    place: Place = (0, 0, node.shape, strides_of(node.shape))
+    return on_memory(operands, [(node, place)], [(node.dtype, node.shape)], updates)[0]
+
+
+_PLACED: dict[str, Callable[[Node], Node]] = {
+    "attention": _attention,
+    "attention_log_sum_exp": _attention,
+    "attention_backward": _attention_backward,
+    "scatter_rows": _scatter_rows,
+    "grouped_matmul": _grouped_matmul,
+}
+
+
+def join_gradients(graph: Graph) -> tuple[Graph, int]:
+    """`graph` with gradients of q, k and v that are only read beside each other stored beside each
+    other, and how many such there are.
+
+    Where one linear makes all three, its gradients read `concat(dq, dk, dv)`: one product, whose
+    rows are then plain memory.
+    """
+    users = graph.users()
+    replaced: dict[Node, Node] = {}
+    for node in graph.nodes():
+        if node.op != "concat" or node.attr("axis") != node.type.rank - 1:
+            continue
+        is_read_elsewhere = any(
+            users[part] != (node,) or part in graph.outputs for part in node.inputs
+        )
+        found = None if is_read_elsewhere else _joined(node)
+        if found is not None:
+            replaced[node] = found
+    return graph.with_outputs(replace_nodes(graph.outputs, replaced)), len(replaced)
+
+
+def _joined(concat: Node) -> Node | None:
+    """The results of one `attention_backward`, in any order, as one result of it."""
+    parts, first = concat.inputs, concat.inputs[0]
+    if first.op != "placed" or first.attr("function") != "attention_backward":
+        return None
+    numbers = [part.attr("result") for part in parts if part.op == "placed"]
+    is_whole = sorted(numbers) == list(range(len(first.attr("results"))))
+    same = {**dict(first.attrs), "result": 0}
+    if not is_whole or any(
+        make("placed", first.inputs, {**same, "result": number}) is not part
+        for number, part in zip(numbers, parts, strict=True)
+    ):
+        return None
+    stored = list(first.attr("stored"))
+    start: Extent = 0
+    rows, width = concat.shape[-2:]
+    for number, part in zip(numbers, parts, strict=True):
+        op, attrs, (_, _, shape, steps) = stored[number]
+        stored[number] = op, attrs, (0, start, shape, (rows * width, steps[1], width, 1))
+        start += part.shape[-1]
+    attrs = {**same, "stored": tuple(stored), "results": ((concat.dtype, concat.shape),)}
+    return make("placed", first.inputs, attrs, concat.source)

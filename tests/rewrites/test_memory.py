@@ -1,0 +1,208 @@
+"""Ops whose kernels work on memory: what they mean, beside torch, and that places say the same."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+
+from aotc.aot.ir import build as b
+from aotc.aot.ir.graph import Graph, IllegalNodeError, make
+from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.legal import violations
+from aotc.aot.ir.text import parse_graph, print_graph
+from aotc.aot.rewrites.memory import join_gradients, place_attention, place_ops
+
+torch = pytest.importorskip("torch")
+
+BATCH, HEADS, GROUPS, ROWS, KEYS, SIZE, WIDTH = 2, 4, 2, 7, 9, 8, 6
+SHAPES = {
+    "q": (BATCH, HEADS, ROWS, SIZE),
+    "k": (BATCH, GROUPS, KEYS, SIZE),
+    "v": (BATCH, GROUPS, KEYS, WIDTH),
+    "g": (BATCH, HEADS, ROWS, WIDTH),
+}
+
+
+def leaf(name, *shape, dtype="f32"):
+    return make("input", (), {"name": name, "dtype": dtype, "shape": shape})
+
+
+def heads(name):
+    """[B, H, R, D] as heads beside each other in memory; for k within a larger tensor."""
+    batch, count, rows, size = SHAPES[name]
+    wide = leaf(name, batch, rows, count * size + (16 if name == "k" else 0))
+    part = b.slice_axis(wide, 2, 0, count * size)
+    return b.permute(b.reshape(part, (batch, rows, count, size)), (0, 2, 1, 3))
+
+
+def graph_of(*outputs):
+    nodes = [node for node in Graph((), outputs, (), (), {}).nodes() if node.op == "input"]
+    names = tuple(node.attr("name") for node in nodes)
+    return Graph(tuple(nodes), outputs, names, tuple(f"o{n}" for n in range(len(outputs))), {})
+
+
+def drawn(graph, seed=0):
+    """Random arrays for the inputs; whole numbers are places from -2 to 12."""
+    random = numpy.random.default_rng(seed)
+    rows = [(node.dtype, node.shape) for node in graph.inputs]
+    return [
+        random.integers(-2, 12, shape).astype(dtype.replace("i", "int"))
+        if dtype.startswith("i")
+        else (random.random(shape) > 0.4)
+        if dtype == "bool"
+        else random.standard_normal(shape).astype("float32")
+        for dtype, shape in rows
+    ]
+
+
+def scatters(adds):
+    def make_rows(shape, index, axis):
+        data = leaf(f"data{axis}", *shape)
+        rows = list(shape)
+        rows[axis] = 5
+        index = [5 if at == axis else rows[at] if index else 1 for at in range(len(shape))]
+        operands = (data, leaf(f"index{axis}", *index, dtype="i32"), leaf(f"source{axis}", *rows))
+        return make("scatter_rows", operands, {"axis": axis, "adds": adds})
+
+    return [make_rows((10, 3), False, 0), make_rows((2, 6, 3), True, 1)]
+
+
+def grouped():
+    ends = leaf("ends", 3, dtype="i64")
+    matrices = b.permute(leaf("w", 3, 6, 4), (0, 2, 1))
+    rows = make("grouped_matmul", (leaf("x", 12, 4), matrices, ends))
+    left = b.permute(leaf("x", 12, 4), (1, 0))
+    return [rows, make("grouped_matmul", (left, leaf("y", 12, 5), ends))]
+
+
+def attentions(is_safe, causal, mask=None):
+    how = {"scale": 0.3, "causal": causal, "offset": 1}
+    qkv = [heads(name) for name in "qkv"]
+    masks = [] if mask is None else [leaf("mask", BATCH, 1, ROWS, KEYS, dtype=mask)]
+    both = [
+        make(op, (*qkv, *masks), {**how, "is_safe": is_safe})
+        for op in ("attention", "attention_log_sum_exp")
+    ]
+    ends = (heads("g"), *both)
+    gradients = [
+        make("attention_backward", (*qkv, *ends, *masks), {**how, "result": at}) for at in range(3)
+    ]
+    return [*both, *gradients]
+
+
+CASES = {
+    "rows added": lambda: scatters(True),
+    "rows written": lambda: scatters(False),
+    "grouped products": grouped,
+    "attention": lambda: attentions(True, False),
+    "causal attention": lambda: attentions(False, True),
+    "masked attention": lambda: attentions(True, True, "bool"),
+    "attention with numbers added": lambda: attentions(True, False, "f32"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_places_change_no_result(name):
+    graph = graph_of(*CASES[name]())
+    arrays = drawn(graph)
+    if name == "grouped products":
+        arrays[graph.input_names.index("ends")] = numpy.array([3, 3, 10])
+    found, count = place_ops(graph)
+    assert count == len(graph.outputs)
+    assert not violations(found, frozenset({"memory", "attention"}))
+    for left, right in zip(interpret(graph, arrays), interpret(found, arrays), strict=True):
+        numpy.testing.assert_array_equal(left, right)
+    assert print_graph(parse_graph(print_graph(found))) == print_graph(found)
+
+
+def test_attention_without_sums_stays_until_its_target_is_known():
+    graph = graph_of(attentions(True, False)[0])
+    assert place_ops(graph)[1] == 0
+    assert place_attention(graph)[1] == 1
+
+
+def test_gradients_beside_each_other_are_one_result():
+    split = [b.permute(b.reshape(leaf(n, 2, 5, 12), (2, 5, 3, 4)), (0, 2, 1, 3)) for n in "qkv"]
+    ends = (leaf("g", 2, 3, 5, 4), leaf("out", 2, 3, 5, 4), leaf("sums", 2, 3, 5))
+    how = {"scale": 0.5, "causal": True, "offset": 0}
+    found = [make("attention_backward", (*split, *ends), {**how, "result": n}) for n in (1, 0, 2)]
+    graph = place_ops(graph_of(*found))[0]
+    memory = [node.inputs[0].inputs[0] for node in graph.outputs]
+    graph = graph.with_outputs((b.concat(memory, 2), *graph.outputs[1:1]))
+    graph = Graph(graph.inputs, graph.outputs, graph.input_names, ("joined",), {})
+    joined, count = join_gradients(graph)
+    assert count == 1
+    assert joined.outputs[0].op == "placed"
+    arrays = drawn(graph)
+    (left,), (right,) = interpret(graph, arrays), interpret(joined, arrays)
+    numpy.testing.assert_array_equal(left, right)
+
+
+def tensors(graph):
+    given = dict(zip(graph.input_names, drawn(graph), strict=True))
+    return {name: torch.from_numpy(array) for name, array in given.items()}
+
+
+@pytest.mark.parametrize("mask", [None, "bool", "f32"])
+def test_attention_and_its_gradients_mean_what_torch_has(mask):
+    graph = graph_of(*attentions(True, False, mask))
+    given = tensors(graph)
+    leaves = []
+    for name in "qkvg":
+        batch, count, rows, size = SHAPES[name]
+        part = given[name][..., : count * size].reshape(batch, rows, count, size)
+        leaves.append(part.transpose(1, 2).double().requires_grad_())
+    q, k, v, g = leaves
+    masks = given.get("mask")
+    masks = masks.double() if mask == "f32" else masks
+    out = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=masks, scale=0.3, enable_gqa=True
+    )
+    scores = q @ k.repeat_interleave(HEADS // GROUPS, 1).mT * 0.3
+    if mask is not None:
+        scores = scores.masked_fill(~masks, -torch.inf) if mask == "bool" else scores + masks
+    expected = (out, scores.logsumexp(-1), *torch.autograd.grad(out, (q, k, v), g))
+    for found, value in zip(interpret(graph, drawn(graph)), expected, strict=True):
+        numpy.testing.assert_allclose(found, value.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("adds", [True, False])
+def test_scatter_goes_over_rows_in_order_and_leaves_out_what_is_outside(adds):
+    graph = graph_of(scatters(adds)[0])
+    data, index, source = drawn(graph)
+    expected = data.copy()
+    for place, row in zip(index[:, 0], source, strict=True):
+        if 0 <= place < len(data):
+            expected[place] = expected[place] + row if adds else row
+    assert (index < 0).any() or (index >= len(data)).any() or len(set(index[:, 0])) < len(index)
+    numpy.testing.assert_array_equal(interpret(graph, [data, index, source])[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs", "reason"),
+    [
+        ("scatter_rows", [(4, 3), (2, 2), (2, 3)], {"axis": 0, "adds": True}, "differ"),
+        ("scatter_rows", [(4, 3), (2, 1), (2, 4)], {"axis": 0, "adds": True}, "fit"),
+        ("grouped_matmul", [(5, 3), (2, 4, 6), (2,)], {}, "K is 3 and 4"),
+        ("grouped_matmul", [(5, 3), (2, 3, 6), (3,)], {}, "2 matrices, 3 groups"),
+    ],
+)
+def test_operands_that_do_not_fit_are_named(op, shapes, attrs, reason):
+    integral = {"scatter_rows": 1, "grouped_matmul": 2}[op]
+    dtypes = ["i64" if at == integral else "f32" for at in range(3)]
+    operands = [
+        leaf(f"x{at}", *shape, dtype=dtype)
+        for at, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
+    ]
+    with pytest.raises(IllegalNodeError, match=reason):
+        make(op, tuple(operands), attrs)
+
+
+def test_places_lie_within_memory():
+    graph = place_attention(graph_of(attentions(True, False)[0]))[0]
+    (node,) = (node for node in graph.nodes() if node.op == "placed")
+    places = list(node.attr("operands"))
+    number, start, shape, strides = places[1]
+    places[1] = (number, start + 1000, shape, strides)
+    with pytest.raises(IllegalNodeError, match="elements 1000 to"):
+        make("placed", node.inputs, {**dict(node.attrs), "operands": tuple(places)})
