@@ -15,7 +15,6 @@ from aotc.aot.lower.call import Called, kernel_of, lower_call
 from aotc.aot.lower.matmul.source import lower_matmul
 from aotc.aot.lower.native_call import lower_native
 from aotc.aot.lower.pointwise.source import lower_pointwise
-from aotc.aot.lower.row.gpu_forms import lower_row_gpu
 from aotc.aot.lower.row.source import lower_row
 from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.schedule.group import Group, Schedule
@@ -23,10 +22,6 @@ from aotc.aot.traits import TargetTraits
 
 # Values are written by calls within calls, as deep as the schedule lets a kernel be.
 STACK_FRAMES = 10_000
-
-
-def _lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
-    return (lower_row_gpu if traits.is_gpu else lower_row)(group, traits)
 
 
 def _lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
@@ -52,7 +47,7 @@ ON_MEMORY: dict[str, Callable[[Node], Called]] = {
 
 LOWERED: dict[str, Callable[[Group, TargetTraits], KernelSpec]] = {
     "pointwise": lower_pointwise,
-    "row": _lower_row,
+    "row": lower_row,
     "matmul": lower_matmul,
     "attention": lower_attention,
     "call": _lower_call,

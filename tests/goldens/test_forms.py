@@ -17,8 +17,8 @@ from aotc.aot.lower.attention import source as attention
 from aotc.aot.lower.convolution import source as convolution
 from aotc.aot.lower.lower import LOWERED, ON_MEMORY
 from aotc.aot.lower.matmul.gpu_tables import STYLES
-from aotc.aot.lower.row import gpu_candidates, gpu_forms, statistics
-from aotc.aot.lower.row.source import levels_of
+from aotc.aot.lower.row import gpu_candidates, statistics
+from aotc.aot.lower.row.source import FORMS, levels_of
 from aotc.aot.targets.cuda.machines import GPUS
 from aotc.kernels.templates.registry import TEMPLATES, called_functions
 
@@ -96,7 +96,7 @@ def test_forms_of_rows_on_a_gpu():
                 )
                 tiles = gpu_candidates.row_tiles(shape, GPUS[90])
                 possible |= {(each.form, is_lanes) for each in tiles}
-    assert {form for form, _ in possible} == gpu_forms._WRITERS.keys()
+    assert {form for form, _ in possible} == FORMS.keys()
     rows = [row for row in ROWS if row[0].group.kind == "row" and device(row[0]) == "cuda"]
     assert {(form, case.group.domain.is_reduced_in_lanes) for case, form in rows} == possible
 
@@ -104,7 +104,7 @@ def test_forms_of_rows_on_a_gpu():
 def test_statistics_of_rows_on_a_gpu():
     """Each way of summing up a row in each form that can hold what it has of one."""
     kinds = get_args(statistics.Statistic)
-    possible = {*itertools.product(kinds, gpu_forms._WRITERS)}
+    possible = {*itertools.product(kinds, FORMS)}
     possible -= {(statistics.Search, form) for form in ("shared", "shared_streamed")}
     rows = [row for row in ROWS if row[0].group.kind == "row" and device(row[0]) == "cuda"]
     found = {
