@@ -12,8 +12,9 @@ in some order, the element cannot be judged, and is counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -42,6 +43,30 @@ class Verdict:
 
 class TracedOtherwise(Exception):
     """torch's own trace of a program has an output of another type or shape than eager gives."""
+
+
+def is_exported_without_a_fault(program: Program) -> bool:
+    """Whether torch.export's program of core ops runs on data on which eager raises: an op whose
+    result nothing reads, its shape perhaps, is not part of it."""
+    names: dict[str, Any] = {}
+    exec(program.source(), names)
+    model = names["build_model"]() if program.states else _Module(names["model"])
+    inputs = program.values(0, program.inputs)
+    try:
+        exported = torch.export.export(model, tuple(inputs)).run_decompositions()
+        exported.module()(*inputs)
+    except Exception:  # what torch raises of data has no one type
+        return False
+    return True
+
+
+class _Module(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self._function(*inputs)
 
 
 class Judge:

@@ -21,7 +21,7 @@ from fuzz.__main__ import FORWARD_ONLY, _tasks
 from fuzz.drive import Setting, run
 from fuzz.faults import FAULTS, is_changed
 from fuzz.generate import Choice, generate
-from fuzz.judge import Judge, TracedOtherwise
+from fuzz.judge import Judge, TracedOtherwise, is_exported_without_a_fault
 from fuzz.page import of_programs, render
 from fuzz.program import NAMES, Input, Program, Ref, Step
 from fuzz.reduce import Reducer
@@ -167,6 +167,20 @@ def test_a_bad_place_is_one_that_its_type_holds():
         given = Input("x0", "u8", (3,), index_text(200), seed)
         for each in bad_variants(Program("by hand", (given,), (), (), ("x0",))):
             each.values(0, each.inputs)
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_an_op_whose_shape_alone_is_read_is_no_part_of_what_is_exported(is_read):
+    rows = Input("x0", "f32", (3,), "torch.zeros({shape}, dtype={dtype})", 0)
+    places = Input("x1", "i64", (2,), "torch.full({shape}, 7, dtype={dtype})", 0)
+    arguments = {"x": Ref("x0"), "axis": 0, "at": Ref("x1")}
+    picked = Step("v0", "index_select", ROWS["index_select"].text, arguments)
+    shape = Step("v1", "arange", ROWS["arange"].text, {"x": Ref("v0"), "extent": 4})
+    outputs = ("v0", "v1") if is_read else ("v1",)
+    program = Program("by hand", (rows, places), (), (picked, shape), outputs)
+    with pytest.raises(IndexError):
+        Judge(program, 0)
+    assert is_exported_without_a_fault(program) != is_read
 
 
 def test_nearly_equal_values_cannot_be_judged():
