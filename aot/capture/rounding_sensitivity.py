@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -26,7 +27,8 @@ from aotc.aot.ir.storage import Array
 # What was found, and how far each output may be apart → masks of the elements.
 Undecided = Callable[[Sequence[Array], Sequence[float]], tuple[Array, ...]]
 RUNS = 16
-UNITS = (1.0, 4.0)  # in the last place; the second for the second half of the runs
+LEAST_RUNS, MOVED_LIMIT = 4, 1 << 28  # elements: some seconds
+UNITS = (1.0, 4.0)  # in the last place; two runs of either in turn
 PART = 0.05  # of an element's size: answers of a float that are further apart part altogether
 
 # Ops of ATen that round nothing: what they give are elements of their operands, or exact.
@@ -106,6 +108,7 @@ class MovedRoundings(TorchDispatchMode):
         super().__init__()
         self._generator = torch.Generator().manual_seed(seed)
         self._units = units
+        self.elements = 0  # how many were moved
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -128,6 +131,7 @@ class MovedRoundings(TorchDispatchMode):
 
     def _one(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
+            self.elements += value.numel()
             return moved(value, self._units, self._generator).as_subclass(type(value))
         return value
 
@@ -157,16 +161,23 @@ def _is_exact(function: Any, args: Any, kwargs: Any) -> bool:
 def answers(call: Callable[[], Any], runs: int = RUNS) -> Iterator[tuple[torch.Tensor, ...]]:
     """What a model gives with its roundings moved, run after run; less those in which it raises.
 
-    Every second run with torch's plain implementation of attention: of rows whose every score is
-    not a number, the fused one makes zeros.
+    Runs end where they have moved `MOVED_LIMIT` elements, after four at the least. Every second run
+    is with torch's plain implementation of attention: of rows whose every score is not a number,
+    the fused one makes zeros.
     """
+    moved_elements = 0
     for seed in range(runs):
         plain = sdpa_kernel(SDPBackend.MATH) if seed % 2 else nullcontext()
+        mode = MovedRoundings(seed + 1, UNITS[seed % 4 > 1])
         try:
-            with MovedRoundings(seed + 1, UNITS[seed >= runs // 2]), plain:
-                yield golden_tensors(call)
+            with mode, plain:
+                given = golden_tensors(call)
         except Exception:  # an op does not take what was moved
             continue
+        yield given
+        moved_elements += mode.elements
+        if moved_elements > MOVED_LIMIT and seed >= LEAST_RUNS - 1:
+            return
 
 
 def undecided_of(call: Callable[[], Any], expected: Sequence[Array]) -> Undecided:
@@ -193,25 +204,53 @@ def undecided(
     `found` lies among them (where one of these is not finite, anything does). Runs the model up to
     `RUNS` times, until all that differs is explained.
     """
-    first = next(iter(answers(call, 1)), None)
     masks = [numpy.zeros(array.shape, bool) for array in expected]
-    if first is None:
-        return tuple(masks)
-    pairs = [(_tensor(one, like), _tensor(other, like))
-             for one, other, like in zip(expected, found, first, strict=True)]  # fmt: skip
-    differing = [_differs(*pair, limit) for pair, limit in zip(pairs, limits, strict=True)]
-    rows = [[each[0]] for each in pairs]
+    outputs: list[_Differing] = []
     for given in answers(call):
-        for own, each in zip(rows, given, strict=True):
-            own.append(each.detach())
-        excused = [
-            differs & _among(torch.stack(own), pair[1], limit)
-            for differs, own, pair, limit in zip(differing, rows, pairs, limits, strict=True)
-        ]
-        masks = [each.numpy() for each in excused]
-        if all(torch.equal(*each) for each in zip(differing, excused, strict=True)):
+        if not outputs:
+            rows = zip(masks, expected, found, limits, given, strict=True)
+            outputs = [_Differing.of(*row) for row in rows]
+        for each, answer in zip(outputs, given, strict=True):
+            each.compare(answer)
+        if not any(each.places.numel() for each in outputs):
             break
     return tuple(masks)
+
+
+@dataclass(slots=True)
+class _Differing:
+    """The elements of one output that differ and that no answer has explained yet.
+
+    mask: of the whole output, set where an element is explained; places: in the flat output;
+    answers: what the model gave there, [runs, places], of which the first is the expected one.
+    """
+
+    mask: Array
+    found: torch.Tensor
+    apart: float  # how far answers are apart at least where they explain an element
+    places: torch.Tensor
+    answers: torch.Tensor
+
+    @classmethod
+    def of(
+        cls, mask: Array, expected: Array, found: Array, limit: float, like: torch.Tensor
+    ) -> _Differing:
+        own, other = (_tensor(each, like).reshape(-1) for each in (expected, found))
+        apart = limit * _scale(own) if own.is_floating_point() else 0.0
+        places = _differs(own, other, apart).nonzero()[:, 0]
+        return cls(mask, other[places], apart, places, own[places][None])
+
+    def compare(self, answer: torch.Tensor) -> None:
+        """Take one more answer into account, the whole output."""
+        if not self.places.numel():
+            return
+        new = answer.detach().reshape(-1)[self.places]
+        self.answers = torch.cat((self.answers, new[None]))
+        is_explained = _among(self.answers, self.found, self.apart)
+        self.mask.reshape(-1)[self.places[is_explained].numpy()] = True
+        self.places = self.places[~is_explained]
+        self.found = self.found[~is_explained]
+        self.answers = self.answers[:, ~is_explained]
 
 
 def _tensor(array: Array, like: torch.Tensor) -> torch.Tensor:
@@ -219,20 +258,20 @@ def _tensor(array: Array, like: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.dtype == like.dtype else tensor.view(like.dtype)
 
 
-def _differs(expected: torch.Tensor, found: torch.Tensor, limit: float) -> torch.Tensor:
+def _differs(expected: torch.Tensor, found: torch.Tensor, apart: float) -> torch.Tensor:
     differs = (found != expected) & ~(found.isnan() & expected.isnan())
     if not expected.is_floating_point():
         return differs
-    return differs & ~((found.double() - expected.double()).abs() <= limit * _scale(expected))
+    return differs & ~((found.double() - expected.double()).abs() <= apart)
 
 
-def _among(rows: torch.Tensor, found: torch.Tensor, limit: float) -> torch.Tensor:
-    """Where answers part, and by more than the limit, with `found` among them."""
+def _among(rows: torch.Tensor, found: torch.Tensor, apart: float) -> torch.Tensor:
+    """Where answers part, and are more than so far `apart`, with `found` among them."""
     if not rows.is_floating_point():
         return parts(rows)
     rows, found = rows.double(), found.double()
     low, high, _ = span_of(rows)
-    is_apart = (high - low > limit * _scale(rows[0])) | ~rows.isfinite().all(0)
+    is_apart = (high - low > apart) | ~rows.isfinite().all(0)
     return is_apart & explained(rows, found, 1.0)
 
 

@@ -14,8 +14,15 @@ import torch
 
 from aotc.aot import validation
 from aotc.aot.build import BuildOptions, build
+from aotc.aot.capture import rounding_sensitivity
 from aotc.aot.capture.capture import capture
-from aotc.aot.capture.rounding_sensitivity import MovedRoundings, moved, parts, undecided
+from aotc.aot.capture.rounding_sensitivity import (
+    MovedRoundings,
+    answers,
+    moved,
+    parts,
+    undecided,
+)
 from aotc.aot.capture.spec import spec_of
 from aotc.aot.contents import tolerances
 from aotc.aot.errors import GoldenMismatch
@@ -144,3 +151,34 @@ def test_a_model_that_cannot_be_moved_excuses_nothing():
     expected, found = numpy.ones(3, bool), numpy.zeros(3, bool)
     (mask,) = undecided(call, (expected,), (found,), (0.0,))
     assert not mask.any()
+
+
+def test_answers_are_compared_with_their_roundings_unmoved():
+    ones = torch.ones(3)
+    for _ in answers(lambda: torch.sin(ones), 2):
+        assert torch.equal(torch.add(ones, ones), torch.full((3,), 2.0))
+
+
+@pytest.mark.parametrize(("limit", "runs"), [(1 << 28, 16), (3 * 5, 6), (0, 4)])
+def test_large_models_are_run_less_often(monkeypatch, limit, runs):
+    monkeypatch.setattr(rounding_sensitivity, "MOVED_LIMIT", limit)
+    assert len(list(answers(lambda: torch.sin(torch.ones(3))))) == runs
+
+
+def test_what_one_answer_explains_is_asked_no_more(monkeypatch):
+    """Of 100 floors of nearly whole numbers each answer explains about half of those left."""
+    counts = []
+    compare = rounding_sensitivity._Differing.compare
+
+    def counted(self, answer):
+        compare(self, answer)
+        counts.append(len(self.places))
+
+    monkeypatch.setattr(rounding_sensitivity._Differing, "compare", counted)
+    x = torch.full((100,), 0.1)
+    call = lambda: torch.floor(x * 10.0)  # noqa: E731
+    (expected,) = (numpy.asarray(call()),)
+    (mask,) = undecided(call, [expected], [1 - expected], [0.0])
+    assert mask.all()
+    assert counts == sorted(counts, reverse=True)
+    assert len(counts) > 1
