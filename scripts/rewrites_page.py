@@ -46,19 +46,19 @@ def main() -> int:
 
 
 def tables() -> str:
-    """The spellings that are tested, and every rule by its file."""
-    return f"{_spellings()}\n\n{_rules()}"
+    """The variants that are tested, and every rule by its file."""
+    return f"{_variants()}\n\n{_rules()}"
 
 
-def _spellings() -> str:
-    path = ROOT / "tests" / "rewrites" / "spellings" / "rows.py"
+def _variants() -> str:
+    path = ROOT / "tests" / "rewrites" / "variants" / "rows.py"
     spec = importlib.util.spec_from_file_location("rows", path)
     assert spec is not None
     assert spec.loader is not None
     rows = importlib.util.module_from_spec(spec)
     sys.modules["rows"] = rows
     spec.loader.exec_module(rows)
-    lines = ["| found as | spellings | which |", "|---|---|---|"]
+    lines = ["| found as | variants | which |", "|---|---|---|"]
     for key, label in FOUND_AS.items():
         names = [row.name.replace("_", " ") for row in getattr(rows, key)]
         lines.append(f"| {label} | {len(names)} | {', '.join(names)} |")

@@ -25,8 +25,8 @@ SPEC = """
     example_inputs = (torch.randn(2, 2, 8, 16),)
     dynamic_shapes = ({{0: Dim("batch", max=8), 2: Dim("seq", min=2, max=64)}},)
 """
-# Spelling → whether it is causal, and by which offset; None: the mask stays an operand.
-SPELLINGS = {
+# Variant → whether it is causal, and by which offset; None: the mask stays an operand.
+VARIANTS = {
     "attend(x, x, x, is_causal=True)": 0,
     "attend(x, x, x)": None,
     "attend(x, x, x, attn_mask=keys <= rows)": 0,
@@ -36,14 +36,14 @@ SPELLINGS = {
 }
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_causal_masks(spelling, tmp_path):
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_causal_masks(variant, tmp_path):
     path = tmp_path / "spec.py"
-    path.write_text(textwrap.dedent(SPEC.format(model=spelling)))
+    path.write_text(textwrap.dedent(SPEC.format(model=variant)))
     graph, _ = rewrite_each(capture(load_spec(str(path))).graph, {"cuda": GPUS[90]})["cuda"]
     (found,) = (node for node in graph.nodes() if node.op == "attention")
-    offset = SPELLINGS[spelling]
+    offset = VARIANTS[variant]
     assert found.attr("causal") == (offset is not None)
-    assert len(found.inputs) == (4 if "attn_mask" in spelling and offset is None else 3)
+    assert len(found.inputs) == (4 if "attn_mask" in variant and offset is None else 3)
     if offset is not None:
         assert found.attr("offset") == offset

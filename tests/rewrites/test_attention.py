@@ -1,4 +1,4 @@
-"""Attention in the spellings that models use: captured, recognised, and the same numbers."""
+"""Attention as models write it: captured, recognised, and the same numbers."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def three_dims(q, k, v):
     return torch.bmm(weights.softmax(-1), v)
 
 
-# Spelling → what must be known of the attention afterwards: causal, whether a mask is left, heads.
-SPELLINGS = {
+# Variant → what must be known of the attention afterwards: causal, whether a mask is left, heads.
+VARIANTS = {
     causal: (True, False, 4),
     shared_heads: (True, False, 2),
     repeated_heads: (False, False, 2),
@@ -99,14 +99,14 @@ def attentions(graph: Graph) -> list[Node]:
     return [node for node in graph.nodes() if node.op == "attention"]
 
 
-@pytest.mark.parametrize("function", SPELLINGS, ids=lambda function: function.__name__)
-def test_spelling_is_recognised(function):
+@pytest.mark.parametrize("function", VARIANTS, ids=lambda function: function.__name__)
+def test_variant_is_recognised(function):
     torch.manual_seed(3)
     inputs = tuple(torch.randn(2, 4, ROWS, SIZE) for _ in range(3))
     graph = capture(spec_of(function, inputs)).graph
     result, _ = rewrite(graph, traits=GPUS[90])
     (node,) = attentions(result)
-    is_causal, has_mask, heads = SPELLINGS[function]
+    is_causal, has_mask, heads = VARIANTS[function]
     assert (node.attr("causal"), len(node.inputs) == 4) == (is_causal, has_mask)
     assert node.inputs[1].shape[1] == heads
     assert node.attr("scale") == pytest.approx(SIZE**-0.5)

@@ -1,4 +1,4 @@
-"""Spellings of public model code and of decompositions, by what they are."""
+"""Ways in which model code and decompositions write one computation, by what it is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCH, HEADS, TOKENS, SIZE = 2, 4, 6, 8
 
 
 @dataclass(frozen=True)
-class Spelling:
+class Variant:
     """A function or module, arguments that it takes, and what the rewrites must find in it."""
 
     name: str
@@ -35,8 +35,8 @@ SHORT = _randoms((2, 4, 16), dtype=torch.bfloat16)
 HALF = _randoms((2, 4, 16), dtype=torch.float16)
 
 
-def _rows(op: str, arguments: tuple[Any, ...], **spellings: Callable[..., Any]) -> list[Spelling]:
-    return [Spelling(name, function, arguments, op) for name, function in spellings.items()]
+def _rows(op: str, arguments: tuple[Any, ...], **variants: Callable[..., Any]) -> list[Variant]:
+    return [Variant(name, function, arguments, op) for name, function in variants.items()]
 
 
 def _wide(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -371,15 +371,15 @@ ROTARY = [
 
 
 class Gated(nn.Module):
-    """A feed-forward block with a gate, `spelling` of it given."""
+    """A feed-forward block with a gate, `variant` of it given."""
 
-    def __init__(self, spelling):
+    def __init__(self, variant):
         super().__init__()
         self.gate, self.up = nn.Linear(16, 32, bias=False), nn.Linear(16, 32, bias=False)
-        self.both, self.spelling = nn.Linear(16, 64), spelling
+        self.both, self.variant = nn.Linear(16, 64), variant
 
     def forward(self, x):
-        return self.spelling(self, x)
+        return self.variant(self, x)
 
 
 GATED = _rows(

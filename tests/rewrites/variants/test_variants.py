@@ -1,4 +1,4 @@
-"""Each spelling of `rows.py` through torch.export, our import and the rewrites: found and right."""
+"""Each variant of `rows.py` through torch.export, our import and the rewrites: found and right."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.schedule.schedule import schedule
 from aotc.aot.targets.cpu.target import CPU
 from aotc.aot.targets.cuda.machines import GPUS
-from tests.rewrites.spellings import rows
+from tests.rewrites.variants import rows
 
 pytestmark = pytest.mark.torch
 WORK = {"exp", "tanh", "erf", "sigmoid", "div", "pow", "max", "sum"}
 
 
 class Together(nn.Module):
-    """All spellings that take the same arguments: one export for many of them."""
+    """All variants that take the same arguments: one export for many of them."""
 
     def __init__(self, functions):
         super().__init__()
@@ -41,21 +41,21 @@ class Together(nn.Module):
 
 @functools.cache
 def captured(key):
-    """The spellings of `rows` whose arguments have an id, and their capture."""
+    """The variants of `rows` whose arguments have an id, and their capture."""
     named_rows = (value for value in vars(rows).values() if isinstance(value, list))
-    spellings = [each for row in named_rows for each in row if id(each.arguments) == key]
-    module = Together([each.function for each in spellings]).eval()
-    return spellings, capture(Spec("rows", "rows", spellings[0].arguments, {}, module))
+    variants = [each for row in named_rows for each in row if id(each.arguments) == key]
+    module = Together([each.function for each in variants]).eval()
+    return variants, capture(Spec("rows", "rows", variants[0].arguments, {}, module))
 
 
-def alone(spelling):
-    """The graph of one spelling, its inputs and what torch makes of them."""
-    if any(spelling in row for row in vars(rows).values() if isinstance(row, list)):
-        spellings, model = captured(id(spelling.arguments))
+def alone(variant):
+    """The graph of one variant, its inputs and what torch makes of them."""
+    if any(variant in row for row in vars(rows).values() if isinstance(row, list)):
+        variants, model = captured(id(variant.arguments))
     else:
-        module = Together([spelling.function]).eval()
-        spellings, model = [spelling], capture(Spec("one", "one", spelling.arguments, {}, module))
-    place = spellings.index(spelling)
+        module = Together([variant.function]).eval()
+        variants, model = [variant], capture(Spec("one", "one", variant.arguments, {}, module))
+    place = variants.index(variant)
     whole = model.graph
     graph = Graph(
         whole.inputs,
@@ -67,15 +67,15 @@ def alone(spelling):
     return graph, list(model.golden_inputs), model.golden_outputs[place]
 
 
-def named(spellings):
+def named(variants):
     return pytest.mark.parametrize(
-        "spelling", spellings, ids=[f"{each.op}-{each.name}" for each in spellings]
+        "variant", variants, ids=[f"{each.op}-{each.name}" for each in variants]
     )
 
 
-def rewritten(spelling, device="cpu"):
+def rewritten(variant, device="cpu"):
     """The rewritten graph, after its numbers were compared with torch's."""
-    graph, inputs, expected = alone(spelling)
+    graph, inputs, expected = alone(variant)
     graph, _ = rewrite(graph, {"cpu": replace(CPU, packs_weights=False), "cuda": GPUS[90]}[device])
     (found,), (output,) = interpret(graph, inputs), graph.outputs
     tolerance = 2e-2 if output.dtype in ("f16", "bf16") else 1e-4
@@ -90,37 +90,37 @@ def ops(graph):
 
 
 @named([*rows.SIGMOID, *rows.SILU, *rows.GELU, *rows.GELU_TANH])
-def test_an_activation_is_one_op(spelling):
-    found = ops(rewritten(spelling))
-    assert found.count(spelling.op) == 1
-    assert not (WORK - {spelling.op}) & set(found)
+def test_an_activation_is_one_op(variant):
+    found = ops(rewritten(variant))
+    assert found.count(variant.op) == 1
+    assert not (WORK - {variant.op}) & set(found)
 
 
 @named([*rows.LAYER_NORM, *rows.RMS_NORM, *rows.SOFTMAX])
-def test_a_norm_is_one_kernel(spelling):
-    (group,) = schedule(rewritten(spelling), CPU).groups
+def test_a_norm_is_one_kernel(variant):
+    (group,) = schedule(rewritten(variant), CPU).groups
     assert group.kind == "row"
-    assert group.label == spelling.op
+    assert group.label == variant.op
 
 
 @named([*rows.ATTENTION, *rows.CAUSAL])
-def test_attention_is_one_op(spelling):
-    graph = rewritten(spelling, "cuda")
+def test_attention_is_one_op(variant):
+    graph = rewritten(variant, "cuda")
     (node,) = [each for each in graph.nodes() if each.op == "attention"]
     assert not WORK & set(ops(graph))
-    assert node.attr("causal") == (spelling in rows.CAUSAL)
-    keys = spelling.arguments[1].shape[1]
+    assert node.attr("causal") == (variant in rows.CAUSAL)
+    keys = variant.arguments[1].shape[1]
     assert node.inputs[1].shape[1] in (keys, rows.BATCH * keys)  # heads are not repeated
 
 
 @named(rows.ROTARY)
-def test_rotary_is_one_kernel(spelling):
-    assert len(schedule(rewritten(spelling), CPU).groups) == 1
+def test_rotary_is_one_kernel(variant):
+    assert len(schedule(rewritten(variant), CPU).groups) == 1
 
 
 @named(rows.GATED)
-def test_a_gate_is_one_product_and_one_kernel(spelling):
-    graph = rewritten(spelling)
+def test_a_gate_is_one_product_and_one_kernel(variant):
+    graph = rewritten(variant)
     assert ops(graph).count("matmul") == 1
     assert len(schedule(graph, CPU).groups) == 2
 
@@ -159,8 +159,8 @@ class Normalized(nn.Module):
     ids=["bias", "no bias", "by hand", "transposed", "one dim", "linear"],
 )
 def test_batch_norm_goes_into_the_weights(model, shape):
-    spelling = rows.Spelling("batch norm", model, (torch.randn(shape),), "")
-    found = ops(rewritten(spelling))
+    variant = rows.Variant("batch norm", model, (torch.randn(shape),), "")
+    found = ops(rewritten(variant))
     assert not {"mul", "div", "sub", "sqrt", "rsqrt", "reciprocal"} & set(found)
     assert found.count("matmul") == 1
     assert found.count("add") == 1
@@ -178,23 +178,23 @@ def test_linears_of_one_input_are_one_product(width, bias):
         def forward(self, x):
             return torch.cat([linear(x) for linear in self.linears], -1)
 
-    graph = rewritten(rows.Spelling("three", Three(), rows.X, ""))
+    graph = rewritten(rows.Variant("three", Three(), rows.X, ""))
     assert ops(graph).count("matmul") == 1
 
 
 @named(rows.SCALARS)
-def test_scalar_chains_are_one_factor(spelling):
-    assert ops(rewritten(spelling)) == ["input", "scalar", "mul"]
+def test_scalar_chains_are_one_factor(variant):
+    assert ops(rewritten(variant)) == ["input", "scalar", "mul"]
 
 
 @named(rows.NOTHING)
-def test_what_changes_nothing_is_gone(spelling):
-    assert ops(rewritten(spelling)) == ["input"]
+def test_what_changes_nothing_is_gone(variant):
+    assert ops(rewritten(variant)) == ["input"]
 
 
 def test_zero_is_added_where_a_sign_depends_on_it():
     adding, positive = (
-        rows.Spelling("zero", function, rows.X, "")
+        rows.Variant("zero", function, rows.X, "")
         for function in (lambda x: x + 0.0, lambda x: x.exp() + 0.0)
     )
     assert ops(rewritten(adding)) == ["input", "scalar", "add"]
@@ -203,8 +203,8 @@ def test_zero_is_added_where_a_sign_depends_on_it():
 
 def test_softmax_without_the_largest_taken_off_is_left_alone():
     """It overflows where softmax does not: no rule may mend it."""
-    spelling = rows.Spelling("bare", lambda x: x.exp() / x.exp().sum(-1, True), rows.X, "")
-    assert "max" not in ops(rewritten(spelling))
+    variant = rows.Variant("bare", lambda x: x.exp() / x.exp().sum(-1, True), rows.X, "")
+    assert "max" not in ops(rewritten(variant))
 
 
 def test_equal_work_is_done_once_and_unused_work_not_at_all():
@@ -212,6 +212,6 @@ def test_equal_work_is_done_once_and_unused_work_not_at_all():
         unused = torch.tanh(x)  # noqa: F841
         return torch.sigmoid(x) * 2 + torch.sigmoid(x) * 2
 
-    found = ops(rewritten(rows.Spelling("repeated", function, rows.X, "")))
+    found = ops(rewritten(rows.Variant("repeated", function, rows.X, "")))
     assert found.count("sigmoid") == found.count("mul") == 1
     assert "tanh" not in found
