@@ -33,7 +33,7 @@ def main(rounds: int, only: tuple[str, ...], out: Path) -> None:
     products = matmul.measure(rounds)
     print("host cost …", file=sys.stderr, flush=True)
     figures = (machine.facts(), found, products, host_cost.measure(rounds))
-    page = report.render(*figures, host_cost.import_ms())
+    page = report.render(*figures, host_cost.starts_ms())
     out.write_text(page, encoding="utf-8")
     if not only:
         _into_readme(report.summary(*figures))

@@ -1,4 +1,7 @@
-"""What a call costs beside its kernels: a model of eight numbers, called in three ways."""
+"""What a start costs, and a call beside its kernels: a model of eight numbers called in three ways.
+
+python -m benchmarks.host_cost
+"""
 
 from __future__ import annotations
 
@@ -52,12 +55,29 @@ def measure(rounds: int) -> dict[str, float]:
     return {way: statistics.median(found) for way, found in times.items()}
 
 
-def import_ms() -> float:
-    """Milliseconds that `import runtime` takes in a fresh process: the best of ten."""
-    program = (
-        "import time; start = time.perf_counter(); import aotc.runtime; "
-        "print((time.perf_counter() - start) * 1e3)"
-    )
-    command = [sys.executable, "-c", program]
-    found = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(10)]
-    return min(float(done.stdout) for done in found)
+def starts_ms(rounds: int = 21) -> dict[str, float]:
+    """Median milliseconds of a fresh process that runs a line of Python, the lines in turns.
+
+    Without `site`: what an environment adds to every start is no part of either.
+    """
+    root = str(Path(__file__).resolve().parents[1])
+    lines = {
+        "the interpreter alone": "pass",
+        "`import aotc.runtime`": "import aotc.runtime",
+        "and what `load` needs": "from aotc.runtime import load",
+    }
+    times: dict[str, list[float]] = {name: [] for name in lines}
+    for _ in range(rounds):
+        for name, line in lines.items():
+            start = time.perf_counter()
+            path = f"import sys; sys.path.insert(0, {root!r})"
+            subprocess.run([sys.executable, "-S", "-c", f"{path}; {line}"], check=True)
+            times[name].append((time.perf_counter() - start) * 1e3)
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+if __name__ == "__main__":
+    for name, found_ms in starts_ms().items():
+        print(f"{found_ms:7.1f} ms  {name}")
+    for name, found_us in measure(9).items():
+        print(f"{found_us:7.2f} µs  {name}")

@@ -138,7 +138,7 @@ def render(
     models: Sequence[ModelFigures],
     matmuls: Sequence[MatmulFigures],
     host: Mapping[str, float],
-    import_ms: float,
+    starts_ms: Mapping[str, float],
 ) -> str:
     """The page; written by `scripts/bench`, never by hand."""
     skipped = sorted(
@@ -168,7 +168,9 @@ def render(
         "A model that adds one to eight numbers: what a call costs when there is nothing to "
         "compute.",
         table(["call", "µs"], [[way, f"{us:.2f}"] for way, us in host.items()]),
-        f"`import runtime` takes {import_ms:.1f} ms in a fresh process (best of ten).",
+        "A fresh process takes, in milliseconds (medians, in turns): "
+        + ", ".join(f"{name} {found:.1f}" for name, found in starts_ms.items())
+        + ".",
         "## Forward, percentiles",
         _percentiles(models),
         *(["Not measured:\n\n" + "\n".join(skipped)] if skipped else []),

@@ -46,6 +46,8 @@ def describe() -> list[tuple[int, str, str, int]]:
 class Executable:
     """A plan whose launches are written down; `log` has one row a launch of every run."""
 
+    steps_kept = 1 << 17
+
     def __init__(
         self,
         library: bytes,

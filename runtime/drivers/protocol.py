@@ -29,6 +29,7 @@ class Executable(Protocol):
     """The loaded code of one target with its plan; shared by sessions, also between threads."""
 
     threads: int  # of the host, in use
+    steps_kept: int  # of all shapes that a session keeps
 
     def at(self, plan: LaunchPlan, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Any:
         """The same code with the plan of a call's sizes, and the bytes of its arrays."""

@@ -1,4 +1,4 @@
-"""What the sessions of all shapes of one caller share in host memory: the arena, and the states."""
+"""What the sessions of all shapes of one caller share in host memory: arena, scratch, states."""
 
 from __future__ import annotations
 
@@ -33,20 +33,30 @@ def missing_on_host(
 
 
 class HostShared:
-    """One caller's arena, which grows with the shapes, and its states, which stay."""
+    """One caller's arena, which grows with the shapes, its threads' scratch and its states."""
 
-    __slots__ = ("arena", "states")
+    __slots__ = ("arena", "scratch", "states")
 
     def __init__(
-        self, arena_bytes: int, slots: Sequence[StateSlot], weights: Mapping[str, int]
+        self,
+        arena_bytes: int,
+        slots: Sequence[StateSlot],
+        weights: Mapping[str, int],
+        scratch_bytes: int = 0,
     ) -> None:
-        """Raises OSError, ValueError or OverflowError where the system has no room."""
-        self.arena = Memory(arena_bytes)
+        """scratch_bytes: of all threads together.
+
+        Raises OSError, ValueError or OverflowError where the system has no room.
+        """
+        blocks: list[Memory] = []
         try:
+            blocks = [Memory(nbytes) for nbytes in (arena_bytes, scratch_bytes)]
             self.states = HostStates(tuple(slots), weights)
         except BaseException:
-            self.arena.close()
+            for block in blocks:
+                block.close()
             raise
+        self.arena, self.scratch = blocks
 
     def fits(self, executable: Any) -> bool:
         """Whether the arena is large enough for the executable's plan."""
@@ -55,18 +65,24 @@ class HostShared:
     def grow(self, executable: Any) -> None:
         """Have an arena that the plan fits in; sessions that use the old one are closed before.
 
-        Raises `DriverFault` where the system has no room.
+        It is twice the old one where there is room, so that shapes that grow in small steps make it
+        grow seldom; pages that no shape uses are never there. Raises `DriverFault` where the system
+        has no room for the plan.
         """
+        nbytes, twice_bytes = executable.plan.arena_bytes, 2 * self.arena.nbytes
         self.arena.close()
         self.arena = Memory(0)  # also where there is no room for the larger one
-        nbytes = executable.plan.arena_bytes
-        try:
-            self.arena = Memory(nbytes)
-        except (OSError, ValueError, OverflowError) as error:
-            detail = f"no memory for a session of {nbytes} bytes: {error}"
-            raise DriverFault(driver="cpu", detail=detail) from error
+        for wanted_bytes in sorted({nbytes, max(nbytes, twice_bytes)}, reverse=True):
+            try:
+                self.arena = Memory(wanted_bytes)
+                return
+            except (OSError, ValueError, OverflowError) as error:
+                if wanted_bytes == nbytes:
+                    detail = f"no memory for a session of {nbytes} bytes: {error}"
+                    raise DriverFault(driver="cpu", detail=detail) from error
 
     def close(self) -> None:
         """Free the memory; idempotent."""
         self.arena.close()
+        self.scratch.close()
         self.states.close()

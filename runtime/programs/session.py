@@ -57,7 +57,9 @@ if TYPE_CHECKING:
         ) -> Ports: ...
 
 
-SHAPES_KEPT = 16  # in each session
+SHAPES_KEPT = 4096  # in each session, and at least LEAST_SHAPES_KEPT
+LEAST_SHAPES_KEPT = 16
+STEPS_BESIDE = 8  # what a shape takes beside its steps, in steps
 SHAPE = attrgetter("shape")
 
 
@@ -189,7 +191,9 @@ class Session:
         if not shared.fits(code):
             self._forget_shapes()
             shared.grow(code)
-        elif len(known) >= SHAPES_KEPT:
+        rows = len(plan.steps) + STEPS_BESIDE
+        limit = max(LEAST_SHAPES_KEPT, min(SHAPES_KEPT, loaded.executable.steps_kept // rows))
+        while len(known) >= limit:
             known.pop(next(iter(known))).close()
         return Instance(code.session(shared), *ports)
 

@@ -14,10 +14,11 @@ from aotc.runtime.bundle.extent import Extent
 from aotc.runtime.bundle.manifest import DYNAMIC, TensorSpec
 from aotc.runtime.bundle.plan import PLAN_ABI, Plan
 from aotc.runtime.bundle.signature import Size
+from aotc.runtime.drivers.cuda.driver import Executable
 from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 from aotc.runtime.errors import SizeInvalid, SizeOutOfRange
 from aotc.runtime.programs.device_program import DeviceProgram
-from aotc.runtime.programs.session import SHAPES_KEPT
+from aotc.runtime.programs.session import LEAST_SHAPES_KEPT
 
 ROW_BYTES = 24
 # Values: n, 24, bytes of x, 64, bytes of the buffer.
@@ -208,15 +209,25 @@ def test_a_stream_waits_for_another_shape_on_the_legacy_stream(dynamic, cuda):
     assert [numbers(y, cuda) for y, _ in found] == expected
 
 
-def test_only_so_many_shapes_are_kept(dynamic, cuda):
+def test_only_so_many_shapes_are_kept(dynamic, cuda, monkeypatch):
+    monkeypatch.setattr(Executable, "steps_kept", 16)
     dynamic(lent(1))
-    for rows in range(2, 3 * SHAPES_KEPT):
+    for rows in range(2, 3 * LEAST_SHAPES_KEPT):
         dynamic(lent(1))  # used again and again: it stays
         dynamic(lent(rows))
-    assert len(cuda.executions) <= SHAPES_KEPT
+    assert len(cuda.executions) <= LEAST_SHAPES_KEPT
     made = cuda.calls["cuGraphInstantiateWithFlags"]
     dynamic(lent(1))
     assert cuda.calls["cuGraphInstantiateWithFlags"] == made
+
+
+def test_a_thousand_shapes_in_turn_are_made_once(dynamic, cuda):
+    for rows in range(1, 1001):
+        dynamic(lent(rows))
+    made = cuda.calls["cuGraphInstantiateWithFlags"]
+    for rows in range(1, 1001):
+        dynamic(lent(rows))
+    assert cuda.calls["cuGraphInstantiateWithFlags"] == made >= 1000
 
 
 def test_bound_calls_keep_their_shape(dynamic, cuda):

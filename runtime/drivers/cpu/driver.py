@@ -75,8 +75,12 @@ def best_isa(found: frozenset[str]) -> str | None:
 
 
 class Executable:
-    """The loaded code of one target with its plan; shared by sessions, also between threads."""
+    """The loaded code of one target with its plan; shared by sessions, also between threads.
 
+    steps_kept: of all shapes that a session keeps; one takes about a hundred bytes.
+    """
+
+    steps_kept = 1 << 17
     __slots__ = (
         "fallback",
         "functions",
@@ -128,7 +132,11 @@ class Executable:
 
     def shared(self) -> HostShared:
         """Memory for the sessions of several shapes of one caller; raises DriverFault."""
-        return self._made(lambda: HostShared(0, self.plan.states, self.weights))
+        return self._made(lambda: self._shared(0))
+
+    def _shared(self, arena_bytes: int) -> HostShared:
+        scratch_bytes = aligned(self.plan.scratch_bytes) * self.threads
+        return HostShared(arena_bytes, self.plan.states, self.weights, scratch_bytes)
 
     def session(self, shared: HostShared | None = None) -> NativeSession:
         """A session with memory of its own, but for what is shared with those of other shapes.
@@ -189,7 +197,7 @@ class NativeSession:
         plan: LaunchPlan = executable.plan
         own = shared is None
         if shared is None:
-            shared = HostShared(plan.arena_bytes, plan.states, executable.weights)
+            shared = executable._shared(plan.arena_bytes)
         self._blocks: list[Memory | HostShared] = [shared] if own else []
         self._parts: list[tuple[Callable[[], None], bool]] = []  # what runs, whether torch does
         self._checks: Checks | None = None
@@ -202,19 +210,18 @@ class NativeSession:
     def _fill(self, executable: Executable, plan: LaunchPlan, shared: HostShared) -> None:
         natives = _bound(executable, plan)
         needed_bytes = [each.needed_bytes for each in natives if each is not None]
-        scratch_bytes = max(plan.scratch_bytes, *needed_bytes, 0)
-        stride = -(-scratch_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        scratch, stride = shared.scratch, aligned(max(plan.scratch_bytes, *needed_bytes, 0))
         count = executable.inputs + executable.outputs
         base_bytes = 8 * count + WORD_BYTES * len(plan.checks)
         stretches = _stretches(plan, natives)
         layouts = []
         for each in stretches:
             if type(each) is not TorchCall:
-                start = -(-base_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-                layouts.append(_Layout(executable, each, start))
+                layouts.append(_Layout(executable, each, aligned(base_bytes)))
                 base_bytes = layouts[-1].end
-        scratch = Memory(stride * executable.threads)
-        self._blocks.append(scratch)
+        if stride * executable.threads > scratch.nbytes:  # a native function needs more
+            scratch = Memory(stride * executable.threads)
+            self._blocks.append(scratch)
         control = Memory(base_bytes)
         self._blocks.append(control)
         base, words = control.address, control.address + 8 * count
@@ -393,7 +400,7 @@ class _Layout:
         self._frames: dict[int, tuple[BoundNative, int]] = {}  # step → its frame's offset
         for index, (_, native) in enumerate(steps):
             if native is not None:
-                frame = -(-self.end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+                frame = aligned(self.end)
                 self._frames[index] = native, frame
                 self.end = frame + native.nbytes
 
@@ -475,6 +482,11 @@ def split_programs(grid: tuple[int, int, int], threads: int) -> tuple[int, int, 
     limit = min(threads * CHUNKS_PER_THREAD, abi.CHUNKS_LIMIT)
     chunk = -(-programs // limit)
     return programs, chunk, -(-programs // chunk)
+
+
+def aligned(nbytes: int) -> int:
+    """The next multiple of the alignment."""
+    return -(-nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 def _write(address: int, layout: str, *values: int) -> None:

@@ -126,8 +126,11 @@ def describe() -> list[tuple[int, str, str, int]]:
 class Executable(DeviceCode):
     """The loaded code and weights of one target on one device; shared by sessions and threads.
 
-    threads: 1, since the host only launches; for the rest see `DeviceCode`.
+    threads: 1, since the host only launches; steps_kept: nodes of the graphs of all shapes that a
+    session keeps; for the rest see `DeviceCode`.
     """
+
+    steps_kept = 1 << 14
 
     __slots__ = ("_library", "fallback", "natives", "threads")
 
