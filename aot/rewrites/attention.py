@@ -153,16 +153,18 @@ def _biased(node: Node) -> _Scores | None:
 
 
 def _as_seen(mask: _Mask) -> _Mask:
-    """where(b, 0, -inf) that is added → b; likewise with the branches exchanged."""
-    node = _plain(mask.node)
+    """where(b, 0, -inf) that is added → b, reshaped or not; likewise with exchanged branches."""
+    whole = node = _plain(mask.node)
+    if node.op == "reshape":
+        node = _plain(node.inputs[0])
     if node.op != "where" or any(branch.op != "scalar" for branch in node.inputs[1:]):
         return mask
     condition, (seen, hidden) = node.inputs[0], (item.attr("value") for item in node.inputs[1:])
-    if (seen, hidden) == (0, -math.inf):
-        return _Mask(condition, mask.shape, is_seen=True)
-    if (seen, hidden) == (-math.inf, 0):
-        return _Mask(build.unary("logical_not", condition), mask.shape, is_seen=True)
-    return mask
+    if {seen, hidden} != {0, -math.inf}:
+        return mask
+    if hidden == 0:
+        condition = build.unary("logical_not", condition)
+    return _Mask(build.reshape(condition, whole.shape), mask.shape, is_seen=True)
 
 
 def _chosen(node: Node) -> _Scores | None:

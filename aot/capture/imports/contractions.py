@@ -10,7 +10,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.size import Extent
 
-LOWEST = -3.4028234663852886e38  # the least finite f32
+LOWEST = {"f32": -3.4028234663852886e38, "f64": -1.7976931348623157e308}  # finite numbers
 
 
 def _matmul(call: Call, left: Node, right: Node) -> Node:
@@ -124,8 +124,10 @@ def _causal(scores: Node) -> Node:
 
 
 def _masked(scores: Node, mask: Node) -> Node:
+    """scores + mask; where a bool hides a key, + -inf, which of an infinite score makes NaN."""
     if mask.dtype == "bool":
-        return build.pointwise("where", mask, scores, -math.inf)
+        none = build.scalar(0.0, scores.dtype)
+        mask = build.pointwise("where", mask, none, -math.inf)
     return build.add(scores, build.cast(mask, scores.dtype))
 
 
@@ -133,7 +135,7 @@ def _safe_softmax(scores: Node) -> Node:
     """Softmax along the last axis; a row of -inf, masked or not, gives zeros, as torch's does."""
     axis = scores.type.rank - 1
     # Finite: -inf less that stays -inf, so that e^… is 0 and not NaN. A mask may hold it, too.
-    peak = build.pointwise("maximum", build.reduce("max", scores, (axis,)), LOWEST)
+    peak = build.pointwise("maximum", build.reduce("max", scores, (axis,)), LOWEST[scores.dtype])
     exponential = build.unary("exp", build.sub(scores, peak))
     total = build.pointwise("maximum", build.reduce("sum", exponential, (axis,)), 1e-30)
     return build.mul(exponential, build.unary("reciprocal", total))

@@ -81,6 +81,11 @@ def _round(call: Call, data: Node, decimals: int = 0) -> Node:
     return build.cast(rounded, call.dtype)
 
 
+def _fraction(call: Call, data: Node) -> Node:
+    """x - trunc(x): 0 of -0, where torch 2.11's decomposition gives -0."""
+    return call.pointwise("sub", data, build.unary("trunc", data))
+
+
 def _sign(call: Call, data: Node) -> Node:
     return data if data.dtype == "bool" else call.pointwise("sign", data)
 
@@ -294,6 +299,7 @@ ROWS: Rows = {
     **_generated(),
     **dict.fromkeys(_IDENTITIES, _same),
     "round": _round,
+    "frac": _fraction,
     "sign": _sign,
     "add": _add,
     "sub": _sub,

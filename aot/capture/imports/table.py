@@ -75,6 +75,7 @@ NOT_DECOMPOSED = (
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "group_norm",
+    "frac",
     *INDEXED_WHOLE,
     "layer_norm",
     "linear",
