@@ -23,6 +23,7 @@ from aotc.aot.sources import Sources, print_sources
 from aotc.aot.targets.target import Target
 from aotc.aot.tune.record import Choice
 from aotc.aot.tune.tune import Tuning
+from aotc.runtime.bundle.launch_plan import STEP
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.plan import Launch, Plan
 
@@ -201,7 +202,7 @@ def plan_text(plan: Plan) -> str:
             grid = "×".join(map(str, step.grid))
             lines.append(f"{fixed.kernels[step.kernel].name} {grid} {arguments}")
         else:
-            lines.append(json.dumps(step.to_map(), sort_keys=True))
+            lines.append(json.dumps(STEP.write(step), sort_keys=True))
     return "\n".join(lines) + "\n"
 
 

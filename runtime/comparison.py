@@ -26,13 +26,9 @@ class Comparison(Record):
     """How far one output is from the expected one; difference and tolerance relative to its scale,
     the largest absolute value expected."""
 
-    __slots__ = ("difference", "name", "tolerance")
     name: str
     difference: float
     tolerance: float
-
-    def __init__(self, name: str, difference: float, tolerance: float) -> None:
-        self._set(name=name, difference=difference, tolerance=tolerance)
 
     @property
     def is_ok(self) -> bool:

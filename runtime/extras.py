@@ -29,18 +29,9 @@ class Golden(Record):
     tolerances: the largest difference allowed of each output, relative to its scale.
     """
 
-    __slots__ = ("inputs", "outputs", "tolerances")
     inputs: dict[str, bytes | memoryview]
     outputs: dict[str, bytes]
     tolerances: dict[str, float]
-
-    def __init__(
-        self,
-        inputs: dict[str, bytes | memoryview],
-        outputs: dict[str, bytes],
-        tolerances: dict[str, float],
-    ) -> None:
-        self._set(inputs=inputs, outputs=outputs, tolerances=tolerances)
 
 
 def read_extras(directory: Directory) -> Extras:

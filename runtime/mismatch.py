@@ -20,8 +20,6 @@ from .record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from .bundle.manifest import Target
 
 
@@ -31,7 +29,6 @@ UPGRADE = "upgrade aotc on this machine: `pip install --upgrade aotc`"
 class Mismatch(Record):
     """One reason why a bundle does not run here; target is empty where it concerns all of them."""
 
-    __slots__ = ("code", "expected", "field", "found", "hint", "target")
     code: str
     target: str
     field: str
@@ -39,18 +36,9 @@ class Mismatch(Record):
     expected: str
     hint: str
 
-    def __init__(
-        self, code: str, target: str, field: str, found: str, expected: str, hint: str
-    ) -> None:
-        self._set(code=code, target=target, field=field, found=found, expected=expected, hint=hint)
-
     def __str__(self) -> str:
         where = f"target `{self.target}`: " if self.target else ""
         return f"{where}{self.field} is {self.found}, expected {self.expected}"
-
-    def as_map(self) -> dict[str, Any]:
-        """The mismatch as plain data, for `--json`."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def check(path: str | os.PathLike[str], device: str | None = None) -> list[Mismatch]:

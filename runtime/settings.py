@@ -23,17 +23,11 @@ MAX_THREADS = 1024
 class Setting(Record):
     """One row: the variable, how its text is read, its default and its meaning."""
 
-    __slots__ = ("choices", "default", "kind", "meaning", "name")
     name: str
     kind: str  # key of READERS
     default: Any
     meaning: str
-    choices: tuple[str, ...]
-
-    def __init__(
-        self, name: str, kind: str, default: Any, meaning: str, choices: tuple[str, ...] = ()
-    ) -> None:
-        self._set(name=name, kind=kind, default=default, meaning=meaning, choices=choices)
+    choices: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -49,13 +43,9 @@ class Setting(Record):
 class Reading(Record):
     """A setting's value and where it came from: `flag`, `environment`, `pyproject`, `default`."""
 
-    __slots__ = ("name", "origin", "value")
     name: str
     value: Any
     origin: str
-
-    def __init__(self, name: str, value: Any, origin: str) -> None:
-        self._set(name=name, value=value, origin=origin)
 
 
 SETTINGS: dict[str, Setting] = {

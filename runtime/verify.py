@@ -22,7 +22,6 @@ from .record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from .bundle.manifest import FileEntry, TensorSpec, WeightsEntry
     from .extras import Golden
@@ -39,41 +38,14 @@ class Finding(Record):
     about a failure, where that is known.
     """
 
-    __slots__ = ("code", "detail", "difference", "hint", "layer", "status", "subject", "tolerance")
     layer: str
     subject: str
     status: str
-    detail: str
-    code: str
-    difference: float | None
-    tolerance: float | None
-    hint: str
-
-    def __init__(
-        self,
-        layer: str,
-        subject: str,
-        status: str,
-        detail: str = "",
-        code: str = "",
-        difference: float | None = None,
-        tolerance: float | None = None,
-        hint: str = "",
-    ) -> None:
-        self._set(
-            layer=layer,
-            subject=subject,
-            status=status,
-            detail=detail,
-            code=code,
-            difference=difference,
-            tolerance=tolerance,
-            hint=hint,
-        )
-
-    def as_map(self) -> dict[str, Any]:
-        """The finding as plain data, for `--json`."""
-        return {name: getattr(self, name) for name in self.__slots__}
+    detail: str = ""
+    code: str = ""
+    difference: float | None = None
+    tolerance: float | None = None
+    hint: str = ""
 
 
 def verify(

@@ -30,6 +30,7 @@ from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.storage import Array
 from aotc.aot.ir.text import GraphTextError, parse_graph, parse_type, print_graph
 from aotc.aot.ir.types import DTYPES
+from aotc.runtime.bundle.schema import read, write
 from aotc.runtime.bundle.structure import Structure
 
 Files = dict[str, bytes]
@@ -72,7 +73,7 @@ def to_files(captured: Captured, spec: Spec) -> Files | None:
         "golden": golden,
         "numbers": list(map(_bits, _run(spec))),
         "roundings": [float.hex(each) for each in captured.golden_roundings],
-        "structure": captured.structure.to_map(),
+        "structure": write(Structure, captured.structure),
     }
     return {**files, GRAPH: text.encode(), FACTS: json.dumps(facts, sort_keys=True).encode()}
 
@@ -87,7 +88,6 @@ def from_files(files: Mapping[str, bytes], spec: Spec) -> Captured | None:
     constants = {row["name"]: _constant(row, held, files) for row in facts["constants"]}
     graph = parse_graph(files[GRAPH].decode(), constants)
     _warn(spec)
-    counts = (len(graph.inputs), len(graph.returned))
     golden_outputs = tuple(
         numpy.frombuffer(files[f"output-{number}.bin"], row["dtype"]).reshape(row["shape"])
         for number, row in enumerate(facts["golden"], 1)
@@ -97,7 +97,7 @@ def from_files(files: Mapping[str, bytes], spec: Spec) -> Captured | None:
         graph=graph,
         golden_inputs=_inputs(spec),
         golden_outputs=golden_outputs,
-        structure=Structure.from_map(facts["structure"], counts, spec.path),
+        structure=read(Structure, facts["structure"], spec.path),
         golden_roundings=tuple(map(float.fromhex, facts["roundings"])),
         dot_precision=facts["dot_precision"],
         trials=_trials(spec, graph, golden_outputs),

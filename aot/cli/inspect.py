@@ -13,9 +13,11 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.runtime.bundle.directory import Directory
+from aotc.runtime.bundle.launch_plan import STEP
 from aotc.runtime.bundle.manifest import LIMITS, Manifest, TensorSpec, identity_of
 from aotc.runtime.bundle.native_plan import SYMBOL, NativeLaunch
-from aotc.runtime.bundle.plan import Kernel, Launch, Plan
+from aotc.runtime.bundle.plan import Image, Kernel, Launch, Plan
+from aotc.runtime.bundle.schema import write
 from aotc.runtime.bundle.torch_calls import TorchCall
 from aotc.runtime.extras import read_extra
 from aotc.runtime.mismatch import mismatches, read_manifest
@@ -170,7 +172,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "arena_bytes": smallest.arena_bytes if smallest is plan.fixed else None,
         "zeroed_bytes": smallest.zeroed_bytes,
         "scratch_bytes": smallest.scratch_bytes,
-        "checks": [check.to_map() for check in smallest.checks],
+        "checks": [check.as_map() for check in smallest.checks],
         "launches": [
             {
                 "kernel": plan.kernels[launch.kernel].name,
@@ -181,14 +183,14 @@ def _plan(plan: Plan) -> dict[str, Any]:
             for launch in smallest.launches
         ],
         "steps": [
-            {**step.to_map(), "name": _step_name(step, plan.kernels)} for step in smallest.steps
+            {**STEP.write(step), "name": _step_name(step, plan.kernels)} for step in smallest.steps
         ],
     }
 
 
 def _kernel(kernel: Kernel, figures: dict[str, Any]) -> dict[str, Any]:
     """A kernel by the plan, with what only the build has noted: registers, spills, the choice."""
-    image = {} if kernel.image is None else kernel.image.to_map()
+    image = {} if kernel.image is None else write(Image, kernel.image)
     return {**figures, "name": kernel.name, "symbol": kernel.symbol, **image}
 
 

@@ -20,7 +20,7 @@ Its kind is `call`: it reads and writes memory, nothing fuses with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +28,16 @@ from aotc.aot.ir.infer import AttrMap, Types, require
 from aotc.aot.ir.size import Dim, Shape
 from aotc.aot.ir.size_table import SizeTable, extents_of
 from aotc.aot.ir.types import TensorType
+from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.bundle.extent import reader
-from aotc.runtime.bundle.torch_calls import as_it_is
+from aotc.runtime.bundle.native_plan import (
+    SCALAR,
+    WORKSPACE_LIMIT_BYTES,
+    NativeLaunch,
+    NativeTensor,
+)
+from aotc.runtime.bundle.schema import BOOL, Choice, Fields, Integer, List, Optional, Row, Text
+from aotc.runtime.bundle.torch_calls import SHAPE
 
 ATTRIBUTES = (
     "backend",
@@ -83,11 +91,7 @@ class NativeCall:
         sizes = {size for row in self.tensors for size in row[2] if not isinstance(size, int)}
         dims = sorted({dim for size in sizes for dim in size.dims()}, key=lambda dim: dim.name)
         table = SizeTable(dims)
-        tensors = [
-            [place, dtype, list(map(table.reference, shape)), stored]
-            for place, dtype, shape, stored in self.tensors
-        ]
-        record = {name: getattr(self, name) for name in self.__slots__} | {"tensors": tensors}
+        record = CALL.write(CALL.at(self, table.numbered))
         if dims:
             record["dims"] = [[dim.name, dim.low, dim.high, dim.typical] for dim in dims]
             record["sizes"] = [list(row) for row in table.rows]
@@ -98,38 +102,30 @@ class NativeCall:
         """The call that a text of this class says."""
         record = json.loads(text)
         dims = [Dim(*row) for row in record.pop("dims", ())]
-        at = reader(extents_of(dims, record.pop("sizes", ())))
-        tensors = tuple(
-            (row[0], row[1], tuple(map(at, row[2])), row[3]) for row in record.pop("tensors")
-        )
-        scalars = tuple((row[0], row[1]) for row in record.pop("scalars"))
-        return cls(tensors=tensors, scalars=scalars, **record)
+        values = extents_of(dims, record.pop("sizes", ()))
+        call: NativeCall = CALL.at(CALL.read(record), reader(values))
+        return call
 
     def step(
-        self,
-        memory: Sequence[Sequence[Any]],
-        tiles: Any,
-        workspace: Sequence[Any] | None,
-        number: Callable[[Any], Any] = as_it_is,
-    ) -> dict[str, Any]:
-        """The call as a step of a plan. memory: [space, value] of each parameter of the kernel;
-        workspace: that of the workspace, where it has a place; number: what stands for a size."""
-        tensors = [
-            {
-                "dtype": dtype,
-                "is_written": int(stored),
-                "memory": list(memory[place]),
-                "shape": list(map(number, shape)),
-            }
+        self, memory: Sequence[tuple[str, Any]], tiles: Any, workspace: tuple[str, Any] | None
+    ) -> NativeLaunch:
+        """The call as a step of a plan, its sizes as here. memory: (space, value) of each parameter
+        of the kernel; workspace: that of the workspace, where it has a place."""
+        tensors = tuple(
+            NativeTensor(dtype, stored, shape, memory[place])  # type: ignore[arg-type]
             for place, dtype, shape, stored in self.tensors
-        ]
-        return {
-            "kind": "native",
-            "backend": self.backend,
-            "function": self.function,
-            "scalars": [list(row) for row in self.scalars],
-            "tensors": tensors,
-            "tiles": tiles,
-            "workspace": workspace,
-            "workspace_bytes": self.workspace_bytes,
-        }
+        )
+        rest = (self.workspace_bytes, tiles, workspace)
+        return NativeLaunch(self.backend, self.function, tensors, self.scalars, *rest)
+
+
+CALL = Fields(
+    NativeCall,
+    {
+        **{name: Text(256) for name in ("backend", "function", "version", "sha256")},
+        "tensors": List(Row(Integer(0, 255), Choice(*DTYPES), SHAPE, BOOL), limit=64),
+        "scalars": List(SCALAR, limit=64),
+        "workspace_bytes": Optional(Integer(0, WORKSPACE_LIMIT_BYTES)),
+    },
+)
+NATIVE_STEP = Fields(NativeLaunch)

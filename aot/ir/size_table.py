@@ -10,7 +10,6 @@ from typing import Any
 from aotc.aot.ir.size import Atom, Choice, Dim, Extent, Floor, Size, largest, size_of, smallest
 from aotc.runtime.bundle import extent as runtime
 
-Reference = int | list[int]
 OPERATIONS: Mapping[str, Callable[[Any, Any], Extent]] = {
     "add": add,
     "mul": mul,
@@ -37,9 +36,9 @@ class SizeTable:
         self.rows: list[runtime.Row] = []
         self._known: dict[object, int] = {name: at for at, name in enumerate(self.names)}
 
-    def reference(self, extent: Extent) -> Reference:
-        """How a plan names an extent: the number itself, or the number of its value in a list."""
-        return extent if isinstance(extent, int) else [self.index(extent)]
+    def numbered(self, extent: Extent) -> Any:
+        """How a plan names an extent: the number itself, or the number of its value."""
+        return extent if isinstance(extent, int) else runtime.Extent(self.index(extent))
 
     def named(self, extent: Extent) -> int | runtime.Extent:
         """How a signature names it: with its formula."""

@@ -15,7 +15,7 @@ from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.schedule.group import Group, Schedule
-from aotc.runtime.bundle.plan import CHECK_BYTES, StateSlot
+from aotc.runtime.bundle.plan import CHECK_BYTES, Check, StateSlot
 from aotc.runtime.bundle.torch_calls import CallTensor, TorchCall
 
 SPACES = ("buffer", "weight", "input", "output", "state", "check")
@@ -44,17 +44,6 @@ class LaunchBuffers:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckRow:
-    """What a word of the session is about: the attributes of the op `check`."""
-
-    kind: str
-    operation: str
-    place: str
-    low: Extent
-    high: Extent
-
-
-@dataclass(frozen=True, slots=True)
 class BufferAssignment:
     """All launches of a call in order, and the buffers between them with their lifetimes.
 
@@ -67,7 +56,7 @@ class BufferAssignment:
     launches: tuple[LaunchBuffers, ...]
     calls: tuple[tuple[int, TorchCall], ...] = ()
     states: tuple[StateSlot, ...] = ()
-    checks: tuple[CheckRow, ...] = ()
+    checks: tuple[Check, ...] = ()  # their ends extents of the graph
 
     def step(self, launch: int) -> int:
         """The step that a launch is."""
@@ -113,7 +102,7 @@ def assign_buffers(schedule: Schedule) -> BufferAssignment:
         for space, value in (places[node] for node in group.reads):
             if space == "buffer" and isinstance(value, int):
                 buffers[value] = replace(buffers[value], last=number)
-    checks = tuple(CheckRow(**dict(node.attrs)) for node in graph.checks)
+    checks = tuple(Check(**dict(node.attrs)) for node in graph.checks)
     return BufferAssignment(tuple(buffers), tuple(launches), tuple(calls), states, checks)
 
 
@@ -141,10 +130,10 @@ def _call(group: Group, places: Mapping[Node, tuple[str, int | str]]) -> TorchCa
     operands = zip(call.inputs, call.attr("operands"), strict=True)
     return TorchCall(
         call.attr("operator"),
-        [CallTensor(dtype, places[node], shape) for node, (dtype, shape) in operands],
-        [
+        tuple(CallTensor(dtype, places[node], shape) for node, (dtype, shape) in operands),
+        tuple(
             CallTensor(kind[0], places[stored[number]], kind[1]) if number in stored else None
             for number, kind in enumerate(call.attr("results"))
-        ],
+        ),
         call.attr("arguments"),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from aotc.aot.ir.native import NativeCall
@@ -11,20 +11,16 @@ from aotc.aot.ir.size import Dim, Extent, fixed
 from aotc.aot.ir.size_table import SizeTable
 from aotc.aot.lower.spec import Scratch, TensorMap
 from aotc.aot.plan.arena import Lifetime, aligned, place, place_slots
-from aotc.aot.plan.buffer_assignment import (
-    BufferAssignment,
-    CheckRow,
-    LaunchBuffers,
-    Operand,
-    assign_buffers,
-)
+from aotc.aot.plan.buffer_assignment import BufferAssignment, LaunchBuffers, Operand, assign_buffers
 from aotc.aot.schedule.group import Schedule
-from aotc.runtime.bundle.plan import ALIGNMENT_BYTES, PLAN_ABI, Image, Kernel, Plan
-from aotc.runtime.bundle.plan_rules import features_of
+from aotc.runtime.bundle import plan as runtime
+from aotc.runtime.bundle.native_plan import NativeLaunch
+from aotc.runtime.bundle.plan import ALIGNMENT_BYTES, VARIANT, Image, Kernel, Plan
+from aotc.runtime.bundle.torch_calls import TorchCall
 
 GPU_ALIGNMENT_BYTES = 256  # of buffers: what descriptors, vector loads and sectors ask for
 ZEROED = "zeroed scratch"
-Memory = list[Any]  # [space, value] as a plan has it
+Memory = tuple[str, Any]  # (space, value) as a plan has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,76 +87,66 @@ def plan_variants(
         is_gpu = any(row.image is not None for row in symbols.values())
         step = GPU_ALIGNMENT_BYTES if is_gpu else ALIGNMENT_BYTES
     writer = _Writer(
-        table,
         {symbol: number for number, symbol in enumerate(symbols)},
         step,
         max((zeroed_bytes(row, step) for each in variants for row in each.chosen), default=0),
     )
-    kernels = [Kernel(row.symbol, row.name, row.image) for row in symbols.values()]
-    tree = {
-        "abi": PLAN_ABI,
-        "dims": len(dims),
-        "features": [],
-        "kernels": [kernel.to_map() for kernel in kernels],
-        "limits": [table.reference(limit) for limit in limits],
-        "scratch_bytes": scratch_bytes,
-        "states": [row.to_map() for row in variants[0].assignment.states],
-        "variants": [writer.variant(variant) for variant in variants],
-    }
-    return Plan({**tree, "sizes": [list(row) for row in table.rows], "features": features_of(tree)})
+    rows = [VARIANT.at(writer.variant(each), table.numbered) for each in variants]
+    return Plan.made(
+        len(dims),
+        rows,
+        [Kernel(row.symbol, row.name, row.image) for row in symbols.values()],
+        variants[0].assignment.states,
+        scratch_bytes,
+        limits=list(map(table.numbered, limits)),
+        sizes=table.rows,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """Writes variants as the plan's maps.
+    """Writes variants, their numbers as extents of the graph.
 
     The arena's first `zeroed_bytes` are the zeroed scratch of all launches of all variants, which
     each leaves zero: so a session may go from one variant to another.
     """
 
-    table: SizeTable
     numbers: dict[str, int]  # symbol → number of the kernel
     step: int
     zeroed_bytes: int
 
-    def variant(self, variant: Variant) -> dict[str, Any]:
+    def variant(self, variant: Variant) -> runtime.Variant:
         """One variant."""
-        table, assignment, lifetimes = (
-            self.table,
-            variant.assignment,
-            list(variant.assignment.buffers),
-        )
+        assignment, lifetimes = variant.assignment, list(variant.assignment.buffers)
         scratch = [
             self._scratch(number, assignment.step(number), kernel, lifetimes)
             for number, kernel in enumerate(variant.chosen)
         ]
         offsets, total = self._offsets(lifetimes, has_dims=bool(variant.dims))
-        steps: list[dict[str, Any]] = []
+        steps: list[Any] = []
         calls = list(assignment.calls)
         rows = zip(assignment.launches, variant.chosen, scratch, strict=True)
         for number, (launch, kernel, own) in enumerate(rows):
             while calls and calls[0][0] <= number:
-                steps.append(self._call(calls.pop(0)[1], offsets))
-            own_memory = [
-                ["arena", at if is_zeroed else table.reference(offsets[at])]
-                for at, is_zeroed in own
-            ]
+                steps.append(_call(calls.pop(0)[1], offsets))
+            own_memory = [("arena", at if is_zeroed else offsets[at]) for at, is_zeroed in own]
             steps.append(self._launch(launch, kernel, own_memory, offsets))
-        steps += [self._call(call, offsets) for _, call in calls]
-        buffers = [
-            {"name": row.name, "nbytes": table.reference(row.nbytes), "offset": table.reference(at)}
+        steps += [_call(call, offsets) for _, call in calls]
+        buffers: list[Any] = [
+            runtime.Buffer(row.name, at, row.nbytes)  # type: ignore[arg-type]
             for row, at in zip(lifetimes, offsets, strict=True)
         ]
         if self.zeroed_bytes:
-            buffers.append({"name": ZEROED, "nbytes": self.zeroed_bytes, "offset": 0})
-        return {
-            "arena_bytes": table.reference(self.zeroed_bytes + total),
-            "buffers": buffers,
-            "checks": list(map(self._check, assignment.checks)),
-            "ranges": [[dim.low, dim.high] for dim in variant.dims],
-            "steps": steps,
-            "zeroed_bytes": self.zeroed_bytes,
-        }
+            buffers.append(runtime.Buffer(ZEROED, 0, self.zeroed_bytes))
+        arena_bytes: Any = self.zeroed_bytes + total
+        return runtime.Variant(
+            arena_bytes,
+            tuple(buffers),
+            assignment.checks,
+            tuple((dim.low, dim.high) for dim in variant.dims),
+            tuple(steps),
+            self.zeroed_bytes,
+        )
 
     def _offsets(
         self, lifetimes: Sequence[Lifetime], has_dims: bool
@@ -170,10 +156,6 @@ class _Writer:
         found = (place_slots if has_dims else place)(lifetimes, self.step)
         offsets, total = found
         return [self.zeroed_bytes + offset for offset in offsets], total
-
-    def _check(self, row: CheckRow) -> dict[str, Any]:
-        number = self.table.reference
-        return {**asdict(row), "low": number(row.low), "high": number(row.high)}
 
     def _scratch(
         self, number: int, step: int, kernel: ChosenKernel, lifetimes: list[Lifetime]
@@ -196,39 +178,30 @@ class _Writer:
         kernel: ChosenKernel,
         scratch: list[Memory],
         offsets: Sequence[Extent],
-    ) -> dict[str, Any]:
-        number = self.table.reference
-        operands = [self._argument(operand, offsets) for operand in launch.operands]
+    ) -> runtime.Launch | NativeLaunch:
+        operands = [_argument(operand, offsets) for operand in launch.operands]
         if kernel.native is not None:
-            workspace = scratch[0] if scratch else None
-            return kernel.native.step(operands, number(kernel.grid[0]), workspace, number)
-        sizes = [["int", number(size)] for size in kernel.sizes]
-        return {
-            "kind": "kernel",
-            "kernel": self.numbers[kernel.symbol],
-            "grid": [number(extent) for extent in kernel.grid],
-            "args": [*operands, *sizes, *scratch],
-            "maps": [each.placed(number).to_map() for each in kernel.maps],
-        }
+            return kernel.native.step(operands, kernel.grid[0], scratch[0] if scratch else None)
+        sizes: list[Memory] = [("int", size) for size in kernel.sizes]
+        maps = tuple(each.placed(lambda extent: extent) for each in kernel.maps)
+        grid: Any = kernel.grid
+        number = self.numbers[kernel.symbol]
+        return runtime.Launch(number, grid, (*operands, *sizes, *scratch), maps)
 
-    def _call(self, call: Any, offsets: Sequence[Extent]) -> dict[str, Any]:
-        """What torch runs, with the arena's offsets in place of buffers' numbers."""
 
-        def memory(space: str, value: int | str) -> tuple[str, Any]:
-            return ("arena", offsets[int(value)]) if space == "buffer" else (space, value)
+def _call(call: TorchCall, offsets: Sequence[Extent]) -> TorchCall:
+    """What torch runs, with the arena's offsets in place of buffers' numbers."""
 
-        row: dict[str, Any] = call.moved(memory).to_map(self._named)
-        return row
+    def memory(space: str, value: int | str) -> tuple[str, Any]:
+        return ("arena", offsets[int(value)]) if space == "buffer" else (space, value)
 
-    def _named(self, value: Any) -> Any:
-        """What stands for a number; the name of a weight is itself."""
-        return value if isinstance(value, str) else self.table.reference(value)
+    return call.moved(memory)
 
-    def _argument(self, operand: Operand, offsets: Sequence[Extent]) -> Memory:
-        if operand.space == "buffer":
-            at = offsets[int(operand.value)] + operand.start_bytes
-            return ["arena", self.table.reference(at)]
-        return [operand.space, operand.value]
+
+def _argument(operand: Operand, offsets: Sequence[Extent]) -> Memory:
+    if operand.space == "buffer":
+        return "arena", offsets[int(operand.value)] + operand.start_bytes
+    return operand.space, operand.value
 
 
 def zeroed_bytes(kernel: ChosenKernel, step: int) -> int:

@@ -37,7 +37,7 @@ def measure(
             if isinstance(step, TorchCall):
                 continue
             part = copy.copy(executable)  # the same loaded code
-            part.plan = plan.only([step])
+            part.plan = plan.replace(steps=(step,))
             parts.append(stack.enter_context(closing(part.session())))
         for session in (whole, *parts):
             session.addresses[:] = addresses

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aotc.aot.errors import SourcesInvalid
 from aotc.aot.ir.size import Dim, Extent, UndecidedSize, size_of
 from aotc.aot.ir.size_table import OPERATIONS
-from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param, Scratch, TensorMap
+from aotc.aot.lower.spec import Form, KernelSpec
 from aotc.aot.plan import BufferAssignment
-from aotc.aot.plan.arena import Lifetime
-from aotc.aot.plan.buffer_assignment import CheckRow, LaunchBuffers, Operand
+from aotc.aot.plan.buffer_assignment import LaunchBuffers, Operand
 from aotc.aot.sources.lowered import Lowered, Sources
-from aotc.aot.sources.schema import FOLDER, check
+from aotc.aot.sources.schema import (
+    FOLDER,
+    KERNEL,
+    SOURCES,
+    VARIANT,
+    KernelRow,
+    SourcesRow,
+    VariantRow,
+)
 from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.bundle.extent import NUMBER, broken_rows
-from aotc.runtime.bundle.plan import StateSlot
-from aotc.runtime.bundle.torch_calls import TorchCall
+from aotc.runtime.bundle.schema import Refused, read
 from aotc.runtime.extras import read_extra
 
 
@@ -37,138 +43,106 @@ def read_sources(directory: Directory, target: str) -> Sources | None:
         record = json.loads(data)
     except ValueError as error:
         raise SourcesInvalid(path=path, detail=str(error)) from None
-    check(record, path)
+    row: SourcesRow = read(SOURCES, record, path)
     texts: dict[str, str] = {}
-    for kernel in record["kernels"]:
-        for _, _, file in kernel["forms"]:
+    for kernel in row.kernels:
+        for _, _, file in kernel.forms:
             source = read_extra(directory, f"{FOLDER}/{file}")
             if source is None:
                 raise SourcesInvalid(path=path, detail=f"`{file}` is missing")
             texts[file] = source.decode("utf-8", "replace")
     try:
-        return _Reader(record, texts, path).sources()
+        return _Reader(row, texts, path).sources()
+    except Refused as error:
+        raise error.error(path) from None
     except (UndecidedSize, ZeroDivisionError) as error:
         raise SourcesInvalid(path=path, detail=str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """A record that has passed the schema, the texts of its forms, and where it lies."""
+    """A file that has the grammar, the texts of its forms, and where it lies."""
 
-    record: Mapping[str, Any]
+    row: SourcesRow
     texts: Mapping[str, str]
     path: str
 
     def sources(self) -> Sources:
         """All of it; raises `SourcesInvalid`."""
-        record = self.record
-        dims = tuple(Dim(*row) for row in record.get("dims", ()))
-        for field, found, expected in broken_rows(record.get("sizes", ()), len(dims)):
+        row = self.row
+        dims = tuple(Dim(*each) for each in row.dims)
+        for field, found, expected in broken_rows(row.sizes, len(dims)):
             raise self._invalid(f"{field} names value {found}, expected {expected}")
-        rows = record["variants"] if dims else [record]
-        ranges = [self._ranges(row, dims) for row in rows]
-        values = [_Values(self, narrow) for narrow in ranges]
-        specs = {
-            row["digest"]: self._kernel(row, values[self._below(row, len(rows))])
-            for row in record["kernels"]
-        }
+        if not dims and len(row.variants) != 1:
+            raise self._invalid(f"{len(row.variants)} variants, expected 1 without dims")
+        values = [_Values(self, self._ranges(each, dims)) for each in row.variants]
+        specs = {}
+        for kernel in row.kernels:
+            if kernel.variant >= len(values):
+                detail = f"kernel `{kernel.name}` is of variant {kernel.variant} of {len(values)}"
+                raise self._invalid(detail)
+            specs[kernel.digest] = self._kernel(kernel, values[kernel.variant])
         for digest, spec in specs.items():
             if spec.digest != digest:
                 raise self._invalid(f"kernel `{spec.name}` has another digest")
-        variants = zip(rows, values, strict=True)
+        variants = zip(row.variants, values, strict=True)
         return Sources(
-            record["target"],
-            record["dot_precision"],
-            tuple(self._variant(row, specs, own) for row, own in variants),
+            row.target,
+            row.dot_precision,
+            tuple(self._variant(each, specs, own) for each, own in variants),
             dims,
-            tuple(map(_Values(self, dims).extent, record.get("limits", ()))),
+            tuple(map(_Values(self, dims).extent, row.limits)),
         )
 
     def _invalid(self, detail: str) -> SourcesInvalid:
         return SourcesInvalid(path=self.path, detail=detail)
 
-    def _ranges(self, row: Mapping[str, Any], dims: Sequence[Dim]) -> tuple[Dim, ...]:
+    def _ranges(self, row: VariantRow, dims: Sequence[Dim]) -> tuple[Dim, ...]:
         """The dims in the range of a variant."""
-        ranges = row.get("ranges", ())
-        if len(ranges) != len(dims):
-            raise self._invalid(f"a variant has {len(ranges)} ranges of {len(dims)} dims")
-        return tuple(Dim(dim.name, *own) for dim, own in zip(dims, ranges, strict=True))
+        if len(row.ranges) != len(dims):
+            raise self._invalid(f"a variant has {len(row.ranges)} ranges of {len(dims)} dims")
+        return tuple(Dim(dim.name, *own) for dim, own in zip(dims, row.ranges, strict=True))
 
-    def _below(self, row: Mapping[str, Any], count: int) -> int:
-        """The number of the variant whose extents a kernel has."""
-        number: int = row.get("variant", 0)
-        if number >= count:
-            raise self._invalid(f"kernel `{row['name']}` is of variant {number} of {count}")
-        return number
-
-    def _kernel(self, row: Mapping[str, Any], values: _Values) -> KernelSpec:
-        places = row.get("sizes", ())
-        if any(place >= len(values.dims) for place in places):
-            raise self._invalid(f"kernel `{row['name']}` reads a dim that is not there")
+    def _kernel(self, row: KernelRow, values: _Values) -> KernelSpec:
+        if any(place >= len(values.dims) for place in row.sizes):
+            raise self._invalid(f"kernel `{row.name}` reads a dim that is not there")
         return KernelSpec(
-            row["name"],
-            tuple(Form(name, self.texts[file], function) for name, function, file in row["forms"]),
-            tuple(Param(name, kind) for name, kind in row["params"]),
-            tuple(_candidate(each, values.extent) for each in row["candidates"]),
-            row["bytes"],
-            row["operations"],
-            tuple(values.dims[place] for place in places),
+            row.name,
+            tuple(Form(name, self.texts[file], function) for name, function, file in row.forms),
+            row.params,
+            KERNEL.at(row, values.extent).candidates,
+            row.bytes,
+            row.operations,
+            tuple(values.dims[place] for place in row.sizes),
         )
 
     def _variant(
-        self, row: Mapping[str, Any], specs: Mapping[str, KernelSpec], values: _Values
+        self, row: VariantRow, specs: Mapping[str, KernelSpec], values: _Values
     ) -> Lowered:
-        extent = values.extent
-        buffers = tuple(
-            Lifetime(each["name"], extent(each["nbytes"]), each["first"], each["last"])
-            for each in row["buffers"]
-        )
+        self._check_memory(row, specs)
+        row = VARIANT.at(row, values.extent)
         launches = tuple(
-            LaunchBuffers(
-                tuple(
-                    Operand(space, value, extent(nbytes), *start)
-                    for space, value, nbytes, *start in launch["operands"]
-                ),
-                launch["stored"],
-            )
-            for launch in row["launches"]
+            LaunchBuffers(tuple(Operand(*each) for each in launch.operands), launch.stored)
+            for launch in row.launches
         )
-        states = tuple(StateSlot(each["nbytes"], each["initial"]) for each in row.get("states", ()))
-        calls = tuple(
-            (
-                after,
-                TorchCall.from_map(call, lambda each: each if type(each) is str else extent(each)),
-            )
-            for after, call in row.get("calls", ())
-        )
-        checks = tuple(
-            CheckRow(**{**each, "low": extent(each["low"]), "high": extent(each["high"])})
-            for each in row.get("checks", ())
-        )
-        counts = {"buffer": len(buffers), "state": len(states), "check": len(checks)}
-        self._check_launches(row, specs, counts)
-        for _, call in calls:
-            for space, value in (tensor.memory for tensor in call.tensors()):
-                if space == "buffer" and int(value) >= len(buffers):
-                    detail = f"a call of `{call.op}` names buffer {value} of {len(buffers)}"
-                    raise self._invalid(detail)
-        chosen = tuple(specs[launch["kernel"]] for launch in row["launches"])
-        return Lowered(
-            chosen, BufferAssignment(buffers, launches, calls, states, checks), values.dims
-        )
+        chosen = tuple(specs[launch.kernel] for launch in row.launches)
+        assignment = BufferAssignment(row.buffers, launches, row.calls, row.states, row.checks)
+        return Lowered(chosen, assignment, values.dims)
 
-    def _check_launches(
-        self, row: Mapping[str, Any], specs: Mapping[str, KernelSpec], counts: Mapping[str, int]
-    ) -> None:
-        for number, launch in enumerate(row["launches"]):
-            kernel = specs.get(launch["kernel"])
-            if kernel is None or len(kernel.params) != len(launch["operands"]):
+    def _check_memory(self, row: VariantRow, specs: Mapping[str, KernelSpec]) -> None:
+        """Raises `SourcesInvalid` for a launch or a call that names what is not there."""
+        counts = {"buffer": len(row.buffers), "state": len(row.states), "check": len(row.checks)}
+        for number, launch in enumerate(row.launches):
+            kernel = specs.get(launch.kernel)
+            if kernel is None or len(kernel.params) != len(launch.operands):
                 detail = f"launches[{number}] names no kernel with its number of operands"
                 raise self._invalid(detail)
-            for space, value, *_ in launch["operands"]:
-                if space in counts and value >= counts[space]:
-                    detail = f"launches[{number}] names {space} {value} of {counts[space]}"
-                    raise self._invalid(detail)
+        rows = [(f"launches[{at}]", each.operands) for at, each in enumerate(row.launches)]
+        rows += [(f"a call of `{call.op}`", call.memory) for _, call in row.calls]
+        for what, memory in rows:
+            for space, value, *_ in memory:
+                if space in counts and int(value) >= counts[space]:
+                    raise self._invalid(f"{what} names {space} {value} of {counts[space]}")
 
 
 class _Values:
@@ -185,8 +159,8 @@ class _Values:
         """A number, or the size behind the number of a value; raises `SourcesInvalid`."""
         if isinstance(written, int):
             return written
-        (index,) = written
-        rows = self._reader.record.get("sizes", ())
+        index = written.index
+        rows = self._reader.row.sizes
         if index >= len(self.dims) + len(rows):
             raise SourcesInvalid(path=self._reader.path, detail=f"there is no value {index}")
         waiting = [index]
@@ -209,28 +183,3 @@ class _Values:
         if operation == NUMBER:
             return int(left)
         return OPERATIONS[operation](self._known[left], self._known[right])
-
-
-def _candidate(row: Mapping[str, Any], extent: Callable[[Any], Extent]) -> Candidate:
-    x, y, z = map(extent, row["grid"])
-    return Candidate(
-        tuple((name, value) for name, value in row["config"]),
-        (x, y, z),
-        row["form"],
-        tuple(
-            Scratch(name, kind, extent(nbytes), bool(zeroed))
-            for name, kind, nbytes, zeroed in row["scratch"]
-        ),
-        tuple(
-            TensorMap(
-                each["name"],
-                each["param"],
-                each["dtype"],
-                extent(each["start"]),
-                tuple(map(extent, each["shape"])),
-                tuple(map(extent, each["strides"])),
-                tuple(each["block"]),
-            )
-            for each in row["maps"]
-        ),
-    )

@@ -24,7 +24,6 @@ from aotc.aot.tune.job import Job, Option, Report
 from aotc.aot.tune.native_bench import NativeProgram
 from aotc.aot.tune.record import Choice
 from aotc.runtime.bundle.native_plan import SYMBOL
-from aotc.runtime.bundle.plan import Map
 
 TIMEOUT_SECONDS = 60.0  # of all candidates of one kernel
 SPILL_LIMIT_BYTES = 256  # of one thread, beyond which a candidate is not tried
@@ -106,7 +105,7 @@ def _plain(spec: KernelSpec, option: Option, sizes: tuple[int, ...]) -> tuple[An
     form = spec.form(candidate)
     if form.function == SYMBOL:
         return SYMBOL, form.source, tied(NativeCall.parse(form.source).backend).data, scratch
-    maps = tuple(row.placed(typical).to_map() for row in candidate.maps)
+    maps = tuple(row.placed(typical) for row in candidate.maps)
     grid = tuple(map(typical, candidate.grid))
     launch = (grid, binary.threads, binary.shared_bytes, binary.scratch_bytes)
     return (binary.symbol, binary.code, *launch, scratch, sizes, maps)
@@ -128,8 +127,7 @@ def measure_here(
 def _program(row: Sequence[Any]) -> Program | NativeProgram:
     if row[0] == SYMBOL:
         return NativeProgram(*row[1:])
-    values = [*row[:-1], tuple(Map(**each) for each in row[-1])]
-    return Program(*values)
+    return Program(*row)
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 
-from aotc.aot.ir.native import NativeCall
+from aotc.aot.ir.native import NATIVE_STEP, NativeCall
 from aotc.aot.ir.native_library import bound
 from aotc.aot.ir.size import typical
 from aotc.aot.lower.spec import KernelSpec
@@ -105,5 +105,5 @@ def _plan(spec: KernelSpec, option: Option, sizes_bytes: Sequence[int]) -> Launc
     kernels: tuple[Kernel, ...] = (Kernel(binary.symbol, binary.symbol),)
     if form.function == SYMBOL:
         call, kernels = NativeCall.parse(form.source), ()
-        step = NativeLaunch.from_map(call.step(pointers, x, None, typical))
-    return LaunchPlan(end, binary.scratch_bytes, buffers, kernels, (step,))
+        step = NATIVE_STEP.at(call.step(pointers, x, None), typical)
+    return LaunchPlan(end, binary.scratch_bytes, tuple(buffers), kernels, (step,))

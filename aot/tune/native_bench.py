@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.aot.ir.native import NativeCall
+from aotc.aot.ir.native import NATIVE_STEP, NativeCall
 from aotc.aot.ir.size import typical
 from aotc.aot.tune.loaded import Loaded
 from aotc.runtime.backends.library import open_bytes
-from aotc.runtime.bundle.native_plan import NativeLaunch
-from aotc.runtime.drivers.cuda.driver import DEVICE
 from aotc.runtime.drivers.native import BoundNative, DeviceStep
 
 
@@ -48,8 +46,8 @@ class LoadedFunction(Loaded):
             workspaces = [("arena", self._memory(nbytes)) for nbytes, _ in self._program.scratch]
             for number in range(self._bench.launches):
                 memory = [("arena", address) for address in self._bench.addresses(number)]
-                step = call.step(memory, 1, workspaces[0] if workspaces else None, typical)
-                bound = BoundNative(NativeLaunch.from_map(step), function, place)
+                step = call.step(memory, 1, workspaces[0] if workspaces else None)
+                bound = BoundNative(NATIVE_STEP.at(step, typical), function, place)
                 if not number:
                     bound.check("the tuning")
                     is_placed = bool(workspaces) or not bound.needed_bytes

@@ -26,14 +26,10 @@ class Found(Record):
     problem: why an entry point gave no path; empty where it did.
     """
 
-    __slots__ = ("name", "origin", "path", "problem")
     name: str
     path: str
     origin: str
-    problem: str
-
-    def __init__(self, name: str, path: str, origin: str, problem: str = "") -> None:
-        self._set(name=name, path=path, origin=origin, problem=problem)
+    problem: str = ""
 
 
 def folders() -> tuple[str, ...]:

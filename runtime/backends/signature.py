@@ -24,31 +24,12 @@ class TensorSlot(Record):
     have gaps; alignment_bytes: of its first element, 0 for the element's own size.
     """
 
-    __slots__ = ("alignment_bytes", "dtypes", "is_strided", "name", "rank", "role")
     name: str
     role: str
     dtypes: tuple[str, ...]
     rank: int | None
     is_strided: bool
     alignment_bytes: int
-
-    def __init__(
-        self,
-        name: str,
-        role: str,
-        dtypes: tuple[str, ...],
-        rank: int | None,
-        is_strided: bool,
-        alignment_bytes: int,
-    ) -> None:
-        self._set(
-            name=name,
-            role=role,
-            dtypes=dtypes,
-            rank=rank,
-            is_strided=is_strided,
-            alignment_bytes=alignment_bytes,
-        )
 
     def alignment_of(self, dtype: str) -> int:
         """Bytes of which the first element's address is a multiple."""
@@ -62,12 +43,8 @@ class TensorSlot(Record):
 class ScalarSlot(Record):
     """One number of a function; kind: "whole" (64 bits, signed) or "real" (a double)."""
 
-    __slots__ = ("kind", "name")
     name: str
     kind: str
-
-    def __init__(self, name: str, kind: str) -> None:
-        self._set(name=name, kind=kind)
 
     def __str__(self) -> str:
         return f"{self.name}: {'int' if self.kind == 'whole' else 'float'}"
@@ -76,15 +53,6 @@ class ScalarSlot(Record):
 class Signature(Record):
     """A function of a back end: its arguments in the order in which the kernel gets them."""
 
-    __slots__ = (
-        "devices",
-        "has_workspace",
-        "is_concurrent",
-        "is_tiled",
-        "name",
-        "scalars",
-        "tensors",
-    )
     name: str
     devices: tuple[str, ...]
     tensors: tuple[TensorSlot, ...]
@@ -92,25 +60,6 @@ class Signature(Record):
     is_concurrent: bool
     is_tiled: bool
     has_workspace: bool
-
-    def __init__(
-        self,
-        name: str,
-        devices: tuple[str, ...],
-        tensors: tuple[TensorSlot, ...],
-        scalars: tuple[ScalarSlot, ...],
-        flags: int,
-        has_workspace: bool,
-    ) -> None:
-        self._set(
-            name=name,
-            devices=devices,
-            tensors=tensors,
-            scalars=scalars,
-            is_concurrent=bool(flags & (abi.CONCURRENT | abi.TILED)),
-            is_tiled=bool(flags & abi.TILED),
-            has_workspace=has_workspace,
-        )
 
     @property
     def inputs(self) -> tuple[TensorSlot, ...]:
@@ -131,23 +80,9 @@ class Signature(Record):
 
     def to_map(self) -> dict[str, Any]:
         """The signature as plain data, for `--json`."""
-        return {
-            "name": self.name,
-            "text": str(self),
-            "devices": list(self.devices),
-            "tensors": [
-                {name: _plain(getattr(slot, name)) for name in slot.__slots__}
-                for slot in self.tensors
-            ],
-            "scalars": [{"name": slot.name, "kind": slot.kind} for slot in self.scalars],
-            "is_concurrent": self.is_concurrent,
-            "is_tiled": self.is_tiled,
-            "has_workspace": self.has_workspace,
-        }
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if type(value) is tuple else value
+        parts = {"tensors": self.tensors, "scalars": self.scalars}
+        rows = {name: [row.as_map() for row in part] for name, part in parts.items()}
+        return {"text": str(self), **self.as_map(), **rows}
 
 
 class Reader:
@@ -213,7 +148,8 @@ class Reader:
             self.bits(table.devices, abi.DEVICE_BITS, f"devices of {field}"),
             tensors,
             scalars,
-            table.flags,
+            bool(table.flags & (abi.CONCURRENT | abi.TILED)),
+            bool(table.flags & abi.TILED),
             bool(table.workspace_bytes),
         )
         return signature, table.kernel, table.workspace_bytes or 0

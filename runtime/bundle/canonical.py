@@ -36,14 +36,10 @@ OF_TAG = {tag: rows for rows in (UNSIGNED, SIGNED, TEXTS, BYTES, ARRAYS, MAPS) f
 class Limits(Record):
     """Bounds of one file, checked while reading; sizes in bytes."""
 
-    __slots__ = ("depth", "file_bytes", "text_bytes", "values")
     file_bytes: int
     values: int  # every nil, number, text, array and map, keys included
     depth: int
     text_bytes: int
-
-    def __init__(self, file_bytes: int, values: int, depth: int, text_bytes: int) -> None:
-        self._set(file_bytes=file_bytes, values=values, depth=depth, text_bytes=text_bytes)
 
 
 def encode(value: Any) -> bytes:

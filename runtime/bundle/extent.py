@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from ..errors import SizeInvalid
 from ..record import Record
-from .schema import Integer, Schema, Text
+from .schema import Integer, List, Refused, Tagged, Text, along, describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
+
+    from .schema import Numbering
 
 VALUE_LIMIT = 1 << 62
 ROWS_LIMIT = 1 << 14
@@ -30,73 +32,67 @@ Row = tuple[str, int, int]
 
 
 class Extent(Record):
-    """A size of a shape that depends on the call: number of its value, and its formula for people.
+    """A size that depends on the call: number of its value, and in signatures its formula for
+    people, as which it prints: `batch`, `2*seq + 1`."""
 
-    Prints as the formula: `batch`, `2*seq + 1`.
-    """
-
-    __slots__ = ("index", "text")
     index: int
-    text: str
-
-    def __init__(self, index: int, text: str) -> None:
-        self._set(index=index, text=text)
+    text: str = ""
 
     def __str__(self) -> str:
-        return self.text
+        return self.text or f"value {self.index}"
 
     __repr__ = __str__
 
 
-class RowsSchema(Schema):
-    """The list of rows; `dims` is how many values stand before them."""
-
-    __slots__ = ()
-    expected = f"a list of up to {ROWS_LIMIT} rows [operation, left, right]"
-
-    def check(self, value: Any, field: str, path: str) -> None:
-        if type(value) is not list or len(value) > ROWS_LIMIT:
-            self.refuse(value, field, path)
-        for index, row in enumerate(value):
-            where = f"{field}[{index}]"
-            is_row = type(row) is list and len(row) == 3 and type(row[0]) is str
-            if not is_row or (row[0] != NUMBER and row[0] not in OPERATIONS):
-                self.refuse(row, where, path)
-            low = -VALUE_LIMIT if row[0] == NUMBER else 0
-            Integer(low, VALUE_LIMIT).check(row[1], f"{where}[1]", path)
-            Integer(0, ROWS_LIMIT + DIMS_LIMIT).check(row[2], f"{where}[2]", path)
+INDEX = Integer(0, ROWS_LIMIT + DIMS_LIMIT)
+FORMULA = Text(256)
+ROWS = List(
+    Tagged(
+        "a row [operation, left, right]",
+        {
+            NUMBER: (Integer(-VALUE_LIMIT, VALUE_LIMIT), INDEX),
+            **dict.fromkeys(OPERATIONS, (INDEX, INDEX)),
+        },
+    ),
+    limit=ROWS_LIMIT,
+)
 
 
-class ExtentSchema(Schema):
-    """A whole number, or `[number of a value]`; with `is_named`, `[number, formula]`."""
+class Number(Integer):
+    """A whole number, or an `Extent`: `[number of a value]`, if named `[number, formula]`."""
 
-    __slots__ = ("is_named", "number")
+    __slots__ = ("is_named",)
+    has_numbers = True
 
     def __init__(self, low: int, high: int, is_named: bool = False) -> None:
-        self.number = Integer(low, high)
+        super().__init__(low, high)
         self.is_named = is_named
-        self.expected = f"{self.number.expected} or the number of a value in a list"
 
-    def check(self, value: Any, field: str, path: str) -> None:
+    def read(self, value: Any) -> Any:
         if type(value) is not list:
-            self.number.check(value, field, path)
-            return
+            return super().read(value)
         if len(value) != 1 + self.is_named:
-            self.refuse(value, field, path)
-        Integer(0, ROWS_LIMIT + DIMS_LIMIT).check(value[0], f"{field}[0]", path)
-        if self.is_named:
-            Text(256).check(value[1], f"{field}[1]", path)
+            expected = f"{self.expected} or the number of a value in a list"
+            raise Refused(describe(value), expected)
+        return Extent(*along([INDEX.read, FORMULA.read][: len(value)], value))
+
+    def write(self, value: Any) -> Any:
+        if type(value) is not Extent:
+            return value
+        return [value.index, value.text] if self.is_named else [value.index]
+
+    def at(self, value: Any, number: Numbering) -> Any:
+        found = value if type(value) is int else number(value)
+        return super().read(found) if type(found) is int else found
+
+
+WORD = Number(-(1 << 63), (1 << 63) - 1)
 
 
 def reader(values: Sequence[Any]) -> Callable[[Any], Any]:
     """A function from the numbers of a plan to their values at a call's sizes: a whole number is
-    itself, a list holds the number of a value."""
-    return lambda number: values[number[0]] if type(number) is list else number
-
-
-def placed(memory: Sequence[Any], at: Callable[[Any], Any]) -> tuple[str, Any]:
-    """(space, value) of `[space, number]`."""
-    return memory[0], at(memory[1])
+    itself, a formula has the number of a value."""
+    return lambda number: values[number.index] if type(number) is Extent else number
 
 
 def broken_rows(rows: Sequence[Sequence[Any]], dims: int) -> Iterator[tuple[str, object, str]]:

@@ -1,20 +1,45 @@
-"""The launch plan of a call: all steps in order, at given sizes. `plan.py` has the grammar."""
+"""The launch plan of a call: all steps in order, at given sizes; and a variant of a plan, whose
+numbers may be formulas. `plan.py` has the grammar."""
 
 from __future__ import annotations
 
-from ..record import Record
+from ..record import Record, field
+from .extent import DIMS_LIMIT
 from .native_plan import NativeLaunch
-from .plan_parts import Launch
+from .plan_parts import (
+    ARENA_LIMIT_BYTES,
+    BYTES,
+    CHECKS_LIMIT,
+    ELEMENTS_LIMIT,
+    STEPS_LIMIT,
+    Buffer,
+    Check,
+    Launch,
+)
+from .schema import Integer, List, Row, Union
 from .torch_calls import TorchCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
+    from collections.abc import Iterable, Iterator
 
-    from .plan_parts import Buffer, Check, Kernel, StateSlot
+    from .plan_parts import Kernel, StateSlot
 
     Step = Launch | TorchCall | NativeLaunch
+
+STEP = Union(Launch, TorchCall, NativeLaunch)
+END = Integer(1, ELEMENTS_LIMIT)
+
+
+class Variant(Record):
+    """What runs for a range of each dim, both ends included; numbers may be formulas."""
+
+    arena_bytes: int = field(BYTES)
+    buffers: tuple[Buffer, ...] = field(List(Buffer, limit=1 << 16))
+    checks: tuple[Check, ...] = field(List(Check, limit=CHECKS_LIMIT))
+    ranges: tuple[tuple[int, int], ...] = field(List(Row(END, END), limit=DIMS_LIMIT))
+    steps: tuple[Step, ...] = field(List(STEP, limit=STEPS_LIMIT))
+    zeroed_bytes: int = field(Integer(0, ARENA_LIMIT_BYTES))
 
 
 class LaunchPlan(Record):
@@ -26,46 +51,14 @@ class LaunchPlan(Record):
     checks: of the data of a call, one word of the session each.
     """
 
-    __slots__ = (
-        "arena_bytes",
-        "buffers",
-        "checks",
-        "kernels",
-        "scratch_bytes",
-        "states",
-        "steps",
-        "zeroed_bytes",
-    )
     arena_bytes: int
     scratch_bytes: int
     buffers: tuple[Buffer, ...]
     kernels: tuple[Kernel, ...]
     steps: tuple[Step, ...]
-    zeroed_bytes: int
-    states: tuple[StateSlot, ...]
-    checks: tuple[Check, ...]
-
-    def __init__(
-        self,
-        arena_bytes: int,
-        scratch_bytes: int,
-        buffers: Sequence[Buffer],
-        kernels: Sequence[Kernel],
-        steps: Sequence[Step],
-        zeroed_bytes: int = 0,
-        states: Sequence[StateSlot] = (),
-        checks: Sequence[Check] = (),
-    ) -> None:
-        self._set(
-            arena_bytes=arena_bytes,
-            scratch_bytes=scratch_bytes,
-            buffers=tuple(buffers),
-            kernels=tuple(kernels),
-            steps=tuple(steps),
-            zeroed_bytes=zeroed_bytes,
-            states=tuple(states),
-            checks=tuple(checks),
-        )
+    zeroed_bytes: int = 0
+    states: tuple[StateSlot, ...] = ()
+    checks: tuple[Check, ...] = ()
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -85,31 +78,15 @@ class LaunchPlan(Record):
     def arguments(self) -> Iterator[tuple[str, int | str]]:
         """(space, value) of all that the steps name, in order, then the weights that states start
         with."""
-        for step in self.steps:
-            yield from memory_of(step)
-        for state in self.states:
-            if state.initial is not None:
-                yield "weight", state.initial
-
-    def only(self, steps: Sequence[Step]) -> LaunchPlan:
-        """The plan with these steps in place of its own."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return LaunchPlan(**{**fields, "steps": steps})
-
-    def variant(self) -> dict[str, Any]:
-        """The plan as the one variant of a plan of fixed shapes."""
-        return {
-            "arena_bytes": self.arena_bytes,
-            "buffers": [each.to_map() for each in self.buffers],
-            "checks": [each.to_map() for each in self.checks],
-            "ranges": [],
-            "steps": [each.to_map() for each in self.steps],
-            "zeroed_bytes": self.zeroed_bytes,
-        }
+        return named_memory(self.steps, self.states)
 
 
-def memory_of(step: Step) -> tuple[tuple[str, int | str], ...]:
-    """(space, value) of all that a step names."""
-    if isinstance(step, TorchCall):
-        return tuple(each.memory for each in step.tensors())
-    return step.memory if isinstance(step, NativeLaunch) else step.args
+def named_memory(
+    steps: Iterable[Step], states: Iterable[StateSlot]
+) -> Iterator[tuple[str, int | str]]:
+    """(space, value) of all that steps name, in order, then the weights that states start with."""
+    for step in steps:
+        yield from step.memory
+    for state in states:
+        if state.initial is not None:
+            yield "weight", state.initial

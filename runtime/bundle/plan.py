@@ -49,12 +49,17 @@ the rules of `plan_rules.py`.
 
 from __future__ import annotations
 
-from ..errors import BundleMalformed, SizeInvalid
-from ..record import Record
+from ..errors import BundleMalformed, PlanFeatureUnknown, SizeInvalid
+from ..record import Record, field
 from .canonical import Limits, decode, encode
-from .extent import evaluate, highest, placed, reader
+from .extent import DIMS_LIMIT, ROWS, Extent, Number, broken_rows, evaluate, highest, reader
 from .launch_plan import LaunchPlan as LaunchPlan
-from .native_plan import NativeLaunch
+from .launch_plan import Variant as Variant
+from .launch_plan import named_memory
+from .plan_parts import ALIGNMENT_BYTES as ALIGNMENT_BYTES
+from .plan_parts import CHECK_BYTES as CHECK_BYTES
+from .plan_parts import ELEMENTS_LIMIT as ELEMENTS_LIMIT
+from .plan_parts import SCRATCH_LIMIT_BYTES, STATES_LIMIT
 from .plan_parts import Argument as Argument
 from .plan_parts import Buffer as Buffer
 from .plan_parts import Check as Check
@@ -63,149 +68,152 @@ from .plan_parts import Kernel as Kernel
 from .plan_parts import Launch as Launch
 from .plan_parts import Map as Map
 from .plan_parts import StateSlot as StateSlot
-from .plan_rules import ALIGNMENT_BYTES as ALIGNMENT_BYTES
-from .plan_rules import CHECK_BYTES as CHECK_BYTES
-from .plan_rules import ELEMENTS_LIMIT as ELEMENTS_LIMIT
 from .plan_rules import (
     GRID_LIMITS,
-    VARIANT_SCHEMA,
+    PLAN_FEATURES,
     check_arguments,
     check_images,
     check_relations,
-    check_tree,
     features_of,
 )
-from .plan_rules import PLAN_ABI as PLAN_ABI
-from .torch_calls import TorchCall
+from .schema import NAME, Fields, Integer, List, Refused, read, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from typing import Any
 
+    from .extent import Row
+    from .launch_plan import Step
+    from .schema import Numbering
+
+    Broken = Iterator[tuple[str, object, str]]  # field, found, expected
+
+PLAN_ABI = 1
+VARIANTS_LIMIT = 64
+VARIANT = Fields(Variant)
 LIMITS = Limits(file_bytes=16 << 20, values=1 << 19, depth=16, text_bytes=4096)
 
 
 class Plan(Record):
-    """The plan of a target. `tree` is the decoded file, checked; its numbers may be formulas.
+    """The plan of a target, whose numbers may be formulas; where no size depends on a call, `fixed`
+    is its launch plan, and None elsewhere."""
 
-    kernels, states: as in the file; fixed: the launch plan where no size depends on a call.
-    """
+    abi: int = field(Integer(PLAN_ABI, PLAN_ABI))
+    dims: int = field(Integer(0, DIMS_LIMIT))  # how many sizes a call decides
+    features: tuple[str, ...] = field(List(NAME, limit=256))
+    kernels: tuple[Kernel, ...] = field(List(Kernel, limit=1 << 16))
+    limits: tuple[int, ...] = field(List(Number(0, 1 << 62), limit=1 << 12))
+    scratch_bytes: int = field(Integer(0, SCRATCH_LIMIT_BYTES))  # of each thread, at any sizes
+    sizes: tuple[Row, ...] = field(ROWS)
+    states: tuple[StateSlot, ...] = field(List(StateSlot, limit=STATES_LIMIT))
+    variants: tuple[Variant, ...] = field(List(VARIANT, limit=VARIANTS_LIMIT, least=1))
+    path: str = "plan.msgpack"
+    fixed: LaunchPlan | None = None
 
-    __slots__ = ("fixed", "kernels", "path", "states", "tree")
-    kernels: tuple[Kernel, ...]
-    states: tuple[StateSlot, ...]
-    fixed: LaunchPlan | None
-    path: str
-    tree: dict[str, Any]
-
-    def __init__(self, tree: dict[str, Any], path: str = "plan.msgpack") -> None:
+    @classmethod
+    def from_map(cls, tree: Any, path: str = "plan.msgpack") -> Plan:
         """Check a decoded plan; raises `BundleMalformed`, `BundleLimit` and
         `PlanFeatureUnknown`."""
-        check_tree(tree, path)
-        kernels = tuple(
-            Kernel(row["symbol"], row["name"], row["image"] and Image(**row["image"]))
-            for row in tree["kernels"]
-        )
-        states = tuple(StateSlot(row["nbytes"], row["initial"]) for row in tree["states"])
-        self._set(tree=tree, path=path, kernels=kernels, states=states, fixed=None)
-        if not tree["dims"]:
-            values = evaluate(tree["sizes"], ())
-            fixed = self._launch_plan(tree["variants"][0], reader(values))
-            if values:
-                VARIANT_SCHEMA.check(fixed.variant(), "variants[0]", path)
+        features = tree.get("features") if type(tree) is dict else None
+        if type(features) is list:
+            for name in features:
+                if type(name) is str and name not in PLAN_FEATURES:
+                    raise PlanFeatureUnknown(path=path, found=name[:128])
+        plan: Plan = read(PLAN, tree, path)
+        refuse(_broken(plan), path)
+        fixed = None
+        if not plan.dims:
+            fixed = plan._launch_plan(0, reader(evaluate(plan.sizes, ())))
             check_relations(fixed, path)
-            self._set(fixed=fixed)
+        return plan.replace(path=path, fixed=fixed)
+
+    @classmethod
+    def made(
+        cls,
+        dims: int,
+        variants: Sequence[Variant],
+        kernels: Sequence[Kernel],
+        states: Sequence[StateSlot],
+        scratch_bytes: int,
+        sizes: Sequence[Row] = (),
+        limits: Sequence[int] = (),
+    ) -> Plan:
+        """A new plan, checked as one that is read."""
+        plan = cls(
+            PLAN_ABI,
+            dims,
+            features_of(dims, states, variants),
+            tuple(kernels),
+            tuple(limits),
+            scratch_bytes,
+            tuple(sizes),
+            tuple(states),
+            tuple(variants),
+        )
+        return cls.from_map(plan.to_map())
 
     @classmethod
     def of(cls, plan: LaunchPlan) -> Plan:
         """The plan of fixed shapes that is this launch plan; raises as reading it would."""
-        tree = {
-            "abi": PLAN_ABI,
-            "dims": 0,
-            "features": [],
-            "kernels": [each.to_map() for each in plan.kernels],
-            "limits": [],
-            "scratch_bytes": plan.scratch_bytes,
-            "sizes": [],
-            "states": [each.to_map() for each in plan.states],
-            "variants": [plan.variant()],
-        }
-        return cls({**tree, "features": features_of(tree)})
+        parts = (plan.arena_bytes, plan.buffers, plan.checks, (), plan.steps, plan.zeroed_bytes)
+        return cls.made(0, (Variant(*parts),), plan.kernels, plan.states, plan.scratch_bytes)
 
     @classmethod
     def from_msgpack(cls, data: bytes, path: str = "plan.msgpack") -> Plan:
         """Read and check everything that needs no other file; raises `BundleError`s."""
-        return cls(decode(data, LIMITS, path), path)
+        return cls.from_map(decode(data, LIMITS, path), path)
 
     def to_msgpack(self) -> bytes:
         """The canonical bytes."""
-        return encode(self.tree)
+        return encode(self.to_map())
 
     def to_map(self) -> dict[str, Any]:
         """The plan as plain values."""
-        return self.tree
-
-    @property
-    def dims(self) -> int:
-        """How many sizes a call decides."""
-        return int(self.tree["dims"])
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Bytes that each thread gives to the kernel it runs, at any sizes."""
-        return int(self.tree["scratch_bytes"])
+        tree: dict[str, Any] = PLAN.write(self)
+        return tree
 
     @property
     def lows(self) -> list[tuple[int, ...]]:
         """The smallest sizes of each variant, one a dim."""
-        return [tuple(low for low, _ in row["ranges"]) for row in self.tree["variants"]]
+        return [tuple(low for low, _ in row.ranges) for row in self.variants]
 
     @property
     def has_ends(self) -> bool:
         """Whether the range of every dim ends before the largest size that a dim can have."""
-        variants = self.tree["variants"]
-        return all(high < ELEMENTS_LIMIT for row in variants for _, high in row["ranges"])
+        return all(high < ELEMENTS_LIMIT for row in self.variants for _, high in row.ranges)
 
     @property
     def zeroed_bytes(self) -> int:
         """The arena's first bytes that all launches of all variants leave zero."""
-        zeroed_bytes: int = max(variant["zeroed_bytes"] for variant in self.tree["variants"])
-        return zeroed_bytes
+        return max(variant.zeroed_bytes for variant in self.variants)
 
     def most_bytes(self) -> tuple[int, int]:
         """Bytes of the arena and of images' scratch that no sizes in range need more than."""
         arena_bytes = scratch_bytes = 0
-        for variant in self.tree["variants"]:
-            at = reader(highest(self.tree["sizes"], variant["ranges"]))
-            arena_bytes = max(arena_bytes, at(variant["arena_bytes"]))
-            for row in variant["steps"]:
-                image = self.kernels[row["kernel"]].image if row["kind"] == "kernel" else None
-                if image is not None and image.scratch_bytes:
-                    x, y, z = map(at, row["grid"])
+        for variant in self.variants:
+            at = reader(highest(self.sizes, variant.ranges))
+            arena_bytes = max(arena_bytes, at(variant.arena_bytes))
+            for step in variant.steps:
+                image = self.kernels[step.kernel].image if isinstance(step, Launch) else None
+                if isinstance(step, Launch) and image is not None and image.scratch_bytes:
+                    x, y, z = map(at, step.grid)
                     scratch_bytes = max(scratch_bytes, x * y * z * image.scratch_bytes)
         return arena_bytes, scratch_bytes
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        """Those of all variants."""
+        return (step for variant in self.variants for step in variant.steps)
 
     def arguments(self) -> Iterator[tuple[str, Any]]:
         """(space, value) of all that the steps of all variants name, in order, then the weights
         that states start with; values may be formulas."""
-        for variant in self.tree["variants"]:
-            for row in variant["steps"]:
-                if row["kind"] == "kernel":
-                    yield from ((space, value) for space, value in row["args"])
-                elif row["kind"] == "torch":
-                    tensors = (*row["operands"], *filter(None, row["results"]))
-                    yield from (tuple(each["memory"]) for each in tensors)
-                else:
-                    yield from (tuple(each["memory"]) for each in row["tensors"])
-        for state in self.states:
-            if state.initial is not None:
-                yield "weight", state.initial
+        return named_memory(self.steps, self.states)
 
     def named(self, kind: str, field: str) -> list[str]:
         """The distinct texts of a field in all steps of a kind, sorted."""
-        rows = (row for variant in self.tree["variants"] for row in variant["steps"])
-        return sorted({row[field] for row in rows if row["kind"] == kind})
+        return sorted({getattr(step, field) for step in self.steps if step.kind == kind})
 
     def at(self, dims: Sequence[int] = ()) -> LaunchPlan:
         """The plan for these sizes, one a dim, within the dims' ranges.
@@ -215,45 +223,43 @@ class Plan(Record):
         """
         if self.fixed is not None:
             return self.fixed
-        tree = self.tree
-        values = evaluate(tree["sizes"], dims)
-        read = reader(values)
-        for elements in map(read, tree["limits"]):
+        number = reader(evaluate(self.sizes, dims))
+        for elements in map(number, self.limits):
             if elements > ELEMENTS_LIMIT:
                 found = f"a tensor of {elements} elements"
                 raise SizeInvalid(found=found, expected=f"at most {ELEMENTS_LIMIT}")
-        variants = enumerate(tree["variants"])
-        rows = ((at, row) for at, row in variants if _holds(row["ranges"], dims))
-        index, variant = next(rows, (0, None))
-        if variant is None:
+        rows = (index for index, row in enumerate(self.variants) if _holds(row.ranges, dims))
+        index = next(rows, None)
+        if index is None:
             raise BundleMalformed(
                 path=self.path,
                 field="variants",
                 found=f"none for sizes {list(dims)}",
                 expected="one for each size within the ranges",
             )
-        plan = self._launch_plan(variant, read)
-        VARIANT_SCHEMA.check(plan.variant(), f"variants[{index}]", self.path)
+        plan = self._launch_plan(index, number)
         check_relations(plan, self.path)
         self._check_grids(plan)
         return plan
 
-    def _launch_plan(self, variant: dict[str, Any], at: Callable[[Any], Any]) -> LaunchPlan:
-        steps = (_READERS[row["kind"]](row, at) for row in variant["steps"])
-        rows = variant["checks"]
-        return LaunchPlan(
-            at(variant["arena_bytes"]),
-            self.scratch_bytes,
-            [
-                Buffer(row["name"], at(row["offset"]), at(row["nbytes"]))
-                for row in variant["buffers"]
-            ],
-            self.kernels,
+    def _launch_plan(self, index: int, number: Numbering) -> LaunchPlan:
+        variant = self.variants[index]
+        if self.sizes or self.dims:
             # A launch that fills a tensor without elements has no programs.
-            [step for step in steps if type(step) is not Launch or 0 not in step.grid],
-            variant["zeroed_bytes"],
+            steps = [row for row in variant.steps if not _is_empty(row, number)]
+            try:
+                variant = VARIANT.at(variant.replace(steps=steps), number)
+            except Refused as error:
+                raise error.inside(f"variants[{index}]").error(self.path) from None
+        return LaunchPlan(
+            variant.arena_bytes,
+            self.scratch_bytes,
+            variant.buffers,
+            self.kernels,
+            variant.steps,
+            variant.zeroed_bytes,
             self.states,
-            [Check(**{**row, "low": at(row["low"]), "high": at(row["high"])}) for row in rows],
+            variant.checks,
         )
 
     def _check_grids(self, plan: LaunchPlan) -> None:
@@ -287,22 +293,39 @@ class Plan(Record):
             check_images(plan, image_bytes, path)
 
 
-def _launch(row: dict[str, Any], at: Callable[[Any], Any]) -> Launch:
-    x, y, z = map(at, row["grid"])
-    args = tuple([placed(argument, at) for argument in row["args"]])
-    return Launch(row["kernel"], (x, y, z), args, tuple([_map(each, at) for each in row["maps"]]))
+PLAN = Fields(Plan)
 
 
-def _map(row: dict[str, Any], at: Callable[[Any], Any]) -> Map:
-    shape, strides = (tuple(map(at, row[name])) for name in ("shape", "strides"))
-    return Map(**{**row, "start": at(row["start"]), "shape": shape, "strides": strides})
+def _broken(plan: Plan) -> Broken:
+    """Every relation between the parts of a plan, at any sizes, that does not hold."""
+    dims, features = plan.dims, features_of(plan.dims, plan.states, plan.variants)
+    if plan.features != features:
+        yield "features", list(plan.features), f"{list(features)}, those of what the plan holds"
+    if not dims and len(plan.variants) != 1:
+        yield "variants", len(plan.variants), "1 where no size depends on the call"
+    yield from broken_rows(plan.sizes, dims)
+    count, kernels = dims + len(plan.sizes), len(plan.kernels)
+    for index, variant in enumerate(plan.variants):
+        field = f"variants[{index}]"
+        if len(variant.ranges) != dims:
+            yield f"{field}.ranges", len(variant.ranges), f"{dims} rows, one a dim"
+        for number, step in enumerate(variant.steps):
+            if isinstance(step, Launch) and step.kernel >= kernels:
+                yield f"{field}.steps[{number}].kernel", step.kernel, f"less than {kernels}"
+
+    def known(extent: Extent) -> Extent:
+        if extent.index >= count:
+            raise Refused(f"value {extent.index}", f"one of {count} values")
+        return extent
+
+    try:
+        PLAN.at(plan, known)
+    except Refused as error:
+        yield error.where, error.found, error.expected
 
 
-_READERS: dict[str, Callable[[dict[str, Any], Callable[[Any], Any]], Any]] = {
-    "kernel": _launch,
-    "torch": TorchCall.from_map,
-    "native": NativeLaunch.from_map,
-}
+def _is_empty(step: Step, number: Numbering) -> bool:
+    return isinstance(step, Launch) and 0 in map(number, step.grid)
 
 
 def _holds(ranges: Sequence[Sequence[int]], dims: Sequence[int]) -> bool:

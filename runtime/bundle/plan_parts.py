@@ -1,36 +1,60 @@
-"""What a launch plan is made of: buffers, kernels with images, launches with tensor maps, states.
-
-The grammar of each stands in `plan.py`.
-"""
+"""What a plan is made of: kernels with images, states, and for each range of sizes buffers, checks
+and steps. Each record declares its part of the grammar, which stands in `plan.py`."""
 
 from __future__ import annotations
 
 from _bisect import bisect_right
 
-from ..record import Record
+from ..record import Record, field
+from .extent import WORD, Number
+from .schema import IDENTIFIER, Choice, Flag, Integer, List, Optional, Tagged, Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
+
+ALIGNMENT_BYTES = 64
+ARENA_LIMIT_BYTES = 1 << 40
+SCRATCH_LIMIT_BYTES = 1 << 30
+PROGRAMS_LIMIT = (1 << 31) - 1  # programs of one launch, x · y · z
+STATES_LIMIT = 4096
+CHECKS_LIMIT = 1 << 16
+CHECK_BYTES = 8  # of the word that a check marks
+ELEMENTS_LIMIT = (1 << 31) - 1
+STEPS_LIMIT = 1 << 16
+
+# Limits of every device whose library is a row of images; one that has less shared memory than a
+# kernel needs says so when it is loaded.
+IMAGE_LIMIT_BYTES = 1 << 28
+WARP_THREADS = 32
+BLOCK_THREADS_LIMIT = 1024
+SHARED_LIMIT_BYTES = 227 << 10
+MAP_ITEMSIZES = {"f16": 2, "f32": 4, "bf16": 2}  # of tensor maps, bytes
+MAP_RANK_LIMIT, MAP_BOX_LIMIT = 5, 256
 
 Argument = tuple[str, "int | str"]  # (space, value)
+SPACES = ("arena", "weight", "input", "output", "state", "check", "int")
+BYTES = Number(0, ARENA_LIMIT_BYTES)
+MEMORY = Tagged(
+    "[space, value] with a space of " + ", ".join(SPACES),
+    {
+        "arena": (BYTES,),
+        "weight": (Text(256),),
+        "input": (Integer(0, 4095),),
+        "output": (Integer(0, 4095),),
+        "state": (Integer(0, STATES_LIMIT - 1),),
+        "check": (Integer(0, CHECKS_LIMIT - 1),),
+        "int": (WORD,),
+    },
+)
 
 
 class Buffer(Record):
     """A part of the arena that holds one intermediate tensor; offset and size in bytes."""
 
-    __slots__ = ("name", "nbytes", "offset")
-    name: str
-    offset: int
-    nbytes: int
-
-    def __init__(self, name: str, offset: int, nbytes: int) -> None:
-        self._set(name=name, offset=offset, nbytes=nbytes)
-
-    def to_map(self) -> dict[str, Any]:
-        """The buffer as plain values."""
-        return {"name": self.name, "offset": self.offset, "nbytes": self.nbytes}
+    name: str = field(Text(256))
+    offset: int = field(BYTES)
+    nbytes: int = field(BYTES)
 
 
 class Image(Record):
@@ -41,52 +65,20 @@ class Image(Record):
     kernels before it have ended, since every thread waits for that by itself.
     """
 
-    __slots__ = ("is_programmatic", "nbytes", "offset", "scratch_bytes", "shared_bytes", "threads")
-    offset: int
-    nbytes: int
-    threads: int
-    shared_bytes: int
-    scratch_bytes: int
-    is_programmatic: bool
-
-    def __init__(
-        self,
-        offset: int,
-        nbytes: int,
-        threads: int,
-        shared_bytes: int,
-        scratch_bytes: int,
-        is_programmatic: bool = False,
-    ) -> None:
-        self._set(
-            offset=offset,
-            nbytes=nbytes,
-            threads=threads,
-            shared_bytes=shared_bytes,
-            scratch_bytes=scratch_bytes,
-            is_programmatic=is_programmatic,
-        )
-
-    def to_map(self) -> dict[str, int]:
-        """The image as plain values."""
-        return {name: int(getattr(self, name)) for name in self.__slots__}
+    offset: int = field(Integer(0, ARENA_LIMIT_BYTES))
+    nbytes: int = field(Integer(1, IMAGE_LIMIT_BYTES))
+    threads: int = field(Integer(WARP_THREADS, BLOCK_THREADS_LIMIT, step=WARP_THREADS))
+    shared_bytes: int = field(Integer(0, SHARED_LIMIT_BYTES))
+    scratch_bytes: int = field(Integer(0, 1 << 20))
+    is_programmatic: bool = field(Flag(), default=False)
 
 
 class Kernel(Record):
     """A function of the target's library; `image` on devices that load each kernel by itself."""
 
-    __slots__ = ("image", "name", "symbol")
-    symbol: str
-    name: str
-    image: Image | None
-
-    def __init__(self, symbol: str, name: str, image: Image | None = None) -> None:
-        self._set(symbol=symbol, name=name, image=image)
-
-    def to_map(self) -> dict[str, Any]:
-        """The kernel as plain values."""
-        image = None if self.image is None else self.image.to_map()
-        return {"symbol": self.symbol, "name": self.name, "image": image}
+    symbol: str = field(IDENTIFIER)
+    name: str = field(Text(256))
+    image: Image | None = field(Optional(Image), default=None)
 
 
 class Map(Record):
@@ -97,70 +89,31 @@ class Map(Record):
     pattern that repeats every `swizzle_bytes` (0: as they come).
     """
 
-    __slots__ = ("argument", "box", "dtype", "shape", "start", "strides", "swizzle_bytes")
-    argument: int
-    dtype: str
-    start: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    box: tuple[int, ...]
-    swizzle_bytes: int
-
-    def __init__(
-        self,
-        argument: int,
-        dtype: str,
-        start: int,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        box: tuple[int, ...],
-        swizzle_bytes: int,
-    ) -> None:
-        self._set(
-            argument=argument,
-            dtype=dtype,
-            start=start,
-            shape=tuple(shape),
-            strides=tuple(strides),
-            box=tuple(box),
-            swizzle_bytes=swizzle_bytes,
-        )
-
-    def to_map(self) -> dict[str, Any]:
-        """The map as plain values."""
-        found = {name: getattr(self, name) for name in self.__slots__}
-        return {name: list(v) if type(v) is tuple else v for name, v in found.items()}
+    argument: int = field(Integer(0, 255))
+    dtype: str = field(Choice(*MAP_ITEMSIZES))
+    start: int = field(BYTES)
+    shape: tuple[int, ...] = field(List(Number(1, (1 << 32) - 1), limit=MAP_RANK_LIMIT, least=1))
+    strides: tuple[int, ...] = field(
+        List(Number(1, ARENA_LIMIT_BYTES), limit=MAP_RANK_LIMIT, least=1)
+    )
+    box: tuple[int, ...] = field(List(Integer(1, MAP_BOX_LIMIT), limit=MAP_RANK_LIMIT, least=1))
+    swizzle_bytes: int = field(Integer(0, 128))
 
 
 class Launch(Record):
     """One launch: index of the kernel, grid (x, y, z) in programs, arguments in their order, then
     the tensor maps that come after them."""
 
-    __slots__ = ("args", "grid", "kernel", "maps")
-    kernel: int
-    grid: tuple[int, int, int]
-    args: tuple[Argument, ...]
-    maps: tuple[Map, ...]
+    kind = "kernel"
+    kernel: int = field(Integer(0, (1 << 16) - 1))
+    grid: tuple[int, int, int] = field(List(Number(1, PROGRAMS_LIMIT), limit=3, least=3))
+    args: tuple[Argument, ...] = field(List(MEMORY, limit=256))
+    maps: tuple[Map, ...] = field(List(Map, limit=64), default=())
 
-    def __init__(
-        self,
-        kernel: int,
-        grid: tuple[int, int, int],
-        args: tuple[Argument, ...],
-        maps: tuple[Map, ...] = (),
-    ) -> None:
-        pairs = tuple((a[0], a[1]) for a in args)
-        self._set(kernel=kernel, grid=tuple(grid), args=pairs, maps=tuple(maps))
-
-    def to_map(self) -> dict[str, Any]:
-        """The launch as a step of a plan."""
-        return {
-            "kind": "kernel",
-            "kernel": self.kernel,
-            "grid": list(self.grid),
-            "args": [list(argument) for argument in self.args],
-            "maps": [row.to_map() for row in self.maps],
-        }
+    @property
+    def memory(self) -> tuple[Argument, ...]:
+        """(space, value) of all that it names."""
+        return self.args
 
 
 class Spans:
@@ -190,16 +143,8 @@ class StateSlot(Record):
     initial: the weight that a session starts with; None for zeros.
     """
 
-    __slots__ = ("initial", "nbytes")
-    nbytes: int
-    initial: str | None
-
-    def __init__(self, nbytes: int, initial: str | None = None) -> None:
-        self._set(nbytes=nbytes, initial=initial)
-
-    def to_map(self) -> dict[str, Any]:
-        """The state as plain values."""
-        return {"initial": self.initial, "nbytes": self.nbytes}
+    nbytes: int = field(Integer(0, ARENA_LIMIT_BYTES))
+    initial: str | None = field(Optional(Text(256)), default=None)
 
 
 class Check(Record):
@@ -210,16 +155,8 @@ class Check(Record):
     empty where it is not known.
     """
 
-    __slots__ = ("high", "kind", "low", "operation", "place")
-    kind: str
-    operation: str
-    place: str
-    low: int
-    high: int
-
-    def __init__(self, kind: str, operation: str, place: str, low: int, high: int) -> None:
-        self._set(kind=kind, operation=operation, place=place, low=low, high=high)
-
-    def to_map(self) -> dict[str, Any]:
-        """The check as plain values."""
-        return {name: getattr(self, name) for name in self.__slots__}
+    kind: str = field(Choice("index", "divisor", "assertion"))
+    operation: str = field(Text(256))
+    place: str = field(Text(256, least=0))
+    low: int = field(WORD)
+    high: int = field(WORD)

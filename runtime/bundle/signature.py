@@ -7,26 +7,19 @@ their ranges: a value (see `extent.py`) between `low` and `high`.
 
 from __future__ import annotations
 
-from ..arrays.dtypes import DTYPES
+from ..arrays.dtypes import DTYPES, bytes_of
 from ..errors import InputRank, SizeGuard, SizeMismatch, SizeOutOfRange
-from ..record import Record
-from .extent import (
-    DIMS_LIMIT,
-    ROWS_LIMIT,
-    VALUE_LIMIT,
-    Extent,
-    RowsSchema,
-    broken_rows,
-    evaluate,
-)
-from .schema import Fields, Integer, List, Schema, Text
+from ..record import Record, field
+from .extent import INDEX, VALUE_LIMIT, Extent, Number, broken_rows, evaluate
+from .schema import Choice, Integer, List, Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from .extent import Row
+    from .schema import Broken
 
 EXTENT_LIMIT = (1 << 31) - 1
 
@@ -34,14 +27,9 @@ EXTENT_LIMIT = (1 << 31) - 1
 class TensorSpec(Record):
     """One input or output: name, element type (a key of DTYPES) and shape, of ints or `Extent`s."""
 
-    __slots__ = ("dtype", "name", "shape")
-    name: str
-    dtype: str
-    shape: tuple[Any, ...]
-
-    def __init__(self, name: str, dtype: str, shape: Sequence[Any]) -> None:
-        extents = (Extent(*each) if type(each) is list else each for each in shape)
-        self._set(name=name, dtype=dtype, shape=tuple(extents))
+    name: str = field(Text())
+    dtype: str = field(Choice(*DTYPES))
+    shape: tuple[Any, ...] = field(List(Number(0, 1 << 40, is_named=True), limit=64))
 
     @property
     def is_fixed(self) -> bool:
@@ -62,10 +50,7 @@ class TensorSpec(Record):
     @property
     def nbytes(self) -> int:
         """Size of the contiguous array in bytes; only for fixed shapes."""
-        size: int = DTYPES[self.dtype].itemsize_bytes
-        for extent in self.shape:
-            size *= extent
-        return size
+        return bytes_of(self.dtype, self.shape)
 
     def __str__(self) -> str:
         return f"{self.dtype}{list(self.shape)}"
@@ -74,19 +59,13 @@ class TensorSpec(Record):
 class Size(Record):
     """A dim of the program: its name, its range (both ends included), and where it is read."""
 
-    __slots__ = ("axis", "high", "input", "low", "name", "offset", "scale")
-    name: str
-    low: int
-    high: int
-    input: int
-    axis: int
-    scale: int
-    offset: int
-
-    def __init__(
-        self, name: str, low: int, high: int, input: int, axis: int, scale: int = 1, offset: int = 0
-    ) -> None:
-        self._set(name=name, low=low, high=high, input=input, axis=axis, scale=scale, offset=offset)
+    name: str = field(Text())
+    low: int = field(Integer(1, EXTENT_LIMIT))
+    high: int = field(Integer(1, EXTENT_LIMIT))
+    input: int = field(Integer(0, 4095))
+    axis: int = field(Integer(0, 63))
+    scale: int = field(Integer(1, EXTENT_LIMIT), default=1)
+    offset: int = field(Integer(-EXTENT_LIMIT, EXTENT_LIMIT), default=0)
 
     def __str__(self) -> str:
         return f"{self.name} = {self.low}..{self.high}"
@@ -95,90 +74,40 @@ class Size(Record):
 class Condition(Record):
     """What sizes must meet: value number `index` lies from `low` to `high`; `text` says it."""
 
-    __slots__ = ("high", "index", "low", "text")
-    index: int
-    low: int
-    high: int
-    text: str
-
-    def __init__(self, index: int, low: int, high: int, text: str) -> None:
-        self._set(index=index, low=low, high=high, text=text)
+    index: int = field(INDEX)
+    low: int = field(Integer(-VALUE_LIMIT, VALUE_LIMIT))
+    high: int = field(Integer(-VALUE_LIMIT, VALUE_LIMIT))
+    text: str = field(Text(1024))
 
 
-SIZES_SCHEMA: dict[str, Schema] = {
-    "dims": List(
-        Fields(
-            {
-                "name": Text(),
-                "low": Integer(1, EXTENT_LIMIT),
-                "high": Integer(1, EXTENT_LIMIT),
-                "input": Integer(0, 4095),
-                "axis": Integer(0, 63),
-                "scale": Integer(1, EXTENT_LIMIT),
-                "offset": Integer(-EXTENT_LIMIT, EXTENT_LIMIT),
-            }
-        ),
-        limit=DIMS_LIMIT,
-    ),
-    "guards": List(
-        Fields(
-            {
-                "index": Integer(0, ROWS_LIMIT + DIMS_LIMIT),
-                "low": Integer(-VALUE_LIMIT, VALUE_LIMIT),
-                "high": Integer(-VALUE_LIMIT, VALUE_LIMIT),
-                "text": Text(1024),
-            }
-        ),
-        limit=256,
-    ),
-    "sizes": RowsSchema(),
-}
-
-
-def broken_sizes(tree: dict[str, Any]) -> Iterator[tuple[str, object, str]]:
-    """Relations between the dims, sizes, guards and shapes of a manifest that do not hold."""
-    dims, inputs = tree["dims"], tree["inputs"]
-    yield from broken_rows(tree["sizes"], len(dims))
-    count = len(dims) + len(tree["sizes"])
-    for index, row in enumerate(dims):
-        field = f"dims[{index}]"
-        if row["low"] > row["high"]:
-            yield f"{field}.high", row["high"], f"at least {row['low']}"
-        is_there = row["input"] < len(inputs)
-        if not is_there or row["axis"] >= len(inputs[row["input"]]["shape"]):
-            yield (
-                f"{field}.input",
-                f"dim {row['axis']} of input {row['input']}",
-                "one that is there",
-            )
-    for kind in ("inputs", "outputs"):
-        for index, row in enumerate(tree[kind]):
-            for extent in row["shape"]:
-                if type(extent) is list and extent[0] >= count:
-                    yield f"{kind}[{index}].shape", f"value {extent[0]}", f"one of {count}"
-    for index, row in enumerate(tree["guards"]):
-        if row["index"] >= count:
-            yield f"guards[{index}].index", row["index"], f"less than {count}"
-
-
-class Signature:
+class Signature(Record):
     """The inputs and outputs of a program whose shapes depend on the call."""
 
-    __slots__ = ("dims", "guards", "inputs", "outputs", "rows")
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    dims: tuple[Size, ...]
+    rows: tuple[Row, ...]
+    guards: tuple[Condition, ...]
 
-    def __init__(
-        self,
-        inputs: tuple[TensorSpec, ...],
-        outputs: tuple[TensorSpec, ...],
-        dims: tuple[Size, ...],
-        rows: Sequence[Row],
-        guards: tuple[Condition, ...],
-    ) -> None:
-        self.inputs = inputs
-        self.outputs = outputs
-        self.dims = dims
-        self.rows = rows
-        self.guards = guards
+    def broken(self) -> Broken:
+        """Every relation between the dims, rows, guards and shapes that does not hold."""
+        dims, inputs = self.dims, self.inputs
+        yield from broken_rows(self.rows, len(dims))
+        count = len(dims) + len(self.rows)
+        for index, dim in enumerate(dims):
+            field = f"dims[{index}]"
+            if dim.low > dim.high:
+                yield f"{field}.high", dim.high, f"at least {dim.low}"
+            if dim.input >= len(inputs) or dim.axis >= len(inputs[dim.input].shape):
+                yield f"{field}.input", f"dim {dim.axis} of input {dim.input}", "one that is there"
+        for kind, specs in (("inputs", inputs), ("outputs", self.outputs)):
+            for index, spec in enumerate(specs):
+                for extent in spec.shape:
+                    if isinstance(extent, Extent) and extent.index >= count:
+                        yield f"{kind}[{index}].shape", f"value {extent.index}", f"one of {count}"
+        for index, guard in enumerate(self.guards):
+            if guard.index >= count:
+                yield f"guards[{index}].index", guard.index, f"less than {count}"
 
     def bind(self, shapes: Sequence[Sequence[int]]) -> list[int]:
         """All values for these shapes of the inputs; the first ones are the dims' sizes.

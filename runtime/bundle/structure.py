@@ -16,14 +16,15 @@ from __future__ import annotations
 
 from operator import itemgetter
 
-from ..errors import BundleMalformed
-from ..record import Record
-from .schema import Choice, Fields, Integer, List, Text
+from ..record import Record, field
+from .schema import Choice, Integer, List, Refused, Schema, Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
+
+    from .schema import Broken
 
 FEATURE = "structure"  # a runtime that does not know it would give a flat tuple instead
 PARTS_LIMIT = 16384
@@ -39,16 +40,6 @@ READERS: dict[str, Callable[[str], Any]] = {
     "float": float.fromhex,
     "text": str,
 }
-PART_SCHEMA = Fields(
-    {
-        "keys": List(Text(), limit=4096),
-        "kind": Choice(*LEAVES, "tuple", "list", *KEYED, *READERS),
-        "size": Integer(0, 4096),
-        "value": Text(1024, least=0),
-    }
-)
-TREE_SCHEMA = List(PART_SCHEMA, limit=PARTS_LIMIT)
-STRUCTURE_SCHEMA = Fields({"inputs": TREE_SCHEMA, "outputs": TREE_SCHEMA})
 
 
 class Part(Record):
@@ -60,16 +51,10 @@ class Part(Record):
     keyed container; parts: what is in a container.
     """
 
-    __slots__ = ("keys", "kind", "parts", "value")
     kind: str
-    value: Any
-    keys: tuple[str, ...]
-    parts: tuple[Part, ...]
-
-    def __init__(
-        self, kind: str, value: Any = None, keys: Sequence[str] = (), parts: Sequence[Part] = ()
-    ) -> None:
-        self._set(kind=kind, value=value, keys=tuple(keys), parts=tuple(parts))
+    value: Any = None
+    keys: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @property
     def is_fixed(self) -> bool:
@@ -84,98 +69,85 @@ class Part(Record):
             yield from part.leaves()
 
 
+class _Row(Record):
+    """A part as it is written, without those below it."""
+
+    keys: tuple[str, ...] = field(List(Text(), limit=4096))
+    kind: str = field(Choice(*LEAVES, "tuple", "list", *KEYED, *READERS))
+    size: int = field(Integer(0, 4096))
+    value: str = field(Text(1024, least=0))
+
+
+class _Tree(Schema):
+    """A part with all below it as the list of its rows in pre-order; None as an empty one."""
+
+    __slots__ = ()
+    rows = List(_Row, limit=PARTS_LIMIT)
+    expected = rows.expected
+
+    def read(self, value: Any) -> Part | None:
+        rows = self.rows.read(value)
+        left = iter(rows)
+        root = _next(left, len(rows), 0) if rows else None
+        unread = sum(1 for _ in left)
+        if unread:
+            raise Refused(f"{len(rows)} parts", f"{len(rows) - unread}, those of one tree")
+        return root
+
+    def write(self, value: Part | None) -> Any:
+        return self.rows.write([] if value is None else _flat(value))
+
+
+def _next(rows: Iterator[_Row], count: int, depth: int) -> Part:
+    """The tree that begins at the next row."""
+    row = next(rows, None)
+    if depth > DEPTH_LIMIT or row is None:
+        raise Refused(f"{count} parts", f"trees that end, at most {DEPTH_LIMIT} deep")
+    kind, keys = row.kind, row.keys
+    if kind in LEAVES:
+        return Part(kind, row.size)
+    if kind in READERS:
+        try:
+            return Part(kind, READERS[kind](row.value))
+        except (ValueError, OverflowError):
+            raise Refused(f"{kind} `{row.value[:40]}`", f"the text of a {kind}") from None
+    if len(set(keys)) != len(keys) or (keys and kind not in KEYED):
+        raise Refused(f"keys {list(keys)}", "each key once, in a keyed part")
+    below = [_next(rows, count, depth + 1) for _ in range(len(keys) if kind in KEYED else row.size)]
+    return Part(kind, row.value if kind in ("record", "named_tuple") else None, keys, tuple(below))
+
+
+def _flat(part: Part) -> Iterator[_Row]:
+    value = part.value if part.kind in ("record", "named_tuple", "text") else ""
+    if part.kind == "float":
+        value = float.hex(part.value)
+    elif part.kind in ("bool", "int"):
+        value = str(part.value)
+    size = part.value if part.kind in LEAVES else 0 if part.keys else len(part.parts)
+    yield _Row(part.keys, part.kind, size, value)
+    for below in part.parts:
+        yield from _flat(below)
+
+
 class Structure(Record):
     """The trees of a program's arguments (a dict by parameter) and of its result.
 
     None stands for a plain signature: each parameter one array; one array or a tuple of several.
     """
 
-    __slots__ = ("inputs", "outputs")
-    inputs: Part | None
-    outputs: Part | None
+    inputs: Part | None = field(_Tree(), default=None)
+    outputs: Part | None = field(_Tree(), default=None)
 
-    def __init__(self, inputs: Part | None = None, outputs: Part | None = None) -> None:
-        self._set(inputs=inputs, outputs=outputs)
-
-    def to_map(self) -> dict[str, Any]:
-        """The structure as the plain values that the manifest encodes."""
-        trees = {"inputs": self.inputs, "outputs": self.outputs}
-        return {name: [] if tree is None else list(_encoded(tree)) for name, tree in trees.items()}
-
-    @classmethod
-    def from_map(cls, tree: Any, counts: tuple[int, int], path: str) -> Structure:
-        """Read what `to_map` gave, checked against the schema; counts: of inputs and outputs.
-
-        Raises `BundleMalformed` for what is no tree, or does not name each array once.
-        """
-        readers = (
-            _Reader(tree[name], count, f"structure.{name}", path)
-            for name, count in zip(("inputs", "outputs"), counts, strict=True)
-        )
-        return cls(*(reader.tree() for reader in readers))
+    def broken(self, counts: tuple[int, int]) -> Broken:
+        """Trees that do not name each array once; counts: of inputs and outputs."""
+        rows = zip(("inputs", "outputs"), (self.inputs, self.outputs), counts, strict=True)
+        for name, tree, count in rows:
+            places = list(range(count)) if tree is None else sorted(x.value for x in tree.leaves())
+            if places != list(range(count)):
+                yield f"structure.{name}", f"arrays {places}", f"each of {count} arrays once"
 
 
 PLAIN = Structure()
-
-
-def _encoded(part: Part) -> Iterator[dict[str, Any]]:
-    is_array = part.kind in LEAVES
-    value = part.value if part.kind in ("record", "named_tuple", "text") else ""
-    if part.kind == "float":
-        value = float.hex(part.value)
-    elif part.kind in ("bool", "int"):
-        value = str(part.value)
-    size = part.value if is_array else 0 if part.keys else len(part.parts)
-    yield {"keys": list(part.keys), "kind": part.kind, "size": size, "value": value}
-    for below in part.parts:
-        yield from _encoded(below)
-
-
-class _Reader:
-    """Builds the tree of a list of parts, which may say anything."""
-
-    def __init__(self, parts: list[dict[str, Any]], count: int, field: str, path: str) -> None:
-        self.parts, self.count, self.field, self.path = parts, count, field, path
-        self.place = 0
-
-    def tree(self) -> Part | None:
-        """The whole tree; None where the list is empty."""
-        if not self.parts:
-            return None
-        root = self._next(0)
-        if self.place != len(self.parts):
-            raise self._malformed(f"{len(self.parts)} parts", f"{self.place}, those of one tree")
-        places = sorted(leaf.value for leaf in root.leaves())
-        if places != list(range(self.count)):
-            raise self._malformed(f"arrays {places}", f"each of {self.count} arrays once")
-        return root
-
-    def _next(self, depth: int) -> Part:
-        if depth > DEPTH_LIMIT or self.place == len(self.parts):
-            raise self._malformed(
-                f"{len(self.parts)} parts", f"trees that end, at most {DEPTH_LIMIT} deep"
-            )
-        row = self.parts[self.place]
-        self.place += 1
-        kind, keys = row["kind"], row["keys"]
-        if kind in LEAVES:
-            return Part(kind, row["size"])
-        if kind in READERS:
-            return Part(kind, self._fixed(kind, row["value"]))
-        if len(set(keys)) != len(keys) or (keys and kind not in KEYED):
-            raise self._malformed(f"keys {keys}", "each key once, in a keyed part")
-        count = len(keys) if kind in KEYED else row["size"]
-        below = [self._next(depth + 1) for _ in range(count)]
-        return Part(kind, row["value"] if kind in ("record", "named_tuple") else None, keys, below)
-
-    def _fixed(self, kind: str, text: str) -> Any:
-        try:
-            return READERS[kind](text)
-        except (ValueError, OverflowError):
-            raise self._malformed(f"{kind} `{text[:40]}`", f"the text of a {kind}") from None
-
-    def _malformed(self, found: str, expected: str) -> BundleMalformed:
-        return BundleMalformed(path=self.path, field=self.field, found=found, expected=expected)
 
 
 class Named(dict):  # type: ignore[type-arg]

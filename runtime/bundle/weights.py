@@ -40,17 +40,11 @@ ALIGNMENT_BYTES = 64
 class Tensor(Record):
     """A tensor of the file: name, dtype name, shape; offset from the file's start and size."""
 
-    __slots__ = ("dtype", "name", "nbytes", "offset", "shape")
     name: str
     dtype: str
     shape: tuple[int, ...]
     offset: int
     nbytes: int
-
-    def __init__(
-        self, name: str, dtype: str, shape: tuple[int, ...], offset: int, nbytes: int
-    ) -> None:
-        self._set(name=name, dtype=dtype, shape=shape, offset=offset, nbytes=nbytes)
 
 
 def read_header(data: Any, path: str) -> dict[str, Tensor]:

@@ -212,7 +212,7 @@ class Step:
 
     def _tensor(self, address: Any, spec: CallTensor) -> Any:
         dtype, device = self._dtype(spec), self._host.device
-        if not spec.numel:
+        if not spec.nbytes:
             return self._fallback.torch.empty(spec.shape, dtype=dtype, device=device)
         return self._host.bytes_at(address, spec.nbytes).view(dtype).view(spec.shape)
 

@@ -49,7 +49,7 @@ def plan_of(row):
 
 
 def changed(**fields):
-    row = ROW.placed().to_map() | fields
+    row = ROW.placed().as_map() | fields
     return type(ROW.placed())(**row)
 
 

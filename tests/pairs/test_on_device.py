@@ -26,10 +26,11 @@ from fake_cubin import text_image
 
 from aotc.aot.pack import BackendContents, BundleContents, TargetContents, TensorData, pack
 from aotc.runtime import load
+from aotc.runtime.bundle import schema
 from aotc.runtime.bundle.extent import Extent
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.native_plan import BackendEntry
-from aotc.runtime.bundle.plan import PLAN_ABI, Image, Kernel, Plan
+from aotc.runtime.bundle.plan import PLAN, PLAN_ABI, Image, Kernel, Plan
 from aotc.runtime.bundle.plan_rules import features_of
 from aotc.runtime.bundle.signature import Size
 from aotc.runtime.drivers import native as native_driver
@@ -100,14 +101,16 @@ def plan_of(features, image) -> Plan:
         "abi": PLAN_ABI,
         "dims": int(is_dynamic),
         "features": [],
-        "kernels": [Kernel("copy", "copy", Image(0, len(image), 32, 0, 0)).to_map()],
+        "kernels": [schema.write(Kernel, Kernel("copy", "copy", Image(0, len(image), 32, 0, 0)))],
         "limits": [],
         "scratch_bytes": 0,
         "sizes": SIZES if is_dynamic else [],
         "states": [{"initial": "w", "nbytes": ROW}] if "state" in features else [],
         "variants": [variant],
     }
-    return Plan({**tree, "features": features_of(tree)})
+    plan = schema.read(PLAN, tree, "plan", int(is_dynamic) + len(tree["sizes"]))
+    features = features_of(plan.dims, plan.states, plan.variants)
+    return Plan.from_map({**tree, "features": list(features)})
 
 
 def write(path, features, library):

@@ -58,7 +58,7 @@ def plan(image: bytes, grid=(1, 1, 1), high: int = LARGEST) -> Plan:
     ]
     row = {"offset": 0, "nbytes": len(image), "threads": 32, "shared_bytes": 0}
     row |= {"scratch_bytes": 0, "is_programmatic": 0}
-    return Plan(
+    return Plan.from_map(
         {
             "abi": PLAN_ABI,
             "dims": 1,

@@ -56,7 +56,7 @@ def launch(**changes):
 
 
 def test_values_of_a_plan():
-    plan = Plan(tree()).at([7])
+    plan = Plan.from_map(tree()).at([7])
     assert plan.arena_bytes == 448
     assert plan.buffers[0].nbytes == 448
     assert plan.launches[0].grid == (7, 1, 1)
@@ -65,13 +65,13 @@ def test_values_of_a_plan():
 
 def test_a_launch_without_programs_is_left_out():
     rows = [*ROWS[:4], ["number", -1, 0], ["add", 0, 5]]  # one program less than the dim
-    plan = Plan(tree(sizes=rows, **launch(grid=[[6], 1, 1])))
+    plan = Plan.from_map(tree(sizes=rows, **launch(grid=[[6], 1, 1])))
     assert len(plan.at([2]).launches) == 1
     assert not plan.at([1]).launches
 
 
 def test_it_comes_back_from_its_bytes():
-    plan = Plan(tree())
+    plan = Plan.from_map(tree())
     assert Plan.from_msgpack(plan.to_msgpack()) == plan
 
 
@@ -104,7 +104,7 @@ MALFORMED = {
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_plans_are_refused_when_read(name):
     with pytest.raises(BundleError):
-        Plan(MALFORMED[name])
+        Plan.from_map(MALFORMED[name])
 
 
 BROKEN = {
@@ -145,7 +145,7 @@ def test_plans_that_break_at_some_sizes(name):
     # The rest of the plan names no value that these rows lack.
     plain = {"arena_bytes": 64, "buffers": [], "steps": []}
     changes = {**changes, "variant": plain | changes.get("variant", {})}
-    plan = Plan(tree(sizes=rows, **changes))
+    plan = Plan.from_map(tree(sizes=rows, **changes))
     with pytest.raises(kind):
         plan.at([7])
 

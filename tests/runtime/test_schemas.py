@@ -34,7 +34,7 @@ def test_records_are_immutable_values():
     kernel = Kernel("k", "softmax")
     assert kernel == Kernel("k", "softmax")
     assert len({kernel, Kernel("k", "softmax"), Kernel("k", "other")}) == 2
-    assert repr(kernel) == "Kernel(image=None, name='softmax', symbol='k')"
+    assert repr(kernel) == "Kernel(symbol='k', name='softmax', image=None)"
     with pytest.raises(AttributeError):
         kernel.name = "x"
 

@@ -208,7 +208,7 @@ def test_a_plan_has_the_features_of_what_it_holds(features):
     tree = Plan.of(small_state_bundle.plan()).to_map()
     assert tree["features"] == ["state"]
     with pytest.raises(BundleMalformed, match="features"):
-        Plan({**tree, "features": features})
+        Plan.from_map({**tree, "features": features})
 
 
 def test_an_argument_beyond_the_states_is_refused():
@@ -234,9 +234,7 @@ def test_the_feature_says_that_there_are_states(bundle):
     tree = manifest.to_map()
     tree["features"] = []
     assert [spec.name for spec in manifest.states] == ["last", "spare"]
-    without = Manifest(**{
-        **{name: getattr(manifest, name) for name in Manifest.__slots__}, "features": ()
-    })  # fmt: skip
+    without = manifest.replace(features=())
     with pytest.raises(BundleMalformed, match="`state`"):
         without.to_bytes()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from ...bundle.plan_rules import MAP_ITEMSIZES
+from ...bundle.plan_parts import MAP_ITEMSIZES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -167,11 +167,11 @@ def test_images_lie_side_by_side_aligned_and_by_symbol():
     ]
     made = library.library(kernels, {})
     assert made.data == b"a" * 64 + b"b" * 100 + bytes(28)
-    assert made.images["k2"].to_map() == {
+    assert made.images["k2"].as_map() == {
         "offset": 64,
         "nbytes": 100,
         "threads": 64,
         "shared_bytes": 7,
         "scratch_bytes": 0,
-        "is_programmatic": 0,
+        "is_programmatic": False,
     }
