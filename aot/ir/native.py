@@ -103,7 +103,7 @@ class NativeCall:
         record = json.loads(text)
         dims = [Dim(*row) for row in record.pop("dims", ())]
         values = extents_of(dims, record.pop("sizes", ()))
-        call: NativeCall = CALL.at(CALL.read(record), reader(values))
+        call: NativeCall = CALL.at(CALL.read(record, len(values)), reader(values))
         return call
 
     def step(

@@ -24,7 +24,7 @@ from aotc.aot.sources.schema import (
     VariantRow,
 )
 from aotc.runtime.bundle.directory import Directory
-from aotc.runtime.bundle.extent import NUMBER, broken_rows
+from aotc.runtime.bundle.extent import NUMBER, broken_rows, count_of
 from aotc.runtime.bundle.schema import Refused, read
 from aotc.runtime.extras import read_extra
 
@@ -43,7 +43,7 @@ def read_sources(directory: Directory, target: str) -> Sources | None:
         record = json.loads(data)
     except ValueError as error:
         raise SourcesInvalid(path=path, detail=str(error)) from None
-    row: SourcesRow = read(SOURCES, record, path)
+    row: SourcesRow = read(SOURCES, record, path, count_of(record))
     texts: dict[str, str] = {}
     for kernel in row.kernels:
         for _, _, file in kernel.forms:
@@ -161,8 +161,6 @@ class _Values:
             return written
         index = written.index
         rows = self._reader.row.sizes
-        if index >= len(self.dims) + len(rows):
-            raise SourcesInvalid(path=self._reader.path, detail=f"there is no value {index}")
         waiting = [index]
         while waiting:
             index = waiting[-1]

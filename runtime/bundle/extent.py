@@ -68,13 +68,16 @@ class Number(Integer):
         super().__init__(low, high)
         self.is_named = is_named
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, count: int = 0) -> Any:
         if type(value) is not list:
             return super().read(value)
         if len(value) != 1 + self.is_named:
             expected = f"{self.expected} or the number of a value in a list"
             raise Refused(describe(value), expected)
-        return Extent(*along([INDEX.read, FORMULA.read][: len(value)], value))
+        found = Extent(*along([INDEX.read, FORMULA.read][: len(value)], value))
+        if found.index >= count:
+            raise Refused(f"value {found.index}", f"one of {count} values")
+        return found
 
     def write(self, value: Any) -> Any:
         if type(value) is not Extent:
@@ -93,6 +96,13 @@ def reader(values: Sequence[Any]) -> Callable[[Any], Any]:
     """A function from the numbers of a plan to their values at a call's sizes: a whole number is
     itself, a formula has the number of a value."""
     return lambda number: values[number.index] if type(number) is Extent else number
+
+
+def count_of(tree: Any) -> int:
+    """How many values a decoded file numbers: its dims, or how many it says, and its rows."""
+    found = [tree.get(name) for name in ("dims", "sizes")] if type(tree) is dict else []
+    lists = sum(len(each) for each in found if type(each) is list)
+    return lists + sum(each for each in found if type(each) is int)
 
 
 def broken_rows(rows: Sequence[Sequence[Any]], dims: int) -> Iterator[tuple[str, object, str]]:

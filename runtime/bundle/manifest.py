@@ -36,7 +36,7 @@ Version history: 1.0, the first; 1.1, `structure`, and shapes that depend on the
 from __future__ import annotations
 
 from ..record import Record, field
-from .extent import DIMS_LIMIT, ROWS
+from .extent import DIMS_LIMIT, ROWS, count_of
 from .frame import FORMAT as FORMAT
 from .frame import LIMITS as LIMITS
 from .frame import TRAILER_BYTES, frame, unframe
@@ -167,7 +167,7 @@ class Manifest(Record):
     @classmethod
     def from_map(cls, tree: Any, path: str = MANIFEST_NAME) -> Manifest:
         """Read and check plain values; raises `BundleMalformed` and `BundleLimit`."""
-        manifest: Manifest = read(MANIFEST_SCHEMA, tree, path)
+        manifest: Manifest = read(MANIFEST_SCHEMA, tree, path, count_of(tree))
         refuse(_broken(manifest), path)
         return manifest
 

@@ -52,7 +52,7 @@ from __future__ import annotations
 from ..errors import BundleMalformed, PlanFeatureUnknown, SizeInvalid
 from ..record import Record, field
 from .canonical import Limits, decode, encode
-from .extent import DIMS_LIMIT, ROWS, Extent, Number, broken_rows, evaluate, highest, reader
+from .extent import DIMS_LIMIT, ROWS, Number, broken_rows, count_of, evaluate, highest, reader
 from .launch_plan import LaunchPlan as LaunchPlan
 from .launch_plan import Variant as Variant
 from .launch_plan import named_memory
@@ -120,7 +120,7 @@ class Plan(Record):
             for name in features:
                 if type(name) is str and name not in PLAN_FEATURES:
                     raise PlanFeatureUnknown(path=path, found=name[:128])
-        plan: Plan = read(PLAN, tree, path)
+        plan: Plan = read(PLAN, tree, path, count_of(tree))
         refuse(_broken(plan), path)
         fixed = None
         if not plan.dims:
@@ -304,7 +304,7 @@ def _broken(plan: Plan) -> Broken:
     if not dims and len(plan.variants) != 1:
         yield "variants", len(plan.variants), "1 where no size depends on the call"
     yield from broken_rows(plan.sizes, dims)
-    count, kernels = dims + len(plan.sizes), len(plan.kernels)
+    kernels = len(plan.kernels)
     for index, variant in enumerate(plan.variants):
         field = f"variants[{index}]"
         if len(variant.ranges) != dims:
@@ -312,16 +312,6 @@ def _broken(plan: Plan) -> Broken:
         for number, step in enumerate(variant.steps):
             if isinstance(step, Launch) and step.kernel >= kernels:
                 yield f"{field}.steps[{number}].kernel", step.kernel, f"less than {kernels}"
-
-    def known(extent: Extent) -> Extent:
-        if extent.index >= count:
-            raise Refused(f"value {extent.index}", f"one of {count} values")
-        return extent
-
-    try:
-        PLAN.at(plan, known)
-    except Refused as error:
-        yield error.where, error.found, error.expected
 
 
 def _is_empty(step: Step, number: Numbering) -> bool:

@@ -55,10 +55,11 @@ class Refused(Exception):
         )
 
 
-def read(schema: Any, value: Any, path: str) -> Any:
-    """The typed value; raises `BundleMalformed` and `BundleLimit`."""
+def read(schema: Any, value: Any, path: str, count: int = 0) -> Any:
+    """The typed value, whose formulas are values below `count`; raises `BundleMalformed` and
+    `BundleLimit`."""
     try:
-        return as_schema(schema).read(value)
+        return as_schema(schema).read(value, count)
     except Refused as error:
         raise error.error(path) from None
 
@@ -90,8 +91,8 @@ class Schema:
     has_numbers = False  # whether a formula may stand somewhere inside
     expected: str
 
-    def read(self, value: Any) -> Any:
-        """The typed value; raises `Refused`."""
+    def read(self, value: Any, count: int = 0) -> Any:
+        """The typed value, whose formulas are values below `count`; raises `Refused`."""
         raise NotImplementedError
 
     def write(self, value: Any) -> Any:
@@ -121,7 +122,7 @@ class Integer(Schema):
         kind = "whole number" if self.step == 1 else f"multiple of {self.step}"
         return f"a {kind} from {self.low} to {self.high}"
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, count: int = 0) -> Any:
         if type(value) is not int or not self.low <= value <= self.high or value % self.step:
             self.refuse(value)
         return value
@@ -140,7 +141,7 @@ class Choice(Schema):
         """The texts."""
         return "one of " + ", ".join(f"`{choice}`" for choice in self.choices)
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, count: int = 0) -> Any:
         if type(value) is not str or value not in self.choices:
             self.refuse(value)
         return value
@@ -159,7 +160,7 @@ class Text(Schema):
         """With the limits of its length."""
         return f"printable text of {self.least} to {self.length} characters"
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, count: int = 0) -> Any:
         fits = type(value) is str and self.least <= len(value) <= self.length
         if not fits or not value.isprintable():
             self.refuse(value)
@@ -174,7 +175,7 @@ class Matching(Schema):
     def __init__(self, kind: type, fits: Callable[[Any], bool], expected: str) -> None:
         self.kind, self.fits, self.expected = kind, fits, expected
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, count: int = 0) -> Any:
         if type(value) is not self.kind or not self.fits(value):
             self.refuse(value)
         return value
@@ -186,7 +187,7 @@ class Flag(Schema):
     __slots__ = ()
     expected = "a whole number from 0 to 1"
 
-    def read(self, value: Any) -> bool:
+    def read(self, value: Any, count: int = 0) -> bool:
         if type(value) is not int or value not in (0, 1):
             self.refuse(value)
         return bool(value)
@@ -209,8 +210,8 @@ class Optional(Schema):
         """Either of the two."""
         return f"nil or {self.item.expected}"
 
-    def read(self, value: Any) -> Any:
-        return None if value is None else self.item.read(value)
+    def read(self, value: Any, count: int = 0) -> Any:
+        return None if value is None else self.item.read(value, count)
 
     def write(self, value: Any) -> Any:
         return None if value is None else self.item.write(value)
@@ -234,18 +235,12 @@ class List(Schema):
         """How many items."""
         return f"a list of {self.least} to {self.limit} items"
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, count: int = 0) -> Any:
         if type(value) is not list or len(value) < self.least:
             self.refuse(value)
         if len(value) > self.limit:
             raise Refused(len(value), "", limit=self.limit)
-        read, found = self.item.read, []
-        try:
-            for item in value:
-                found.append(read(item))  # its length says where
-        except Refused as error:
-            raise error.inside(f"[{len(found)}]") from None
-        return tuple(found)
+        return _each(self.item.read, value, count)
 
     def write(self, value: Any) -> Any:
         return list(map(self.item.write, value))
@@ -253,13 +248,20 @@ class List(Schema):
     def at(self, value: Any, number: Numbering) -> Any:
         if not self.has_numbers:
             return value
-        at, found = self.item.at, []
-        try:
-            for item in value:
-                found.append(at(item, number))  # its length says where
-        except Refused as error:
-            raise error.inside(f"[{len(found)}]") from None
-        return tuple(found)
+        return _each(self.item.at, value, number)
+
+
+def _each(verb: Callable[[Any, Any], Any], items: Any, context: Any) -> tuple[Any, ...]:
+    """What a verb makes of each item."""
+    try:
+        return tuple([verb(item, context) for item in items])
+    except Refused:
+        for index, item in enumerate(items):
+            try:
+                verb(item, context)
+            except Refused as error:
+                raise error.inside(f"[{index}]") from None
+        raise
 
 
 class Row(Schema):
@@ -279,10 +281,10 @@ class Row(Schema):
         rows = ", ".join(each.expected for each in self.columns)
         return f"a list of {len(self.columns)}: {rows}"
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, count: int = 0) -> Any:
         if type(value) is not list or len(value) != len(self.columns):
             self.refuse(value)
-        return self._of(along([each.read for each in self.columns], value))
+        return self._of(along([each.read for each in self.columns], value, count))
 
     def write(self, value: Any) -> Any:
         return along([each.write for each in self.columns], self._items(value))
@@ -312,7 +314,7 @@ class Tagged(Schema):
         """kinds: first item → schemas of the others."""
         self.expected, self.kinds = expected, kinds
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, count: int = 0) -> Any:
         if type(value) is not list or not value:
             self.refuse(value)
         kind = value[0]
@@ -321,7 +323,12 @@ class Tagged(Schema):
         columns = self.kinds[kind]
         if len(value) != 1 + len(columns):
             self.refuse(value)
-        return kind, *along([each.read for each in columns], value[1:], start=1)
+        if len(columns) > 1:
+            return kind, *along([each.read for each in columns], value[1:], count, start=1)
+        try:
+            return kind, columns[0].read(value[1], count)
+        except Refused as error:
+            raise error.inside("[1]") from None
 
     def write(self, value: Any) -> Any:
         kind, *items = value
@@ -355,6 +362,7 @@ class Fields(Schema):
         "_is_named",
         "_names",
         "_numbers",
+        "_reads",
         "_tag",
         "fields",
         "has_numbers",
@@ -368,6 +376,7 @@ class Fields(Schema):
         self.type = kind
         self.fields: dict[str, Schema] = {name: as_schema(row) for name, row in rows.items()}
         self._featured = {name: row for name, row in declared.items() if row.feature}
+        self._reads = [(name, row.read) for name, row in self.fields.items()]
         self._names = {*self.fields, tag} - {""}
         self._numbers = {name: row for name, row in self.fields.items() if row.has_numbers}
         self._tag = tag
@@ -389,7 +398,7 @@ class Fields(Schema):
         rows = self.fields
         return {name: keep_known(value[name], rows[name]) for name in value if name in rows}
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, count: int = 0) -> Any:
         if type(value) is not dict:
             self.refuse(value)
         if value.keys() != self._names:
@@ -397,12 +406,13 @@ class Fields(Schema):
         found: dict[str, Any] = {}
         name = ""
         try:
-            for name, schema in self.fields.items():
+            for name, verb in self._reads:
                 if name in value:
-                    found[name] = schema.read(value[name])
+                    found[name] = verb(value[name], count)
         except Refused as error:
             raise error.inside(name) from None
-        self._check_features(value)
+        if self._featured:
+            self._check_features(value)
         return self._of(found)
 
     def _of(self, found: dict[str, Any]) -> Any:
@@ -458,13 +468,13 @@ class Union(Schema):
         """The kinds."""
         return "a map whose `kind` is " + self._kind.expected
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: Any, count: int = 0) -> Any:
         if type(value) is not dict or "kind" not in value:
             self.refuse(value)
         kind = value["kind"]
         if type(kind) is not str or kind not in self.kinds:
             raise Refused(describe(kind), self._kind.expected, "kind")
-        return self.kinds[kind].read(value)
+        return self.kinds[kind].read(value, count)
 
     def write(self, value: Any) -> Any:
         return self.kinds[value.kind].write(value)

@@ -100,11 +100,6 @@ class Signature(Record):
                 yield f"{field}.high", dim.high, f"at least {dim.low}"
             if dim.input >= len(inputs) or dim.axis >= len(inputs[dim.input].shape):
                 yield f"{field}.input", f"dim {dim.axis} of input {dim.input}", "one that is there"
-        for kind, specs in (("inputs", inputs), ("outputs", self.outputs)):
-            for index, spec in enumerate(specs):
-                for extent in spec.shape:
-                    if isinstance(extent, Extent) and extent.index >= count:
-                        yield f"{kind}[{index}].shape", f"value {extent.index}", f"one of {count}"
         for index, guard in enumerate(self.guards):
             if guard.index >= count:
                 yield f"guards[{index}].index", guard.index, f"less than {count}"

@@ -85,7 +85,7 @@ class _Tree(Schema):
     rows = List(_Row, limit=PARTS_LIMIT)
     expected = rows.expected
 
-    def read(self, value: Any) -> Part | None:
+    def read(self, value: Any, count: int = 0) -> Part | None:
         rows = self.rows.read(value)
         left = iter(rows)
         root = _next(left, len(rows), 0) if rows else None

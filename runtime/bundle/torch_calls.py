@@ -79,10 +79,10 @@ class _Argument(Schema):
     has_numbers = True
     expected = "[name, kind, value]"
 
-    def read(self, value: Any) -> Argument:
+    def read(self, value: Any, count: int = 0) -> Argument:
         if type(value) is not list or not value:
             self.refuse(value)
-        return _WORD.read(value[0]), *VALUE.read(value[1:])
+        return _WORD.read(value[0]), *VALUE.read(value[1:], count)
 
     def write(self, value: Any) -> list[Any]:
         return [value[0], *VALUE.write(value[1:])]
