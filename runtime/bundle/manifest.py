@@ -218,7 +218,8 @@ def _broken(manifest: Manifest) -> Broken:
                 yield f"{kind}[{index}].shape", found, expected
     yield from manifest.structure.broken((len(manifest.inputs), len(manifest.outputs)))
     yield from manifest.signature.broken()
-    yield from broken_backends(manifest.backends, manifest.files)
+    digests = {entry.name: entry.sha256 for entry in manifest.files}
+    yield from broken_backends(manifest.backends, digests)
     for index, target in enumerate(manifest.targets):
         for part in ("plan", "library"):
             name = getattr(target, part)

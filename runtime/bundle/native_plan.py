@@ -42,9 +42,8 @@ from .torch_calls import SHAPE, WRITTEN_SPACES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from .manifest import FileEntry
     from .plan_parts import Spans
 
     Broken = Iterator[tuple[str, object, str]]  # field, found, expected
@@ -131,10 +130,9 @@ def broken_place(native: NativeLaunch, field: str, is_device: bool) -> Broken:
         yield f"{field}.tiles", native.tiles, "1 on a device"
 
 
-def broken_backends(rows: Iterable[BackendEntry], files: Iterable[FileEntry]) -> Broken:
+def broken_backends(rows: Iterable[BackendEntry], digests: Mapping[str, bytes]) -> Broken:
     """One row a name; libraries in the bundle are files that its manifest lists, with the digest
-    that the back end has."""
-    digests = {row.name: row.sha256 for row in files}
+    that the back end has. digests: of those files by name."""
     seen: set[str] = set()
     for index, row in enumerate(rows):
         if row.name in seen:

@@ -18,6 +18,7 @@ from aotc.aot.targets.cpu.target import CPU
 from aotc.aot.targets.cuda.machines import GPUS
 from aotc.aot.targets.families import find_target
 from aotc.runtime import load
+from aotc.runtime.errors import BundleMalformed
 from dynamic.conftest import _case_text
 from dynamic.models import CASES, made
 from dynamic.test_dynamic import agrees
@@ -93,7 +94,7 @@ def _appended(record, *rows):
 
 
 CHANGES = {
-    "there is no value 9999": lambda record: record["limits"].append([9999]),
+    "is value 9999, expected one of": lambda record: record["limits"].append([9999]),
     "expected less than": lambda record: record["sizes"].append(["add", 500, 500]),
     "may be less than 1": lambda record: record["limits"].append(
         _appended(record, ["number", -1, 0], ["mul", 0, -1], ["floordiv", 0, -1])
@@ -108,7 +109,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("reason", CHANGES)
 def test_what_breaks_the_grammar_is_named(sources_of, reread, reason):
-    with pytest.raises(SourcesInvalid, match=reason):
+    with pytest.raises((SourcesInvalid, BundleMalformed), match=reason):
         reread(sources_of("perceptron", "cuda:sm_90"), CHANGES[reason])
 
 
