@@ -14,6 +14,7 @@ from aotc.aot.ir.native import NATIVE_STEP, NativeCall
 from aotc.aot.ir.size import typical
 from aotc.aot.tune.loaded import Loaded
 from aotc.runtime.backends.library import open_bytes
+from aotc.runtime.drivers.cuda.driver import DEVICE
 from aotc.runtime.drivers.native import BoundNative, DeviceStep
 
 
