@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -63,6 +63,10 @@ class Node:
     def dtype(self) -> str:
         """Element type of the result."""
         return self.type.dtype
+
+    def on(self, operands: tuple[Node, ...]) -> Node:
+        """The same op of other operands."""
+        return self if operands == self.inputs else make(self.op, operands, self.attrs, self.source)
 
     def sizes(self) -> tuple[Size, ...]:
         """The sizes in its shape and attributes that only the call decides."""
@@ -139,6 +143,14 @@ class Graph:
             for operand in dict.fromkeys(node.inputs):
                 readers[operand].append(node)
         return {node: tuple(found) for node, found in readers.items()}
+
+    def rebuilt(self, change: Callable[[Node, Node], Node]) -> Graph:
+        """The graph with each node, operands first, as `change` gives it: from the node, and from
+        the same op of what its operands have become."""
+        new: dict[Node, Node] = {}
+        for node in self.nodes():
+            new[node] = change(node, node.on(tuple(new[operand] for operand in node.inputs)))
+        return self.with_outputs(tuple(new[node] for node in self.outputs))
 
     def without_checks(self) -> Graph:
         """The same function, whatever data it is given."""

@@ -308,6 +308,7 @@ def attention_backward(types: Types, attrs: AttrMap) -> TensorType:
     result = attention((*types[:3], *types[6:]), attrs)
     for item, shape in zip(types[3:6], (result.shape, result.shape, result.shape[:3]), strict=True):
         require(item.kind == "float" and item.shape == shape, f"{item} has not the shape {shape}")
+    require(types[5].dtype == "f32", f"log-sum-exp is `{types[5].dtype}`, expected `f32`")
     require(attrs["result"] in range(3), f"there is no result {attrs['result']}")
     return types[attrs["result"]]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import dataclass, field
 from typing import Any
 
-from aotc.aot.ir.graph import Graph, Node, made_for, make, walk
+from aotc.aot.ir.graph import Graph, Node, made_for, walk
 from aotc.aot.ir.match import Pattern, match, root_ops
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.rounding import is_rounded
@@ -177,12 +177,9 @@ def _one_pass(
     context.use_counts.update(outputs)
     new: dict[Node, Node] = {}
     for node in order:
-        operands = tuple(new[operand] for operand in node.inputs)
-        current = node
-        if operands != node.inputs:
-            current = make(node.op, operands, node.attrs, node.source)
+        current = new[node] = node.on(tuple(new[operand] for operand in node.inputs))
+        if current is not node:
             context.use_counts[current] += context.use_counts[node]
-        new[node] = current
         rules = table.get(current.op)
         if rules:
             with made_for(current.source):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from aotc.aot.ir import access, build
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.call import Place
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import Extent, Shape
@@ -89,21 +88,30 @@ def _placed(node: Node) -> Placed | None:
 
 
 def on_memory(
+    nodes: Sequence[Node],
     operands: Sequence[Placed],
-    stored: Sequence[tuple[Node, Place]],
-    results: Sequence[tuple[str, Shape]],
+    order: Sequence[int] = (),
+    dtypes: Sequence[str] = (),
     updates: tuple[tuple[int, int], ...] = (),
 ) -> list[Node]:
-    """The results of one op `placed` that computes the nodes `stored` of `operands`, which stand
-    for theirs, and stores each at its place in `results`, (dtype, shape) in memory."""
+    """`nodes`, all that is computed of one list of operands, which lie at `operands`: as results of
+    one op `placed`, whose dims lie in memory in `order`, outermost first, elements as `dtypes`."""
     memories = tuple(dict.fromkeys(each.memory for each in operands))
+    stored, results, back = [], [], []
+    for at, node in enumerate(nodes):
+        dims = list(order or range(node.type.rank))[: node.type.rank]
+        stored.append((node.op, node.attrs, (at, 0, node.shape, strides_of(node.shape, dims))))
+        dtype = dtypes[at] if dtypes else node.dtype
+        results.append((dtype, tuple(node.shape[axis] for axis in dims)))
+        back.append([dims.index(axis) for axis in range(len(dims))])
     attrs = {
-        "function": stored[0][0].op,
+        "function": nodes[0].op,
         "operands": tuple(
             (memories.index(each.memory), each.start, each.shape, each.strides) for each in operands
         ),
-        "stored": tuple((node.op, node.attrs, place) for node, place in stored),
+        "stored": tuple(stored),
         "results": tuple(results),
         "updates": updates,
     }
-    return [make("placed", memories, {**attrs, "result": at}) for at in range(len(results))]
+    made = [make("placed", memories, {**attrs, "result": at}) for at in range(len(nodes))]
+    return [build.permute(each, dims) for each, dims in zip(made, back, strict=True)]

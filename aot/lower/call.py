@@ -43,19 +43,11 @@ class Place(NamedTuple):
     strides: tuple[int, ...]
 
 
-def operands_of(node: Node) -> list[Place]:
-    """Where the operands of a `placed` op lie."""
-    return [Place(*place) for place in node.attr("operands")]
-
-
-def stored_of(node: Node) -> list[Place]:
-    """Where the results of a `placed` op lie."""
-    return [Place(*place) for _, _, place in node.attr("stored")]
-
-
-def attributes_of(node: Node) -> dict[str, Any]:
-    """The attributes of the first op that is stored."""
-    return dict(node.attr("stored")[0][1])
+def places_of(node: Node) -> tuple[list[Place], list[Place], dict[str, Any]]:
+    """Where operands and results of a `placed` op lie, and the attributes of the first result."""
+    stored = node.attr("stored")
+    operands = [Place(*place) for place in node.attr("operands")]
+    return operands, [Place(*place) for _, _, place in stored], dict(stored[0][1])
 
 
 def from_template(

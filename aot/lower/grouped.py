@@ -4,7 +4,7 @@ of rows of several."""
 from __future__ import annotations
 
 from aotc.aot.ir.graph import Node
-from aotc.aot.lower.call import Block, Called, Grid, from_template, operands_of, stored_of
+from aotc.aot.lower.call import Block, Called, Grid, from_template, places_of
 from aotc.aot.lower.tiles import power_above
 from aotc.kernels.templates.registry import GROUPED
 
@@ -13,13 +13,12 @@ SMALLEST, LARGEST = 16, 64  # of a block's sides; GPUs multiply blocks of 16 at 
 
 def grouped_matmul(node: Node) -> Called:
     """The smaller blocks are what tuning tries."""
-    left, right, ends = operands_of(node)
-    (out,) = stored_of(node)
+    (left, right, ends), _, _ = places_of(node)
     lines, depth = left.shape
     width, groups = right.shape[-1], ends.shape[0]
     sizes = {"ROWS": depth, "M": lines, "N": width}
     function, programs = "grouped_depth", groups
-    if len(out.shape) == 2:
+    if len(right.shape) == 3:
         sizes = {"ROWS": lines, "N": width, "K": depth, "GROUPS": groups}
         function, programs = "grouped_rows", 1
     numbers = {

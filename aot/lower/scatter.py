@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from aotc.aot.ir.graph import Node
-from aotc.aot.lower.call import Block, Called, Grid, attributes_of, from_template, operands_of
+from aotc.aot.lower.call import Block, Called, Grid, from_template, places_of
 from aotc.aot.lower.tiles import power_above
 from aotc.kernels.templates.registry import KEEP, SCATTER
 
@@ -15,8 +15,7 @@ COPIED_BLOCK = 4096  # elements of a program that copies
 
 def scatter_rows(node: Node) -> Called:
     """A program has part of what lies within an index of `axis`, and goes over all rows."""
-    data, index, source = operands_of(node)
-    how = attributes_of(node)
+    (data, index, source), _, how = places_of(node)
     axis = how["axis"]
     rows = source.shape[axis]
     outer, inner = prod(data.shape[:axis]), prod(data.shape[axis + 1 :])
@@ -38,7 +37,7 @@ def scatter_rows(node: Node) -> Called:
 
 def copy(node: Node) -> Called:
     """A program copies a block of all elements."""
-    (source,) = operands_of(node)
+    (source,), _, _ = places_of(node)
     count = prod(source.shape)
     numbers = {"COUNT": count, "BLOCK": COPIED_BLOCK}
     blocks: list[tuple[Block, Grid]] = [({}, (-(-count // COPIED_BLOCK), 1, 1))]

@@ -205,8 +205,7 @@ def fragment(root: Node, leaves: Mapping[str, Node]) -> str:
     inputs = tuple(new.values())
     inner = [node for node in walk((root,)) if node not in new]
     for node in inner:
-        operands = tuple(new[operand] for operand in node.inputs)
-        new[node] = make(node.op, operands, node.attrs) if operands != node.inputs else node
+        new[node] = node.on(tuple(new[operand] for operand in node.inputs))
     known = set(inputs)
     found = (new[node] for node in inner if node.op == "input")
     everything = tuple(dict.fromkeys((*inputs, *found)))

@@ -26,15 +26,12 @@ LARGEST_MASK = 1 << 26  # elements of a mask that are worth computing at build t
 def known_masks(graph: Graph) -> tuple[Graph, int]:
     """`graph` with known masks taken out of its attentions, and how many were."""
     reader = _Reader(graph.constants)
-    new: dict[Node, Node] = {}
-    for node in graph.nodes():
-        operands = tuple(new[operand] for operand in node.inputs)
-        current = node if operands == node.inputs else make(node.op, operands, node.attrs)
-        if current.op == "attention" and len(current.inputs) == 4:
-            current = reader.without_known(current)
-        new[node] = current
-    outputs = tuple(new[node] for node in graph.outputs)
-    return graph.with_outputs(outputs), reader.count
+
+    def without_known(_: Node, node: Node) -> Node:
+        is_masked = node.op == "attention" and len(node.inputs) == 4
+        return reader.without_known(node) if is_masked else node
+
+    return graph.rebuilt(without_known), reader.count
 
 
 class _Reader:

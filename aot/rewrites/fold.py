@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy
 
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Constant, Graph, Node, make, walk
+from aotc.aot.ir.graph import Constant, Graph, Node, walk
 from aotc.aot.ir.interpret import evaluate_all
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.rules import Context
@@ -93,10 +93,7 @@ class _Folder:
             operands = tuple(new[operand] for operand in node.inputs)
             if node.op == "matmul_packed":
                 operands = (operands[0], self._packed(node.inputs[1]))
-            new[node] = node
-            if operands != node.inputs:
-                new[node] = make(node.op, operands, node.attrs, node.source)
-            new[node] = _simplified(new[node], self)
+            new[node] = _simplified(node.on(operands), self)
         return tuple(new[node] for node in outputs)
 
     def value(self, node: Node) -> Array:
@@ -139,8 +136,7 @@ class _Folder:
                 if unknown:
                     waiting += unknown
                     continue
-                operands = tuple(self.folded[operand] for operand in node.inputs)
-                found = make(node.op, operands, node.attrs, node.source)
+                found = node.on(tuple(self.folded[operand] for operand in node.inputs))
             self.folded[waiting.pop()] = found
         return self.folded[root]
 

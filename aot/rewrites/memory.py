@@ -11,12 +11,11 @@ import math
 from collections.abc import Callable, Container, Sequence
 
 from aotc.aot.ir import build
-from aotc.aot.ir.call import Place
 from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.rules import Context
 from aotc.aot.ir.size import Extent, is_static
 from aotc.aot.ir.types import FLOATS_TO_F32
-from aotc.aot.ir.viewed import Placed, dense, on_memory, placed, spread, strides_of
+from aotc.aot.ir.viewed import Placed, dense, on_memory, placed, spread
 from aotc.aot.rewrites.replace import replace_nodes
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 
@@ -38,17 +37,13 @@ def place_attention(graph: Graph) -> tuple[Graph, int]:
 
 
 def _placed(graph: Graph, wanted: Container[Node]) -> tuple[Graph, int]:
-    new: dict[Node, Node] = {}
-    count = 0
-    for node in graph.nodes():
-        operands = tuple(new[operand] for operand in node.inputs)
-        same = operands == node.inputs
-        new[node] = node if same else make(node.op, operands, node.attrs, node.source)
-        if node in wanted:
-            count += 1
-            with made_for(node.source):
-                new[node] = _PLACED[node.op](new[node])
-    return graph.with_outputs(tuple(new[node] for node in graph.outputs)), count
+    found = [node for node in graph.nodes() if node in wanted]
+
+    def place(node: Node, made: Node) -> Node:
+        with made_for(node.source):
+            return _PLACED[node.op](made) if node in wanted else made
+
+    return graph.rebuilt(place), len(found)
 
 
 def serves(attention: Node, context: Context) -> bool:
@@ -63,37 +58,19 @@ def serves(attention: Node, context: Context) -> bool:
 
 def _attention(node: Node) -> Node:
     """Both results, of which the node is one."""
-    operands = node.inputs
-    batch, heads, rows = operands[0].shape[:3]
-    both = [make(op, operands, node.attrs) for op in ("attention", "attention_log_sum_exp")]
-    shapes = [(batch, rows, heads, operands[2].shape[3]), (batch, rows, heads)]
-    stored = [
-        (each, (at, 0, each.shape, strides_of(each.shape, HEADS_INSIDE[: each.type.rank])))
-        for at, each in enumerate(both)
-    ]
-    places = [*map(placed, operands[:3]), *_mask(node, 3)]
-    types = [(each.dtype, shape) for each, shape in zip(both, shapes, strict=True)]
-    at = both.index(node)
-    return build.permute(on_memory(places, stored, types)[at], HEADS_INSIDE[: node.type.rank])
+    both = [make(op, node.inputs, node.attrs) for op in ("attention", "attention_log_sum_exp")]
+    places = [*map(placed, node.inputs[:3]), *_mask(node, 3)]
+    return on_memory(both, places, HEADS_INSIDE)[both.index(node)]
 
 
 def _attention_backward(node: Node) -> Node:
-    """All three gradients, of which the node is one: each [batch, row, all heads' elements]."""
-    of = node.inputs[:3]
+    """All three gradients, of which the node is one."""
     each_of = [make(node.op, node.inputs, {**dict(node.attrs), "result": at}) for at in range(3)]
-    shapes = [(each.shape[0], each.shape[2], each.shape[1] * each.shape[3]) for each in of]
-    places = [*map(placed, node.inputs[:5]), spread(build.cast(node.inputs[5], "f32"))]
-    stored = [
-        (each, (at, 0, each.shape, strides_of(each.shape, HEADS_INSIDE)))
-        for at, each in enumerate(each_of)
-    ]
+    places = [*map(placed, node.inputs[:5]), spread(node.inputs[5]), *_mask(node, 6)]
     # Several blocks of keys add to the gradient of q, in memory.
-    types = tuple(zip(("f32", of[1].dtype, of[2].dtype), shapes, strict=True))
-    at = node.attr("result")
-    batch, heads, rows, element = node.shape
-    found = on_memory([*places, *_mask(node, 6)], stored, types)[at]
-    split = build.reshape(found, (batch, rows, heads, element))
-    return build.cast(build.permute(split, HEADS_INSIDE), node.dtype)
+    dtypes = ("f32", *(operand.dtype for operand in node.inputs[1:3]))
+    found = on_memory(each_of, places, HEADS_INSIDE, dtypes)
+    return build.cast(found[node.attr("result")], node.dtype)
 
 
 def _mask(node: Node, at: int) -> list[Placed]:
@@ -111,22 +88,15 @@ def _scatter_rows(node: Node) -> Node:
     """The rows are written into a copy of what they change."""
     data, index, source = node.inputs
     is_shared = index.type.numel == source.shape[node.attr("axis")]
-    places = index if is_shared else build.expand(index, source.shape)
+    index = index if is_shared else build.expand(index, source.shape)
     before = make("copy", (data,), {"tag": node.op})
-    return _whole(node, [dense(before), dense(places), dense(source)], ((0, 0),))
+    places = [dense(before), dense(index), dense(source)]
+    return on_memory([node], places, updates=((0, 0),))[0]
 
 
 def _grouped_matmul(node: Node) -> Node:
     left, right, ends = node.inputs
-    return _whole(node, [spread(left), spread(right), placed(ends)])
-
-
-def _whole(
-    node: Node, operands: Sequence[Placed], updates: tuple[tuple[int, int], ...] = ()
-) -> Node:
-    """An op with one result, which lies as it is."""
-    place: Place = (0, 0, node.shape, strides_of(node.shape))
-    return on_memory(operands, [(node, place)], [(node.dtype, node.shape)], updates)[0]
+    return on_memory([node], [spread(left), spread(right), placed(ends)])[0]
 
 
 _PLACED: dict[str, Callable[[Node], Node]] = {
@@ -150,32 +120,31 @@ def join_gradients(graph: Graph) -> tuple[Graph, int]:
     for node in graph.nodes():
         if node.op != "concat" or node.attr("axis") != node.type.rank - 1:
             continue
+        calls = [part.inputs[0] if part.op == "reshape" else part for part in node.inputs]
         is_read_elsewhere = any(
-            users[part] != (node,) or part in graph.outputs for part in node.inputs
+            len(users[each]) > 1 or each in graph.outputs for each in (*node.inputs, *calls)
         )
-        found = None if is_read_elsewhere else _joined(node)
+        found = None if is_read_elsewhere else _joined(node, calls)
         if found is not None:
             replaced[node] = found
     return graph.with_outputs(replace_nodes(graph.outputs, replaced)), len(replaced)
 
 
-def _joined(concat: Node) -> Node | None:
+def _joined(concat: Node, calls: Sequence[Node]) -> Node | None:
     """The results of one `attention_backward`, in any order, as one result of it."""
-    parts, first = concat.inputs, concat.inputs[0]
-    if first.op != "placed" or first.attr("function") != "attention_backward":
+    first = calls[0]
+    if any(call.op != "placed" or call.inputs != first.inputs for call in calls):
         return None
-    numbers = [part.attr("result") for part in parts if part.op == "placed"]
-    is_whole = sorted(numbers) == list(range(len(first.attr("results"))))
     same = {**dict(first.attrs), "result": 0}
-    if not is_whole or any(
-        make("placed", first.inputs, {**same, "result": number}) is not part
-        for number, part in zip(numbers, parts, strict=True)
-    ):
+    numbers = [call.attr("result") for call in calls]
+    is_whole = sorted(numbers) == [0, 1, 2] == list(range(len(first.attr("results"))))
+    is_one = all({**dict(call.attrs), "result": 0} == same for call in calls)
+    if not (is_whole and is_one and first.attr("function") == "attention_backward"):
         return None
     stored = list(first.attr("stored"))
     start: Extent = 0
     rows, width = concat.shape[-2:]
-    for number, part in zip(numbers, parts, strict=True):
+    for number, part in zip(numbers, concat.inputs, strict=True):
         op, attrs, (_, _, shape, steps) = stored[number]
         stored[number] = op, attrs, (0, start, shape, (rows * width, steps[1], width, 1))
         start += part.shape[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.graph import Node
 
 
 def replace_nodes(outputs: tuple[Node, ...], replaced: Mapping[Node, Node]) -> tuple[Node, ...]:
@@ -28,6 +28,5 @@ def replace_nodes(outputs: tuple[Node, ...], replaced: Mapping[Node, Node]) -> t
             if target is not None:
                 new[node] = operands[0]
             else:
-                same = operands == node.inputs
-                new[node] = node if same else make(node.op, operands, node.attrs, node.source)
+                new[node] = node.on(operands)
     return tuple(new[root] for root in outputs)

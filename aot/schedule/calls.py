@@ -24,21 +24,20 @@ def with_memory(graph: Graph) -> Graph:
 
     What a call updates nothing else reads: where something does, the call gets a copy.
     """
-    new: dict[Node, Node] = {}
     readers = {node: tuple(found) for node, found in _readers(graph).items()}
-    for node in graph.nodes():
-        inputs = tuple(new[operand] for operand in node.inputs)
-        if node.kind in MEMORY_KINDS:
-            memory = list(map(_memory, inputs))
-            for _, place in node.attr("updates") if node.kind == "call" else ():
-                others = readers[_base(node.inputs[place])]
-                if len(others) > 1:
-                    tag = f"for reader {others.index(result_of(node, 0))}"
-                    memory[place] = make("copy", (memory[place],), {"tag": tag})
-            inputs = tuple(memory)
-        same = inputs == node.inputs
-        new[node] = node if same else make(node.op, inputs, node.attrs, node.source)
-    return graph.with_outputs(tuple(new[node] for node in graph.outputs))
+
+    def on_memory(node: Node, made: Node) -> Node:
+        if node.kind not in MEMORY_KINDS:
+            return made
+        memory = list(map(_memory, made.inputs))
+        for _, place in node.attr("updates") if node.kind == "call" else ():
+            others = readers[base_of(node.inputs[place])]
+            if len(others) > 1:
+                tag = f"for reader {others.index(result_of(node, 0))}"
+                memory[place] = make("copy", (memory[place],), {"tag": tag})
+        return made.on(tuple(memory))
+
+    return graph.rebuilt(on_memory)
 
 
 def _readers(graph: Graph) -> dict[Node, dict[Node | None, None]]:
@@ -49,20 +48,21 @@ def _readers(graph: Graph) -> dict[Node, dict[Node | None, None]]:
             continue
         reader = result_of(node, 0) if node.kind == "call" else node
         for operand in node.inputs:
-            found.setdefault(_base(operand), {})[reader] = None
+            found.setdefault(base_of(operand), {})[reader] = None
     for output in graph.outputs:
-        found.setdefault(_base(output), {})[None] = None
+        found.setdefault(base_of(output), {})[None] = None
     return found
 
 
-def _base(operand: Node) -> Node:
+def base_of(operand: Node) -> Node:
+    """What a tensor is in memory: itself, or what it reshapes."""
     while operand.op == "reshape":
         operand = operand.inputs[0]
     return operand
 
 
 def _memory(operand: Node) -> Node:
-    operand = _base(operand)
+    operand = base_of(operand)
     is_literal = operand.op in LEAVES
     return make("copy", (operand,), {"tag": "literal"}) if is_literal else operand
 

@@ -31,17 +31,13 @@ MOST_PARTS = 32  # of a concat that one kernel joins
 def with_contiguous_copies(graph: Graph) -> tuple[Graph, frozenset[Node]]:
     """The graph with such copies put in, and the nodes that are the copies."""
     copies: dict[Node, Node] = {}
-    replaced: dict[Node, Node] = {}
-    for node in graph.nodes():
-        inputs = tuple(replaced[operand] for operand in node.inputs)
-        made = node if inputs == node.inputs else make(node.op, inputs, node.attrs, node.source)
-        if made.kind == "concat" and len(made.inputs) > MOST_PARTS:
-            made = _by_parts(made, copies)
-        if made.kind in MATMULS:
-            made = _with_columns(_with_copy(made, copies), copies)
-        replaced[node] = made
-    outputs = tuple(replaced[node] for node in graph.outputs)
-    found = graph.with_outputs(outputs)
+
+    def copied(_: Node, node: Node) -> Node:
+        if node.kind == "concat" and len(node.inputs) > MOST_PARTS:
+            node = _by_parts(node, copies)
+        return _with_columns(_with_copy(node, copies), copies) if node.kind in MATMULS else node
+
+    found = graph.rebuilt(copied)
     asked = (node for node in found.nodes() if build.is_stored(node))
     return found, frozenset([*copies.values(), *asked])
 
@@ -72,8 +68,8 @@ def _with_copy(root_op: Node, copies: dict[Node, Node]) -> Node:
     back = tuple(order.index(axis) for axis in range(len(order)))
     moved = make("permute", (copy,), {"dims": back})
     for node in reversed(path):
-        moved = make(node.op, (moved,), node.attrs, node.source)
-    changed = make(root_op.op, (moved, *root_op.inputs[1:]), root_op.attrs, root_op.source)
+        moved = node.on((moved,))
+    changed = root_op.on((moved, *root_op.inputs[1:]))
     if _run(changed, copy) == 0:
         return root_op
     copies[source] = copy
@@ -87,7 +83,7 @@ def _with_columns(root_op: Node, copies: dict[Node, Node]) -> Node:
     if root_op.kind != "matmul" or root_op.type.rank > 3 or not _is_gathered(root_op, domain):
         return root_op
     copies[right] = build.stored(right)
-    return make(root_op.op, (root_op.inputs[0], copies[right]), root_op.attrs, root_op.source)
+    return root_op.on((root_op.inputs[0], copies[right]))
 
 
 def _is_gathered(root_op: Node, domain: Domain) -> bool:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aotc.aot.ir.graph import Graph, Node, make
-from aotc.aot.ir.viewed import dense, on_memory, strides_of
+from aotc.aot.ir.viewed import dense, on_memory
+from aotc.aot.schedule.calls import base_of
 from aotc.aot.schedule.group import Group
 
 
@@ -31,37 +32,29 @@ def with_states(graph: Graph) -> Graph:
             is_twin = keep(new) in after
             after[number] = keep(make("copy", (new,), {"tag": str(number)}) if is_twin else new)
     whole = graph.with_outputs((*graph.returned, *after, *graph.checks))
-    changed: dict[Node, Node] = {}
-    for node in whole.nodes():
-        inputs = tuple(changed[operand] for operand in node.inputs)
-        same = inputs == node.inputs
-        made = node if same else make(node.op, inputs, node.attrs, node.source)
-        changed[node] = own.get(node, made)
-    return whole.with_outputs(tuple(changed[node] for node in whole.outputs))
+    return whole.rebuilt(lambda node, made: own.get(node, made))
 
 
 def keep(data: Node) -> Node:
     """A copy of `data`, of fixed shape, by a launch of its own."""
-    copied = make("copy", (data,), {"tag": "kept"})
-    place = (0, 0, data.shape, strides_of(data.shape))
-    return on_memory([dense(data)], [(copied, place)], [(data.dtype, data.shape)])[0]
+    return on_memory([make("copy", (data,), {"tag": "kept"})], [dense(data)])[0]
 
 
 def _only_copy(
     old: Node, new: Node, graph: Graph, users: Mapping[Node, tuple[Node, ...]]
 ) -> Node | None:
     """The copy of `old` that a call updates to `new`, where nobody else reads either of them."""
-    made = _base(new)
-    if made.kind != "call" or sum(_base(each) is made for each in graph.outputs) != 1:
+    made = base_of(new)
+    if made.kind != "call" or sum(base_of(each) is made for each in graph.outputs) != 1:
         return None
     updates = dict(made.attr("updates"))
     place = updates.get(made.attr("result"))
-    copied = None if place is None else _base(made.inputs[place])
-    if copied is None or copied.op != "copy" or _base(copied.inputs[0]) is not old:
+    copied = None if place is None else base_of(made.inputs[place])
+    if copied is None or copied.op != "copy" or base_of(copied.inputs[0]) is not old:
         return None
     readers = {reader for reader in _readers(copied, users) if not _is_same_call(reader, made)}
     is_alone = _readers(old, users) == {copied} and not readers
-    is_given = any(_base(each) in (old, copied) for each in graph.outputs)
+    is_given = any(base_of(each) in (old, copied) for each in graph.outputs)
     return copied if is_alone and not is_given else None
 
 
@@ -75,12 +68,6 @@ def _readers(node: Node, users: Mapping[Node, tuple[Node, ...]]) -> set[Node]:
     for user in users[node]:
         found |= _readers(user, users) if user.op == "reshape" else {user}
     return found
-
-
-def _base(node: Node) -> Node:
-    while node.op == "reshape":
-        node = node.inputs[0]
-    return node
 
 
 def states_last(groups: tuple[Group, ...], graph: Graph) -> tuple[Group, ...]:

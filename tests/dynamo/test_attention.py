@@ -233,8 +233,8 @@ def test_one_linear_gets_its_gradient_as_one(calls, monkeypatch):
 
     joined = []
 
-    def counted(concat, own=memory._joined):
-        joined.append(own(concat))
+    def counted(*given, own=memory._joined):
+        joined.append(own(*given))
         return joined[-1]
 
     monkeypatch.setattr(memory, "_joined", counted)

@@ -9,16 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotc.aot.ir.graph import Node
-from aotc.aot.lower.call import (
-    Block,
-    Called,
-    Grid,
-    Place,
-    attributes_of,
-    from_template,
-    operands_of,
-    stored_of,
-)
+from aotc.aot.lower.call import Block, Called, Grid, Place, from_template, places_of
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.attention import block_of
 from aotc.kernels.templates.registry import ATTENTION
@@ -28,10 +19,10 @@ MORE_BLOCKS = ((32, 64), (64, 32), (128, 128))  # that tuning tries: rows and ke
 
 def attention(node: Node) -> Called:
     """One program for each block of rows of a head."""
-    query, key, value, *masks = operands_of(node)
+    (query, key, value, *masks), _, how = places_of(node)
     batch, heads, rows, _ = query.shape
-    ends = {"HEADS": heads, "SAFE": attributes_of(node)["is_safe"]}
-    numbers = {**_numbers(node, query, key, value, *masks), **ends}
+    ends = {"HEADS": heads, "SAFE": how["is_safe"]}
+    numbers = {**_numbers(how, query, key, value, *masks), **ends}
     blocks = [(each, (-(-rows // each["BM"]), heads, batch)) for each in _blocks(query, key, value)]
     reads = _reads(query, key, value, *masks)
     return _call("attention_forward", {"out": 0, "sums": 1}, reads, numbers, blocks)
@@ -39,18 +30,18 @@ def attention(node: Node) -> Called:
 
 def attention_backward(node: Node) -> Called:
     """One program for each head of keys."""
-    query, key, value, gradient, out, sums, *masks = operands_of(node)
+    (query, key, value, gradient, out, sums, *masks), stored, how = places_of(node)
     ends = {"g": gradient, "out": out, "sums": sums}
-    gradients = dict(zip(("dq", "dk", "dv"), stored_of(node), strict=True))
+    gradients = dict(zip(("dq", "dk", "dv"), stored, strict=True))
     numbers = {
-        **_numbers(node, query, key, value, *masks),
+        **_numbers(how, query, key, value, *masks),
         **{name.upper(): place.strides[:3] for name, place in ends.items()},
         **{name.upper(): (place.strides[2], place.start) for name, place in gradients.items()},
     }
     blocks = [(each, (key.shape[1], key.shape[0], 1)) for each in _blocks(query, key, value)]
-    stored = {name: place.memory for name, place in gradients.items()}
+    memories = {name: place.memory for name, place in gradients.items()}
     reads = {**_reads(query, key, value, *masks), **ends}
-    return _call("attention_backward", stored, reads, numbers, blocks)
+    return _call("attention_backward", memories, reads, numbers, blocks)
 
 
 def _call(
@@ -70,12 +61,11 @@ def _reads(query: Place, key: Place, value: Place, mask: Place | None = None) ->
 
 
 def _numbers(
-    node: Node, query: Place, key: Place, value: Place, mask: Place | None = None
+    how: dict[str, Any], query: Place, key: Place, value: Place, mask: Place | None = None
 ) -> dict[str, Any]:
     """What both kernels are given: sizes, what scores are made of, and steps to the next batch,
     head and row."""
     _, heads, rows, element = query.shape
-    how = attributes_of(node)
     return {
         "RATIO": heads // key.shape[1],
         "T": rows,
