@@ -233,19 +233,11 @@ _LOGIC: tuple[OpDef, ...] = (
     _unary("isnan", FLOAT, "({0} != {0})", result="bool"),
     _unary("isinf", FLOAT, "(tl.abs({0}) == float('inf'))", result="bool", **_STEPS),
     OpDef("where", "pointwise", 3, infer.where, triton="tl.where({0}, {1}, {2})", **_CHOOSES),
-    # To a 16-bit type from itself: rounds what the kernel has computed in f32.
-    OpDef("cast", "pointwise", 1, infer.cast, ("dtype",), triton="{0}.to({dtype})", **_STEPS),
+    # `lower/literal.py` writes these two. To a 16-bit type from itself: rounds what
+    # the kernel has computed in f32.
+    OpDef("cast", "pointwise", 1, infer.cast, ("dtype",), **_STEPS),
     # The bits of an element read as another type.
-    OpDef(
-        "bitcast",
-        "pointwise",
-        1,
-        infer.bitcast,
-        ("dtype",),
-        triton="{0}.to({dtype}, bitcast=True)",
-        cost=0.0,
-        **_STEPS,
-    ),
+    OpDef("bitcast", "pointwise", 1, infer.bitcast, ("dtype",), cost=0.0, **_STEPS),
 )
 
 _RANDOM: tuple[OpDef, ...] = (

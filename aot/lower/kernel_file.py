@@ -103,12 +103,6 @@ def assemble(
     return f"{head}\n{textwrap.indent(text, INDENT)}\n"
 
 
-def tile_line(symbol: Symbol, axis: int | None, block: str, dim: str) -> str:
-    """`x = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]`; no axis, no offset."""
-    start = f"tl.program_id({axis}) * {block} + " if axis is not None else ""
-    return f"{symbol.name} = {start}tl.arange(0, {block}){dim}"
-
-
 def write_mask(body: Body, symbol: Symbol, masks: dict[Symbol, str], also: str = "") -> None:
     """Define the mask of a symbol whose last block is partial; `also`: one more condition."""
     masks[symbol] = f"{symbol.name}_mask"

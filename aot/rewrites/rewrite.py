@@ -79,8 +79,6 @@ class StageLog:
     """What one step did."""
 
     name: str
-    nodes_before: int
-    nodes_after: int
     counts: Mapping[str, int]  # rule → how often it fired
 
 
@@ -212,14 +210,12 @@ def _run_all(
     stages: Sequence[Stage], graph: Graph, skip: frozenset[str]
 ) -> tuple[Graph, list[StageLog]]:
     rows, context = [], Context()
-    count = len(graph.nodes())
     for stage in stages:
-        before, left = graph, count
+        before = graph
         graph, counts = _run(stage, graph, skip, context)
         if not _is_same(graph, before):
             check(graph, f"rewrite/{stage.name}")
-            count = len(graph.nodes())
-        rows.append(StageLog(stage.name, left, count, counts))
+        rows.append(StageLog(stage.name, counts))
     return graph, rows
 
 

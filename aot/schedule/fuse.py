@@ -68,7 +68,6 @@ FUSIONS: dict[tuple[str, str], Fusion] = {
         Fusion("pointwise", "call", "never", _IS_MEMORY),
         Fusion("unrolled", "call", "never", _IS_MEMORY),
         Fusion("view", "call", "never", _IS_MEMORY),
-        Fusion("call", "pointwise", "never", _IS_MEMORY),
     )
 }
 

@@ -53,7 +53,6 @@ PRODUCERS: dict[str, Callable[[], Node]] = {
     "row": lambda: softmax(_input("x"), 3),
     "matmul": lambda: op("matmul", _input("x"), _input("y")),
     "attention": lambda: _attention(_input("x")),
-    "call": lambda: _call(_input("x")),
 }
 CONSUMERS: dict[str, Callable[[Node], Node]] = {
     "pointwise": lambda data: op("tanh", data),

@@ -238,10 +238,10 @@ def product_of_sizes_that_a_call_decides():
     return [op("matmul", left, b.permute(right, (0, 2, 1)))]
 
 
-@case("sm_90 without maps", "persistent_mnk")
-def persistent_product():
-    """Programs that walk over tiles, where a launch has no maps."""
-    return biased(200, 328, 1000)
+@case("sm_90", "persistent_mnk")
+def persistent_product_of_doubles():
+    """Programs that walk over tiles; tensor maps have no element type f64."""
+    return biased(200, 328, 1000, "f64")
 
 
 # -- convolutions of GPUs --------------------------------------------------------------------------

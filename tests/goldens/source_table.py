@@ -8,7 +8,7 @@ import functools
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from case_graphs import graph_of
@@ -26,7 +26,6 @@ TARGETS: dict[str, TargetTraits] = {
     "cpu": CPU,
     "sm_90": GPUS[90],
     "sm_80": GPUS[80],
-    "sm_90 without maps": replace(GPUS[90], has_tensor_maps=False),  # as no row of GPUS
 }
 _NUMBERED = re.compile(r"\b(v|inside)(\d+)\b")
 

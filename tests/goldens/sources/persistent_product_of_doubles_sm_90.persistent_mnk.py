@@ -1,7 +1,7 @@
-# in0: *bf16
-# in1: *bf16
-# in2: *bf16
-# out0: *bf16
+# in0: *fp64
+# in1: *fp64
+# in2: *fp64
+# out0: *fp64
 
 import triton
 import triton.language as tl
@@ -23,14 +23,14 @@ def kernel(
         ys = tile % width // height * BN
         x = xs + tl.arange(0, BM)[:, None]
         y = ys + tl.arange(0, BN)[None, :]
-        acc = tl.zeros((BM, BN), tl.float32)
+        acc = tl.zeros((BM, BN), tl.float64)
         for start in range(0, 1000, BK):
             a = a_rows.load([xs, start])
             b = b_rows.load([ys, start]).T
-            acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
+            acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float64)
         x_mask = x < 200
         y_mask = y < 328
-        v0 = tl.load(in2 + y, mask=y_mask).to(tl.float32)
+        v0 = tl.load(in2 + y, mask=y_mask)
         v1 = acc + v0
         v2 = tl.where(v1 < 0, 0, v1)
         tl.store(out0 + x*328 + y, v2, mask=x_mask & y_mask)
