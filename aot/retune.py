@@ -166,7 +166,7 @@ def _targets_here(
         sources = read_sources(directory, row.name)
         if sources is None:
             raise SourcesMissing(path=directory.path, target=row.name)
-        target = find_target(row.name.replace("cuda-", "cuda:", 1))
+        target = find_target(row.name)
         traits = replace(target.traits, dot_precision=sources.dot_precision)
         found[row.name] = (replace(target, traits=traits), sources)
     if not found:

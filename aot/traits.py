@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aotc.runtime.arrays.dlpack import HOST
+
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "maxnreg")  # of a config, beside its constexprs
 
 
@@ -15,8 +17,7 @@ class TargetTraits:
     the same bundle everywhere. No stage asks for the name of a device, but for what it can do.
     """
 
-    name: str = "cpu"
-    device: str = "cpu"  # family, for tables that have a row for each
+    device: str = HOST[0]  # where arrays lie, as native functions name it
     is_gpu: bool = False  # thousands of threads in programs that share memory and a grid
     packs_weights: bool = True  # matmuls read constant operands in panels
     has_tensor_copies: bool = False  # a unit copies tiles by descriptors

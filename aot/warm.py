@@ -14,10 +14,9 @@ from aotc.aot.compile import Compiled, Resources, compile_for
 from aotc.aot.front_end import capture_and_rewrite
 from aotc.aot.options import BuildOptions
 from aotc.aot.stages import Clock, Progress, Quiet
-from aotc.aot.targets.families import find_target
+from aotc.aot.targets.families import FAMILIES, find_target
 from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.compiling import Counts, Task, compile_each
-from aotc.aot.tune.job import limit
 from aotc.cache import Store
 from aotc.cache.collect import share
 
@@ -98,7 +97,7 @@ def _compile_candidates(
     """Compile what tuning in the mode asked for would measure; how many that is."""
     if options.tune == "off":
         return 0
-    count = limit(compiled.target.device, options.tune)
+    count = FAMILIES[compiled.target.device].candidates[options.tune]
     tasks = [
         Task(spec, candidate, compiled.target)
         for spec in {spec.digest: spec for spec in compiled.sources.specs}.values()

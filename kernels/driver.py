@@ -172,9 +172,9 @@ def _pack_pointer(value: Any) -> bytes:
         return bytes(8)
     if isinstance(value, int):
         return struct.pack("<Q", value)
-    device = getattr(value, "device", None)
-    if getattr(device, "type", "cpu") != "cpu":
-        raise DriverFault(driver="cpu", detail=f"a tensor is on `{device}`, expected it on the cpu")
+    if not getattr(value, "is_cpu", True):
+        detail = f"a tensor is on `{value.device}`, expected it on the cpu"
+        raise DriverFault(driver="cpu", detail=detail)
     return struct.pack("<Q", value.data_ptr())
 
 

@@ -99,7 +99,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.host_kernels": {"aot.capture", "aot.rewrites", "kernels"},
     "aot.signature": {*STAGE_FREE, "aot.plan"},
     "aot.errors": {"runtime"},
-    "aot.traits": set(),
+    "aot.traits": {"runtime"},
     "aot.stages": WORDS,
     "aot.ir": WORDS,
     "aot.capture": STAGE_FREE,

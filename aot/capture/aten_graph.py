@@ -368,7 +368,7 @@ class _AtenImporter(Importer):
 
 def _check_memory(value: torch.Tensor) -> None:
     """Raise `NotSupported` for what is no plain memory of the host."""
-    if value.device.type != "cpu":
+    if not value.is_cpu:
         raise NotSupported(f"device `{value.device}`, which has no target here")
     if value.layout != torch.strided:
         raise NotSupported(f"layout `{value.layout}`")

@@ -17,6 +17,7 @@ from aotc.aot.capture.custom_ops import called_op
 from aotc.aot.capture.imports.call import DTYPE_NAMES, NotSupported, type_of
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import Size
+from aotc.runtime.arrays.dlpack import HOST
 from aotc.runtime.bundle.torch_calls import LAYOUTS, MEMORY_FORMATS
 
 RANDOM = "it may draw random numbers, so that no two runs could be compared"
@@ -128,7 +129,7 @@ def _word(kind: str, names: Mapping[Any, str], value: Any) -> Value:
 
 
 def _device(value: torch.device) -> Value:
-    if value.type != "cpu":
+    if value.type != HOST[0]:
         raise NotSupported(f"its argument `{value}`: the model lies on the cpu")
     return ("device", None)
 

@@ -109,7 +109,7 @@ class _Digester(pickle.Pickler):
             return None
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
             raise _Untold
-        if value.device.type != "cpu" or value.is_quantized:
+        if not value.is_cpu or value.is_quantized:
             raise _Untold
         storage = value.untyped_storage()
         known = len(self._storages)

@@ -114,8 +114,8 @@ def has_host_kernels(spec: Spec) -> bool:
     leaves = pytree.tree_leaves((spec.arguments, dict(spec.keyword_arguments)))
     held = spec.module or spec.program
     tensors = [*leaves, *(held.state_dict().values() if spec.module else held.state_dict.values())]
-    devices = {each.device.type for each in tensors if isinstance(each, torch.Tensor)}
-    return bool(triton_ops_to_kernels) and devices <= {"cpu"}
+    is_here = all(each.is_cpu for each in tensors if isinstance(each, torch.Tensor))
+    return bool(triton_ops_to_kernels) and is_here
 
 
 def _from_module(module: ModuleType, path: str, name: str) -> Spec:

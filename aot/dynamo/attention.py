@@ -25,7 +25,7 @@ def _has_kernels(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None)
     sizes = [extent for each in tensors for extent in each.shape]
     if not all(type(extent) is int and extent > 0 for extent in sizes):
         return False
-    if any(each.dtype not in KERNEL_DTYPES or each.device.type != "cpu" for each in tensors):
+    if any(each.dtype not in KERNEL_DTYPES or not each.is_cpu for each in tensors):
         return False
     is_shared = query.shape[1] % key.shape[1] == 0 and key.shape[1] == value.shape[1]
     is_large = min(query.shape[2], key.shape[2]) >= FEWEST

@@ -298,7 +298,7 @@ def _weight(node: torch.fx.Node) -> int:
 def _has_gradient(node: torch.fx.Node) -> bool:
     """Whether a gradient may be taken of the node, or it lies on another device than the CPU."""
     value = value_of(node)
-    return bool(value.requires_grad) or value.device.type != "cpu"
+    return bool(value.requires_grad) or not value.is_cpu
 
 
 def _memory(value: Any) -> int | None:

@@ -90,7 +90,7 @@ def _target(given: Any) -> str:
         target = find_target(str(given or "cpu"))
     except AotcError:  # a name that nobody knows, or of a device that is not here
         raise OptionInvalid(name="target", found=given, expected=expected) from None
-    if target.device != "cpu" or not set(target.needs) <= features():
+    if target.traits.is_gpu or not set(target.needs) <= features():
         raise OptionInvalid(name="target", found=given, expected=expected)
     return target.name
 

@@ -21,6 +21,7 @@ from aotc.aot.dynamo.numbering import numbered, read_dims
 from aotc.aot.dynamo.rng_steps import Blank, Draw, Drawn
 from aotc.aot.ir.size import UndecidedSize
 from aotc.aot.plan import SizeTable
+from aotc.runtime.arrays.dlpack import HOST
 
 FROM_SIZES = frozenset({
     "normal.float_float", "rand.default", "randint.default", "randint.low", "randn.default",
@@ -144,14 +145,14 @@ class _Reader:
             return self._known(value.meta.get("val"))
         if isinstance(value, list | tuple):
             return tuple(map(self._plain, value))
-        if not isinstance(value, PLAIN) or getattr(value, "type", "cpu") != "cpu":
+        if not isinstance(value, PLAIN) or getattr(value, "type", HOST[0]) != HOST[0]:
             raise _NotTaken
         return value
 
     def _known(self, value: Any) -> Any:
         if isinstance(value, torch.SymInt):
             return numbered(extent_of(value), self.table)
-        if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
+        if not isinstance(value, torch.Tensor) or not value.is_cpu:
             raise _NotTaken
         shape, strides = (
             tuple(numbered(extent_of(each), self.table) for each in row)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from aotc import runtime
 from aotc.runtime.backends import frame
-from aotc.runtime.drivers.cpu import executor_abi
 
 TARGETS_FOLDER = Path(__file__).parent
 RUNTIME_FOLDER = Path(runtime.__file__).parent
@@ -24,14 +23,13 @@ def triton_version() -> str:
 @functools.cache
 def compiler_digest(device: str) -> str:
     """SHA-256 over the sources that a family's code generation depends on, those of the ABI that
-    the executor is generated from among them: a changed code generator misses the cache."""
+    an executor is generated from among them: a changed code generator misses the cache."""
     digest = hashlib.sha256()
     own = TARGETS_FOLDER / device
     paths = [*TARGETS_FOLDER.glob("*.py"), *own.rglob("*.py")]
     sources = {path.relative_to(TARGETS_FOLDER): path for path in paths}
-    for module in (executor_abi, frame):
-        path = Path(str(module.__file__))
-        sources[path.relative_to(RUNTIME_FOLDER)] = path
+    abis = (RUNTIME_FOLDER / "drivers" / device).glob("*_abi.py")
+    sources |= {path.relative_to(RUNTIME_FOLDER): path for path in (Path(frame.__file__), *abis)}
     for name, path in sorted(sources.items()):
         digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

@@ -1,52 +1,16 @@
-"""The families of targets, one row each: how a target is found, compiled for and linked."""
+"""The families of targets: each folder here says in its `target.py` what the build asks of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import importlib
+from collections.abc import Mapping
 
 from aotc.aot.errors import UnknownTarget
-from aotc.aot.targets.binary import KernelBinary
-from aotc.aot.targets.cpu import library as cpu_library
-from aotc.aot.targets.cpu import target as cpu_target
-from aotc.aot.targets.cuda import library as cuda_library
-from aotc.aot.targets.cuda import target as cuda_target
-from aotc.aot.targets.library import Library
-from aotc.aot.targets.target import Target
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """What the build asks of a device family.
-
-    `compiler` and `support_code` are functions for worker processes, `package.module:function`. The
-    compiler takes (source, function, params, config, architecture) and gives a KernelBinary. The
-    support_code makes, as files by name, what a library holds beside its kernels, and so tells by
-    its place in the cache whether this compiler was here before; `library` puts both together.
-    """
-
-    find: Callable[[str], Target | None]
-    known: Callable[[], Sequence[str]]
-    compiler: str
-    support_code: str
-    library: Callable[[Sequence[KernelBinary], Mapping[str, bytes]], Library]
-
+from aotc.aot.targets.target import Family, Target
+from aotc.runtime.drivers import FAMILIES as NAMES
 
 FAMILIES: Mapping[str, Family] = {
-    "cpu": Family(
-        cpu_target.find,
-        cpu_target.known,
-        "aotc.aot.targets.cpu.compile:compile_kernel",
-        "aotc.aot.targets.cpu.library:support_code",
-        cpu_library.library,
-    ),
-    "cuda": Family(
-        cuda_target.find,
-        cuda_target.known,
-        "aotc.aot.targets.cuda.compile:compile_kernel",
-        "aotc.aot.targets.cuda.library:support_code",
-        cuda_library.library,
-    ),
+    name: importlib.import_module(f"aotc.aot.targets.{name}.target").FAMILY for name in NAMES
 }
 
 

@@ -1,9 +1,13 @@
-"""Target: the kind of machine that code is generated for; a name, a family and plain figures."""
+"""Target: the kind of machine that code is generated for. Family: what the build asks of a device
+family, of which a target is a row."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from aotc.aot.targets.binary import KernelBinary
+from aotc.aot.targets.library import Library
 from aotc.aot.traits import TargetTraits
 
 
@@ -12,7 +16,7 @@ class Target:
     """One row of a family's table. Bundles hold `name`, the command line reads `spelling`."""
 
     name: str  # `cpu-x86-64-v4`, `cuda-sm_90`: also a folder of the bundle
-    device: str  # the family: `cpu` or `cuda`
+    device: str  # the family: a folder here and in `runtime/drivers`
     architecture: str  # `x86-64-v4`, `sm_90`
     needs: tuple[str, ...]  # what a machine must have, in the words of its driver's `features()`
     traits: TargetTraits
@@ -20,4 +24,25 @@ class Target:
     @property
     def spelling(self) -> str:
         """The target as `--target` takes it: `cuda:sm_90`, `cpu-x86-64-v4`."""
-        return self.name.replace("cuda-", "cuda:", 1)
+        return f"{self.device}:{self.architecture}" if self.traits.is_gpu else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What the build asks of a device family.
+
+    `compiler`, `support_code` and `measurer` are `package.module:name`, the first two functions for
+    worker processes. The compiler takes (source, function, params, config, architecture) and gives
+    a KernelBinary. The support code is, as files by name, what a library holds beside its kernels,
+    and so tells by its place in the cache whether this compiler was here before; `library` puts
+    both together. The measurer is made of the support code. `candidates`: mode of tuning → how many
+    candidates of a kernel it looks at, best first by the model.
+    """
+
+    find: Callable[[str], Target | None]
+    known: Callable[[], Sequence[str]]
+    compiler: str
+    support_code: str
+    library: Callable[[Sequence[KernelBinary], Mapping[str, bytes]], Library]
+    measurer: str
+    candidates: Mapping[str, int]

@@ -23,6 +23,7 @@ from typing import Any
 
 from aotc.aot.errors import CompileError
 from aotc.aot.targets import elf
+from aotc.aot.targets.cuda.machines import BACKEND
 
 BODY_FILE = "body.ll"  # in the temporary folder of a compilation
 TRIPLE = "x86_64-unknown-linux-gnu"
@@ -139,7 +140,7 @@ def _front_end(context: Any) -> tuple[Any, Any, dict[str, Any], dict[str, Module
     from triton.backends.compiler import GPUTarget
     from triton.compiler import make_backend
 
-    target = GPUTarget("cuda", 90, 32)
+    target = GPUTarget(BACKEND, 90, 32)
     backend = make_backend(target)
     backend.load_dialects(context)
     options = backend.parse_options({"enable_fp_fusion": True, "debug": False})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aotc.aot.ir.native import NativeCall
@@ -39,8 +39,14 @@ class CudaMeasurer:
 
     is_apart = True
 
-    def __init__(self, ordinal: int = 0, workers: Workers | None = None) -> None:
-        """`workers` run the measuring (None: one process, ended by `close`)."""
+    def __init__(
+        self,
+        support_code: Mapping[str, bytes] | None = None,
+        ordinal: int = 0,
+        workers: Workers | None = None,
+    ) -> None:
+        """`workers` run the measuring (None: one process, ended by `close`); a cubin needs no
+        support code."""
         self._ordinal = ordinal
         self._workers = workers or Workers(1, timeout_seconds=TIMEOUT_SECONDS)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -10,13 +10,6 @@ from aotc.aot.lower.spec import Candidate, KernelSpec
 
 Mode = Literal["off", "quick", "full"]
 Report = Callable[[str], None]  # what is being tried, and the best so far
-
-# Family of the target → how many candidates, best first by the model, a mode measures. A GPU's
-# kernels have more knobs, and its measuring costs microseconds where a CPU's costs milliseconds.
-CANDIDATE_LIMITS: Mapping[str, Mapping[Mode, int]] = {
-    "cpu": {"off": 1, "quick": 4, "full": 1000},
-    "cuda": {"off": 1, "quick": 12, "full": 96},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +57,3 @@ class Measurer(Protocol):
 
     def close(self) -> None:
         """Give the device back."""
-
-
-def limit(device: str, mode: Mode) -> int:
-    """How many candidates of a kernel this mode looks at on a device family."""
-    return CANDIDATE_LIMITS[device][mode]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 
 from aotc.aot.ir.native import NATIVE_STEP, NativeCall
@@ -13,6 +13,7 @@ from aotc.aot.ir.size import typical
 from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import KernelBinary
+from aotc.aot.targets.cpu.library import EXECUTOR
 from aotc.aot.tune.job import Job, Option, Report
 from aotc.runtime.bundle.native_plan import SYMBOL, NativeLaunch
 from aotc.runtime.bundle.plan import (
@@ -34,9 +35,8 @@ class CpuMeasurer:
 
     is_apart = False
 
-    def __init__(self, executor: bytes) -> None:
-        """`executor` is the object of the CPU executor."""
-        self._executor = executor
+    def __init__(self, support_code: Mapping[str, bytes]) -> None:
+        self._executor = support_code[EXECUTOR]
 
     def measure(self, job: Job, options: Sequence[Option], report: Report) -> list[float]:
         """Median microseconds of each option: rounds over all options in turn.

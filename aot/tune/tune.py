@@ -18,6 +18,7 @@ from aotc.aot.errors import TuningDeviceMissing, TuningRecordMiss
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.digest import compiler_digest, triton_version
+from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.target import Target
 from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.compiling import (
@@ -27,7 +28,7 @@ from aotc.aot.tune.compiling import (
     compile_each,
 )
 from aotc.aot.tune.halving import fastest
-from aotc.aot.tune.job import Job, Measurer, Mode, Option, limit
+from aotc.aot.tune.job import Job, Measurer, Mode, Option
 from aotc.aot.tune.record import Choice, Line, Place, Record, merge, parse_record
 from aotc.cache import Key, Store
 from aotc.runtime.errors import AotcError
@@ -261,7 +262,7 @@ class _Ahead:
 
 def _candidates(job: Job, policy: Policy) -> tuple[Candidate, ...]:
     """The candidates of a kernel that are compiled to be measured."""
-    return job.spec.candidates[: limit(policy.target.device, policy.mode)]
+    return job.spec.candidates[: FAMILIES[policy.target.device].candidates[policy.mode]]
 
 
 def _compiled_ahead(

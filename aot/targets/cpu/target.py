@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from aotc.aot.targets.cpu.isa import ISAS
-from aotc.aot.targets.target import Target
+from aotc.aot.targets.cpu.library import library
+from aotc.aot.targets.target import Family, Target
 from aotc.aot.traits import TargetTraits
 from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, best_isa, features
 
@@ -27,3 +28,14 @@ def find(text: str) -> Target | None:
 def known() -> Sequence[str]:
     """Every spelling of a CPU target."""
     return ["cpu", *(f"cpu-{name}" for name in ISAS)]
+
+
+FAMILY = Family(
+    find,
+    known,
+    "aotc.aot.targets.cpu.compile:compile_kernel",
+    "aotc.aot.targets.cpu.library:support_code",
+    library,
+    "aotc.aot.tune.measure:CpuMeasurer",
+    {"off": 1, "quick": 4, "full": 1000},
+)

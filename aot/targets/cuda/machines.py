@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aotc.aot.traits import TargetTraits
 
+BACKEND = "cuda"  # as Triton calls its back end
 TENSOR_COPIES_SHARED_KIB = 227  # what GPUs have that copy tiles by descriptors
 
 
@@ -13,8 +14,7 @@ def _gpu(
     """A GPU's row: its largest part in the field, memory rates as measured or from data sheets."""
     has_tensor_copies = shared_kib >= TENSOR_COPIES_SHARED_KIB
     return TargetTraits(
-        f"cuda-sm_{capability}",
-        device="cuda",
+        device=BACKEND,
         is_gpu=True,
         packs_weights=False,
         has_tensor_copies=has_tensor_copies,

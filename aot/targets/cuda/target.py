@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 
 from aotc.aot.errors import TargetDeviceAbsent
+from aotc.aot.targets.cuda.library import library
 from aotc.aot.targets.cuda.machines import GPUS
 from aotc.aot.targets.cuda.pipeline import assembler_architectures
-from aotc.aot.targets.target import Target
+from aotc.aot.targets.target import Family, Target
 from aotc.runtime.drivers.cuda import driver
 
 SPELLING = re.compile(r"(?:cuda[:-])?sm_(\d{2,3})a?")  # 90 always compiles as sm_90a
@@ -54,3 +55,15 @@ def _present() -> int:
     if not found:
         raise TargetDeviceAbsent(device="cuda", found=driver.why_absent())
     return max(found)
+
+
+FAMILY = Family(
+    find,
+    known,
+    "aotc.aot.targets.cuda.compile:compile_kernel",
+    "aotc.aot.targets.cuda.library:support_code",
+    library,
+    "aotc.aot.tune.cuda:CudaMeasurer",
+    # A GPU's kernels have more knobs, and measuring costs microseconds where a CPU's costs ms.
+    {"off": 1, "quick": 12, "full": 96},
+)

@@ -5,7 +5,6 @@ import pytest
 from aotc.aot.errors import TargetDeviceAbsent, UnknownTarget
 from aotc.aot.targets.cuda import target as cuda
 from aotc.aot.targets.families import find_target
-from aotc.runtime import drivers
 
 pytest.importorskip("triton")
 
@@ -41,12 +40,12 @@ def test_an_unknown_target_names_the_known_ones_of_all_families(text):
 
 
 def test_cuda_alone_is_the_best_device_present(monkeypatch):
-    monkeypatch.setattr(drivers, "load", lambda device: Driver("sm_86", "sm_90"))
+    monkeypatch.setattr(cuda, "driver", Driver("sm_86", "sm_90"))
     assert find_target("cuda").name == "cuda-sm_90"
 
 
 def test_cuda_alone_without_a_device_says_what_was_found(monkeypatch):
-    monkeypatch.setattr(drivers, "load", lambda device: Driver())
+    monkeypatch.setattr(cuda, "driver", Driver())
     with pytest.raises(TargetDeviceAbsent, match=r"libcuda\.so\.1 was not found"):
         find_target("cuda")
 
