@@ -135,7 +135,7 @@ def reduce(op: str, data: Node, axes: Sequence[int]) -> Node:
     row = REDUCTIONS[op]
     if not data.type.numel and row.is_defined_of_nothing:
         shape = [1 if axis in axes else dim for axis, dim in enumerate(data.shape)]
-        return expand(scalar(row.identity(data.dtype), data.dtype), shape)
+        return expand(scalar(row.identity(data.dtype), row.result or data.dtype), shape)
     return make(op, (data,), {"axes": tuple(sorted(axes))})
 
 

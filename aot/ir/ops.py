@@ -1,12 +1,12 @@
 """The operations: one row each, reductions in `reductions.py`.
 
-The meaning of an op is a function of `reference.py` or, where that has none, numpy's function of
-the name that the row gives, or of the op's own name.
+The meaning of an op is a function of `reference.py` or, where that has none, what the row says of
+numpy, which is imported where graphs are run only; else numpy's function of the op's own name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,8 @@ class OpDef:
     approximate: str = ""  # approximate_math.py, for 16-bit results on GPUs
     double: str = ""  # the same of f64, where the first takes f32 only
     floating: str = ""  # the same of floats, where the first is of integers
-    numpy: str = ""  # numpy's function that is the op, where its name is not the op's
+    # Its meaning: numpy's function of another name, or a function of numpy and the operands.
+    numpy: str | Callable[..., Any] = ""
     cost: float = 1.0  # operations for one element of the result (reduce: of the operand)
     aten: tuple[str, ...] = ()  # core ATen ops that are this op once their operands are aligned
     is_commutative: bool = False

@@ -37,15 +37,16 @@ def _ends(dtype: str) -> tuple[Scalar, Scalar]:
 class Reduction:
     """What the compiler knows of one reduction over the axes of an attribute `axes`.
 
-    Its partial values are joined by the pointwise op `combine`, in any order. A search has the
-    place of the first of the values that reduction `place_of` finds as its result.
+    Its partial values are joined by the pointwise op `combine`, in any order; where the last four
+    texts are empty, kernels are written by that op alone. A search has the place of the first of
+    the values that reduction `place_of` finds as its result.
     """
 
     name: str  # the name of its meaning in numpy, too, where `numpy` is empty
     kinds: tuple[str, ...]  # of the element types that it takes
     combine: str  # pointwise op that joins two partial values; of a search, the comparison `>`
     identity: Callable[[str], Scalar]  # by element type: what changes nothing that it joins
-    triton: str  # of a tile `{0}`; `{along}` is the axis, and whether it stays
+    triton: str = ""  # of a tile `{0}`; `{along}` is the axis, and whether it stays
     joined: str = ""  # Triton text of `combine` in an accumulator, where it is not that of the op
     accumulator: str = ""  # element type of partial values, where it is not the operand's
     finish: str = "{0}"  # Triton text of the result, from the last partial value
@@ -56,6 +57,11 @@ class Reduction:
     # The result is one of the elements: there is none of nothing. Kernels pass over NaN, which the
     # meaning does not (`build.extreme`).
     is_choice: bool = False
+
+    @property
+    def of_tile(self) -> str:
+        """Triton text of a tile's reduction; `kernel_file` writes the functions that it names."""
+        return self.triton or f"tl.reduce({{0}}, combine_fn={self.combine}, {{along}})"
 
     @property
     def is_search(self) -> bool:
@@ -71,10 +77,7 @@ class Reduction:
 _NUMBER = ("float", "int")
 _ROWS = (
     Reduction("sum", _NUMBER, "add", lambda _: 0, "tl.sum({0}, {along})", of_bools="any"),
-    Reduction(
-        "prod", _NUMBER, "mul", lambda _: 1,
-        "tl.reduce({0}, combine_fn=multiply, {along})", of_bools="all",
-    ),
+    Reduction("prod", _NUMBER, "mul", lambda _: 1, of_bools="all"),
     Reduction(
         "max", _NUMBER, "maximum", lowest, "tl.max({0}, {along})", "tl.maximum({0}, {1})",
         of_bools="any", is_choice=True,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -329,6 +330,8 @@ _WITHOUT = ("input", "constant", "call", "torch")  # kinds that mean what is giv
 def _meaning(row: OpDef) -> Reference:
     if row.name in _OWN:
         return _OWN[row.name]
+    if callable(row.numpy):
+        return partial(row.numpy, numpy)
     function: Reference = attrgetter(row.numpy or row.name)(numpy)
     if row.kind != "reduce":
         return function

@@ -10,21 +10,16 @@ from dataclasses import dataclass
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Symbol
+from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import KERNEL_PREFIX, Dim, kernel_text
 from aotc.aot.lower.body import INDENT, Body
 from aotc.aot.lower.emit import Emitter
-from aotc.aot.lower.literal import pointer
+from aotc.aot.lower.literal import bare, pointer
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.schedule.group import Group, Root
 from aotc.kernels.templates.registry import called_functions
 
 PROGRAM_SYMBOLS = frozenset({"z", "panel", "tap"})  # numbers, not blocks
-_MULTIPLY = """
-@triton.jit
-def multiply(left, right):
-    return left * right
-
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +91,17 @@ def assemble(
         signature = "\n".join(
             [f"def {function_name(group)}(", textwrap.indent(inner, INDENT), "):"]
         )
-    extra = _MULTIPLY if "combine_fn=multiply" in text else ""
+    extra = "".join(map(_combination, sorted(set(re.findall(r"combine_fn=(\w+)", text)))))
     if functions:
         extra = f"{extra}\n\n{functions}\n\n"
     head = "\n".join([title, "", *imports, extra, "", "@triton.jit", signature])
     return f"{head}\n{textwrap.indent(text, INDENT)}\n"
+
+
+def _combination(name: str) -> str:
+    """The function by which a reduction of a tile joins two values: a pointwise op."""
+    value = bare(OPS[name].triton.format("left", "right"))
+    return f"\n@triton.jit\ndef {name}(left, right):\n    return {value}\n\n"
 
 
 def write_mask(body: Body, symbol: Symbol, masks: dict[Symbol, str], also: str = "") -> None:

@@ -125,7 +125,7 @@ def _concat_concat(root: Node) -> Node | None:
 def _reduce_ones(root: Node) -> Node | None:
     """sum, max … over dims of 1 → x"""
     (data,) = root.inputs
-    if REDUCTIONS[root.op].is_search:
+    if REDUCTIONS[root.op].result:
         return None
     axes = tuple(axis for axis in root.attr("axes") if data.shape[axis] != 1)
     if axes == root.attr("axes"):
@@ -135,8 +135,8 @@ def _reduce_ones(root: Node) -> Node | None:
 
 def _reduce_nothing(root: Node) -> Node | None:
     """a reduction over no axes → x"""
-    is_place = REDUCTIONS[root.op].is_search
-    return root.inputs[0] if not root.attr("axes") and not is_place else None
+    is_same = not (root.attr("axes") or REDUCTIONS[root.op].result)
+    return root.inputs[0] if is_same else None
 
 
 def _take_expand(root: Node) -> Node | None:

@@ -118,7 +118,7 @@ def kept_extents(node: Node) -> Shape:
 
 def is_unrolled(node: Node) -> bool:
     """Whether a reduction is so small that it is written out inside a pointwise kernel."""
-    if node.kind != "reduce" or REDUCTIONS[node.op].is_search:
+    if node.kind != "reduce" or REDUCTIONS[node.op].result:
         return False
     count = prod(reduced_extents(node))
     if not isinstance(count, int):

@@ -89,7 +89,7 @@ def identity(node: Node) -> str:
 def finished(node: Node, tile: str, along: str) -> str:
     """The result of a reduction of one tile that holds all elements."""
     row = REDUCTIONS[node.op]
-    text = row.triton.format(tile, along=along)
+    text = row.of_tile.format(tile, along=along)
     return row.finish.format(text if row.is_search else kept_short(text, accumulated(node)))
 
 
@@ -132,7 +132,7 @@ class Plain:
         return [bind(self._reduced(lanes[0], tile.along))]
 
     def _reduced(self, text: str, along: str) -> str:
-        reduced = REDUCTIONS[self.node.op].triton.format(text, along=along)
+        reduced = REDUCTIONS[self.node.op].of_tile.format(text, along=along)
         return kept_short(reduced, accumulated(self.node))
 
     def values(self, known: Sequence[str], extent: Extent) -> list[str]:
@@ -174,7 +174,7 @@ class Search:
 
     def _best(self, text: str, along: str) -> str:
         found = REDUCTIONS[REDUCTIONS[self.node.op].place_of]
-        return kept_short(found.triton.format(text, along=along), accumulated(self.node))
+        return kept_short(found.of_tile.format(text, along=along), accumulated(self.node))
 
     def values(self, known: Sequence[str], extent: Extent) -> list[str]:
         return [f"tl.minimum({known[1]}, {kernel_text(extent - 1)}).to(tl.int64)"]
