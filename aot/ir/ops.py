@@ -173,6 +173,9 @@ _ARITHMETIC: tuple[OpDef, ...] = (
 _FUNCTIONS: tuple[OpDef, ...] = (
     _unary("exp", FLOAT, "tl.exp({0})", 12.0),
     _unary("exp2", FLOAT, "tl.exp2({0})", 10.0),
+    _binary(
+        "ldexp", FLOAT, "({0} * tl.exp2({1}))", 11.0, numpy=lambda numpy, x, n: x * numpy.exp2(n)
+    ),
     _unary("expm1", FLOAT, "libdevice.expm1({0})", 16.0),
     _unary("log", FLOAT, "tl.log({0})", 14.0),
     _unary("log2", FLOAT, "tl.log2({0})", 14.0),

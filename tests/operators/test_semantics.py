@@ -67,6 +67,11 @@ def reduced_in_another_type(x):
     return [x.sum(dtype=torch.float64), x.prod(dtype=torch.float64), x.mean(dtype=torch.float64)]
 
 
+def scaled_by_powers(x, n):
+    far = torch.tensor([-140, -149, -126, 127, 128, 0, 5, 100, -100])
+    return [torch.ldexp(x, n), torch.ldexp(x.half(), n), torch.ldexp(n, n), torch.ldexp(x, far)]
+
+
 def divided(x, y):
     return [x // y, x % y, torch.fmod(x, y), torch.div(x, y, rounding_mode="trunc")]
 
@@ -119,6 +124,7 @@ CALLS = {
     "maxima and the places of NaN": (pooled_with_places, UNKNOWN),
     "sums and products as bools": (summed_as_bools, NUMBERS[:4]),
     "all elements reduced in another type": (reduced_in_another_type, LONG[0, :9]),
+    "numbers times powers of two": (scaled_by_powers, NUMBERS, torch.arange(-4, 5)),
     "the most frequent of ties": (lambda x: list(torch.mode(x, 0)), NUMBERS),
     "the most frequent along an inner dim": (
         lambda x: list(torch.mode(x, 1, keepdim=True)),
