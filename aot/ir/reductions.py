@@ -94,6 +94,11 @@ _ROWS = (
         "all", ("bool",), "logical_and", lambda _: 1, "tl.min({0}, {along})",
         "tl.minimum({0}, {1})", "i32", "{0} != 0",
     ),
+    # i32 holds the count of any tensor: kernels' indices have 32 bits.
+    Reduction(
+        "count", ("bool",), "add", lambda _: 0, "tl.sum({0}, {along})", accumulator="i32",
+        finish="{0}.to(tl.int64)", result="i64", numpy="count_nonzero",
+    ),
     Reduction(
         "argmax", _NUMBER, ">", lowest, "tl.argmax({0}, {along}).to(tl.int64)",
         result="i64", place_of="max",

@@ -72,6 +72,12 @@ def scaled_by_powers(x, n):
     return [torch.ldexp(x, n), torch.ldexp(x.half(), n), torch.ldexp(n, n), torch.ldexp(x, far)]
 
 
+def counted(x):
+    is_high, few = x > 0.5, x[:, :3] > 0
+    counts = [is_high.sum(1), is_high.sum(0, keepdim=True), is_high.sum(), torch.count_nonzero(x)]
+    return [*counts, few.sum(1), is_high[:, :0].sum(1), is_high.sum((0, 1), dtype=torch.int32)]
+
+
 def divided(x, y):
     return [x // y, x % y, torch.fmod(x, y), torch.div(x, y, rounding_mode="trunc")]
 
@@ -125,6 +131,7 @@ CALLS = {
     "sums and products as bools": (summed_as_bools, NUMBERS[:4]),
     "all elements reduced in another type": (reduced_in_another_type, LONG[0, :9]),
     "numbers times powers of two": (scaled_by_powers, NUMBERS, torch.arange(-4, 5)),
+    "how many are true": (counted, LONG),
     "the most frequent of ties": (lambda x: list(torch.mode(x, 0)), NUMBERS),
     "the most frequent along an inner dim": (
         lambda x: list(torch.mode(x, 1, keepdim=True)),

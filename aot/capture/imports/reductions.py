@@ -36,6 +36,11 @@ def _reduction(op: str) -> Row:
     return row
 
 
+def _sum(call: Call, data: Node, *rest: Any) -> Node | Sequence[Node | None]:
+    is_count = data.dtype == "bool" and call.dtype == "i64"
+    return _reduction("count" if is_count else "sum")(call, data, *rest)
+
+
 def _mean(call: Call, data: Node, dims: Dims = None, *rest: Any) -> Node:
     operand = wide(build.cast(data, call.dtype))
     return _finish(call, build.mean(operand, axes_of(dims, data.type.rank)))
@@ -330,7 +335,7 @@ def _batch_norm_with_statistics(
 
 
 ROWS: Rows = {
-    "sum": _reduction("sum"),
+    "sum": _sum,
     "prod": _reduction("prod"),
     "mean": _mean,
     "amax": _reduction("max"),
