@@ -31,7 +31,7 @@ from aotc.aot.capture.aten_signature import (
     reach,
 )
 from aotc.aot.capture.importer import RELAID, Importer
-from aotc.aot.capture.imports.call import NotSupported, type_of
+from aotc.aot.capture.imports.call import OF_STORAGE, NotSupported, type_of
 from aotc.aot.capture.sizes import Sizes, extent_of, reading
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
@@ -46,6 +46,12 @@ READ_BY_STEPS = frozenset(
     )
 )
 HIDDEN = "aotc_hidden"  # note on a result of which nobody sees how it lies
+COMPUTED = "aotc_computed"  # note on a placeholder of a region: the whole graph has its storage
+# Ops whose place in the storage of their first argument counts from the storage's begin.
+STORAGE_PLACES = {
+    torch.ops.aten.as_strided.default: 3,
+    torch.ops.aten.as_strided_scatter.default: 4,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,6 +198,14 @@ class _AtenImporter(Importer):
         graph = Graph(inputs, whole.outputs, names, whole.output_names, whole.constants)
         taken = tuple(self.taken[place] for place in kept)
         return Imported(graph, taken, tuple(self.made.values()), tuple(self.results))
+
+    def _call(self, node: torch.fx.Node) -> None:
+        try:
+            check_storage(node)
+        except NotSupported as refused:
+            self._refuse(node, str(refused))
+            return
+        super()._call(node)
 
     def _assert(self, node: torch.fx.Node) -> None:
         """Assertions of sizes are among torch's guards; those of data have to run."""
@@ -385,6 +399,18 @@ def base_of(node: torch.fx.Node) -> torch.fx.Node:
     while _is_view(node) and isinstance(node.args[0], torch.fx.Node):
         node = node.args[0]
     return node
+
+
+def check_storage(node: torch.fx.Node) -> None:
+    """Raise `NotSupported` for a place in the storage of an argument: torch compiles a graph once
+    for arguments that begin anywhere in theirs."""
+    place = STORAGE_PLACES.get(node.target)
+    if place is None or not isinstance(node.args[0], torch.fx.Node):
+        return
+    given = node.args[place] if len(node.args) > place else node.kwargs.get("storage_offset")
+    base = base_of(node.args[0])
+    if given is not None and base.op == "placeholder" and COMPUTED not in base.meta:
+        raise NotSupported(OF_STORAGE)
 
 
 def _kept_base(node: torch.fx.Node) -> torch.fx.Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -41,7 +41,6 @@ def decompositions() -> Table:
     table[aten._transformer_encoder_layer_fwd.default] = _encoder_layer
     table[aten._weight_norm_interface_backward.default] = _weight_norm_backward
     table[aten.diagonal_scatter.default] = _diagonal_scatter
-    table[aten.as_strided_scatter.default] = _as_strided_scatter
     table[aten.dist.default] = _distance
     table[aten.native_dropout.default] = _dropout
     table[aten.native_dropout_backward.default] = _dropout_backward
@@ -107,27 +106,6 @@ def _diagonal_scatter(
     places, axis = (rows.squeeze(1), -1) if offset >= 0 else (columns, -2)
     values = source.index_select(-1, places.clamp(max=source.shape[-1] - 1)).unsqueeze(axis)
     return torch.where(columns - rows == offset, values, planes).movedim((-2, -1), (first, second))
-
-
-def _as_strided_scatter(
-    data: Tensor,
-    source: Tensor,
-    size: Sequence[int],
-    stride: Sequence[int],
-    storage_offset: int | None = None,
-) -> Tensor:
-    """Memory of a whole tensor written to by address; NotImplemented for another tensor."""
-    offset = storage_offset or 0
-    numbers = (*data.shape, *size, *stride, offset)
-    if not data.is_contiguous() or data.storage_offset() or not source.numel():
-        return NotImplemented
-    if not all(isinstance(each, int) for each in numbers):
-        return NotImplemented
-    places = torch.full((), offset, device=data.device)
-    for extent, step in zip(size, stride, strict=True):
-        places = places.unsqueeze(-1) + torch.arange(extent, device=data.device) * step
-    written = data.reshape(-1).scatter(0, places.reshape(-1), source.reshape(-1))
-    return written.reshape(data.shape)
 
 
 def _encoder_layer(

@@ -32,11 +32,11 @@ def leave(
     Nothing is kept where torch cannot store what it compiled.
     """
     # Imported here, since a warm start leaves nothing and imports no graphs.
-    from aotc.aot.capture.imports.call import NO_KERNEL
+    from aotc.aot.capture.imports.call import NO_KERNEL, OF_STORAGE
 
     counting().regions_left += 1
-    if any(NO_KERNEL in reason for reason in reasons):
-        fallback = "eager"  # which says so; Inductor may compute it all the same
+    if any(each in reason for reason in reasons for each in (NO_KERNEL, OF_STORAGE)):
+        fallback = "eager"  # Inductor computes what has no kernel, and takes one place for all
     known = list(dict.fromkeys(reasons))
     more = f"; and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
     count = _calls(module)

@@ -22,6 +22,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from aotc.aot.capture.aten_graph import check_storage
 from aotc.aot.capture.importer import Importer
 from aotc.aot.capture.imports.call import NotSupported
 from aotc.aot.capture.imports.table import NOT_DECOMPOSED, ROWS
@@ -197,6 +198,7 @@ class _Reader(Importer):
         args, kwargs = torch.utils._pytree.tree_map(ours, (each.args, each.kwargs))
         made = self.aten_graph.call_function(each.op, args, kwargs)
         made.meta = {"val": each.result, "stack_trace": node.meta.get("stack_trace", "")}
+        check_storage(made)
         self.visit(made)
         if isinstance(each.result, torch.Tensor):
             tensors[id(each.result)] = made

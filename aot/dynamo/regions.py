@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from torch.fx import Graph, GraphModule, Node
 
+from aotc.aot.capture.aten_graph import COMPUTED
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Region:
@@ -57,6 +59,8 @@ def _region(module: GraphModule, nodes: Sequence[Node], is_left: bool) -> Region
     for node in arguments:
         copies[node] = graph.placeholder(node.name)
         copies[node].meta = dict(node.meta)
+        if node.op != "placeholder":
+            copies[node].meta[COMPUTED] = True
     for node in nodes:
         for each in node.all_input_nodes:
             if each.op == "get_attr" and each not in copies:

@@ -138,10 +138,3 @@ def test_a_diagonal_is_written_to(offset, dims):
     arguments = (data, source, offset, *dims)
     op = aten.diagonal_scatter.default
     assert torch.equal(decompositions()[op](*arguments), op(*arguments))
-
-
-def test_memory_is_written_to_by_address():
-    op, data = aten.as_strided_scatter.default, torch.randn(4, 6)
-    arguments = (data, torch.randn(3, 2), [3, 2], [1, 12], 2)
-    assert torch.equal(decompositions()[op](*arguments), op(*arguments))
-    assert decompositions()[op](data.t(), *arguments[1:]) is NotImplemented

@@ -84,7 +84,7 @@ def test_dynamic_sizes_that_leave_nothing(fresh):
 def test_strides_over_memory_in_another_order(fresh):
     def model(x, y):
         return (
-            torch.as_strided(x, (4, 3, 2), (1, 8, 2), 3),
+            torch.as_strided(x, (4, 3, 2), (1, 8, 2)),
             torch.as_strided(x + 1, (4, 3, 2), (1, 8, 2), 3) + 2,
             torch.as_strided(y * 2, (5,), (1,)),
         )
@@ -94,6 +94,77 @@ def test_strides_over_memory_in_another_order(fresh):
     compiled = torch.compile(model, backend=aotc, options=STRICT)
     for found, expected in zip(compiled(*given), model(*given), strict=True):
         assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_memory_is_written_to_by_address(dynamic, fresh):
+    def model(x):
+        made, source = x + 1, x.reshape(-1)[:6].reshape(3, 2)
+        other = made if dynamic else made.t()
+        return (
+            torch.as_strided_scatter(other, source, (3, 2), (1, 12), 2),
+            torch.as_strided_scatter(made, source, (3, 2), (1, 1)),
+        )
+
+    compiled = torch.compile(model, backend=aotc, options=STRICT, dynamic=dynamic)
+    for x in torch.randn(4, 6), torch.randn(4, 7):
+        for found, expected in zip(compiled(x), model(x), strict=True):
+            assert torch.equal(found, expected)
+            assert found.stride() == expected.stride()
+
+
+def _read_from_storage(x):
+    return torch.as_strided(x, (2, 3), (3, 1), 1) * 2
+
+
+def _read_from_storage_of_a_view(x):
+    return torch.as_strided(x.view(-1, 2), (2, x.shape[0] - 4), (1, 1), 2) * 2
+
+
+def _read_beside_the_storage(x):
+    return torch.as_strided(x[2:], (2, 3), (3, 1)) * 2, torch.as_strided(x * 2, (3,), (2,), 1) + 1
+
+
+def _read_from_where_it_begins(x):
+    return torch.as_strided(x, (2, 3), (3, 1), x.storage_offset() + 1) * 2
+
+
+def _write_to_storage(x):
+    return torch.as_strided_scatter(x, torch.ones(2, 3), (2, 3), (3, 1), 8) * 2
+
+
+def _write_in_place(x):
+    torch.as_strided(x, (2, 3), (3, 1), 8).add_(1)
+    return x * 2
+
+
+STORAGE = [
+    _read_from_storage,
+    _read_from_storage_of_a_view,
+    _read_beside_the_storage,
+    _read_from_where_it_begins,
+    _write_to_storage,
+    _write_in_place,
+]
+
+
+@pytest.mark.parametrize("model", STORAGE)
+def test_places_in_the_storage_of_an_argument_that_begins_anywhere(model, fresh):
+    """torch compiles once for all of these, and asks for none of their offsets."""
+    for dynamic in False, True:
+        torch._dynamo.reset()
+        compiled = torch.compile(model, backend=aotc, dynamic=dynamic)
+        for offset, count in ((0, 20), (4, 20), (7, 20), (4, 16), (0, 18)):
+            mine, eagers = (torch.arange(60.0)[offset : offset + count] for _ in range(2))
+            for found, expected in zip(compiled(mine), model(eagers), strict=True):
+                assert torch.equal(found, expected), (dynamic, offset, count)
+            assert torch.equal(mine, eagers)
+
+
+def test_a_place_in_the_storage_of_an_argument_has_its_reason(fresh):
+    compiled = torch.compile(_read_from_storage, backend=aotc, options=STRICT)
+    with pytest.raises(Exception, match="a place in the storage of an argument"):
+        compiled(torch.arange(20.0))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

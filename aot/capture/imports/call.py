@@ -43,6 +43,7 @@ Rows = dict[str, Row]
 
 
 NO_KERNEL = "torch has no kernel of it"  # so that eager raises
+OF_STORAGE = "a place in the storage of an argument, which may begin anywhere in it"
 
 
 class NotSupported(Exception):

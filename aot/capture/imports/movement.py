@@ -229,17 +229,22 @@ def _diagonal(call: Call, data: Node, offset: int = 0, first: int = 0, second: i
 def _as_strided(
     call: Call, data: Node, size: Sequence[int], stride: Sequence[int], offset: int | None = None
 ) -> Node:
-    order = _memory_order(call.operand_values[0])
-    place: Node = build.expand(build.scalar(offset or 0, "i64"), call.shape)
+    order = memory_order(call.operand_values[0])
+    flat = build.reshape(build.permute(data, order), (data.type.numel,))
+    return make("take", (flat, memory_places(size, stride, offset)), {"axis": 0})
+
+
+def memory_places(size: Sequence[int], stride: Sequence[int], offset: int | None) -> Node:
+    """The place in memory of each element of a tensor of these sizes and strides."""
+    place: Node = build.expand(build.number(offset or 0, "i64"), size)
     for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
         column = [1] * len(size)
         column[axis] = extent
         place = build.add(place, build.mul(build.iota(column, axis), step))
-    flat = build.reshape(build.permute(data, order), (data.type.numel,))
-    return make("take", (flat, build.expand(place, call.shape)), {"axis": 0})
+    return build.expand(place, size)
 
 
-def _memory_order(seen: Any) -> tuple[int, ...]:
+def memory_order(seen: Any) -> tuple[int, ...]:
     """The dims of a tensor that fills its memory, by falling stride; `NotSupported` for others."""
     if seen.is_contiguous() and not seen.storage_offset():
         return tuple(range(seen.dim()))

@@ -15,6 +15,7 @@ from typing import Any
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Rows, wide, wrapped
 from aotc.aot.capture.imports.masked_writes import masked_put
+from aotc.aot.capture.imports.movement import memory_order, memory_places
 from aotc.aot.capture.state_values import is_kept, keep
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
@@ -227,6 +228,23 @@ def _scatter(
     return _along(data, dim, index, source, merge)
 
 
+def _as_strided_scatter(
+    call: Call,
+    data: Node,
+    source: Node,
+    size: Sequence[int],
+    stride: Sequence[int],
+    offset: int | None = None,
+) -> Node:
+    order = memory_order(call.operand_values[0])
+    lying = build.permute(data, order)
+    places, count = memory_places(size, stride, offset), source.type.numel
+    flat, rows = build.reshape(lying, (data.type.numel,)), build.reshape(source, (count,))
+    written = _along(flat, 0, build.reshape(places, (count,)), rows, REPLACE)
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return build.permute(build.reshape(written, lying.shape), back)
+
+
 def _scatter_add(call: Call, data: Node, dim: int, index: Node, source: Operand) -> Node:
     call.check_index(index, _extent(data, dim))
     return _along(data, dim, index, source, SUM_UP)
@@ -364,6 +382,7 @@ def flat_place(indices: Sequence[Node], extents: Sequence[int]) -> tuple[Node, t
 
 ROWS: Rows = {
     "scatter": _scatter,
+    "as_strided_scatter": _as_strided_scatter,
     "scatter_add": _scatter_add,
     "scatter_reduce": _scatter_reduce,
     "index_add": _index_add,
