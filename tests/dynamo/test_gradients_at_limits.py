@@ -34,9 +34,8 @@ ACTIVATIONS = {
 }
 
 
-AT_NAN = {
-    "relu6": 1.0, "hardtanh": 1.0, "hardshrink": 1.0, "hardswish": 1.0, "elu": 1.0, "selu": 1.0507010,
-}  # fmt: skip
+AT_NAN = dict.fromkeys(("relu6", "hardtanh", "hardshrink", "hardswish", "elu"), 1.0)
+AT_NAN["selu"] = 1.0507010
 
 
 def outputs(*inputs):
