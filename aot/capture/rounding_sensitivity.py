@@ -19,9 +19,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from aotc.aot.capture.comparisons import WAYS, Comparisons
 from aotc.aot.capture.eager import NATIVE_NAMESPACES
 from aotc.aot.capture.golden import golden_tensors, quiet_settings
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, seeded
+from aotc.aot.capture.limits import answers_without_large
 from aotc.aot.ir.storage import Array
 
 # What was found, and how far each output may be apart → masks of the elements.
@@ -104,16 +106,19 @@ def span_of(answers: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Te
 class MovedRoundings(TorchDispatchMode):
     """Every result of an op that rounds is moved; of one that sums, the operands too."""
 
-    def __init__(self, seed: int, units: float) -> None:
+    def __init__(self, seed: int, units: float, comparisons: Comparisons | None = None) -> None:
         super().__init__()
         self._generator = torch.Generator().manual_seed(seed)
         self._units = units
+        self._comparisons = comparisons
         self.elements = 0  # how many were moved
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if self._comparisons is not None:
+            args = self._comparisons.operands(function, args)
         if _is_exact(function, args, kwargs):
             return function(*args, **kwargs)
         is_changing = function._schema.is_mutable
@@ -163,17 +168,22 @@ def answers(call: Callable[[], Any], runs: int = RUNS) -> Iterator[tuple[torch.T
 
     Runs end where they have moved `MOVED_LIMIT` elements, after four at the least. Every second run
     is with torch's plain implementation of attention: of rows whose every score is not a number,
-    the fused one makes zeros.
+    the fused one makes zeros. In the last ones comparisons that may come out otherwise do so.
     """
     moved_elements = 0
-    for seed in range(runs):
-        plain = sdpa_kernel(SDPBackend.MATH) if seed % 2 else nullcontext()
-        mode = MovedRoundings(seed + 1, UNITS[seed % 4 > 1])
+    comparisons = Comparisons()
+    for seed in range(runs + WAYS):
+        plain = sdpa_kernel(SDPBackend.MATH) if seed % 2 and seed < runs else nullcontext()
+        comparisons.begin(None if seed < runs else seed - runs)
+        watching = None if seed % 2 and seed < runs else comparisons
+        mode = MovedRoundings(seed + 1, UNITS[seed % 4 > 1], watching)
         try:
             with mode, plain:
                 given = golden_tensors(call)
         except Exception:  # an op does not take what was moved
             continue
+        if seed >= runs and not comparisons.found:
+            return
         yield given
         moved_elements += mode.elements
         if moved_elements > MOVED_LIMIT and seed >= LEAST_RUNS - 1:
@@ -201,8 +211,9 @@ def undecided(
     call: gives the model's tensors, each time anew; expected: what it gave; found: what is judged;
     limits: how far apart they may be, relative to the largest expected value. An element is in a
     mask where it is further apart than that, the model's own answers part there by more too, and
-    `found` lies among them (where one of these is not finite, anything does). Runs the model up to
-    `RUNS` times, until all that differs is explained.
+    `found` lies among them (where one of these is not finite, anything does), or where it hangs on
+    operands of which a sum may overflow. Runs the model up to `RUNS` times, and `WAYS` times more,
+    until all that differs is explained.
     """
     masks = [numpy.zeros(array.shape, bool) for array in expected]
     outputs: list[_Differing] = []
@@ -213,7 +224,9 @@ def undecided(
         for each, answer in zip(outputs, given, strict=True):
             each.compare(answer)
         if not any(each.places.numel() for each in outputs):
-            break
+            return tuple(masks)
+    for each, *pair in zip(outputs, *answers_without_large(call), strict=False):
+        each.explain(parts(torch.stack([one.detach().reshape(-1)[each.places] for one in pair])))
     return tuple(masks)
 
 
@@ -246,7 +259,10 @@ class _Differing:
             return
         new = answer.detach().reshape(-1)[self.places]
         self.answers = torch.cat((self.answers, new[None]))
-        is_explained = _among(self.answers, self.found, self.apart)
+        self.explain(_among(self.answers, self.found, self.apart))
+
+    def explain(self, is_explained: torch.Tensor) -> None:
+        """Set the mask where differing elements are explained, and keep the others."""
         self.mask.reshape(-1)[self.places[is_explained].numpy()] = True
         self.places = self.places[~is_explained]
         self.found = self.found[~is_explained]

@@ -144,7 +144,7 @@ def _guarded_native(executable: Any, shared: Any = None) -> Any:
     base = native.arena_address
     ctypes.memset(base + plan.zeroed_bytes, VALUE, wide.arena_bytes - plan.zeroed_bytes)
     spans = [("in the arena", base + start, count) for start, count in guards]
-    _, scratch, _ = native._blocks  # behind the arena and the states, before the addresses
+    scratch = native._blocks[0].scratch
     stride = scratch.nbytes // executable.threads
     if plan.scratch_bytes:
         for number in range(executable.threads):
