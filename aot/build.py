@@ -42,7 +42,7 @@ class TargetReport:
     launches: int  # a call
     measured: int  # kernels measured in this build
     code_bytes: int
-    arena_bytes: int | None  # None where the call decides it
+    arena_bytes: int | None  # None where it is dynamic
     checks: tuple[Comparison, ...]  # empty where this machine cannot run the target
 
     def record(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class BuildReport:
     bundle_bytes: int
     stages: tuple[StageTime, ...]
     seconds: float
-    dims: tuple[str, ...] = ()  # sizes that a call decides, with their ranges
+    dims: tuple[str, ...] = ()  # dynamic sizes, with their ranges
     specialised: tuple[str, ...] = ()  # dims that were asked to vary and are fixed all the same
     torch_ops: tuple[TorchOp, ...] = ()  # what torch runs at each call
     backends: tuple[str, ...] = ()  # native libraries that the plans call
@@ -176,7 +176,7 @@ def _target_report(compiled: Compiled, checks: tuple[Comparison, ...]) -> Target
 
 
 def _arena_bytes(plan: Plan) -> int | None:
-    """Size of the arena; None where the call decides it."""
+    """Size of the arena; None where it is dynamic."""
     return None if plan.fixed is None else plan.fixed.arena_bytes
 
 

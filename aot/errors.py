@@ -289,15 +289,15 @@ class ExportedFileInvalid(SpecError):
 
 
 class SizeUnsupported(UnsupportedError):
-    """A kernel would need a number where only the call decides the size."""
+    """A kernel would need a number where the size is dynamic."""
 
     code = "size-unsupported"
-    template = "`{kernel}` needs to know what only a call decides: {detail}{source}"
+    template = "`{kernel}` needs a dynamic size at build time: {detail}{source}"
     hint = "give the dims narrower ranges in `dynamic_shapes`, or fix one of them"
 
 
 class DimUnreadable(UnsupportedError):
-    """No input of the model shows a size that the call decides."""
+    """No input of the model shows a dynamic size."""
 
     code = "dim-unreadable"
     template = "no dim of an input is a multiple of the size `{name}`, so that no call shows it"

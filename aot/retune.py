@@ -66,8 +66,8 @@ class RetuneReport:
     targets: tuple[str, ...]  # those whose kernels were chosen anew
     kernels: int  # distinct ones of these
     measured: int
-    changed: int  # kernels that are not the model's pick
-    left: int  # kernels that the budget left to the model's pick
+    changed: int  # kernels that are not the cost model's choice
+    left: int  # kernels that the budget left to the cost model's choice
     compiled: int
     cache_hits: int
     stages: tuple[StageTime, ...]

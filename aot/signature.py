@@ -1,4 +1,4 @@
-"""The signature of a bundle: inputs, outputs, and what sizes obey where a call decides them."""
+"""The signature of a bundle: inputs, outputs, and what sizes obey where they are dynamic."""
 
 from __future__ import annotations
 

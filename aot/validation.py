@@ -48,7 +48,7 @@ def validate(
 ) -> tuple[Comparison, ...]:
     """One check for each output and state of each call, against the model's own numbers.
 
-    The example comes first, and after it, in a row, the inputs that were drawn anew; where a call
+    The example comes first, and after it, in a row, the random inputs; where a call
     decides sizes, also inputs at those of the probes, each by itself.
     """
     weights = {name: aligned(constant.array) for name, constant in constants.items()}

@@ -56,7 +56,7 @@ def warm(
 ) -> WarmReport:
     """Compile every kernel of every model for every target into the cache.
 
-    That is the model's pick of each kernel, or the choice of `options.record`; with another
+    That is the cost model's choice of each kernel, or the choice of `options.record`; with another
     `options.tune` than `off` also every candidate that such a tuning would measure. Raises the
     families of `aot/errors.py`; candidates that do not compile are counted only. `is_shared` lets
     other users read the cache.

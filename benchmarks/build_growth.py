@@ -8,7 +8,7 @@ the machine shows little. The cheapest of three builds counts; of models that ta
 one build. The seconds have four parts:
 
 - torch.export, its decompositions and the modules that it makes of them;
-- runs of the model by torch: the golden numbers, and inputs drawn anew;
+- runs of the model by torch: the golden numbers, and random inputs;
 - the compilers of kernels in the worker process, once for each distinct kernel;
 - aotc's own stages.
 

@@ -434,7 +434,7 @@ class StateUnknown(InputError):
 
     code = "state-unknown"
     template = "there is no state `{name}`, expected {expected}"
-    hint = "`aotc inspect` lists what a bundle keeps from call to call"
+    hint = "`aotc inspect` lists a bundle's mutable state"
 
 
 class SessionBusy(InputError):
@@ -492,7 +492,7 @@ class AssertionFailed(InputError, RuntimeError):
 
 
 class SizeOutOfRange(InputError):
-    """A size that the call decides lies outside of the range that the program was built for."""
+    """A dynamic size lies outside of the range that the program was built for."""
 
     code = "size-range"
     template = "size `{size}` is {found} ({role} `{name}`, dim {axis}), expected {low} to {high}"

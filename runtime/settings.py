@@ -99,7 +99,7 @@ SETTINGS: dict[str, Setting] = {
             "AOTC_TUNE",
             "choice",
             "off",
-            "the model's pick, a small space, or all candidates",
+            "the cost model's choice, a small space, or all candidates",
             ("off", "quick", "full"),
         ),
         Setting("AOTC_FROZEN", "flag", False, "refuse to measure or to compile what is not cached"),

@@ -103,7 +103,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.stages": WORDS,
     "aot.ir": WORDS,
     "aot.capture": STAGE_FREE,
-    "aot.rewrites": {*STAGE_FREE, "aot.schedule"},  # prices
+    "aot.rewrites": {*STAGE_FREE, "aot.schedule"},  # costs
     "aot.schedule": STAGE_FREE,
     "aot.lower": {*STAGE_FREE, "aot.schedule", "kernels.templates"},
     "aot.targets": STAGE_FREE,

@@ -125,7 +125,7 @@ def _with_numbers(calls: Sequence[torch.fx.Node], left: set[torch.fx.Node]) -> f
 def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
     """The dims by falling stride where the memory is dense; None where it is not.
 
-    Sizes that the call decides count as the example's.
+    Dynamic sizes count as the example's.
     """
     try:
         shape, strides = _hints(value.shape), _hints(value.stride())
@@ -162,7 +162,7 @@ def _gaps(value: torch.Tensor) -> tuple[Extent, ...] | None:
 
 
 def _hints(values: Sequence[Any]) -> list[int]:
-    """Sizes as numbers, those of the example where a call decides them."""
+    """Sizes as numbers, those of the example where they are dynamic."""
     return [value if isinstance(value, int) else int(value.node.hint) for value in values]
 
 

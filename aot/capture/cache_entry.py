@@ -36,7 +36,7 @@ from aotc.runtime.bundle.structure import Structure
 Files = dict[str, bytes]
 LARGEST_BYTES = 64 << 20  # of an entry's own arrays; a model with more is captured each time
 GRAPH, FACTS = "graph.txt", "facts.json"
-# What an entry tells of a capture; one that says more than this is not remembered.
+# What an entry holds of a capture; one that has more than this is not cached.
 STORED = frozenset({
     "name", "graph", "golden_inputs", "golden_outputs", "structure", "golden_roundings",
     "dot_precision",

@@ -54,13 +54,13 @@ class Captured:
     structure: Structure  # how arguments and result nest
     golden_roundings: tuple[float, ...]  # how far its roundings carry each, of its scale
     dot_precision: str = "ieee"  # of f32 operands on a GPU, by torch's own switch: or "tf32"
-    dims: tuple[Dim, ...] = ()  # the sizes that a call decides
+    dims: tuple[Dim, ...] = ()  # the dynamic sizes
     guards: tuple[Guard, ...] = ()  # what they must meet beside their ranges
     specialised: tuple[str, ...] = ()  # dims that were asked to vary and are fixed all the same
     torch_ops: tuple[TorchOp, ...] = ()  # what torch runs at each call
     probes: tuple[Probe, ...] = ()  # the model itself at other sizes than the example's
     is_strict: bool = False  # whether torch.export read the model's code, after tracing failed
-    trials: tuple[Trial, ...] = ()  # the model itself on inputs drawn anew
+    trials: tuple[Trial, ...] = ()  # the model itself on random inputs
     undecided: Undecided | None = None  # elements of the golden outputs that roundings decide
 
 
@@ -108,7 +108,7 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
 def _trials(
     spec: Spec, found: Exported, graph: Graph, known: Sequence[Array], uses_rng: bool
 ) -> tuple[Trial, ...]:
-    """The model on inputs drawn anew: itself, or where it draws or keeps states its program."""
+    """The model on random inputs: itself, or where it draws or keeps states its program."""
     kept = [held_tensor(found.decomposed, state.name) for state in graph.states]
     if uses_rng:
         model: Any = found.decomposed.module()

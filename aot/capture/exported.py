@@ -1,4 +1,4 @@
-"""Exported programs as our graphs: the signature tells inputs from weights, and what is kept."""
+"""Exported programs as our graphs: by the signature, inputs, weights and mutable state."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _written(program: ExportedProgram) -> dict[str, tuple[OutputKind, torch.fx.N
 
 @dataclass(kw_only=True)
 class _ProgramImporter(Importer):
-    """Imports an exported program, whose signature tells inputs from weights."""
+    """Imports an exported program, whose signature says what are inputs and weights."""
 
     program: ExportedProgram
     changed: dict[str, torch.fx.Node]  # buffers by name, with what they hold after a call

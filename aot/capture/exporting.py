@@ -82,7 +82,7 @@ def export(spec: Spec, is_strict: bool = False) -> ExportedProgram:
         _check_constants(program)
     except (Exception, SystemExit) as error:
         with unchanged(list(spec.module.buffers())), DataReads() as reads:
-            run(spec, spec.module)  # tells a model that does not run from one that cannot be taken
+            run(spec, spec.module)  # a model that does not run raises here
         raise export_refusal(error, spec.path, reads.lines) from error
     check_indices(program.graph)
     return program

@@ -133,7 +133,7 @@ class _Digester(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         """A module with parametrizations is its class and attributes: it refuses to be pickled.
 
-        So are objects with an attribute that tells nothing of them.
+        So are objects with an attribute that says nothing about them.
         """
         kind = type(value)
         left_out = of_the_process(kind)

@@ -99,7 +99,8 @@ class Importer:
             self._output(node)
         elif node.op == "call_function":
             self._call(node)
-        # get_attr nodes name sub-graphs of higher-order ops, whose calls are refused by name
+        # get_attr nodes name sub-graphs of higher-order ops, whose calls raise an error that names
+        # them
 
     def graph(self) -> Graph:
         """The finished graph: constants nothing reads dropped."""

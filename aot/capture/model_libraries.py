@@ -1,4 +1,4 @@
-"""What there is to know of model libraries: types to flatten, state that tells nothing.
+"""What there is to know of model libraries: types to flatten, state that says nothing.
 
 transformers keeps keys and values of attention in classes of its own, which it teaches to
 torch.export on request only; models give them back by default.

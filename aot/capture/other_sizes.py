@@ -1,4 +1,4 @@
-"""The model itself at other sizes than the example's, where a call decides them.
+"""The model itself at other sizes than the example's, where they are dynamic.
 
 torch.export and every stage after it see the example only. What one of them took for granted of its
 sizes (a 0 or a 1 that is special, a range that serves the wrong sizes) shows where the model's own

@@ -1,4 +1,4 @@
-"""The model itself on inputs drawn anew, beside its example.
+"""The model itself on random inputs, beside its example.
 
 What a stage took from the example alone shows where the model's own numbers on other inputs are
 compared with the bundle's: arguments that were equal, a state after more calls than one. The values
@@ -33,12 +33,12 @@ Call = Callable[..., Any]
 
 
 class TrialWarning(UserWarning):
-    """The build could not compare the bundle with the model on inputs drawn anew."""
+    """The build could not compare the bundle with the model on random inputs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
-    """Inputs drawn anew and the model's outputs, after the calls before it.
+    """Random inputs and the model's outputs, after the calls before it.
 
     spreads: how far the model's own roundings carry each output and state, of its scale;
     undecided: the elements that they decide. Asked only where the numbers differ.
@@ -60,7 +60,7 @@ def trials(
     states: Sequence[torch.Tensor] = (),
     more: tuple[Array, ...] = (),
 ) -> tuple[Trial, ...] | str:
-    """What `model` gives on inputs drawn anew: one call, or two after the example's with states.
+    """What `model` gives on random inputs: one call, or two after the example's with states.
     Or why the model gives nothing to compare with.
 
     known: outputs and states after the example's call; states: the tensors that a call changes,
@@ -107,7 +107,7 @@ def judged(found: tuple[Trial, ...] | str) -> tuple[Trial, ...]:
     """The trials; a warning where there are none, with the reason."""
     if not isinstance(found, str):
         return found
-    text = f"compared with the model on its example only: on inputs drawn anew {found}"
+    text = f"compared with the model on its example only: on random inputs {found}"
     warnings.warn(text, TrialWarning, stacklevel=2)
     return ()
 
@@ -154,7 +154,7 @@ def _trial(
     again: Callable[[], Any],
 ) -> Trial:
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    name = f"call {turn + 2}, inputs drawn anew" if is_stateful else "inputs drawn anew"
+    name = f"call {turn + 2}, random inputs" if is_stateful else "random inputs"
 
     def asked() -> tuple[float, ...]:
         if is_stateful:  # a call in wider floats would change the states of others

@@ -1,4 +1,4 @@
-"""Shapes of results that a version of torch tells wrongly, put right before a model is traced.
+"""Shapes of results that a version of torch reports wrongly, corrected before a model is traced.
 
 torch 2.11 leaves a dim of extent 1 in the norm over it where the dim is counted from the
 end: the function that stands for `linalg_vector_norm` on tensors without data compares -1 with the

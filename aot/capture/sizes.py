@@ -41,7 +41,7 @@ _CURRENT: ContextVar[Mapping[Any, Extent]] = ContextVar("symbols", default=Mappi
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What the call decides: each symbol's size, and what must hold beside the dims' ranges."""
+    """The dynamic sizes: each symbol's size, and what must hold beside the dims' ranges."""
 
     symbols: Mapping[Any, Extent]
     guards: tuple[Guard, ...]

@@ -1,4 +1,4 @@
-"""Which nodes are what a call leaves to the next one: rows of writes keep these in place."""
+"""Which nodes are values of mutable state: rows of writes keep these in place."""
 
 from __future__ import annotations
 

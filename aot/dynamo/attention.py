@@ -2,7 +2,7 @@
 its forward and backward, arithmetic elsewhere.
 
 The kernels keep the rows' sums for the gradients, so that no scores are kept. The arithmetic serves
-what they cannot say: sizes that a call decides, f64, few rows or keys.
+what they cannot say: dynamic sizes, f64, few rows or keys.
 """
 
 from __future__ import annotations

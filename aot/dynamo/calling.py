@@ -1,7 +1,7 @@
 """Calls of a program with torch's tensors: a list of arguments in, a list of results out.
 
 torch's guards have checked shapes, dtypes and devices by now, so that a call takes addresses, makes
-outputs and runs. An argument that does not lie as the graph was told is copied first.
+outputs and runs. An argument that does not lie as the graph expects is copied first.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def keep_freed_memory() -> None:
 
 
 def _laid(value: torch.Tensor, row: Taken) -> torch.Tensor:
-    """An argument that lies as the graph was told."""
+    """An argument that lies as the graph expects."""
     if row.steps is None:
         return value.permute(row.order).contiguous()
     if value.stride() == row.steps:
@@ -170,7 +170,7 @@ def _at(row: Viewed, values: list[int]) -> Viewed:
 
 
 def _view(value: torch.Tensor, row: Viewed) -> torch.Tensor:
-    """A view of a tensor; an argument that lies otherwise than was told is copied first."""
+    """A view of a tensor; an argument that lies otherwise is copied first."""
     if row.is_argument and value.stride() != row.base:
         value = value.new_empty_strided(value.shape, row.base).copy_(value)
     return value.as_strided(row.shape, row.strides, value.storage_offset() + row.offset)

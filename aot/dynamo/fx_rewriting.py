@@ -18,14 +18,14 @@ from aotc.aot.dynamo.merging import merge_linears
 from aotc.aot.ir.graph import Node
 
 
-def respell(
+def write_back(
     module: torch.fx.GraphModule,
     found: Reading,
     images: Mapping[Node, Node],
     wanted: Mapping[Node, FxCall | str],
     merges: bool = False,
 ) -> Counter[str]:
-    """Respell `module` in place; `images` says what each value of `found` has become.
+    """Rewrite `module` in place; `images` says what each value of `found` has become.
 
     `wanted` are values that the user's rewrites made: each with its call, or the rewrite's name.
     They are written whether that is shorter or not. With `merges`, linears of one input become one:

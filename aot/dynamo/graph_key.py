@@ -64,7 +64,7 @@ def _key(
     key = key_of_fixed(graph) if graph is module else None
     if key is not None:
         return key, []
-    # The code of ops of the user's is in torch's own key, where it can be told.
+    # The code of ops of the user's is in torch's own key, where it can be hashed.
     more = original(module, examples, settings)[0] if has_user_ops(graph) else ""
     with autograd_cache.sanitize_gm_for_cache(graph):
         facts = (getattr(graph, TEXT), graph, list(examples), settings, _state(), more)

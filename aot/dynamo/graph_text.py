@@ -37,7 +37,7 @@ def graph_text(module: GraphModule) -> str:
 
 
 def has_user_ops(module: GraphModule) -> bool:
-    """Whether ops of the user's are called, whose code the graph does not tell."""
+    """Whether ops of the user's are called, whose code the graph does not show."""
     return any(is_users_op(node.target) for node in module.graph.nodes)
 
 

@@ -142,7 +142,8 @@ def compile_at(
 ) -> tuple[Recipe, Boxed]:
     """The recipe and the callable of a graph that was walked with these sizes.
 
-    `orders` has results that are to lie otherwise than torch traced them, which is told to torch.
+    `orders` has results that are to lie otherwise than torch traced them, which torch is informed
+    of.
     """
     reasons = [row.reason for row in walked.refusals]
     if reasons and options.fallback == "error":

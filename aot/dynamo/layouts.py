@@ -1,7 +1,7 @@
 """How a forward graph lays what it keeps for its backward: channels last behind convolutions.
 
 What is kept never reaches the user, so that it may lie as the kernels of both graphs have it. The
-orders are told to torch, whose examples of the backward graph then lie alike.
+orders are set in torch's metadata, whose examples of the backward graph then lie alike.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def _average_pool(
 ) -> Tensor:
     """Each element takes its share of all windows that reach it, one axis after the other.
 
-    NotImplemented for sizes that the call decides.
+    NotImplemented for dynamic sizes.
     """
     if not _are_fixed(data, gradient):
         return NotImplemented

@@ -21,7 +21,7 @@ from torch._inductor.compile_fx import compile_fx
 from aotc.aot.dynamo.errors import OptionUnknown
 from aotc.aot.dynamo.fx_import import read_graph
 from aotc.aot.dynamo.fx_lowering import FxCall
-from aotc.aot.dynamo.fx_rewriting import respell
+from aotc.aot.dynamo.fx_rewriting import write_back
 from aotc.aot.dynamo.options import checked_mode
 from aotc.aot.dynamo.user_rewrites import apply_registered
 from aotc.aot.errors import UserError
@@ -109,7 +109,7 @@ def rewrite_module(module: torch.fx.GraphModule, knows_weights: bool = False) ->
     """
     found = read_graph(module)
     images, own = _images(found.graph, tuple(found.values.values()))
-    done = respell(module, found, images, _wanted(own), knows_weights)
+    done = write_back(module, found, images, _wanted(own), knows_weights)
     for name in own.counts:
         if not done[name]:
             LOG.warning(

@@ -30,7 +30,7 @@ def through_reshape(
 def _widened(left: tuple[Extent, int, int], right: tuple[Extent, int, int]) -> tuple[int, int]:
     """The ends of two runs of dims whose products differ, the shorter one moved on.
 
-    Each side is (product, end of the run, number of dims). Sizes that the call decides are ordered
+    Each side is (product, end of the run, number of dims). Dynamic sizes are ordered
     by what divides what; where neither does, both runs go on.
     """
     (have, stop, source_rank), (want, until, rank) = left, right

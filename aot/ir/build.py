@@ -19,7 +19,7 @@ def scalar(value: Scalar, dtype: str) -> Node:
 
 
 def number(value: Scalar | Extent, dtype: str) -> Node:
-    """A number as a rank-0 value: a literal, or a size that the call decides."""
+    """A number as a rank-0 value: a literal, or a dynamic size."""
     if not isinstance(value, Size):
         return scalar(value, dtype)
     return cast(make("extent", (), {"extent": value}), dtype)
@@ -247,7 +247,7 @@ def scaled_mean(data: Node, axes: Sequence[int], factor: float) -> Node:
 
     sum(x · p) · factor/(n·p), p the largest power of two up to 1/n: no sum passes the largest
     element, and the bits are those of sum(x) · factor/n, as powers of two round nothing. A number n
-    of elements that a call decides is divided by before the sum.
+    of elements that is dynamic is divided by before the sum.
     """
     count = count_of(data, axes)
     if isinstance(count, Size):

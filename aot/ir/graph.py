@@ -69,7 +69,7 @@ class Node:
         return self if operands == self.inputs else make(self.op, operands, self.attrs, self.source)
 
     def sizes(self) -> tuple[Size, ...]:
-        """The sizes in its shape and attributes that only the call decides."""
+        """The dynamic sizes in its shape and attributes."""
         return sizes_in((self.type.shape, self.attrs))
 
     def __repr__(self) -> str:
@@ -89,7 +89,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """A tensor that a call leaves to the next one; `initial` is None where it starts with zeros."""
+    """A tensor of mutable state; `initial` is None where it starts with zeros."""
 
     name: str
     initial: Constant | None
@@ -228,7 +228,7 @@ def make(
     """The one node `op(*inputs, **attrs)`, its type inferred by the op's row.
 
     Raises `IllegalNodeError` for an unknown op, a wrong attribute or operands the row refuses,
-    `UndecidedSize` where only a call decides whether they are legal.
+    `UndecidedSize` where their dynamic sizes decide whether they are legal.
     """
     operand_types = tuple(node.type for node in inputs)
     definition = OPS.get(op)

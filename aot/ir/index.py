@@ -2,7 +2,7 @@
 
 An `Index` is a linear form `constant + sum(coefficient * atom)`, where an atom is a loop symbol, a
 floor quotient or a floor remainder of another index by a positive divisor. Coefficients, constants,
-divisors and the symbols' extents are ints, or sizes that the call decides; what is true of those
+divisors and the symbols' extents are ints, or dynamic sizes; what is true of those
 only at some calls simplifies nothing. Every operation returns the simplified form at once, so that
 equal accesses are equal values and a contiguous access prints as `x*768 + y`.
 
@@ -43,7 +43,7 @@ class Symbol:
 
     @property
     def length(self) -> int:
-        """The extent as a number; raises `UndecidedSize` where only the call decides it."""
+        """The extent as a number; raises `UndecidedSize` where it is dynamic."""
         return fixed(self.extent)
 
 

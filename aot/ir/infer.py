@@ -113,7 +113,7 @@ def scalar(types: Types, attrs: AttrMap) -> TensorType:
 
 
 def extent(types: Types, attrs: AttrMap) -> TensorType:
-    """The number `extent` as a rank-0 i64: a size that the call decides."""
+    """The number `extent` as a rank-0 i64: a dynamic size."""
     return TensorType("i64", ())
 
 

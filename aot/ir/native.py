@@ -87,7 +87,7 @@ class NativeCall:
     workspace_bytes: int | None
 
     def __str__(self) -> str:
-        """Sizes that a call decides are numbers of values, as in a plan, with dims and rows."""
+        """Dynamic sizes are numbers of values, as in a plan, with dims and rows."""
         sizes = {size for row in self.tensors for size in row[2] if not isinstance(size, int)}
         dims = sorted({dim for size in sizes for dim in size.dims()}, key=lambda dim: dim.name)
         table = SizeTable(dims)

@@ -26,7 +26,7 @@ class DType:
     itemsize_bytes: int
     kind: Kind
     triton: str  # suffix of Triton's pointer types: `*fp32`
-    triton_language: str  # spelling in a kernel: `tl.float32`
+    triton_language: str  # in a kernel: `tl.float32`
     numpy: str  # storage in numpy; bf16 is stored as its bits
     significand_bits: int  # integers up to 2**significand_bits are exact (0 for bool)
 

@@ -360,7 +360,7 @@ def _joined(values: list[Value]) -> frozenset[Symbol]:
 
 
 def _is_possible(conditions: Guard) -> bool:
-    """Whether some element meets the conditions, as far as the ranges tell."""
+    """Whether some element meets the conditions, as far as the ranges prove."""
     for condition in conditions:
         low, high = condition.index.bounds()
         if condition.low is not None and proves_below(high, condition.low):

@@ -1,4 +1,4 @@
-"""Block sizes of memory-bound kernels on a GPU, as tables: the model's pick first."""
+"""Block sizes of memory-bound kernels on a GPU, as tables: the cost model's choice first."""
 
 from __future__ import annotations
 

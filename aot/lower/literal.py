@@ -1,4 +1,4 @@
-"""Element types and literals as a kernel spells them."""
+"""Element types and literals and conversions as a kernel has them."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class TensorMap:
     def placed(self, number: Callable[[Extent], Any] = fixed) -> Map:
         """The tensor map that a launch makes: its boxes are those of Triton's copies of a block.
 
-        `number`: how its extents are told.
+        `number`: how its extents are given.
 
         Rows of a block lie in shared memory in the widest pattern that they fill; wider blocks are
         several copies.
@@ -124,7 +124,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class KernelSpec:
-    """What the tuner and a target need of a kernel. Candidate 0 is the model's pick.
+    """What the tuner and a target need of a kernel. Candidate 0 is the cost model's choice.
 
     `params` are pointers; an i32 for each of `sizes`, the dims that the source reads, follows them.
     """

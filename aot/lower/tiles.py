@@ -1,4 +1,4 @@
-"""Block sizes: the candidates of each kernel kind, the model's pick first."""
+"""Block sizes: the candidates of each kernel kind, the cost model's choice first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aotc.aot.traits import TargetTraits
 LARGEST_TILE = 1 << 20  # elements that Triton allows in a tensor
 LARGEST_ROW = 1 << 16  # reduced elements held in one tile; longer rows are read in chunks
 ROW_CHUNK = 1 << 13
-WHOLE_ROW = 2048  # reduced elements up to which a row whose length the call decides is one tile
+WHOLE_ROW = 2048  # reduced elements up to which a row of dynamic length is one tile
 FEW_TYPICAL = 8  # typical rows that may be as long as the longest one, if it is one tile
 FEWEST_ROWS = 8  # of a product, from which tiles may be no taller than the fewest rows of a call
 ROW_LANES = 256  # kept elements side by side where the reduced ones are not contiguous
@@ -135,7 +135,7 @@ def _prices(
     reading: Reading,
     traits: TargetTraits,
 ) -> dict[int, float]:
-    """BM → price of a matmul in panels of so many columns, a multiple of its multiplications."""
+    """BM → cost of a matmul in panels of so many columns, a multiple of its multiplications."""
     batch, rows, columns, depth = shape
     count, tiles_across = typical(rows), typical(blocks(columns, width))
     is_near = reading is PACKED or 4 * typical(columns * depth) <= traits.cache_bytes
@@ -165,7 +165,7 @@ def matmul_candidates(
 ) -> tuple[Candidate, ...]:
     """Configs BM, BN, BK for a (batch, M, N, K) matmul; grid is (M tiles, N tiles, batch).
 
-    BK must divide `inner`, a divisor of K, if one is given. Ordered by price, the cheapest first.
+    BK must divide `inner`, a divisor of K, if one is given. Ordered by cost, the cheapest first.
     """
     batch, rows, columns, depth = shape
     columns_block = panel_columns(shape, reading, traits)
@@ -183,7 +183,7 @@ def matmul_candidates(
 
 
 def is_shifted(rows: Extent, candidates: Sequence[Candidate]) -> bool:
-    """Whether the last tile of rows moves back to end with them, where the call decides how many.
+    """Whether the last tile of rows moves back to end with them, where their number is dynamic.
 
     It computes some rows again, to the same numbers, and no tile has rows to mask or to clamp.
     """

@@ -1,4 +1,4 @@
-"""Writer of safetensors files in the one spelling that `runtime/bundle/weights.py` reads.
+"""Writer of safetensors files in the one form that `runtime/bundle/weights.py` reads.
 
 The header is padded with spaces and each tensor is followed by a `_pad.N` tensor, so that every
 tensor starts at a multiple of 64 bytes of the file, as vector loads like it.

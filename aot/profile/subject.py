@@ -22,7 +22,7 @@ class Subject:
 
 
 def subject_of(program: Program, sizes: Sequence[int] = ()) -> Subject:
-    """The program, at `sizes` of its dims where a call decides them; empty: the example's."""
+    """The program, at `sizes` of its dims where they are dynamic; empty: the example's."""
     executable: Any = program._open().executable
     if program.plan.fixed is not None:
         return Subject(executable, program.plan.fixed, program.inputs, program.outputs)

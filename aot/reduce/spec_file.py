@@ -43,7 +43,7 @@ def write_spec(piece: Piece, path: Path, title: str, total: int, has_values: boo
     loaded; whole numbers and booleans are written out. total: operations of the whole model.
     """
     values = {**piece.parameters, **piece.inputs}
-    text = {name: _spelled(name, value, has_values) for name, value in values.items()}
+    text = {name: _python_text(name, value, has_values) for name, value in values.items()}
     registered = [f'self.register_buffer("{name}", {text[name]})' for name in piece.parameters]
     parameters = _PARAMETERS.format(registered=textwrap.indent("\n".join(registered), " " * 8))
     forward = _FORGETTING.sub("", piece.module().code.strip())
@@ -65,7 +65,7 @@ def write_spec(piece: Piece, path: Path, title: str, total: int, has_values: boo
         torch.save({name: value.clone() for name, value in values.items()}, path.with_suffix(".pt"))
 
 
-def _spelled(name: str, value: torch.Tensor, has_values: bool) -> str:
+def _python_text(name: str, value: torch.Tensor, has_values: bool) -> str:
     if has_values:
         return f'VALUES["{name}"]'
     if value.is_floating_point():

@@ -1,8 +1,8 @@
 """Activations: sigmoid, SiLU and both forms of GELU recognised from their arithmetic.
 
 A literal stands second here, since algebra's rules run in the same table. What stands inside of
-`erf` and `tanh` is read as a polynomial, so that its spelling and the places of its factors do not
-matter.
+`erf` and `tanh` is read as a polynomial, so that how it is written and the order of its factors do
+not matter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attention: softmax(q·kᵀ·scale + mask)·v recognised in its spellings, for targets with a kernel.
+"""Attention: softmax(q·kᵀ·scale + mask)·v in any form, for targets with a kernel.
 
 Scores may be scaled before or after the product, masked by adding or choosing, and computed wide;
 key heads may be repeated in memory. What a mask is made of is looked at by `attention_masks.py`.

@@ -1,8 +1,8 @@
 """Masks of attention whose values are known: causal ones become an attribute, empty ones go.
 
-Whatever the spelling, the values decide: a mask that depends on constants and counts only is
+Whatever the expression, the values decide: a mask that depends on constants and counts only is
 computed, and compared with `key ≤ query + offset`. Of masks joined by `and` each is looked at.
-Where a call decides how many rows and keys there are, the comparison has to be one of counts.
+Where the numbers of rows and keys are dynamic, the comparison has to be one of counts.
 """
 
 from __future__ import annotations

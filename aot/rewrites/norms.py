@@ -1,7 +1,8 @@
 """Norms: batch norm folded into weights; softmax in the form that the schedule knows.
 
 LayerNorm and RMSNorm need no rules of their own: algebra turns `x / sqrt(v)` into `x · rsqrt(v)`
-and interning makes equal means one node, so every spelling arrives as sum, mul and rsqrt of a row.
+and interning makes equal means one node, so each way to write one arrives as sum, mul and rsqrt of
+a row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Polynomials with literal coefficients, read off a graph whatever their spelling."""
+"""Polynomials with literal coefficients, read off a graph however they are written."""
 
 from __future__ import annotations
 

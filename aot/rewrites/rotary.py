@@ -1,4 +1,4 @@
-"""Rotary embedding: queries and keys that lie side by side are turned by one kernel.
+"""Rotary embedding: queries and keys that lie side by side are rotated by one kernel.
 
 `x·cos + [-x₂ x₁]·sin` over `[B, T, heads, size]`, or `[B, heads, 1, size]` in decoding, written
 once for the queries and once for the keys, becomes one expression over the heads of both, sliced

@@ -1,4 +1,4 @@
-"""Views: chains of reshape, permute, slice and expand shortened; broadcasts left implicit."""
+"""Views: chains of reshape, permute, slice and expand merged; broadcasts left implicit."""
 
 from __future__ import annotations
 

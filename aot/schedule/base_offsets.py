@@ -28,7 +28,7 @@ def starts(accesses: Iterable[Access], movable: Collection[Node]) -> Starts:
         low, high = ix.linear(access.index, node.shape).bounds()
         start = 0
         # Of an access that only a condition keeps inside its buffer, the bounds say nothing; of one
-        # whose size the call decides, too little.
+        # of dynamic size, too little.
         if isinstance(low, int) and isinstance(high, int) and isinstance(node.type.numel, int):
             start = low if 0 <= low <= high < node.type.numel else 0
         first[node] = min(start, first.get(node, start))

@@ -1,4 +1,4 @@
-"""Prices: bytes and operations of nodes, and whether a value is worth a buffer."""
+"""Costs: bytes and operations of nodes, and whether a value is worth a buffer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aotc.aot.schedule.attention import attention_operations
 from aotc.aot.schedule.trace import STORED, reduced_extents
 from aotc.aot.traits import TargetTraits
 
-MOST_NODES = 1024  # behind a value whose price is asked: more than a kernel ever computes
+MOST_NODES = 1024  # behind a value whose cost is asked: more than a kernel ever computes
 
 
 def operations(node: Node) -> int:

@@ -1,4 +1,4 @@
-"""What a call leaves to the next one: written in place, or by copies after everything else.
+"""Mutable state: written in place, or by copies after everything else.
 
 The memory of a state holds its old value until its new one is written. A kernel of memory that
 updates a copy of the old value, which nothing else reads, updates the state itself: so a row of a

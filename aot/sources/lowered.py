@@ -22,7 +22,7 @@ class Lowered:
 class Sources:
     """What one target of a bundle was compiled from; fixed shapes have one variant.
 
-    dims: the sizes that a call decides; limits: numbers of elements that must fit 31 bits.
+    dims: the dynamic sizes; limits: numbers of elements that must fit 31 bits.
     """
 
     target: str

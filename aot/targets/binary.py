@@ -16,9 +16,9 @@ class KernelBinary:
     """Machine code of one kernel, with the texts that it came through.
 
     On the CPU `code` is a relocatable ELF object that exports `symbol` (KERNEL ABI 1) and
-    `scratch_bytes` what each thread lends the kernel. On CUDA `code` is a cubin with the one entry
-    `symbol`, `scratch_bytes` the global memory that each program needs for itself, `threads` and
-    `shared_bytes` (dynamic) those of one program, `registers` and `spill_bytes` those of one
+    `scratch_bytes` the memory of each thread for the kernel. On CUDA `code` is a cubin with the one
+    entry `symbol`, `scratch_bytes` the global memory that each program needs for itself, `threads`
+    and `shared_bytes` (dynamic) those of one program, `registers` and `spill_bytes` those of one
     thread; `is_programmatic`: it may be launched before the kernels before it have ended, since it
     waits for that by itself.
     """

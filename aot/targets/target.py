@@ -13,7 +13,7 @@ from aotc.aot.traits import TargetTraits
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One row of a family's table. Bundles hold `name`, the command line reads `spelling`."""
+    """One row of a family's table. Bundles hold `name`, the command line reads `argument`."""
 
     name: str  # `cpu-x86-64-v4`, `cuda-sm_90`: also a folder of the bundle
     device: str  # the family: a folder here and in `runtime/drivers`
@@ -22,7 +22,7 @@ class Target:
     traits: TargetTraits
 
     @property
-    def spelling(self) -> str:
+    def argument(self) -> str:
         """The target as `--target` takes it: `cuda:sm_90`, `cpu-x86-64-v4`."""
         return f"{self.device}:{self.architecture}" if self.traits.is_gpu else self.name
 

@@ -173,7 +173,7 @@ def compile_or_get(
 ) -> tuple[Files, bool]:
     """In a worker: the files that another build has put meanwhile, else compiled and put.
 
-    The second value tells whether this call compiled.
+    The second value says whether this call compiled.
     """
     return _get_or_make(root, fields, lambda: _compile(device, plain))
 

@@ -62,7 +62,9 @@ class CudaMeasurer:
             times_us[index] = time_us
         best = fastest(times_us)[0]
         choice = Choice.of(options[best].candidate)
-        report(f"best {times_us[best]:.2f} µs, the model's pick {times_us[0]:.2f} µs: {choice}")
+        report(
+            f"best {times_us[best]:.2f} µs, the cost model's choice {times_us[0]:.2f} µs: {choice}"
+        )
         return times_us
 
     def close(self) -> None:

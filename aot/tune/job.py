@@ -53,7 +53,7 @@ class Measurer(Protocol):
 
     def measure(self, job: Job, options: Sequence[Option], report: Report) -> list[float]:
         """Median microseconds of each option; infinity for one that is too wasteful to run, fails
-        or gives other numbers than the model's pick."""
+        or gives other numbers than the cost model's choice."""
 
     def close(self) -> None:
         """Give the device back."""

@@ -32,7 +32,7 @@ Place = tuple[str, str, str]  # spec digest, target, device
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What tells a candidate from the others of its spec: its form and its config."""
+    """What distinguishes a candidate from the others of its spec: its form and its config."""
 
     config: Config
     form: str = ""

@@ -1,7 +1,7 @@
 """The stage `tune`: which candidate each kernel gets, and its machine code.
 
-Three ways, in this order: a line of a tuning record, measuring on this machine, the model's pick
-(candidate 0). Without a record and with `off` the result depends on the input alone.
+Three ways, in this order: a line of a tuning record, measuring on this machine, the cost model's
+choice (candidate 0). Without a record and with `off` the result depends on the input alone.
 
 Every measured kernel's line goes into the cache at once, so that a build that is interrupted or
 runs out of its budget goes on where it stopped.
@@ -63,7 +63,7 @@ class Tuning:
     kernels: Mapping[str, Tuned]
     lines: tuple[Line, ...]
     measured: int  # kernels measured in this build
-    skipped: int = 0  # kernels left to the model's pick when the budget was spent
+    skipped: int = 0  # kernels left to the cost model's choice when the budget was spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +180,9 @@ def _without_measuring(
     policy: Policy,
     resources: Resources,
 ) -> dict[str, Tuned]:
-    """The record's choice or the model's pick of each kernel, compiled.
+    """The record's choice or the cost model's choice of each kernel, compiled.
 
-    A pick that does not compile, for want of registers or shared memory, gives way to the next.
+    A choice that does not compile, for want of registers or shared memory, gives way to the next.
     """
     tasks = {
         digest: Task(spec, chosen[digest] or spec.candidates[0], policy.target)
@@ -323,7 +323,7 @@ def _compile_batch(
 def _compiled(
     tasks: Sequence[Task], resources: Resources, ahead: _Ahead
 ) -> dict[Task, KernelBinary | AotcError]:
-    """The code of each task, or why there is none; each tells as it ends."""
+    """The code of each task, or why there is none; each is reported as it ends."""
     reported = 0
 
     def report(done: int, total: int, name: str) -> None:

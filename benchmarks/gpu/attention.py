@@ -130,7 +130,7 @@ class Result:
 
 
 def spec_of(shape: Shape) -> KernelSpec:
-    """The kernel with its candidates, the model's pick first."""
+    """The kernel with its candidates, the cost model's choice first."""
     q = (shape.batch, shape.heads, shape.queries, shape.size)
     k = (shape.batch, shape.key_heads, shape.keys, shape.size)
     inputs = tuple(

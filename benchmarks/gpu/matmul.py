@@ -79,7 +79,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Microseconds of one shape: cuBLAS, the best config and the model's pick, then with GELU."""
+    """µs of one shape: cuBLAS, the best config and the cost model's choice, then with GELU."""
 
     shape: Shape
     library_us: float
@@ -127,7 +127,7 @@ def graph(shape: Shape, has_epilogue: bool) -> Graph:
 
 
 def spec_of(shape: Shape, has_epilogue: bool = False, limit: int | None = None) -> KernelSpec:
-    """The kernel with its legal candidates, or so many of them, the model's pick first."""
+    """The kernel with its legal candidates, or so many of them, the cost model's choice first."""
     plan = schedule(graph(shape, has_epilogue), GPUS[CAPABILITY])
     return lower_matmul_gpu(plan.groups[0], GPUS[CAPABILITY], limit)
 

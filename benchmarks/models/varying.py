@@ -1,4 +1,4 @@
-"""Models whose sizes a call decides, for `benchmarks.dynamic`: small and full."""
+"""Models of dynamic size, for `benchmarks.dynamic`: small and full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix product of few rows, of which the call decides how many: gemv.py with blocks of rows.
+"""Matrix product of few rows, of a dynamic number: gemv.py with blocks of rows.
 
 A program has BN columns and BM rows, as many as calls typically have; more of them read B again.
 Holes as in matmul.py. As it stands it multiplies contiguous [Z, M, K] by the transposed [Z, N, K];

@@ -1,4 +1,4 @@
-"""A tensor copied as it lies: what a call leaves in the memory of the program's state."""
+"""A tensor copied as it lies: how a new value gets into the memory of mutable state."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class DType(Record):
-    """One element type: its name here, size, and its spelling in other notations."""
+    """One element type: its name here, size, and its name in other notations."""
 
     name: str
     itemsize_bytes: int

@@ -1,4 +1,4 @@
-"""Arrays in and out: torch, numpy, DLPack producers and plain buffers, answered in kind.
+"""Arrays in and out: torch, numpy, DLPack producers, plain buffers; results in the caller's type.
 
 A kind is a row of functions for one library. The kind of an argument is found by its type and
 remembered, so that a call pays one dict lookup for it. Neither torch nor numpy is imported here:
@@ -177,19 +177,19 @@ class CapsuleKind:
         self.module = module
 
     def address(self, port: Port, value: Any, hold: list[Any]) -> int:
-        lent = self._borrow(port, value)
-        hold.append(lent)
-        itemsize = DTYPES[lent.dtype].itemsize_bytes
-        if is_contiguous(lent.shape, lent.strides, itemsize):
-            return lent.address
-        copied = port.copy(lent.address, itemsize, lent.shape, lent.strides)
+        borrowed = self._borrow(port, value)
+        hold.append(borrowed)
+        itemsize = DTYPES[borrowed.dtype].itemsize_bytes
+        if is_contiguous(borrowed.shape, borrowed.strides, itemsize):
+            return borrowed.address
+        copied = port.copy(borrowed.address, itemsize, borrowed.shape, borrowed.strides)
         hold.append(copied)
         return copied.address
 
     def _borrow(self, port: Port, value: Any) -> Borrowed:
         try:
             device = int(value.__dlpack_device__()[0])
-            lent = borrow(value) if device in HOST_DEVICES else None
+            borrowed = borrow(value) if device in HOST_DEVICES else None
         except Exception as error:  # what a producer raises is its own choice
             raise InputUnreadable(
                 role=port.role,
@@ -197,19 +197,21 @@ class CapsuleKind:
                 found=f"an array that gives no DLPack capsule ({error})",
                 expected=f"{port.dtype}{list(port.shape)}",
             ) from error
-        if lent is None:
+        if borrowed is None:
             found = DEVICES.get(device, f"dlpack device {device}")
             raise InputDevice(role=port.role, name=port.name, found=found, expected=HOST[0])
-        port.check(lent.dtype, lent.shape)
-        return lent
+        port.check(borrowed.dtype, borrowed.shape)
+        return borrowed
 
     def place(self, port: Port, value: Any) -> int:
-        lent = self._borrow(port, value)
-        if lent.read_only:
+        borrowed = self._borrow(port, value)
+        if borrowed.read_only:
             raise port.refuse_place("read-only")
-        if not is_contiguous(lent.shape, lent.strides, DTYPES[lent.dtype].itemsize_bytes):
+        if not is_contiguous(
+            borrowed.shape, borrowed.strides, DTYPES[borrowed.dtype].itemsize_bytes
+        ):
             raise port.refuse_place("not contiguous")
-        return lent.address  # `value` keeps the memory alive after the loan ends
+        return borrowed.address  # `value` keeps the memory alive after that
 
     def make(self, port: Port) -> tuple[Any, int]:
         array = Array(port.dtype, port.shape)

@@ -106,10 +106,10 @@ def _of_capsule(slot: TensorSlot, label: str, value: Any, stream: int | None) ->
     try:
         kind, ordinal = (int(each) for each in value.__dlpack_device__())
         if kind in HOST_DEVICES:
-            device, lent = HOST, borrow(value)
+            device, borrowed = HOST, borrow(value)
         elif kind in (CUDA_DEVICE, CUDA_MANAGED_DEVICE):
             on = LEGACY_NAME if stream in (None, LEGACY) else stream
-            device, lent = (DEVICES[CUDA_DEVICE], ordinal), borrow(value, on)
+            device, borrowed = (DEVICES[CUDA_DEVICE], ordinal), borrow(value, on)
         else:
             found = DEVICES.get(kind, f"dlpack device {kind}")
             raise InputDevice(role=slot.role, name=label, found=found, expected=PLACES)
@@ -118,9 +118,17 @@ def _of_capsule(slot: TensorSlot, label: str, value: Any, stream: int | None) ->
     except Exception as error:  # what a producer raises is its own choice
         found = f"an array that gives no DLPack capsule ({error})"
         raise InputUnreadable(role=slot.role, name=label, found=found, expected=expected) from error
-    itemsize = DTYPES[lent.dtype].itemsize_bytes if lent.dtype in DTYPES else 1
-    strides = tuple(each // itemsize for each in lent.strides)
-    return View(lent, lent.address, lent.dtype, lent.shape, strides, device, lent.read_only)
+    itemsize = DTYPES[borrowed.dtype].itemsize_bytes if borrowed.dtype in DTYPES else 1
+    strides = tuple(each // itemsize for each in borrowed.strides)
+    return View(
+        borrowed,
+        borrowed.address,
+        borrowed.dtype,
+        borrowed.shape,
+        strides,
+        device,
+        borrowed.read_only,
+    )
 
 
 def _of_buffer(slot: TensorSlot, label: str, value: Any) -> View:

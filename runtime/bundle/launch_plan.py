@@ -47,7 +47,7 @@ class LaunchPlan(Record):
 
     arena_bytes: size of the block that holds every intermediate tensor; scratch_bytes: size of the
     block that each thread gives to the kernel it runs; zeroed_bytes: the arena's first bytes, zero
-    when a session opens and left zero by every launch; states: what a call leaves to the next one;
+    when a session opens and left zero by every launch; states: mutable state;
     checks: of the data of a call, one word of the session each.
     """
 

@@ -77,7 +77,7 @@ FILE_LIMIT_BYTES = 1 << 44
 DYNAMIC = "dynamic-shapes"
 TORCH = "torch"  # ops that torch runs at each call, by name
 NATIVE = "native-back-ends"  # libraries of the user's that the plans call
-STATE = "state"  # tensors that a session keeps from call to call
+STATE = "state"  # tensors of mutable state
 
 
 class FileEntry(Record):
@@ -115,8 +115,8 @@ class Manifest(Record):
     that does not know a feature refuses the bundle by its name.
 
     dims, sizes, guards: of shapes that depend on the call, see `signature.py`; else empty. torch:
-    ops that torch runs at each call. backends: native libraries that the plans call. states: what a
-    session keeps from call to call.
+    ops that torch runs at each call. backends: native libraries that the plans call. states:
+    mutable state.
     """
 
     features: tuple[str, ...] = field(List(NAME, limit=256))

@@ -10,7 +10,7 @@ Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
              | {"is_programmatic": 0 | 1, "nbytes", "offset", "scratch_bytes", "shared_bytes",
                 "threads"}
                                                   a cubin inside the library, and how to launch it
-    state    = {"initial": name | nil, "nbytes"}  what a call leaves to the next one of its session
+    state    = {"initial": name | nil, "nbytes"}  mutable state of a session
     variant  = {"arena_bytes": number, "buffers": [buffer], "checks": [check],
                 "ranges": [[low, high]], "steps": [step], "zeroed_bytes"}
     buffer   = {"name", "nbytes": number, "offset": number}
@@ -36,7 +36,7 @@ Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
     number   = whole number | [number of a value]  values and rows: see `extent.py`
 
 `features` are the names of what the plan needs of whoever runs it; an unknown one is refused by its
-name. `dims` counts the sizes that a call decides. Each variant has a range for each of them, and
+name. `dims` counts the dynamic sizes. Each variant has a range for each of them, and
 the first variant whose ranges hold all sizes serves a call; a plan of fixed shapes has no dims and
 one variant. `limits` are numbers of elements, none of which may exceed 2³¹ - 1. The first
 `zeroed_bytes` of the arena are zero when a session opens, and every launch leaves them so.

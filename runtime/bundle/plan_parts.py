@@ -138,7 +138,7 @@ class Spans:
 
 
 class StateSlot(Record):
-    """A tensor of `nbytes` bytes that a session keeps from call to call.
+    """A tensor of `nbytes` bytes of mutable state.
 
     initial: the weight that a session starts with; None for zeros.
     """

@@ -353,8 +353,8 @@ def along(verbs: list[Any], items: Any, *more: Any, start: int = 0) -> list[Any]
 class Fields(Schema):
     """A map with the fields that a class of records declares, or with given ones, of any class.
 
-    Any other field is refused by its name. A field that comes with a feature is there where the
-    map's `features` have it, and only there; elsewhere it has its default.
+    Any other field raises an error that names it. A field that comes with a feature is there where
+    the map's `features` have it, and only there; elsewhere it has its default.
     """
 
     __slots__ = (

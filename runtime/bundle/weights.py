@@ -84,7 +84,7 @@ def read_header(data: Any, path: str) -> dict[str, Tensor]:
 
 
 def _parse_header(text: bytes, path: str) -> dict[str, tuple[str, list[int], list[int]]]:
-    """Name → dtype, shape, offsets, from JSON in the one spelling that the writer uses."""
+    """Name → dtype, shape, offsets, from JSON in the one form that the writer uses."""
     try:
         cursor = _Cursor(text.decode("utf-8"), path)
     except UnicodeDecodeError:
@@ -114,7 +114,7 @@ def _parse_header(text: bytes, path: str) -> dict[str, tuple[str, list[int], lis
 
 
 class _Cursor:
-    """Reads the header's JSON from left to right; anything but the expected spelling is refused.
+    """Reads the header's JSON from left to right; anything else is refused.
 
     The standard library's parser costs 6 ms of import and accepts floats, escapes, duplicate keys
     and NaN, none of which a header may hold.

@@ -18,7 +18,7 @@ class Session(Protocol):
     """The memory of one call at a time."""
 
     addresses: Any  # a ctypes array, inputs first, then outputs, which the caller fills
-    states: Any  # what is kept from call to call
+    states: Any  # mutable state
     run: Any  # runs the plan on `addresses`; on a device it takes a stream and is asynchronous
 
     def close(self) -> None:

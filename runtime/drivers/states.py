@@ -1,4 +1,4 @@
-"""What a session keeps from call to call, in host memory: one block of its own, not the arena."""
+"""A session's mutable state, in host memory: one block of its own, not the arena."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         def stream(self) -> int: ...
         def torch_stream(self) -> Any: ...
         def follow(self, stream: int) -> None: ...
-        def lend(self, array: Any, nbytes: int) -> None: ...
+        def hold_borrowed(self, array: Any, nbytes: int) -> None: ...
         def keep(self, copy: Any) -> None: ...
         def stage_in(self, port: Port, host_address: int) -> int: ...
         def stage_out(self, port: Port, host_address: int) -> int: ...
@@ -177,10 +177,10 @@ class DeviceCapsuleKind:
     def address(self, port: Port, value: Any, session: Caller) -> int:
         if self._device(port, value) in HOST_DEVICES:
             return self._staged.address(port, value, session)
-        lent = self._borrow(port, value, session)
-        if not _is_contiguous(lent):
-            lent = self._borrow(port, _made_contiguous(port, value), session)
-        return aligned(port, lent.address)
+        borrowed = self._borrow(port, value, session)
+        if not _is_contiguous(borrowed):
+            borrowed = self._borrow(port, _made_contiguous(port, value), session)
+        return aligned(port, borrowed.address)
 
     def _device(self, port: Port, value: Any) -> int:
         """DLPack's number of the kind of device; raises `InputDevice` for what is elsewhere."""
@@ -195,22 +195,22 @@ class DeviceCapsuleKind:
 
     def _borrow(self, port: Port, value: Any, session: Caller) -> Borrowed:
         try:
-            lent = borrow(value, session.stream or LEGACY_NAME)
+            borrowed = borrow(value, session.stream or LEGACY_NAME)
         except Exception as error:
             raise _no_capsule(port, error) from error
-        session.lend(lent, port.nbytes)
-        port.check(lent.dtype, lent.shape)
-        return lent
+        session.hold_borrowed(borrowed, port.nbytes)
+        port.check(borrowed.dtype, borrowed.shape)
+        return borrowed
 
     def place(self, port: Port, value: Any, session: Caller) -> int:
         if self._device(port, value) in HOST_DEVICES:
             return self._staged.place(port, value, session)
-        lent = self._borrow(port, value, session)
-        if lent.read_only:
+        borrowed = self._borrow(port, value, session)
+        if borrowed.read_only:
             raise port.refuse_place("read-only")
-        if not _is_contiguous(lent):
+        if not _is_contiguous(borrowed):
             raise port.refuse_place("not contiguous")
-        return aligned(port, lent.address)
+        return aligned(port, borrowed.address)
 
     def answer(self, value: Any) -> DeviceKind:
         on_host = value.__dlpack_device__()[0] in HOST_DEVICES
@@ -259,7 +259,7 @@ class InterfaceKind:
             if found_ordinal != port.ordinal:
                 where = "the host" if found_ordinal is None else device_name(found_ordinal)
                 raise wrong_device(port, where)
-        session.lend(value, port.nbytes)
+        session.hold_borrowed(value, port.nbytes)
         if stream is not None:
             session.follow(LEGACY if stream == LEGACY_NAME else int(stream))
         return aligned(port, address or 0)
@@ -286,7 +286,7 @@ class OwnKind:
             raise wrong_device(port, device_name(ordinal))
         port.check(value.dtype, value.shape)
         session.follow(value.stream)
-        session.lend(value, port.nbytes)
+        session.hold_borrowed(value, port.nbytes)
         return value.address
 
     def place(self, port: Port, value: DeviceArray, session: Caller) -> int:
@@ -329,8 +329,8 @@ def adopter(module: str) -> Callable[[DeviceArray], Any] | None:
     return next((each for each in found if each is not None), None)
 
 
-def _is_contiguous(lent: Borrowed) -> bool:
-    return is_contiguous(lent.shape, lent.strides, DTYPES[lent.dtype].itemsize_bytes)
+def _is_contiguous(borrowed: Borrowed) -> bool:
+    return is_contiguous(borrowed.shape, borrowed.strides, DTYPES[borrowed.dtype].itemsize_bytes)
 
 
 def _made_contiguous(port: Port, value: Any) -> Any:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 # Loans are kept in two halves. When the newer one is beyond a limit, the calls of the older one
 # have ended or are waited for, and it is given back; the newer one becomes the older one.
-LENT_BYTES_LIMIT = 64 << 20
-LOANS_LIMIT = 128
+BORROWED_BYTES_LIMIT = 64 << 20
+BORROWED_LIMIT = 128
 
 
 class DeviceSession(Session):
@@ -45,23 +45,23 @@ class DeviceSession(Session):
     Calls follow each other on the device, also from shape to shape and from stream to stream.
 
     To the kinds of arrays it is the call: stream: its CUstream handle; has_own_stream: whether the
-    caller named it; hold: copies that must live until the launch; loans: arrays of other libraries
-    that must live until the work is done; memory: for outputs.
+    caller named it; hold: copies that must live until the launch; borrowed: arrays of other
+    libraries that must live until the work is done; memory: for outputs.
     """
 
     __slots__ = (
+        "_borrowed_bytes",
         "_chosen",
         "_copies_in",
         "_copies_out",
         "_finish",
         "_is_plain",
-        "_lent_bytes",
-        "_older_loans",
+        "_older_borrowed",
         "_ordinal",
         "_own_stream",
+        "borrowed",
         "has_own_stream",
         "hold",
-        "loans",
         "memory",
     )
 
@@ -75,9 +75,9 @@ class DeviceSession(Session):
         self.has_own_stream = False
         self._finish: Callable[[Any], Any] | None = None
         self.hold: list[Any] = []
-        self.loans: list[Any] = []
-        self._older_loans: list[Any] = []
-        self._lent_bytes = 0
+        self.borrowed: list[Any] = []
+        self._older_borrowed: list[Any] = []
+        self._borrowed_bytes = 0
         self._copies_in: list[tuple[int, int]] = []  # (index, host address)
         self._copies_out: list[tuple[int, int]] = []
         self._is_plain = True  # none of the lists above holds anything
@@ -136,7 +136,7 @@ class DeviceSession(Session):
             values = tuple(map(self._finish, values))
         if self.has_own_stream:
             self._record(arrays, values)
-        if self._lent_bytes > LENT_BYTES_LIMIT or len(self.loans) > LOANS_LIMIT:
+        if self._borrowed_bytes > BORROWED_BYTES_LIMIT or len(self.borrowed) > BORROWED_LIMIT:
             self._give_back_older()
         self.hold.clear()
         return values
@@ -240,11 +240,11 @@ class DeviceSession(Session):
         """The call waits for what `stream` holds now."""
         self.memory.order(self.stream, stream)
 
-    def lend(self, array: Any, nbytes: int) -> None:
+    def hold_borrowed(self, array: Any, nbytes: int) -> None:
         """Keep another library's array until the work that reads or writes it is done."""
         self._is_plain = False
-        self.loans.append(array)
-        self._lent_bytes += nbytes
+        self.borrowed.append(array)
+        self._borrowed_bytes += nbytes
 
     def keep(self, copy: Any) -> None:
         """Keep a copy until the launch: its memory is freed in the order of the stream."""
@@ -308,11 +308,11 @@ class DeviceSession(Session):
         return self._chosen
 
     def _give_back_older(self) -> None:
-        """Let go of the older half of the loans, once the calls that used it have ended."""
+        """Let go of the older half of the borrowed arrays, once its calls have ended."""
         self._native.reach_mark()
         self._native.mark(self.stream)
-        self._older_loans, self.loans = self.loans, []
-        self._lent_bytes = 0
+        self._older_borrowed, self.borrowed = self.borrowed, []
+        self._borrowed_bytes = 0
 
     def _free(self) -> None:
         """Free the arena once its work is done."""
@@ -320,6 +320,6 @@ class DeviceSession(Session):
             super()._free()
         finally:
             self.hold.clear()
-            self.loans.clear()
-            self._older_loans.clear()
+            self.borrowed.clear()
+            self._older_borrowed.clear()
             self.memory = DeviceMemory(self._ordinal)  # the old one goes with the last output

@@ -65,7 +65,7 @@ class Fallback:
     ) -> Step:
         """A call of a plan on the memory of one session, on the host or on a device.
 
-        `place` gives the address of memory that stays, and None for what a call decides.
+        `place` gives the address of memory that stays, and None for memory of one call.
         """
         host = self._hosts.get(device)
         if host is None:
@@ -192,7 +192,7 @@ class Step:
         self._op = fallback.ops[call.op]
         self._operands: list[Any] = []
         self._results: list[Any] = []
-        # Tensors on memory that a call decides: where they are kept, and their last address.
+        # Tensors on memory of one call: where they are kept, and their last address.
         self._moving: list[tuple[list[Any], int, CallTensor, list[int]]] = []
         for tensors, specs in ((self._operands, call.operands), (self._results, call.results)):
             for spec in specs:

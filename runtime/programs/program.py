@@ -157,7 +157,7 @@ class Program:
     def run_at(self, addresses: list[int], shapes: Shapes = ()) -> None:
         """Run once on memory at these addresses: contiguous inputs, then outputs.
 
-        shapes: those of the inputs, where a call decides sizes. Nothing is checked beside. For
+        shapes: those of the inputs, with dynamic sizes. Nothing is checked beside. For
         callers that know their arrays, such as a graph's guards.
         """
         sessions = self._sessions

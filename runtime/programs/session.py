@@ -87,7 +87,7 @@ class Instance:
 class Session:
     """One caller's arena, states and addresses; called like the program.
 
-    Where a call decides sizes, a session reads them from the inputs. For shapes that it has met
+    With dynamic sizes, a session reads them from the inputs. For shapes that it has met
     before, it makes the same one native call as for fixed ones; for new ones it checks them, makes
     their plan, and forgets those whose last use is the longest ago. All its shapes share one arena,
     which grows, and the states.
@@ -238,7 +238,7 @@ class Session:
 
     @property
     def state(self) -> States:
-        """What this session keeps from call to call, by name; empty for most programs."""
+        """This session's mutable state, by name; empty for most programs."""
         from .state import States
 
         return States(self._program.states, self._kept, self._turn)
@@ -257,7 +257,7 @@ class Session:
     def run_at(self, addresses: list[int], shapes: Shapes = ()) -> None:
         """Run once on memory at these addresses, inputs first; for callers that checked it all.
 
-        shapes: those of the inputs, where a call decides sizes.
+        shapes: those of the inputs, with dynamic sizes.
         """
         if self._known is not None:
             self._enter_shapes(shapes)

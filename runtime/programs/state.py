@@ -1,4 +1,4 @@
-"""What a session keeps from call to call, as its owner reads and sets it.
+"""A session's mutable state, as its owner reads and sets it.
 
 session.state["cache"]            a copy with its shape, which numpy.asarray takes: a memoryview;
                                   of 16-bit floats `Halves`, which DLPack takes too

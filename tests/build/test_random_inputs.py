@@ -62,7 +62,7 @@ def made(tmp_path, cache):
 def test_one_tensor_given_twice_is_two_inputs(made, tmp_path):
     report = made(TWICE)
     names = [check.name for check in report.targets[0].checks]
-    assert names == ["output_0", "output_0 (inputs drawn anew)"]
+    assert names == ["output_0", "output_0 (random inputs)"]
     a, b, c = torch.randn(3, 2, 5)
     with load(tmp_path / "out") as program:
         torch.testing.assert_close(program(a, b, {"again": c}), a * 2 + b * 3 - c)
@@ -71,7 +71,7 @@ def test_one_tensor_given_twice_is_two_inputs(made, tmp_path):
 def test_a_program_that_is_right_on_the_example_alone_is_refused(made, tmp_path, monkeypatch):
     """As it was while torch.export merged the arguments: the example cannot show it."""
     monkeypatch.setattr(capture_module, "with_distinct_inputs", lambda spec: spec)
-    with pytest.raises(GoldenMismatch, match=r"`output_0\[\d, \d\] \(inputs drawn anew\)` differs"):
+    with pytest.raises(GoldenMismatch, match=r"`output_0\[\d, \d\] \(random inputs\)` differs"):
         made(TWICE.replace("2 + b", "7 + b"))
     assert not (tmp_path / "out").exists()
 
@@ -94,7 +94,7 @@ def test_an_input_that_is_a_parameter_is_an_input():
 def test_states_are_compared_after_three_calls_in_a_row(made):
     report = made(COUNTER)
     names = [check.name for check in report.targets[0].checks]
-    calls = ("", " (call 2, inputs drawn anew)", " (call 3, inputs drawn anew)")
+    calls = ("", " (call 2, random inputs)", " (call 3, random inputs)")
     assert names == [f"{name}{call}" for call in calls for name in ("output_0", "total")]
     assert all(check.is_ok for check in report.targets[0].checks)
 
@@ -107,7 +107,7 @@ def test_a_state_that_a_second_call_does_not_see_is_refused(made, monkeypatch):
         "_outputs",
         lambda call, rows, states: [original(call, [row], states)[0] for row in rows],
     )
-    with pytest.raises(GoldenMismatch, match=r"\(call 2, inputs drawn anew\)"):
+    with pytest.raises(GoldenMismatch, match=r"\(call 2, random inputs\)"):
         made(COUNTER)
 
 

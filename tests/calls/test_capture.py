@@ -148,7 +148,7 @@ def test_what_no_file_can_hold_is_refused_by_name(kernel, named):
         ((1, 2.5), "(1, 2.5, )"),
     ],
 )
-def test_compile_time_values_are_spelled(value, text):
+def test_compile_time_values_are_written_as_python(value, text):
     assert python_text(value) == text
 
 

@@ -1,4 +1,4 @@
-"""Causal masks of sizes that a call decides become an attribute of the attention."""
+"""Causal masks of dynamic sizes become an attribute of the attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels for GPUs whose sizes a call decides give the models' numbers at every size tried."""
+"""Kernels for GPUs of dynamic size give the models' numbers at every size tried."""
 
 from __future__ import annotations
 

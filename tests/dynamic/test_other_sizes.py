@@ -81,7 +81,7 @@ def test_the_record_says_at_which_sizes(built):
     path, _ = built("perceptron")
     facts = json.loads((path / "provenance.json").read_text())
     (rows,) = facts["validated"].values()
-    assert len(rows) == 4  # the example, inputs drawn anew, and both ends of the ranges
+    assert len(rows) == 4  # the example, random inputs, and both ends of the ranges
     assert any("batch = 1, seq = 1" in row["name"] for row in rows)
 
 

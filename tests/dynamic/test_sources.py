@@ -1,4 +1,4 @@
-"""`sources/` of bundles whose sizes a call decides, and `aotc tune` from them."""
+"""`sources/` of bundles of dynamic size, and `aotc tune` from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scans, sorts and resizing along dims whose sizes a call decides, each as one program."""
+"""Scans, sorts and resizing along dims of dynamic size, each as one program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes that a call decides: one program for all of them, or one for each."""
+"""Dynamic sizes: one program for all of them, or one for each."""
 
 from __future__ import annotations
 

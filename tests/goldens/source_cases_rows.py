@@ -11,7 +11,7 @@ from aotc.aot.ir.size import Dim, size_of
 
 
 def dim(name: str, low: int, high: int, typical: int):
-    """A size that a call decides."""
+    """A dynamic size."""
     return size_of(Dim(name, low, high, typical))
 
 

@@ -1,4 +1,4 @@
-"""Models whose sizes a call decides, as specs for a device, and the sizes that are tried."""
+"""Models of dynamic size, as specs for a device, and the sizes that are tried."""
 
 from __future__ import annotations
 

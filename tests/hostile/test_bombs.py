@@ -1,4 +1,4 @@
-"""Crafted files with valid digests: refused by name, before memory is spent on them."""
+"""Crafted files with valid digests: an error that names them, before memory is spent on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes that a call decides: canonical arithmetic has the value of plain integers, ranges hold."""
+"""Dynamic sizes: canonical arithmetic has the value of plain integers, ranges hold."""
 
 from __future__ import annotations
 

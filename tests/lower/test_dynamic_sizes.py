@@ -1,4 +1,4 @@
-"""Every form of a GPU's kernels whose sizes a call decides gives the reference's numbers.
+"""Every form of a GPU's kernels of dynamic size gives the reference's numbers.
 
 Each case is one kernel over dims with ranges; each of its forms runs at several sizes, products in
 Triton's interpreter, rows as native code: two processes for all cases.
@@ -289,7 +289,7 @@ def test_scratch_is_as_large_as_any_call_needs():
 
 
 def test_what_needs_numbers_is_no_candidate():
-    """The Gluon form of attention, and pieces of a row whose length the call decides."""
+    """The Gluon form of attention, and pieces of a row of dynamic length."""
     dims = (Dim("m", 512, 4096, 2048), Dim("n", 512, 4096, 2048))
     graph = graph_of(attention(*map(size_of, dims[::-1])))
     (spec,) = lower(schedule(graph, TRAITS), TRAITS)

@@ -1,4 +1,4 @@
-"""The model's pick of a row kernel against every config that was measured on a device.
+"""The cost model's choice of a row kernel against every config that was measured on a device.
 
 The records are `benchmarks/gpu/rows.py --wide --record` on one H200: µs of all configs of a shape,
 over tensors that its caches do not hold.

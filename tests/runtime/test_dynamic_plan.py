@@ -1,4 +1,4 @@
-"""Plans and signatures of sizes that a call decides: what is refused, and what comes out."""
+"""Plans and signatures of dynamic sizes: what is refused, and what comes out."""
 
 from __future__ import annotations
 

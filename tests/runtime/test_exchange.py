@@ -1,4 +1,4 @@
-"""Arrays in and out: every dtype as torch, numpy, DLPack and buffers; answered in kind."""
+"""Arrays in and out: every dtype as torch, numpy, DLPack and buffers."""
 
 from __future__ import annotations
 

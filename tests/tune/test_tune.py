@@ -1,4 +1,4 @@
-"""Which candidate a kernel gets: from a record, by measuring, or the model's pick.
+"""Which candidate a kernel gets: from a record, by measuring, or the cost model's choice.
 
 Compiling is faked; the record, the cache of measured lines and the budget are real.
 """
@@ -21,7 +21,7 @@ from aotc.cache import Store
 TARGET = find_target("cuda:sm_90")
 DEVICE = "nvidia-h200"
 BLOCKS = (16, 32, 64)
-# Microseconds of each kernel's candidates: the model's pick is never the fastest.
+# Microseconds of each kernel's candidates: the cost model's choice is never the fastest.
 TIMES_US = {"first": (9.0, 4.0, 7.0), "second": (5.0, 6.0, 3.0), "third": (8.0, 2.0, 2.5)}
 
 

@@ -45,7 +45,7 @@ def _read(
     if any(each.dtype not in FLOATS_TO_F32 for each in read):
         raise NotSupported(f"attention of `{query.dtype}` with heads that share keys")
     if not all(is_static(each.shape) for each in read):
-        raise NotSupported("attention with heads that share keys, of sizes that a call decides")
+        raise NotSupported("attention with heads that share keys, of dynamic sizes")
     factor = float(query.shape[-1]) ** -0.5 if scale is None else float(scale)
     return read, {"scale": factor, "causal": is_causal, "offset": 0}
 

@@ -1,4 +1,4 @@
-"""Places and weights of resizing along a dim whose size a call decides, as arithmetic.
+"""Places and weights of resizing along a dim of dynamic size, as arithmetic.
 
 They are rounded where torch rounds, as the tables of `resampling` are.
 """

@@ -123,7 +123,7 @@ def _by_every_matrix(data: Node, matrices: Node, ends: Node) -> Node:
 
 def _by_depth(left: Node, right: Node, ends: Node) -> Node:
     if not is_static((*left.shape, *right.shape)):
-        raise NotSupported("a grouped product over as many rows as a call decides")
+        raise NotSupported("a grouped product over a dynamic number of rows")
     shape = (ends.shape[0], left.shape[0], right.shape[1])
     if not left.type.numel or not right.type.numel or not math.prod(shape):
         return build.expand(build.scalar(0, left.dtype), shape)

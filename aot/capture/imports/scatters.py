@@ -34,7 +34,7 @@ def is_large(index: Node, source: Node, extent: Extent, adds: bool) -> bool:
     """
     pairs = (source if adds else index).type.numel
     sizes = (extent, pairs, *index.shape, *source.shape)
-    # The text of a kernel tells its sizes: those that a call decides stay lookups.
+    # The text of a kernel has its sizes: those that a call decides stay lookups.
     return all(isinstance(size, int) for size in sizes) and int(extent) * int(pairs) > MOST_LOOKUPS
 
 
@@ -171,7 +171,7 @@ def _along(data: Node, dim: int, index: Node, source: Operand, merge: Merge) -> 
 def _merged(data: Node, index: Node, source: Node, axis: int, merge: Merge) -> Node:
     """The source written into the data by lookups or, where these are too many, one by one.
 
-    Into what a call leaves to the next one always so: it is then written where it lies.
+    Into mutable state always so: it is then written where it lies.
     """
     extent = data.shape[axis]
     is_sum = merge.name == "sum" and merge.counts_self and data.dtype != "bool"

@@ -1,4 +1,4 @@
-"""Sizes that only the call decides: integer polynomials over named dims, canonical at once.
+"""Dynamic sizes: integer polynomials over named dims, canonical at once.
 
 An `Extent` is an int or a `Size`; a `Size` is never constant, since arithmetic answers an int
 wherever it can. So shapes of static graphs hold plain ints and every rule reads both alike. An atom

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class UndecidedSize(TypeRuleError):
-    """A rule asked what only the call decides."""
+    """A rule asked for a dynamic size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """A size given at the call: `low` ≤ value ≤ `high`; `typical` is what prices reckon with."""
+    """A size given at the call: `low` ≤ value ≤ `high`; `typical` is for costs."""
 
     name: str
     low: int

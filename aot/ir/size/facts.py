@@ -58,14 +58,14 @@ def is_static(values: Iterable[Extent]) -> bool:
 
 
 def fixed(extent: Extent) -> int:
-    """The size as a number; raises `UndecidedSize` where only the call decides it."""
+    """The size as a number; raises `UndecidedSize` where it is dynamic."""
     if isinstance(extent, int):
         return extent
     raise UndecidedSize(f"size `{extent}` is only known at the call")
 
 
 def typical(extent: Extent) -> int:
-    """The value for prices: the size where all dims have their typical values."""
+    """The value for costs: the size where all dims have their typical values."""
     return extent if isinstance(extent, int) else _typical(extent)
 
 
@@ -152,7 +152,7 @@ def _typical(size: Size) -> int:
 
 
 def kernel_text(extent: Extent) -> str:
-    """As a kernel spells it, with a parameter for each dim; parenthesized where it is a sum."""
+    """As a kernel has it, with a parameter for each dim; parenthesized where it is a sum."""
     truncated = _truncated(extent)
     if isinstance(truncated, int):
         return number_text(truncated, True)

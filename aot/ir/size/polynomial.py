@@ -101,7 +101,7 @@ Extent = int | Size
 Shape = tuple[Extent, ...]
 
 
-# -- what the ranges tell --------------------------------------------------------------------------
+# -- what the ranges prove -------------------------------------------------------------------------
 
 
 def bounds(extent: Extent) -> tuple[int, int]:
@@ -112,14 +112,14 @@ def bounds(extent: Extent) -> tuple[int, int]:
 
 
 def proves_at_most(left: Extent, right: Extent) -> bool:
-    """Whether left ≤ right at every call, as far as the ranges tell."""
+    """Whether left ≤ right at every call, as far as the ranges prove."""
     if isinstance(left, int) and isinstance(right, int):
         return left <= right
     return _lowest_of(right - left) >= 0
 
 
 def proves_below(left: Extent, right: Extent) -> bool:
-    """Whether left < right at every call, as far as the ranges tell."""
+    """Whether left < right at every call, as far as the ranges prove."""
     return proves_at_most(left + 1, right)
 
 

@@ -1,4 +1,4 @@
-"""The configs of attention as data, which of them a problem allows, and the model's pick."""
+"""The configs of attention as data, which of them a problem allows, and the cost model's choice."""
 
 from __future__ import annotations
 

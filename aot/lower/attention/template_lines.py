@@ -31,7 +31,7 @@ class Lines:
         self.emitter = Emitter(self.body, self.buffers, self.masks, self._stop, rounded=rounded)
         blocks, keys = kernel_file.blocks_of(found, "BN"), writer.keys.extent
         self.has_last = kernel_file.has_tail(writer.keys, blocks)
-        # What only the call decides, but never beyond the shortest block.
+        # Dynamic sizes, but never beyond the shortest block.
         self.is_one_block = not isinstance(keys, int) and highest(keys) <= min(blocks)
         tallest = kernel_file.blocks_of(found, "BM")
         self.has_row_mask = kernel_file.has_tail(self.domain.rows, tallest)

@@ -1,4 +1,4 @@
-"""Forms and block sizes of row kernels on a GPU, as tables: the model's pick first."""
+"""Forms and block sizes of row kernels on a GPU, as tables: the cost model's choice first."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ _SHARED = ((8192, 8), (8192, 16))
 
 
 def row_tiles(shape: RowShape, traits: TargetTraits) -> list[RowTiles]:
-    """Every form that fits the shape, the one that the model picks first."""
+    """Every form that fits the shape, the cost model's choice first."""
     if shape.is_lanes:
         return _ordered(
             [

@@ -44,7 +44,7 @@ FORMS = {
 def lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
     """All reductions of the group over one set of rows, and what surrounds them.
 
-    The first candidate is the model's pick.
+    The first candidate is the cost model's choice.
     """
     drafts: list[kernel_file.Draft] = []
     candidates: list[Candidate] = []

@@ -142,7 +142,7 @@ class RowForm:
 
     loop: Loop
     exchange: Exchange = ALONE
-    is_of_gpu: bool = True  # programs in one row of the grid; 16-bit values by shortened functions
+    is_of_gpu: bool = True  # programs in one row of the grid; 16-bit values approximated
 
     @property
     def is_held(self) -> bool:

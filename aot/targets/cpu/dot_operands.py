@@ -185,7 +185,7 @@ def _write_widened(
 
 
 def _write_transposed(kernel: Kernel, value: Value, buffer: Buffer, block: int, start: Int) -> None:
-    """An operand that is contiguous down its columns: read by columns, turned over in registers.
+    """An operand that is contiguous down its columns: read by columns, transposed in registers.
 
     A block of `block` × `block` elements takes that many reads, shuffles · log2 and writes. A few
     columns are read to their end, one block after the other: the processor sees how they go on.

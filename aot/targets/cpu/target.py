@@ -26,7 +26,7 @@ def find(text: str) -> Target | None:
 
 
 def known() -> Sequence[str]:
-    """Every spelling of a CPU target."""
+    """Every name of a CPU target."""
     return ["cpu", *(f"cpu-{name}" for name in ISAS)]
 
 

@@ -60,7 +60,7 @@ def conjuncts(kernel: Kernel, mask: Value, shape: Sequence[int]) -> list[Conjunc
 def _bound(
     kernel: Kernel, comparison: Operation, path: tuple[Operation, ...], shape: Sequence[int]
 ) -> Bound | None:
-    """Solves `i + a < b` (in any of its spellings) for the index `i` of one dimension."""
+    """Solves `i + a < b` (in any form) for the index `i` of one dimension."""
     predicate = comparison.integer("predicate")
     if predicate not in (LESS, LESS_EQUAL, GREATER, GREATER_EQUAL):
         return None

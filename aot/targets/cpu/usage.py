@@ -1,4 +1,4 @@
-"""Which lazy tensors to keep in memory: those dear to compute that are asked for more than once."""
+"""Which lazy tensors to keep in memory: those that are expensive and used more than once."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _SUFFIX = {"float": "f32", "double": "f64"}
 
 
 def type_name(element: str, lanes: int) -> str:
-    """LLVM's spelling of a type: `float`, `<16 x float>`."""
+    """LLVM's name of a type: `float`, `<16 x float>`."""
     return element if lanes == 1 else f"<{lanes} x {element}>"
 
 
@@ -28,7 +28,7 @@ def mangled(element: str, lanes: int) -> str:
 
 
 def constant(number: Number, element: str) -> str:
-    """One lane of a constant; floats as the bits of a double, LLVM's exact spelling."""
+    """One lane of a constant; floats as the bits of a double, LLVM's exact form."""
     if element not in _FLOATS:
         return str(int(number))
     if element == "float":

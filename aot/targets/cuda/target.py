@@ -28,7 +28,7 @@ def find(text: str) -> Target | None:
 
 
 def known() -> Sequence[str]:
-    """Every spelling of a CUDA target that can be compiled for here."""
+    """Every name of a CUDA target that can be compiled for here."""
     return ["cuda", *(f"cuda:sm_{capability}" for capability in _capabilities())]
 
 

@@ -178,7 +178,7 @@ class NativeSession:
     addresses: ctypes array, inputs first, then outputs; the caller fills it before `run`.
     run: one call on these addresses; a single native call, where torch runs no step between. A step
     that is not native code ends a native stretch, and the next one begins another. arena_address:
-    for debugging. states: what is kept from call to call.
+    for debugging. states: mutable state.
     Calls of one session must not overlap; sessions may run at once in several threads.
     """
 

@@ -152,7 +152,7 @@ class CudaSession:
         return lambda stream=LEGACY_STREAM: made(self._address_of, stream)
 
     def _place(self, space: str, value: int | str) -> int | None:
-        """The address of memory that stays, None for what a call decides."""
+        """The address of memory that stays, None for memory of one call."""
         if self._code.address_index(space, value) is not None:
             return None
         return self._fixed_value(space, value)
@@ -247,7 +247,7 @@ class CudaSession:
     def copy_in(self, index: int, host_address: int) -> None:
         """Copy a host buffer to `stage(index)`; the buffer may change as soon as this returns.
 
-        A run on whatever stream comes after the copy; on `stream` it need not be told to wait.
+        A run on whatever stream comes after the copy; on `stream` it needs no wait.
         """
         self.stage(index)
         self.staging.copy_in(index, host_address, self._code.sizes[index])

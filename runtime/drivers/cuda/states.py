@@ -1,4 +1,4 @@
-"""What a session keeps from call to call, in device memory: a block of its own, not the arena.
+"""A session's mutable state, in device memory: a block of its own, not the arena.
 
 Its addresses are fixed when the session's graph is built, so that a replay finds them. Every
 question waits for the session's last run first, and is answered before it returns.

@@ -23,12 +23,12 @@ class Driver:
 
 
 @pytest.mark.parametrize("text", ["cuda:sm_90", "cuda-sm_90", "sm_90", "cuda:sm_90a"])
-def test_spellings_of_one_target(text):
+def test_names_of_one_target(text):
     target = find_target(text)
     assert (target.name, target.device, target.architecture) == ("cuda-sm_90", "cuda", "sm_90")
     assert target.needs == ("sm_90",)
     assert target.traits.multiprocessors == 132
-    assert target.spelling == "cuda:sm_90"
+    assert target.argument == "cuda:sm_90"
 
 
 @pytest.mark.parametrize("text", ["cuda:sm_70", "cuda:sm_9", "cuda:90", "sm_999", "rocm", ""])
