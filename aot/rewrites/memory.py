@@ -31,9 +31,9 @@ def place_ops(graph: Graph) -> tuple[Graph, int]:
     return _placed(graph, {node for node in nodes if node.kind == "memory"} | whole)
 
 
-def place_attention(graph: Graph) -> tuple[Graph, int]:
-    """`graph` with every attention `placed`, and how many there are."""
-    return _placed(graph, {node for node in graph.nodes() if node.op == "attention"})
+def place_all(graph: Graph) -> tuple[Graph, int]:
+    """As `place_ops`, with every attention."""
+    return _placed(graph, {node for node in graph.nodes() if node.op in _PLACED})
 
 
 def _placed(graph: Graph, wanted: Container[Node]) -> tuple[Graph, int]:

@@ -35,6 +35,7 @@ ApplyUserRewrites = Callable[[Graph], tuple[Graph, UserRewriteLog]]
 PLAIN = TargetTraits()
 USER = "user"  # the step of the user's rewrites: first of all, and again behind `USER_AGAIN`
 USER_AGAIN = "norms"
+MEMORY = "memory"  # the step without which some ops have no kernel: nothing leaves it out
 
 
 def _all(traits: TargetTraits) -> bool:
@@ -101,7 +102,7 @@ _CLEANING = (*algebra.RULES, *views.RULES)
 _SERVED = attention.rules(memory.serves)
 
 STAGES: tuple[Stage, ...] = (
-    Stage("memory", function=memory.place_ops),
+    Stage(MEMORY, function=memory.place_ops),
     Stage("algebra", _CLEANING),
     Stage("attention-gradients", function=memory.join_gradients),
     Stage("fold", function=fold.fold_all_but_transposes),
@@ -116,7 +117,8 @@ STAGES: tuple[Stage, ...] = (
     Stage("attention", (*attention.RULES, *_CLEANING), wants=_gpus),
     Stage("attention", (*_SERVED, *_CLEANING), wants=_cpus),
     Stage("attention-masks", function=attention_masks.known_masks),
-    Stage("memory", function=memory.place_attention, wants=_cpus),
+    Stage(MEMORY, function=memory.place_ops, wants=_gpus),
+    Stage(MEMORY, function=memory.place_all, wants=_cpus),
     Stage("pack", (*weights.PACKING, *views.RULES), wants=_packers, is_storage=True),
     Stage("fold-weights", function=fold.fold, wants=_cpus, is_storage=True),
     Stage("orient", function=weights.orient_weights, wants=_gpus, is_storage=True),
@@ -180,6 +182,7 @@ def rewrite_each(
     weights are stored the same way for all. `own` applies the user's rewrites, and may raise their
     errors.
     """
+    skip -= {MEMORY}
     stages = [stage for stage in _with_user_rewrites(own) if stage.name not in skip]
     wanted = families.values()
     storing = min(wanted, key=_packers)  # one that does not pack, where there is any

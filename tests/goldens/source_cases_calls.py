@@ -7,7 +7,7 @@ from source_table import case
 
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import make
-from aotc.aot.rewrites.memory import place_attention, place_ops
+from aotc.aot.rewrites.memory import place_all
 from aotc.aot.schedule.states import keep
 
 SCALE = """import triton
@@ -77,8 +77,7 @@ def native_function_and_kernel():
 
 def _placed(*outputs):
     """With the places of ops on memory, attention among them."""
-    graph, _ = place_ops(graph_of(outputs))
-    return place_attention(graph)[0].outputs
+    return place_all(graph_of(outputs))[0].outputs
 
 
 @case("cpu")

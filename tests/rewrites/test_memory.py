@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy
 import pytest
 
@@ -10,7 +12,9 @@ from aotc.aot.ir.graph import Graph, IllegalNodeError, make
 from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.legal import violations
 from aotc.aot.ir.text import parse_graph, print_graph
-from aotc.aot.rewrites.memory import join_gradients, place_attention, place_ops
+from aotc.aot.rewrites.memory import join_gradients, place_all, place_ops
+from aotc.aot.rewrites.rewrite import MEMORY, rewrite
+from aotc.aot.traits import TargetTraits
 
 torch = pytest.importorskip("torch")
 
@@ -118,7 +122,26 @@ def test_places_change_no_result(name):
 def test_attention_without_sums_stays_until_its_target_is_known():
     graph = graph_of(attentions(True, False)[0])
     assert place_ops(graph)[1] == 0
-    assert place_attention(graph)[1] == 1
+    assert place_all(graph)[1] == 1
+
+
+@pytest.mark.parametrize("traits", [TargetTraits(), TargetTraits(is_gpu=True)])
+@pytest.mark.parametrize("skip", [(), (MEMORY,)])
+def test_ops_of_a_rewrite_of_the_users_have_kernels_too(traits, skip):
+    """Its second turn comes after the first ops were placed; the step is never left out."""
+    x = leaf("data0", 10, 3)
+    (rows, _), graph = scatters(True), graph_of(b.unary("exp", x))
+    graph = Graph(rows.inputs, graph.outputs, ("data0", "index0", "source0"), ("o",), {})
+    turns = []
+
+    def own(given):
+        turns.append(given)
+        log = SimpleNamespace(counts={})
+        return given if len(turns) == 1 else given.with_outputs((rows, *given.outputs[1:])), log
+
+    found, _ = rewrite(graph, traits, frozenset(skip), own)
+    assert len(turns) == 2
+    assert [node.op for node in found.nodes() if node.kind in ("call", "memory")] == ["placed"]
 
 
 def test_gradients_beside_each_other_are_one_result():
@@ -199,7 +222,7 @@ def test_operands_that_do_not_fit_are_named(op, shapes, attrs, reason):
 
 
 def test_places_lie_within_memory():
-    graph = place_attention(graph_of(attentions(True, False)[0]))[0]
+    graph = place_all(graph_of(attentions(True, False)[0]))[0]
     (node,) = (node for node in graph.nodes() if node.op == "placed")
     places = list(node.attr("operands"))
     number, start, shape, strides = places[1]

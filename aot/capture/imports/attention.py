@@ -1,18 +1,90 @@
-"""Import rows of torch's attention for the processor, forward and backward.
-
-They stand in graphs of AOTAutograd where `dynamo/attention.py` leaves them whole.
+"""Import rows of torch's attention: as arithmetic, and for the processor, forward and backward, as
+ops of ours, where `dynamo/attention.py` leaves them whole in graphs of AOTAutograd.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from aotc.aot.capture.imports.call import Call, NotSupported, Rows
+from aotc.aot.capture.imports.call import Call, NotSupported, Rows, wide
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import AttrValue, Node, make
 from aotc.aot.ir.size import is_static
 from aotc.aot.ir.types import FLOATS_TO_F32
+
+LOWEST = {"f32": -3.4028234663852886e38, "f64": -1.7976931348623157e308}  # finite numbers
+
+
+def _attention(
+    call: Call,
+    query: Node,
+    key: Node,
+    value: Node,
+    mask: Node | None = None,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    has_groups: bool = False,
+) -> Node:
+    factor = _factor(query, dropout, scale)
+    groups = query.shape[-3] // key.shape[-3] if has_groups else 1
+    query, key, value, mask = _grouped(query, key, value, mask, groups)
+    if query.dtype == "f16":  # torch keeps scores in f32; those beyond 65504 have no f16
+        query, key = wide(query), wide(key)
+    scores = build.mul(wide(build.matmul(query, build.transpose(key))), factor)
+    if is_causal:
+        scores = _causal(scores)
+    if mask is not None:
+        scores = _masked(scores, mask)
+    weights = _safe_softmax(scores)
+    context = build.matmul(build.cast(weights, value.dtype), value)
+    return build.reshape(context, call.shape)
+
+
+def _grouped(
+    query: Node, key: Node, value: Node, mask: Node | None, groups: int
+) -> tuple[Node, Node, Node, Node | None]:
+    """A dim of `groups` query heads beside each key head; nothing is repeated in memory."""
+    rank = query.type.rank
+    if mask is not None:
+        mask = build.align(mask, rank)
+    if groups == 1:
+        return query, key, value, mask
+    lead, heads = query.shape[:-3], key.shape[-3]
+    query = build.reshape(query, (*lead, heads, groups, *query.shape[-2:]))
+    key, value = (
+        build.reshape(item, (*item.shape[:-2], 1, *item.shape[-2:])) for item in (key, value)
+    )
+    if mask is not None:
+        split = (1, 1) if mask.shape[-3] == 1 else (heads, groups)
+        mask = build.reshape(mask, (*mask.shape[:-3], *split, *mask.shape[-2:]))
+    return query, key, value, mask
+
+
+def _causal(scores: Node) -> Node:
+    shape = (*[1] * (scores.type.rank - 2), *scores.shape[-2:])
+    row, column = build.iota(shape, len(shape) - 2), build.iota(shape, len(shape) - 1)
+    return build.pointwise("where", build.pointwise("le", column, row), scores, -math.inf)
+
+
+def _masked(scores: Node, mask: Node) -> Node:
+    """scores + mask; where a bool hides a key, + -inf, which of an infinite score makes NaN."""
+    if mask.dtype == "bool":
+        none = build.scalar(0.0, scores.dtype)
+        mask = build.pointwise("where", mask, none, -math.inf)
+    return build.add(scores, build.cast(mask, scores.dtype))
+
+
+def _safe_softmax(scores: Node) -> Node:
+    """Softmax along the last axis; a row of -inf, masked or not, gives zeros, as torch's does."""
+    axis = scores.type.rank - 1
+    # Finite: -inf less that stays -inf, so that e^… is 0 and not NaN. A mask may hold it, too.
+    peak = build.pointwise("maximum", build.reduce("max", scores, (axis,)), LOWEST[scores.dtype])
+    exponential = build.unary("exp", build.sub(scores, peak))
+    total = build.pointwise("maximum", build.reduce("sum", exponential, (axis,)), 1e-30)
+    return build.mul(exponential, build.unary("reciprocal", total))
 
 
 def _forward(call: Call, *given: Any) -> tuple[Node, Node]:
@@ -38,19 +110,25 @@ def _read(
     """q, k, v and perhaps a mask, and what both ops say of their scores; raises `NotSupported` for
     what the kernels cannot say."""
     query = operands[0]
-    if dropout:
-        raise NotSupported("attention with dropout")
+    factor = _factor(query, dropout, scale)
     masks = [] if mask is None else [build.align(mask, 4)]
     read = (*operands, *masks)
     if any(each.dtype not in FLOATS_TO_F32 for each in read):
         raise NotSupported(f"attention of `{query.dtype}` with heads that share keys")
     if not all(is_static(each.shape) for each in read):
         raise NotSupported("attention with heads that share keys, of dynamic sizes")
-    factor = float(query.shape[-1]) ** -0.5 if scale is None else float(scale)
     return read, {"scale": factor, "causal": is_causal, "offset": 0}
 
 
+def _factor(query: Node, dropout: float, scale: float | None) -> float:
+    """What products of queries and keys are scaled by."""
+    if dropout:
+        raise NotSupported("attention with dropout")
+    return 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+
+
 ROWS: Rows = {
+    "scaled_dot_product_attention": _attention,
     "_scaled_dot_product_flash_attention_for_cpu": _forward,
     "_scaled_dot_product_flash_attention_for_cpu_backward": _backward,
 }

@@ -1,16 +1,13 @@
-"""Import rows of matmul, linear, attention and convolution."""
+"""Import rows of matmul, linear and convolution."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Rows, spread, wide
+from aotc.aot.capture.imports.call import Call, Operand, Rows, spread, wide
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.size import Extent
-
-LOWEST = {"f32": -3.4028234663852886e38, "f64": -1.7976931348623157e308}  # finite numbers
 
 
 def _matmul(call: Call, left: Node, right: Node) -> Node:
@@ -67,78 +64,6 @@ def _addmv(
     call: Call, start: Node, left: Node, right: Node, beta: Operand = 1, alpha: Operand = 1
 ) -> Node:
     return _plus(call, start, _matmul(call, left, right), beta, alpha)
-
-
-def _attention(
-    call: Call,
-    query: Node,
-    key: Node,
-    value: Node,
-    mask: Node | None = None,
-    dropout: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    has_groups: bool = False,
-) -> Node:
-    if dropout:
-        raise NotSupported("attention with dropout")
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    groups = query.shape[-3] // key.shape[-3] if has_groups else 1
-    query, key, value, mask = _grouped(query, key, value, mask, groups)
-    if query.dtype == "f16":  # torch keeps scores in f32; those beyond 65504 have no f16
-        query, key = wide(query), wide(key)
-    scores = build.mul(wide(build.matmul(query, build.transpose(key))), factor)
-    if is_causal:
-        scores = _causal(scores)
-    if mask is not None:
-        scores = _masked(scores, mask)
-    weights = _safe_softmax(scores)
-    context = build.matmul(build.cast(weights, value.dtype), value)
-    return build.reshape(context, call.shape)
-
-
-def _grouped(
-    query: Node, key: Node, value: Node, mask: Node | None, groups: int
-) -> tuple[Node, Node, Node, Node | None]:
-    """A dim of `groups` query heads beside each key head; nothing is repeated in memory."""
-    rank = query.type.rank
-    if mask is not None:
-        mask = build.align(mask, rank)
-    if groups == 1:
-        return query, key, value, mask
-    lead, heads = query.shape[:-3], key.shape[-3]
-    query = build.reshape(query, (*lead, heads, groups, *query.shape[-2:]))
-    key, value = (
-        build.reshape(item, (*item.shape[:-2], 1, *item.shape[-2:])) for item in (key, value)
-    )
-    if mask is not None:
-        split = (1, 1) if mask.shape[-3] == 1 else (heads, groups)
-        mask = build.reshape(mask, (*mask.shape[:-3], *split, *mask.shape[-2:]))
-    return query, key, value, mask
-
-
-def _causal(scores: Node) -> Node:
-    shape = (*[1] * (scores.type.rank - 2), *scores.shape[-2:])
-    row, column = build.iota(shape, len(shape) - 2), build.iota(shape, len(shape) - 1)
-    return build.pointwise("where", build.pointwise("le", column, row), scores, -math.inf)
-
-
-def _masked(scores: Node, mask: Node) -> Node:
-    """scores + mask; where a bool hides a key, + -inf, which of an infinite score makes NaN."""
-    if mask.dtype == "bool":
-        none = build.scalar(0.0, scores.dtype)
-        mask = build.pointwise("where", mask, none, -math.inf)
-    return build.add(scores, build.cast(mask, scores.dtype))
-
-
-def _safe_softmax(scores: Node) -> Node:
-    """Softmax along the last axis; a row of -inf, masked or not, gives zeros, as torch's does."""
-    axis = scores.type.rank - 1
-    # Finite: -inf less that stays -inf, so that e^… is 0 and not NaN. A mask may hold it, too.
-    peak = build.pointwise("maximum", build.reduce("max", scores, (axis,)), LOWEST[scores.dtype])
-    exponential = build.unary("exp", build.sub(scores, peak))
-    total = build.pointwise("maximum", build.reduce("sum", exponential, (axis,)), 1e-30)
-    return build.mul(exponential, build.unary("reciprocal", total))
 
 
 def _convolution(
@@ -264,6 +189,5 @@ ROWS: Rows = {
     "baddbmm": _addmm,
     "addbmm": _addbmm,
     "addmv": _addmv,
-    "scaled_dot_product_attention": _attention,
     "convolution": _convolution,
 }
