@@ -121,9 +121,12 @@ def _product(operation: Operation) -> tuple[Operation, Value] | None:
 def _stores(value: Value, kept: dict[Value, Keep]) -> list[Operation]:
     """The stores to which all uses of a value lead, element by element; empty if others use it."""
     found: dict[Operation, None] = {}
-    open_values = [value]
+    open_values, seen = [value], set[Value]()
     while open_values:
         current = open_values.pop()
+        if current in seen:
+            continue
+        seen.add(current)
         if current in kept:
             return []
         for use in current.uses:

@@ -48,6 +48,7 @@ def plan(function: Function, runs: Runs, *, no_alias: bool) -> dict[Value, Keep]
     costs: dict[Value, float] = {}
     weights = _weights(function, runs)
     writes = [op for op in function.walk() if op.name in WRITES]
+    rooted = _with_root_of_its_own(function)
     for operation in function.walk():
         for value in operation.results:
             if not value.type.is_tensor:
@@ -62,7 +63,7 @@ def plan(function: Function, runs: Runs, *, no_alias: bool) -> dict[Value, Keep]
             elif value.type.is_pointer or costs[value] == 0:
                 continue
             elif weights[value] > 1 and costs[value] >= DEAR:
-                kept[value] = Keep.BY_FIRST_ROOT if _has_root_of_its_own(value) else Keep.AT_ONCE
+                kept[value] = Keep.BY_FIRST_ROOT if value in rooted else Keep.AT_ONCE
             elif _is_repacked(value):
                 kept[value] = Keep.AT_ONCE
             if value in kept:
@@ -125,24 +126,25 @@ def _between(inner: Operation | None, outer: Operation | None) -> Iterator[Opera
         inner = inner.parent
 
 
-def _has_root_of_its_own(value: Value) -> bool:
-    """A root of the same shape in the same region reads the tensor at its own index."""
-    seen = [value]
-    while seen:
-        current = seen.pop()
-        for use in current.uses:
-            if _home(value) is not use.parent:
-                continue
-            if use.name in ("tt.store", "tt.reduce"):
-                return True
-            if (
-                use.results
-                and use.name not in VIEWS
-                and use.name not in ROOT_OPS
-                and not use.regions
-            ):
-                seen.extend(r for r in use.results if r.type.shape == value.type.shape)
-    return False
+def _with_root_of_its_own(function: Function) -> set[Value]:
+    """Tensors that a root of the same shape in the same region reads at its own index."""
+    found: set[Value] = set()
+    for operation in reversed(list(function.walk())):  # uses before definitions
+        for value in operation.results:
+            if any(_is_read_at_its_index(value, use, found) for use in value.uses):
+                found.add(value)
+    return found
+
+
+def _is_read_at_its_index(value: Value, use: Operation, found: set[Value]) -> bool:
+    """By a root, or for a tensor that itself is in `found`."""
+    if _home(value) is not use.parent:
+        return False
+    if use.name in ("tt.store", "tt.reduce"):
+        return True
+    if use.name in VIEWS or use.name in ROOT_OPS or use.regions:
+        return False
+    return any(made in found and made.type.shape == value.type.shape for made in use.results)
 
 
 def _is_repacked(value: Value) -> bool:
