@@ -10,6 +10,11 @@ from __future__ import annotations
 from aotc.runtime.errors import AotcError
 
 
+class TypeRuleError(TypeError):
+    """A node that no type rule allows; carries the bare reason, without the op's name. The stages
+    catch it."""
+
+
 class UserError(AotcError):
     """The command line, the settings or a file of the user is wrong; exit 2."""
 

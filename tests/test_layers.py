@@ -140,18 +140,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.cli": {"aot", "cache", "kernels", "runtime"},
     "kernels": {*STAGE_FREE, "aot.targets", "aot.lower", "kernels.templates", "cache"},
 }
-# Imports that close a circle, since one thing is made of the other, and that again of the first.
-CIRCULAR = {
-    # A native function's Triton twin is exported and imported as a model is.
-    ("aot.capture.native_triton", "aot.capture.capture"),
-    ("aot.capture.native_triton", "aot.capture.exported"),
-    # Types have extents, extents are sizes, and the errors of sizes are those of type rules.
-    ("aot.ir.types", "aot.ir.size"),
-    # Floors and choices are of polynomials, polynomials of layers and choices.
-    ("aot.ir.size.atoms", "aot.ir.size.polynomial"),
-    # Reading memory evaluates the address, which may have been read from memory.
-    ("aot.targets.cpu.memory", "aot.targets.cpu.evaluate"),
-}
 BUILD = "aot.build"  # the one module that knows every stage
 
 # Library → where it may be imported.
@@ -262,7 +250,7 @@ def test_no_file_reaches_itself():
         reached = {each.removeprefix("aotc.") for each in found}
         reached = {each if each in names else each.rpartition(".")[0] for each in reached}
         reached -= {name}  # `aotc.runtime`, as a checkout's `runtime` imports it
-        below[name] = {each for each in reached & names if (name, each) not in CIRCULAR}
+        below[name] = reached & names
     while lowest := [name for name, reached in below.items() if not reached & below.keys()]:
         for name in lowest:
             del below[name]

@@ -12,10 +12,11 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.aliases import without_aliases
+from aotc.aot.capture.exporting import decompose
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
 from aotc.aot.capture.imports.call import COMPLEX_END, NotSupported, type_of
 from aotc.aot.capture.imports.complexes import Complex
-from aotc.aot.capture.sizes import Sizes, reading
+from aotc.aot.capture.sizes import Sizes, reading, sizes_of
 from aotc.aot.capture.state_values import keep, keeping
 from aotc.aot.capture.triton_calls import KERNEL_CALL
 from aotc.aot.errors import (
@@ -46,6 +47,7 @@ def import_program(
     """
     changed = _changed(program, exported)
     walker = _ProgramImporter(
+        graph_of=graph_of,
         program=program,
         fallback=fallback,
         rounds=rounds,
@@ -59,6 +61,13 @@ def import_program(
         refused = FallbackRefused if fallback else OpsUnsupported
         raise refused(ops=_distinct(walker.unsupported))
     return walker.graph(), tuple(walker.guards)
+
+
+def graph_of(model: torch.nn.Module, tensors: tuple[torch.Tensor, ...]) -> Graph:
+    """A model of its own inside another, exported and imported for such tensors."""
+    program = torch.export.export(model, tensors, strict=False)
+    sizes = sizes_of(program, None, (tensors, {}))
+    return import_program(decompose(program, {}, ()), program, sizes)[0]
 
 
 def held_tensor(program: ExportedProgram, name: str) -> torch.Tensor:

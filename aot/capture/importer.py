@@ -18,17 +18,18 @@ from aotc.aot.capture.imports.complexes import Complex, complex_row, constant_of
 from aotc.aot.capture.imports.rng import PHILOX, SEED_NAME, first_free, seed_input
 from aotc.aot.capture.imports.table import CHECKS, ROWS
 from aotc.aot.capture.native_ops import NativeOp, import_native, native_op_of
+from aotc.aot.capture.native_triton import GraphOf
 from aotc.aot.capture.sizes import asserted, extent_of
 from aotc.aot.capture.source_lines import source_of
 from aotc.aot.capture.triton_calls import KERNEL_CALL, kernel_call
-from aotc.aot.errors import InternalError
+from aotc.aot.errors import InternalError, TypeRuleError
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make, sizes_in
 from aotc.aot.ir.ranges import is_within, range_of
 from aotc.aot.ir.rounding import rounded
 from aotc.aot.ir.size import Extent, Guard, UndecidedSize, proves_at_most
 from aotc.aot.ir.storage import Array, narrow
-from aotc.aot.ir.types import TensorType, TypeRuleError
+from aotc.aot.ir.types import TensorType
 
 Number = Node | Extent | float
 
@@ -78,6 +79,7 @@ def to_array(tensor: torch.Tensor) -> Array:
 class Importer:
     """Imports node after node; what stands at the graph's ends is the subclass's to say."""
 
+    graph_of: GraphOf  # imports a model: the Triton kernel beside a native function
     values: dict[torch.fx.Node, Any] = field(default_factory=dict)
     inputs: list[Node] = field(default_factory=list)
     outputs: list[Node] = field(default_factory=list)
@@ -238,7 +240,7 @@ class Importer:
         source = source_of(node)
         try:
             with made_for(str(source) if source else None):
-                self.values[node] = import_native(node, op, arguments)
+                self.values[node] = import_native(node, op, arguments, self.graph_of)
         except (NotSupported, TypeRuleError) as refused:
             self._refuse(node, str(refused))
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from aotc.aot.capture.imports.call import NotSupported, type_of
-from aotc.aot.capture.native_triton import triton_attrs
+from aotc.aot.capture.native_triton import GraphOf, triton_attrs
 from aotc.aot.errors import NativeOpInvalid
 from aotc.aot.ir.graph import Node, make, sizes_in
 from aotc.aot.ir.native_library import TiedLibrary, tie
@@ -143,7 +143,9 @@ def native_op_of(node: torch.fx.Node) -> NativeOp | None:
     return _ops.get(getattr(schema, "name", ""))
 
 
-def import_native(node: torch.fx.Node, op: NativeOp, arguments: Sequence[Any]) -> Any:
+def import_native(
+    node: torch.fx.Node, op: NativeOp, arguments: Sequence[Any], graph_of: GraphOf
+) -> Any:
     """The call as nodes, one for each result; `arguments` in the op's order, with our nodes."""
     count = len(op.signature.inputs)
     operands = tuple(arguments[:count])
@@ -170,7 +172,7 @@ def import_native(node: torch.fx.Node, op: NativeOp, arguments: Sequence[Any]) -
             for device in op.signature.devices
         ),
         "is_tiled": op.signature.is_tiled,
-        "triton": _beside(op, node, results),
+        "triton": _beside(op, node, results, graph_of),
         "results": results,
         "updates": (),
     }
@@ -185,13 +187,15 @@ def import_native(node: torch.fx.Node, op: NativeOp, arguments: Sequence[Any]) -
     return tuple(made) if isinstance(found, list | tuple) else made[0]
 
 
-def _beside(op: NativeOp, node: torch.fx.Node, results: Sequence[tuple[str, Any]]) -> Any:
+def _beside(
+    op: NativeOp, node: torch.fx.Node, results: Sequence[tuple[str, Any]], graph_of: GraphOf
+) -> Any:
     """The Triton kernel beside the function, as attributes; none where there is none."""
     if op.triton is None or sizes_in(tuple(results)):
         return ()
     count = len(op.signature.inputs)
     tensors = [each.meta["val"] for each in node.args[:count]]
-    return triton_attrs(op.triton, tensors, node.args[count:], results)
+    return triton_attrs(op.triton, tensors, node.args[count:], results, graph_of)
 
 
 def _numbers(values: Sequence[Any]) -> list[int | float]:

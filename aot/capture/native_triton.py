@@ -18,6 +18,7 @@ from aotc.aot.ir.types import TensorType
 
 TAKEN = ("source", "function", "arguments", "candidates")
 Attrs = tuple[tuple[str, Any], ...]
+GraphOf = Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], Graph]
 
 
 class _Called(torch.nn.Module):
@@ -37,24 +38,15 @@ def triton_attrs(
     tensors: Sequence[torch.Tensor],
     numbers: Sequence[int | float],
     results: Sequence[tuple[str, Any]],
+    graph_of: GraphOf,
 ) -> Attrs:
     """What the op `call` would say of the kernel: its text, arguments and candidates.
 
-    tensors: like those that the op is given. Raises `NotSupported` where the op is anything but one
-    call of a kernel that reads its arguments and stores `results`.
+    tensors: like those that the op is given; graph_of: imports a model. Raises `NotSupported` where
+    the op is anything but one call of a kernel that reads its arguments and stores `results`.
     """
-    from aotc.aot.capture.exported import import_program
-    from aotc.aot.capture.exporting import decompose  # they import each other
-    from aotc.aot.capture.sizes import sizes_of
-
     given = tuple(torch.empty(each.shape, dtype=each.dtype) for each in tensors)
-    program = torch.export.export(_Called(op, numbers), given, strict=False)
-    sizes = sizes_of(program, None, (given, {}))
-    graph, _ = import_program(decompose(program, {}, ()), program, sizes)
-    return _attrs(graph, results)
-
-
-def _attrs(graph: Graph, results: Sequence[tuple[str, Any]]) -> Attrs:
+    graph = graph_of(_Called(op, numbers), given)
     calls = [_without_views(node) for node in graph.returned]
     first = calls[0]
     found = dict(first.attrs)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from aotc.aot.errors import TypeRuleError
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import Shape, Size, UndecidedSize
-from aotc.aot.ir.types import TensorType, TypeRuleError
+from aotc.aot.ir.types import TensorType
 
 if TYPE_CHECKING:
     import numpy

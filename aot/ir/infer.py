@@ -9,8 +9,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from aotc.aot.errors import TypeRuleError
 from aotc.aot.ir.size import Extent, Shape, typical
-from aotc.aot.ir.types import DTYPES, TensorType, TypeRuleError
+from aotc.aot.ir.types import DTYPES, TensorType
 
 Types = tuple[TensorType, ...]
 AttrMap = Mapping[str, Any]

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aotc.aot.errors import TypeRuleError
 from aotc.aot.ir import call, checks, fallback, infer, native
 from aotc.aot.ir.infer import AttrMap, Infer, Types
 from aotc.aot.ir.reductions import REDUCTIONS, Reduction
-from aotc.aot.ir.types import SHORT_FLOATS, TensorType, TypeRuleError, round_scalar
+from aotc.aot.ir.types import SHORT_FLOATS, TensorType, round_scalar
 
 FLOAT, NUMBER, INTEGRAL = ("float",), ("float", "int"), ("int", "bool")
 ANY = ("float", "int", "bool")

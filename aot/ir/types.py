@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from aotc.aot.ir.size import Extent
+from aotc.aot.errors import TypeRuleError
+from aotc.aot.ir.size import Extent
 
 Kind = Literal["float", "int", "bool"]
 Scalar = bool | int | float
-
-
-class TypeRuleError(TypeError):
-    """A node that no type rule allows; carries the bare reason, without the op's name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from case_graphs import graph_of, op, operand
 from source_table import TARGETS, normalised
 
+from aotc.aot.errors import TypeRuleError
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.ops import OPS
-from aotc.aot.ir.types import DTYPES, TypeRuleError
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import KernelSpec, lower
 from aotc.aot.schedule import schedule
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc.aot.errors import InternalError
+from aotc.aot.errors import InternalError, TypeRuleError
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, IllegalNodeError, made_for, make
 from aotc.aot.ir.legal import REWRITTEN_KINDS, check, violations
 from aotc.aot.ir.text import GraphTextError, parse_graph, parse_type, print_graph
-from aotc.aot.ir.types import TensorType, TypeRuleError, round_scalar
+from aotc.aot.ir.types import TensorType, round_scalar
 
 
 def tensor(name: str, *shape: int, dtype: str = "f32"):

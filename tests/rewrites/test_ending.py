@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy
 import pytest
 
+from aotc.aot.errors import TypeRuleError
 from aotc.aot.ir import build
 from aotc.aot.ir import rules as engine
 from aotc.aot.ir.graph import Constant, Graph, Node, make
@@ -20,7 +21,7 @@ from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.match import any_node, call
 from aotc.aot.ir.rules import Rule, apply_rules
 from aotc.aot.ir.text import parse_graph
-from aotc.aot.ir.types import TensorType, TypeRuleError
+from aotc.aot.ir.types import TensorType
 from aotc.aot.rewrites import rewrite as stages
 from aotc.aot.rewrites.rewrite import TABLES, EndlessRulesWarning, Stage, rewrite
 from aotc.aot.targets.cpu.target import CPU

@@ -8,7 +8,6 @@ different ones may still meet at some. An order is decided by the ranges of the 
 `UndecidedSize`, so that nothing is assumed of a size that a call could break.
 """
 
-from aotc.aot.ir.size.atoms import KERNEL_PREFIX, Atom, Choice, Dim, Floor, UndecidedSize
 from aotc.aot.ir.size.facts import (
     Guard,
     common_factor,
@@ -25,7 +24,20 @@ from aotc.aot.ir.size.facts import (
     typical,
     with_remainder,
 )
-from aotc.aot.ir.size.polynomial import Extent, Shape, Size, bounds, proves_at_most, proves_below
+from aotc.aot.ir.size.polynomial import (
+    KERNEL_PREFIX,
+    Atom,
+    Choice,
+    Dim,
+    Extent,
+    Floor,
+    Shape,
+    Size,
+    UndecidedSize,
+    bounds,
+    proves_at_most,
+    proves_below,
+)
 
 __all__ = [
     "KERNEL_PREFIX",

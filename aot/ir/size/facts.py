@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 
-from aotc.aot.ir.size.atoms import Atom, Choice, Dim, Floor, UndecidedSize, formula, number_text
 from aotc.aot.ir.size.polynomial import (
+    Atom,
+    Choice,
+    Dim,
     Extent,
+    Floor,
     Size,
+    UndecidedSize,
     bounds,
+    formula,
     long_division,
+    number_text,
     proves_at_most,
     sized,
 )

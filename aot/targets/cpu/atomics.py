@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import memory, root_ops, tiles
-from aotc.aot.targets.cpu.evaluate import Index, Kernel
+from aotc.aot.targets.cpu.evaluate import Kernel
 from aotc.aot.targets.cpu.linear import Lane
 from aotc.aot.targets.cpu.literals import LLVM_TYPES
+from aotc.aot.targets.cpu.memory import Index
 from aotc.aot.targets.cpu.operands import typed
 from aotc.aot.targets.cpu.ttir import Operation
 from aotc.aot.targets.cpu.writer import Operand

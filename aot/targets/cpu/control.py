@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import root_ops
 from aotc.aot.targets.cpu.elementwise import RULES
-from aotc.aot.targets.cpu.evaluate import Buffer, Kernel, Shifted
+from aotc.aot.targets.cpu.evaluate import Kernel, Shifted
 from aotc.aot.targets.cpu.linear import Int, Lane, Pointer, integer
+from aotc.aot.targets.cpu.memory import Buffer
 from aotc.aot.targets.cpu.operands import typed
 from aotc.aot.targets.cpu.ttir import Block, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant

@@ -15,9 +15,10 @@ from typing import NamedTuple
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import fused_store, memory, root_ops
 from aotc.aot.targets.cpu.dot_operands import Side, side
-from aotc.aot.targets.cpu.evaluate import Buffer, Index, Kernel
+from aotc.aot.targets.cpu.evaluate import Kernel
 from aotc.aot.targets.cpu.linear import Int, Linear, Pointer, integer
 from aotc.aot.targets.cpu.literals import LLVM_TYPES
+from aotc.aot.targets.cpu.memory import Buffer, Index
 from aotc.aot.targets.cpu.operands import typed
 from aotc.aot.targets.cpu.stored_product import StoredProduct
 from aotc.aot.targets.cpu.ttir import Dense, Operation, Value

@@ -6,8 +6,7 @@ reductions, dots, loop-carried values) run over their elements and ask for the v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -18,30 +17,11 @@ from aotc.aot.targets.cpu.isa import Isa
 from aotc.aot.targets.cpu.lanes import Lanes
 from aotc.aot.targets.cpu.linear import Int, Lane, Pointer, integer
 from aotc.aot.targets.cpu.literals import LLVM_TYPES, float_constant
+from aotc.aot.targets.cpu.memory import Bound, Buffer, Index
 from aotc.aot.targets.cpu.operands import compare, select, typed
 from aotc.aot.targets.cpu.stored_product import StoredProduct
 from aotc.aot.targets.cpu.ttir import Attribute, Block, Dense, Operation, Value
-from aotc.aot.targets.cpu.writer import Operand, Writer, constant
-
-Index: TypeAlias = tuple[Int, ...]
-
-
-class Bound(NamedTuple):
-    """The tile was only computed below `upper` in dimension `dim`; part of a buffer's identity."""
-
-    dim: int
-    upper: Int
-
-
-class Buffer(NamedTuple):
-    """A tensor that stands in memory, row-major."""
-
-    base: Operand
-    shape: tuple[int, ...]
-    element: str
-    min_depth: int
-    """Depth of the scope in which it was last written: reads are not hoisted out of that."""
-    bounds: tuple[Bound, ...] = ()
+from aotc.aot.targets.cpu.writer import Operand, constant
 
 
 class Shifted(NamedTuple):
@@ -52,14 +32,12 @@ class Shifted(NamedTuple):
 
 
 @dataclass(eq=False)
-class Kernel:
+class Kernel(memory.Code):
     """State of lowering one kernel: what is known about every value, and where code goes."""
 
     isa: Isa
     no_alias: bool
     """Pointer arguments do not overlap (true for kernels of our own)."""
-    writer: Writer = field(default_factory=Writer)
-    lanes: Lanes = field(init=False)
     scalars: dict[Value, Lane] = field(default_factory=dict)
     buffers: dict[Value, Buffer] = field(default_factory=dict)
     shifted: dict[Value, Shifted] = field(default_factory=dict)
@@ -68,42 +46,10 @@ class Kernel:
     pending: dict[Value, Pending] = field(default_factory=dict)
     in_place: dict[Value, Buffer] = field(default_factory=dict)
     """Where a tensor has to be computed: the buffer of the loop-carried value that it follows."""
-    min_depths: dict[Operation | None, int] = field(default_factory=dict)
-    """Scope depth of the body of each region's operation."""
-    scratch_bytes: int = 0
-    constants: dict[str, str] = field(default_factory=dict)
-    """Global constants: definition → name."""
     closing: StoredProduct | None = None
     """The product that stores its elements as it goes, while it is lowered."""
     active_bounds: frozenset[Bound] = frozenset()
     """Where the loops of the current root are cut."""
-    _bin: Operand | None = None
-
-    def __post_init__(self) -> None:
-        self.lanes = Lanes(self.writer, 1)
-
-    @contextmanager
-    def width(self, lanes: int) -> Iterator[None]:
-        kept, self.lanes = self.lanes, Lanes(self.writer, lanes)
-        try:
-            yield
-        finally:
-            self.lanes = kept
-
-    def allocate(self, size_bytes: int) -> Operand:
-        """Scratch memory of this thread, 64-byte aligned, for the length of the program."""
-        offset = self.scratch_bytes
-        self.scratch_bytes += -(-size_bytes // 64) * 64
-        return self.writer.emit(f"getelementptr i8, ptr %scratch, i64 {offset}", "ptr")
-
-    def bin(self) -> Operand:
-        """Memory for stores that are masked off."""
-        if self._bin is None:
-            self._bin = self.allocate(64)
-        return self._bin
-
-    def min_depth(self, operation: Operation) -> int:
-        return self.min_depths.get(operation.parent, 0)
 
     # -------------------------------------------------------------- evaluation
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from aotc.aot.targets.cpu import memory
 from aotc.aot.targets.cpu.elementwise import RULES
-from aotc.aot.targets.cpu.evaluate import VIEWS, Index, Kernel
+from aotc.aot.targets.cpu.evaluate import VIEWS, Kernel
 from aotc.aot.targets.cpu.linear import Int, Linear, Pointer, integer
+from aotc.aot.targets.cpu.memory import Index
 from aotc.aot.targets.cpu.ttir import Value
 from aotc.aot.targets.cpu.usage import COSTS
 from aotc.aot.targets.cpu.writer import Operand

@@ -2,20 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
-from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, Lanes
 from aotc.aot.targets.cpu.linear import Int, Lane, Linear, Pointer, integer
 from aotc.aot.targets.cpu.literals import LLVM_TYPES, float_constant, is_literal, is_vector
 from aotc.aot.targets.cpu.operands import compare, select, typed
 from aotc.aot.targets.cpu.ttir import Dense, Operation
-from aotc.aot.targets.cpu.writer import Operand, constant
-
-if TYPE_CHECKING:
-    from aotc.aot.targets.cpu.evaluate import Buffer, Index, Kernel
+from aotc.aot.targets.cpu.writer import Operand, Writer, constant
 
 CONTIGUOUS = Linear((), 1)
+Index: TypeAlias = tuple[Int, ...]
+
+
+class Bound(NamedTuple):
+    """The tile was only computed below `upper` in dimension `dim`; part of a buffer's identity."""
+
+    dim: int
+    upper: Int
+
+
+class Buffer(NamedTuple):
+    """A tensor that stands in memory, row-major."""
+
+    base: Operand
+    shape: tuple[int, ...]
+    element: str
+    min_depth: int
+    """Depth of the scope in which it was last written: reads are not hoisted out of that."""
+    bounds: tuple[Bound, ...] = ()
+
+
+@dataclass(eq=False, kw_only=True)
+class Code:
+    """Where the code of a kernel goes, and the memory that it has."""
+
+    writer: Writer = field(default_factory=Writer)
+    lanes: Lanes = field(init=False)
+    min_depths: dict[Operation | None, int] = field(default_factory=dict)
+    """Scope depth of the body of each region's operation."""
+    scratch_bytes: int = 0
+    constants: dict[str, str] = field(default_factory=dict)
+    """Global constants: definition → name."""
+    _bin: Operand | None = None
+
+    def __post_init__(self) -> None:
+        self.lanes = Lanes(self.writer, 1)
+
+    @contextmanager
+    def width(self, lanes: int) -> Iterator[None]:
+        kept, self.lanes = self.lanes, Lanes(self.writer, lanes)
+        try:
+            yield
+        finally:
+            self.lanes = kept
+
+    def allocate(self, size_bytes: int) -> Operand:
+        """Scratch memory of this thread, 64-byte aligned, for the length of the program."""
+        offset = self.scratch_bytes
+        self.scratch_bytes += -(-size_bytes // 64) * 64
+        return self.writer.emit(f"getelementptr i8, ptr %scratch, i64 {offset}", "ptr")
+
+    def bin(self) -> Operand:
+        """Memory for stores that are masked off."""
+        if self._bin is None:
+            self._bin = self.allocate(64)
+        return self._bin
+
+    def min_depth(self, operation: Operation) -> int:
+        return self.min_depths.get(operation.parent, 0)
 
 
 def is_contiguous(pointer: Lane) -> bool:
@@ -27,7 +85,7 @@ def is_contiguous(pointer: Lane) -> bool:
     )
 
 
-def load(kernel: Kernel, operation: Operation, operands: Sequence[Lane]) -> Lane:
+def load(kernel: Code, operation: Operation, operands: Sequence[Lane]) -> Lane:
     """`tt.load(pointer, mask?, other?)` at the current lanes."""
     sizes = operation.integers("operandSegmentSizes") or [1, 0, 0]
     rest = list(operands[1:])
@@ -44,7 +102,7 @@ def load(kernel: Kernel, operation: Operation, operands: Sequence[Lane]) -> Lane
 
 
 def read(
-    kernel: Kernel,
+    kernel: Code,
     pointer: Lane,
     element: str,
     mask: Operand | None,
@@ -86,7 +144,7 @@ def read(
 
 
 def _read_scalar(
-    kernel: Kernel,
+    kernel: Code,
     address: Operand,
     kind: str,
     mask: Operand | None,
@@ -102,13 +160,11 @@ def _read_scalar(
     return found if other is None else select(kernel.lanes, mask, found, other)
 
 
-def zeros(kernel: Kernel) -> str:
+def zeros(kernel: Code) -> str:
     return kernel.constants.setdefault("[8 x i8] zeroinitializer, align 8", "@zeros")
 
 
-def write(
-    kernel: Kernel, pointer: Lane, value: Operand, element: str, mask: Operand | None
-) -> None:
+def write(kernel: Code, pointer: Lane, value: Operand, element: str, mask: Operand | None) -> None:
     """Stores the lanes of `value` that `mask` lets through."""
     lanes, writer = kernel.lanes, kernel.writer
     kind = LLVM_TYPES[element]
@@ -143,9 +199,7 @@ def write(
     )
 
 
-def _write_last(
-    kernel: Kernel, address: Operand, value: Operand, align: int, test: Operand
-) -> None:
+def _write_last(kernel: Code, address: Operand, value: Operand, align: int, test: Operand) -> None:
     """Stores the last lane that the mask lets through, where all lanes name one address."""
     lanes, emit = kernel.lanes, kernel.writer.emit
     count, kind = lanes.width, f"i{lanes.width}"
@@ -172,7 +226,7 @@ def stored_element(element: str) -> str:
     return "i8" if element == "i1" else element
 
 
-def buffer_pointer(kernel: Kernel, buffer: Buffer, index: Index) -> Pointer:
+def buffer_pointer(kernel: Code, buffer: Buffer, index: Index) -> Pointer:
     flat = integer(0, "i64")
     for size, place in zip(buffer.shape, index, strict=True):
         flat = kernel.lanes.multiply(flat, integer(size, "i64"))
@@ -180,7 +234,7 @@ def buffer_pointer(kernel: Kernel, buffer: Buffer, index: Index) -> Pointer:
     return Pointer(buffer.base, flat, stored_element(buffer.element))
 
 
-def read_buffer(kernel: Kernel, buffer: Buffer, index: Index) -> Lane:
+def read_buffer(kernel: Code, buffer: Buffer, index: Index) -> Lane:
     pointer = buffer_pointer(kernel, buffer, index)
     found = read(kernel, pointer, stored_element(buffer.element), None, None, buffer.min_depth)
     if buffer.element == "i1":
@@ -189,7 +243,7 @@ def read_buffer(kernel: Kernel, buffer: Buffer, index: Index) -> Lane:
     return typed(kernel.lanes, found, buffer.element)
 
 
-def write_buffer(kernel: Kernel, buffer: Buffer, index: Index, lane: Lane) -> None:
+def write_buffer(kernel: Code, buffer: Buffer, index: Index, lane: Lane) -> None:
     value = kernel.lanes.operand(lane)
     if buffer.element == "i1":
         value = (
@@ -202,7 +256,7 @@ def write_buffer(kernel: Kernel, buffer: Buffer, index: Index, lane: Lane) -> No
     )
 
 
-def read_table(kernel: Kernel, table: Dense, element: str, flat: Int) -> Lane:
+def read_table(kernel: Code, table: Dense, element: str, flat: Int) -> Lane:
     """An element of a tensor constant that differs from place to place."""
     kind = LLVM_TYPES[element]
     items = ", ".join(

@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from aotc.aot.targets.cpu import memory, root_ops, tiles
-from aotc.aot.targets.cpu.evaluate import Index, Kernel, literal
+from aotc.aot.targets.cpu.evaluate import Kernel, literal
 from aotc.aot.targets.cpu.linear import Int, Lane, Linear, integer
 from aotc.aot.targets.cpu.literals import LLVM_TYPES, float_constant, is_vector, wrap
+from aotc.aot.targets.cpu.memory import Index
 from aotc.aot.targets.cpu.operands import typed
 from aotc.aot.targets.cpu.ttir import Block, Operation
 from aotc.aot.targets.cpu.writer import Operand, constant

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc.aot.targets.cpu import interleave, memory, tiles
-from aotc.aot.targets.cpu.evaluate import Bound, Buffer, Index, Kernel, Pending
+from aotc.aot.targets.cpu.evaluate import Kernel, Pending
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES
+from aotc.aot.targets.cpu.memory import Bound, Buffer, Index
 from aotc.aot.targets.cpu.ttir import Operation, Value
 
 

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from aotc.aot.targets.cpu import memory
 from aotc.aot.targets.cpu.elementwise import RULES
-from aotc.aot.targets.cpu.evaluate import VIEWS, Bound, Index, Kernel
+from aotc.aot.targets.cpu.evaluate import VIEWS, Kernel
 from aotc.aot.targets.cpu.linear import Int, Linear, Pointer, integer
+from aotc.aot.targets.cpu.memory import Bound, Index
 from aotc.aot.targets.cpu.ttir import Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
