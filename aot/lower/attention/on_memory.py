@@ -6,14 +6,16 @@ cache and every sum has one order.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from aotc.aot.ir.graph import Node
-from aotc.aot.lower.call import Block, Called, Grid, Place, from_template, places_of
+from aotc.aot.lower.call import Block, Called, Place, from_template, places_of
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.attention import block_of
 from aotc.kernels.templates.registry import ATTENTION
 
+_call = partial(from_template, ATTENTION, num_stages=1, num_warps=1)
 MORE_BLOCKS = ((32, 64), (64, 32), (128, 128))  # that tuning tries: rows and keys
 
 
@@ -24,7 +26,7 @@ def attention(node: Node) -> Called:
     ends = {"HEADS": heads, "SAFE": how["is_safe"]}
     numbers = {**_numbers(how, query, key, value, *masks), **ends}
     blocks = [(each, (-(-rows // each["BM"]), heads, batch)) for each in _blocks(query, key, value)]
-    reads = _reads(query, key, value, *masks)
+    reads = {"q": query, "k": key, "v": value, "mask": masks[0] if masks else None}
     return _call("attention_forward", {"out": 0, "sums": 1}, reads, numbers, blocks)
 
 
@@ -40,24 +42,8 @@ def attention_backward(node: Node) -> Called:
     }
     blocks = [(each, (key.shape[1], key.shape[0], 1)) for each in _blocks(query, key, value)]
     memories = {name: place.memory for name, place in gradients.items()}
-    reads = {**_reads(query, key, value, *masks), **ends}
+    reads = {"q": query, "k": key, "v": value, "mask": masks[0] if masks else None, **ends}
     return _call("attention_backward", memories, reads, numbers, blocks)
-
-
-def _call(
-    function: str,
-    stored: dict[str, int],
-    reads: dict[str, Place | None],
-    numbers: dict[str, Any],
-    blocks: list[tuple[Block, Grid]],
-) -> Called:
-    return from_template(
-        ATTENTION, function, stored, reads, numbers, blocks, num_stages=1, num_warps=1
-    )
-
-
-def _reads(query: Place, key: Place, value: Place, mask: Place | None = None) -> dict[str, Any]:
-    return {"q": query, "k": key, "v": value, "mask": mask}
 
 
 def _numbers(

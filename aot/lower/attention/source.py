@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,9 +14,8 @@ from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.lower.template import fill
 from aotc.aot.schedule.group import Group
 from aotc.aot.traits import TargetTraits
-from aotc.kernels.templates.registry import Template
+from aotc.kernels.templates.registry import Template, called_functions
 
-_BLOCKS = Template("blocks", "attention/blocks.py", "", (), ())
 _LOADS = ("load_q", "load_k", "load_v", "load_mask", "last_k", "last_v", "last_mask")
 _DESCRIPTIONS = ("describe_q", "describe_k", "describe_v")
 _SIZES = (
@@ -98,18 +96,7 @@ def _draft(attention: Attention, name: str, found: Sequence[Candidate]) -> kerne
         holes[KEY_RANGE] = ["full, end = 0, BN"]  # numbers, so that no loop is left
         functions = tuple(each for each in functions if each != KEY_RANGE)
     lines_of_body = fill(row.template, holes, attention.constants(), ())
-    return kernel_file.Draft(
-        name, row.constexprs, lines_of_body, row.scratch, _shared_functions(functions)
+    shared = "\n\n\n".join(
+        text for each, text in called_functions("attention/blocks.py").items() if each in functions
     )
-
-
-def _shared_functions(names: Sequence[str]) -> str:
-    """The functions of blocks.py that a form calls, as they stand there."""
-    text = _BLOCKS.text()
-    lines = text.splitlines()
-    parts = []
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.FunctionDef) and node.name in names:
-            first = node.decorator_list[0].lineno - 1
-            parts.append("\n".join(lines[first : node.end_lineno]))
-    return "\n\n\n".join(parts)
+    return kernel_file.Draft(name, row.constexprs, lines_of_body, row.scratch, shared)

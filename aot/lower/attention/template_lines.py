@@ -87,7 +87,7 @@ class Lines:
         loop = self.body.loop
         assert loop is not None
         self.body.write("sk = s[:, None]", inside)
-        self._loop_mask(writer.row, is_last)
+        self._mask(writer.row, is_last)
         self._operand("k", self._of(1, writer.row), "BN", padded(writer.element.length))
         at_mask = len(loop)
         if len(writer.needs) == 4:
@@ -103,14 +103,6 @@ class Lines:
             f"{prefix}_mask": lines[at_mask:at_value],
             f"{prefix}_v": lines[at_value:],
         }
-
-    def _loop_mask(self, symbol: Symbol, has_tail: bool) -> None:
-        if has_tail:
-            self.masks[symbol] = f"{symbol.name}_mask"
-            self.body.write(
-                f"{symbol.name}_mask = {symbol.name} < {kernel_text(symbol.extent)}",
-                frozenset({symbol}),
-            )
 
     def _of(self, place: int, keys: Symbol) -> Access:
         """Access of an operand with keys along the given symbol."""
@@ -151,7 +143,7 @@ class Lines:
         writer = self.writer
         inside = frozenset({writer.column})
         self.body.write("sl = s[None, :]", inside)
-        self._loop_mask(writer.column, is_last)
+        self._mask(writer.column, is_last)
         need = self._of(3, writer.column)
         value = self.emitter.value_of_type(need.node, need.index)  # it is compared with -inf
         if not writer.has_bias:
