@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
+from aotc.aot.ir.reductions import REDUCTIONS
+from aotc.aot.ir.types import Scalar
 from aotc.aot.targets.cpu import memory, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Kernel, literal
 from aotc.aot.targets.cpu.linear import Int, Lane, Linear, integer
 from aotc.aot.targets.cpu.literals import LLVM_TYPES, float_constant, is_vector, wrap
-from aotc.aot.targets.cpu.memory import Index
+from aotc.aot.targets.cpu.memory import Buffer, Index
 from aotc.aot.targets.cpu.operands import typed
 from aotc.aot.targets.cpu.ttir import Block, Operation
 from aotc.aot.targets.cpu.writer import Operand, constant
 
-IDENTITIES: Mapping[str, float | int] = {
-    "arith.addf": 0.0, "arith.addi": 0, "arith.mulf": 1.0, "arith.muli": 1,
-    "arith.maxnumf": -math.inf, "arith.maximumf": -math.inf,
-    "arith.minnumf": math.inf, "arith.minimumf": math.inf,
-    "arith.ori": 0, "arith.xori": 0, "arith.andi": -1, "arith.maxui": 0, "arith.minui": -1,
+MOST_CHAINS: Final = 4  # of partial values of a long row, so that no addition waits for the last
+
+_zero, _one, _lowest, _highest = (
+    REDUCTIONS[name].identity for name in ("sum", "prod", "max", "min")
+)
+NEUTRAL: Mapping[str, Callable[[str], Scalar]] = {
+    "addf": _zero, "addi": _zero, "mulf": _one, "muli": _one,
+    "maxnumf": _lowest, "maximumf": _lowest, "minnumf": _highest, "minimumf": _highest,
+    "maxsi": _lowest, "minsi": _highest, "maxui": _zero, "minui": lambda _: -1,
+    "ori": _zero, "xori": _zero, "andi": lambda _: -1,
 }  # fmt: skip
-"""Value that a reduction by one operation may start from; `identity` adds the signed bounds."""
+"""By an operation of Triton's dialect `arith`: what changes nothing that it combines."""
 
 
-def identity(block: Block, kind: str) -> Lane | None:
+def neutral(block: Block, kind: str) -> Lane | None:
     """The neutral element of a combine function of one operation, if it has one."""
-    if len(block.operations) != 2:
+    name = block.operations[0].name.removeprefix("arith.")
+    if len(block.operations) != 2 or name not in NEUTRAL or (kind == "i1" and name[-2:] == "si"):
         return None
-    name = block.operations[0].name
-    if name in ("arith.maxsi", "arith.minsi"):
-        bits = int(kind[1:])
-        number: float | int = -(1 << (bits - 1)) if name == "arith.maxsi" else (1 << (bits - 1)) - 1
-    elif name in IDENTITIES:
-        number = IDENTITIES[name]
-    else:
-        return None
+    number = NEUTRAL[name](kind)
     if kind[0] in "fb":
         return float_constant(float(number), kind)
     if kind == "i1":
@@ -43,205 +45,206 @@ def identity(block: Block, kind: str) -> Lane | None:
     return integer(found, kind) if kind in ("i32", "i64") else constant(found, LLVM_TYPES[kind])
 
 
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """A combination along `axis` of operands of one shape."""
+
+    kernel: Kernel
+    operation: Operation
+    axis: int
+    shape: tuple[int, ...]
+
+    def elements(
+        self,
+        rest: Index,
+        place: Int,
+        cuts: Sequence[tiles.Conjunct] = (),
+        filling: root_ops.Filling | None = None,
+    ) -> list[Lane]:
+        """What stands at `place` along the axis and at `rest` along the others."""
+        found: list[Lane] = []
+
+        def body(index: Index) -> None:
+            if filling is not None:
+                filling.enter(index)
+            found.extend(self.kernel.at(x, index) for x in self.operation.operands)
+
+        index = (*rest[: self.axis], place, *rest[self.axis :])
+        tiles.with_facts(self.kernel, cuts, index, body)
+        return found
+
+    def combine(self, old: Sequence[Operand], new: Sequence[Lane]) -> list[Operand]:
+        return self.splat(self.kernel.apply(self.operation.body, [*self.lanes(old), *new]))
+
+    def splat(self, lanes: Sequence[Lane]) -> list[Operand]:
+        return [self.kernel.lanes.splat(self.kernel.lanes.operand(x)) for x in lanes]
+
+    def lanes(self, operands: Sequence[Operand]) -> list[Lane]:
+        pairs = zip(operands, self.operation.operands, strict=True)
+        return [typed(self.kernel.lanes, x, value.type.element) for x, value in pairs]
+
+    def start(self, first: Callable[[], Sequence[Lane]]) -> tuple[list[Operand], bool]:
+        """What to begin with: neutral elements, else the first ones; whether these."""
+        operands = self.operation.operands
+        found = neutral(self.operation.body, operands[0].type.element)
+        if len(operands) == 1 and found is not None:
+            return self.splat([found]), False
+        return self.splat(first()), True
+
+    def cuts(self) -> list[tiles.Conjunct]:
+        """Where the operand is the neutral element beyond a mask, so that loops may end there."""
+        if len(self.operation.operands) != 1:
+            return []
+        (value,) = self.operation.operands
+        made, found = value.owner, neutral(self.operation.body, value.type.element)
+        if made is None or found is None or value in self.kernel.buffers:
+            return []
+        if made.name == "arith.select" and made.operands[0].type.is_tensor:
+            mask, other = made.operands[0], made.operands[2]
+        elif made.name == "tt.load" and len(made.operands) == 3:
+            mask, other = made.operands[1], made.operands[2]
+        else:
+            return []
+        source = other.owner
+        if source is None or source.name != "arith.constant":
+            return []
+        if literal(source.attributes["value"], other) != found:
+            return []
+        cuts = tiles.conjuncts(self.kernel, mask, self.shape)
+        return [cut for cut in cuts if cut.bound.dim == self.axis]
+
+    def buffers(self) -> list[Buffer]:
+        return [root_ops.new_buffer(self.kernel, x) for x in self.operation.results]
+
+    def write(self, buffers: Sequence[Buffer], index: Index, lanes: Sequence[Lane]) -> None:
+        for buffer, lane in zip(buffers, lanes, strict=True):
+            memory.write_buffer(self.kernel, buffer, index, lane)
+
+    def finish(self, buffers: Sequence[Buffer]) -> None:
+        """The results are in the buffers from here on."""
+        depth = self.kernel.writer.depth
+        for result, buffer in zip(self.operation.results, buffers, strict=True):
+            self.kernel.buffers[result] = buffer._replace(min_depth=depth)
+
+    def each_row(self, row: Callable[[Index], None]) -> None:
+        """`row` gets the places along the other axes."""
+        outer = tuple(1 if d == self.axis else n for d, n in enumerate(self.shape))
+
+        def body(index: Index) -> None:
+            row(index[: self.axis] + index[self.axis + 1 :])
+
+        with self.kernel.width(1):
+            tiles.run(self.kernel, outer, body, lane_dim=self.axis)
+
+
+def _fold(kernel: Kernel, operation: Operation) -> _Fold:
+    shape = operation.operands[0].type.shape or ()
+    return _Fold(kernel, operation, operation.integer("axis"), shape)
+
+
 def reduce(kernel: Kernel, operation: Operation) -> None:
     """`tt.reduce`: scalars or a tensor of one dimension less, one a operand."""
-    axis = operation.integer("axis")
-    shape = operation.operands[0].type.shape or ()
-    if axis == tiles.lane_dimension(kernel, operation.operands[0]) or all(
-        n == 1 for d, n in enumerate(shape) if d != axis
-    ):
-        _reduce_lanes(kernel, operation, axis, shape)
+    fold = _fold(kernel, operation)
+    lane = tiles.lane_dimension(kernel, operation.operands[0])
+    is_one_row = all(n == 1 for d, n in enumerate(fold.shape) if d != fold.axis)
+    if fold.axis == lane or is_one_row:
+        _reduce_lanes(fold)
     else:
-        _reduce_across(kernel, operation, axis, shape)
+        _reduce_across(fold, lane)
 
 
-def _neutral_cuts(
-    kernel: Kernel, operation: Operation, shape: Sequence[int]
-) -> list[tiles.Conjunct]:
-    """Where the operand is the neutral element beyond a mask, so that loops may end there."""
-    if len(operation.operands) != 1:
-        return []
-    value = operation.operands[0]
-    made, block = value.owner, operation.body
-    neutral = identity(block, value.type.element)
-    if made is None or neutral is None or value in kernel.buffers:
-        return []
-    if made.name == "arith.select" and made.operands[0].type.is_tensor:
-        mask, other = made.operands[0], made.operands[2]
-    elif made.name == "tt.load" and len(made.operands) == 3:
-        mask, other = made.operands[1], made.operands[2]
-    else:
-        return []
-    source = other.owner
-    if source is None or source.name != "arith.constant":
-        return []
-    if literal(source.attributes["value"], other) != neutral:
-        return []
-    return tiles.conjuncts(kernel, mask, shape)
-
-
-def _start(kernel: Kernel, operation: Operation) -> list[Operand] | None:
-    """Neutral elements as lanes to start from; None when there are none."""
-    found = [identity(operation.body, x.type.element) for x in operation.operands]
-    if len(found) != 1 or found[0] is None:
-        return None
-    return [kernel.lanes.splat(kernel.lanes.operand(found[0]))]
-
-
-def _values(kernel: Kernel, operation: Operation, index: Index) -> list[Lane]:
-    return [kernel.at(x, index) for x in operation.operands]
-
-
-def _combine(
-    kernel: Kernel, operation: Operation, old: Sequence[Operand], new: Sequence[Lane]
-) -> list[Operand]:
-    kinds = [x.type.element for x in operation.operands]
-    left = [typed(kernel.lanes, x, kind) for x, kind in zip(old, kinds, strict=True)]
-    made = kernel.apply(operation.body, [*left, *new])
-    return [kernel.lanes.splat(kernel.lanes.operand(x)) for x in made]
-
-
-def _reduce_lanes(kernel: Kernel, operation: Operation, axis: int, shape: tuple[int, ...]) -> None:
+def _reduce_lanes(fold: _Fold) -> None:
     """Reduces along the dimension that is spread over lanes, then across the lanes."""
-    outer = tuple(1 if d == axis else n for d, n in enumerate(shape))
-    rank_one = len(shape) == 1
-    cuts = _neutral_cuts(kernel, operation, shape)
-    inner = [cut for cut in cuts if cut.bound.dim == axis]
-    results = [] if rank_one else [root_ops.new_buffer(kernel, x) for x in operation.results]
-    filling = root_ops.Filling(kernel, shape)
+    kernel, cuts = fold.kernel, fold.cuts()
+    is_scalar = len(fold.shape) == 1
+    results = [] if is_scalar else fold.buffers()
+    filling = root_ops.Filling(kernel, fold.shape)
 
-    def row(index: Index) -> None:
-        with kernel.width(min(kernel.isa.lanes, shape[axis])):
-            kernel.active_bounds = frozenset(cut.bound for cut in inner)
-            total = _row_total(kernel, operation, axis, shape, index, inner, filling)
-        lanes = [
-            typed(kernel.lanes, x, v.type.element)
-            for x, v in zip(total, operation.operands, strict=True)
-        ]
-        if rank_one:
-            kernel.scalars.update(zip(operation.results, lanes, strict=True))
-            return
-        place = index[:axis] + index[axis + 1 :]
-        for buffer, lane in zip(results, lanes, strict=True):
-            memory.write_buffer(kernel, buffer, place, lane)
+    def row(rest: Index) -> None:
+        with kernel.width(min(kernel.isa.lanes, fold.shape[fold.axis])):
+            kernel.active_bounds = frozenset(cut.bound for cut in cuts)
+            total = _row_total(fold, rest, cuts, filling)
+        lanes = fold.lanes(total)
+        if is_scalar:
+            kernel.scalars.update(zip(fold.operation.results, lanes, strict=True))
+        else:
+            fold.write(results, rest, lanes)
 
-    if rank_one:
-        row((integer(0),))
+    if is_scalar:
+        row(())
         kernel.active_bounds = frozenset()
     else:
-        _rows(kernel, outer, axis, row)
-        depth = kernel.writer.depth
-        for result, buffer in zip(operation.results, results, strict=True):
-            kernel.buffers[result] = buffer._replace(min_depth=depth)
-    filling.finish([cut.bound for cut in inner])
-
-
-def _rows(kernel: Kernel, outer: tuple[int, ...], axis: int, row: Callable[[Index], None]) -> None:
-    with kernel.width(1):
-        tiles.run(kernel, outer, row, lane_dim=axis)
+        fold.each_row(row)
+        fold.finish(results)
+    filling.finish([cut.bound for cut in cuts])
 
 
 def _row_total(
-    kernel: Kernel, operation: Operation, axis: int, shape: tuple[int, ...], outer: Index,
-    cuts: Sequence[tiles.Conjunct], filling: root_ops.Filling,
-) -> list[Operand]:  # fmt: skip
+    fold: _Fold, rest: Index, cuts: Sequence[tiles.Conjunct], filling: root_ops.Filling
+) -> list[Operand]:
     """One row: lanes of partial results, several chains when the row is long, then one value."""
-    width = kernel.lanes.width
-    size = shape[axis]
+    kernel = fold.kernel
+    width, size = kernel.lanes.width, fold.shape[fold.axis]
+    lane = Linear((), 1 if width > 1 else 0)
+
+    def elements(place: Linear, facts: Sequence[tiles.Conjunct]) -> list[Lane]:
+        return fold.elements(rest, Int("i32", place, lane), facts, filling)
+
     constants = [cut.bound.upper.constant for cut in cuts]
     known = all(c is not None for c in constants)
     upper = max(0, min([size, *(c for c in constants if c is not None)])) if known else size
-    start = _start(kernel, operation)
-    first: Int | None = None
-    if start is None:  # no neutral element: the first chunk starts the chain
-        first = Int("i32", integer(0).base, _lane_stride(width))
-        start = [
-            kernel.lanes.splat(kernel.lanes.operand(x))
-            for x in _at(kernel, operation, axis, outer, first, [], filling)
-        ]
-    is_long = first is None and upper >= 8 * width
-    chains = 4 if is_long and (known or tiles.end_at_multiples(cuts, 4 * width)) else 1
+    start, is_first = fold.start(lambda: elements(integer(0).base, []))
+    is_long = not is_first and upper >= 2 * MOST_CHAINS * width
+    is_whole = known or tiles.end_at_multiples(cuts, MOST_CHAINS * width)
+    chains = MOST_CHAINS if is_long and is_whole else 1
     step = width * chains
     inside = cuts if known or tiles.end_at_multiples(cuts, step) else []
-    begin = width if first is not None else 0
+    begin = width if is_first else 0
     totals = [list(start) for _ in range(chains)]
     full = upper // step * step if known else 0
     if full > begin or not known:
-        limit, may_skip = (
-            (constant(full, "i32"), False) if known else tiles.limit(kernel, cuts, size)
-        )
+        limit, may_skip = constant(full, "i32"), False
+        if not known:
+            limit, may_skip = tiles.limit(kernel, cuts, size)
         carried = [x for chain in totals for x in chain]
-        with kernel.writer.loop(
-            limit, step, carried, constant(begin, "i32"), may_skip=may_skip
-        ) as loop:
-            count = len(start)
+        low, count = constant(begin, "i32"), len(start)
+        with kernel.writer.loop(limit, step, carried, low, may_skip=may_skip) as loop:
             after: list[Operand] = []
             for chain in range(chains):
-                base = kernel.lanes.atom(loop.counter, "i32", width, natural=True)
-                place = Int("i32", base.base.plus(integer(chain * width).base), _lane_stride(width))
-                new = _at(kernel, operation, axis, outer, place, inside, filling)
-                after += _combine(
-                    kernel, operation, loop.carried[chain * count : (chain + 1) * count], new
-                )
+                base = kernel.lanes.atom(loop.counter, "i32", width, natural=True).base
+                new = elements(base.plus(integer(chain * width).base), inside)
+                after += fold.combine(loop.carried[chain * count : (chain + 1) * count], new)
             loop.next_values = after
         totals = [loop.results[i * count : (i + 1) * count] for i in range(chains)]
     total = totals[0]
-    for chain_total in totals[1:]:
-        total = _combine(kernel, operation, total, _lanes_of(kernel, operation, chain_total))
+    for other in totals[1:]:
+        total = fold.combine(total, fold.lanes(other))
     if known:
         for offset in range(max(full, begin), upper, width):
-            place = Int("i32", integer(offset).base, _lane_stride(width))
             facts = cuts if offset + width <= upper else []
-            new = _at(kernel, operation, axis, outer, place, facts, filling)
-            total = _combine(kernel, operation, total, new)
-    return _across(kernel, operation, total)
+            total = fold.combine(total, elements(integer(offset).base, facts))
+    return _across(fold, total)
 
 
-def _lane_stride(width: int) -> Linear:
-    return Linear((), 1 if width > 1 else 0)
-
-
-def _lanes_of(kernel: Kernel, operation: Operation, operands: Sequence[Operand]) -> list[Lane]:
-    return [
-        typed(kernel.lanes, x, v.type.element)
-        for x, v in zip(operands, operation.operands, strict=True)
-    ]
-
-
-def _at(
-    kernel: Kernel, operation: Operation, axis: int, outer: Index, place: Int,
-    facts: Sequence[tiles.Conjunct], filling: root_ops.Filling,
-) -> list[Lane]:  # fmt: skip
-    index = (*outer[:axis], place, *outer[axis + 1 :])
-    found: list[Lane] = []
-
-    def body(at: Index) -> None:
-        filling.enter(at)
-        found.extend(_values(kernel, operation, at))
-
-    tiles.with_facts(kernel, facts, index, body)
-    return found
-
-
-def _across(kernel: Kernel, operation: Operation, total: Sequence[Operand]) -> list[Operand]:
+def _across(fold: _Fold, total: Sequence[Operand]) -> list[Operand]:
     """Combines the lanes of each operand by halves until one is left."""
+    kernel, current = fold.kernel, list(total)
     width = kernel.lanes.width
-    current = list(total)
     while width > 1:
         half = width // 2
-        parts: list[list[Operand]] = []
-        for start in (0, half):
-            picks = ", ".join(f"i32 {start + i}" for i in range(half))
-            made = []
-            for operand in current:
-                kind = operand.type.replace(f"<{width} x", f"<{half} x")
-                text = f"shufflevector {operand}, {operand.type} poison, <{half} x i32> <{picks}>"
-                made.append(kernel.writer.emit(text, kind, [operand]))
-            parts.append(made)
+        parts = [[_half(kernel, x, width, start) for x in current] for start in (0, half)]
         with kernel.width(half):
-            current = _combine(kernel, operation, parts[0], _lanes_of(kernel, operation, parts[1]))
+            current = fold.combine(parts[0], fold.lanes(parts[1]))
         width = half
     return [_first(kernel, x) for x in current]
+
+
+def _half(kernel: Kernel, operand: Operand, width: int, start: int) -> Operand:
+    half = width // 2
+    picks = ", ".join(f"i32 {start + i}" for i in range(half))
+    kind = operand.type.replace(f"<{width} x", f"<{half} x")
+    text = f"shufflevector {operand}, {operand.type} poison, <{half} x i32> <{picks}>"
+    return kernel.writer.emit(text, kind, [operand])
 
 
 def _first(kernel: Kernel, operand: Operand) -> Operand:
@@ -251,75 +254,46 @@ def _first(kernel: Kernel, operand: Operand) -> Operand:
     return kernel.writer.emit(f"extractelement {operand}, i32 0", kind, [operand])
 
 
-def _reduce_across(kernel: Kernel, operation: Operation, axis: int, shape: tuple[int, ...]) -> None:
+def _reduce_across(fold: _Fold, lane: int) -> None:
     """Reduces along a dimension that is not spread over lanes: each lane has its own result."""
-    kept = tuple(n for d, n in enumerate(shape) if d != axis)
-    results = [root_ops.new_buffer(kernel, x) for x in operation.results]
-    cuts = [cut for cut in _neutral_cuts(kernel, operation, shape) if cut.bound.dim == axis]
+    kernel, axis, size = fold.kernel, fold.axis, fold.shape[fold.axis]
+    results, cuts = fold.buffers(), fold.cuts()
 
-    def body(index: Index) -> None:
-        def values(place: Int, facts: Sequence[tiles.Conjunct]) -> list[Lane]:
-            found: list[Lane] = []
-            at = (*index[:axis], place, *index[axis:])
-            tiles.with_facts(
-                kernel, facts, at, lambda i: found.extend(_values(kernel, operation, i))
-            )
-            return found
-
-        start = _start(kernel, operation)
-        begin = 0
-        if start is None:
-            start = [kernel.lanes.splat(kernel.lanes.operand(x)) for x in values(integer(0), [])]
-            begin = 1
-        upper, may_skip = tiles.limit(kernel, cuts, shape[axis])
-        low = constant(begin, "i32")
-        with kernel.writer.loop(
-            upper, 1, start, low, may_skip=may_skip or shape[axis] <= begin
-        ) as loop:
+    def body(rest: Index) -> None:
+        start, is_first = fold.start(lambda: fold.elements(rest, integer(0)))
+        upper, may_skip = tiles.limit(kernel, cuts, size)
+        low, is_empty = constant(int(is_first), "i32"), size <= is_first
+        with kernel.writer.loop(upper, 1, start, low, may_skip=may_skip or is_empty) as loop:
             place = kernel.lanes.atom(loop.counter, "i32", natural=True)
-            loop.next_values = _combine(kernel, operation, loop.carried, values(place, cuts))
-        for buffer, total, value in zip(results, loop.results, operation.results, strict=True):
-            memory.write_buffer(
-                kernel, buffer, index, typed(kernel.lanes, total, value.type.element)
-            )
+            loop.next_values = fold.combine(loop.carried, fold.elements(rest, place, cuts))
+        fold.write(results, rest, fold.lanes(loop.results))
 
-    lane = tiles.lane_dimension(kernel, operation.operands[0])
+    kept = fold.shape[:axis] + fold.shape[axis + 1 :]
     tiles.run(kernel, kept, body, lane_dim=lane - (lane > axis))
-    for result, buffer in zip(operation.results, results, strict=True):
-        kernel.buffers[result] = buffer._replace(min_depth=kernel.writer.depth)
+    fold.finish(results)
 
 
 def scan(kernel: Kernel, operation: Operation) -> None:
     """`tt.scan`: a running combination along one axis, element by element."""
-    axis = operation.integer("axis")
-    reverse = bool(operation.attributes.get("reverse", False))
-    shape = operation.operands[0].type.shape or ()
-    results = [root_ops.new_buffer(kernel, x) for x in operation.results]
-    outer = tuple(1 if d == axis else n for d, n in enumerate(shape))
-    size = shape[axis]
+    fold = _fold(kernel, operation)
+    results, size = fold.buffers(), fold.shape[fold.axis]
 
-    def place(step: Int) -> Int:
-        return kernel.lanes.add(integer(size - 1), step, -1) if reverse else step
+    def row(rest: Index) -> None:
+        def place(step: Int) -> Int:
+            is_reversed = operation.attributes.get("reverse", False)
+            return kernel.lanes.add(integer(size - 1), step, -1) if is_reversed else step
 
-    def line(index: Index) -> None:
         def write(at: Int, lanes: Sequence[Lane]) -> None:
-            where = (*index[:axis], at, *index[axis + 1 :])
-            for buffer, lane in zip(results, lanes, strict=True):
-                memory.write_buffer(kernel, buffer, where, lane)
+            fold.write(results, (*rest[: fold.axis], at, *rest[fold.axis :]), lanes)
 
-        def values(at: Int) -> list[Lane]:
-            return _values(kernel, operation, (*index[:axis], at, *index[axis + 1 :]))
-
-        first = values(place(integer(0)))
+        first = fold.elements(rest, place(integer(0)))
         write(place(integer(0)), first)
         start = [kernel.lanes.operand(x) for x in first]
         with kernel.writer.loop(constant(size, "i32"), 1, start, constant(1, "i32")) as loop:
             at = place(kernel.lanes.atom(loop.counter, "i32", natural=True))
-            total = _combine(kernel, operation, loop.carried, values(at))
-            write(at, _lanes_of(kernel, operation, total))
+            total = fold.combine(loop.carried, fold.elements(rest, at))
+            write(at, fold.lanes(total))
             loop.next_values = total
 
-    with kernel.width(1):
-        _rows(kernel, outer, axis, line)
-    for result, buffer in zip(operation.results, results, strict=True):
-        kernel.buffers[result] = buffer._replace(min_depth=kernel.writer.depth)
+    fold.each_row(row)
+    fold.finish(results)
