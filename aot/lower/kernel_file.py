@@ -24,12 +24,10 @@ PROGRAM_SYMBOLS = frozenset({"z", "panel", "tap"})  # numbers, not blocks
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A form before its file is written: its parameters are those that all forms share."""
+    """A form before its file is written; its candidates say what parameters are its own."""
 
     name: str
-    constexprs: Sequence[str]
     lines: Sequence[str]
-    scratch: Sequence[str] = ()  # names of further pointers
     functions: str = ""  # what stands before the kernel, which calls them
 
 
@@ -61,20 +59,9 @@ def sizes_of(group: Group, text: str) -> tuple[Dim, ...]:
     return tuple(sorted(found, key=lambda dim: dim.name))
 
 
-def assemble(
-    group: Group,
-    constexprs: Sequence[str],
-    lines: Sequence[str],
-    scratch: Sequence[str] = (),
-    functions: str = "",
-    sizes: Sequence[Dim] = (),
-) -> str:
-    """The complete file of a kernel whose body is `lines`.
-
-    `scratch` names further pointers; `functions` stand before the kernel, which calls them; `sizes`
-    are the dims that it takes as numbers.
-    """
-    text = "\n".join(lines)
+def assemble(group: Group, draft: Draft, candidate: Candidate, sizes: Sequence[Dim]) -> str:
+    """The complete file of a form, of which `candidate` is one; it takes `sizes` as numbers."""
+    text, functions = "\n".join(draft.lines), draft.functions
     called = [code for name, code in called_functions().items() if f"{name}(" in text]
     functions = "\n\n\n".join(filter(None, (functions, *called)))
     title = textwrap.fill(f'"""{group}."""', 96, subsequent_indent=INDENT)
@@ -83,8 +70,9 @@ def assemble(
         imports.append("from triton.language.extra import libdevice")
     arguments = [param.name for param in parameters(group)]
     arguments += [KERNEL_PREFIX + dim.name for dim in sizes]
-    arguments += scratch
-    arguments += [f"{name}: tl.constexpr" for name in constexprs]
+    arguments += [each.name for each in candidate.scratch]
+    arguments += [each.name for each in candidate.maps]
+    arguments += [f"{name}: tl.constexpr" for name, _ in candidate.constexprs]
     signature = f"def {function_name(group)}({', '.join(arguments)}):"
     if len(signature) > 96:
         inner = textwrap.fill(", ".join(arguments), 92)
@@ -145,25 +133,11 @@ def blocks_of(candidates: Sequence[Candidate], name: str) -> list[int]:
     return [dict(candidate.config)[name] for candidate in candidates]
 
 
-def kernel(
-    group: Group, constexprs: Sequence[str], lines: Sequence[str], candidates: Sequence[Candidate]
-) -> KernelSpec:
-    """The spec of a kernel of one form, whose body is `lines`."""
-    return kernel_of(group, [Draft("", constexprs, lines)], candidates)
-
-
 def kernel_of(group: Group, drafts: Sequence[Draft], candidates: Sequence[Candidate]) -> KernelSpec:
     """The spec of a kernel of several forms, which all take the dims that any of them reads."""
     sizes = sizes_of(group, "\n".join(line for row in drafts for line in row.lines))
-    name = function_name(group)
-    forms = (
-        Form(
-            row.name,
-            assemble(group, row.constexprs, row.lines, row.scratch, row.functions, sizes),
-            name,
-        )
-        for row in drafts
-    )
+    name, first = function_name(group), {row.form: row for row in reversed(candidates)}
+    forms = (Form(row.name, assemble(group, row, first[row.name], sizes), name) for row in drafts)
     return KernelSpec(
         name=name,
         forms=tuple(forms),

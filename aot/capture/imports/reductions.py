@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows, axes_of, wide
@@ -92,19 +92,6 @@ def _spread(count: Extent, correction: float, dtype: str) -> Node | float:
     return 1.0 / (count - correction) if count > correction else math.inf
 
 
-def _var(
-    call: Call, data: Node, dims: Dims = None, correction: float | None = None, *rest: Any
-) -> Node:
-    return _finish(call, _variance(data, dims, correction)[0])
-
-
-def _var_mean(
-    call: Call, data: Node, dims: Dims = None, correction: float | None = None, *rest: Any
-) -> tuple[Node, Node]:
-    variance, average = _variance(data, dims, correction)
-    return _finish(call, variance), _finish(call, average)
-
-
 def _deviation(data: Node, dims: Dims, correction: float | None) -> tuple[Node, Node]:
     """√variance and mean over `dims`, dims kept, in f32 or wider.
 
@@ -126,17 +113,15 @@ def _deviation(data: Node, dims: Dims, correction: float | None) -> tuple[Node, 
     return build.mul(build.scale(root, 2.0), measure), build.scaled_mean(operand, axes, 1.0)
 
 
-def _std(
-    call: Call, data: Node, dims: Dims = None, correction: float | None = None, *rest: Any
-) -> Node:
-    return _finish(call, _deviation(data, dims, correction)[0])
+def _moments_row(function: Callable[..., tuple[Node, Node]], has_mean: bool = False) -> Row:
+    def row(
+        call: Call, data: Node, dims: Dims = None, correction: float | None = None, *rest: Any
+    ) -> Node | tuple[Node, Node]:
+        moment, average = function(data, dims, correction)
+        found = _finish(call, moment)
+        return (found, _finish(call, average)) if has_mean else found
 
-
-def _std_mean(
-    call: Call, data: Node, dims: Dims = None, correction: float | None = None, *rest: Any
-) -> tuple[Node, Node]:
-    deviation, average = _deviation(data, dims, correction)
-    return _finish(call, deviation), _finish(call, average)
+    return row
 
 
 def _softmax(call: Call, data: Node, dim: int, *rest: Any) -> Node:
@@ -346,10 +331,10 @@ ROWS: Rows = {
     "argmin": _index_of("argmin"),
     "any": _reduction("any"),
     "all": _reduction("all"),
-    "var": _var,
-    "var_mean": _var_mean,
-    "std": _std,
-    "std_mean": _std_mean,
+    "var": _moments_row(_variance),
+    "var_mean": _moments_row(_variance, has_mean=True),
+    "std": _moments_row(_deviation),
+    "std_mean": _moments_row(_deviation, has_mean=True),
     "softmax": _softmax,
     "_softmax": _softmax,
     "log_softmax": _log_softmax,

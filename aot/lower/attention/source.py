@@ -26,20 +26,17 @@ _SIZES = (
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A template, the functions it shares with others, and its configs' names."""
+    """A template, and the functions it shares with others."""
 
     template: Template
     functions: tuple[str, ...]
-    constexprs: tuple[str, ...]
-    scratch: tuple[str, ...] = ()
 
 
 def _form_row(
-    name: str, function: str, holes: tuple[str, ...], functions: tuple[str, ...],
-    constexprs: tuple[str, ...], scratch: tuple[str, ...] = (),
-) -> _Form:  # fmt: skip
+    name: str, function: str, holes: tuple[str, ...], functions: tuple[str, ...]
+) -> _Form:
     template = Template(name, f"attention/{name}.py", function, (*holes, "hide", "store"), _SIZES)
-    return _Form(template, functions, constexprs, scratch)
+    return _Form(template, functions)
 
 
 OVERLAPPED = "overlapped"
@@ -48,19 +45,10 @@ _TILED = ("place", KEY_RANGE, "attend", "finish")
 FORMS: dict[str, _Form] = {
     row.template.name: row
     for row in (
-        _form_row("plain", "attention", _LOADS, _TILED, ("BM", "BN", "GROUP")),
-        _form_row(
-            "descriptor", "attention_descriptor", _DESCRIPTIONS, _TILED, ("BM", "BN", "GROUP")
-        ),
-        _form_row("overlapped", "attention_overlapped", HOLES, (), ("BN", "GROUP", "STAGES")),
-        _form_row(
-            "split",
-            "attention_split",
-            _LOADS,
-            ("attend", "finish", "join"),
-            ("BM", "BN", "SPLITS", "BS"),
-            ("partial", "sums", "arrived"),
-        ),
+        _form_row("plain", "attention", _LOADS, _TILED),
+        _form_row("descriptor", "attention_descriptor", _DESCRIPTIONS, _TILED),
+        _form_row("overlapped", "attention_overlapped", HOLES, ()),
+        _form_row("split", "attention_split", _LOADS, ("attend", "finish", "join")),
     )
 }
 
@@ -99,4 +87,4 @@ def _draft(attention: Attention, name: str, found: Sequence[Candidate]) -> kerne
     shared = "\n\n\n".join(
         text for each, text in called_functions("attention/blocks.py").items() if each in functions
     )
-    return kernel_file.Draft(name, row.constexprs, lines_of_body, row.scratch, shared)
+    return kernel_file.Draft(name, lines_of_body, shared)

@@ -16,7 +16,6 @@ from aotc.aot.lower.tiles import blocks, power_above
 from aotc.aot.traits import TargetTraits
 
 CANDIDATES = 40  # kept of a convolution
-PARTIALS = ("partials", "counters")  # pointer parameters of the split form
 STEP_BYTES = 128  # of a row of A in one step: a line of the cache
 SMALLEST_STEP = 16  # channels: what the tensor cores take at once
 # (BM, BN, warps): tiles that a warp group of wgmma fills.
@@ -158,7 +157,7 @@ def _candidate(shape: Shape, choice: Choice) -> Candidate:
     tiles = rows * columns * shape.batch
     wide, kind = (8, "*fp64") if shape.dtype == "f64" else (4, "*fp32")
     scratch = (
-        Scratch(PARTIALS[0], kind, tiles * split * tile.rows * tile.columns * wide),
-        Scratch(PARTIALS[1], "*i32", highest(tiles * 4), is_zeroed=True),
+        Scratch("partials", kind, tiles * split * tile.rows * tile.columns * wide),
+        Scratch("counters", "*i32", highest(tiles * 4), is_zeroed=True),
     )
     return Candidate((*config, ("SPLIT", split), *options), grid, "windows_split", scratch)

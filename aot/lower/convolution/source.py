@@ -10,7 +10,7 @@ from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import UndecidedSize, kernel_text, typical
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.body import Body, Value
-from aotc.aot.lower.convolution.candidates import PARTIALS, Shape, convolution_candidates, pack_of
+from aotc.aot.lower.convolution.candidates import Shape, convolution_candidates, pack_of
 from aotc.aot.lower.convolution.operands import Border, Windows, windows_of
 from aotc.aot.lower.emit import Emitter
 from aotc.aot.lower.literal import computed, triton_type
@@ -67,9 +67,7 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
     drafts = []
     for name in dict.fromkeys(candidate.form for candidate in candidates):
         lines = fill(TEMPLATES[_TEMPLATES[name]], writer.holes, constants, writer.before_loop)
-        is_split = name == "windows_split"
-        blocks, scratch = ((*_BLOCKS, "SPLIT"), PARTIALS) if is_split else (_BLOCKS, ())
-        drafts.append(kernel_file.Draft(name, blocks, lines, scratch))
+        drafts.append(kernel_file.Draft(name, lines))
     return kernel_file.kernel_of(group, drafts, candidates)
 
 

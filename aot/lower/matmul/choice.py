@@ -124,12 +124,6 @@ class Choice:
         }
         return ("BM", "BN", "BK", *extra[self.style.template])
 
-    @property
-    def scratch_names(self) -> tuple[str, ...]:
-        """Parameters after the operands and results: pointers, then descriptors."""
-        pointers = ("partials", "counters") if self.style.template == "split" else ()
-        return (*pointers, *MAP_NAMES) if self.style.has_maps else pointers
-
     def candidate(self) -> Candidate:
         """The candidate as the tuner takes it."""
         tile = self.tile

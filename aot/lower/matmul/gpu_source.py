@@ -125,11 +125,10 @@ def _draft(
         },
         writer.before_loop,
     )
-    names = (choice.constexpr_names, lines, choice.scratch_names)
     loads = tuple(
         sum(line.count(".load(") for line in part) for part in (writer.load_a, writer.load_b)
     )
-    return kernel_file.Draft(choice.source_name, *names), (max(1, loads[0]), max(1, loads[1]))
+    return kernel_file.Draft(choice.source_name, lines), (max(1, loads[0]), max(1, loads[1]))
 
 
 class _Writer:

@@ -57,7 +57,7 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     )
     if writer.is_shifted:
         lines = [_shifted(line, domain.rows) for line in lines]
-    return kernel_file.kernel(group, ("BM", "BN", "BK"), lines, candidates)
+    return kernel_file.kernel_of(group, [kernel_file.Draft("", lines)], candidates)
 
 
 def _reading(group: Group, is_packed: bool) -> Reading:

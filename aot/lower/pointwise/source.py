@@ -41,7 +41,7 @@ def lower_pointwise(group: Group, traits: TargetTraits) -> KernelSpec:
         approximates=is_gpu,
     )
     kernel_file.write_stores(emitter, group.roots)
-    return kernel_file.kernel(group, ("XBLOCK", "YBLOCK"), body.lines, candidates)
+    return kernel_file.kernel_of(group, [kernel_file.Draft("", body.lines)], candidates)
 
 
 def _cpu_starts(rows: Symbol, lanes: Symbol) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -64,7 +64,6 @@ class RowTiles:
     """One form of a row kernel with its candidates."""
 
     form: str
-    constexprs: tuple[str, ...]
     candidates: tuple[Candidate, ...]
 
 
@@ -119,29 +118,26 @@ _SHARED = ((8192, 8), (8192, 16))
 
 def row_tiles(shape: RowShape, traits: TargetTraits) -> list[RowTiles]:
     """Every form that fits the shape, the cost model's choice first."""
+    is_parted, is_shared = _is_parted_best(shape, traits), _is_sharing_best(shape, traits)
     if shape.is_lanes:
-        return _ordered(
-            [
-                (_is_held_best(shape), _held(shape)),
-                (_is_sharing_best(shape, traits), _shared(shape)),
-                (_is_sharing_best(shape, traits), _shared_streams(shape)),
-                (_is_parted_best(shape, traits), _parted_rows(shape, traits)),
-                (True, _streamed(shape)),
-            ]
-        )
-    return _ordered(
-        [
-            (_is_parted_best(shape, traits), _parted_columns(shape, traits)),
-            (True, _held_columns(shape)),
-            (True, _streamed_columns(shape)),
+        rows = [
+            (_is_held_best(shape), "", _held(shape)),
+            (is_shared, "shared", _shared(shape)),
+            (is_shared, "shared_streamed", _shared_streams(shape)),
+            (is_parted, "parts", _parted_rows(shape, traits)),
+            (True, "streamed", _streamed(shape)),
         ]
-    )
-
-
-def _ordered(rows: Sequence[tuple[bool, RowTiles]]) -> list[RowTiles]:
-    """Forms with candidates, preferred ones first."""
-    found = [row for row in rows if row[1].candidates]
-    return [tiles for _, tiles in sorted(found, key=lambda row: not row[0])]
+    else:
+        rows = [
+            (is_parted, "parts", _parted_columns(shape, traits)),
+            (True, "", _held_columns(shape)),
+            (True, "streamed", _streamed_columns(shape)),
+        ]
+    found = [
+        RowTiles(form, tuple(dict.fromkeys(tiles)))
+        for _, form, tiles in sorted(rows, key=lambda row: not row[0])
+    ]
+    return [tiles for tiles in found if tiles.candidates]
 
 
 def _is_held_best(shape: RowShape) -> bool:
@@ -164,34 +160,31 @@ def _is_parted_best(shape: RowShape, traits: TargetTraits) -> bool:
     return typical(shape.outer) * ceil(shape.width / 64) < traits.multiprocessors * 2
 
 
-def _distinct(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    return tuple(dict.fromkeys(found))
+def _candidate(programs: Extent, **config: int) -> Candidate:
+    """Parameters that are 0 are none of the form's."""
+    found = tuple((name, value) for name, value in config.items() if value)
+    return Candidate(found, (programs, 1, 1))
 
 
-def _held(shape: RowShape) -> RowTiles:
+def _held(shape: RowShape) -> Iterator[Candidate]:
     block = row_block(shape.reduced, LARGEST_HELD)
     picks = next((row.picks for row in _HELD if block <= row.reduced), ()) if block else ()
     if not shape.stores_elements and block in (1024, 4096):
         # Nothing waits for stores: programs with more to read of each thread are better.
         picks = picks[1:] + picks[:1]
-    found = []
     for rows, warps in picks:
-        rows = min(rows, power_above(shape.width))
         # Few short rows are spread over more programs.
-        config = (("XBLOCK", rows), ("RBLOCK", block), ("num_warps", warps))
-        found.append(Candidate(config, (blocks(shape.kept, rows), 1, 1)))
-    return RowTiles("", ("XBLOCK", "RBLOCK"), _distinct(found))
+        rows = min(rows, power_above(shape.width))
+        programs = blocks(shape.kept, rows)
+        yield _candidate(programs, XBLOCK=rows, RBLOCK=block, num_warps=warps)
 
 
-def _streamed(shape: RowShape) -> RowTiles:
-    found = []
+def _streamed(shape: RowShape) -> Iterator[Candidate]:
     if not row_block(shape.reduced, FEWEST_STREAMED):
         table = _STREAMED if shape.stores_elements else _READ
         picks = next(row.picks for row in table if shape.row_bytes <= row.row_bytes)
         for chunk_bytes, warps, stages in picks:
-            block = _chunk(shape, chunk_bytes, warps)
-            found.append(_row(shape, block, warps, stages=stages))
-    return RowTiles("streamed", ("RBLOCK", "VECTOR", "STAGES"), _distinct(found))
+            yield _row(shape, _chunk(shape, chunk_bytes, warps), warps, stages=stages)
 
 
 def _chunk(shape: RowShape, chunk_bytes: int, warps: int) -> int:
@@ -205,48 +198,42 @@ def _chunk(shape: RowShape, chunk_bytes: int, warps: int) -> int:
 
 def _row(shape: RowShape, block: int, warps: int, parts: int = 0, stages: int = 0) -> Candidate:
     """Config of one row, or of one of the `parts` that share it."""
-    config = [("RBLOCK", block), ("VECTOR", shape.vector)]
-    if parts:
-        config += [("PARTS", parts), ("QBLOCK", power_above(parts))]
-    if stages:
-        config.append(("STAGES", stages))
-    config.append(("num_warps", warps))
-    return Candidate(tuple(config), (shape.kept * max(1, parts), 1, 1))
+    return _candidate(
+        shape.kept * max(1, parts),
+        RBLOCK=block,
+        VECTOR=shape.vector,
+        PARTS=parts,
+        QBLOCK=power_above(parts) if parts else 0,
+        STAGES=stages,
+        num_warps=warps,
+    )
 
 
-def _shared(shape: RowShape) -> RowTiles:
+def _shared(shape: RowShape) -> Iterator[Candidate]:
     """Programs of a row wait for each other: all of them must fit on the device at once."""
-    found = []
     # A program for each piece: how many is in the source.
     if isinstance(shape.reduced, int) and shape.can_share and shape.reduced > SMALLEST_PIECE * 2:
         for block, warps in _SHARED:
             parts = ceil(shape.reduced / block)
             if 1 < parts <= MOST_SHARING:
-                found.append(_row(shape, block, warps, parts))
-    return RowTiles("shared", ("RBLOCK", "VECTOR", "PARTS", "QBLOCK"), _distinct(found))
+                yield _row(shape, block, warps, parts)
 
 
-def _shared_streams(shape: RowShape) -> RowTiles:
-    found = []
+def _shared_streams(shape: RowShape) -> Iterator[Candidate]:
     if shape.can_share and shape.length > SMALLEST_PIECE * 4:
         for block, warps, stages in _PARTS:
             parts = min(MOST_SHARING, power_above(shape.length) // (block * 2))
             if parts > 1:
-                found.append(_row(shape, block, warps, parts, stages))
-    names = ("RBLOCK", "VECTOR", "PARTS", "QBLOCK", "STAGES")
-    return RowTiles("shared_streamed", names, _distinct(found))
+                yield _row(shape, block, warps, parts, stages)
 
 
-def _parted_rows(shape: RowShape, traits: TargetTraits) -> RowTiles:
+def _parted_rows(shape: RowShape, traits: TargetTraits) -> Iterator[Candidate]:
     """Few rows, values of whole rows only: several programs read a row, the last one joins."""
-    found = []
     if not shape.stores_elements and shape.levels == 1 and shape.length > SMALLEST_PIECE:
         for block, warps, stages in _PARTS:
             parts = _parts(shape.width, ceil(shape.length / block), traits)
             if parts > 1:
-                found.append(_row(shape, block, warps, parts, stages))
-    names = ("RBLOCK", "VECTOR", "PARTS", "QBLOCK", "STAGES")
-    return RowTiles("parts", names, _distinct(found))
+                yield _row(shape, block, warps, parts, stages)
 
 
 def _parts(blocks: int, chunks: int, traits: TargetTraits) -> int:
@@ -266,49 +253,41 @@ def _warps(elements: int, each: int) -> int:
     return max(1, min(8, elements // (WARP * each)))
 
 
-def _column_candidates(
-    shape: RowShape, width: int, block: int, parts: int, stages: int = 0, each: int = 16
-) -> Candidate:
-    programs = blocks(shape.kept, width) * shape.outer * parts
-    config: list[tuple[str, int]] = [("YBLOCK", width), ("RBLOCK", block)]
-    if parts > 1:
-        config += [("PARTS", parts), ("QBLOCK", power_above(parts))]
-    if stages:
-        config.append(("STAGES", stages))
-    config.append(("num_warps", _warps(width * block, each)))
-    return Candidate(tuple(config), (programs, 1, 1))
+def _columns(shape: RowShape, width: int, block: int, parts: int = 0, stages: int = 0) -> Candidate:
+    return _candidate(
+        blocks(shape.kept, width) * shape.outer * max(1, parts),
+        YBLOCK=width,
+        RBLOCK=block,
+        PARTS=parts,
+        QBLOCK=power_above(parts) if parts else 0,
+        STAGES=stages,
+        num_warps=_warps(width * block, 16),
+    )
 
 
-def _held_columns(shape: RowShape) -> RowTiles:
-    block, found = row_block(shape.reduced, LARGEST_TILE), []
-    for width in (_column_block(shape), _column_block(shape) // 2, _column_block(shape) * 2):
+def _held_columns(shape: RowShape) -> Iterator[Candidate]:
+    block, columns = row_block(shape.reduced, LARGEST_TILE), _column_block(shape)
+    for width in (columns, columns // 2, columns * 2):
         width = min(max(1, width), power_above(shape.width))
         if 0 < width * block <= LARGEST_TILE:
-            found.append(_column_candidates(shape, width, block, 1))
-    return RowTiles("", ("YBLOCK", "RBLOCK"), _distinct(found))
+            yield _columns(shape, width, block)
 
 
-def _streamed_columns(shape: RowShape) -> RowTiles:
-    found = []
+def _streamed_columns(shape: RowShape) -> Iterator[Candidate]:
     if not isinstance(shape.reduced, int) or shape.reduced > 128:
         width = _column_block(shape)
         for elements in (4096, 2048, 8192):
-            block = max(8, elements // width)
-            found.append(_column_candidates(shape, width, block, 1, stages=1))
-    return RowTiles("streamed", ("YBLOCK", "RBLOCK", "STAGES"), _distinct(found))
+            yield _columns(shape, width, max(8, elements // width), stages=1)
 
 
-def _parted_columns(shape: RowShape, traits: TargetTraits) -> RowTiles:
-    found = []
+def _parted_columns(shape: RowShape, traits: TargetTraits) -> Iterator[Candidate]:
     if not shape.stores_elements and shape.levels == 1 and shape.length > 128:
         width = _column_block(shape)
+        columns = ceil(shape.width / width) * typical(shape.outer)
         for elements in (8192, 4096, 2048):
             block = max(8, elements // width)
-            columns = ceil(shape.width / width) * typical(shape.outer)
             # The joining program reads a tile of all partial values.
             most = min(ceil(shape.length / block), LARGEST_TILE // width)
             parts = _parts(columns, most, traits)
             if parts > 1:
-                found.append(_column_candidates(shape, width, block, parts, stages=1))
-    names = ("YBLOCK", "RBLOCK", "PARTS", "QBLOCK", "STAGES")
-    return RowTiles("parts", names, _distinct(found))
+                yield _columns(shape, width, block, parts, stages=1)

@@ -50,8 +50,7 @@ def lower_row(group: Group, traits: TargetTraits) -> KernelSpec:
     candidates: list[Candidate] = []
     for form, levels, tiles in (_forms_gpu if traits.is_gpu else _forms_cpu)(group, traits):
         writer = RowWriter(group, form, levels, tiles.candidates)
-        lines, scratch = writer.lines(), [name for name, _ in writer.scratch_types()]
-        drafts.append(kernel_file.Draft(tiles.form, tiles.constexprs, lines, scratch))
+        drafts.append(kernel_file.Draft(tiles.form, writer.lines()))
         candidates += [
             Candidate(row.config, row.grid, tiles.form, writer.scratch(row))
             for row in tiles.candidates
@@ -72,14 +71,12 @@ def _forms_cpu(group: Group, traits: TargetTraits) -> Iterator[tuple[RowForm, Le
     if domain.is_reduced_in_lanes:
         kept = domain.rows.extent
         element_bytes = group.bytes / max(1, typical(kept * reduced))
-        candidates, names = row_candidates(kept, reduced, element_bytes, traits), "XBLOCK"
+        candidates = row_candidates(kept, reduced, element_bytes, traits)
     else:
         candidates = column_candidates(domain.outer.extent, reduced, domain.lanes.extent)
-        names = "YBLOCK"
     block = kernel_file.blocks_of(candidates, "RBLOCK")[0]
-    loop = WHOLE if proves_at_most(reduced, block) else JOINED
-    tiles = RowTiles("", (names, "RBLOCK"), candidates)
-    yield RowForm(loop, is_of_gpu=False), singles(levels_of(group)), tiles
+    form = RowForm(WHOLE if proves_at_most(reduced, block) else JOINED, is_of_gpu=False)
+    yield form, singles(levels_of(group)), RowTiles("", candidates)
 
 
 def levels_of(group: Group) -> list[list[Node]]:

@@ -44,7 +44,6 @@ from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Access, reduction_index
 
 Levels = Sequence[Sequence[Statistic]]
-_ITEM_BYTES = {f"*{row.triton}": row.itemsize_bytes for row in DTYPES.values()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,25 +385,21 @@ class RowWriter:
 
     # -- exchange ----------------------------------------------------------------------------------
 
-    def scratch_types(self) -> list[tuple[str, str]]:
-        """Name and element type of each scratch pointer: partial values, then the counters."""
-        if not self.form.exchange.is_shared:
-            return []
-        partials = [each for level in self.levels for row in level for each in row.partials()]
-        named = [(f"part{at}", f"*{DTYPES[each.dtype].triton}") for at, each in enumerate(partials)]
-        return [*named, ("arrived", "*i32")]
-
     def scratch(self, candidate: Candidate) -> tuple[Scratch, ...]:
         """Scratch memory of a candidate: partial values of all programs, a counter for each row."""
         if not self.form.exchange.is_shared:
             return ()
         config, programs = dict(candidate.config), candidate.grid[0]
-        width = config[self.layout.block] if self.layout.block else 1
-        *partials, (name, kind) = self.scratch_types()
+        count = programs * (config[self.layout.block] if self.layout.block else 1)
+        partials = [each for level in self.levels for row in level for each in row.partials()]
+        rows = [DTYPES[each.dtype] for each in partials]
         counters = self.form.exchange.head + programs // config["PARTS"]
         return (
-            *(Scratch(at, row, programs * width * _ITEM_BYTES[row]) for at, row in partials),
-            Scratch(name, kind, highest(counters * 4), is_zeroed=True),
+            *(
+                Scratch(f"part{at}", f"*{row.triton}", count * row.itemsize_bytes)
+                for at, row in enumerate(rows)
+            ),
+            Scratch("arrived", "*i32", highest(counters * 4), is_zeroed=True),
         )
 
     def _place(self, number: int) -> int:
