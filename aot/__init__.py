@@ -11,13 +11,16 @@ from typing import Any
 
 # Public names that are imported at their first use.
 _PUBLIC = {
-    "native_op": "aotc.aot.capture.native_ops",
     "rewrite": "aotc.aot.rewrites.user_rewrites",
     "ops": "aotc.aot.rewrites.equations",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "native_op":
+        from aotc.aot.extensions import extension
+
+        return extension("aot.native_op").native_op
     if name not in _PUBLIC:
         raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
     return getattr(importlib.import_module(_PUBLIC[name]), name)

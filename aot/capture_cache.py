@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from aotc.aot.capture.cache_entry import from_files, to_files
 from aotc.aot.capture.capture import Captured, capture
+from aotc.aot.capture.custom_ops import custom_digests
 from aotc.aot.capture.dependencies import user_modules
 from aotc.aot.capture.fingerprint import fingerprint
 from aotc.aot.capture.spec import Spec
-from aotc.aot.ir.native_library import tied_digests
 from aotc.cache import Key, Store
 
 
@@ -25,7 +25,7 @@ def cached_capture(
     digests = fingerprint(spec)
     if digests is None:
         return capture(spec, fallback, rounds), False
-    key = Key.of("captures", fallback=fallback, rounds=rounds, native=tied_digests(), **digests)
+    key = Key.of("captures", fallback=fallback, rounds=rounds, native=custom_digests(), **digests)
     entry = store.get(key)
     if entry is not None:
         found = from_files(entry.files, spec)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from aotc.aot.extensions import extension
 from aotc.aot.ir.graph import Constant
-from aotc.aot.ir.native_library import tied
 from aotc.aot.ir.storage import Array
 from aotc.aot.lower import KernelSpec
 from aotc.aot.pack import BackendContents, Golden, TensorData
@@ -58,14 +58,14 @@ def weights(constants: Mapping[str, Constant], plan: Plan) -> dict[str, TensorDa
 
 def backends(plans: Sequence[Plan], is_embedded: bool) -> tuple[BackendContents, ...]:
     """The native back ends that some plan calls, with their libraries where they are embedded."""
-    found = [tied(name) for name in _backend_names(plans)]
+    found = [extension("native libraries").tied(name) for name in _backend_names(plans)]
     return tuple(BackendContents(each.entry, each.data if is_embedded else None) for each in found)
 
 
 def backends_text(plans: Sequence[Plan], is_embedded: bool) -> tuple[str, ...]:
     """The same for people, a line each."""
     place = "in the bundle" if is_embedded else "to be found where it runs"
-    entries = [tied(name).entry for name in _backend_names(plans)]
+    entries = [extension("native libraries").tied(name).entry for name in _backend_names(plans)]
     return tuple(
         f"{each.name} {each.version}, sha256:{each.sha256.hex()[:12]}, {place}" for each in entries
     )

@@ -20,7 +20,7 @@ import numpy
 from aotc.aot import validation
 from aotc.aot.compile import Resources, tune_and_plan
 from aotc.aot.errors import GoldenMismatch, SourcesMissing, TuningDeviceMissing
-from aotc.aot.ir.native_library import tie_bundled
+from aotc.aot.extensions import extension
 from aotc.aot.ir.storage import Array
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import (
@@ -100,7 +100,9 @@ def retune(
         clock.has_targets = len(manifest.targets) > 1
         here = _targets_here(directory, manifest, options)
         resources = Resources(workers, store, counts)
-        libraries = tie_bundled(directory, manifest)
+        libraries = ()
+        if manifest.backends:
+            libraries = extension("native libraries").tie_bundled(directory, manifest)
         tunings, targets = _choose(directory, manifest, here, options, resources, clock)
         contents = _contents(directory, manifest, targets, tunings, libraries)
         for entry, target in zip(manifest.targets, targets, strict=True):

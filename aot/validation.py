@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from aotc.aot.contents import ROUNDING_FACTOR, tolerances
+from aotc.aot.extensions import bound_natives
 from aotc.aot.ir.graph import Constant
-from aotc.aot.ir.native_library import bound
 from aotc.aot.ir.storage import Array
 from aotc.aot.signature import signature, states
 from aotc.aot.targets.target import Target
@@ -190,7 +190,7 @@ def run_in_a_row(
         spans,
         tuple(array.nbytes for array in inputs),
         tuple(array.nbytes for array in outputs),
-        natives=bound(plan.natives, (driver.DEVICE, 0)),
+        natives=bound_natives(plan.natives, (driver.DEVICE, 0)),
         fallback=_ops(plan),
     )
     run_call = _run_on_device if driver.HAS_DEVICE_MEMORY else _run_on_host

@@ -360,6 +360,14 @@ class PermissionMissing(EnvironmentFault):
     hint = "check the owner and mode of the path"
 
 
+class ExtensionMissing(EnvironmentFault):
+    """A part of aotc that may be left out is needed and not installed."""
+
+    code = "extension-missing"
+    template = "`{module}` is not installed, which {purpose} needs"
+    hint = "install aotc whole on this machine"
+
+
 class DriverFault(EnvironmentFault):
     """The device's driver or the system loader refused the bundle's code."""
 

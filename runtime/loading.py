@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from .bundle.manifest import Manifest, Target, TensorSpec, WeightsEntry
     from .bundle.plan import LaunchPlan
-    from .drivers.native import Functions
     from .drivers.protocol import Driver
     from .programs.fallback import Fallback
 
@@ -106,18 +105,20 @@ def _bind(
     manifest: Manifest,
     plan: Plan,
     device: tuple[str, int],
-) -> Functions:
+) -> Any:
     """The native functions that the plan calls, from libraries that are loaded for it."""
     if not plan.named("native", "backend"):
-        return {}
-    from .backends.bundled import bind, open_entries
+        return None
+    from .extensions import extension
+
+    backends = extension("native back ends")
 
     def read_file(name: str) -> bytes:
         return directory.read(manifest.file(name))
 
-    libraries = open_entries(manifest.backends, read_file, directory.path)
+    libraries = backends.open_entries(manifest.backends, read_file, directory.path)
     natives = (step for lows in plan.lows for step in plan.at(lows).natives)
-    return bind(natives, libraries, directory.path, device)
+    return backends.bind(natives, libraries, directory.path, device)
 
 
 def _program(
@@ -270,7 +271,7 @@ def _loaded(
     weights: MappedFile | None,
     device: tuple[int, int],
     fallback: Fallback | None,
-    natives: Functions,
+    natives: Any,
     check: Check,
 ) -> Loaded:
     """The code on its device, a number and the host threads of a call. Code in this process reads

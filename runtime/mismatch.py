@@ -81,8 +81,12 @@ def _missing_backends(manifest: Manifest, path: str) -> list[Mismatch]:
     outside = [entry for entry in manifest.backends if entry.file is None]
     if not outside:
         return []
-    from .backends.bundled import read_here
+    from .extensions import extension
 
+    try:
+        read_here = extension("native back ends").read_here
+    except AotcError as error:
+        return [_from_error(error)]
     found = []
     for entry in outside:
         try:

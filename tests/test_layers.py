@@ -15,11 +15,12 @@ PACKAGES = ("aot", "cache", "kernels", "runtime")
 # Package → the packages it may import, each with the packages inside it; a package is the longest
 # prefix in this table. `aot.errors`, `aot.traits` and `aot.stages` are the compiler's words, beside
 # every stage, RUNTIME_WORDS the runtime's; its other modules at the top stand above its packages.
-WORDS = {"aot.errors", "aot.traits", "runtime"}
+WORDS = {"aot.errors", "aot.traits", "aot.extensions", "runtime"}
 RUNTIME_WORDS = {
     "runtime.record",
     "runtime.settings",
     "runtime.errors",
+    "runtime.extensions",
 }
 READ = {*RUNTIME_WORDS, "runtime.arrays", "runtime.bundle"}
 STAGE_FREE = {"aot.ir", *WORDS}
@@ -28,12 +29,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(RUNTIME_WORDS, RUNTIME_WORDS),
     "runtime.arrays": RUNTIME_WORDS,
     "runtime.bundle": {*RUNTIME_WORDS, "runtime.arrays"},
-    "runtime.drivers": {*READ, "runtime.backends"},
+    "runtime.drivers": READ,
     "runtime.backends": {*READ, "runtime.drivers"},
-    "runtime.programs": {*READ, "runtime.drivers", "runtime.backends"},
+    "runtime.programs": {*READ, "runtime.drivers"},
     "cache": set(),
     "kernels.templates": set(),
-    "aot": set(),
+    "aot": {"aot.extensions"},
     "aot.host_array": WORDS,
     "aot.contents": {
         *STAGE_FREE,
@@ -100,6 +101,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.signature": {*STAGE_FREE, "aot.plan"},
     "aot.errors": {"runtime"},
     "aot.traits": {"runtime"},
+    "aot.extensions": {"runtime"},
     "aot.stages": WORDS,
     "aot.ir": WORDS,
     "aot.capture": STAGE_FREE,
@@ -110,6 +112,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.tune": {*STAGE_FREE, "aot.lower", "aot.targets", "cache", "aot.stages"},
     "aot.plan": {*STAGE_FREE, "aot.schedule", "aot.lower", "aot.targets"},
     "aot.pack": {*STAGE_FREE, "aot.plan", "aot.tune", "aot.targets"},
+    "aot.native": {
+        *STAGE_FREE,
+        "aot.capture",
+        "aot.schedule",
+        "aot.lower",
+        "aot.tune",
+    },
     "aot.profile": WORDS,
     "aot.reduce": {
         *WORDS,
@@ -140,6 +149,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.cli": {"aot", "cache", "kernels", "runtime"},
     "kernels": {*STAGE_FREE, "aot.targets", "aot.lower", "kernels.templates", "cache"},
 }
+# What stands beside the compiler and the runtime, and who may know it besides itself: its command.
+BESIDE = {
+    "aot.dynamo": (),
+    "aot.native": (),
+    "aot.profile": ("aot.cli.profile",),
+    "aot.reduce": ("aot.cli.reduce",),
+    "runtime.backends": ("aot.native", "aot.cli.backends"),
+}
 BUILD = "aot.build"  # the one module that knows every stage
 
 # Library → where it may be imported.
@@ -147,6 +164,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "torch": (
         "aot/capture",
         "aot/dynamo",
+        "aot/native",
         "aot/reduce",
         "kernels",
         "aot/cli",
@@ -239,6 +257,17 @@ def test_imports_point_down(path):
     assert not wrong, f"{name_of(path)} stands on {package} and may not import {wrong}"
     if package == BUILD:
         assert not [name for name in imports(path) if name.startswith("aotc.aot.cli")]
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_what_stands_beside_is_imported_by_nothing_else(path):
+    """Neither for types: `aot/extensions.py` and `runtime/extensions.py` find it by name."""
+    name = name_of(path)
+    found = {each.removeprefix("aotc.") for each in imports(path, with_types=name != "runtime")}
+    for beside, commands in BESIDE.items():
+        if not name.startswith((beside, *commands)):
+            wrong = [each for each in found if f"{each}.".startswith(f"{beside}.")]
+            assert not wrong, f"{name} imports {wrong}, which may be left out"
 
 
 def test_no_file_reaches_itself():

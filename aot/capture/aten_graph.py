@@ -30,7 +30,6 @@ from aotc.aot.capture.aten_signature import (
     Viewed,
     reach,
 )
-from aotc.aot.capture.exported import graph_of
 from aotc.aot.capture.importer import RELAID, Importer
 from aotc.aot.capture.imports.call import OF_STORAGE, NotSupported, type_of
 from aotc.aot.capture.sizes import Sizes, extent_of, reading
@@ -98,7 +97,7 @@ def import_aten(
     that have no import are found at once. A refused placeholder or output is a node like others.
     """
     with reading(sizes):
-        walker = _AtenImporter(graph_of=graph_of, owner=owner, orders=orders, rounds=rounds)
+        walker = _AtenImporter(owner=owner, orders=orders, rounds=rounds)
         for node in graph.nodes:
             walker.visit(node)
     if not walker.refused:

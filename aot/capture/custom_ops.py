@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,6 +28,22 @@ TORCH_NAMESPACES = frozenset({"aten", "prim", "prims", "higher_order"})
 # Calls that wrap another op → the place of that op among their arguments.
 WRAPPERS = {"with_effects": 1, "auto_functionalized": 0, "auto_functionalized_v2": 0}
 
+
+@dataclass(frozen=True, slots=True)
+class CustomOp:
+    """An op that another part of aotc imports.
+
+    imported: (node, arguments with our nodes) → its results as nodes; raises `NotSupported`.
+    digest: of what the op does, for the capture cache.
+    """
+
+    imported: Callable[[torch.fx.Node, Sequence[Any]], Any]
+    digest: str
+
+
+# Name of an op → how it is imported; filled by those who define ops.
+IMPORTS: dict[str, CustomOp] = {}
+
 Decompositions = Mapping[torch._ops.OpOverload, Callable[..., Any]]
 
 
@@ -34,6 +51,11 @@ def called_op(node: torch.fx.Node) -> Any:
     """The op that a node of an exported graph calls, without what torch wraps it in."""
     place = WRAPPERS.get(getattr(node.target, "__name__", ""))
     return node.target if place is None else node.args[place]
+
+
+def custom_digests() -> str:
+    """What the ops of `IMPORTS` do, as text."""
+    return " ".join(sorted({each.digest for each in IMPORTS.values()}))
 
 
 def ways_out(node: torch.fx.Node) -> str:

@@ -47,7 +47,6 @@ def import_program(
     """
     changed = _changed(program, exported)
     walker = _ProgramImporter(
-        graph_of=graph_of,
         program=program,
         fallback=fallback,
         rounds=rounds,

@@ -11,14 +11,12 @@ from typing import Any
 import numpy
 import torch
 
-from aotc.aot.capture.custom_ops import called_op, ways_out
+from aotc.aot.capture.custom_ops import IMPORTS, CustomOp, called_op, ways_out
 from aotc.aot.capture.fallback import torch_call
 from aotc.aot.capture.imports.call import Call, NotSupported, part_type_of, type_of
 from aotc.aot.capture.imports.complexes import Complex, complex_row, constant_of, is_complex
 from aotc.aot.capture.imports.rng import PHILOX, SEED_NAME, first_free, seed_input
 from aotc.aot.capture.imports.table import CHECKS, ROWS
-from aotc.aot.capture.native_ops import NativeOp, import_native, native_op_of
-from aotc.aot.capture.native_triton import GraphOf
 from aotc.aot.capture.sizes import asserted, extent_of
 from aotc.aot.capture.source_lines import source_of
 from aotc.aot.capture.triton_calls import KERNEL_CALL, kernel_call
@@ -79,7 +77,6 @@ def to_array(tensor: torch.Tensor) -> Array:
 class Importer:
     """Imports node after node; what stands at the graph's ends is the subclass's to say."""
 
-    graph_of: GraphOf  # imports a model: the Triton kernel beside a native function
     values: dict[torch.fx.Node, Any] = field(default_factory=dict)
     inputs: list[Node] = field(default_factory=list)
     outputs: list[Node] = field(default_factory=list)
@@ -169,9 +166,8 @@ class Importer:
         if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool):
             self._number(node)
             return
-        native = native_op_of(node)
-        if native is not None:
-            self._native(node, native)
+        if name in IMPORTS:
+            self._custom(node, IMPORTS[name])
             return
         self.draws |= name == PHILOX
         is_of_parts = is_complex(node)
@@ -232,15 +228,15 @@ class Importer:
                     reason = "; ".join(filter(None, parts))
         self._refuse(node, reason)
 
-    def _native(self, node: torch.fx.Node, op: NativeOp) -> None:
-        """A call of a function in a native back end."""
+    def _custom(self, node: torch.fx.Node, op: CustomOp) -> None:
+        """A call of an op that another part of aotc imports."""
         arguments, _ = self._arguments(node)
         if arguments is None:
             return  # an operand was refused, and is listed
         source = source_of(node)
         try:
             with made_for(str(source) if source else None):
-                self.values[node] = import_native(node, op, arguments, self.graph_of)
+                self.values[node] = op.imported(node, arguments)
         except (NotSupported, TypeRuleError) as refused:
             self._refuse(node, str(refused))
 

@@ -19,11 +19,11 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import print_json, print_table
 from aotc.aot.errors import UserError
-from aotc.runtime import backends
+from aotc.runtime.backends import ABI, discovery
 from aotc.runtime.backends.discovery import Found, find_all, places
 
 PROBE_SECONDS = 60
-HEADERS = Path(backends.__file__).parent
+HEADERS = Path(discovery.__file__).parent
 SKELETON = HEADERS / "skeleton"
 
 
@@ -225,7 +225,7 @@ def _row(report: Report) -> tuple[str, ...]:
 def _print(report: Report) -> None:
     click.echo(f"library    {report.path}")
     if report.name:
-        click.echo(f"back end   {report.name} {report.version}, ABI {backends.ABI}")
+        click.echo(f"back end   {report.name} {report.version}, ABI {ABI}")
         click.echo(f"devices    {' '.join(report.devices)}")
     for function in report.functions:
         click.echo(f"function   {_function_text(function)}")

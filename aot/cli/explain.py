@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
 from typing import Any
 
@@ -12,6 +11,8 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import print_json, print_table
 from aotc.aot.errors import UnknownCode
+from aotc.runtime.errors import ExtensionMissing
+from aotc.runtime.extensions import load
 
 # Where errors are defined; a test compares this with the sources. None of them imports torch,
 # triton or numpy: errors are explained, and exit codes read, where only the runtime is installed.
@@ -23,7 +24,7 @@ MODULES = (
     "aotc.aot.cli.backends",
     "aotc.aot.cli.project",
     "aotc.aot.dynamo.errors",
-    "aotc.aot.lower.native_call",
+    "aotc.aot.native.lowering",
     "aotc.aot.pack.staging",
     "aotc.aot.rewrites.user_rewrites",
     "aotc.aot.schedule.schedule",
@@ -63,7 +64,11 @@ def error_classes() -> dict[str, Any]:
     """Every error code → its class, sorted by code."""
     found: dict[str, Any] = {}
     for module in MODULES:
-        for name, value in vars(importlib.import_module(module)).items():
+        try:
+            names = vars(load("aotc explain", module))
+        except ExtensionMissing:
+            continue
+        for name, value in names.items():
             if name[:1].isupper() and hasattr(value, "template"):
                 found.setdefault(value.code, value)
     return dict(sorted(found.items()))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import click
 
 from aotc.aot.cli.printing import print_error, print_unexpected, print_usage, print_warning
+from aotc.aot.extensions import EXTENSIONS, extension
 from aotc.runtime.errors import environment_fault
 
 VERSION = "0.1.0"
@@ -54,6 +55,8 @@ class CommandTable(click.Group):
         """The command of that name, imported now; None when there is none."""
         if cmd_name not in COMMANDS:
             return None
+        if f"aotc {cmd_name}" in EXTENSIONS:
+            extension(f"aotc {cmd_name}")
         module = importlib.import_module(f"aotc.aot.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
         return command

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from aotc.aot.errors import SizeUnsupported
+from aotc.aot.extensions import extension
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.size import UndecidedSize
 from aotc.aot.lower import grouped, scatter
@@ -13,7 +14,6 @@ from aotc.aot.lower.attention import on_memory as attention
 from aotc.aot.lower.attention.source import lower_attention
 from aotc.aot.lower.call import Called, kernel_of, lower_call
 from aotc.aot.lower.matmul.source import lower_matmul
-from aotc.aot.lower.native_call import lower_native
 from aotc.aot.lower.pointwise.source import lower_pointwise
 from aotc.aot.lower.row.source import lower_row
 from aotc.aot.lower.spec import KernelSpec
@@ -29,7 +29,10 @@ def _lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
     assert call is not None
     if call.op == "placed":
         return kernel_of(group, ON_MEMORY[call.attr("function")](call), traits)
-    return (lower_native if call.op == "native" else lower_call)(group, traits)
+    if call.op == "native":
+        spec: KernelSpec = extension("native kernels").lower_native(group, traits)
+        return spec
+    return lower_call(group, traits)
 
 
 # The kernels of `placed` ops.

@@ -8,7 +8,6 @@ import importlib.metadata
 from pathlib import Path
 
 from aotc import runtime
-from aotc.runtime.backends import frame
 
 TARGETS_FOLDER = Path(__file__).parent
 RUNTIME_FOLDER = Path(runtime.__file__).parent
@@ -29,7 +28,7 @@ def compiler_digest(device: str) -> str:
     paths = [*TARGETS_FOLDER.glob("*.py"), *own.rglob("*.py")]
     sources = {path.relative_to(TARGETS_FOLDER): path for path in paths}
     abis = (RUNTIME_FOLDER / "drivers" / device).glob("*_abi.py")
-    sources |= {path.relative_to(RUNTIME_FOLDER): path for path in (Path(frame.__file__), *abis)}
+    sources |= {path.relative_to(RUNTIME_FOLDER): path for path in abis}
     for name, path in sorted(sources.items()):
         digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aotc.aot.extensions import extension
 from aotc.aot.ir.native import NativeCall
-from aotc.aot.ir.native_library import tied
 from aotc.aot.ir.size import typical
 from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.targets.binary import KernelBinary
@@ -21,7 +21,6 @@ from aotc.aot.tune.cuda_bench import Bench, Buffer, Program
 from aotc.aot.tune.device_lock import device_turn
 from aotc.aot.tune.halving import fastest
 from aotc.aot.tune.job import Job, Option, Report
-from aotc.aot.tune.native_bench import NativeProgram
 from aotc.aot.tune.record import Choice
 from aotc.runtime.bundle.native_plan import SYMBOL
 
@@ -112,7 +111,8 @@ def _plain(spec: KernelSpec, option: Option, sizes: tuple[int, ...]) -> tuple[An
     scratch = tuple((typical(row.nbytes), row.is_zeroed) for row in candidate.scratch)
     form = spec.form(candidate)
     if form.function == SYMBOL:
-        return SYMBOL, form.source, tied(NativeCall.parse(form.source).backend).data, scratch
+        tied = extension("native libraries").tied(NativeCall.parse(form.source).backend)
+        return SYMBOL, form.source, tied.data, scratch
     maps = tuple(row.placed(typical) for row in candidate.maps)
     grid = tuple(map(typical, candidate.grid))
     launch = (grid, binary.threads, binary.shared_bytes, binary.scratch_bytes)
@@ -132,9 +132,9 @@ def measure_here(
     return [(outcome.time_us, outcome.refused) for outcome in found]
 
 
-def _program(row: Sequence[Any]) -> Program | NativeProgram:
+def _program(row: Sequence[Any]) -> Any:
     if row[0] == SYMBOL:
-        return NativeProgram(*row[1:])
+        return extension("measuring native functions").NativeProgram(*row[1:])
     return Program(*row)
 
 

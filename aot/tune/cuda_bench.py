@@ -17,7 +17,6 @@ from typing import Any, Self
 from aotc.aot.tune.agreement import agree
 from aotc.aot.tune.halving import halve
 from aotc.aot.tune.loaded import Loaded
-from aotc.aot.tune.native_bench import LoadedFunction, NativeProgram
 from aotc.aot.tune.patterns import pattern
 from aotc.runtime.bundle.plan import Map
 from aotc.runtime.drivers.cuda.handles import Arguments
@@ -58,6 +57,10 @@ class Program:
     sizes: tuple[int, ...] = ()  # numbers after the pointers
     maps: tuple[Map, ...] = ()
 
+    def loaded(self, bench: Bench) -> Loaded:
+        """What is to be measured, once it is entered."""
+        return _LoadedProgram(bench, self)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -93,7 +96,7 @@ class Bench:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def measure(self, programs: Sequence[Program | NativeProgram]) -> list[Outcome]:
+    def measure(self, programs: Sequence[Any]) -> list[Outcome]:
         """Time all programs by successive halving; the winner gives the first program's numbers.
 
         A program that spills too much, does not load, fails or disagrees has an infinite time.
@@ -106,7 +109,7 @@ class Bench:
             for index, program in enumerate(programs):
                 loaded.append(None)
                 try:
-                    candidate = self._loaded(program, stack)
+                    candidate = stack.enter_context(program.loaded(self))
                     results = self._results(candidate)
                 except AotcError as error:
                     if self.device.lost is not None:
@@ -121,11 +124,6 @@ class Bench:
             samples = [self._sampler(candidate) for candidate in loaded]
             times_us = halve(samples)
         return [Outcome(*row) for row in zip(times_us, refused, strict=True)]
-
-    def _loaded(self, program: Program | NativeProgram, stack: ExitStack) -> Loaded:
-        if isinstance(program, NativeProgram):
-            return stack.enter_context(LoadedFunction(self, program))
-        return stack.enter_context(_LoadedProgram(self, program))
 
     # Buffers.
 

@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 
+from aotc.aot.extensions import bound_natives
 from aotc.aot.ir.native import NATIVE_STEP, NativeCall
-from aotc.aot.ir.native_library import bound
 from aotc.aot.ir.size import typical
 from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.cpu.library import EXECUTOR
 from aotc.aot.tune.job import Job, Option, Report
+from aotc.runtime.arrays.dlpack import HOST
 from aotc.runtime.bundle.native_plan import SYMBOL, NativeLaunch
 from aotc.runtime.bundle.plan import (
     ALIGNMENT_BYTES,
@@ -52,7 +53,7 @@ class CpuMeasurer:
             runs = []
             for option in options:
                 plan = _plan(job.spec, option, sizes_bytes)
-                natives = bound(plan.natives)
+                natives = bound_natives(plan.natives, HOST)
                 executable = Executable(library, plan, {}, (), (), natives=natives)
                 stack.enter_context(closing(executable))
                 session = executable.session()

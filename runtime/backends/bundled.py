@@ -10,18 +10,17 @@ import hashlib
 import os
 
 from ..arrays.dlpack import HOST
-from ..drivers.native import BoundNative
 from ..errors import environment_fault
 from .discovery import find, places
 from .errors import BackendName, BackendNotFound, NativeAbsent, NativeDiffers
 from .library import open_bytes
+from .steps import BoundNative, Natives
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ..bundle.native_plan import BackendEntry, NativeLaunch
-    from ..drivers.native import Functions
     from .library import NativeFunction, NativeLibrary
 
     Read = Callable[[str], bytes]  # a file of the bundle, its digest checked
@@ -90,7 +89,7 @@ def bind(
     libraries: Mapping[str, NativeLibrary],
     path: str,
     device: tuple[str, int] = HOST,
-) -> Functions:
+) -> Natives:
     """The functions that a plan's native steps call, each held against the steps' signatures.
 
     device: (family, ordinal) where they run.
@@ -102,4 +101,4 @@ def bind(
         function = libraries[each.backend].function(each.function)
         functions[each.backend, each.function] = function
         BoundNative(each, function, device).check(path)
-    return functions
+    return Natives(functions)

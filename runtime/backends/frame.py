@@ -15,6 +15,13 @@ import ctypes
 import struct
 
 from ..arrays.dtypes import DTYPES
+from ..drivers.cpu.executor_abi import (
+    CONTEXT_BYTES,
+    FRAME_BYTES,
+    FRAME_CONTEXT,
+    FRAME_MESSAGE,
+    MESSAGE_BYTES,
+)
 from . import abi
 
 TYPE_CHECKING = False
@@ -23,24 +30,6 @@ if TYPE_CHECKING:
 
     # dtype, shape, strides in elements
     TensorShape = tuple[str, tuple[int, ...], tuple[int, ...]]
-
-FRAME_FUNCTION = 0  # ptr
-FRAME_TENSORS = 8  # ptr
-FRAME_SCALARS = 16  # ptr
-FRAME_FAILED = 24  # ptr: i32 of the session, set to the launch's number + 1 when a call failed
-FRAME_CONTEXT = 32  # aotc_context, copied for each tile
-FRAME_STATUS = 104  # i32: what the first failing tile returned, 0 before
-FRAME_NUMBER = 108  # i32: what goes into the session's status
-FRAME_MESSAGE = 112
-MESSAGE_BYTES = 512
-FRAME_BYTES = FRAME_MESSAGE + MESSAGE_BYTES
-CONTEXT_BYTES = ctypes.sizeof(abi.Context)
-CONTEXT_TILE = 16
-CONTEXT_TILES = 20
-CONTEXT_STREAM = 24
-CONTEXT_WORKSPACE = 40
-CONTEXT_MESSAGE = 56
-CONTEXT_MESSAGE_BYTES = 64
 
 
 class FrameLayout:

@@ -11,6 +11,7 @@ import _thread
 import ctypes
 import os
 
+from ..drivers.cpu.executor_abi import CONTEXT_BYTES, MESSAGE_BYTES
 from . import abi
 from .errors import (
     BackendAbi,
@@ -22,7 +23,6 @@ from .errors import (
     BackendUnloadable,
     FunctionUnknown,
 )
-from .frame import CONTEXT_BYTES, MESSAGE_BYTES
 from .signature import Reader, Signature
 
 TYPE_CHECKING = False

@@ -16,6 +16,7 @@ from ..arrays.numpy_fields import CONTIGUOUS, WRITABLE, numpy_fields
 from ..arrays.port import Port
 from ..arrays.torch_guard import guard_of
 from ..bundle.manifest import TensorSpec
+from ..drivers.cpu.executor_abi import CONTEXT_WORKSPACE, FRAME_CONTEXT, FRAME_MESSAGE
 from ..errors import (
     InputDtype,
     InputError,
@@ -27,9 +28,6 @@ from ..errors import (
 from . import abi
 from .errors import FunctionFailed
 from .frame import (
-    CONTEXT_WORKSPACE,
-    FRAME_CONTEXT,
-    FRAME_MESSAGE,
     FrameLayout,
     message_at,
     write_frame,

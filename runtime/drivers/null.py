@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..bundle.plan import LaunchPlan, Plan
-    from .native import Functions
     from .protocol import Missing
 
 DEVICE = HOST[0]
@@ -57,7 +56,7 @@ class Executable:
         outputs: Sequence[int],
         device: int = 0,
         threads: int = 0,
-        natives: Functions | None = None,
+        natives: Any = None,
         fallback: Any = None,
     ) -> None:
         """See `drivers/__init__.py`; the library is kept for tests to look at."""
@@ -67,7 +66,7 @@ class Executable:
         self.inputs = len(inputs)
         self.outputs = len(outputs)
         self.threads = threads or 1
-        self.natives = natives or {}
+        self.natives = natives
         self.fallback = fallback
         self.log: list[tuple[str, tuple[int, int, int], tuple[int, ...]]] = []
         self.sessions_open = 0

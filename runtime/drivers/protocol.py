@@ -5,13 +5,43 @@ Imported for types only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from ..bundle.native_plan import NativeLaunch
 from ..bundle.plan import LaunchPlan, Plan
-from .native import Functions
 
 Missing = tuple[str, str, str, str, str]  # code, field, found, expected, hint of a mismatch
+
+
+class BoundStep(Protocol):
+    """A native step of a plan with the function that it calls."""
+
+    launch: NativeLaunch
+    layout: Any  # where in its frame the parts lie
+    nbytes: int  # of its frame
+    needed_bytes: int  # of the workspace of one tile
+
+    def write(self, base: int, failed: int, number: int, threads: int, state: int) -> None:
+        """Write the frame at `base` but for its tensors' memory."""
+
+    def state(self) -> int:
+        """The library's state on the device."""
+
+
+class Natives(Protocol):
+    """The functions that native steps call, and what sessions make of them; see
+    `backends/steps.py`."""
+
+    step: Any  # of a bound step, one between the graphs of a device
+
+    def bound(self, step: Any, device: tuple[str, int] = ...) -> BoundStep | None:
+        """The function of a native step; None for other steps."""
+
+    def guarded(
+        self, execute: Callable[[], None], failed: int, bound: list[tuple[Any, int]]
+    ) -> Callable[[], None]:
+        """A run that stops at a function which fails."""
 
 
 class Session(Protocol):
@@ -80,13 +110,13 @@ class Driver(Protocol):
         outputs: tuple[int, ...],
         device: int = 0,
         threads: int = 0,
-        natives: Functions | None = None,
+        natives: Natives | None = None,
         fallback: Any = None,
     ) -> Any:
         """Load `library`, whose digest was checked: a shared object, or the kernels' images.
 
         weights: (address, bytes) by name; host memory that stays valid, on a device until this
         returns. inputs, outputs: bytes of each array. device: its number. threads: the caller's
-        wish or 0. natives: the functions that native steps call, by back end and name; fallback
+        wish or 0. natives: `Natives` of the functions that native steps call, or None; fallback
         makes the steps that torch runs (`Fallback.step`).
         """

@@ -195,7 +195,7 @@ def test_eager_ops(many):
 
 
 def test_ops_that_cannot_be(many):
-    from aotc.aot.capture.native_ops import NativeOpInvalid
+    from aotc.aot.errors import NativeOpInvalid
 
     with pytest.raises(NativeOpInvalid, match="is not `library::op`"):
         native_op("add", many, lambda x: x)

@@ -9,7 +9,8 @@ import subprocess
 import pytest
 
 from aotc.runtime.arrays.dlpack import DLTensor
-from aotc.runtime.backends import abi, frame
+from aotc.runtime.backends import abi
+from aotc.runtime.drivers.cpu import executor_abi as frame
 from tests.backends.conftest import HEADERS, compiler_of
 
 STRUCTURES = {
@@ -108,6 +109,7 @@ def test_frames_are_laid_out_as_the_context_is():
     assert context.workspace.offset == frame.CONTEXT_WORKSPACE
     assert context.workspace_bytes.offset == frame.CONTEXT_WORKSPACE + 8
     assert context.message.offset == frame.CONTEXT_MESSAGE
+    assert ctypes.sizeof(context) == frame.CONTEXT_BYTES
     assert frame.FRAME_CONTEXT + frame.CONTEXT_BYTES <= frame.FRAME_STATUS
     assert frame.FRAME_BYTES % 8 == 0
 

@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 from aotc import runtime
-from aotc.aot.ir.native_library import tie
+from aotc.aot.native.library import tie
 from aotc.runtime.backends import discovery, errors
 from aotc.runtime.backends.library import open_file
 from aotc.runtime.errors import SettingInvalid

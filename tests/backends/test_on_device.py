@@ -22,10 +22,10 @@ import device_bundle
 
 from aotc.aot.pack import BackendContents, pack
 from aotc.runtime import load
+from aotc.runtime.backends import steps as native_driver
 from aotc.runtime.backends.errors import FunctionFailed, NativeDiffers
 from aotc.runtime.bundle.native_plan import BackendEntry, NativeLaunch, NativeTensor
 from aotc.runtime.bundle.plan import Buffer, Launch, LaunchPlan, Plan
-from aotc.runtime.drivers import native as native_driver
 from aotc.runtime.errors import BundleMalformed
 
 NBYTES = 96

@@ -11,9 +11,9 @@ import struct
 import pytest
 
 from aotc.aot.ir.native import NativeCall
-from aotc.aot.ir.native_library import tie
-from aotc.aot.lower.native_call import FORM, TRITON_FORM
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param, Scratch
+from aotc.aot.native.library import tie
+from aotc.aot.native.lowering import FORM, TRITON_FORM
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.workers import Outcome
 from aotc.aot.tune import cuda

@@ -26,6 +26,7 @@ from fake_cubin import text_image
 
 from aotc.aot.pack import BackendContents, BundleContents, TargetContents, TensorData, pack
 from aotc.runtime import load
+from aotc.runtime.backends import steps as native_driver
 from aotc.runtime.bundle import schema
 from aotc.runtime.bundle.extent import Extent
 from aotc.runtime.bundle.manifest import TensorSpec
@@ -33,7 +34,6 @@ from aotc.runtime.bundle.native_plan import BackendEntry
 from aotc.runtime.bundle.plan import PLAN, PLAN_ABI, Image, Kernel, Plan
 from aotc.runtime.bundle.plan_rules import features_of
 from aotc.runtime.bundle.signature import Size
-from aotc.runtime.drivers import native as native_driver
 from aotc.runtime.programs import fallback
 from tests.backends.conftest import compile_library  # noqa: F401  a fixture
 

@@ -10,7 +10,7 @@ then ends: the launches after it would read what was never written.
 
 from __future__ import annotations
 
-from aotc.runtime.backends import frame
+from aotc.runtime.drivers.cpu import executor_abi as frame
 
 NATIVE_CALL = f"""\
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)

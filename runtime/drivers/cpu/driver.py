@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from ...bundle.plan import Launch, LaunchPlan, Plan
-    from ..native import BoundNative, Functions
-    from ..protocol import Missing
+    from ..protocol import BoundStep, Missing, Natives
 
     Made = TypeVar("Made")
 
@@ -102,7 +101,7 @@ class Executable:
         outputs: Sequence[int],
         device: int = 0,
         threads: int = 0,
-        natives: Functions | None = None,
+        natives: Natives | None = None,
         fallback: Any = None,
     ) -> None:
         """See `drivers/__init__.py`. Raises DriverFault if the library cannot be loaded or lacks a
@@ -113,7 +112,7 @@ class Executable:
         self.inputs = len(inputs)
         self.outputs = len(outputs)
         self.threads = threads or default_threads()
-        self.natives = natives or {}
+        self.natives = natives
         self.fallback = fallback
         self.functions = [self.library.address_of(kernel.symbol) for kernel in plan.kernels]
 
@@ -244,11 +243,9 @@ class NativeSession:
             control_base = base + layout.start
             own_checks = checks if is_plain else None
             run = _caller(executable.library, control_base, workers, own_checks)
-            if layout.has_natives:
-                from ..native import guarded
-
+            if layout.has_natives and executable.natives is not None:
                 failed = control_base + abi.SESSION_FAILED
-                run = guarded(run, failed, layout.frames(base))
+                run = executable.natives.guarded(run, failed, layout.frames(base))
             self._parts.append((run, False))
         self.run: Callable[[], None] = self._parts[0][0]
         if len(self._parts) > 1:
@@ -285,16 +282,15 @@ class NativeSession:
             block.close()
 
 
-def _bound(executable: Executable, plan: LaunchPlan) -> list[BoundNative | None]:
+def _bound(executable: Executable, plan: LaunchPlan) -> list[BoundStep | None]:
     """For each step the native function that it calls, None for other steps."""
     if not plan.natives:
         return [None] * len(plan.steps)
-    from ..native import bound
+    assert executable.natives is not None
+    return [executable.natives.bound(step) for step in plan.steps]
 
-    return [bound(step, executable.natives) for step in plan.steps]
 
-
-def _stretches(plan: LaunchPlan, natives: Sequence[BoundNative | None]) -> list[Any]:
+def _stretches(plan: LaunchPlan, natives: Sequence[BoundStep | None]) -> list[Any]:
     """The steps in order: stretches of native code, and what torch runs between them."""
     found: list[Any] = []
     for step, native in zip(plan.steps, natives, strict=True):
@@ -387,7 +383,7 @@ class _Layout:
     )
 
     def __init__(
-        self, executable: Executable, steps: list[tuple[Any, BoundNative | None]], start: int
+        self, executable: Executable, steps: list[tuple[Any, BoundStep | None]], start: int
     ) -> None:
         slots = sum(max(1, len(_arguments(step))) for step, _ in steps)
         self._executable = executable
@@ -397,7 +393,7 @@ class _Layout:
         self._arguments = self._launches + abi.LAUNCH_BYTES * len(steps)
         self._patches = self._arguments + 8 * slots
         self.end = self._patches + abi.PATCH_BYTES * slots
-        self._frames: dict[int, tuple[BoundNative, int]] = {}  # step → its frame's offset
+        self._frames: dict[int, tuple[BoundStep, int]] = {}  # step → its frame's offset
         for index, (_, native) in enumerate(steps):
             if native is not None:
                 frame = aligned(self.end)
@@ -409,7 +405,7 @@ class _Layout:
         """Whether a step calls a native function."""
         return bool(self._frames)
 
-    def frames(self, base: int) -> list[tuple[BoundNative, int]]:
+    def frames(self, base: int) -> list[tuple[BoundStep, int]]:
         """The native functions, each with the address of its frame."""
         return [(native, base + start) for native, start in self._frames.values()]
 

@@ -60,3 +60,22 @@ PATCH_SLOT = 0  # ptr: the argument slot to write
 PATCH_INDEX = 8  # i64: into the session's addresses
 
 COPY_RANK_LIMIT = 8
+
+# The frame of a native step: `runtime/backends/frame.py` says what follows it.
+FRAME_FUNCTION = 0  # ptr
+FRAME_TENSORS = 8  # ptr
+FRAME_SCALARS = 16  # ptr
+FRAME_FAILED = 24  # ptr: i32 of the session, set to the launch's number + 1 when a call failed
+FRAME_CONTEXT = 32  # aotc_context, copied for each tile
+FRAME_STATUS = 104  # i32: what the first failing tile returned, 0 before
+FRAME_NUMBER = 108  # i32: what goes into the session's status
+FRAME_MESSAGE = 112
+MESSAGE_BYTES = 512
+FRAME_BYTES = FRAME_MESSAGE + MESSAGE_BYTES
+CONTEXT_BYTES = 72  # of an aotc_context
+CONTEXT_TILE = 16
+CONTEXT_TILES = 20
+CONTEXT_STREAM = 24
+CONTEXT_WORKSPACE = 40
+CONTEXT_MESSAGE = 56
+CONTEXT_MESSAGE_BYTES = 64

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...bundle.plan import LaunchPlan
-    from ..native import Functions
     from ..protocol import Missing
     from .handles import Function
 
@@ -143,7 +142,7 @@ class Executable(DeviceCode):
         outputs: tuple[int, ...],
         device: int = 0,
         threads: int = 0,
-        natives: Functions | None = None,
+        natives: Any = None,
         fallback: Any = None,
     ) -> None:
         """Upload the weights that the plan uses and load its kernels, both at once.
@@ -154,7 +153,7 @@ class Executable(DeviceCode):
         """
         super().__init__(plan, inputs, outputs, device)
         self._library = memoryview(library)
-        self.natives = natives or {}
+        self.natives = natives
         self.fallback = fallback
         self.threads = 1
         self.gpu = Device(device)

@@ -138,15 +138,12 @@ class CudaSession:
         """A run of a step that is no kernel, on the stream of the call."""
         code: Any = self._code
         if isinstance(step, NativeLaunch):
-            from ..native import BoundNative, DeviceStep
-
-            function = code.natives[step.backend, step.function]
-            native = BoundNative(step, function, ("cuda", code.device))
+            native = code.natives.bound(step, ("cuda", code.device))
             workspace = 0
             if step.workspace is None and native.needed_bytes:
                 workspace = code.gpu.allocate(native.needed_bytes, "a native function's workspace")
                 self._workspaces.append(workspace)
-            made: Any = DeviceStep(native, self._place, workspace)
+            made: Any = code.natives.step(native, self._place, workspace)
         else:
             made = code.fallback.step(step, self._place, ("cuda", code.device))
         return lambda stream=LEGACY_STREAM: made(self._address_of, stream)

@@ -7,13 +7,14 @@ that run its function or keep its library ask here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.runtime.arrays.dlpack import HOST
 from aotc.runtime.backends.bundled import bind, read_entry, read_library
 from aotc.runtime.backends.errors import BackendName
-from aotc.runtime.backends.library import NativeFunction, NativeLibrary, open_bytes
+from aotc.runtime.backends.library import NativeLibrary, open_bytes
+from aotc.runtime.backends.steps import Natives
 from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.bundle.manifest import Manifest
 from aotc.runtime.bundle.native_plan import BackendEntry, NativeLaunch
@@ -78,15 +79,7 @@ def tied(name: str) -> TiedLibrary:
     return _tied[name]
 
 
-def tied_digests() -> str:
-    """Name and digest of every library that an op of this process was tied to."""
-    rows = sorted((name, each.entry.sha256.hex()) for name, each in _tied.items())
-    return " ".join(f"{name}:{sha256}" for name, sha256 in rows)
-
-
-def bound(
-    natives: Sequence[NativeLaunch], device: tuple[str, int] = HOST
-) -> Mapping[tuple[str, str], NativeFunction]:
+def bound(natives: Sequence[NativeLaunch], device: tuple[str, int] = HOST) -> Natives:
     """The functions of the tied libraries that native steps of a plan call."""
     libraries = {each.backend: tied(each.backend).library for each in natives}
     return bind(natives, libraries, "the build", device)

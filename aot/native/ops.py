@@ -17,19 +17,20 @@ from typing import Any
 
 import torch
 
+from aotc.aot.capture.custom_ops import IMPORTS, CustomOp
 from aotc.aot.capture.imports.call import NotSupported, type_of
-from aotc.aot.capture.native_triton import GraphOf, triton_attrs
 from aotc.aot.errors import NativeOpInvalid
 from aotc.aot.ir.graph import Node, make, sizes_in
-from aotc.aot.ir.native_library import TiedLibrary, tie
 from aotc.aot.ir.size import Shape
+from aotc.aot.native.library import TiedLibrary, tie
+from aotc.aot.native.twin import triton_attrs
 from aotc.runtime import get_backend
 from aotc.runtime.arrays.dlpack import HOST
 from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.backends import Function, Signature
 from aotc.runtime.backends.library import NativeFunction, open_file
+from aotc.runtime.backends.steps import BoundNative
 from aotc.runtime.bundle.native_plan import NativeLaunch, NativeTensor
-from aotc.runtime.drivers.native import BoundNative
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +77,27 @@ def native_op(
 
     Raises `NativeOpInvalid`, and the errors of `get_backend`.
     """
-    library, separator, op = name.partition("::")
-    if not separator or not library.isidentifier() or not op.isidentifier():
+    library, separator, op_name = name.partition("::")
+    if not separator or not library.isidentifier() or not op_name.isidentifier():
         raise NativeOpInvalid(op=name, detail="the name is not `library::op`")
     opened = get_backend(backend)
-    called = opened[function or op]
-    native = open_file(opened.path).function(function or op)
+    called = opened[function or op_name]
+    native = open_file(opened.path).function(function or op_name)
     if not native.signature.outputs:
         raise NativeOpInvalid(op=name, detail="the function has no output")
-    schema = f"{op}{_schema(native.signature)}"
+    schema = f"{op_name}{_schema(native.signature)}"
     known = _ops.get(name)
     if known is None:
         _define(name, schema)
     elif known.schema != schema:
         detail = f"it is `{known.schema}` in this process, and would be `{schema}`"
         raise NativeOpInvalid(op=name, detail=detail)
-    _ops[name] = NativeOp(schema, native, called, tie(native.library), fake, reference, triton)
-    return getattr(getattr(torch.ops, library), op)
+    tied = tie(native.library)
+    op = NativeOp(schema, native, called, tied, fake, reference, triton)
+    _ops[name] = op
+    digest = f"{tied.entry.name}:{tied.entry.sha256.hex()}"
+    IMPORTS[name] = CustomOp(partial(_imported, op), digest)
+    return getattr(getattr(torch.ops, library), op_name)
 
 
 def _define(name: str, schema: str) -> None:
@@ -137,15 +142,7 @@ def _run(name: str, *arguments: Any) -> Any:
     return results
 
 
-def native_op_of(node: torch.fx.Node) -> NativeOp | None:
-    """The native op that a node calls; None for all others."""
-    schema = getattr(node.target, "_schema", None)
-    return _ops.get(getattr(schema, "name", ""))
-
-
-def import_native(
-    node: torch.fx.Node, op: NativeOp, arguments: Sequence[Any], graph_of: GraphOf
-) -> Any:
+def _imported(op: NativeOp, node: torch.fx.Node, arguments: Sequence[Any]) -> Any:
     """The call as nodes, one for each result; `arguments` in the op's order, with our nodes."""
     count = len(op.signature.inputs)
     operands = tuple(arguments[:count])
@@ -172,7 +169,7 @@ def import_native(
             for device in op.signature.devices
         ),
         "is_tiled": op.signature.is_tiled,
-        "triton": _beside(op, node, results, graph_of),
+        "triton": _beside(op, node, results),
         "results": results,
         "updates": (),
     }
@@ -187,15 +184,13 @@ def import_native(
     return tuple(made) if isinstance(found, list | tuple) else made[0]
 
 
-def _beside(
-    op: NativeOp, node: torch.fx.Node, results: Sequence[tuple[str, Any]], graph_of: GraphOf
-) -> Any:
+def _beside(op: NativeOp, node: torch.fx.Node, results: Sequence[tuple[str, Any]]) -> Any:
     """The Triton kernel beside the function, as attributes; none where there is none."""
     if op.triton is None or sizes_in(tuple(results)):
         return ()
     count = len(op.signature.inputs)
     tensors = [each.meta["val"] for each in node.args[:count]]
-    return triton_attrs(op.triton, tensors, node.args[count:], results, graph_of)
+    return triton_attrs(op.triton, tensors, node.args[count:], results)
 
 
 def _numbers(values: Sequence[Any]) -> list[int | float]:
@@ -238,7 +233,7 @@ def _aligned(node: Node, alignment_bytes: int, tag: str) -> Node:
 def _workspace_bytes(
     op: NativeOp,
     device: str,
-    tensors: Sequence[tuple[str, int, str, Shape]],
+    tensors: Sequence[tuple[str, int, str, Any]],
     scalars: Any,
 ) -> int | None:
     """What the function asks for, of one tile; None where sizes depend on the call, so that it is
@@ -248,7 +243,7 @@ def _workspace_bytes(
     launch = NativeLaunch(
         op.function.library.name,
         op.signature.name,
-        [NativeTensor(dtype, kind == "stored", shape) for kind, _, dtype, shape in tensors],
+        tuple(NativeTensor(dtype, kind == "stored", shape) for kind, _, dtype, shape in tensors),
         scalars,
     )
     state = None if (device, 0) == HOST else 0  # a build needs no device

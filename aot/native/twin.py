@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from aotc.aot.capture.exported import graph_of
 from aotc.aot.capture.imports.call import NotSupported
 from aotc.aot.ir.call import ATTRIBUTES
 from aotc.aot.ir.graph import Graph, Node
@@ -18,7 +19,6 @@ from aotc.aot.ir.types import TensorType
 
 TAKEN = ("source", "function", "arguments", "candidates")
 Attrs = tuple[tuple[str, Any], ...]
-GraphOf = Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], Graph]
 
 
 class _Called(torch.nn.Module):
@@ -38,11 +38,10 @@ def triton_attrs(
     tensors: Sequence[torch.Tensor],
     numbers: Sequence[int | float],
     results: Sequence[tuple[str, Any]],
-    graph_of: GraphOf,
 ) -> Attrs:
     """What the op `call` would say of the kernel: its text, arguments and candidates.
 
-    tensors: like those that the op is given; graph_of: imports a model. Raises `NotSupported` where
+    tensors: like those that the op is given. Raises `NotSupported` where
     the op is anything but one call of a kernel that reads its arguments and stores `results`.
     """
     given = tuple(torch.empty(each.shape, dtype=each.dtype) for each in tensors)

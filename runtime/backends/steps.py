@@ -10,9 +10,8 @@ from __future__ import annotations
 import ctypes
 
 from ..arrays.dlpack import HOST, contiguous_strides
-from ..backends import abi
-from ..backends.errors import FunctionFailed, NativeDiffers
-from ..backends.frame import (
+from ..bundle.native_plan import NativeLaunch
+from ..drivers.cpu.executor_abi import (
     CONTEXT_STREAM,
     CONTEXT_WORKSPACE,
     FRAME_CONTEXT,
@@ -20,22 +19,18 @@ from ..backends.frame import (
     FRAME_MESSAGE,
     FRAME_NUMBER,
     FRAME_STATUS,
-    FrameLayout,
-    message_at,
-    scalar_bytes,
-    write_frame,
 )
-from ..backends.prepared import workspace_bytes
-from ..bundle.native_plan import NativeLaunch
+from . import abi
+from .errors import FunctionFailed, NativeDiffers
+from .frame import FrameLayout, message_at, scalar_bytes, write_frame
+from .prepared import workspace_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from ..backends.library import NativeFunction, NativeLibrary
-
-    Functions = Mapping[tuple[str, str], NativeFunction]  # by back end and name
+    from .library import NativeFunction, NativeLibrary
 
 ALIGNMENT_BYTES = 64
 
@@ -136,45 +131,6 @@ class BoundNative:
         return workspace_bytes(self.function, base, self.layout)
 
 
-def bound(step: Any, functions: Functions) -> BoundNative | None:
-    """The function of a native step in host memory; None for other steps."""
-    if type(step) is not NativeLaunch:
-        return None
-    return BoundNative(step, functions[step.backend, step.function])
-
-
-def guarded(
-    execute: Callable[[], None], failed: int, bound: list[tuple[BoundNative, int]]
-) -> Callable[[], None]:
-    """A run of a session whose plan calls native functions.
-
-    It holds the locks of libraries whose functions are not concurrent, and raises `FunctionFailed`
-    after the plan has stopped at a launch that failed. failed: address of the session's status;
-    bound: each native launch with the address of its frame.
-    """
-    alone: dict[int, NativeLibrary] = {
-        id(each.function.library): each.function.library
-        for each, _ in bound
-        if not each.function.signature.is_concurrent
-    }
-    locks = [alone[key].lock for key in sorted(alone)]  # one order, so that none waits for another
-    status: Any = ctypes.c_int32.from_address(failed)
-
-    def run() -> None:
-        for lock in locks:
-            lock.acquire()
-        try:
-            status.value = 0
-            execute()
-        finally:
-            for lock in locks:
-                lock.release()
-        if status.value:
-            raise _failure(*bound[status.value - 1])
-
-    return run
-
-
 def _failure(native: BoundNative, base: int) -> FunctionFailed:
     """The error of a launch; its frame is as before the call afterwards."""
     status: Any = ctypes.c_int32.from_address(base + FRAME_STATUS)
@@ -236,3 +192,54 @@ class DeviceStep:
             detail = message_at(base)
             ctypes.memset(base + FRAME_MESSAGE, 0, 1)
             raise FunctionFailed(function=self._native.function.name, detail=detail, status=status)
+
+
+def _guarded(
+    execute: Callable[[], None], failed: int, bound: list[tuple[BoundNative, int]]
+) -> Callable[[], None]:
+    """A run of a session whose plan calls native functions.
+
+    It holds the locks of libraries whose functions are not concurrent, and raises `FunctionFailed`
+    after the plan has stopped at a launch that failed. failed: address of the session's status;
+    bound: each native launch with the address of its frame.
+    """
+    alone: dict[int, NativeLibrary] = {
+        id(each.function.library): each.function.library
+        for each, _ in bound
+        if not each.function.signature.is_concurrent
+    }
+    locks = [alone[key].lock for key in sorted(alone)]  # one order, so that none waits for another
+    status: Any = ctypes.c_int32.from_address(failed)
+
+    def run() -> None:
+        for lock in locks:
+            lock.acquire()
+        try:
+            status.value = 0
+            execute()
+        finally:
+            for lock in locks:
+                lock.release()
+        if status.value:
+            raise _failure(*bound[status.value - 1])
+
+    return run
+
+
+class Natives:
+    """The functions that the native steps of a plan call, by back end and name, and what a
+    driver's sessions make of them."""
+
+    __slots__ = ("functions",)
+
+    def __init__(self, functions: Mapping[tuple[str, str], NativeFunction]) -> None:
+        self.functions = functions
+
+    def bound(self, step: Any, device: tuple[str, int] = HOST) -> BoundNative | None:
+        """The function of a native step; None for other steps."""
+        if type(step) is not NativeLaunch:
+            return None
+        return BoundNative(step, self.functions[step.backend, step.function], device)
+
+    guarded = staticmethod(_guarded)
+    step = DeviceStep

@@ -14,8 +14,8 @@ from aotc.aot.ir.native import NATIVE_STEP, NativeCall
 from aotc.aot.ir.size import typical
 from aotc.aot.tune.loaded import Loaded
 from aotc.runtime.backends.library import open_bytes
+from aotc.runtime.backends.steps import BoundNative, DeviceStep
 from aotc.runtime.drivers.cuda.driver import DEVICE
-from aotc.runtime.drivers.native import BoundNative, DeviceStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,10 @@ class NativeProgram:
     text: str
     library: bytes
     scratch: tuple[tuple[int, bool], ...] = ()
+
+    def loaded(self, bench: Any) -> Loaded:
+        """What is to be measured, once it is entered."""
+        return LoadedFunction(bench, self)
 
 
 class LoadedFunction(Loaded):

@@ -1,0 +1,35 @@
+"""What stands beside the compiler and may be left out of an installation, asked for by name.
+
+The compiler imports none of it: it finds a module here where an op, a plan or a command asks for
+what that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aotc.runtime.bundle.native_plan import NativeLaunch
+from aotc.runtime.extensions import load
+
+# Purpose → module.
+EXTENSIONS = {
+    "native libraries": "aotc.aot.native.library",
+    "native kernels": "aotc.aot.native.lowering",
+    "measuring native functions": "aotc.aot.native.bench",
+    "aot.native_op": "aotc.aot.native.ops",
+    "aotc backends": "aotc.runtime.backends",
+    "aotc profile": "aotc.aot.profile",
+    "aotc reduce": "aotc.aot.reduce",
+}
+
+
+def extension(purpose: str) -> Any:
+    """The module for a purpose; raises `ExtensionMissing`."""
+    return load(purpose, EXTENSIONS[purpose])
+
+
+def bound_natives(natives: Sequence[NativeLaunch], device: tuple[str, int]) -> Any:
+    """What sessions call native functions by, of the libraries that ops are tied to; None where a
+    plan calls none. device: (family, ordinal)."""
+    return extension("native libraries").bound(natives, device) if natives else None
