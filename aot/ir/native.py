@@ -128,4 +128,3 @@ CALL = Fields(
         "workspace_bytes": Optional(Integer(0, WORKSPACE_LIMIT_BYTES)),
     },
 )
-NATIVE_STEP = Fields(NativeLaunch)

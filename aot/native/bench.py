@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.aot.ir.native import NATIVE_STEP, NativeCall
+from aotc.aot.ir.native import CALL, NativeCall
 from aotc.aot.ir.size import typical
 from aotc.aot.tune.loaded import Loaded
 from aotc.runtime.backends.library import open_bytes
@@ -43,7 +43,7 @@ class LoadedFunction(Loaded):
 
     def _load(self) -> None:
         """Raises what a plan raises that calls the function."""
-        call = NativeCall.parse(self._program.text)
+        call = CALL.at(NativeCall.parse(self._program.text), typical)
         library = open_bytes(self._program.library, call.sha256, call.backend)
         place = (DEVICE, self._device.ordinal)
         function = library.function(call.function)
@@ -52,7 +52,7 @@ class LoadedFunction(Loaded):
             for number in range(self._bench.launches):
                 memory = [("arena", address) for address in self._bench.addresses(number)]
                 step = call.step(memory, 1, workspaces[0] if workspaces else None)
-                bound = BoundNative(NATIVE_STEP.at(step, typical), function, place)
+                bound = BoundNative(step, function, place)
                 if not number:
                     bound.check("the tuning")
                     is_placed = bool(workspaces) or not bound.needed_bytes

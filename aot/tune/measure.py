@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 
 from aotc.aot.extensions import bound_natives
-from aotc.aot.ir.native import NATIVE_STEP, NativeCall
+from aotc.aot.ir.native import CALL, NativeCall
 from aotc.aot.ir.size import typical
 from aotc.aot.lower.spec import KernelSpec
 from aotc.aot.targets import toolchain
@@ -105,6 +105,6 @@ def _plan(spec: KernelSpec, option: Option, sizes_bytes: Sequence[int]) -> Launc
     step: Launch | NativeLaunch = Launch(0, (x, y, z), (*pointers, *sizes))
     kernels: tuple[Kernel, ...] = (Kernel(binary.symbol, binary.symbol),)
     if form.function == SYMBOL:
-        call, kernels = NativeCall.parse(form.source), ()
-        step = NATIVE_STEP.at(call.step(pointers, x, None), typical)
+        kernels = ()
+        step = CALL.at(NativeCall.parse(form.source), typical).step(pointers, x, None)
     return LaunchPlan(end, binary.scratch_bytes, tuple(buffers), kernels, (step,))
