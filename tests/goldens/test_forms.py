@@ -12,13 +12,14 @@ from source_table import CASES, TARGETS, Case
 
 from aotc.aot.ir.graph import walk
 from aotc.aot.ir.ops import OPS
-from aotc.aot.lower import emit, native_call
+from aotc.aot.lower import emit
 from aotc.aot.lower.attention import source as attention
 from aotc.aot.lower.convolution import source as convolution
 from aotc.aot.lower.lower import LOWERED, ON_MEMORY
 from aotc.aot.lower.matmul.gpu_tables import STYLES
 from aotc.aot.lower.row import gpu_candidates, statistics
 from aotc.aot.lower.row.source import FORMS, levels_of
+from aotc.aot.native import lowering
 from aotc.aot.targets.cuda.machines import GPUS
 from aotc.kernels.templates.registry import TEMPLATES, called_functions
 
@@ -71,8 +72,8 @@ def test_forms_of_attention():
 
 
 def test_forms_of_calls():
-    assert found("call", "cuda") == {"", native_call.FORM, native_call.TRITON_FORM}
-    assert found("call", "cpu") == {"", native_call.FORM}
+    assert found("call", "cuda") == {"", lowering.FORM, lowering.TRITON_FORM}
+    assert found("call", "cpu") == {"", lowering.FORM}
 
 
 def test_kernels_of_our_own_that_are_called():
