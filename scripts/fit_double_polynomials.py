@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fit the polynomials of `aot/targets/cpu/double_coefficients.py` and print that file.
+"""Fit the polynomials of `aot/targets/cpu/math/double_coefficients.py` and print that file.
 
 Interpolation in Chebyshev nodes with 60 digits, which is within a small factor of the best
 polynomial (J. C. Mason, D. C. Handscomb, "Chebyshev Polynomials", 2003, 5.5); the degree is the
@@ -55,8 +55,8 @@ def _scaled_complement(t: mpmath.mpf) -> mpmath.mpf:
 
 FITS = (
     Fit(
-        "EXP",
-        "e^r = 1 + r + r² P(r), |r| ≤ ln2 / 2",
+        "EXPM1",
+        "e^r − 1 = r + r² P(r), |r| ≤ ln2 / 2",
         _tail(mpmath.exp, 1, 1),
         lambda r: r**2 / mpmath.expm1(r),
         -HALF_LN2,

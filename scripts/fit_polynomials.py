@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fit the polynomials of `aot/targets/cpu/coefficients.py` and print that file.
+"""Fit the polynomials of `aot/targets/cpu/math/single_coefficients.py` and print that file.
 
 Weighted least squares made minimax by Lawson's iteration (C. L. Lawson, 1961: each sample's weight
 is multiplied by its error), after the usual range reductions (W. J. Cody and W. Waite, "Software

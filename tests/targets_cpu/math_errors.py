@@ -15,7 +15,7 @@ import numpy as np
 
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.math import FUNCTIONS, functions, symbol
-from aotc.aot.targets.cpu.vector_ir import type_name
+from aotc.aot.targets.cpu.math.vector_ir import type_name
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "math-accuracy.md"
 CPUS = {1: "x86-64-v3", 8: "x86-64-v3", 16: "x86-64-v4", 32: "x86-64-v4"}

@@ -305,11 +305,10 @@ entry:
   %v14 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v13, <16 x float> %v10, <16 x float> splat (float 0x3FEFFFFF60000000))
   %v15 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v10, <16 x float> %v14, <16 x float> splat (float 0x3FF0000000000000))
   %v16 = fsub <16 x float> %v6, splat (float 0x3FF0000000000000)
-  %v17 = sub <16 x i32> %v8, splat (i32 1)
-  %v18 = call <16 x float> @llvm.x86.avx512.mask.scalef.ps.512(<16 x float> %v15, <16 x float> %v16, <16 x float> %v15, i16 -1, i32 4)
-  %v19 = fdiv <16 x float> splat (float 0x3FD0000000000000), %v18
-  %v20 = fadd <16 x float> %v18, %v19
-  ret <16 x float> %v20
+  %v17 = call <16 x float> @llvm.x86.avx512.mask.scalef.ps.512(<16 x float> %v15, <16 x float> %v16, <16 x float> %v15, i16 -1, i32 4)
+  %v18 = fdiv <16 x float> splat (float 0x3FD0000000000000), %v17
+  %v19 = fadd <16 x float> %v17, %v18
+  ret <16 x float> %v19
 }
 
 define internal <16 x float> @aotc.erf.v16f32(<16 x float> %x0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
@@ -892,46 +891,45 @@ entry:
   %v14 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v13, <16 x float> %v10, <16 x float> splat (float 0x3FEFFFFF60000000))
   %v15 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v10, <16 x float> %v14, <16 x float> splat (float 0x3FF0000000000000))
   %v16 = fsub <16 x float> %v6, splat (float 0x3FF0000000000000)
-  %v17 = sub <16 x i32> %v8, splat (i32 1)
-  %v18 = call <16 x float> @llvm.x86.avx512.mask.scalef.ps.512(<16 x float> %v15, <16 x float> %v16, <16 x float> %v15, i16 -1, i32 4)
-  %v19 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %x0)
-  %v20 = fcmp ogt <16 x float> %v19, splat (float 0x4056400000000000)
-  %v21 = select <16 x i1> %v20, <16 x float> splat (float 0x4056400000000000), <16 x float> %v19
-  %v22 = fcmp olt <16 x float> %v21, splat (float 0xC032000000000000)
-  %v23 = select <16 x i1> %v22, <16 x float> splat (float 0xC032000000000000), <16 x float> %v21
-  %v24 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v23, <16 x float> splat (float 0x3FF7154760000000), <16 x float> splat (float 0x4168000000000000))
-  %v25 = fsub <16 x float> %v24, splat (float 0x4168000000000000)
-  %v26 = bitcast <16 x float> %v24 to <16 x i32>
-  %v27 = sub <16 x i32> %v26, splat (i32 1262485504)
-  %v28 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v25, <16 x float> splat (float 0xBFE6300000000000), <16 x float> %v23)
-  %v29 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v25, <16 x float> splat (float 0x3F2BD01060000000), <16 x float> %v28)
-  %v30 = fmul <16 x float> %v29, %v29
-  %v31 = call <16 x float> @llvm.fma.v16f32(<16 x float> splat (float 0x3F56B97A40000000), <16 x float> %v29, <16 x float> splat (float 0x3F81225380000000))
-  %v32 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v31, <16 x float> %v29, <16 x float> splat (float 0x3FA5556F60000000))
-  %v33 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v32, <16 x float> %v29, <16 x float> splat (float 0x3FC5554B40000000))
-  %v34 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v33, <16 x float> %v29, <16 x float> splat (float 0x3FDFFFFFE0000000))
-  %v35 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v30, <16 x float> %v34, <16 x float> %v29)
-  %v36 = sub <16 x i32> %v27, splat (i32 1)
-  %v37 = add <16 x i32> %v36, splat (i32 127)
-  %v38 = shl <16 x i32> %v37, splat (i32 23)
-  %v39 = bitcast <16 x i32> %v38 to <16 x float>
-  %v40 = fsub <16 x float> %v39, splat (float 0x3FE0000000000000)
-  %v41 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v39, <16 x float> %v35, <16 x float> %v40)
-  %v42 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %v19)
-  %v43 = fcmp olt <16 x float> %v42, splat (float 0x39B4484C00000000)
-  %v44 = fadd <16 x float> %v41, %v41
-  %v45 = select <16 x i1> %v43, <16 x float> %v19, <16 x float> %v44
-  %v46 = fadd <16 x float> %v45, splat (float 0x3FF0000000000000)
-  %v47 = fdiv <16 x float> %v45, %v46
-  %v48 = fadd <16 x float> %v45, %v47
-  %v49 = fmul <16 x float> %v48, splat (float 0x3FE0000000000000)
-  %v50 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %x0)
-  %v51 = fcmp olt <16 x float> %v50, splat (float 0x3FF0000000000000)
-  %v52 = fdiv <16 x float> splat (float 0x3FD0000000000000), %v18
-  %v53 = fsub <16 x float> %v18, %v52
-  %v54 = select <16 x i1> %v51, <16 x float> %v49, <16 x float> %v53
-  %v55 = call <16 x float> @llvm.copysign.v16f32(<16 x float> %v54, <16 x float> %x0)
-  ret <16 x float> %v55
+  %v17 = call <16 x float> @llvm.x86.avx512.mask.scalef.ps.512(<16 x float> %v15, <16 x float> %v16, <16 x float> %v15, i16 -1, i32 4)
+  %v18 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %x0)
+  %v19 = fcmp ogt <16 x float> %v18, splat (float 0x4056400000000000)
+  %v20 = select <16 x i1> %v19, <16 x float> splat (float 0x4056400000000000), <16 x float> %v18
+  %v21 = fcmp olt <16 x float> %v20, splat (float 0xC032000000000000)
+  %v22 = select <16 x i1> %v21, <16 x float> splat (float 0xC032000000000000), <16 x float> %v20
+  %v23 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v22, <16 x float> splat (float 0x3FF7154760000000), <16 x float> splat (float 0x4168000000000000))
+  %v24 = fsub <16 x float> %v23, splat (float 0x4168000000000000)
+  %v25 = bitcast <16 x float> %v23 to <16 x i32>
+  %v26 = sub <16 x i32> %v25, splat (i32 1262485504)
+  %v27 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v24, <16 x float> splat (float 0xBFE6300000000000), <16 x float> %v22)
+  %v28 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v24, <16 x float> splat (float 0x3F2BD01060000000), <16 x float> %v27)
+  %v29 = fmul <16 x float> %v28, %v28
+  %v30 = call <16 x float> @llvm.fma.v16f32(<16 x float> splat (float 0x3F56B97A40000000), <16 x float> %v28, <16 x float> splat (float 0x3F81225380000000))
+  %v31 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v30, <16 x float> %v28, <16 x float> splat (float 0x3FA5556F60000000))
+  %v32 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v31, <16 x float> %v28, <16 x float> splat (float 0x3FC5554B40000000))
+  %v33 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v32, <16 x float> %v28, <16 x float> splat (float 0x3FDFFFFFE0000000))
+  %v34 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v29, <16 x float> %v33, <16 x float> %v28)
+  %v35 = sub <16 x i32> %v26, splat (i32 1)
+  %v36 = add <16 x i32> %v35, splat (i32 127)
+  %v37 = shl <16 x i32> %v36, splat (i32 23)
+  %v38 = bitcast <16 x i32> %v37 to <16 x float>
+  %v39 = fsub <16 x float> %v38, splat (float 0x3FE0000000000000)
+  %v40 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v38, <16 x float> %v34, <16 x float> %v39)
+  %v41 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %v18)
+  %v42 = fcmp olt <16 x float> %v41, splat (float 0x39B4484C00000000)
+  %v43 = fadd <16 x float> %v40, %v40
+  %v44 = select <16 x i1> %v42, <16 x float> %v18, <16 x float> %v43
+  %v45 = fadd <16 x float> %v44, splat (float 0x3FF0000000000000)
+  %v46 = fdiv <16 x float> %v44, %v45
+  %v47 = fadd <16 x float> %v44, %v46
+  %v48 = fmul <16 x float> %v47, splat (float 0x3FE0000000000000)
+  %v49 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %x0)
+  %v50 = fcmp olt <16 x float> %v49, splat (float 0x3FF0000000000000)
+  %v51 = fdiv <16 x float> splat (float 0x3FD0000000000000), %v17
+  %v52 = fsub <16 x float> %v17, %v51
+  %v53 = select <16 x i1> %v50, <16 x float> %v48, <16 x float> %v52
+  %v54 = call <16 x float> @llvm.copysign.v16f32(<16 x float> %v53, <16 x float> %x0)
+  ret <16 x float> %v54
 }
 
 define internal <16 x float> @aotc.sqrt.v16f32(<16 x float> %x0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {

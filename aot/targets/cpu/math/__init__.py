@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from aotc.aot.targets.cpu import angle, doubles, singles
-from aotc.aot.targets.cpu.vector_ir import Function, Text, Value, mangled, type_name
+from aotc.aot.targets.cpu.math import doubles, singles
+from aotc.aot.targets.cpu.math.angles import WIDE
+from aotc.aot.targets.cpu.math.vector_ir import Function, Text, Value, mangled, type_name
 
 FUNCTIONS: Mapping[str, Mapping[str, Function]] = {
     "float": singles.FUNCTIONS,
@@ -37,7 +38,7 @@ def module(called: Iterable[tuple[str, str, int]]) -> str:
     Forms of one function for several numbers of lanes share its scalar cold form. Intrinsics are
     used without declarations, which LLVM allows.
     """
-    parts, attributes = dict[str, None](), f"alwaysinline nounwind {angle.WIDE}"
+    parts, attributes = dict[str, None](), f"alwaysinline nounwind {WIDE}"
     for element, name, lanes in sorted(set(called)):
         row = FUNCTIONS[element][name]
         text = Text(lanes)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from aotc.aot.targets.cpu import coefficients, double_coefficients
-from aotc.aot.targets.cpu.vector_ir import Value
+from aotc.aot.targets.cpu.math import double_coefficients, single_coefficients
+from aotc.aot.targets.cpu.math.vector_ir import Value
 
-COEFFICIENTS = {"float": coefficients, "double": double_coefficients}
+COEFFICIENTS = {"float": single_coefficients, "double": double_coefficients}
 # π/2 less its value in the type.
 HALF_PI_REST = {"float": -4.37113883e-8, "double": 6.123233995736766e-17}
 

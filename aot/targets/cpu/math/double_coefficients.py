@@ -1,7 +1,7 @@
 """Coefficients of f64 functions, lowest power first; by `scripts/fit_double_polynomials.py`."""
 
-# e^r = 1 + r + r² P(r), |r| ≤ ln2 / 2; relative error 6.8e-21
-EXP = (
+# e^r − 1 = r + r² P(r), |r| ≤ ln2 / 2; relative error 6.8e-21
+EXPM1 = (
     0.5,
     0.16666666666666666,
     0.04166666666666668,

@@ -1,0 +1,192 @@
+"""What the functions of f32 and f64 share, as LLVM IR text: powers of two and logarithms.
+
+Range reductions and reconstructions: W. J. Cody, W. Waite, "Software Manual for the Elementary
+Functions" (1980).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aotc.aot.targets.cpu.math.vector_ir import Value
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A floating-point format with the constants of its functions.
+
+    sqrt_half_bits: of √½; subnormal_shift: an exponent that makes every subnormal a normal number;
+    log2_e, ln2: in two parts, of ln2 the high one with so many zero bits at its end that its
+    products with exponents are exact; tiny: below it, x² and the like are nothing beside x;
+    ranges: beyond which e^x, 2^x and e^x − 1 are at their limits; exp2, expm1: coefficients, the
+    lowest power first; power: e^r for |r| ≤ ln2 / 2; log_of_ratio: log(1 + f) + n · log 2 for
+    √½ ≤ 1 + f ≤ √2; scale: AVX-512's instruction for x · 2ⁿ, of 16 lanes.
+    """
+
+    element: str
+    integer: str  # of as many bits
+    bits: int
+    fraction_bits: int
+    sqrt_half_bits: int
+    subnormal_shift: int
+    log2_e: tuple[float, float]
+    ln2: tuple[float, float]
+    tiny: float
+    exp_range: Range
+    exp2_range: Range
+    expm1_range: Range
+    exp2_coefficients: tuple[float, ...]
+    expm1_coefficients: tuple[float, ...]
+    power: Callable[[Value], Value]
+    log_of_ratio: Callable[[Value, Value], Value]
+    scale_instruction: str | None = None
+
+    @property
+    def rounding(self) -> float:
+        """Adding it to a number leaves the rounded integer in the low bits."""
+        return 1.5 * 2.0**self.fraction_bits
+
+    @property
+    def rounding_bits(self) -> int:
+        """`rounding` as an integer."""
+        return ((self.bias + self.fraction_bits) << self.fraction_bits) + (
+            1 << (self.fraction_bits - 1)
+        )
+
+    @property
+    def bias(self) -> int:
+        """Of the exponent."""
+        return (1 << (self.bits - self.fraction_bits - 2)) - 1
+
+    def nearest(self, x: Value, factor: float) -> tuple[Value, Value]:
+        """(n as a float, n as an integer) for n = x · factor rounded to nearest."""
+        shifted = x.fma(factor, self.rounding)
+        return (
+            shifted - self.rounding,
+            shifted.cast("bitcast", self.integer) - self.rounding_bits,
+        )
+
+    def float_of(self, n: Value) -> Value:
+        """A small integer; of i64 without the conversion that only AVX-512 has."""
+        if self.integer == "i32":
+            return n.cast("sitofp", self.element)
+        return (n + self.rounding_bits).cast("bitcast", self.element) - self.rounding
+
+    def power_of_two(self, n: Value) -> Value:
+        """2ⁿ of an integer that is a normal number's exponent."""
+        return ((n + self.bias) << self.fraction_bits).cast("bitcast", self.element)
+
+    def scaled(self, x: Value, n_float: Value, n: Value, halvings: int = 0) -> Value:
+        """x · 2ⁿ / 2^halvings with one rounding, overflow and subnormal results included."""
+        if self.scale_instruction is not None and x.text.lanes in (16, 32):
+            n_float = n_float - halvings if halvings else n_float
+            if x.text.lanes == 32:
+                return x.text.in_halves(self.element, self.scale_instruction, x, n_float)
+            text = self.scale_instruction.format(x.name, n_float.name)
+            return x.text.emit(self.element, text)
+        n = n - halvings if halvings else n
+        half = n >> 1
+        return x * self.power_of_two(half) * self.power_of_two(n - half)
+
+    def reduce_exponent(self, x: Value) -> tuple[Value, Value, Value]:
+        """x = n · log 2 + r, |r| ≤ log 2 / 2: (r, n as a float, n as an integer)."""
+        n_float, n = self.nearest(x, self.log2_e[0])
+        high, low = self.ln2
+        return n_float.fma(-low, n_float.fma(-high, x)), n_float, n
+
+    def exp(self, x: Value, halvings: int = 0) -> Value:
+        """e^x / 2^halvings."""
+        r, n_float, n = self.reduce_exponent(_within(x, self.exp_range))
+        return self.scaled(self.power(r), n_float, n, halvings)
+
+    def exp2(self, x: Value) -> Value:
+        x = _within(x, self.exp2_range)
+        n_float, n = self.nearest(x, 1.0)
+        return self.scaled(self.power_of_fraction(x - n_float), n_float, n)
+
+    def power_of_fraction(self, r: Value) -> Value:
+        """2^r for |r| ≤ ½."""
+        return r.fma(r.polynomial(self.exp2_coefficients), 1.0)
+
+    def expm1(self, x: Value) -> Value:
+        r, _, n = self.reduce_exponent(_within(x, self.expm1_range))
+        less_one = self.less_one(r)
+        half = self.power_of_two(n - 1)  # the largest n would overflow
+        result = half.fma(less_one, half - 0.5)
+        # A tiny x comes back as it is, with the sign of zero.
+        return (x.abs() < self.tiny).select(x, result + result)
+
+    def less_one(self, r: Value) -> Value:
+        """e^r − 1 for |r| ≤ log 2 / 2."""
+        return (r * r).fma(r.polynomial(self.expm1_coefficients), r)
+
+    def split(self, x: Value) -> tuple[Value, Value]:
+        """A positive normal x = (1 + f) · 2ⁿ with √½ ≤ 1 + f < √2: (f, n as an integer)."""
+        bits = x.cast("bitcast", self.integer)
+        n = (bits - self.sqrt_half_bits) >> self.fraction_bits
+        return (bits - (n << self.fraction_bits)).cast("bitcast", self.element) - 1.0, n
+
+    def split_any(self, x: Value) -> tuple[Value, Value]:
+        """As `split` with subnormals: (f, n as a float)."""
+        small = x < 2.0 ** (1 - self.bias)
+        f, n = self.split(small.select(x * 2.0**self.subnormal_shift, x))
+        n_float = self.float_of(n)
+        return f, small.select(n_float - float(self.subnormal_shift), n_float)
+
+    def log(self, x: Value) -> Value:
+        return log_limits(x, self.log_of_ratio(*self.split_any(x)))
+
+    def log2(self, x: Value) -> Value:
+        f, n = self.split_any(x)
+        logarithm = self.log_of_ratio(f, f.like(0.0))
+        high, low = self.log2_e
+        return log_limits(x, logarithm.fma(high, logarithm.fma(low, n)))
+
+    def log1p(self, x: Value) -> Value:
+        total = x + 1.0
+        lost = x - (total - 1.0)  # what the addition rounded away
+        f, n = self.split(total)
+        f = (lost * 0.5).fma(self.power_of_two(1 - n), f)  # the half keeps the largest n in range
+        result = log_limits(total, self.log_of_ratio(f, self.float_of(n)))
+        return (x.abs() < self.tiny).select(x, result)
+
+    def sigmoid(self, x: Value) -> Value:
+        return 1.0 / (self.exp(-x) + 1.0)
+
+    def sinh(self, x: Value) -> Value:
+        half = self.exp(x.abs(), halvings=1)  # finite as long as cosh is
+        power = self.expm1(x.abs())
+        near = (power + power / (power + 1.0)) * 0.5
+        return (x.abs() < 1.0).select(near, half - 0.25 / half).copysign(x)
+
+    def cosh(self, x: Value) -> Value:
+        half = self.exp(x.abs(), halvings=1)
+        return half + 0.25 / half
+
+
+def _within(x: Value, limits: Range) -> Value:
+    low, high = limits
+    return x.at_most(high).at_least(low)
+
+
+def log_limits(x: Value, result: Value) -> Value:
+    """The values of any logarithm at 0, ∞, NaN and below 0."""
+    result = (x < math.inf).select(result, x)
+    result = (x < 0.0).select(x.like(math.nan), result)
+    return x.equals(0.0).select(x.like(-math.inf), result)
+
+
+def pow_signs(x: Value, y: Value, result: Value) -> Value:
+    """|x|^y given as `result`, with the signs, NaN and ones of C's pow."""
+    truncate = x.text.intrinsic
+    integer = truncate("trunc", y).equals(y)
+    half = y * 0.5
+    odd = integer & (truncate("trunc", half).equals(half) ^ 1)
+    result = odd.select(result.copysign(x), result)
+    no_root = (x < 0.0) & (x > -math.inf) & (integer ^ 1)
+    result = no_root.select(x.like(math.nan), result)
+    return (y.equals(0.0) | x.equals(1.0)).select(x.like(1.0), result)
