@@ -81,6 +81,16 @@ def distances(
     return tuple(apart(*pair) for pair in zip(outputs, wide, strict=True))
 
 
+def widest(call: Callable[[], Any], types: Sequence[torch.dtype]) -> tuple[torch.Tensor, ...]:
+    """The tensors that a model returns with all its floats in f64, in the types that they have.
+
+    Raises what the model does where an op refuses what was widened.
+    """
+    mode = _WidenedTwice({**dict.fromkeys(HALVES, torch.float64), **SINGLES})
+    with _one_thread(), torch._C._AutoDispatchBelowAutograd(), mode:
+        return tuple(each.to(own) for each, own in zip(_tensors(call()), types, strict=True))
+
+
 def largest(away: torch.Tensor) -> float:
     """The largest of distances; 0 of none."""
     return away.max().item() if away.numel() else 0.0

@@ -66,7 +66,7 @@ def _grouped(
 def _causal(scores: Node) -> Node:
     shape = (*[1] * (scores.type.rank - 2), *scores.shape[-2:])
     row, column = build.iota(shape, len(shape) - 2), build.iota(shape, len(shape) - 1)
-    return build.pointwise("where", build.pointwise("le", column, row), scores, -math.inf)
+    return _masked(scores, build.pointwise("le", column, row))
 
 
 def _masked(scores: Node, mask: Node) -> Node:
