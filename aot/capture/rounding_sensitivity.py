@@ -135,6 +135,9 @@ class MovedRoundings(TorchDispatchMode):
         return pytree.tree_map(self._one, values)
 
     def _one(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.is_complex() and value.numel():
+            pair = torch.view_as_real(value.detach().resolve_conj())
+            return torch.view_as_complex(self._one(pair).contiguous())
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
             self.elements += value.numel()
             return moved(value, self._units, self._generator).as_subclass(type(value))

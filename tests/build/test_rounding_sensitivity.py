@@ -182,3 +182,48 @@ def test_what_one_answer_explains_is_asked_no_more(monkeypatch):
     assert mask.all()
     assert counts == sorted(counts, reverse=True)
     assert len(counts) > 1
+
+
+def _flipped(found, open_places):
+    """The outputs with the elements at some places otherwise."""
+    changed = found.copy()
+    changed[open_places] = ~changed[open_places]
+    return changed
+
+
+def test_equality_of_nearly_equal_floats_may_come_out_either_way():
+    """Of a transform back and forth: no motion at random makes two such numbers equal."""
+    x = torch.randn(4, 17, generator=torch.Generator().manual_seed(1))
+
+    def call():
+        again = torch.fft.irfft(torch.fft.rfft(x), 17)
+        return again != x, x != 2 * x, x == x.amax(-1, keepdim=True)
+
+    expected = [each.numpy() for each in call()]
+    found = [_flipped(each, (slice(None), slice(0, 5))) for each in expected]
+    masks = undecided(call, expected, found, (0.0,) * 3)
+    assert masks[0][:, :5].all()
+    assert not masks[1].any()
+    assert not masks[2].any()  # an element is the largest one, or it is not
+
+
+def test_sums_that_may_overflow_are_not_judged_and_others_are():
+    rows = torch.tensor([[3e38, 3e38, -3e38, -3e38], [3.0, 3.0, -3.0, 1.0]])
+    expected = [each.numpy() for each in (rows.sum(-1), rows.softmax(-1))]
+    found = [numpy.full_like(each, 7.0) for each in expected]
+    masks = undecided(lambda: (rows.sum(-1), rows.softmax(-1)), expected, found, (1e-4,) * 2)
+    assert masks[0].tolist() == [True, False]
+    assert not masks[1].any()
+
+
+def test_the_model_in_f64_is_one_of_its_answers():
+    """A product that overflows on its way, in f32 alone."""
+    x = torch.tensor([3e30, 3.0])
+
+    def call():
+        return (x * x / x,)
+
+    expected = [each.numpy() for each in call()]
+    assert numpy.isinf(expected[0][0])
+    (mask,) = undecided(call, expected, (x.numpy() + numpy.float32([0, 1]),), (1e-4,))
+    assert mask.tolist() == [True, False]

@@ -14,10 +14,13 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from aotc.aot.capture.comparisons import Comparisons
 from aotc.aot.capture.eager import ExactRests
+from aotc.aot.capture.limits import REPLACEMENTS, large, small
 from aotc.aot.capture.rounding_sensitivity import MovedRoundings, moved
 from fuzz.apart import apart
 from fuzz.program import NAMES, NAMESPACE, Program, Ref, Step
+from fuzz.rows.row import Op
 from fuzz.rows.table import ROWS
 
 EPSILON = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
@@ -32,7 +35,8 @@ class Mode:
     is_plain: with torch's plain implementation of attention in place of its fused one; is_by_op:
     perturbed are the ops that torch runs for the steps, on the way back too, rather than the steps;
     large: what is put in place of operands whose sums or products may pass the largest number in
-    some order.
+    some order; small: how operands whose squares are no normal numbers are taken, as "zeros", or
+    as numbers whose squares are ("squared").
     """
 
     is_wide: bool = False
@@ -41,10 +45,18 @@ class Mode:
     is_plain: bool = False
     is_by_op: bool = False
     large: float | None = None
+    small: str = ""
+
+    @property
+    def is_near_limits(self) -> bool:
+        """Whether operands near the limits of their type are replaced."""
+        return self.large is not None or bool(self.small)
 
 
 EAGER, WIDE = Mode(), Mode(is_wide=True)
-OVERFLOWING, MODERATE = (Mode(is_plain=True, large=each) for each in (float("inf"), 1.0))
+OVERFLOWING, MODERATE = (Mode(is_plain=True, large=each) for each in REPLACEMENTS)
+ZEROS, SQUARED = (Mode(small=each) for each in ("zeros", "squared"))
+SQUARES = 2.0
 
 
 @functools.lru_cache(4096)
@@ -62,8 +74,8 @@ def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Ge
         raise ValueError(f"{step.expression()}: not legal, and torch does not check it")
     given = values = {**values, **apart(step, values, code)}
     is_by_step = mode.seed is not None and not mode.is_by_op
-    if row.accumulates and (is_by_step or mode.large is not None):
-        changed = _all_perturbed if mode.large is None else _overflown
+    if row.accumulates and (is_by_step or mode.is_near_limits):
+        changed = _near_limits if mode.is_near_limits else _all_perturbed
         given = {**values, **changed(step, values, mode, generator)}
     if not step.name:
         exec(code, {**NAMESPACE, **given})
@@ -101,11 +113,17 @@ def _rounded(
     if row.cancels:
         value = value + _rounding_at(given[next(step.refs())], value, mode, generator)
     if row.is_of_norm and value.numel():
-        size = value.detach().abs().amax().expand(value.shape)
+        size = value.detach().abs().amax().expand(value.shape) * _steps_of(row, given, step)
         value = value + _rounding_at(size, value, mode, generator, least=0.0)
     if value.requires_grad:
         value.register_hook(lambda slopes: _perturbed(slopes, mode, generator))
     return value
+
+
+def _steps_of(row: Op, given: dict[str, Any], step: Step) -> float:
+    """How often a transform rounds: n numbers in log2 n steps, some of which cancel."""
+    count = given[next(step.refs())].numel()
+    return max(1.0, math.log2(max(count, 1)) / 3) if row.family == "fourier" else 1.0
 
 
 def _with_moved_slopes(
@@ -153,45 +171,29 @@ def _all_perturbed(
     return {name: _perturbed(values[name], mode, generator) for name in step.refs()}
 
 
-def _overflown(
+def _near_limits(
     step: Step, values: dict[str, Any], mode: Mode, generator: torch.Generator
 ) -> dict[str, Any]:
-    """The operands of a step, less those elements of which a sum may pass the largest number.
-
-    Such a sum is a number in one order of its terms and infinite or not a number in another, and
-    no wider type is there to say which order is right. 16-bit floats are summed in f32.
-    """
-    assert mode.large is not None
+    """The operands of a step, less those elements of which a sum may pass the largest number, or
+    with those whose squares are no normal numbers made smaller or larger."""
     names = [name for name in step.refs() if _is_float(values[name])]
-    sizes = {name: _largest(values[name]) for name in names}
-    count = max((values[name].numel() for name in names), default=0)
+    operands, degree = [values[name] for name in names], ROWS[step.op].degree
     found = {}
-    for name in dict.fromkeys(names):
-        value, others = values[name], list(names)
-        others.remove(name)
-        limit = math.log2(torch.finfo(torch.promote_types(value.dtype, torch.float32)).max)
-        limit -= math.log2(max(count, 1)) + sum(max(math.log2(sizes[each]), 0.0) for each in others)
-        size = value.detach().double().abs()
-        degree = ROWS[step.op].degree
-        if math.isinf(degree):  # a product of all of them
-            logs = torch.where(size.isfinite() & (size > 1), size, 1.0).log2()
-            is_large = (size > 1) & (logs.sum() >= limit)
-        else:
-            is_large = degree * size.log2() >= limit
-        is_large &= value.isfinite()
-        if bool(is_large.any()):
-            found[name] = torch.where(is_large, torch.sign(value) * mode.large, value)
+    if mode.large is not None:
+        for name, value, is_large in zip(names, operands, large(operands, degree), strict=True):
+            if bool(is_large.any()):
+                found[name] = torch.where(is_large, torch.sign(value) * mode.large, value)
+    elif degree == SQUARES:
+        for name, value in zip(names, operands, strict=True):
+            is_small, factor = small(value)
+            if bool(is_small.any()):
+                factor = factor if mode.small == "squared" else 0.0
+                found[name] = torch.where(is_small, value * factor, value)
     return found
 
 
 def _is_float(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point() and bool(value.numel())
-
-
-def _largest(value: torch.Tensor) -> float:
-    """The largest finite absolute value; 1 where that is 0."""
-    size = value.detach().double().abs()
-    return torch.where(size.isfinite(), size, 0.0).max().item() or 1.0
 
 
 def _evaluated(step: Step, values: dict[str, Any]) -> dict[str, Any]:
@@ -234,6 +236,7 @@ class Session:
     program: Program
     environment: int
     mode: Mode
+    comparisons: Comparisons | None = None  # of a mode by op: watched, or changed
 
     def outputs(self) -> Tensors:
         """Outputs, then gradients; of each of a few calls where there are states."""
@@ -243,7 +246,7 @@ class Session:
             states = [self._typed(t) for t in program.values(self.environment, program.states)]
         generator = torch.Generator().manual_seed(self.mode.seed or 0)
         found: Tensors = []
-        moving = MovedRoundings(self.mode.seed or 0, self.mode.roundings)
+        moving = MovedRoundings(self.mode.seed or 0, self.mode.roundings, self.comparisons)
         with moving if self.mode.is_by_op else nullcontext(), ExactRests():
             for _ in range(CALLS_WITH_STATE if states else 1):
                 found += self._call([each.clone() for each in inputs], states, generator)

@@ -451,3 +451,47 @@ def test_a_write_beside_memory_is_found(bench):
         guards.check(block.spans())
     assert built(program, bench, "cpu")  # between guards
     assert guards.Session._enter is guards._guarded_enter
+
+
+def test_equality_of_nearly_equal_floats_cannot_be_judged():
+    """Of a transform back and forth; a number is never its double."""
+    given = Input("x0", "f32", (6, 17), "torch.randn({shape}, generator={generator})", 1)
+    there = "rfft and irfft"
+    steps = (
+        Step("v0", there, ROWS[there].text, {"x": Ref("x0"), "axis": 1, "count": 17}),
+        Step("v1", "not equal", ROWS["not equal"].text, {"x": Ref("v0"), "y": Ref("x0")}),
+        Step("v2", "not equal", ROWS["not equal"].text, {"x": Ref("x0"), "y": Ref("x1")}),
+    )
+    other = replace(given, name="x1", seed=2)
+    judge = Judge(Program("", (given, other), (), steps, ("v1", "v2")), 0)
+    first, second = judge.eager
+    verdict = judge.verdict([~first, second])
+    assert not verdict.wrong
+    assert judge.verdict([first, ~second]).wrong == second.numel()
+
+
+def test_log_softmax_near_0_rounds_at_the_size_of_1():
+    judge = Judge(_program("log_softmax", ("torch.tensor([[20.0, 1.0, -3.0]])",), {"axis": 1}), 0)
+    (eager,) = judge.eager
+    other = eager + torch.tensor([[6e-8, 0.0, 0.0]])
+    assert not torch.equal(other, eager)
+    assert not judge.verdict([other]).wrong
+    assert judge.verdict([eager + torch.tensor([[1e-4, 0.0, 0.0]])]).wrong
+
+
+def test_squares_that_are_no_numbers_cannot_be_judged():
+    text = "torch.tensor([[2e-308, 0.0], [3e-150, 1e-150]], dtype=torch.float64)"
+    program = _program("std", (text,), {"axis": 1, "correction": 0, "keep": False})
+    program = replace(program, inputs=(replace(program.inputs[0], dtype="f64"),))
+    judge = Judge(program, 0)
+    (eager,) = judge.eager
+    for each in (0.0, 1e-308):
+        assert not judge.verdict([torch.stack([torch.tensor(each).double(), eager[1]])]).wrong
+    assert judge.verdict([torch.stack([torch.tensor(1.0).double(), eager[1]])]).wrong == 1
+    assert judge.verdict([torch.stack([eager[0], eager[1] * 0])]).wrong == 1
+
+
+def test_rests_of_floats_are_exact_in_reference_numbers():
+    texts = "torch.linspace(1, 2, 37)", "torch.full((37,), 1e-45)"
+    (eager,) = Judge(_program("remainder of floats", texts, {}), 0).eager
+    assert bool((eager == 0).all())
