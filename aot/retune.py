@@ -46,7 +46,7 @@ from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.bundle.manifest import DYNAMIC, GOLDEN_NAME, Manifest, Target
 from aotc.runtime.bundle.native_plan import BackendEntry
-from aotc.runtime.bundle.plan import Plan
+from aotc.runtime.bundle.plan import Plan, split_library
 from aotc.runtime.bundle.signature import Signature, TensorSpec
 from aotc.runtime.bundle.weights import Digests, MappedFile, hash_threads, read_header
 from aotc.runtime.comparison import compare
@@ -210,7 +210,7 @@ def _kept(directory: Directory, manifest: Manifest, row: Target) -> TargetConten
     """A target as the bundle has it."""
     data = directory.read(manifest.file(row.plan))
     plan = Plan.from_msgpack(data, directory.where(row.plan))
-    library = directory.read(manifest.file(row.library))
+    library, _ = split_library(directory.read(manifest.file(row.library)))
     return TargetContents(row.name, row.device, row.needs, plan, library)
 
 

@@ -6,7 +6,7 @@ import os
 
 from .bundle.directory import Directory
 from .bundle.manifest import identity_of
-from .bundle.plan import Plan
+from .bundle.plan import Plan, split_library
 from .bundle.plan_rules import check_steps
 from .bundle.weights import ALIGNMENT_BYTES, Digests, MappedFile, hash_threads, read_header
 from .drivers import load as load_driver
@@ -74,8 +74,9 @@ def load(
         loaded = None
         try:
             plan_bytes = directory.read(manifest.file(target.plan))
-            library = directory.read(manifest.file(target.library))
+            library, vouched = split_library(directory.read(manifest.file(target.library)))
             plan = Plan.from_msgpack(plan_bytes, directory.where(target.plan))
+            _check_code(plan, vouched)
             spans = _spans(directory, manifest, weights)
             _check_states(manifest, plan, spans, directory.where(target.plan))
             image_bytes = len(library) if driver.HAS_DEVICE_MEMORY else None
@@ -164,12 +165,25 @@ def _check_plan(
     def check(
         plan: LaunchPlan, signature: tuple[Sequence[TensorSpec], Sequence[TensorSpec]]
     ) -> None:
-        if len(plan.launches) < len(plan.steps):
-            check_steps(plan, manifest.torch, names, signature, sizes, path)
+        check_steps(plan, manifest.torch, names, signature, sizes, path)
 
     for lows in plan.lows:
         check(plan.at(lows), manifest.signature.at(manifest.signature.values(lows)))
     return check
+
+
+def _check_code(plan: Plan, vouched: bytes) -> None:
+    """The plan launches kernels as the file of the library says that they are made to be launched.
+
+    Raises `BundleMalformed`.
+    """
+    if plan.code_digest != vouched:
+        raise BundleMalformed(
+            path=plan.path,
+            field="kernels",
+            found=f"kernels and sizes of digest {plan.code_digest.hex()[:16]}",
+            expected=f"{vouched.hex()[:16]}, which the library's file ends with",
+        )
 
 
 def _check_states(

@@ -28,7 +28,7 @@ from aotc.runtime.bundle.manifest import (
     identity_of,
 )
 from aotc.runtime.bundle.native_plan import BackendEntry
-from aotc.runtime.bundle.plan import PLAN_ABI
+from aotc.runtime.bundle.plan import PLAN_ABI, Plan
 from aotc.runtime.bundle.plan_rules import check_steps
 from aotc.runtime.bundle.signature import Signature
 from aotc.runtime.bundle.structure import FEATURE, PLAIN
@@ -141,8 +141,10 @@ class _Writer:
         folder = f"targets/{target.name}"
         plan = f"{folder}/plan.msgpack"
         library = f"{folder}/{drivers.load(target.device).LIBRARY_NAME}"
-        self.entries.append(self.write(plan, [target.plan.to_msgpack()]))
-        self.entries.append(self.write(library, [target.library]))
+        data = target.plan.to_msgpack()
+        self.entries.append(self.write(plan, [data]))
+        digest = Plan.from_msgpack(data).code_digest
+        self.entries.append(self.write(library, [target.library, digest]))
         needs = tuple(sorted(target.needs))
         return Target(target.name, target.device, PLAN_ABI, needs, plan, library)
 

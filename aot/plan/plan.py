@@ -15,7 +15,7 @@ from aotc.aot.plan.buffer_assignment import BufferAssignment, LaunchBuffers, Ope
 from aotc.aot.schedule.group import Schedule
 from aotc.runtime.bundle import plan as runtime
 from aotc.runtime.bundle.native_plan import NativeLaunch
-from aotc.runtime.bundle.plan import ALIGNMENT_BYTES, VARIANT, Image, Kernel, Plan
+from aotc.runtime.bundle.plan import ALIGNMENT_BYTES, KERNEL, VARIANT, Image, Kernel, Plan
 from aotc.runtime.bundle.torch_calls import TorchCall
 
 GPU_ALIGNMENT_BYTES = 256  # of buffers: what descriptors, vector loads and sectors ask for
@@ -88,14 +88,19 @@ def plan_variants(
         step = GPU_ALIGNMENT_BYTES if is_gpu else ALIGNMENT_BYTES
     writer = _Writer(
         {symbol: number for number, symbol in enumerate(symbols)},
+        {symbol: {} for symbol in symbols},
         step,
         max((zeroed_bytes(row, step) for each in variants for row in each.chosen), default=0),
     )
     rows = [VARIANT.at(writer.variant(each), table.numbered) for each in variants]
+    kernels = [
+        Kernel(row.symbol, row.name, row.image, tuple(writer.uses[row.symbol]))
+        for row in symbols.values()
+    ]
     return Plan.made(
         len(dims),
         rows,
-        [Kernel(row.symbol, row.name, row.image) for row in symbols.values()],
+        [KERNEL.at(kernel, table.numbered) for kernel in kernels],
         variants[0].assignment.states,
         scratch_bytes,
         limits=list(map(table.numbered, limits)),
@@ -112,6 +117,7 @@ class _Writer:
     """
 
     numbers: dict[str, int]  # symbol → number of the kernel
+    uses: dict[str, dict[runtime.Use, int]]  # symbol → the kernel's uses, with their numbers
     step: int
     zeroed_bytes: int
 
@@ -130,7 +136,7 @@ class _Writer:
             while calls and calls[0][0] <= number:
                 steps.append(_call(calls.pop(0)[1], offsets))
             own_memory = [("arena", at if is_zeroed else offsets[at]) for at, is_zeroed in own]
-            steps.append(self._launch(launch, kernel, own_memory, offsets))
+            steps.append(self._launch(launch, kernel, own_memory, offsets, variant.dims))
         steps += [_call(call, offsets) for _, call in calls]
         buffers: list[Any] = [
             runtime.Buffer(row.name, at, row.nbytes)  # type: ignore[arg-type]
@@ -178,6 +184,7 @@ class _Writer:
         kernel: ChosenKernel,
         scratch: list[Memory],
         offsets: Sequence[Extent],
+        dims: Sequence[Dim],
     ) -> runtime.Launch | NativeLaunch:
         operands = [_argument(operand, offsets) for operand in launch.operands]
         if kernel.native is not None:
@@ -185,8 +192,21 @@ class _Writer:
         sizes: list[Memory] = [("int", size) for size in kernel.sizes]
         maps = tuple(each.placed(lambda extent: extent) for each in kernel.maps)
         grid: Any = kernel.grid
+        # What a kernel of ours reaches is its operands' memory, and what it asks for beside.
+        first_stored = len(launch.operands) - launch.stored
+        parameters: list[Any] = [
+            ("read" if place < first_stored else "write", operand.nbytes - operand.start_bytes)
+            for place, operand in enumerate(launch.operands)
+        ]
+        parameters += sizes
+        parameters += [
+            ("zeroed" if each.is_zeroed else "write", each.nbytes) for each in kernel.scratch
+        ]
+        ranges = tuple((dim.low, dim.high) for dim in dims)
+        uses = self.uses[kernel.symbol]
+        use = uses.setdefault(runtime.Use(grid, maps, tuple(parameters), ranges), len(uses))
         number = self.numbers[kernel.symbol]
-        return runtime.Launch(number, grid, (*operands, *sizes, *scratch), maps)
+        return runtime.Launch(number, grid, (*operands, *sizes, *scratch), maps, use)
 
 
 def _call(call: TorchCall, offsets: Sequence[Extent]) -> TorchCall:

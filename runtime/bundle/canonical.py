@@ -99,8 +99,10 @@ def _header(length: int, short: int, rows: dict[int, tuple[int, int]]) -> bytes:
     raise ValueError(f"a length of {length} does not fit 32 bits")
 
 
-def decode(data: bytes, limits: Limits, path: str) -> Any:
+def decode(data: bytes, limits: Limits, path: str, ends: dict[str, int] | None = None) -> Any:
     """The one value that `data` encodes; maps are dicts, arrays lists.
+
+    ends: takes the offset at which the value of each key of the outermost map ends.
 
     Raises `BundleTruncated`, `BundleLimit` or `BundleMalformed` naming `path` and the byte offset.
     """
@@ -108,7 +110,7 @@ def decode(data: bytes, limits: Limits, path: str) -> Any:
         raise BundleLimit(path=path, what="size in bytes", found=len(data), limit=limits.file_bytes)
     if not data:
         raise BundleTruncated(path=path, found=0, expected="one value")
-    reader = _Reader(data, limits, path)
+    reader = _Reader(data, limits, path, ends)
     try:
         (value,) = reader.items(1, 0)
     except IndexError:
@@ -123,10 +125,11 @@ def decode(data: bytes, limits: Limits, path: str) -> Any:
 class _Reader:
     """Reads values; counts before it makes room, so that no header can ask for more."""
 
-    __slots__ = ("count", "data", "limits", "path", "position")
+    __slots__ = ("count", "data", "ends", "limits", "path", "position")
 
-    def __init__(self, data: bytes, limits: Limits, path: str) -> None:
+    def __init__(self, data: bytes, limits: Limits, path: str, ends: dict[str, int] | None) -> None:
         self.data = data
+        self.ends = ends
         self.limits = limits
         self.path = path
         self.count = 1
@@ -211,7 +214,13 @@ class _Reader:
 
     def map(self, length: int, depth: int) -> dict[str, Any]:
         self.open(2 * length, depth)
-        found = self.items(2 * length, depth + 1)
+        if depth or self.ends is None:
+            found = self.items(2 * length, depth + 1)
+        else:
+            found = []
+            for _ in range(length):
+                found += self.items(2, 1)
+                self.ends[str(found[-2])] = self.position
         keys, previous = found[::2], None
         for key in keys:
             if type(key) is not str:

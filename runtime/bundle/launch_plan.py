@@ -4,31 +4,29 @@ numbers may be formulas. `plan.py` has the grammar."""
 from __future__ import annotations
 
 from ..record import Record, field
-from .extent import DIMS_LIMIT
 from .native_plan import NativeLaunch
 from .plan_parts import (
     ARENA_LIMIT_BYTES,
     BYTES,
     CHECKS_LIMIT,
-    ELEMENTS_LIMIT,
+    RANGES,
     STEPS_LIMIT,
     Buffer,
     Check,
     Launch,
 )
-from .schema import Integer, List, Row, Union
+from .schema import Integer, List, Union
 from .torch_calls import TorchCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .plan_parts import Kernel, StateSlot
+    from .plan_parts import Kernel, Parameter, StateSlot
 
     Step = Launch | TorchCall | NativeLaunch
 
 STEP = Union(Launch, TorchCall, NativeLaunch)
-END = Integer(1, ELEMENTS_LIMIT)
 
 
 class Variant(Record):
@@ -37,7 +35,7 @@ class Variant(Record):
     arena_bytes: int = field(BYTES)
     buffers: tuple[Buffer, ...] = field(List(Buffer, limit=1 << 16))
     checks: tuple[Check, ...] = field(List(Check, limit=CHECKS_LIMIT))
-    ranges: tuple[tuple[int, int], ...] = field(List(Row(END, END), limit=DIMS_LIMIT))
+    ranges: tuple[tuple[int, int], ...] = field(RANGES)
     steps: tuple[Step, ...] = field(List(STEP, limit=STEPS_LIMIT))
     zeroed_bytes: int = field(Integer(0, ARENA_LIMIT_BYTES))
 
@@ -47,8 +45,9 @@ class LaunchPlan(Record):
 
     arena_bytes: size of the block that holds every intermediate tensor; scratch_bytes: size of the
     block that each thread gives to the kernel it runs; zeroed_bytes: the arena's first bytes, zero
-    when a session opens and left zero by every launch; states: mutable state;
-    checks: of the data of a call, one word of the session each.
+    when a session opens and left zero by every launch; states: mutable state; checks: of the data
+    of a call, one word of the session each; parameters: for each launch those of its use, where
+    they are known.
     """
 
     arena_bytes: int
@@ -59,6 +58,7 @@ class LaunchPlan(Record):
     zeroed_bytes: int = 0
     states: tuple[StateSlot, ...] = ()
     checks: tuple[Check, ...] = ()
+    parameters: tuple[tuple[Parameter, ...], ...] = ()
 
     @property
     def launches(self) -> tuple[Launch, ...]:

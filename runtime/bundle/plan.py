@@ -2,10 +2,15 @@
 
 Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
 
-    plan     = {"abi": 1, "dims": count, "features": [name], "kernels": [kernel],
+    plan     = {"abi": 2, "dims": count, "features": [name], "kernels": [kernel],
                 "limits": [number], "scratch_bytes", "sizes": [row], "states": [state],
                 "variants": [variant]}
-    kernel   = {"image", "name", "symbol"}        name: for people; symbol: in the library or image
+    kernel   = {"image", "name", "symbol", "uses": [use]}
+                                                  name: for people; symbol: in the library or image
+    use      = {"grid": [number, number, number], "maps": [map], "parameters": [parameter],
+                "ranges": [[low, high]]}          how a launch of the kernel may be
+    parameter = ["int", number] | ["read" | "write" | "zeroed", number]
+                                                  of memory the bytes that the kernel reaches
     image    = nil                                on the CPU, where the library is one shared object
              | {"is_programmatic": 0 | 1, "nbytes", "offset", "scratch_bytes", "shared_bytes",
                 "threads"}
@@ -19,7 +24,8 @@ Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
                                                   of the data of a call: a word that a kernel marks
                                                   where an element is wrong
     step     = {"args": [argument], "grid": [number, number, number], "kernel": index,
-                "kind": "kernel", "maps": [map]}  a launch
+                "kind": "kernel", "maps": [map], "use": index}
+                                                  a launch
              | {"kind": "torch", …}               an op that torch runs, see `torch_calls.py`
              | {"kind": "native", …}              a user's function, see `native_plan.py`
     map      = {"argument": index, "box": [n], "dtype", "shape": [number], "start": number,
@@ -39,7 +45,9 @@ Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
 name. `dims` counts the dynamic sizes. Each variant has a range for each of them, and
 the first variant whose ranges hold all sizes serves a call; a plan of fixed shapes has no dims and
 one variant. `limits` are numbers of elements, none of which may exceed 2³¹ - 1. The first
-`zeroed_bytes` of the arena are zero when a session opens, and every launch leaves them so.
+`zeroed_bytes` of the arena are zero when a session opens, and every launch leaves them so. The file
+of the library ends with the digest of the plan up to the end of `sizes`: so the code itself says
+how its kernels may be launched and what they reach, and the rest only where that memory lies.
 
 `Plan` is such a file; `Plan.at` gives the `LaunchPlan` of a call's sizes, without formulas,
 and the plan of fixed shapes has one, `Plan.fixed`. The compiler writes both and the runtime reads
@@ -68,15 +76,18 @@ from .plan_parts import Kernel as Kernel
 from .plan_parts import Launch as Launch
 from .plan_parts import Map as Map
 from .plan_parts import StateSlot as StateSlot
+from .plan_parts import Use as Use
 from .plan_rules import (
     GRID_LIMITS,
     PLAN_FEATURES,
+    broken_use,
     check_arguments,
     check_images,
     check_relations,
     features_of,
+    with_uses,
 )
-from .schema import NAME, Fields, Integer, List, Refused, read, refuse
+from .schema import DIGEST_BYTES, NAME, Fields, Integer, List, Refused, read, refuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,13 +96,15 @@ if TYPE_CHECKING:
 
     from .extent import Row
     from .launch_plan import Step
+    from .plan_parts import Parameter
     from .schema import Numbering
 
     Broken = Iterator[tuple[str, object, str]]  # field, found, expected
 
-PLAN_ABI = 1
+PLAN_ABI = 2
+CODE_END = "sizes"  # the last of what the file of the library has the digest of
 VARIANTS_LIMIT = 64
-VARIANT = Fields(Variant)
+VARIANT, KERNEL = Fields(Variant), Fields(Kernel)
 LIMITS = Limits(file_bytes=16 << 20, values=1 << 19, depth=16, text_bytes=4096)
 
 
@@ -110,6 +123,7 @@ class Plan(Record):
     variants: tuple[Variant, ...] = field(List(VARIANT, limit=VARIANTS_LIMIT, least=1))
     path: str = "plan.msgpack"
     fixed: LaunchPlan | None = None
+    code_digest: bytes = b""  # SHA-256 of the file up to the end of CODE_END
 
     @classmethod
     def from_map(cls, tree: Any, path: str = "plan.msgpack") -> Plan:
@@ -139,7 +153,12 @@ class Plan(Record):
         sizes: Sequence[Row] = (),
         limits: Sequence[int] = (),
     ) -> Plan:
-        """A new plan, checked as one that is read."""
+        """A new plan, checked as one that is read.
+
+        Kernels that name no use of theirs get those that the launches are, which reach nothing.
+        """
+        if not any(kernel.uses for kernel in kernels):
+            kernels, variants = with_uses(kernels, variants)
         plan = cls(
             PLAN_ABI,
             dims,
@@ -151,7 +170,7 @@ class Plan(Record):
             tuple(states),
             tuple(variants),
         )
-        return cls.from_map(plan.to_map())
+        return cls.from_msgpack(plan.to_msgpack())
 
     @classmethod
     def of(cls, plan: LaunchPlan) -> Plan:
@@ -162,7 +181,11 @@ class Plan(Record):
     @classmethod
     def from_msgpack(cls, data: bytes, path: str = "plan.msgpack") -> Plan:
         """Read and check everything that needs no other file; raises `BundleError`s."""
-        return cls.from_map(decode(data, LIMITS, path), path)
+        ends: dict[str, int] = {}
+        plan = cls.from_map(decode(data, LIMITS, path, ends), path)
+        import hashlib
+
+        return plan.replace(code_digest=hashlib.sha256(data[: ends[CODE_END]]).digest())
 
     def to_msgpack(self) -> bytes:
         """The canonical bytes."""
@@ -251,6 +274,11 @@ class Plan(Record):
                 variant = VARIANT.at(variant.replace(steps=steps), number)
             except Refused as error:
                 raise error.inside(f"variants[{index}]").error(self.path) from None
+        known: dict[tuple[int, int], tuple[Parameter, ...]] = {}
+        for step in variant.steps:
+            if isinstance(step, Launch) and (step.kernel, step.use) not in known:
+                rows = self.kernels[step.kernel].uses[step.use].parameters
+                known[step.kernel, step.use] = tuple([(kind, number(row)) for kind, row in rows])
         return LaunchPlan(
             variant.arena_bytes,
             self.scratch_bytes,
@@ -260,6 +288,7 @@ class Plan(Record):
             variant.zeroed_bytes,
             self.states,
             variant.checks,
+            tuple([known[row.kernel, row.use] for row in variant.steps if isinstance(row, Launch)]),
         )
 
     def _check_grids(self, plan: LaunchPlan) -> None:
@@ -296,6 +325,11 @@ class Plan(Record):
 PLAN = Fields(Plan)
 
 
+def split_library(data: bytes) -> tuple[bytes, bytes]:
+    """The code in the file of a library, and the digest of the plan's part that is of this code."""
+    return data[:-DIGEST_BYTES], data[-DIGEST_BYTES:]
+
+
 def _broken(plan: Plan) -> Broken:
     """Every relation between the parts of a plan, at any sizes, that does not hold."""
     dims, features = plan.dims, features_of(plan.dims, plan.states, plan.variants)
@@ -310,8 +344,13 @@ def _broken(plan: Plan) -> Broken:
         if len(variant.ranges) != dims:
             yield f"{field}.ranges", len(variant.ranges), f"{dims} rows, one a dim"
         for number, step in enumerate(variant.steps):
-            if isinstance(step, Launch) and step.kernel >= kernels:
+            if not isinstance(step, Launch):
+                continue
+            if step.kernel >= kernels:
                 yield f"{field}.steps[{number}].kernel", step.kernel, f"less than {kernels}"
+            else:
+                uses = plan.kernels[step.kernel].uses
+                yield from broken_use(step, uses, variant.ranges, f"{field}.steps[{number}]")
 
 
 def _is_empty(step: Step, number: Numbering) -> bool:

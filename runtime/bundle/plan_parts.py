@@ -6,8 +6,8 @@ from __future__ import annotations
 from _bisect import bisect_right
 
 from ..record import Record, field
-from .extent import WORD, Number
-from .schema import IDENTIFIER, Choice, Flag, Integer, List, Optional, Tagged, Text
+from .extent import DIMS_LIMIT, WORD, Number
+from .schema import IDENTIFIER, Choice, Flag, Integer, List, Optional, Row, Tagged, Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ MAP_ITEMSIZES = {"f16": 2, "f32": 4, "bf16": 2}  # of tensor maps, bytes
 MAP_RANK_LIMIT, MAP_BOX_LIMIT = 5, 256
 
 Argument = tuple[str, "int | str"]  # (space, value)
+Parameter = tuple[str, int]  # (kind, number)
 SPACES = ("arena", "weight", "input", "output", "state", "check", "int")
 BYTES = Number(0, ARENA_LIMIT_BYTES)
 MEMORY = Tagged(
@@ -73,14 +74,6 @@ class Image(Record):
     is_programmatic: bool = field(Flag(), default=False)
 
 
-class Kernel(Record):
-    """A function of the target's library; `image` on devices that load each kernel by itself."""
-
-    symbol: str = field(IDENTIFIER)
-    name: str = field(Text(256))
-    image: Image | None = field(Optional(Image), default=None)
-
-
 class Map(Record):
     """A tensor map that a launch makes of the memory behind argument number `argument`.
 
@@ -100,15 +93,50 @@ class Map(Record):
     swizzle_bytes: int = field(Integer(0, 128))
 
 
+GRID = List(Number(1, PROGRAMS_LIMIT), limit=3, least=3)
+MAPS = List(Map, limit=64)
+END = Integer(1, ELEMENTS_LIMIT)
+RANGES = List(Row(END, END), limit=DIMS_LIMIT)
+KINDS = ("int", "read", "write", "zeroed")
+PARAMETER = Tagged(
+    "[kind, number] with a kind of " + ", ".join(KINDS),
+    {kind: (WORD if kind == "int" else BYTES,) for kind in KINDS},
+)
+
+
+class Use(Record):
+    """How a kernel may be launched: on this grid, with these tensor maps and parameters, at sizes
+    within `ranges`, one a dim. It is what the kernel's code was made for.
+
+    A parameter is an `int` with its value, or memory with the bytes that the kernel reaches from
+    its pointer on: `read`, `write`, or `zeroed`, which lies where the arena is zero.
+    """
+
+    grid: tuple[int, int, int] = field(GRID)
+    maps: tuple[Map, ...] = field(MAPS)
+    parameters: tuple[Parameter, ...] = field(List(PARAMETER, limit=256))
+    ranges: tuple[tuple[int, int], ...] = field(RANGES)
+
+
+class Kernel(Record):
+    """A function of the target's library; `image` on devices that load each kernel by itself."""
+
+    symbol: str = field(IDENTIFIER)
+    name: str = field(Text(256))
+    image: Image | None = field(Optional(Image), default=None)
+    uses: tuple[Use, ...] = field(List(Use, limit=STEPS_LIMIT), default=())
+
+
 class Launch(Record):
     """One launch: index of the kernel, grid (x, y, z) in programs, arguments in their order, then
-    the tensor maps that come after them."""
+    the tensor maps that come after them; `use` is which of the kernel's uses it is."""
 
     kind = "kernel"
     kernel: int = field(Integer(0, (1 << 16) - 1))
-    grid: tuple[int, int, int] = field(List(Number(1, PROGRAMS_LIMIT), limit=3, least=3))
+    grid: tuple[int, int, int] = field(GRID)
     args: tuple[Argument, ...] = field(List(MEMORY, limit=256))
-    maps: tuple[Map, ...] = field(List(Map, limit=64), default=())
+    maps: tuple[Map, ...] = field(MAPS, default=())
+    use: int = field(Integer(0, STEPS_LIMIT - 1), default=0)
 
     @property
     def memory(self) -> tuple[Argument, ...]:

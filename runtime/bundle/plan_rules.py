@@ -7,10 +7,12 @@ from .native_plan import NativeLaunch, broken_native, broken_place
 from .plan_parts import (
     ALIGNMENT_BYTES,
     ARENA_LIMIT_BYTES,
+    CHECK_BYTES,
     MAP_ITEMSIZES,
     PROGRAMS_LIMIT,
     Launch,
     Spans,
+    Use,
 )
 from .schema import refuse
 from .torch_calls import TorchCall, broken_call
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from .launch_plan import LaunchPlan, Variant
     from .plan_parts import Kernel, Map, StateSlot
     from .signature import TensorSpec
+    from .whole import Memory
 
     Broken = Iterator[tuple[str, object, str]]  # field, found, expected
 
@@ -33,6 +36,7 @@ PLAN_FEATURES = (CHECKS, DYNAMIC, NATIVE, STATE, MAPS, TORCH)  # sorted
 MAP_ALIGNMENT_BYTES = 16  # of their memory and of all strides but the last
 MAP_SWIZZLES = (0, 32, 64, 128)
 GRID_LIMITS = (PROGRAMS_LIMIT, 65535, 65535)
+KIND_SPACES = {"write": ("arena", "output", "state", "check"), "zeroed": ("arena",)}
 
 
 def features_of(
@@ -53,6 +57,88 @@ def features_of(
             elif step.maps:
                 found.add(MAPS)
     return tuple(sorted(found))
+
+
+def with_uses(
+    kernels: Sequence[Kernel], variants: Sequence[Variant]
+) -> tuple[list[Kernel], list[Variant]]:
+    """The same, where each kernel has the uses that the launches are; they reach nothing."""
+    uses: list[dict[Use, int]] = [{} for _ in kernels]
+    found = []
+    for variant in variants:
+        steps = list(variant.steps)
+        for number, step in enumerate(steps):
+            if isinstance(step, Launch) and step.kernel < len(uses):
+                parameters: Any = tuple([_nothing_of(*argument) for argument in step.args])
+                known = uses[step.kernel]
+                use = Use(step.grid, step.maps, parameters, variant.ranges)
+                steps[number] = step.replace(use=known.setdefault(use, len(known)))
+        found.append(variant.replace(steps=tuple(steps)))
+    pairs = zip(kernels, uses, strict=True)
+    return [kernel.replace(uses=tuple(known)) for kernel, known in pairs], found
+
+
+def _nothing_of(space: str, value: Any) -> tuple[str, Any]:
+    """The parameter of which such an argument is one; of memory nothing is reached."""
+    kind = {"int": "int", "weight": "read", "input": "read"}.get(space, "write")
+    return kind, value if kind == "int" else 0
+
+
+def broken_use(
+    step: Launch, uses: Sequence[Use], ranges: Sequence[tuple[int, int]], field: str
+) -> Broken:
+    """A launch in another way than its kernel's code was made for, at sizes within `ranges`."""
+    if step.use >= len(uses):
+        yield f"{field}.use", step.use, f"less than {len(uses)}"
+        return
+    use = uses[step.use]
+    if step.grid != use.grid or step.maps != use.maps:
+        yield f"{field}.grid", "another grid, or other maps", "those of the kernel's use"
+    if len(step.args) != len(use.parameters):
+        yield f"{field}.args", len(step.args), f"{len(use.parameters)}, as the kernel takes"
+    for (space, value), (kind, number) in zip(step.args, use.parameters, strict=False):
+        is_int = kind == "int"
+        if (space == "int") != is_int or (is_int and value != number):
+            expected = f"the number {number}" if is_int else "memory"
+            yield f"{field}.args", f"{space} {value!r}", f"{expected}, as the kernel takes"
+        if kind in ("write", "zeroed") and space not in KIND_SPACES[kind]:
+            yield f"{field}.args", f"`{space}`", f"one of {KIND_SPACES[kind]} for what is written"
+    rows = zip(ranges, use.ranges, strict=False)
+    if len(ranges) != len(use.ranges) or any(
+        low < least or high > most for (low, high), (least, most) in rows
+    ):
+        yield f"{field}.use", f"{list(ranges)}", f"sizes within {list(use.ranges)}"
+
+
+def check_reach(plan: LaunchPlan, sizes: Mapping[Memory, int], path: str) -> None:
+    """Check that no kernel reaches beyond the memory that a launch gives it.
+
+    sizes: bytes by (space, value) of all memory outside the arena. Raises `BundleMalformed`.
+    """
+    refuse(_beyond(plan, sizes), path)
+
+
+def _beyond(plan: LaunchPlan, sizes: Mapping[Memory, int]) -> Broken:
+    spans = Spans((row.offset, row.offset + row.nbytes) for row in plan.buffers)
+    for launch, parameters in zip(plan.launches, plan.parameters, strict=True):
+        for memory, (kind, nbytes) in zip(launch.args, parameters, strict=True):
+            space, value = memory
+            if kind == "int":
+                continue
+            if space == "arena":
+                at: Any = value
+                is_zeroed = at + nbytes <= plan.zeroed_bytes
+                is_mixed = at < plan.zeroed_bytes and nbytes
+                holds = is_zeroed if kind == "zeroed" else not is_mixed
+                if not holds or not spans.holds(at, nbytes):
+                    kernel = plan.kernels[launch.kernel].name
+                    where = "the zeroed part" if kind == "zeroed" else "one buffer"
+                    found = f"`{kernel}` at byte {value} of the arena"
+                    yield "steps", found, f"{nbytes} bytes inside {where}"
+            elif nbytes > sizes[memory]:
+                kernel = plan.kernels[launch.kernel].name
+                found = f"`{kernel}` on {sizes[memory]} bytes of {space} {value!r}"
+                yield "steps", found, f"{nbytes} bytes, which it reaches"
 
 
 def check_relations(plan: LaunchPlan, path: str) -> None:
@@ -94,13 +180,17 @@ def check_steps(
     weights: Mapping[str, int],
     path: str,
 ) -> None:
-    """Check what torch runs and native functions against their bundle: the ops and back ends that
-    its manifest lists, its inputs and outputs, and the bytes of each weight.
+    """Check all steps against their bundle: the ops and back ends that its manifest lists, its
+    inputs and outputs, and the bytes of each weight.
 
     Raises `BundleMalformed`.
     """
     sizes = whole_bytes(signature, weights)
     sizes |= {("state", index): row.nbytes for index, row in enumerate(plan.states)}
+    words = {("check", index): CHECK_BYTES for index in range(len(plan.checks))}
+    check_reach(plan, sizes | words, path)
+    if len(plan.launches) == len(plan.steps):
+        return
     for index, step in enumerate(plan.steps):
         field = f"steps[{index}]"
         tensors: Sequence[Any] = ()

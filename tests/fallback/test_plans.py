@@ -14,7 +14,7 @@ from test_fuzz import changed as randomly_changed
 from aotc.runtime import load
 from aotc.runtime.bundle.canonical import encode
 from aotc.runtime.bundle.manifest import Manifest
-from aotc.runtime.bundle.plan import Plan
+from aotc.runtime.bundle.plan import PLAN_ABI, Plan
 from aotc.runtime.bundle.plan_rules import check_steps
 from aotc.runtime.errors import (
     AotcError,
@@ -151,7 +151,7 @@ def test_the_manifest_lists_the_ops_under_a_critical_feature(path):
     found = manifest(path)
     assert found.features == ("torch",)
     assert found.torch == OPS
-    assert [target.abi for target in found.targets] == [1]
+    assert [target.abi for target in found.targets] == [PLAN_ABI]
 
 
 @pytest.mark.parametrize(

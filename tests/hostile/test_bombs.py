@@ -8,6 +8,7 @@ import tracemalloc
 
 import pytest
 import small_bundle
+from plan_trees import with_uses
 
 from aotc.runtime import load
 from aotc.runtime.bundle.canonical import encode
@@ -193,7 +194,7 @@ def plan_tree(**changes) -> dict:
     variant = {**tree["variants"][0]}
     for name in changes.keys() & variant.keys():
         variant[name] = changes.pop(name)
-    return {**tree, "variants": [variant], **changes}
+    return with_uses({**tree, "variants": [variant], **changes})
 
 
 def launch(grid=(1, 1, 1), kernel=0, args=(("int", 0),)) -> dict:
@@ -212,7 +213,7 @@ def kernel_with(**changes) -> dict:
 
 
 PLANS = {
-    "abi": {"abi": 2},
+    "abi": {"abi": 1},
     "a feature of nothing": {"features": ["state"]},
     "a feature twice": {"features": ["state", "state"]},
     "two variants of nothing": {"variants": plan_tree()["variants"] * 2},

@@ -23,6 +23,7 @@ for folder in ("runtime", "pack"):
 
 import device_bundle
 from fake_cubin import text_image
+from plan_trees import with_uses
 
 from aotc.aot.pack import BackendContents, BundleContents, TargetContents, TensorData, pack
 from aotc.runtime import load
@@ -108,6 +109,7 @@ def plan_of(features, image) -> Plan:
         "states": [{"initial": "w", "nbytes": ROW}] if "state" in features else [],
         "variants": [variant],
     }
+    tree = with_uses(tree)
     plan = schema.read(PLAN, tree, "plan", int(is_dynamic) + len(tree["sizes"]))
     features = features_of(plan.dims, plan.states, plan.variants)
     return Plan.from_map({**tree, "features": list(features)})

@@ -7,6 +7,7 @@ import struct
 import pytest
 from device_bundle import PARAMETERS, WEIGHT, DeviceBlock, Interface, Lender, numbers
 from fake_cubin import text_image
+from plan_trees import with_uses
 
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
 from aotc.runtime import load
@@ -59,17 +60,19 @@ def plan(image: bytes, grid=(1, 1, 1), high: int = LARGEST) -> Plan:
     row = {"offset": 0, "nbytes": len(image), "threads": 32, "shared_bytes": 0}
     row |= {"scratch_bytes": 0, "is_programmatic": 0}
     return Plan.from_map(
-        {
-            "abi": PLAN_ABI,
-            "dims": 1,
-            "features": ["dynamic-shapes"],
-            "states": [],
-            "sizes": rows,
-            "limits": [],
-            "scratch_bytes": 0,
-            "kernels": [{"symbol": "copy", "name": "copy", "image": row}],
-            "variants": variants,
-        }
+        with_uses(
+            {
+                "abi": PLAN_ABI,
+                "dims": 1,
+                "features": ["dynamic-shapes"],
+                "states": [],
+                "sizes": rows,
+                "limits": [],
+                "scratch_bytes": 0,
+                "kernels": [{"symbol": "copy", "name": "copy", "image": row}],
+                "variants": variants,
+            }
+        )
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from plan_trees import with_uses
 
 from aotc.runtime.bundle.extent import VALUE_LIMIT, Extent, evaluate
 from aotc.runtime.bundle.manifest import Manifest, Target, TensorSpec
@@ -48,7 +49,7 @@ def tree(**changes):
         "kernels": [{"symbol": "k", "name": "k", "image": None}],
         "variants": [variant],
     }
-    return plan | changes
+    return with_uses(plan | changes)
 
 
 def launch(**changes):
@@ -72,7 +73,9 @@ def test_a_launch_without_programs_is_left_out():
 
 def test_it_comes_back_from_its_bytes():
     plan = Plan.from_map(tree())
-    assert Plan.from_msgpack(plan.to_msgpack()) == plan
+    found = Plan.from_msgpack(plan.to_msgpack())
+    assert found.to_map() == plan.to_map()
+    assert found.at([7]) == plan.at([7])
 
 
 def test_instructions():
