@@ -19,7 +19,7 @@ from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.schedule.group import Group, Root
 from aotc.kernels.templates.registry import called_functions
 
-PROGRAM_SYMBOLS = frozenset({"z", "panel", "tap"})  # numbers, not blocks
+PROGRAM_SYMBOLS = frozenset({"z", "panel", "kernel_offset"})  # numbers, not blocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Channels: convolutions of few channels get zeros beside them, so that a GPU loads vectors.
 
-A tap of three channels is six bytes of bf16, and a GPU copies to shared memory by four, eight or
-sixteen bytes at once. With zero channels a row of taps is one run of vectors, and with a margin
-each row of the image begins with a whole one. The schedule copies such an input anyway: the zeros
-cost a part of that copy.
+A kernel offset of three channels is six bytes of bf16, and a GPU copies to shared memory by four,
+eight or sixteen bytes at once. With zero channels a row of kernel offsets is one run of vectors,
+and with a margin each row of the image begins with a whole one. The schedule copies such an input
+anyway: the zeros cost a part of that copy.
 """
 
 from __future__ import annotations

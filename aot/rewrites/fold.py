@@ -85,7 +85,7 @@ class _Folder:
         filters = dict(pair for node in order for pair in _filters(node, self.context))
         for node in order:
             if node in filters:
-                new[node] = self._taps_first(node, filters[node])
+                new[node] = self._kernel_first(node, filters[node])
                 continue
             if self.context.is_constant(node):
                 new[node] = self._transposed(node) if node in kept else self._folded(node)
@@ -106,11 +106,11 @@ class _Folder:
         is_view = node.op == "permute" and rows is node.inputs[0]
         return build.transpose(self._folded(rows)) if is_view else self._folded(node)
 
-    def _taps_first(self, node: Node, taps: int) -> Node:
-        """A filter stored with its last `taps` axes first, so that its channels lie together."""
+    def _kernel_first(self, node: Node, dims: int) -> Node:
+        """A filter stored with its last `dims` axes first, so that its channels lie together."""
         rank = node.type.rank
-        order = (*range(rank - taps, rank), *range(rank - taps))
-        back = (*range(taps, rank), *range(taps))
+        order = (*range(rank - dims, rank), *range(rank - dims))
+        back = (*range(dims, rank), *range(dims))
         if node.op == "permute" and node.attr("dims") == back and node.inputs[0].op == "constant":
             return node
         return build.permute(self._folded(build.permute(node, order)), back)

@@ -123,7 +123,9 @@ def _has_runs(offset: Index, domain: Domain, traits: TargetTraits) -> bool:
     if any(length % traits.lanes for length in lengths) or not divides(run, domain.lanes.extent):
         return False
     inner = Symbol("c", run)
-    step = {domain.lanes: ix.symbol("tap", domain.lanes.extent // run) * run + ix.of(inner)}
+    step = {
+        domain.lanes: ix.symbol("kernel_offset", domain.lanes.extent // run) * run + ix.of(inner)
+    }
     return offset.substitute(step).stride(inner) == 1
 
 
@@ -190,7 +192,7 @@ def batch_index(root_op: Node, domain: Domain) -> tuple[Index, ...]:
 def contiguous_run(root_op: Node, domain: Domain, boundary: Boundary) -> Extent:
     """Elements of k that follow each other in all buffers behind A: all of them, a run, or 0.
 
-    An implicit GEMM reads channels in runs, one for each tap of the convolution's window.
+    An implicit GEMM reads channels in runs, one for each kernel offset of the convolution's window.
     """
     assert domain.reduced is not None
     left, _ = operand_accesses(root_op, domain, batch_index(root_op, domain))
@@ -208,7 +210,7 @@ def contiguous_run(root_op: Node, domain: Domain, boundary: Boundary) -> Extent:
     if run < SMALLEST_RUN or not divides(run, depth):
         return 0
     inner = Symbol("c", run)
-    step = {domain.reduced: ix.symbol("tap", depth // run) * run + ix.of(inner)}
+    step = {domain.reduced: ix.symbol("kernel_offset", depth // run) * run + ix.of(inner)}
     strides = {offset.substitute(step).stride(inner) for offset in broken}
     return run if strides <= {0, 1} else 0
 

@@ -26,8 +26,8 @@ from aotc.aot.schedule.grow import MATMULS, Cluster, clusters
 from aotc.aot.schedule.trace import (
     LEAVES,
     STORED,
-    is_tap_sum,
     is_unrolled,
+    is_window_sum,
     kept_extents,
     reduced_extents,
 )
@@ -298,8 +298,8 @@ class _Materializer:
 
 def _kind(node: Node) -> str:
     """The kind of a producer that the table of fusions has a row for."""
-    if is_tap_sum(node):
-        return "taps"
+    if is_window_sum(node):
+        return "window-sum"
     if is_unrolled(node):
         return "unrolled"
     return "join" if node.kind == "concat" and len(node.inputs) > FEW_PARTS else node.kind

@@ -126,7 +126,7 @@ def is_unrolled(node: Node) -> bool:
     return count <= UNROLL_PLAIN or (count <= UNROLL_WINDOW and _reads_window(node.inputs[0]))
 
 
-def is_tap_sum(node: Node) -> bool:
+def is_window_sum(node: Node) -> bool:
     """Whether an unrolled reduction is a convolution of each channel by itself."""
     return is_unrolled(node) and node.inputs[0].op == "mul" and _reads_window(node.inputs[0])
 

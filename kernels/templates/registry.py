@@ -55,7 +55,7 @@ _HOLES = ("load_a", "load_b", "store")
 _CONSTANTS = ("M", "N", "K", "ACCUMULATOR")
 _GPU_HOLES = ("describe", *_HOLES)
 _GPU_CONSTANTS = (*_CONSTANTS, "PRECISION")
-_WINDOW_CONSTANTS = ("M", "N", "TAPS", "RUN", "ACCUMULATOR", "PRECISION")
+_WINDOW_CONSTANTS = ("M", "N", "KERNEL_SIZE", "RUN", "ACCUMULATOR", "PRECISION")
 
 TEMPLATES: dict[str, Template] = {
     row.name: row

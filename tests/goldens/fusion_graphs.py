@@ -36,7 +36,7 @@ def _unrolled() -> Node:
     return b.drop(b.reduce("sum", operand("x", *SHAPE, 2), [4]), [4])
 
 
-def _taps() -> Node:
+def _window_sum() -> Node:
     """A convolution of each channel by itself."""
     attrs = {"axes": (2, 3), "sizes": (3, 3), "strides": (1, 1), "dilations": (1, 1)}
     windows = make("window", (operand("x", 1, 2, 34, 34),), attrs)
@@ -48,7 +48,7 @@ PRODUCERS: dict[str, Callable[[], Node]] = {
     "pointwise": lambda: op("exp", _input("x")),
     "view": lambda: b.transpose(_input("x")),
     "unrolled": _unrolled,
-    "taps": _taps,
+    "window-sum": _window_sum,
     "join": lambda: b.concat([op("exp", operand(f"x{at}", 1, 2, 32, 4)) for at in range(8)], 3),
     "row": lambda: softmax(_input("x"), 3),
     "matmul": lambda: op("matmul", _input("x"), _input("y")),

@@ -115,7 +115,7 @@ def windows(data: Node, stride: int = 1, dilation: int = 1) -> Node:
 
 @case("cpu")
 def packed_convolution():
-    """A walk run by run: 32 channels of a tap are one block."""
+    """A walk run by run: 32 channels of a kernel offset are one block."""
     rows = windows(operand("x", 2, 9, 8, 32), 2)
     result = make("matmul_packed", (rows, weight("w", 1, 288, 64)), {"n": 20})
     return [op("relu", b.reshape(result, (2, 5, 4, 20)))]
@@ -261,7 +261,7 @@ def convolution():
 
 @case("sm_90", "windows_packed")
 def convolution_of_few_channels():
-    """Several taps a step."""
+    """Several kernel offsets a step."""
     return convolved(operand("x", 2, 9, 9, 8, dtype="bf16"), 40, stride=2)
 
 

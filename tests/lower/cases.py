@@ -398,7 +398,7 @@ def total_of_everything():
 
 @case
 def convolution_of_each_channel():
-    """Windows of one channel each, padded, channels last; a filter stored taps first."""
+    """Windows of one channel each, padded, channels last; a filter stored kernel offsets first."""
     x = operand("x", 2, 9, 7, 20)
     padded = b.pad(x, (0, 1, 1, 0), (0, 1, 1, 0), 0.0)
     attrs = {"axes": (1, 2), "sizes": (3, 3), "strides": (2, 1), "dilations": (1, 1)}

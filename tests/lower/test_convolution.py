@@ -156,7 +156,7 @@ def three_axes():
 
 
 @case
-def taps_in_parts():
+def offsets_in_parts():
     """A result of one column, whose five runs of 18 elements do not make equal parts."""
     return convolved(operand("x", 2, 6, 6, 2), 1, (5, 3), padding=(2, 1))
 
@@ -185,7 +185,7 @@ def results(tmp_path_factory):
 RUNS = [
     *((name, 0) for name in CASES),
     *((name, "windows_split") for name in ("dilated", "residual")),
-    ("taps_in_parts", "split_mnk"),
+    ("offsets_in_parts", "split_mnk"),
 ]
 
 
@@ -210,7 +210,7 @@ def convolutions_of(name: str) -> list[Group]:
 
 # Pooled reads maxima, strided_points an image whose channels lie apart; a result of one row or
 # column is a product's.
-PRODUCTS = {"one_channel", "one_position", "one_number", "taps_in_parts"}
+PRODUCTS = {"one_channel", "one_position", "one_number", "offsets_in_parts"}
 OTHERS = {"depthwise", "pooled", "strided_points"} | PRODUCTS
 
 
@@ -244,12 +244,12 @@ def test_only_images_of_few_channels_or_channels_apart_are_copied():
         assert kinds.count("pointwise") == 1, name
 
 
-def test_taps_of_few_channels_share_a_step():
+def test_kernel_offsets_of_few_channels_share_a_step():
     for name, pack in (("few_channels", 32), ("few_channels_no_stride", 32), ("narrow", 16)):
         spec = lower_convolution(convolutions_of(name)[-1], GPUS[90])
         assert spec is not None
         assert [form.name for form in spec.forms] == ["windows_packed"]
-        assert f"tapa = ka // {pack}" in spec.forms[0].source
+        assert f"kernel_offset_a = ka // {pack}" in spec.forms[0].source
         assert {dict(each.config)["BK"] for each in spec.candidates} == {64, 128}
 
 
@@ -259,7 +259,7 @@ def test_borders_are_bits_before_the_loop():
     assert spec is not None
     before, loop = spec.forms[0].source.split("for step in range(")
     assert before.count("inside0 = ") == before.count("inside1 = ") == 1
-    assert "(inside0 >> (tap // 3)) & (inside1 >> (tap % 3)) & 1" in loop
+    assert "(inside0 >> (kernel_offset // 3)) & (inside1 >> (kernel_offset % 3)) & 1" in loop
     assert "edge" not in loop
 
 

@@ -39,16 +39,16 @@ ROWS_PENALTY, SHORT_PENALTY, LONG_STEP_GAIN = 0.16, 0.03, 0.03
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A convolution as the ranking sees it: taps of `run` channels, bytes of operands and result.
+    """A convolution as the ranking sees it: `run` channels a kernel offset, bytes of its tensors.
 
-    `run` elements of A lie together in memory. `pack`: the columns that a tap has in a step which
-    holds several of them, 0 where a step holds one or a part of one.
+    `run` elements of A lie together in memory. `pack`: the columns that a kernel offset has in a
+    step which holds several of them, 0 where a step holds one or a part of one.
     """
 
     batch: Extent
     rows: Extent
     columns: Extent
-    taps: int
+    kernel_size: int
     run: int
     dtype: str
     operand_bytes: int
@@ -58,16 +58,16 @@ class Shape:
     def steps(self, block: int) -> int:
         """Steps of the loop."""
         if self.pack:
-            return ceil(self.taps * self.pack / block)
-        return self.taps * ceil(self.run / block)
+            return ceil(self.kernel_size * self.pack / block)
+        return self.kernel_size * ceil(self.run / block)
 
 
-def pack_of(taps: int, run: int, dtype: str, precision: str) -> int:
-    """Columns of a tap in a step that holds several taps; 0 where a tap fills a step."""
+def pack_of(kernel_size: int, run: int, dtype: str, precision: str) -> int:
+    """Columns of a kernel offset in a step that holds several of them; 0 where one fills a step."""
     columns = max(SMALLEST_STEP // 2, power_above(run))
     is_plain = dtype in ("f32", "f64") and precision == "ieee"
     is_long = 2 * columns * DTYPES[dtype].itemsize_bytes > STEP_BYTES
-    return 0 if is_plain or is_long or taps == 1 else columns
+    return 0 if is_plain or is_long or kernel_size == 1 else columns
 
 
 def convolution_candidates(shape: Shape, traits: TargetTraits) -> tuple[Candidate, ...]:

@@ -1,8 +1,9 @@
 """Convolution groups of a GPU → a filled template: windows of the input as rows of a product.
 
-The address of an element of A is a part that varies with the row, a part that varies with the tap
-and the channel; whether a tap lies inside the image is one bit for each row and axis of the window.
-The first parts are written before the loop, so that a step costs an addition and a shift.
+The address of an element of A is a part that varies with the row, a part that varies with the
+kernel offset and the channel; whether a kernel offset lies inside the image is one bit for each row
+and axis of the window. The first parts are written before the loop, so that a step costs an
+addition and a shift.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from aotc.aot.schedule.domain import batch_index, breaks, contiguous_run, operan
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Access, accesses
 
-SMALLEST_RUN = 8  # elements of a tap that are worth a step of their own
+SMALLEST_RUN = 8  # elements of a kernel offset that are worth a step of their own
 MOST_TAPS = 31  # bits of an i32 that stay positive
 _MOVES = frozenset({"view", "pad", "window"})
 
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """A condition on one axis: at digit v of the tap, `index + values[v]` in [low, high)."""
+    """A condition on one axis: at digit v of the offset, `index + values[v]` in [low, high)."""
 
     digit: Index
     index: Index
@@ -49,9 +50,9 @@ class Border:
 class Windows:
     """Both operands of a convolution as plain loads.
 
-    Element (row, tap, c) of A is `data[rows + steps + c]` or zero outside the borders; element
-    (tap, c, column) of B is `weights[columns]`. `rows` is in terms of z and x, `steps` of tap,
-    `columns` of z, tap, c and y.
+    Element (row, kernel offset, c) of A is `data[rows + steps + c]` or zero outside the borders;
+    element (kernel offset, c, column) of B is `weights[columns]`. `rows` is in terms of z and x,
+    `steps` of kernel offset, `columns` of z, kernel offset, c and y.
     """
 
     data: Node
@@ -61,11 +62,11 @@ class Windows:
     borders: tuple[Border, ...]
     columns: Index
     run: int
-    taps: int
+    kernel_size: int
 
     @property
-    def tap(self) -> Symbol:
-        return Symbol("tap", self.taps)
+    def kernel_offset(self) -> Symbol:
+        return Symbol("kernel_offset", self.kernel_size)
 
 
 def windows_of(group: Group) -> Windows | None:
@@ -87,15 +88,15 @@ def windows_of(group: Group) -> Windows | None:
     run = min(map(fixed, lengths))
     if run < SMALLEST_RUN or depth.length % run:
         return None
-    tap, channel = Symbol("tap", depth.length // run), Symbol("c", run)
-    inner = {depth: ix.of(tap) * run + ix.of(channel)}
+    kernel_offset, channel = Symbol("kernel_offset", depth.length // run), Symbol("c", run)
+    inner = {depth: ix.of(kernel_offset) * run + ix.of(channel)}
     data, weights = _traced(_at(left, inner), reads), _traced(_at(right, inner), reads)
     if data is None or weights is None or weights.conditions:
         return None
     if {data.node.dtype, weights.node.dtype} != {root_op.dtype}:
         return None
-    parts = _parts(ix.linear(data.index, data.node.shape), tap, channel)
-    borders = [_border(condition, tap, channel) for condition in data.conditions]
+    parts = _parts(ix.linear(data.index, data.node.shape), kernel_offset, channel)
+    borders = [_border(condition, kernel_offset, channel) for condition in data.conditions]
     if parts is None or any(border is None for border in borders):
         return None
     return Windows(
@@ -105,7 +106,7 @@ def windows_of(group: Group) -> Windows | None:
         tuple(border for border in borders if border is not None),
         ix.linear(weights.index, weights.node.shape),
         run,
-        tap.length,
+        kernel_offset.length,
     )
 
 
@@ -125,30 +126,30 @@ def _traced(need: Access, reads: frozenset[Node]) -> Access | None:
     return Access(need.node, need.index, conditions)
 
 
-def _parts(offset: Index, tap: Symbol, channel: Symbol) -> tuple[Index, Index] | None:
+def _parts(offset: Index, kernel_offset: Symbol, channel: Symbol) -> tuple[Index, Index] | None:
     """(rows, steps) with offset = rows + steps + channel; None where it is no such sum."""
     rest = offset - ix.of(channel)
     if channel in rest.symbols():
         return None
-    steps = Index(tuple(term for term in rest.terms if _varies(term[0], tap)), 0)
-    if steps.symbols() - {tap}:
+    steps = Index(tuple(term for term in rest.terms if _varies(term[0], kernel_offset)), 0)
+    if steps.symbols() - {kernel_offset}:
         return None
     return rest - steps, steps
 
 
-def _border(condition: Bound, tap: Symbol, channel: Symbol) -> Border | None:
-    """The condition with its part in tap as a table; None where it is no such sum."""
+def _border(condition: Bound, kernel_offset: Symbol, channel: Symbol) -> Border | None:
+    """The condition with its part in kernel offset as a table; None where it is no such sum."""
     index = condition.index
-    steps = Index(tuple(term for term in index.terms if _varies(term[0], tap)), 0)
-    if channel in index.symbols() or steps.symbols() - {tap}:
+    steps = Index(tuple(term for term in index.terms if _varies(term[0], kernel_offset)), 0)
+    if channel in index.symbols() or steps.symbols() - {kernel_offset}:
         return None
-    digit = ix.of(steps.terms[0][0]) if len(steps.terms) == 1 else ix.of(tap)
+    digit = ix.of(steps.terms[0][0]) if len(steps.terms) == 1 else ix.of(kernel_offset)
     if not steps.terms:
         digit, values = ix.ZERO, [0]
     elif len(steps.terms) == 1:
         values = [fixed(steps.terms[0][1] * value) for value in range(digit.bounds()[1] + 1)]
     else:
-        at = ({tap: ix.constant(value)} for value in range(tap.length))
+        at = ({kernel_offset: ix.constant(value)} for value in range(kernel_offset.length))
         values = [fixed(steps.substitute(value).constant) for value in at]
     if len(values) > MOST_TAPS:
         return None

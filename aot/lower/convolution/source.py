@@ -32,11 +32,11 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
     """The convolution of the group with its epilogue; None where its operands are no plain loads,
     and for a result of a single row or column.
 
-    A pointwise convolution counts as one of a single tap.
+    A pointwise convolution counts as one of a single kernel offset.
     """
     try:
         windows = windows_of(group)
-    except UndecidedSize:  # taps and borders are tables of numbers
+    except UndecidedSize:  # kernel offsets and borders are tables of numbers
         return None
     domain = group.domain
     if windows is None or 1 in (domain.rows.extent, domain.lanes.extent):
@@ -46,19 +46,19 @@ def lower_convolution(group: Group, traits: TargetTraits) -> KernelSpec | None:
         domain.outer.extent,
         domain.rows.extent,
         domain.lanes.extent,
-        windows.taps,
+        windows.kernel_size,
         windows.run,
         windows.data.dtype,
         group.bytes - result_bytes,
         result_bytes,
-        pack_of(windows.taps, windows.run, windows.data.dtype, traits.dot_precision),
+        pack_of(windows.kernel_size, windows.run, windows.data.dtype, traits.dot_precision),
     )
     candidates = convolution_candidates(shape, traits)
     writer = _Writer(group, windows, candidates, shape.pack)
     constants = {
         "M": kernel_text(domain.rows.extent),
         "N": kernel_text(domain.lanes.extent),
-        "TAPS": str(windows.taps),
+        "KERNEL_SIZE": str(windows.kernel_size),
         "RUN": str(windows.run),
         "PACK": str(shape.pack),
         "ACCUMULATOR": triton_type(writer.accumulator),
@@ -84,7 +84,7 @@ class _Writer:
         self.names = kernel_file.buffer_names(group)
         blocks = {name: kernel_file.blocks_of(candidates, name) for name in _BLOCKS}
         self.has_short_steps = any(windows.run % (pack or block) for block in blocks["BK"])
-        self.has_last_step = any(windows.taps * pack % block for block in blocks["BK"])
+        self.has_last_step = any(windows.kernel_size * pack % block for block in blocks["BK"])
         self.before_loop: list[str] = []
         masks: dict[Symbol, str] = {}
         body = Body()
@@ -104,42 +104,53 @@ class _Writer:
         position = {rows: ix.of(inner)}
         start = windows.rows.substitute(position)
         self.before_loop.append(f"rows = {self.names[windows.data]} + ({start})")
-        tap = self._tap("a")
+        kernel_offset = self._kernel_offset("a")
         tests = [
             self._border(
                 place,
                 replace(
                     border,
                     index=border.index.substitute(position),
-                    digit=border.digit.substitute(tap),
+                    digit=border.digit.substitute(kernel_offset),
                 ),
             )
             for place, border in enumerate(windows.borders)
         ]
         conditions = [f"({' & '.join([*tests, '1'])} != 0)"] if tests else []
         conditions += self._inside("a")
-        offset = windows.steps.substitute(tap) + ix.of(Symbol("ca", windows.run))
+        offset = windows.steps.substitute(kernel_offset) + ix.of(Symbol("ca", windows.run))
         load = f"a = tl.load(rows + ({offset}){_masked(conditions)})"
         return [*self._step("a", "[None, :]"), load]
 
-    def _tap(self, side: str) -> dict[Symbol, Index]:
-        """The name of the tap: one for a whole step, or one for each column of it."""
-        tap = self.windows.tap
-        return {tap: ix.of(Symbol(f"tap{side}", tap.length))} if self.pack else {}
+    def _kernel_offset(self, side: str) -> dict[Symbol, Index]:
+        """The name of the kernel offset: one for a whole step, or one for each column of it."""
+        kernel_offset = self.windows.kernel_offset
+        return (
+            {kernel_offset: ix.of(Symbol(f"kernel_offset_{side}", kernel_offset.length))}
+            if self.pack
+            else {}
+        )
 
     def _step(self, side: str, dim: str) -> list[str]:
-        """The channels of a step, and its taps where it has several."""
+        """The channels of a step, and its kernel offsets where it has several."""
         if not self.pack:
             return [f"c{side} = step % steps * BK + tl.arange(0, BK){dim}"]
-        return [f"tap{side} = k{side} // {self.pack}", f"c{side} = k{side} % {self.pack}"]
+        return [
+            f"kernel_offset_{side} = k{side} // {self.pack}",
+            f"c{side} = k{side} % {self.pack}",
+        ]
 
     def _inside(self, side: str) -> list[str]:
-        """Conditions that the columns of a step are some of the run and of the taps."""
+        """Conditions that the columns of a step are some of the run and of the kernel offsets."""
         found = [f"(c{side} < {self.windows.run})"] if self.has_short_steps else []
-        return [*found, f"(tap{side} < {self.windows.taps})"] if self.has_last_step else found
+        return (
+            [*found, f"(kernel_offset_{side} < {self.windows.kernel_size})"]
+            if self.has_last_step
+            else found
+        )
 
     def _border(self, place: int, border: Border) -> str:
-        """Write the bits of a border, one for each digit of the tap; the text that shifts them."""
+        """Write the bits of a border, one a digit of the offset; the text that shifts them."""
         edge, bits = f"edge{place}", f"inside{place}"
         self.before_loop.append(f"{edge} = {border.index}")
         terms, always = [], 0
@@ -159,7 +170,7 @@ class _Writer:
         conditions = self._inside("b")
         conditions += [f"{lanes.name}_mask"] if self.has_column_mask else []
         channel = {Symbol("c", windows.run): ix.of(Symbol("cb", windows.run))}
-        offset = windows.columns.substitute(channel | self._tap("b"))
+        offset = windows.columns.substitute(channel | self._kernel_offset("b"))
         load = f"b = tl.load({self.names[windows.weights]} + {offset}{_masked(conditions)})"
         return [*self._step("b", "[:, None]"), load]
 

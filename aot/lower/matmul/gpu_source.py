@@ -67,7 +67,7 @@ def problem_of(product: Product, traits: TargetTraits) -> Problem:
             product.batch.extent,
             product.rows.extent,
             product.columns.extent,
-            walk.taps * walk.block,
+            walk.kernel_size * walk.block,
         ),
         dtype=product.root_op.dtype,
         run=fixed(walk.block) if walk.is_split else 0,
@@ -119,7 +119,7 @@ def _draft(
         {
             "M": kernel_text(oriented.rows.extent),
             "N": kernel_text(oriented.columns.extent),
-            "K": kernel_text(product.walk.taps * product.walk.block),
+            "K": kernel_text(product.walk.kernel_size * product.walk.block),
             "ACCUMULATOR": triton_type(computed(product.root_op.dtype)),
             "PRECISION": f'"{precision}"',
         },
@@ -186,7 +186,9 @@ class _Writer:
             self._side("a", self.product.left, "m"),
             self._side("b", self.product.right, "n"),
         ]
-        inside = frozenset({side.inner for side in sides} | {Symbol("tap", self.walk.taps)})
+        inside = frozenset(
+            {side.inner for side in sides} | {Symbol("kernel_offset", self.walk.kernel_size)}
+        )
         self.body.open_loop(inside)
         self._write_side(sides[0], "a")
         count = len(self.body.loop or ())
@@ -199,7 +201,7 @@ class _Writer:
         """Position k of an element `inner` of the current run, or of all elements."""
         if inner.extent == self.walk.depth:
             return ix.of(inner)
-        return ix.of(Symbol("tap", self.walk.taps)) * self.walk.run + ix.of(inner)
+        return ix.of(Symbol("kernel_offset", self.walk.kernel_size)) * self.walk.run + ix.of(inner)
 
     def _side(self, name: str, operand: Operand, letter: str) -> _Side:
         """The operand in terms of its own k; beyond its last row it reads that row again."""
@@ -222,11 +224,11 @@ class _Writer:
     def _write_side(self, side: _Side, name: str) -> None:
         inside, walk = frozenset({side.inner}), self.walk
         dim = "[None, None, :]" if self.is_flat else "[None, :]" if name == "a" else "[:, None]"
-        walk.write_depth(self.body, side.inner, dim, has_tap=name == "a")
+        walk.write_depth(self.body, side.inner, dim, has_offset=name == "a")
         has_tail = "k" in self.choice.tails
         if walk.is_padded or has_tail:
             # Equal parts of the loop may go on beyond the last run, whose elements are all inside.
-            end = f"start < {walk.taps * walk.block}" if walk.is_split and has_tail else ""
+            end = f"start < {walk.kernel_size * walk.block}" if walk.is_split and has_tail else ""
             kernel_file.write_mask(self.body, side.inner, self.masks, end)
         value, text = self.emitter.cut_off(side.need, side.inner)
         dtype = self.product.root_op.dtype

@@ -14,7 +14,7 @@ SMALLEST_BLOCK = 16  # BK below which the loop costs more than the multiplicatio
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """How the loop walks k: straight through, or run by run, one for each tap of a window.
+    """How the loop walks k: straight through, or run by run, one a kernel offset of a window.
 
     Each run takes `block` steps of the loop: its own length, or the next power of two if no power
     of two that is worth a block divides it.
@@ -30,7 +30,7 @@ class Walk:
         return self.run != self.depth
 
     @property
-    def taps(self) -> Extent:
+    def kernel_size(self) -> Extent:
         """Number of runs."""
         return self.depth // self.run
 
@@ -39,14 +39,14 @@ class Walk:
         """Whether a run takes more steps than it has elements."""
         return self.block != self.run
 
-    def write_depth(self, body: Body, inner: Symbol, dim: str, has_tap: bool) -> None:
-        """Write an operand's own k along its tile, and where it is that of one run, with `has_tap`
+    def write_depth(self, body: Body, inner: Symbol, dim: str, has_offset: bool) -> None:
+        """Write an operand's own k along its tile, and if it is that of one run, with `has_offset`
         also which run it is."""
         start, inside = "start", frozenset({inner})
         if inner.extent != self.depth:
             start = f"start % {self.block}"
-            if has_tap:
-                body.write(f"tap = start // {self.block}", inside)
+            if has_offset:
+                body.write(f"kernel_offset = start // {self.block}", inside)
         body.write(f"{inner.name} = {start} + tl.arange(0, BK){dim}", inside)
 
 

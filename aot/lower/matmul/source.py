@@ -131,7 +131,7 @@ class _MatmulWriter:
         return {
             "M": kernel_text(self.domain.rows.extent),
             "N": kernel_text(self.domain.lanes.extent),
-            "K": kernel_text(self.walk.taps * self.walk.block),
+            "K": kernel_text(self.walk.kernel_size * self.walk.block),
             "ACCUMULATOR": triton_type(self.accumulator),
         }
 
@@ -149,7 +149,9 @@ class _MatmulWriter:
                 kernel_file.write_mask(self.body, symbol, self.masks)
                 self.masks[tile] = self.masks.pop(symbol)
         left, right = self._left(), self._right()
-        inside = frozenset({left.inner, right.inner, Symbol("tap", self.walk.taps)})
+        inside = frozenset(
+            {left.inner, right.inner, Symbol("kernel_offset", self.walk.kernel_size)}
+        )
         self.body.open_loop(inside)
         self._write_side(left, "[None, :]", "a")
         count = len(self.body.loop or ())
@@ -166,7 +168,7 @@ class _MatmulWriter:
         """Position k of an element `inner` of the current run, or of all elements."""
         if inner.extent == self.walk.depth:
             return ix.of(inner)
-        return ix.of(Symbol("tap", self.walk.taps)) * self.walk.run + ix.of(inner)
+        return ix.of(Symbol("kernel_offset", self.walk.kernel_size)) * self.walk.run + ix.of(inner)
 
     def _left(self) -> _Side:
         """A: rows clamped instead of masked, k along the lanes."""
@@ -205,7 +207,7 @@ class _MatmulWriter:
     def _write_side(self, side: _Side, dim: str, name: str) -> None:
         inside = frozenset({side.inner})
         walk = self.walk
-        walk.write_depth(self.body, side.inner, dim, has_tap=name == "a")
+        walk.write_depth(self.body, side.inner, dim, has_offset=name == "a")
         needs_mask = walk.is_padded or (self.has_tail["k"] and not walk.is_split)
         if needs_mask:
             kernel_file.write_mask(self.body, side.inner, self.masks)

@@ -26,12 +26,12 @@ def kernel(
     for start in range(0, 9 * 8, BK):
         ka = start + tl.arange(0, BK)[None, :]
         kb = start + tl.arange(0, BK)[:, None]
-        tapa = ka // 8
+        kernel_offset_a = ka // 8
         ca = ka % 8
-        a = tl.load(rows + ((tapa // 3)*72 + (tapa % 3)*8 + ca), mask=((inside0 >> (tapa // 3)) & (inside1 >> (tapa % 3)) & 1 != 0) & (tapa < 9), other=0.0)
-        tapb = kb // 8
+        a = tl.load(rows + ((kernel_offset_a // 3)*72 + (kernel_offset_a % 3)*8 + ca), mask=((inside0 >> (kernel_offset_a // 3)) & (inside1 >> (kernel_offset_a % 3)) & 1 != 0) & (kernel_offset_a < 9), other=0.0)
+        kernel_offset_b = kb // 8
         cb = kb % 8
-        b = tl.load(in1 + y*72 + tapb*8 + cb, mask=(tapb < 9) & y_mask, other=0.0)
+        b = tl.load(in1 + y*72 + kernel_offset_b*8 + cb, mask=(kernel_offset_b < 9) & y_mask, other=0.0)
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
     v1 = acc + v0
     v2 = tl.where(v1 < 0, 0, v1)

@@ -25,11 +25,11 @@ def kernel(
     inside1 = ((edge1 >= 0).to(tl.int32) << 0) | ((edge1 < 5).to(tl.int32) << 2) | 2
     v0 = tl.load(in2 + y, mask=y_mask).to(tl.float32)
     for step in range(9 * steps):
-        tap = step // steps
+        kernel_offset = step // steps
         ca = step % steps * BK + tl.arange(0, BK)[None, :]
-        a = tl.load(rows + ((tap // 3)*448 + (tap % 3)*64 + ca), mask=(inside0 >> (tap // 3)) & (inside1 >> (tap % 3)) & 1 != 0, other=0.0)
+        a = tl.load(rows + ((kernel_offset // 3)*448 + (kernel_offset % 3)*64 + ca), mask=(inside0 >> (kernel_offset // 3)) & (inside1 >> (kernel_offset % 3)) & 1 != 0, other=0.0)
         cb = step % steps * BK + tl.arange(0, BK)[:, None]
-        b = tl.load(in1 + y*576 + tap*64 + cb, mask=y_mask, other=0.0)
+        b = tl.load(in1 + y*576 + kernel_offset*64 + cb, mask=y_mask, other=0.0)
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
     v1 = acc + v0
     v2 = tl.where(v1 < 0, 0, v1)

@@ -24,11 +24,11 @@ def kernel(
     xa = tl.minimum(x, 80)
     yb = tl.minimum(y, 23)
     for start in range(0, 288, BK):
-        tap = start // 96
+        kernel_offset = start // 96
         ca = start % 96 + tl.arange(0, BK)[None, :]
-        inside0 = (tap + xa // 9 - 1 >= 0) & (tap + xa // 9 - 1 < 9)
+        inside0 = (kernel_offset + xa // 9 - 1 >= 0) & (kernel_offset + xa // 9 - 1 < 9)
         inside1 = (ca // 32 + xa % 9 - 1 >= 0) & (ca // 32 + xa % 9 - 1 < 9)
-        v0 = tl.load(in0 + tap*288 + xa*32 + ca - 320, mask=inside0 & inside1).to(tl.float32)
+        v0 = tl.load(in0 + kernel_offset*288 + xa*32 + ca - 320, mask=inside0 & inside1).to(tl.float32)
         v1 = tl.exp(v0)
         v2 = tl.where(inside0 & inside1, v1, 0.0)
         a = v2.to(tl.bfloat16)

@@ -17,11 +17,11 @@ def kernel(
     acc = tl.zeros((BM, BN), tl.float32)
     y_mask = y < 20
     for start in range(0, 288, BK):
-        tap = start // 96
+        kernel_offset = start // 96
         ca = start % 96 + tl.arange(0, BK)[None, :]
-        inside0 = (((x // 4) % 5)*2 + tap - 1 >= 0) & (((x // 4) % 5)*2 + tap - 1 < 9)
+        inside0 = (((x // 4) % 5)*2 + kernel_offset - 1 >= 0) & (((x // 4) % 5)*2 + kernel_offset - 1 < 9)
         inside1 = (x % 4)*2 + ca // 32 - 1 >= 0
-        a = tl.load(in0 + (x // 20)*2304 + ((x // 4) % 5)*512 + tap*256 + (x % 4)*64 + ca - 288, mask=inside0 & inside1, other=0.0)
+        a = tl.load(in0 + (x // 20)*2304 + ((x // 4) % 5)*512 + kernel_offset*256 + (x % 4)*64 + ca - 288, mask=inside0 & inside1, other=0.0)
         kb = start + tl.arange(0, BK)[:, None]
         b = tl.load(in1 + kb*64 + n)
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)

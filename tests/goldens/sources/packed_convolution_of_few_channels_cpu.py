@@ -19,14 +19,14 @@ def kernel(
     y_mask = y < 20
     xa = tl.minimum(x, 143)
     for start in range(0, 384, BK):
-        tap = start // 128
+        kernel_offset = start // 128
         ca = start % 128 + tl.arange(0, BK)[None, :]
         ca_mask = ca < 72
-        inside0 = ((xa // 8) % 9 + tap - 1 >= 0) & ((xa // 8) % 9 + tap - 1 < 9)
+        inside0 = ((xa // 8) % 9 + kernel_offset - 1 >= 0) & ((xa // 8) % 9 + kernel_offset - 1 < 9)
         inside1 = (ca // 24 + xa % 8 - 1 >= 0) & (ca // 24 + xa % 8 - 1 < 8)
-        a = tl.load(in0 + tap*192 + xa*24 + ca - 216, mask=ca_mask & inside0 & inside1, other=0.0)
+        a = tl.load(in0 + kernel_offset*192 + xa*24 + ca - 216, mask=ca_mask & inside0 & inside1, other=0.0)
         cb = start % 128 + tl.arange(0, BK)[:, None]
         cb_mask = cb < 72
-        b = tl.load(in1 + tap*4608 + cb*64 + n, mask=cb_mask, other=0.0)
+        b = tl.load(in1 + kernel_offset*4608 + cb*64 + n, mask=cb_mask, other=0.0)
         acc = tl.dot(a, b, acc, input_precision="ieee", out_dtype=tl.float32)
     tl.store(out0 + x*20 + n, acc, mask=x_mask & y_mask)
