@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from aotc.aot.errors import InternalError
@@ -105,16 +105,17 @@ def _draft(
 ) -> tuple[kernel_file.Draft, tuple[int, int]]:
     """The form of one choice, its template filled, and how many loads a tile of each operand is."""
     oriented = product.swapped() if choice.style.is_swapped else product
-    writer = _Writer(oriented, choice)
+    is_described = choice.style.has_descriptors
+    loads = (_described if is_described else _by_pointers)(oriented, choice)
     template = TEMPLATES[choice.style.template]
     precision = traits.dot_precision if product.root_op.dtype == "f32" else "ieee"
     lines = fill(
         template,
         {
-            "describe": writer.describe,
-            "load_a": writer.load_a,
-            "load_b": writer.load_b,
-            "store": writer.store,
+            "describe": loads.describe,
+            "load_a": loads.a,
+            "load_b": loads.b,
+            "store": _Epilogue(oriented, choice).lines(),
         },
         {
             "M": kernel_text(oriented.rows.extent),
@@ -123,65 +124,82 @@ def _draft(
             "ACCUMULATOR": triton_type(computed(product.root_op.dtype)),
             "PRECISION": f'"{precision}"',
         },
-        writer.before_loop,
+        loads.before,
     )
-    loads = tuple(
-        sum(line.count(".load(") for line in part) for part in (writer.load_a, writer.load_b)
-    )
-    return kernel_file.Draft(choice.source_name, lines), (max(1, loads[0]), max(1, loads[1]))
+    of_a, of_b = (sum(line.count(".load(") for line in part) for part in (loads.a, loads.b))
+    return kernel_file.Draft(choice.source_name, lines), (max(1, of_a), max(1, of_b))
 
 
-class _Writer:
-    """Writes the parts of one form that fill its template."""
+@dataclass(frozen=True, slots=True)
+class _Loads:
+    """Lines that load a tile of each operand, and those before the loop over k."""
 
-    def __init__(self, product: Product, choice: Choice) -> None:
-        self.product, self.choice, self.walk = product, choice, product.walk
-        self.buffers = kernel_file.buffer_names(product.group)
-        self.describe: list[str] = []
-        self.is_flat = choice.style.is_flat
-        self.row_symbols: set[Symbol] = set()
-        if choice.style.has_descriptors:
-            self.load_a = self._described("a", product.left, "xs", "BM")
-            self.load_b = self._described("b", product.right, "ys", "BN")
-            self.before_loop: list[str] = []
-        else:
-            self._write_loop()
-        self.store = self._epilogue()
+    a: list[str]
+    b: list[str]
+    describe: list[str] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
 
-    def _emitter(self) -> Emitter:
-        return Emitter(
-            self.body,
-            self.buffers,
-            self.masks,
-            self._stop,
-            rounded=self.product.group.rounded,
-            approximates=True,
-        )
 
-    def _described(self, name: str, operand: Operand, first: str, block: str) -> list[str]:
-        """A tensor descriptor of the operand, if the launch makes none; the load of a tile."""
+def _described(product: Product, choice: Choice) -> _Loads:
+    """Loads by tensor descriptors of the operands, made here if the launch makes none."""
+    buffers, depth = kernel_file.buffer_names(product.group), product.walk.depth
+    describe: list[str] = []
+
+    def load(name: str, operand: Operand, first: str, block: str) -> list[str]:
         assert operand.memory is not None
         assert operand.strides is not None
-        view = operand.view(block, self.walk.depth)
-        if not self.choice.style.has_maps:
-            start, stride = operand.start, operand.strides[0]
-            base = self.buffers[operand.memory] + (f" + {kernel_text(start)}" if start else "")
+        if not choice.style.has_maps:
+            view, start, stride = operand.view(block, depth), operand.start, operand.strides[0]
+            base = buffers[operand.memory] + (f" + {kernel_text(start)}" if start else "")
             base += f" + z * {kernel_text(stride)}" if stride else ""
             sizes, strides = (
                 ", ".join(map(kernel_text, row)) for row in (view.shape, view.strides)
             )
-            block_text = ", ".join(view.block)
-            made = f"tl.make_tensor_descriptor({base}, [{sizes}], [{strides}], [{block_text}])"
-            self.describe.append(f"{name}_rows = {made}")
+            made = f"{base}, [{sizes}], [{strides}], [{', '.join(view.block)}]"
+            describe.append(f"{name}_rows = tl.make_tensor_descriptor({made})")
         is_along_depth = operand.strides[2] == 1
         at = f"{first}, start" if is_along_depth else f"start, {first}"
         turn = ".T" if is_along_depth == (name == "b") else ""
         return [f"{name} = {name}_rows.load([{at}]){turn}"]
 
-    def _write_loop(self) -> None:
-        """Prologue lines of pointer loads; what does not vary with k goes before the loop."""
+    a, b = load("a", product.left, "xs", "BM"), load("b", product.right, "ys", "BN")
+    return _Loads(a, b, describe)
+
+
+def _by_pointers(product: Product, choice: Choice) -> _Loads:
+    return _PointerLoads(product, choice).loads()
+
+
+class _Part:
+    """A part of a kernel: its lines, and the emitter that writes them."""
+
+    def __init__(self, product: Product, choice: Choice) -> None:
+        self.product, self.choice, self.walk = product, choice, product.walk
         self.body, self.masks = Body(), dict[Symbol, str]()
-        self.emitter = self._emitter()
+        self.emitter = Emitter(
+            self.body,
+            kernel_file.buffer_names(product.group),
+            self.masks,
+            self._stop,
+            rounded=product.group.rounded,
+            approximates=True,
+        )
+
+    def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
+        raise NotImplementedError
+
+
+class _PointerLoads(_Part):
+    """Loads by pointers, with all that is computed of them; what does not vary with k comes before
+    the loop."""
+
+    def __init__(self, product: Product, choice: Choice) -> None:
+        super().__init__(product, choice)
+        self.is_flat = choice.style.is_flat
+        self.row_symbols: set[Symbol] = set()
+
+    def loads(self) -> _Loads:
+        """The loads of both operands."""
         sides = [
             self._side("a", self.product.left, "m"),
             self._side("b", self.product.right, "n"),
@@ -194,8 +212,7 @@ class _Writer:
         count = len(self.body.loop or ())
         self._write_side(sides[1], "b")
         lines = self.body.close_loop()
-        self.load_a, self.load_b = lines[:count], lines[count:]
-        self.before_loop = self.body.lines
+        return _Loads(lines[:count], lines[count:], before=self.body.lines)
 
     def _depth(self, inner: Symbol) -> Index:
         """Position k of an element `inner` of the current run, or of all elements."""
@@ -249,11 +266,34 @@ class _Writer:
             loop[-1] = loop[-1].removesuffix(wide)
         return True
 
-    def _epilogue(self) -> list[str]:
-        """Lines that turn `acc` into the roots and store them."""
-        self.body, self.masks = Body(), dict[Symbol, str]()
-        self.emitter = self._emitter()
-        self.tile, shape = "acc", ["BM", "BN"]
+    def _row_statistic(self, node: Node) -> Value:
+        """A reduction of the only row of A, in each program: it does not vary with k."""
+        need, count = whole_row(node), fixed(prod(reduced_extents(node)))
+        (elements,) = {symbol for part in need.index for symbol in part.symbols()}
+        dim = "[None, None, :]" if self.is_flat else "[None, :]"
+        if elements not in self.row_symbols:
+            self.row_symbols.add(elements)
+            self.body.write(f"{elements.name} = tl.arange(0, {power_above(count)}){dim}")
+            if power_above(count) != count:
+                kernel_file.write_mask(self.body, elements, self.masks)
+        text = statistics.prepared(node, self.emitter.operand(node, need).text)
+        if elements in self.masks:
+            text = f"tl.where({self.masks[elements]}, {text}, {statistics.identity(node)})"
+        along = f"axis={2 if self.is_flat else 1}, keep_dims=True"
+        return self.body.bind(statistics.finished(node, text, along), ())
+
+    def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
+        return self._row_statistic(node) if node.kind == "reduce" else None
+
+
+class _Epilogue(_Part):
+    """Turns `acc` into the roots and stores them."""
+
+    tile = "acc"
+
+    def lines(self) -> list[str]:
+        """Lines behind the loop."""
+        shape = ["BM", "BN"]
         for axis, (letter, symbol) in enumerate(self._tile_symbols()):
             if letter in self.choice.tails and symbol.extent == 1:
                 # The result has no such axis: the tile's first row or column is all of it.
@@ -291,25 +331,7 @@ class _Writer:
             f"even, odd = tl.split(tl.reshape({self.tile}, ({rows}, {columns} // 2, 2)))",
         ]
 
-    def _row_statistic(self, node: Node) -> Value:
-        """A reduction of the only row of A, in each program: it does not vary with k."""
-        need, count = whole_row(node), fixed(prod(reduced_extents(node)))
-        (elements,) = {symbol for part in need.index for symbol in part.symbols()}
-        dim = "[None, None, :]" if self.is_flat else "[None, :]"
-        if elements not in self.row_symbols:
-            self.row_symbols.add(elements)
-            self.body.write(f"{elements.name} = tl.arange(0, {power_above(count)}){dim}")
-            if power_above(count) != count:
-                kernel_file.write_mask(self.body, elements, self.masks)
-        text = statistics.prepared(node, self.emitter.operand(node, need).text)
-        if elements in self.masks:
-            text = f"tl.where({self.masks[elements]}, {text}, {statistics.identity(node)})"
-        along = f"axis={2 if self.is_flat else 1}, keep_dims=True"
-        return self.body.bind(statistics.finished(node, text, along), ())
-
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
-        if node.kind == "reduce":
-            return self._row_statistic(node)
         if node is not self.product.root_op:
             return None
         tile = [symbol for _, symbol in self._tile_symbols()]
