@@ -34,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 # For `benchmarks`; last, since the checkout's other folders have the names of installed packages.
 sys.path.append(str(Path(__file__).parents[1]))
 
+import null_driver  # noqa: E402, F401  # puts itself in the table of drivers
 from expected_texts import (  # noqa: E402, F401  # fixtures and hooks of every test
     expect_text,
     golden,

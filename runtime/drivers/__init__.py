@@ -21,20 +21,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from . import null
     from .cpu import driver as cpu
     from .cuda import driver as cuda
     from .protocol import Driver
 
-    _ALL: tuple[Driver, ...] = (cpu, cuda, null)  # as mypy sees
+    _ALL: tuple[Driver, ...] = (cpu, cuda)  # as mypy sees
 
 FAMILIES = ("cpu", "cuda")  # the table: a row is a folder here and one in `aot/targets`
-DRIVERS = (*FAMILIES, "null")
+DRIVERS = {family: f"{__name__}.{family}.driver" for family in FAMILIES}  # to their modules
 
 
 def load(family: str) -> Driver:
     """The driver of a family of DRIVERS."""
-    name = f"{family}.driver" if family in FAMILIES else family
-    module: Any = importlib.import_module(f"{__name__}.{name}")
+    module: Any = importlib.import_module(DRIVERS[family])
     found: Driver = module
     return found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import null_driver
 import pytest
 import small_bundle
 
 from aotc.runtime import check, load
-from aotc.runtime.drivers import null
 from aotc.runtime.errors import AotcError, BundleError, BundleTruncated, IncompatibleError
 from aotc.runtime.verify import verify
 
@@ -22,7 +22,7 @@ def guarded(bundle, monkeypatch):
     def refuse(*_args, **_named):
         raise Reached
 
-    monkeypatch.setattr(null, "Executable", refuse)
+    monkeypatch.setattr(null_driver, "Executable", refuse)
     with pytest.raises(Reached):
         load(bundle)
     return bundle

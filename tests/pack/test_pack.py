@@ -29,7 +29,8 @@ def test_layout(bundle):
 
 def test_two_directories_two_processes_same_bytes(tmp_path):
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import small_bundle, pathlib;"
+        "import sys; sys.path[:0] = sys.argv[1], sys.argv[1] + '/..';"
+        "import null_driver, small_bundle, pathlib;"
         "print(small_bundle.write(pathlib.Path(sys.argv[2])))"
     )
     identities, snapshots = [], []

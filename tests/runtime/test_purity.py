@@ -6,11 +6,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+TESTS = str(Path(__file__).parents[1])
 PROGRAM = """
 import sys
 import aotc.runtime.verify, aotc.runtime.programs.program, aotc.runtime.loading
-from aotc.runtime import drivers; drivers.load("{driver}")
+sys.path.append({tests!r})
+import null_driver; null_driver.drivers.load("{driver}")
 import encodings.ascii, fcntl  # what load imports lazily: an import reads code
 
 FORBIDDEN = ("exec", "compile", "pickle.", "marshal.", "subprocess.", "os.system", "os.exec",
@@ -39,7 +42,7 @@ print(seen)
 
 def events(path, driver: str, nbytes: int) -> str:
     writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-    code = PROGRAM.format(path=str(path), driver=driver, nbytes=nbytes, writes=writes)
+    code = PROGRAM.format(path=str(path), tests=TESTS, driver=driver, nbytes=nbytes, writes=writes)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.strip()

@@ -1,4 +1,5 @@
-"""The null driver: records launches in place of running them; for tests and for reading plans.
+"""A driver without a device: it records launches in place of running them. Importing this module
+puts it in the table of drivers as `null`.
 
 It knows one kernel, `null_copy(to, from, nbytes)`, so that bytes can be followed through a program
 without native code.
@@ -7,24 +8,23 @@ without native code.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from ..arrays.dlpack import HOST
-from ..bundle.plan_parts import Launch
-from ..bundle.torch_calls import TorchCall
-from .shared import HostShared, missing_on_host
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from ..bundle.plan import LaunchPlan, Plan
-    from .protocol import Missing
+from aotc.runtime import drivers
+from aotc.runtime.arrays.dlpack import HOST
+from aotc.runtime.bundle.plan import LaunchPlan, Plan
+from aotc.runtime.bundle.plan_parts import Launch
+from aotc.runtime.bundle.torch_calls import TorchCall
+from aotc.runtime.drivers.protocol import Missing
+from aotc.runtime.drivers.shared import HostShared, missing_on_host
 
 DEVICE = HOST[0]
 HAS_DEVICE_MEMORY = False
 LIBRARY_NAME = "kernels.so"
 COPY_SYMBOL = "null_copy"
+
+drivers.DRIVERS["null"] = __name__
 
 
 def features() -> frozenset[str]:
