@@ -1,7 +1,7 @@
-"""Ops whose kernels work on memory: `call`, of a kernel that the user wrote; `placed`, of ours.
+"""Ops that work on memory: `call`, of a kernel of the user's, `placed`, of ours, and `torch`.
 
 A kernel reads memory: an operand counts by its elements in row-major order, whatever its shape.
-Both have several results, and a node is one of them: nodes that are equal but for `result` are one
+All have several results, and a node is one of them: nodes that are equal but for `result` are one
 call.
 
     results     (dtype, shape) of all results, in the order of the elements in memory
@@ -23,6 +23,12 @@ of an operand or result, first element, shape, step along each dim):
     function    the op that its kernel is named by
     operands    the places of the ops' operands
     stored      (op, attributes, place) of everything that is computed of them
+
+`torch` is an op that torch runs at each call; `results` has () for one that has no memory:
+
+    operator    the op's name in torch's registry: `aten::sort.stable`
+    arguments   (name, kind, value), as the plan has them (`runtime/bundle/torch_calls.py`)
+    operands    (dtype, shape) of each operand as the op sees it
 """
 
 from __future__ import annotations
@@ -36,6 +42,7 @@ from aotc.aot.ir.types import TensorType
 
 _ENDS = ("results", "updates", "result")
 ATTRIBUTES = ("source", "function", "arguments", "candidates", *_ENDS)
+TORCH_ATTRIBUTES = ("operator", "arguments", "operands", "results", "result")
 PLACED_ATTRIBUTES = ("function", "operands", "stored", *_ENDS)
 
 CallArgument = tuple[str, str, Any]
@@ -49,12 +56,12 @@ def infer_call(types: Types, attrs: AttrMap) -> TensorType:
     for _, kind, what in attrs["arguments"]:
         if kind == "read":
             require(what[0] < len(types), f"there is no operand {what[0]}")
-    return _result(types, attrs)[attrs["result"]]
+    return results_of(types, attrs)[attrs["result"]]
 
 
 def infer_placed(types: Types, attrs: AttrMap) -> TensorType:
     """As `infer_call`; every place lies within its memory."""
-    results = _result(types, attrs)
+    results = results_of(types, attrs)
     for place in attrs["operands"]:
         _check_place(place, types)
     for _, _, place in attrs["stored"]:
@@ -62,7 +69,7 @@ def infer_placed(types: Types, attrs: AttrMap) -> TensorType:
     return results[attrs["result"]]
 
 
-def _result(types: Types, attrs: AttrMap) -> Types:
+def results_of(types: Types, attrs: AttrMap) -> Types:
     results = tuple(TensorType(dtype, shape) for dtype, shape in attrs["results"])
     require(0 <= attrs["result"] < len(results), f"there is no result {attrs['result']}")
     for result, operand in attrs["updates"]:
@@ -81,3 +88,16 @@ def _check_place(place: Place, types: Types) -> None:
     last = start + sum((extent - 1) * stride for extent, stride in steps)
     count = types[number].numel
     require(0 <= start <= last < count, f"elements {start} to {last} of {count}")
+
+
+def infer_torch(types: Types, attrs: AttrMap) -> TensorType:
+    """Type of the result that the node is."""
+    operands, results = attrs["operands"], attrs["results"]
+    require(len(types) == len(operands), f"{len(types)} operands, expected {len(operands)}")
+    for number, (found, (dtype, shape)) in enumerate(zip(types, operands, strict=True)):
+        fits = found.dtype == dtype and prod(found.shape) == prod(shape)
+        require(fits, f"operand {number} is {found}, expected {TensorType(dtype, shape)}")
+    number = attrs["result"]
+    require(0 <= number < len(results) and results[number], f"there is no result {number}")
+    dtype, shape = results[number]
+    return TensorType(dtype, shape)

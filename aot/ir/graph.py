@@ -69,6 +69,10 @@ class Node:
         """The same op of other operands."""
         return self if operands == self.inputs else make(self.op, operands, self.attrs, self.source)
 
+    def result(self, number: int) -> Node:
+        """Another result of the same call."""
+        return make(self.op, self.inputs, {**dict(self.attrs), "result": number}, self.source)
+
     def sizes(self) -> tuple[Size, ...]:
         """The dynamic sizes in its shape and attributes."""
         return sizes_in((self.type.shape, self.attrs))

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aotc.aot.ir.call import results_of
 from aotc.aot.ir.infer import AttrMap, Types, require
 from aotc.aot.ir.size import Dim, Shape
 from aotc.aot.ir.size_table import SizeTable, extents_of
@@ -56,8 +57,7 @@ ATTRIBUTES = (
 
 def infer_native(types: Types, attrs: AttrMap) -> TensorType:
     """Type of the result that the node is; operands have as many elements as the function takes."""
-    results = [TensorType(dtype, shape) for dtype, shape in attrs["results"]]
-    require(0 <= attrs["result"] < len(results), f"there is no result {attrs['result']}")
+    results = results_of(types, attrs)
     for kind, number, dtype, shape in attrs["tensors"]:
         if kind == "stored":
             fits = number < len(results) and results[number] == TensorType(dtype, shape)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.aot.errors import TypeRuleError
-from aotc.aot.ir import call, checks, fallback, infer, native
+from aotc.aot.ir import call, checks, infer, native
 from aotc.aot.ir.infer import AttrMap, Infer, Types
 from aotc.aot.ir.reductions import REDUCTIONS, Reduction
 from aotc.aot.ir.types import SHORT_FLOATS, TensorType, round_scalar
@@ -327,7 +327,7 @@ _CALLS: tuple[OpDef, ...] = (
     OpDef("placed", "call", None, call.infer_placed, call.PLACED_ATTRIBUTES, is_opaque=True),
     OpDef("native", "call", None, native.infer_native, native.ATTRIBUTES, fewest=0, is_opaque=True),
     OpDef(
-        "torch", "torch", None, fallback.infer_torch, fallback.ATTRIBUTES, fewest=0, is_opaque=True
+        "torch", "torch", None, call.infer_torch, call.TORCH_ATTRIBUTES, fewest=0, is_opaque=True
     ),
     # Memory of its own with the operand's elements, which a call then updates; equal copies with
     # different tags are different memory.

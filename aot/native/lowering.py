@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aotc.aot.errors import UnsupportedError
-from aotc.aot.ir.graph import Node, make, sizes_in
+from aotc.aot.ir.graph import Node, sizes_in
 from aotc.aot.ir.native import NativeCall
 from aotc.aot.lower import kernel_file
-from aotc.aot.lower.call import lower_call
+from aotc.aot.lower.call import Called, kernel_of
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Scratch
 from aotc.aot.schedule.group import Group
 from aotc.aot.traits import TargetTraits
@@ -75,8 +75,7 @@ def _beside(
     own_attrs = dict(call.attr("triton"))
     if not own_attrs or sizes_in(call.attr("results")):
         return (), ()
-    attrs = {**own_attrs, "results": call.attr("results"), "updates": (), "result": 0}
-    kernel = lower_call(replace(group, root_op=make("call", call.inputs, attrs)), traits)
+    kernel = kernel_of(group, Called(**own_attrs), traits)
     (form,) = kernel.forms
     rows = (replace(row, form=TRITON_FORM) for row in kernel.candidates)
     return (Form(TRITON_FORM, form.source, form.function),), tuple(rows)

@@ -65,7 +65,7 @@ def _attention(node: Node) -> Node:
 
 def _attention_backward(node: Node) -> Node:
     """All three gradients, of which the node is one."""
-    each_of = [make(node.op, node.inputs, {**dict(node.attrs), "result": at}) for at in range(3)]
+    each_of = [node.result(at) for at in range(3)]
     places = [*map(placed, node.inputs[:5]), spread(node.inputs[5]), *_mask(node, 6)]
     # Several blocks of keys add to the gradient of q, in memory.
     dtypes = ("f32", *(operand.dtype for operand in node.inputs[1:3]))
@@ -135,10 +135,9 @@ def _joined(concat: Node, calls: Sequence[Node]) -> Node | None:
     first = calls[0]
     if any(call.op != "placed" or call.inputs != first.inputs for call in calls):
         return None
-    same = {**dict(first.attrs), "result": 0}
     numbers = [call.attr("result") for call in calls]
     is_whole = sorted(numbers) == [0, 1, 2] == list(range(len(first.attr("results"))))
-    is_one = all({**dict(call.attrs), "result": 0} == same for call in calls)
+    is_one = all(call.result(0) is first.result(0) for call in calls)
     if not (is_whole and is_one and first.attr("function") == "attention_backward"):
         return None
     stored = list(first.attr("stored"))
@@ -148,5 +147,5 @@ def _joined(concat: Node, calls: Sequence[Node]) -> Node | None:
         op, attrs, (_, _, shape, steps) = stored[number]
         stored[number] = op, attrs, (0, start, shape, (rows * width, steps[1], width, 1))
         start += part.shape[-1]
-    attrs = {**same, "stored": tuple(stored), "results": ((concat.dtype, concat.shape),)}
-    return make("placed", first.inputs, attrs, concat.source)
+    one = {"stored": tuple(stored), "results": ((concat.dtype, concat.shape),), "result": 0}
+    return make("placed", first.inputs, {**dict(first.attrs), **one}, concat.source)

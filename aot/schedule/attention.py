@@ -13,7 +13,7 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import Shape, fixed, proves_at_most, typical
 from aotc.aot.schedule.group import Domain
-from aotc.aot.schedule.trace import Access, Contract
+from aotc.aot.schedule.trace import Access
 
 LARGEST_ELEMENT = 256  # numbers of one row of a head
 FEW_ROWS = 64  # query rows of one key head up to which one tile takes them all
@@ -118,15 +118,6 @@ def attention_accesses(root_op: Node, domain: Domain) -> tuple[Access, ...]:
         scores = (batch, head, query, key)
         places.append(access.through_broadcast(scores, full, root_op.inputs[3].shape))
     return tuple(map(Access, root_op.inputs, places))
-
-
-def attention_contract(domain: Domain) -> Contract:
-    """What the attention of a kernel reads."""
-
-    def contract(node: Node, index: Position) -> list[Access]:
-        return list(attention_accesses(node, domain))
-
-    return contract
 
 
 def attention_operations(root_op: Node) -> int:

@@ -24,7 +24,7 @@ def with_memory(graph: Graph) -> Graph:
 
     What a call updates nothing else reads: where something does, the call gets a copy.
     """
-    readers = {node: tuple(found) for node, found in _readers(graph).items()}
+    readers = {node: tuple(found) for node, found in readers_of(graph).items()}
 
     def on_memory(node: Node, made: Node) -> Node:
         if node.kind not in MEMORY_KINDS:
@@ -33,20 +33,20 @@ def with_memory(graph: Graph) -> Graph:
         for _, place in node.attr("updates") if node.kind == "call" else ():
             others = readers[base_of(node.inputs[place])]
             if len(others) > 1:
-                tag = f"for reader {others.index(result_of(node, 0))}"
+                tag = f"for reader {others.index(node.result(0))}"
                 memory[place] = make("copy", (memory[place],), {"tag": tag})
         return made.on(tuple(memory))
 
     return graph.rebuilt(on_memory)
 
 
-def _readers(graph: Graph) -> dict[Node, dict[Node | None, None]]:
+def readers_of(graph: Graph) -> dict[Node, dict[Node | None, None]]:
     """Who reads each node, itself or reshaped: nodes, one a call, and None for the caller."""
     found: dict[Node, dict[Node | None, None]] = {}
     for node in graph.nodes():
         if node.op == "reshape":
             continue
-        reader = result_of(node, 0) if node.kind == "call" else node
+        reader = node.result(0) if node.kind == "call" else node
         for operand in node.inputs:
             found.setdefault(base_of(operand), {})[reader] = None
     for output in graph.outputs:
@@ -73,7 +73,7 @@ def call_clusters(graph: Graph) -> list[Cluster]:
     for node in graph.nodes():
         if node.kind in MEMORY_KINDS:
             kind: Literal["call", "torch"] = "call" if node.kind == "call" else "torch"
-            first = result_of(node, _first_result(node))
+            first = node.result(_first_result(node))
             cluster = found.setdefault(first, Cluster(kind, node, node, set()))
             cluster.members.add(node)
     return list(found.values())
@@ -84,24 +84,15 @@ def _first_result(call: Node) -> int:
     return next(number for number, kind in enumerate(call.attr("results")) if kind)
 
 
-def result_of(call: Node, number: int) -> Node:
-    """Another result of the same call."""
-    attrs = {**dict(call.attrs), "result": number}
-    return make(call.op, call.inputs, attrs, call.source)
-
-
-def call_group(call: Node) -> Group:
-    """The group of a call, given one of its results; it stores them all."""
-    results = [result_of(call, number) for number in range(len(call.attr("results")))]
+def call_group(results: Sequence[Node]) -> Group:
+    """The group of a call, given those of its results that are read; a kernel stores them all."""
+    call = results[0]
+    if call.kind == "torch":
+        ordered = sorted(results, key=lambda node: int(node.attr("result")))
+        return _group("torch", call.attr("operator"), call, ordered)
+    results = [call.result(number) for number in range(len(call.attr("results")))]
     updates = ((call.inputs[operand], results[at]) for at, operand in call.attr("updates"))
     return _group("call", call.attr("function"), call, results, tuple(updates))
-
-
-def torch_group(results: Sequence[Node]) -> Group:
-    """The group of a call of torch, given those of its results that are read."""
-    call = results[0]
-    ordered = sorted(results, key=lambda node: int(node.attr("result")))
-    return _group("torch", call.attr("operator"), call, ordered)
 
 
 def _group(

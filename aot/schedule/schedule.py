@@ -12,9 +12,9 @@ from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.rounding import is_rounded, shared
 from aotc.aot.ir.size import typical
 from aotc.aot.schedule import domain as loops
-from aotc.aot.schedule.attention import attention_contract, attention_domain
+from aotc.aot.schedule.attention import attention_accesses, attention_domain
 from aotc.aot.schedule.base_offsets import starts
-from aotc.aot.schedule.calls import MEMORY_KINDS, call_group, torch_group, with_memory
+from aotc.aot.schedule.calls import MEMORY_KINDS, call_group, with_memory
 from aotc.aot.schedule.compared import compared
 from aotc.aot.schedule.contiguous_copies import with_contiguous_copies
 from aotc.aot.schedule.cost import group_bytes, group_operations
@@ -97,10 +97,8 @@ def _group(
     several: frozenset[Node],
     traits: TargetTraits,
 ) -> Group:
-    if kernel.kind == "call":
-        return call_group(kernel.roots[0])
-    if kernel.kind == "torch":
-        return torch_group(kernel.roots)
+    if kernel.kind in MEMORY_KINDS:
+        return call_group(kernel.roots)
     own = set(kernel.roots)
 
     def is_boundary(node: Node) -> bool:
@@ -201,7 +199,7 @@ def _traced(
         assert domain.reduced is not None
         contract = loops.row_contract(loops.kept_index(domain), domain.reduced)
     elif kernel.kind == "attention":
-        contract = attention_contract(domain)
+        contract = lambda node, _: list(attention_accesses(node, domain))  # noqa: E731
     elif kernel.kind == "matmul":
         contract = loops.matmul_contract(domain)
     tracer = Tracer(is_boundary, contract)

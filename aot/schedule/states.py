@@ -8,11 +8,11 @@ copied into the state's by launches that come last, when nothing reads old value
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.viewed import dense, on_memory
-from aotc.aot.schedule.calls import base_of
+from aotc.aot.schedule.calls import base_of, readers_of
 from aotc.aot.schedule.group import Group
 
 
@@ -22,10 +22,10 @@ def with_states(graph: Graph) -> Graph:
         return graph
     before = graph.inputs[len(graph.given) :]
     after = list(graph.kept)
-    users = graph.users()
+    readers = readers_of(graph)
     own: dict[Node, Node] = {}  # copies that are left out
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
-        copied = _only_copy(old, new, graph, users)
+        copied = _only_copy(old, new, graph, readers)
         if copied is not None:
             own[copied] = make("reshape", (old,), {"shape": copied.shape})
         elif new.type.numel:
@@ -41,33 +41,18 @@ def keep(data: Node) -> Node:
 
 
 def _only_copy(
-    old: Node, new: Node, graph: Graph, users: Mapping[Node, tuple[Node, ...]]
+    old: Node, new: Node, graph: Graph, readers: Mapping[Node, Collection[Node | None]]
 ) -> Node | None:
     """The copy of `old` that a call updates to `new`, where nobody else reads either of them."""
     made = base_of(new)
     if made.kind != "call" or sum(base_of(each) is made for each in graph.outputs) != 1:
         return None
-    updates = dict(made.attr("updates"))
-    place = updates.get(made.attr("result"))
+    place = dict(made.attr("updates")).get(made.attr("result"))
     copied = None if place is None else base_of(made.inputs[place])
     if copied is None or copied.op != "copy" or base_of(copied.inputs[0]) is not old:
         return None
-    readers = {reader for reader in _readers(copied, users) if not _is_same_call(reader, made)}
-    is_alone = _readers(old, users) == {copied} and not readers
-    is_given = any(base_of(each) in (old, copied) for each in graph.outputs)
-    return copied if is_alone and not is_given else None
-
-
-def _is_same_call(node: Node, call: Node) -> bool:
-    return node.kind == "call" and node.inputs == call.inputs
-
-
-def _readers(node: Node, users: Mapping[Node, tuple[Node, ...]]) -> set[Node]:
-    """What reads a node, itself or reshaped."""
-    found: set[Node] = set()
-    for user in users[node]:
-        found |= _readers(user, users) if user.op == "reshape" else {user}
-    return found
+    is_alone = {*readers[old]} == {copied} and {*readers[copied]} == {made.result(0)}
+    return copied if is_alone else None
 
 
 def states_last(groups: tuple[Group, ...], graph: Graph) -> tuple[Group, ...]:
