@@ -7,7 +7,7 @@ from math import prod
 from aotc.aot.ir.graph import Node
 from aotc.aot.lower.call import Block, Called, Grid, from_template, places_of
 from aotc.aot.lower.tiles import power_above
-from aotc.kernels.templates.registry import KEEP, SCATTER
+from aotc.kernels.templates.registry import SCATTER, STATE_COPY
 
 LARGEST_BLOCK = 64  # elements of a program's block: small, so that every core gets some
 COPIED_BLOCK = 4096  # elements of a program that copies
@@ -42,5 +42,12 @@ def copy(node: Node) -> Called:
     numbers = {"COUNT": count, "BLOCK": COPIED_BLOCK}
     blocks: list[tuple[Block, Grid]] = [({}, (-(-count // COPIED_BLOCK), 1, 1))]
     return from_template(
-        KEEP, "keep", {"out": 0}, {"source": source}, numbers, blocks, num_stages=1, num_warps=8
+        STATE_COPY,
+        "state_copy",
+        {"out": 0},
+        {"source": source},
+        numbers,
+        blocks,
+        num_stages=1,
+        num_warps=8,
     )

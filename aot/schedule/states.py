@@ -29,13 +29,15 @@ def with_states(graph: Graph) -> Graph:
         if copied is not None:
             own[copied] = make("reshape", (old,), {"shape": copied.shape})
         elif new.type.numel:
-            is_twin = keep(new) in after
-            after[number] = keep(make("copy", (new,), {"tag": str(number)}) if is_twin else new)
+            is_repeated = state_copy(new) in after
+            after[number] = state_copy(
+                make("copy", (new,), {"tag": str(number)}) if is_repeated else new
+            )
     whole = graph.with_outputs((*graph.returned, *after, *graph.checks))
     return whole.rebuilt(lambda node, made: own.get(node, made))
 
 
-def keep(data: Node) -> Node:
+def state_copy(data: Node) -> Node:
     """A copy of `data`, of fixed shape, by a launch of its own."""
     return on_memory([make("copy", (data,), {"tag": "kept"})], [dense(data)])[0]
 

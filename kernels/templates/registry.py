@@ -27,7 +27,7 @@ APPROXIMATE = "approximate_math.py"
 # Files whose functions the expressions of ops call; a kernel holds a copy of those that it calls.
 FUNCTIONS = (APPROXIMATE, "philox.py")
 # Kernels that graphs call as they stand.
-SCATTER, KEEP, ATTENTION, GROUPED = "scatter", "keep", "attention/heads", "grouped"
+SCATTER, STATE_COPY, ATTENTION, GROUPED = "scatter", "state_copy", "attention/heads", "grouped"
 
 
 @functools.cache

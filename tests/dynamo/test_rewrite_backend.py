@@ -1,4 +1,4 @@
-"""`backend="aotc_rewrite"`: what is respelled, and that values, gradients and memory stay."""
+"""`backend="aotc_rewrite"`: what is rewritten, and that values, gradients and memory stay."""
 
 from __future__ import annotations
 

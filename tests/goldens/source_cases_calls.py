@@ -8,7 +8,7 @@ from source_table import case
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import make
 from aotc.aot.rewrites.memory import place_all
-from aotc.aot.schedule.states import keep
+from aotc.aot.schedule.states import state_copy
 
 SCALE = """import triton
 import triton.language as tl
@@ -96,8 +96,8 @@ def elements_written_at_places():
 
 
 @case("cpu")
-def copy_that_is_kept():
-    return [keep(operand("data", 5, 1000))]
+def copy_into_a_state():
+    return [state_copy(operand("data", 5, 1000))]
 
 
 def _heads():

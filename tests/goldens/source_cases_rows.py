@@ -286,7 +286,7 @@ def softmax_of_repeated_elements_in_whole_tiles():
 
 @case("sm_90", "shared", "shared_streamed")
 def layer_norm_of_even_rows():
-    """Pieces without overhang."""
+    """Pieces without a tail."""
     return [layer_norm(operand("x", 2, 65536))]
 
 

@@ -32,7 +32,7 @@ def device(case: Case) -> str:
 
 
 def style(form: str) -> str:
-    """The form without the letters of overhanging axes."""
+    """The form without the letters of axes with a tail."""
     name, _, letters = form.rpartition("_")
     return name if name and letters and set(letters) <= set("mnk") else form
 
@@ -53,7 +53,7 @@ def test_forms_of_products():
 
 
 def test_masks_of_products():
-    """Each template with an overhang of each axis, and without any."""
+    """Each template with a tail of each axis, and without any."""
     rows = [form for case, form in ROWS if case.group.kind == "matmul" and device(case) == "cuda"]
     letters = {}
     for form in rows:

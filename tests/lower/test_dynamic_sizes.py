@@ -42,7 +42,7 @@ class Case:
     build: Callable[..., Sequence[Node]]
     dims: tuple[Dim, ...]
     sizes: tuple[tuple[int, ...], ...]
-    forms: frozenset[str]  # without the letters of overhanging axes
+    forms: frozenset[str]  # without the letters of axes with a tail
     mode: str = "interpreter"
 
     def graph(self) -> Graph:
@@ -204,7 +204,7 @@ CASES = {
 
 
 def forms(case: Case) -> dict[str, str]:
-    """A form of each kind, by its name without the letters of overhanging axes."""
+    """A form of each kind, by its name without the letters of axes with a tail."""
     (spec,) = lower(schedule(case.graph(), TRAITS), TRAITS)
     found: dict[str, str] = {}
     for row in spec.candidates:

@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 from aotc.aot.lower.template import fill
-from aotc.kernels.templates.registry import FUNCTIONS, GROUPED, KEEP, SCATTER, TEMPLATES
+from aotc.kernels.templates.registry import FUNCTIONS, GROUPED, SCATTER, STATE_COPY, TEMPLATES
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -73,5 +73,5 @@ def test_filling_replaces_holes_and_constants(name):
 def test_every_template_has_its_file():
     folder = Path(TEMPLATES["matmul"].text.__globals__["__file__"]).parent
     files = {path.name for path in folder.glob("*.py")} - {"__init__.py", "registry.py"}
-    whole = {*FUNCTIONS, f"{KEEP}.py", f"{SCATTER}.py", f"{GROUPED}.py"}
+    whole = {*FUNCTIONS, f"{STATE_COPY}.py", f"{SCATTER}.py", f"{GROUPED}.py"}
     assert files == whole | {template.file for template in TEMPLATES.values()}

@@ -27,7 +27,7 @@ def planned(*scratch):
     return plan_assigned(ASSIGNMENT, kernels, 0).at()
 
 
-def test_without_scratch_the_arguments_are_the_wirings():
+def test_without_scratch_the_arguments_are_the_assigned_ones():
     plan = planned((), ())
     first, second = plan.launches
     assert first.args == (("input", 0), ("weight", "w"), ("arena", 0))

@@ -176,7 +176,7 @@ class Lowering:
         return self.kernel.lanes.atom(count, "i32", natural=True)
 
     def _function_blocks(self) -> None:
-        """The function's own blocks: one, or a chain that leaves early by `cf.cond_br`."""
+        """The function's own blocks: one, or a chain that ends by `cf.cond_br`."""
         writer = self.kernel.writer
         names = dict(zip(self.function.labels, self.function.blocks, strict=True))
         current, last = self.function.blocks[0], len(self.function.blocks)
@@ -188,7 +188,7 @@ class Lowering:
             if terminator.name == "cf.br":
                 following = names[_label(terminator.successors[0])]
             elif terminator.name == "cf.cond_br":
-                following = self._leave_early(terminator, names)
+                following = self._leave_by_branch(terminator, names)
             else:
                 break
             if following.arguments:
@@ -196,7 +196,7 @@ class Lowering:
             current = following
         raise CompileError(message="control flow of the kernel is not supported by the cpu target")
 
-    def _leave_early(self, terminator: Operation, names: dict[str, Block]) -> Block:
+    def _leave_by_branch(self, terminator: Operation, names: dict[str, Block]) -> Block:
         """`if c: return`: one side only returns, the rest of the kernel is the other."""
         writer = self.kernel.writer
         sides = [names[_label(x)] for x in terminator.successors]

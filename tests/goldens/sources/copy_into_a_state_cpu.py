@@ -7,14 +7,14 @@ import triton
 import triton.language as tl
 
 
-# As in the template: keep.
+# As in the template: state_copy.
 
 
 @triton.jit
 def kernel(
     in0, out0
 ):
-    keep(
+    state_copy(
         out_ptr=out0,
         source_ptr=in0,
         COUNT=5000,
