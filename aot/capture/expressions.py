@@ -10,7 +10,7 @@ from aotc.aot.ir.size import Extent, UndecidedSize, largest, proves_at_most, sma
 
 SHAPE_OF_DATA = "its shape depends on data: keep the full size and a mask of what counts"
 # Denominators of factors whose products with sizes are exact in floats.
-_LARGEST_FRACTION = 1 << 10
+LARGEST_FRACTION = 1 << 10
 
 
 def converted(expression: Any, known: Mapping[Any, Extent]) -> Extent:
@@ -61,7 +61,7 @@ def _fraction(expression: Any, known: Mapping[Any, Extent]) -> tuple[Extent, int
         else:
             total = total * converted(factor, known)
     # Small enough that the product of floats is exact for every size that fits memory.
-    if divisor > _LARGEST_FRACTION:
+    if divisor > LARGEST_FRACTION:
         raise UndecidedSize(f"a size of the form `{expression}`")
     return total, divisor
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +23,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from aotc.aot.capture.expressions import converted
+from aotc.aot.capture.expressions import LARGEST_FRACTION, converted
 from aotc.aot.errors import GuardUnsupported
 from aotc.aot.ir.size import (
     Dim,
@@ -31,7 +32,10 @@ from aotc.aot.ir.size import (
     Size,
     UndecidedSize,
     bounds,
+    largest,
+    proves_at_most,
     size_of,
+    smallest,
 )
 
 LARGEST_EXTENT = (1 << 31) - 1  # kernels address elements with 32 bits
@@ -243,7 +247,8 @@ def _guards(program: ExportedProgram, inputs: Sequence[tuple[str, Any]]) -> Iter
 
 
 def _comparisons(text: str) -> Iterator[tuple[ast.expr, ast.cmpop, ast.expr]]:
-    """The comparisons that a guard is made of."""
+    """The comparisons that a guard is made of; of two equalities one holds where the product of
+    their distances is 0."""
     stack = [ast.parse(text, mode="eval").body]
     while stack:
         expression = stack.pop()
@@ -252,8 +257,26 @@ def _comparisons(text: str) -> Iterator[tuple[ast.expr, ast.cmpop, ast.expr]]:
         elif isinstance(expression, ast.Compare):
             sides = [expression.left, *expression.comparators]
             yield from zip(sides, expression.ops, sides[1:], strict=False)
+        elif isinstance(expression, ast.BoolOp) and all(map(_is_equality, expression.values)):
+            yield reduce(_product, map(_distance, expression.values)), ast.Eq(), ast.Constant(0)
         else:
             raise GuardUnsupported(guard=text)
+
+
+def _is_equality(expression: ast.expr) -> bool:
+    return (
+        isinstance(expression, ast.Compare)
+        and len(expression.ops) == 1
+        and isinstance(expression.ops[0], ast.Eq)
+    )
+
+
+def _distance(equality: Any) -> ast.expr:
+    return ast.BinOp(equality.left, ast.Sub(), equality.comparators[0])
+
+
+def _product(left: ast.expr, right: ast.expr) -> ast.expr:
+    return ast.BinOp(left, ast.Mult(), right)
 
 
 def _guard(
@@ -326,6 +349,8 @@ def _evaluated(expression: ast.expr, inputs: Sequence[tuple[str, Any]]) -> Exten
     if isinstance(expression, ast.BinOp) and type(expression.op) in _OPERATORS:
         sides = (_evaluated(side, inputs) for side in (expression.left, expression.right))
         return _OPERATORS[type(expression.op)](*sides)
+    if isinstance(expression, ast.Call):
+        return _called(ast.unparse(expression.func), expression.args, inputs)
     match = _SIZE.fullmatch(ast.unparse(expression))
     if match is None:
         raise UndecidedSize(f"`{ast.unparse(expression)}`")
@@ -334,6 +359,30 @@ def _evaluated(expression: ast.expr, inputs: Sequence[tuple[str, Any]]) -> Exten
     return extent_of(dict(inputs)[name].shape[int(match[2])])
 
 
+def _called(name: str, arguments: Sequence[ast.expr], inputs: Sequence[tuple[str, Any]]) -> Extent:
+    """The least or the largest of sizes, or a float product cut off to a size."""
+    if name in _EXTREMES:
+        return reduce(_EXTREMES[name], (_evaluated(each, inputs) for each in arguments))
+    if name in ("math.trunc", "math.floor"):
+        above, below = _fraction(arguments[0], inputs)
+        if below <= LARGEST_FRACTION and proves_at_most(0, above):
+            return above // below
+    raise UndecidedSize(f"`{name}` of sizes")
+
+
+def _fraction(expression: ast.expr, inputs: Sequence[tuple[str, Any]]) -> tuple[Extent, int]:
+    """(a, b) with the value of a product of floats and sizes as a / b."""
+    if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Mult):
+        sides = [_fraction(each, inputs) for each in (expression.left, expression.right)]
+        return sides[0][0] * sides[1][0], sides[0][1] * sides[1][1]
+    if isinstance(expression, ast.Constant) and type(expression.value) is float:
+        return expression.value.as_integer_ratio()
+    if isinstance(expression, ast.Call) and ast.unparse(expression.func) == "torch.sym_float":
+        expression = expression.args[0]
+    return _evaluated(expression, inputs), 1
+
+
+_EXTREMES: dict[str, Callable[[Extent, Extent], Extent]] = {"min": smallest, "max": largest}
 _OPERATORS: dict[type[ast.operator], Any] = {
     ast.Add: lambda left, right: left + right,
     ast.Sub: lambda left, right: left - right,
