@@ -125,8 +125,8 @@ class GoldenMismatch(AotcError):
     code = "golden-mismatch"
     exit_code = 1
     template = (
-        "output `{name}` differs from the exported model by {difference:.3g} of its scale, "
-        "expected at most {tolerance:.3g}"
+        "output `{name}` differs from the exported model: max error {difference:.3g} relative to "
+        "max |expected|, expected at most {tolerance:.3g}"
     )
     hint = "report it with `--debug` output, or keep the bundle with `--allow-mismatch`"
 
@@ -330,8 +330,8 @@ class ExportDiffers(UnsupportedError):
 
     code = "export-differs"
     template = (
-        "torch.export's program gives other numbers than the model: output {place} differs by"
-        " {found} of its scale, expected at most {expected}"
+        "torch.export's program gives other numbers than the model: output {place} has"
+        " max error {found} relative to max |expected|, expected at most {expected}"
     )
     hint = (
         "the model takes another branch while it is traced (`torch.compiler.is_compiling()`, a"

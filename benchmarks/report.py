@@ -121,7 +121,7 @@ def summary(
     rows.append(["geometric mean", "", "", means[0], "", means[1], "", means[2]])
     heads = [
         "model", "forward ms", "best of eager, compile, AOTI", "faster", "start → result s",
-        "sooner than AOTI", "build s", "sooner than AOTI",
+        "startup × AOTI's", "build s", "build × AOTI's",
     ]  # fmt: skip
     products = ", ".join(f"{f.aotc / f.peak:.0%} at {f.size}³" for f in matmuls)
     calls = ", ".join(f"{way} {us:.1f} µs" for way, us in host.items())

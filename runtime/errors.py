@@ -168,8 +168,8 @@ class GoldenDiffers(BundleError):
     code = "golden-differs"
     exit_code = 1
     template = (
-        "output `{name}` differs from the golden output by {difference:.3g} of its scale, "
-        "expected at most {tolerance:.3g}"
+        "output `{name}` differs from the golden output: max error {difference:.3g} relative to "
+        "max |expected|, expected at most {tolerance:.3g}"
     )
     hint = "report it with the output of `aotc doctor`"
 
@@ -452,7 +452,7 @@ class SessionBusy(InputError):
     template = "the session is in a call, expected it to have ended: one thread at a time"
     hint = (
         "give each thread a session of its own, `program.session()`, or call the program itself, "
-        "which lends one to each call"
+        "which takes one for each call"
     )
 
 
@@ -474,7 +474,7 @@ class IndexOutOfRange(InputError, IndexError, RuntimeError):
 
     code = "index-out-of-range"
     template = "index {found} in `{operation}`{where}, expected {low} to {high}"
-    hint = "mend the data of the call; its outputs hold nothing of use (docs/data-errors.md)"
+    hint = "correct the data of the call; its outputs are undefined (docs/data-errors.md)"
 
 
 class DivisionByZero(InputError, ZeroDivisionError, RuntimeError):
@@ -485,7 +485,7 @@ class DivisionByZero(InputError, ZeroDivisionError, RuntimeError):
 
     code = "division-by-zero"
     template = "divisor 0 in `{operation}`{where}, expected another integer"
-    hint = "mend the data of the call; its outputs hold nothing of use (docs/data-errors.md)"
+    hint = "correct the data of the call; its outputs are undefined (docs/data-errors.md)"
 
 
 class AssertionFailed(InputError, RuntimeError):
@@ -496,7 +496,7 @@ class AssertionFailed(InputError, RuntimeError):
 
     code = "assertion-failed"
     template = "{asserted}{where}"
-    hint = "mend the data of the call; its outputs hold nothing of use (docs/data-errors.md)"
+    hint = "correct the data of the call; its outputs are undefined (docs/data-errors.md)"
 
 
 class SizeOutOfRange(InputError):

@@ -174,6 +174,8 @@ def _golden(path: str, device: str | None, threads: int | None) -> list[Finding]
 
 def _output_finding(spec: TensorSpec, found: bytes, golden: Golden) -> Finding:
     row = compare(spec, found, golden.outputs[spec.name], golden.tolerances[spec.name])
-    detail = f"differs by {row.difference:.3g} of its scale, tolerance {row.tolerance:.3g}"
+    detail = (
+        f"max error {row.difference:.3g} relative to max |expected|, at most {row.tolerance:.3g}"
+    )
     status, code = ("ok", "") if row.is_ok else ("failed", "golden-differs")
     return Finding("golden", spec.name, status, detail, code, row.difference, row.tolerance)

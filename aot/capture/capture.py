@@ -52,7 +52,7 @@ class Captured:
     golden_inputs: tuple[Array, ...]  # the example inputs, in the order of those that are given
     golden_outputs: tuple[Array, ...]  # of the exported module, then its states after the call
     structure: Structure  # how arguments and result nest
-    golden_roundings: tuple[float, ...]  # how far its roundings carry each, of its scale
+    golden_roundings: tuple[float, ...]  # max error of roundings, relative to max |output|
     dot_precision: str = "ieee"  # of f32 operands on a GPU, by torch's own switch: or "tf32"
     dims: tuple[Dim, ...] = ()  # the dynamic sizes
     guards: tuple[Guard, ...] = ()  # what they must meet beside their ranges

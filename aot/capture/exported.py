@@ -17,7 +17,7 @@ from aotc.aot.capture.importer import TOKEN, Importer, to_array
 from aotc.aot.capture.imports.call import COMPLEX_END, NotSupported, type_of
 from aotc.aot.capture.imports.complexes import Complex
 from aotc.aot.capture.sizes import Sizes, reading, sizes_of
-from aotc.aot.capture.state_values import keep, keeping
+from aotc.aot.capture.state_values import mark_state, marking_states
 from aotc.aot.capture.triton_calls import KERNEL_CALL
 from aotc.aot.errors import (
     FallbackRefused,
@@ -53,7 +53,7 @@ def import_program(
         changed=changed,
         has_parts=True,
     )
-    with reading(sizes), keeping():
+    with reading(sizes), marking_states():
         for node in program.graph.nodes:
             walker.visit(node)
     if walker.unsupported:
@@ -146,7 +146,7 @@ class _ProgramImporter(Importer):
     def _state(self, node: torch.fx.Node, name: str) -> Node:
         kind = type_of(self._tensor(name))
         attrs = {"name": node.name, "dtype": kind.dtype, "shape": kind.shape}
-        self.states[name] = made = keep(make("input", (), attrs))
+        self.states[name] = made = mark_state(make("input", (), attrs))
         return made
 
     def _placeholder(self, node: torch.fx.Node) -> Node | Any:

@@ -23,7 +23,7 @@ from aotc.aot.ir.graph import Graph
 # Element type → that in which a model's roundings are too small to count.
 HALVES = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 SINGLES = {torch.float32: torch.float64}
-JUMP, SMOOTH = 0.05, 0.001  # of the scale: what only a decision makes, and what roundings leave
+JUMP, SMOOTH = 0.05, 0.001  # relative to max |output|: made by a decision only, and by roundings
 REINTERPRETING = (
     torch.ops.aten.view.dtype,
     torch.ops.aten.view_copy.dtype,
@@ -60,7 +60,7 @@ def has_halves(graph: Graph) -> bool:
 def roundings(
     call: Callable[[], Any], outputs: Sequence[torch.Tensor], is_narrow: bool
 ) -> tuple[float, ...]:
-    """For each output: its largest distance from the same model in wider floats, of its scale.
+    """For each output: max error against the model in wider floats, relative to max |output|.
 
     In f32 where the model `is_narrow`, has 16-bit floats, else in f64. 0 for whole numbers and for
     an output that is not finite; without the elements that roundings decide (`without_jumps`).
@@ -72,7 +72,7 @@ def roundings(
 def distances(
     call: Callable[[], Any], outputs: Sequence[torch.Tensor], is_narrow: bool
 ) -> tuple[torch.Tensor, ...]:
-    """For each output: each element's distance from the same model in wider floats, of its scale;
+    """Each element's error against the model in wider floats, relative to max |output|;
     nothing for one that `roundings` gives 0."""
     mode = _Widened(HALVES) if is_narrow else _WidenedTwice(SINGLES)
     # Below autograd: an op made of others comes whole, not after its check that types agree.
@@ -145,7 +145,7 @@ class _WidenedTwice(_Widened):
 
 
 def apart(found: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
-    """Each element's distance from another answer, of its scale; nothing for whole numbers."""
+    """Each element's error against another answer, relative to max |output|; 0 for integers."""
     none = torch.zeros(0)
     if not wide.is_floating_point() or not wide.numel():
         return none

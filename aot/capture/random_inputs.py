@@ -40,7 +40,7 @@ class TrialWarning(UserWarning):
 class Trial:
     """Random inputs and the model's outputs, after the calls before it.
 
-    spreads: how far the model's own roundings carry each output and state, of its scale;
+    spreads: max error by the model's own roundings, relative to max |value|, of outputs and states;
     undecided: the elements that they decide. Asked only where the numbers differ.
     """
 

@@ -1,4 +1,4 @@
-"""Which nodes are values of mutable state: rows of writes keep these in place."""
+"""Which nodes are values of mutable state: rows of writes update these in place."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from contextvars import ContextVar
 
 from aotc.aot.ir.graph import Node
 
-_KEPT: ContextVar[set[Node] | None] = ContextVar("kept", default=None)
+_STATE_VALUES: ContextVar[set[Node] | None] = ContextVar("values", default=None)
 
 
 @contextmanager
-def keeping() -> Iterator[None]:
-    """Inside, `keep` and `is_kept` know each other."""
-    token = _KEPT.set(set())
+def marking_states() -> Iterator[None]:
+    """Inside, `mark_state` and `is_state_value` share one set."""
+    token = _STATE_VALUES.set(set())
     try:
         yield
     finally:
-        _KEPT.reset(token)
+        _STATE_VALUES.reset(token)
 
 
-def keep(node: Node) -> Node:
+def mark_state(node: Node) -> Node:
     """Note that a node is a state's value, and return it."""
-    kept = _KEPT.get()
-    if kept is not None:
-        kept.add(node)
+    values = _STATE_VALUES.get()
+    if values is not None:
+        values.add(node)
     return node
 
 
-def is_kept(node: Node) -> bool:
+def is_state_value(node: Node) -> bool:
     """Whether the node is a state's value, itself or reshaped."""
     while node.op == "reshape":
         node = node.inputs[0]
-    return node in (_KEPT.get() or ())
+    return node in (_STATE_VALUES.get() or ())

@@ -153,4 +153,5 @@ def _print_target(target: TargetReport) -> None:
         click.echo("golden   not validated: this machine does not run the target")
     for check in target.checks:
         word = "ok" if check.is_ok else "DIFFERS"
-        click.echo(f"golden   {word}, {check.name} is {check.difference:.1e} of its scale away")
+        found = f"max error {check.difference:.1e} relative to max |expected|"
+        click.echo(f"golden   {word}, {check.name}: {found}")

@@ -138,7 +138,7 @@ def _print(results: dict[str, HostArray], checks: Sequence[Comparison]) -> None:
     for check in checks:
         word = "ok" if check.is_ok else "DIFFERS"
         click.echo(
-            f"{check.name}: {word}, {check.difference:.3g} of its scale "
+            f"{check.name}: {word}, max error {check.difference:.3g} relative to max |expected| "
             f"(tolerance {check.tolerance:.3g})"
         )
 

@@ -151,7 +151,7 @@ def _copies(values: Sequence[Any]) -> list[Any]:
 def _differences(
     module: GraphModule, found: torch.Tensor, expected: torch.Tensor
 ) -> tuple[float, float]:
-    """How far a result is from eager's, of its scale, and how far it may be."""
+    """Max error of a result relative to max |eager's|, and the limit of it."""
     name = NAMES.get(expected.dtype)
     if (found.dtype, found.shape) != (expected.dtype, expected.shape):
         return float("inf"), 0.0

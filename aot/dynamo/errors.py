@@ -34,8 +34,8 @@ class GraphDiffers(AotcError):
     code = "dynamo-graph-differs"
     exit_code = 1
     template = (
-        "graph {number} ({kind}) differs from eager: `{name}` by {difference:.3g} of its scale, "
-        "expected at most {tolerance:.3g}\n  at {source}"
+        "graph {number} ({kind}) differs from eager: `{name}` has max error {difference:.3g} "
+        "relative to max |expected|, expected at most {tolerance:.3g}\n  at {source}"
     )
     hint = "report it with the text of its stages: `AOTC_DUMP=FOLDER`, in `graph-{number}`"
 

@@ -21,16 +21,16 @@ from aotc.aot.dynamo.fallback import leave, log, refuse, run_eagerly
 from aotc.aot.dynamo.layouts import channels_last, report, take_layouts
 from aotc.aot.dynamo.numbering import interface_of
 from aotc.aot.dynamo.options import Options
-from aotc.aot.dynamo.recipe import Left, Own, Recipe, Step
+from aotc.aot.dynamo.recipe import Compiled, LeftToTorch, Recipe, Step
 from aotc.aot.dynamo.regions import Region, regions
 from aotc.aot.dynamo.rng_functionalization import fix_states, split
-from aotc.aot.dynamo.rng_steps import Drawn
+from aotc.aot.dynamo.rng_steps import RandomStep
 from aotc.aot.errors import DimUnreadable, InternalError, SizeUnsupported, UserError
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.size import Size, UndecidedSize, is_static
 from aotc.runtime import AotcError
 
-Code = Own | Left | None
+Code = Compiled | LeftToTorch | None
 Orders = Mapping[Node, tuple[int, ...]]  # results, and the dims by falling stride
 NO_ORDERS: Orders = MappingProxyType({})
 NUMBERS_COMPILED = 8  # outside of a program's range, then torch's ops run
@@ -60,7 +60,7 @@ def compile_graph(
     return recipe.after(parts.drawn, len(examples), len(given)), _after(parts.drawn, call)
 
 
-def _after(drawn: Drawn, call: Boxed) -> Boxed:
+def _after(drawn: RandomStep, call: Boxed) -> Boxed:
     """A call whose last arguments are drawn."""
     draw = drawn.opened()
 
@@ -103,7 +103,7 @@ def _compiled_for_all(
         if options.fallback == "error":
             raise
         call, kept = leave(module, examples, options.fallback, [error.message])
-        return _whole(module, None if kept is None else Left(kept)), call
+        return _whole(module, None if kept is None else LeftToTorch(kept)), call
     if walked.refusals and sizes.symbols:
         fixed = at_sizes(sizes, examples, [_hint(value) for value in examples])
         if len(_walked(module, fixed, options).refusals) < len(walked.refusals):
@@ -150,7 +150,7 @@ def compile_at(
         raise refuse(reasons)
     if not reasons:
         code, call = _own(module, examples, sizes, options, orders)
-        if isinstance(code, Own):
+        if isinstance(code, Compiled):
             report(module, orders)
         return checked(module, _whole(module, code), call, options)
     parts = regions(module, walked.left)
@@ -251,7 +251,7 @@ def _compiled(
     if not part.is_left:
         return _own(part.module, examples, sizes, options)
     call, kept = leave(part.module, examples, options.fallback, reasons)
-    return None if kept is None else Left(kept), call
+    return None if kept is None else LeftToTorch(kept), call
 
 
 def _own(
@@ -270,7 +270,7 @@ def _own(
         _check_shown(imported.graph, shown)
         interface = interface_of(imported, examples, shown)
         if not interface.has_program:
-            return Own(None, interface, options), Call(interface, None)
+            return Compiled(None, interface, options), Call(interface, None)
         graph = imported.graph
         graph = graph.without_checks() if options.unchecked_indices else graph
         key = key_of(graph, shown, options)
@@ -283,8 +283,8 @@ def _own(
         if options.fallback == "error":
             raise
         call, kept = leave(module, examples, options.fallback, [error.message])
-        return None if kept is None else Left(kept), call
-    return Own(key, interface, options), Call(interface, program)
+        return None if kept is None else LeftToTorch(kept), call
+    return Compiled(key, interface, options), Call(interface, program)
 
 
 def _shown(sizes: Sizes, examples: Sequence[Any]) -> Sizes:

@@ -17,7 +17,7 @@ from aotc.aot.dynamo.fallback import load_inductor, run_eagerly
 from aotc.aot.dynamo.interface import Interface
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import cached_program
-from aotc.aot.dynamo.rng_steps import Drawn
+from aotc.aot.dynamo.rng_steps import RandomStep
 from aotc.cache import Key
 
 
@@ -26,7 +26,7 @@ class ProgramGone(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class Compiled:
     """A region that a program of ours computes; no key where nothing is computed."""
 
     key: Key | None
@@ -44,7 +44,7 @@ class Own:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LeftToTorch:
     """A region that torch computes: its graph, or Inductor's artifact of it."""
 
     content: GraphModule | bytes
@@ -60,7 +60,7 @@ class Left:
 class Step:
     """One region. Slots hold the graph's arguments first, then the results of the steps."""
 
-    code: Own | Left | Drawn | None  # None for code that cannot be kept
+    code: Compiled | LeftToTorch | RandomStep | None  # None for code that cannot be kept
     arguments: tuple[int, ...]
     results: tuple[int, ...]
     freed: tuple[int, ...]  # slots that nothing reads afterwards
@@ -90,7 +90,7 @@ class Recipe:
         """Whether another process can open it."""
         return all(step.code is not None for step in self.steps)
 
-    def after(self, drawn: Drawn, first: int, stop: int) -> Recipe:
+    def after(self, drawn: RandomStep, first: int, stop: int) -> Recipe:
         """The recipe whose arguments from `first` to `stop` are drawn."""
         step = Step(drawn, tuple(range(first)), tuple(range(first, stop)), ())
         return Recipe((step, *self.steps), self.slots, self.outputs)

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from aotc.aot.capture.sizes import Sizes, extent_of, reading
 from aotc.aot.dynamo.numbering import numbered, read_dims
-from aotc.aot.dynamo.rng_steps import Blank, Draw, Drawn
+from aotc.aot.dynamo.rng_steps import Blank, RandomOp, RandomStep
 from aotc.aot.ir.size import UndecidedSize
 from aotc.aot.plan import SizeTable
 from aotc.runtime.arrays.dlpack import HOST
@@ -46,7 +46,7 @@ class _NotTaken(Exception):
 class Split:
     """A graph without the draws, whose last arguments are what they give."""
 
-    drawn: Drawn
+    drawn: RandomStep
     rest: GraphModule
     values: tuple[Any, ...]  # fake tensors, one a new argument
 
@@ -92,7 +92,7 @@ def split(module: GraphModule, examples: Sequence[Any], sizes: Sizes) -> Split |
     """What a graph draws, and the rest of it; None where it draws nothing that can be taken out."""
     places = {node: at for at, node in enumerate(module.graph.find_nodes(op="placeholder"))}
     reader = _Reader(places, SizeTable(sizes.dims))
-    found: list[tuple[Node, Draw]] = []
+    found: list[tuple[Node, RandomOp]] = []
     with reading(sizes):
         for node in module.graph.nodes:
             draw = reader.draw(node)
@@ -101,7 +101,7 @@ def split(module: GraphModule, examples: Sequence[Any], sizes: Sizes) -> Split |
     if not found:
         return None
     dims = read_dims(examples, sizes)
-    drawn = Drawn(tuple(draw for _, draw in found), dims, tuple(reader.table.rows))
+    drawn = RandomStep(tuple(draw for _, draw in found), dims, tuple(reader.table.rows))
     rows = [row for node, draw in found for row in _results(node, draw)]
     values = tuple(value for _, value in rows)
     return Split(drawn, _rest(module, list(places), rows, [node for node, _ in found]), values)
@@ -120,7 +120,7 @@ class _Reader:
     places: dict[Node, int]
     table: SizeTable
 
-    def draw(self, node: Node) -> Draw | None:
+    def draw(self, node: Node) -> RandomOp | None:
         """The draw that a node is, if it can be taken out."""
         args: list[Any] = list(node.args)
         state = args.pop(0) if node.target is RESTORING else None
@@ -137,7 +137,7 @@ class _Reader:
         except (_NotTaken, UndecidedSize):
             return None
         place = None if state is None else self.places[state]
-        return Draw(name, given, named, node.target is SAVING, place)
+        return RandomOp(name, given, named, node.target is SAVING, place)
 
     def _plain(self, value: Any) -> Any:
         """An argument as data; raises `_NotTaken`, `UndecidedSize`."""
@@ -161,9 +161,9 @@ class _Reader:
         return Blank(shape, strides, value.dtype)
 
 
-def _results(node: Node, draw: Draw) -> list[tuple[tuple[Node, ...], Any]]:
+def _results(node: Node, draw: RandomOp) -> list[tuple[tuple[Node, ...], Any]]:
     """For each tensor that a draw gives: the nodes that it is, and its fake value."""
-    if not draw.keeps_state:
+    if not draw.saves_state:
         return [((node,), node.meta["val"])]
     rows = (_parts(node, place) for place in range(2))
     return [(row, row[0].meta["val"] if row else None) for row in rows]

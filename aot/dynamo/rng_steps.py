@@ -27,29 +27,29 @@ class Blank:
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class RandomOp:
     """One call of an ATen op that draws.
 
-    A checkpoint draws the same numbers twice: `keeps_state` gives the generator's state from before
+    A checkpoint draws the same numbers twice: `saves_state` gives the generator's state from before
     the draw, as a result ahead of the tensor; `state` is the argument that has it again.
     """
 
     operator: str  # `bernoulli.p`
     args: tuple[Any, ...]  # plain values, `Blank`, `Numbered`, and tuples of them
     kwargs: tuple[tuple[str, Any], ...]
-    keeps_state: bool = False
+    saves_state: bool = False
     state: int | None = None
 
     def results(self, values: list[int], arguments: Sequence[Any]) -> list[torch.Tensor]:
         """What the op gives at a call's sizes; the state of the generator ahead, where it is kept.
 
-        Drawn from a given state, the generator is left as it was found.
+        RandomStep from a given state, the generator is left as it was found.
         """
         name, _, overload = self.operator.partition(".")
         operator = getattr(getattr(torch.ops.aten, name), overload)
         args = [_at(each, values) for each in self.args]
         if self.state is None:
-            before = [torch.get_rng_state()] if self.keeps_state else []
+            before = [torch.get_rng_state()] if self.saves_state else []
             return [*before, operator(*args, **dict(self.kwargs))]
         found = torch.get_rng_state()
         torch.set_rng_state(arguments[self.state])
@@ -60,10 +60,10 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class RandomStep:
     """All draws of a graph in its order, and where the sizes of a call are read, as `Interface`."""
 
-    draws: tuple[Draw, ...]
+    draws: tuple[RandomOp, ...]
     dims: tuple[tuple[int, int | None], ...]
     rows: tuple[Row, ...]
 

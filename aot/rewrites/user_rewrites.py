@@ -37,7 +37,7 @@ class UserRewriteRejected(UserError):
     """A rewrite of the user's made something that cannot stand in the place of what it took out."""
 
     code = "user-rewrite-rejected"
-    template = "rewrite `{rule}` ({source}) is refused: {reason}\nbefore:\n{before}after:\n{after}"
+    template = "rewrite `{rule}` ({source}) is rejected: {reason}\nbefore:\n{before}after:\n{after}"
     hint = "give back what has the same type and reads the same values"
 
 

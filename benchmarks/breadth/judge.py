@@ -77,7 +77,7 @@ def judged(
         difference, eager, reason = _compared(model, arguments, setting, staff)
         verdict = RIGHT if _is_close(difference, eager) else WRONG
         if verdict == WRONG:
-            reason = f"differs by {difference:.2g} of its scale"
+            reason = f"max error {difference:.2g} relative to max |expected|"
         found = Outcome(name, kind, verdict, reason, difference, eager)
     except NotMade as error:
         found = Outcome(name, kind, NOT_MADE, str(error))

@@ -201,7 +201,7 @@ def test_verify_finds_wrong_numbers(aotc, bundle, monkeypatch):
     monkeypatch.setattr("aotc.runtime.comparison.relative_difference", lambda *arrays: 0.5)
     code, out, _ = aotc("verify", bundle, "--golden")
     assert code == 1
-    assert "FAILED, output_0, differs by 0.5 of its scale" in out
+    assert "FAILED, output_0, max error 0.5 relative to max |expected|" in out
 
 
 def test_verify_says_what_this_machine_lacks(aotc, bundle, monkeypatch):

@@ -54,7 +54,7 @@ def test_memory_that_does_not_suffice(aotc, path, monkeypatch, command):
     install(monkeypatch, FakeCuda(total_bytes=64))
     code, _, errors = aotc(command, path)
     assert code == 7
-    assert "for the weights, beside 128 bytes for each session: needed are 88 bytes" in errors
+    assert "for the weights, beside 128 bytes for each session: needs 88 bytes" in errors
     assert "has 64 bytes of 64 bytes free" in errors
 
 

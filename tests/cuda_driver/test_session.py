@@ -248,7 +248,7 @@ def test_no_room_for_an_arena(monkeypatch, weights):
     error = caught.value
     assert (error.needed, error.total) == (1024, 2000)
     assert error.free == 2000 - fake.used_bytes < 1024
-    assert str(error).startswith("no device memory for a session's arena: needed are 1024 bytes")
+    assert str(error).startswith("no device memory for a session's arena: needs 1024 bytes")
     first.close()
     executable.session()
     executable.close()

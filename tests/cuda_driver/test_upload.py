@@ -75,7 +75,7 @@ def test_nothing_to_bring(fake_cuda):
 
 def test_no_room_says_what_is_needed(fake_cuda):
     device = Device()
-    with pytest.raises(DeviceMemoryFull, match="for the weights: needed are") as caught:
+    with pytest.raises(DeviceMemoryFull, match="for the weights: needs") as caught:
         Upload(device, {"w": (1 << 20, fake_cuda.total_bytes + 1)})
     assert caught.value.needed > fake_cuda.total_bytes
     device.close()

@@ -137,14 +137,14 @@ def test_autocast(fresh):
 class Checkpointed(nn.Module):
     """Dropout inside of a checkpoint, before and behind it."""
 
-    def __init__(self, keeps_state):
+    def __init__(self, saves_state):
         super().__init__()
         self.inner, self.outer = Layer(dropped(0.3), dropped(0.5)), Layer(dropped(0.2), torch.sin)
-        self.keeps_state = keeps_state
+        self.saves_state = saves_state
 
     def forward(self, x):
         x = functional.dropout(x, 0.1)
-        named = {"use_reentrant": False, "preserve_rng_state": self.keeps_state}
+        named = {"use_reentrant": False, "preserve_rng_state": self.saves_state}
         return self.outer(checkpoint(self.inner, x, **named))
 
 

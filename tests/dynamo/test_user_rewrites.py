@@ -74,7 +74,7 @@ def test_one_that_changes_the_type_is_refused_by_name(rewriting):
         def narrower(x):
             return ops.cast(x, dtype="f16")
 
-        with pytest.raises(Exception, match=r"rewrite `narrower` .* is refused: it gives f16"):
+        with pytest.raises(Exception, match=r"rewrite `narrower` .* is rejected: it gives f16"):
             torch.compile(lambda x: torch.sigmoid(x), backend=rewriting)(torch.randn(4))
 
 

@@ -192,7 +192,7 @@ def test_no_room_for_a_session(program):
         with pytest.raises(DeviceMemoryFull) as caught:
             kept.extend(executable.session() for _ in range(2000))
         assert caught.value.free < 64 << 20
-        assert "needed are" in str(caught.value)
+        assert "needs" in str(caught.value)
     finally:
         for session in kept:
             session.close()

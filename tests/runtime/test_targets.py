@@ -162,7 +162,7 @@ def test_a_forked_child_loads_nothing(tmp_path, cuda):
 def test_memory_that_does_not_suffice_is_said_at_load(tmp_path, monkeypatch):
     path = bundle(tmp_path, target(90))
     fake = install(monkeypatch, FakeCuda(total_bytes=64))
-    with pytest.raises(DeviceMemoryFull, match=r"needed are \d+ bytes.*free") as caught:
+    with pytest.raises(DeviceMemoryFull, match=r"needs \d+ bytes.*free") as caught:
         load(path)
     assert caught.value.exit_code == 7
     assert fake.live() == {}

@@ -240,12 +240,12 @@ def test_wrong_states_are_found_by_validation(bundle, monkeypatch):
     from aotc.aot import validation
     from aotc.aot.errors import GoldenMismatch
 
-    read = validation._read_states
+    run = validation.run_in_a_row
 
-    def disturbed(session, kept):
-        read(session, kept)
-        kept[0][...] += 1
+    def disturbed(target, library, plan, weights, calls):
+        run(target, library, plan, weights, calls)
+        calls[0].results[calls[0].outputs][...] += 1  # the first state
 
-    monkeypatch.setattr(validation, "_read_states", disturbed)
+    monkeypatch.setattr(validation, "run_in_a_row", disturbed)
     with pytest.raises((GoldenMismatch, AssertionError)):
         bundle("swap", "--debug")

@@ -16,7 +16,7 @@ from typing import Any
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Rows, wide, wrapped
 from aotc.aot.capture.imports.masked_writes import masked_put
 from aotc.aot.capture.imports.movement import memory_order, memory_places
-from aotc.aot.capture.state_values import is_kept, keep
+from aotc.aot.capture.state_values import is_state_value, mark_state
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.ranges import is_within, range_of
@@ -176,12 +176,12 @@ def _merged(data: Node, index: Node, source: Node, axis: int, merge: Merge) -> N
     extent = data.shape[axis]
     is_sum = merge.name == "sum" and merge.counts_self and data.dtype != "bool"
     is_kernel = is_sum or merge.name == "replace"
-    if is_kernel and (is_kept(data) or is_large(index, source, extent, is_sum)):
+    if is_kernel and (is_state_value(data) or is_large(index, source, extent, is_sum)):
         # Only sums are computed in f32.
         before, values = (wide(data), wide(source)) if is_sum else (data, source)
         after = make("scatter_rows", (before, index, values), {"axis": axis, "adds": is_sum})
         written = build.cast(after, data.dtype)
-        return keep(written) if is_kept(data) else written
+        return mark_state(written) if is_state_value(data) else written
     found = writes(index, source, axis, extent)
     return _replaced(data, found) if merge.name == "replace" else _gathered(merge, data, found)
 

@@ -61,7 +61,7 @@ class DeviceMemoryFull(CudaError):
 
     code = "device-memory-full"
     template = (
-        "no device memory for {purpose}: needed are {needed_text}, "
+        "no device memory for {purpose}: needs {needed_text}, "
         "device {ordinal} has {free_text} of {total_text} free"
     )
     hint = "close programs and sessions that are not in use, or other processes on the device"
@@ -71,7 +71,7 @@ class PinnedMemoryFull(CudaError):
     """The system refused pinned host memory; sizes in bytes."""
 
     code = "pinned-memory-full"
-    template = "no pinned host memory for {purpose}: needed are {needed_text} ({name}, {number})"
+    template = "no pinned host memory for {purpose}: needs {needed_text} ({name}, {number})"
     hint = "free host memory, or raise the container's limit of locked memory"
 
 
