@@ -1,5 +1,5 @@
 """The launch plan of a call: all steps in order, at given sizes; and a variant of a plan, whose
-numbers may be formulas. `plan.py` has the grammar."""
+numbers may be formulas."""
 
 from __future__ import annotations
 

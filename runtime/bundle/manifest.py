@@ -1,36 +1,16 @@
 """The manifest: what a bundle takes and gives, for which machines, and the digest of every file.
 
-Grammar of `manifest.msgpack`; `extras.msgpack` has the same frame with another magic:
+The frame of `manifest.msgpack`; `extras.msgpack` has the same with another magic:
 
     file     = magic[8] major:u16 minor:u16 length:u32 payload[length] sha256[32]
     magic    = "\\x89AOTC\\r\\n\\x1a" for the manifest, "\\x89AOTX\\r\\n\\x1a" for the extras
     sha256   = digest of all bytes before it; the manifest's is the bundle's **identity**
     payload  = canonical MessagePack (see `canonical.py`); numbers of the header are big-endian
 
-    manifest = {"features": [text], "files": [file], "inputs": [tensor], "outputs": [tensor],
-                "structure"?: structure, "targets": [target], "weights": weights | nil}
-             | and, with the feature "dynamic-shapes", {"dims": [dim], "guards": [guard],
-                "sizes": [row]}
-             | and, with the feature "native-back-ends", {"backends": [backend]}    `native_plan.py`
-             | and, with the feature "torch", {"torch": [name of an op]}    see `torch_calls.py`
-             | and, with the feature "state", {"states": [tensor]}
-    tensor   = {"dtype", "name", "shape": [extent]}
-    extent   = int | [number of a value, its formula]     values and rows: see `extent.py`
-    dim      = {"axis", "high", "input", "low", "name", "offset", "scale"}     see `signature.py`
-    guard    = {"high", "index", "low", "text"}
-    target   = {"abi": int, "device", "library": file name, "name", "needs": [text],
-                "plan": file name}
-    weights  = {"chunk_bytes": int, "chunks": [sha256], "name": file name, "nbytes": int}
-    file     = {"name", "nbytes": int, "sha256": bytes[32]}
-    extras   = {"files": [file]}
-
 `targets` are listed best first. `features` are critical: a runtime that does not know one refuses
 the bundle by its name. Every file but the weights stands in `files`; the weights have a digest for
 each chunk. What does not count to the identity (golden, sources, provenance, debug) stands in
-extras.msgpack, which may be deleted together with what it lists. `structure`, whose grammar is in
-`structure.py`, is there where the feature of that name is.
-
-Version history: 1.0, the first; 1.1, `structure`, and shapes that depend on the call.
+extras.msgpack, which may be deleted together with what it lists.
 """
 
 from __future__ import annotations

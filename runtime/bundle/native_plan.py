@@ -1,17 +1,5 @@
 """Steps of a plan that call functions in a library of the user's.
 
-Grammar, beside that of `plan.py`:
-
-    step   = {"backend", "function", "kind": "native", "scalars": [scalar], "tensors": [tensor],
-              "tiles": number, "workspace": [space, value] | nil, "workspace_bytes": number | nil}
-    tensor = {"dtype", "is_written": 0 | 1, "memory": [space, value], "shape": [number]}  contiguous
-    scalar = ["whole", signed 64-bit number] | ["real", hexadecimal text]
-
-Beside that of `manifest.py`, with the feature "native-back-ends":
-
-    backend = {"file": file name | nil, "name", "sha256": bytes[32], "version": text}
-                                            nil: the library is found on the machine
-
 Tensors stand in the order of the function's signature. On the CPU the executor calls the function
 for each tile, and a workspace of `workspace_bytes` lies in its thread's scratch. On a device there
 is one tile, and `workspace` is where in the arena that memory lies. Where `workspace_bytes` is nil,

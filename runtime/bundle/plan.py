@@ -1,45 +1,9 @@
 """The launch plan: which step runs when, on which grid, with which addresses.
 
-Grammar of `plan.msgpack` (canonical MessagePack, see `canonical.py`):
-
-    plan     = {"abi": 2, "dims": count, "features": [name], "kernels": [kernel],
-                "limits": [number], "scratch_bytes", "sizes": [row], "states": [state],
-                "variants": [variant]}
-    kernel   = {"image", "name", "symbol", "uses": [use]}
-                                                  name: for people; symbol: in the library or image
-    use      = {"grid": [number, number, number], "maps": [map], "parameters": [parameter],
-                "ranges": [[low, high]]}          how a launch of the kernel may be
-    parameter = ["int", number] | ["read" | "write" | "zeroed", number]
-                                                  of memory the bytes that the kernel reaches
-    image    = nil                                on the CPU, where the library is one shared object
-             | {"is_programmatic": 0 | 1, "nbytes", "offset", "scratch_bytes", "shared_bytes",
-                "threads"}
-                                                  a cubin inside the library, and how to launch it
-    state    = {"initial": name | nil, "nbytes"}  mutable state of a session
-    variant  = {"arena_bytes": number, "buffers": [buffer], "checks": [check],
-                "ranges": [[low, high]], "steps": [step], "zeroed_bytes"}
-    buffer   = {"name", "nbytes": number, "offset": number}
-                                                  part of the arena; parts share bytes over time
-    check    = {"high": number, "kind", "low": number, "operation", "place"}
-                                                  of the data of a call: a word that a kernel marks
-                                                  where an element is wrong
-    step     = {"args": [argument], "grid": [number, number, number], "kernel": index,
-                "kind": "kernel", "maps": [map], "use": index}
-                                                  a launch
-             | {"kind": "torch", …}               an op that torch runs, see `torch_calls.py`
-             | {"kind": "native", …}              a user's function, see `native_plan.py`
-    map      = {"argument": index, "box": [n], "dtype", "shape": [number], "start": number,
-                "strides": [number], "swizzle_bytes"}
-                                                  a tensor map of the memory behind an argument
-    argument = [space, value]
-    space    = "arena"   value: number, byte offset inside one of `buffers`
-             | "weight"  value: name of a tensor in weights.safetensors
-             | "input"   value: index of a program input
-             | "output"  value: index of a program output
-             | "state"   value: index into `states`
-             | "check"   value: index into `checks`
-             | "int"     value: number, passed as it is
-    number   = whole number | [number of a value]  values and rows: see `extent.py`
+`plan.msgpack` is canonical MessagePack (`canonical.py`); its fields are those that `Plan` declares
+and the records of which it is made, in `plan_parts.py`, `launch_plan.py`, `torch_calls.py` and
+`native_plan.py`. A `[space, value]` is memory, or a number that is passed as it is; wherever a
+number may stand, `[number of a value]` may stand for it (`extent.py`).
 
 `features` are the names of what the plan needs of whoever runs it; an unknown one is refused by its
 name. `dims` counts the dynamic sizes. Each variant has a range for each of them, and
@@ -49,10 +13,9 @@ one variant. `limits` are numbers of elements, none of which may exceed 2³¹ - 
 of the library ends with the digest of the plan up to the end of `sizes`: so the code itself says
 how its kernels may be launched and what they reach, and the rest only where that memory lies.
 
-`Plan` is such a file; `Plan.at` gives the `LaunchPlan` of a call's sizes, without formulas,
-and the plan of fixed shapes has one, `Plan.fixed`. The compiler writes both and the runtime reads
-them: one schema for both. Every index and offset is checked before a number reaches native code, by
-the rules of `plan_rules.py`.
+`Plan.at` gives the `LaunchPlan` of a call's sizes, without formulas, and the plan of fixed shapes
+has one, `Plan.fixed`. Every index and offset is checked before a number reaches native code, by the
+declared limits and by the rules of `plan_rules.py`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What a plan is made of: kernels with images, states, and for each range of sizes buffers, checks
-and steps. Each record declares its part of the grammar, which stands in `plan.py`."""
+and steps."""
 
 from __future__ import annotations
 

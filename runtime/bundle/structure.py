@@ -69,7 +69,7 @@ class Part(Record):
             yield from part.leaves()
 
 
-class _Row(Record):
+class PartRow(Record):
     """A part as it is written, without those below it."""
 
     keys: tuple[str, ...] = field(List(Text(), limit=4096))
@@ -82,7 +82,7 @@ class _Tree(Schema):
     """A part with all below it as the list of its rows in pre-order; None as an empty one."""
 
     __slots__ = ()
-    rows = List(_Row, limit=PARTS_LIMIT)
+    rows = List(PartRow, limit=PARTS_LIMIT)
     expected = rows.expected
 
     def read(self, value: Any, count: int = 0) -> Part | None:
@@ -98,7 +98,7 @@ class _Tree(Schema):
         return self.rows.write([] if value is None else _flat(value))
 
 
-def _next(rows: Iterator[_Row], count: int, depth: int) -> Part:
+def _next(rows: Iterator[PartRow], count: int, depth: int) -> Part:
     """The tree that begins at the next row."""
     row = next(rows, None)
     if depth > DEPTH_LIMIT or row is None:
@@ -117,14 +117,14 @@ def _next(rows: Iterator[_Row], count: int, depth: int) -> Part:
     return Part(kind, row.value if kind in ("record", "named_tuple") else None, keys, tuple(below))
 
 
-def _flat(part: Part) -> Iterator[_Row]:
+def _flat(part: Part) -> Iterator[PartRow]:
     value = part.value if part.kind in ("record", "named_tuple", "text") else ""
     if part.kind == "float":
         value = float.hex(part.value)
     elif part.kind in ("bool", "int"):
         value = str(part.value)
     size = part.value if part.kind in LEAVES else 0 if part.keys else len(part.parts)
-    yield _Row(part.keys, part.kind, size, value)
+    yield PartRow(part.keys, part.kind, size, value)
     for below in part.parts:
         yield from _flat(below)
 

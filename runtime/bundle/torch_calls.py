@@ -1,20 +1,5 @@
 """Steps of a plan that torch runs: ops of its registry, between kernels.
 
-Grammar, beside that of `plan.py`:
-
-    step     = {"arguments": [argument], "kind": "torch", "op", "operands": [tensor],
-                "results": [tensor | nil]}         nil: a result that nothing reads
-    tensor   = {"dtype", "memory": [space, value], "shape": [number]}       contiguous
-    argument = [name, kind, value]                 name: of a keyword, "" for one by position
-    kind     = "tensor"           value: number of an operand
-             | "none" | "device"  value: nil; the device is the one the program runs on
-             | "bool"             value: 0 or 1
-             | "int"              value: a number
-             | "float"            value: hexadecimal text, "nan", "inf" or "-inf"
-             | "text"             value: text
-             | "dtype" | "layout" | "memory_format"        value: a name
-             | "list"             value: [[kind, value]]
-
 `op` is a name of torch's registry, `aten::sort.stable`; the manifest lists those of all targets.
 Each tensor lies inside one buffer of the arena, one weight, one input, one output or one state, and
 results in the arena, in outputs or in states.
