@@ -16,9 +16,6 @@ from aotc.runtime.bundle.manifest import (
     EXTRAS_NAME,
     GOLDEN_NAME,
     MANIFEST_NAME,
-    NATIVE,
-    STATE,
-    TORCH,
     WEIGHTS_NAME,
     Extras,
     FileEntry,
@@ -31,7 +28,6 @@ from aotc.runtime.bundle.native_plan import BackendEntry
 from aotc.runtime.bundle.plan import PLAN_ABI, Plan
 from aotc.runtime.bundle.plan_rules import check_steps
 from aotc.runtime.bundle.signature import Signature
-from aotc.runtime.bundle.structure import FEATURE, PLAIN
 
 # Device family → file that holds a target's machine code.
 
@@ -68,8 +64,8 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
         backends = tuple(map(writer.backend, contents.backends))
         counted = tuple(writer.entries)
         writer.extras(contents)
-        manifest = Manifest(
-            features=_features(contents),
+        manifest = Manifest.made(
+            features=contents.features,
             targets=targets,
             inputs=contents.inputs,
             outputs=contents.outputs,
@@ -101,15 +97,6 @@ def _check(contents: BundleContents, target: TargetContents) -> None:
     for lows in target.plan.lows:
         shaped, plan = signature.at(signature.values(lows)), target.plan.at(lows)
         check_steps(plan, contents.torch, known, shaped, sizes, target.name)
-
-
-def _features(contents: BundleContents) -> tuple[str, ...]:
-    """What a runtime must know to call the bundle as it was built."""
-    structure = () if contents.structure == PLAIN else (FEATURE,)
-    torch = (TORCH,) if contents.torch else ()
-    native = (NATIVE,) if contents.backends else ()
-    state = (STATE,) if contents.states else ()
-    return (*contents.features, *structure, *torch, *native, *state)
 
 
 class _Writer:

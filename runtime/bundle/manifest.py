@@ -41,6 +41,7 @@ from .torch_calls import OP_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from .extent import Row
@@ -118,6 +119,13 @@ class Manifest(Record):
     states: tuple[TensorSpec, ...] = field(
         List(TensorSpec, limit=4096, least=1), default=(), feature=STATE
     )
+
+    @classmethod
+    def made(cls, features: Sequence[str] = (), **fields: Any) -> Manifest:
+        """A manifest with these features and those of its fields."""
+        given = (name for name in fields if fields[name] != cls._fields[name].default)
+        found = filter(None, (cls._fields[name].feature for name in given))
+        return cls(features=tuple(dict.fromkeys((*features, *found))), **fields)
 
     @property
     def signature(self) -> Signature:
