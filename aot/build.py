@@ -26,7 +26,6 @@ from aotc.aot.targets.workers import Workers
 from aotc.aot.tune.compiling import Counts
 from aotc.cache import Store
 from aotc.cache.collect import collect, note_misses
-from aotc.runtime.bundle.manifest import DYNAMIC
 from aotc.runtime.bundle.plan import Plan
 from aotc.runtime.comparison import Comparison
 
@@ -224,7 +223,6 @@ def _contents(
         weights=_weights(compiled),
         golden=contents.golden(captured, types.inputs, types.outputs, precisions),
         extras=extras,
-        features=(DYNAMIC,) if types.dims else (),
         dims=types.dims,
         sizes=types.sizes,
         guards=types.guards,

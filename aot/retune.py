@@ -44,7 +44,7 @@ from aotc.cache import Store
 from aotc.runtime import drivers
 from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.bundle.directory import Directory
-from aotc.runtime.bundle.manifest import DYNAMIC, GOLDEN_NAME, Manifest, Target
+from aotc.runtime.bundle.manifest import GOLDEN_NAME, Manifest, Target
 from aotc.runtime.bundle.native_plan import BackendEntry
 from aotc.runtime.bundle.plan import Plan, split_library
 from aotc.runtime.bundle.signature import Signature, TensorSpec
@@ -143,7 +143,6 @@ def _contents(
         weights=_weights(directory, manifest),
         golden=_golden(directory.path, manifest),
         extras=_extras(directory, tunings),
-        features=(DYNAMIC,) if manifest.dims else (),
         structure=manifest.structure,
         dims=manifest.dims,
         sizes=manifest.sizes,

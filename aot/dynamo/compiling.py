@@ -33,9 +33,7 @@ from aotc.cache import Key
 from aotc.runtime import Program, load, settings
 from aotc.runtime.bundle.manifest import (
     CHUNK_BYTES,
-    DYNAMIC,
     MANIFEST_NAME,
-    NATIVE,
     WEIGHTS_NAME,
     FileEntry,
     Manifest,
@@ -135,8 +133,7 @@ def _files(graph: Graph, sizes: Sizes, compiled: Compiled) -> Files:
         files[WEIGHTS_NAME] = b"".join(map(bytes, tensor_file(weights)))
     abi = PLAN_ABI
     row = Target(target.name, target.device, abi, target.needs, PLAN_NAME, LIBRARY_NAME)
-    manifest = Manifest(
-        features=(*((DYNAMIC,) if types.dims else ()), *((NATIVE,) if backends else ())),
+    manifest = Manifest.made(
         targets=(row,),
         inputs=types.inputs,
         outputs=types.outputs,

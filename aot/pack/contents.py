@@ -84,7 +84,6 @@ class BundleContents:
     weights: Mapping[str, TensorData] = field(default_factory=dict)
     golden: Golden | None = None
     extras: Mapping[str, bytes] = field(default_factory=dict)
-    features: tuple[str, ...] = ()
     structure: Structure = PLAIN
     # What the sizes of a call obey, where it decides some.
     dims: tuple[Size, ...] = ()

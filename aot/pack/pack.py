@@ -65,7 +65,6 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
         counted = tuple(writer.entries)
         writer.extras(contents)
         manifest = Manifest.made(
-            features=contents.features,
             targets=targets,
             inputs=contents.inputs,
             outputs=contents.outputs,

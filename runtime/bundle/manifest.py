@@ -41,7 +41,6 @@ from .torch_calls import OP_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
     from .extent import Row
@@ -121,11 +120,11 @@ class Manifest(Record):
     )
 
     @classmethod
-    def made(cls, features: Sequence[str] = (), **fields: Any) -> Manifest:
-        """A manifest with these features and those of its fields."""
+    def made(cls, **fields: Any) -> Manifest:
+        """A new manifest, with the features that its fields come with."""
         given = (name for name in fields if fields[name] != cls._fields[name].default)
         found = filter(None, (cls._fields[name].feature for name in given))
-        return cls(features=tuple(dict.fromkeys((*features, *found))), **fields)
+        return cls(features=tuple(dict.fromkeys(found)), **fields)
 
     @property
     def signature(self) -> Signature:

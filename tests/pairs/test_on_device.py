@@ -128,7 +128,6 @@ def write(path, features, library):
         outputs=(TensorSpec("y", "f32", (rows, 6)), TensorSpec("s", "f32", (6,))),
         targets=(TargetContents("cuda-sm_90", "cuda", ("sm_90",), plan, image),),
         weights={"w": TensorData("f32", (6,), WEIGHT)},
-        features=("dynamic-shapes",) if is_dynamic else (),
         dims=(Size("n", 1, MOST_ROWS, 0, 0),) if is_dynamic else (),
         backends=(BackendContents(entry, data),) if has_native else (),
         states=(TensorSpec("last", "f32", (6,)),) if "state" in features else (),

@@ -12,7 +12,7 @@ from plan_trees import with_uses
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
 from aotc.runtime import load
 from aotc.runtime.bundle.extent import Extent
-from aotc.runtime.bundle.manifest import DYNAMIC, TensorSpec
+from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.plan import PLAN_ABI, Plan
 from aotc.runtime.bundle.signature import Size
 from aotc.runtime.drivers.cuda.driver import Executable
@@ -88,7 +88,6 @@ def write(path, **named):
         targets=(target,),
         weights={"layer.weight": TensorData("f32", (6,), WEIGHT)},
         golden=Golden((zeros,), (zeros, TensorData("f32", (6,), WEIGHT)), (0.0, 0.0)),
-        features=(DYNAMIC,),
         dims=(Size("n", 1, high, 0, 0, 1, 0),),
     )
     pack(contents, path)

@@ -76,7 +76,7 @@ class Page:
             ]
         return name
 
-    def spelled(self, row):
+    def spelled(self, row):  # noqa: C901 - one case a kind of schema
         """A schema on one line."""
         name = NAMED.get(id(row))
         if isinstance(row, schemas.Tagged):
