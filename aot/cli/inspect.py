@@ -71,6 +71,7 @@ def inspect_bundle(bundle: Path) -> dict[str, Any]:
     return {
         "path": str(bundle),
         "identity": identity_of(data),
+        "producer": manifest.producer,
         "inputs": [_tensor(spec) for spec in manifest.inputs],
         "outputs": [_tensor(spec) for spec in manifest.outputs],
         "states": [_tensor(spec) for spec in manifest.states],
@@ -207,6 +208,7 @@ def _provenance(bundle: Path) -> dict[str, Any]:
 def _print_head(record: dict[str, Any]) -> None:
     click.echo(f"bundle   {record['path']}")
     click.echo(f"identity sha256:{record['identity']}")
+    click.echo(f"producer {record['producer']}")
     for kind in ("inputs", "outputs", "states"):
         for row in record[kind]:
             shape = f"{row['dtype']}{row['shape']}"

@@ -12,9 +12,8 @@ import click
 
 from aotc.aot.cli.printing import print_error, print_unexpected, print_usage, print_warning
 from aotc.aot.extensions import EXTENSIONS, extension
+from aotc.aot.version import VERSION
 from aotc.runtime.errors import environment_fault
-
-VERSION = "0.1.0"
 
 # Command → its module under aot/cli and its line in `aotc --help`. The help is here so that
 # printing it imports no command.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from aotc.aot.pack.contents import BackendContents, BundleContents, TargetContents
 from aotc.aot.pack.staging import Staging, check_free
 from aotc.aot.pack.tensors import golden_tensors, tensor_file
+from aotc.aot.version import VERSION
 from aotc.runtime import drivers
 from aotc.runtime.bundle.manifest import (
     CHUNK_BYTES,
@@ -77,6 +78,7 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
             torch=contents.torch,
             backends=backends,
             states=contents.states,
+            producer=f"aotc {VERSION}",
         ).to_bytes()
         writer.write(MANIFEST_NAME, [manifest])
         staging.publish(force)

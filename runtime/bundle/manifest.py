@@ -30,6 +30,7 @@ from .schema import (
     Integer,
     List,
     Optional,
+    Text,
     read,
     refuse,
     twins,
@@ -118,6 +119,7 @@ class Manifest(Record):
     states: tuple[TensorSpec, ...] = field(
         List(TensorSpec, limit=4096, least=1), default=(), feature=STATE
     )
+    producer: str = field(Text(64, least=0), default="")  # what wrote it: "aotc 0.1.0"
 
     @classmethod
     def made(cls, **fields: Any) -> Manifest:

@@ -16,6 +16,7 @@ from aotc.aot.pack import TensorData, pack
 from aotc.aot.pack.staging import OutputForeign
 from aotc.aot.pack.tensors import tensor_file
 from aotc.runtime import load
+from aotc.runtime.bundle.manifest import Manifest
 from aotc.runtime.bundle.weights import read_header
 from aotc.runtime.errors import BundleMalformed
 
@@ -157,3 +158,11 @@ def test_tensors_are_aligned_and_readable_by_the_library(tmp_path):
     arrays = safetensors.load_file(tmp_path / "x.safetensors")
     assert arrays["first"].tobytes() == b"abc"
     assert arrays["empty"].shape == (0, 4)
+
+
+def test_a_manifest_says_what_wrote_it(tmp_path):
+    from aotc.aot.version import VERSION
+
+    small_bundle.write(tmp_path / "bundle")
+    data = (tmp_path / "bundle" / "manifest.msgpack").read_bytes()
+    assert Manifest.from_bytes(data).producer == f"aotc {VERSION}"
