@@ -41,7 +41,7 @@ from aotc.runtime.bundle.manifest import (
     WeightsEntry,
 )
 from aotc.runtime.bundle.native_plan import BackendEntry
-from aotc.runtime.bundle.plan import PLAN_ABI
+from aotc.runtime.bundle.plan import PLAN_ABI, files_of
 
 PLAN_NAME = "plan.msgpack"
 LIBRARY_NAME = "kernels.so"
@@ -125,7 +125,8 @@ def _files(graph: Graph, sizes: Sizes, compiled: Compiled) -> Files:
     """A bundle of one target, all its files in one folder."""
     types = signature(graph, sizes.dims, sizes.guards)
     target = compiled.target
-    files = {PLAN_NAME: compiled.plan.to_msgpack(), LIBRARY_NAME: compiled.library}
+    plan, library = files_of(compiled.plan, compiled.library)
+    files = {PLAN_NAME: plan, LIBRARY_NAME: library}
     backends = _backends(compiled, files)
     entries = tuple(_entry(name, data) for name, data in files.items())
     weights = contents.weights(compiled.constants, compiled.plan)

@@ -26,7 +26,7 @@ from aotc.runtime.bundle.manifest import (
     identity_of,
 )
 from aotc.runtime.bundle.native_plan import BackendEntry
-from aotc.runtime.bundle.plan import PLAN_ABI, Plan
+from aotc.runtime.bundle.plan import PLAN_ABI, files_of
 from aotc.runtime.bundle.plan_rules import check_steps
 from aotc.runtime.bundle.signature import Signature
 
@@ -129,10 +129,8 @@ class _Writer:
         folder = f"targets/{target.name}"
         plan = f"{folder}/plan.msgpack"
         library = f"{folder}/{drivers.load(target.device).LIBRARY_NAME}"
-        data = target.plan.to_msgpack()
-        self.entries.append(self.write(plan, [data]))
-        digest = Plan.from_msgpack(data).code_digest
-        self.entries.append(self.write(library, [target.library, digest]))
+        for name, data in zip((plan, library), files_of(target.plan, target.library), strict=True):
+            self.entries.append(self.write(name, [data]))
         needs = tuple(sorted(target.needs))
         return Target(target.name, target.device, PLAN_ABI, needs, plan, library)
 

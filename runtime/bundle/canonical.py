@@ -15,6 +15,9 @@ import as all of the runtime, and reads forms that are refused here.
 
 from __future__ import annotations
 
+from _operator import lt
+from itertools import pairwise
+
 from ..errors import BundleLimit, BundleMalformed, BundleTruncated
 from ..record import Record
 
@@ -161,13 +164,18 @@ class _Reader:
                     self.bytes(at - begin)  # which refuses it
                 add(data[begin:at].decode())
                 continue
+            if tag == 0xCD and at + 1 < end and data[at]:  # most numbers of a plan
+                add(data[at] << 8 | data[at + 1])
+                at += 2
+                continue
             self.position = at
             if tag >= 0xE0:
                 add(tag - 0x100)
             elif tag < 0x90:
                 add(self.map(tag - 0x80, depth))
             elif tag < 0xA0:
-                add(self.array(tag - 0x90, depth))
+                self.open(tag - 0x90, depth)
+                add(self.items(tag - 0x90, depth + 1))
             elif tag in SINGLES:
                 add(SINGLES[tag])
             else:
@@ -193,7 +201,8 @@ class _Reader:
         if rows is UNSIGNED or rows is SIGNED:
             return number
         if rows is ARRAYS:
-            return self.array(number, depth)
+            self.open(number, depth)
+            return self.items(number, depth + 1)
         if rows is MAPS:
             return self.map(number, depth)
         content = self.bytes(number)
@@ -208,10 +217,6 @@ class _Reader:
             raise IndexError
         return self.data[begin:end]
 
-    def array(self, length: int, depth: int) -> list[Any]:
-        self.open(length, depth)
-        return self.items(length, depth + 1)
-
     def map(self, length: int, depth: int) -> dict[str, Any]:
         self.open(2 * length, depth)
         if depth or self.ends is None:
@@ -221,18 +226,19 @@ class _Reader:
             for _ in range(length):
                 found += self.items(2, 1)
                 self.ends[str(found[-2])] = self.position
-        keys, previous = found[::2], None
+        keys = found[::2]
         for key in keys:
             if type(key) is not str:
                 self.refuse(f"a map key of type {type(key).__name__}", "a text key")
-            if previous is not None and key <= previous:
-                problem = "twice" if key == previous else "out of order"
-                self.refuse(f"map key {key!r} {problem}", "ascending keys")
-            previous = key
+        if not all(map(lt, keys, keys[1:])):
+            previous, key = next(pair for pair in pairwise(keys) if not lt(*pair))
+            problem = "twice" if key == previous else "out of order"
+            self.refuse(f"map key {key!r} {problem}", "ascending keys")
         return dict(zip(keys, found[1::2], strict=True))
 
     def open(self, values: int, depth: int) -> None:
         """Count the values that an array or a map claims to hold."""
         self.count += values
-        self.limit("nesting", depth + 1, self.limits.depth)
-        self.limit("number of values", self.count, self.limits.values)
+        if depth >= self.limits.depth or self.count > self.limits.values:
+            self.limit("nesting", depth + 1, self.limits.depth)
+            self.limit("number of values", self.count, self.limits.values)

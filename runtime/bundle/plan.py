@@ -288,6 +288,12 @@ class Plan(Record):
 PLAN = Fields(Plan)
 
 
+def files_of(plan: Plan, library: bytes) -> tuple[bytes, bytes]:
+    """The files of a plan and of the library that it is for."""
+    data = plan.to_msgpack()
+    return data, library + Plan.from_msgpack(data).code_digest
+
+
 def split_library(data: bytes) -> tuple[bytes, bytes]:
     """The code in the file of a library, and the digest of the plan's part that is of this code."""
     return data[:-DIGEST_BYTES], data[-DIGEST_BYTES:]
