@@ -43,6 +43,7 @@ class Tile:
     count: str = ""  # of the valid ones, as f32
     # Whether a lane has a vector of elements, along axis 1: no other thread has any of them.
     is_vector: bool = False
+    start: str = ""  # position of the first, if a reduction finds places faster than a comparison
 
     def sum(self, text: str) -> str:
         """Sum over the lanes."""
@@ -153,7 +154,10 @@ class Search:
         return (_first(self.node), Partial("i32", str(_FARTHEST)))
 
     def of_tile(self, tile: Tile, bind: Bind) -> list[str]:
-        return self.join([tile.text, tile.positions], tile, bind)
+        if not tile.start:
+            return self.join([tile.text, tile.positions], tile, bind)
+        place = f"({tile.start} + {finished(self.node, tile.text, tile.along)}).to(tl.int32)"
+        return [bind(self._best(tile.text, tile.along)), bind(place)]
 
     def update(self, known: Sequence[str], tile: Tile, bind: Bind) -> list[str]:
         best, place = tile.text, tile.positions
