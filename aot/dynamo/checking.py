@@ -15,6 +15,7 @@ from torch.fx import GraphModule, Node
 
 from aotc.aot.capture.golden import golden_tensors
 from aotc.aot.capture.importer import to_array
+from aotc.aot.capture.imports.call import DTYPE_NAMES
 from aotc.aot.capture.random_inputs import spreads
 from aotc.aot.capture.rounding_sensitivity import undecided
 from aotc.aot.capture.source_lines import source_of
@@ -27,18 +28,6 @@ from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.recipe import Recipe
 from aotc.runtime.comparison import relative_difference
 
-NAMES = {
-    torch.float64: "f64",
-    torch.float32: "f32",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.int64: "i64",
-    torch.int32: "i32",
-    torch.int16: "i16",
-    torch.int8: "i8",
-    torch.uint8: "u8",
-    torch.bool: "bool",
-}
 NARROW = (torch.float16, torch.bfloat16)
 
 
@@ -139,7 +128,7 @@ def _is_decided_by_roundings(
 
     (mask,) = undecided(one, (to_array(expected),), (to_array(found),), (limit,))
     others = torch.where(torch.from_numpy(mask).to(found.device), expected, found)
-    name = NAMES[expected.dtype]
+    name = DTYPE_NAMES[expected.dtype]
     pair = (to_array(each).tobytes() for each in (others, expected))
     return relative_difference(name, *pair) <= limit
 
@@ -152,14 +141,14 @@ def _differences(
     module: GraphModule, found: torch.Tensor, expected: torch.Tensor
 ) -> tuple[float, float]:
     """Max error of a result relative to max |eager's|, and the limit of it."""
-    name = NAMES.get(expected.dtype)
+    name = DTYPE_NAMES.get(expected.dtype)
     if (found.dtype, found.shape) != (expected.dtype, expected.shape):
         return float("inf"), 0.0
     if name is None:  # a type that no program of ours has
         return 0.0, 0.0
     pair = (to_array(each).tobytes() for each in (found, expected))
     difference = relative_difference(name, *pair)
-    known = (TOLERANCES.get(NAMES.get(dtype, ""), 0.0) for dtype in _dtypes(module))
+    known = (TOLERANCES.get(DTYPE_NAMES.get(dtype, ""), 0.0) for dtype in _dtypes(module))
     return difference, max(known, default=0.0) if name in TOLERANCES else 0.0
 
 

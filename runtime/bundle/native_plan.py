@@ -30,11 +30,11 @@ from .torch_calls import SHAPE, WRITTEN_SPACES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from .plan_parts import Spans
+    from .schema import Broken
 
-    Broken = Iterator[tuple[str, object, str]]  # field, found, expected
     Scalar = tuple[str, "int | str"]  # (kind, value)
 
 SYMBOL = "aotc_native"  # the executor's function that calls a native one

@@ -60,9 +60,8 @@ if TYPE_CHECKING:
     from .extent import Row
     from .launch_plan import Step
     from .plan_parts import Parameter
-    from .schema import Numbering
+    from .schema import Broken, Numbering
 
-    Broken = Iterator[tuple[str, object, str]]  # field, found, expected
 
 PLAN_ABI = 2
 CODE_END = "sizes"  # the last of what the file of the library has the digest of

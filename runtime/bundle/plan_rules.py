@@ -20,15 +20,15 @@ from .whole import check_whole, whole_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Any
 
     from .launch_plan import LaunchPlan, Variant
     from .plan_parts import Kernel, Map, StateSlot
+    from .schema import Broken
     from .signature import TensorSpec
     from .whole import Memory
 
-    Broken = Iterator[tuple[str, object, str]]  # field, found, expected
 
 DYNAMIC, STATE, TORCH, NATIVE = "dynamic-shapes", "state", "torch", "native-back-ends"
 CHECKS, MAPS = "data-checks", "tensor-maps"

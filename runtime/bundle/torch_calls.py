@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .plan_parts import Spans
-    from .schema import Numbering
+    from .schema import Broken, Numbering
 
-    Broken = Iterator[tuple[str, object, str]]  # field, found, expected
     Value = tuple[str, Any]  # (kind, value), the value of "list" a tuple of these
     Argument = tuple[str, str, Any]  # (name, kind, value)
 

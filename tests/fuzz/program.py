@@ -13,19 +13,10 @@ from typing import Any
 
 import torch
 
-DTYPES: Mapping[str, torch.dtype] = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i16": torch.int16,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "bool": torch.bool,
-}
-NAMES = {dtype: name for name, dtype in DTYPES.items()}
+from aotc.aot.capture.imports.call import DTYPE_NAMES
+
+NAMES = DTYPE_NAMES
+DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in NAMES.items()}
 FLOATS = ("f64", "f32", "f16", "bf16")
 SIGNED = ("i64", "i32", "i16", "i8")
 INTEGERS = (*SIGNED, "u8")
