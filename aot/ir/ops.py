@@ -160,6 +160,8 @@ _ARITHMETIC: tuple[OpDef, ...] = (
     _binary("scale", FLOAT, "({0} * {1})", numpy="multiply", aten=()),
     # a·b + c, rounded once, whatever else is contracted.
     OpDef("fma", "pointwise", 3, infer.pointwise(*FLOAT), triton="tl.fma({0}, {1}, {2})", cost=2.0),
+    # Exact, and signed as the first operand.
+    _binary("fmod", FLOAT, "libdevice.fmod({0}, {1})", 12.0, aten=(), **_STEPS),
     _binary("atan2", FLOAT, "libdevice.atan2({0}, {1})", 30.0, numpy="arctan2"),
     # Triton's `-x` is 0 - x, which of 0.0 is 0.0.
     _unary("neg", NUMBER, "(-{0})", floating="({0} * -1.0)", numpy="negative", **_CHOOSES),

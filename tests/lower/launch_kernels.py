@@ -35,6 +35,7 @@ _FUNCTIONS = {
     "pow": numpy.power,
     "fast_dividef": numpy.divide,
     "atan2": numpy.arctan2,
+    "fmod": numpy.fmod,
 }
 
 

@@ -20,7 +20,7 @@ from aotc.aot.targets.cpu.math.vector_ir import type_name
 DOCUMENT = Path(__file__).parents[2] / "docs" / "math-accuracy.md"
 CPUS = {1: "x86-64-v3", 8: "x86-64-v3", 16: "x86-64-v4", 32: "x86-64-v4"}
 SAME_NAMES = ("exp", "exp2", "expm1", "log", "log2", "log1p", "tanh", "sinh", "cosh", "sin", "cos")
-SAME_NAMES += ("tan", "sqrt", "floor", "ceil", "trunc", "round")
+SAME_NAMES += ("fmod", "tan", "sqrt", "floor", "ceil", "trunc", "round")
 REFERENCES: dict[str, Callable[..., np.ndarray]] = {
     **{name: getattr(np, name) for name in SAME_NAMES},
     "asin": np.arcsin,

@@ -249,8 +249,6 @@ def _extern(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lan
             return in_f32(_rsqrt)(lanes, operation, operands)
         if candidate == "fast_fdivide":
             return in_f32(_divide)(lanes, operation, operands)
-        if candidate == "fmod":
-            return _float("frem")(lanes, operation, operands)
         if candidate in _DEVICE_INTRINSICS:
             return intrinsic(_DEVICE_INTRINSICS[candidate])(lanes, operation, operands)
         if candidate in FUNCTIONS["float"]:
@@ -272,7 +270,7 @@ RULES: dict[str, Rule] = {
     "arith.mulf": _multiply,
     "arith.divf": in_f32(_divide),
     "tt.precise_divf": _float("fdiv"),
-    "arith.remf": _float("frem"),
+    "arith.remf": _math("fmod"),
     "arith.negf": in_f32(_negate),
     "arith.cmpf": _compare_floats,
     "arith.maximumf": intrinsic("maximum"),

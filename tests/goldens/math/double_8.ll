@@ -652,6 +652,48 @@ entry:
   ret <8 x double> %v0
 }
 
+define internal <8 x double> @aotc.fmod.v8f64(<8 x double> %x0, <8 x double> %x1) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
+entry:
+  %v0 = call <8 x double> @llvm.fabs.v8f64(<8 x double> %x0)
+  %v1 = call <8 x double> @llvm.fabs.v8f64(<8 x double> %x1)
+  %v2 = fdiv <8 x double> %v0, %v1
+  %v3 = call <8 x double> @llvm.trunc.v8f64(<8 x double> %v2)
+  %v4 = fneg <8 x double> %v1
+  %v5 = call <8 x double> @llvm.fma.v8f64(<8 x double> %v3, <8 x double> %v4, <8 x double> %v0)
+  %v6 = fcmp ogt <8 x double> %v2, splat (double 0x4330000000000000)
+  %v7 = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %v6)
+  br i1 %v7, label %again8, label %after8
+again8:
+  %v10 = phi <8 x double> [ %v0, %entry ], [ %v24, %again8 ]
+  %v11 = fdiv <8 x double> %v10, %v1
+  %v12 = call <8 x double> @llvm.fabs.v8f64(<8 x double> %v11)
+  %v13 = fcmp oeq <8 x double> %v12, splat (double 0x7FF0000000000000)
+  %v14 = fmul <8 x double> %v1, splat (double 0x7E70000000000000)
+  %v15 = select <8 x i1> %v13, <8 x double> %v14, <8 x double> %v1
+  %v16 = fdiv <8 x double> %v10, %v15
+  %v17 = call <8 x double> @llvm.fabs.v8f64(<8 x double> %v16)
+  %v18 = fcmp oeq <8 x double> %v17, splat (double 0x7FF0000000000000)
+  %v19 = fmul <8 x double> %v15, splat (double 0x7E70000000000000)
+  %v20 = select <8 x i1> %v18, <8 x double> %v19, <8 x double> %v15
+  %v21 = fdiv <8 x double> %v10, %v20
+  %v22 = call <8 x double> @llvm.trunc.v8f64(<8 x double> %v21)
+  %v23 = fneg <8 x double> %v20
+  %v24 = call <8 x double> @llvm.fma.v8f64(<8 x double> %v22, <8 x double> %v23, <8 x double> %v10)
+  %v25 = call <8 x double> @llvm.fabs.v8f64(<8 x double> %v24)
+  %v26 = fcmp oge <8 x double> %v25, %v1
+  %v27 = call i1 @llvm.vector.reduce.or.v8i1(<8 x i1> %v26)
+  br i1 %v27, label %again8, label %after8
+after8:
+  %v30 = phi <8 x double> [ %v5, %entry ], [ %v24, %again8 ]
+  %v31 = fcmp olt <8 x double> %v30, splat (double 0x0000000000000000)
+  %v32 = fadd <8 x double> %v30, %v1
+  %v33 = select <8 x i1> %v31, <8 x double> %v32, <8 x double> %v30
+  %v34 = fcmp olt <8 x double> %v0, %v1
+  %v35 = select <8 x i1> %v34, <8 x double> %v0, <8 x double> %v33
+  %v36 = call <8 x double> @llvm.copysign.v8f64(<8 x double> %v35, <8 x double> %x0)
+  ret <8 x double> %v36
+}
+
 define internal <8 x double> @aotc.log.v8f64(<8 x double> %x0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
 entry:
   %v0 = fcmp olt <8 x double> %x0, splat (double 0x0010000000000000)

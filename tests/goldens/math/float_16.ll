@@ -470,6 +470,48 @@ entry:
   ret <16 x float> %v0
 }
 
+define internal <16 x float> @aotc.fmod.v16f32(<16 x float> %x0, <16 x float> %x1) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
+entry:
+  %v0 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %x0)
+  %v1 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %x1)
+  %v2 = fdiv <16 x float> %v0, %v1
+  %v3 = call <16 x float> @llvm.trunc.v16f32(<16 x float> %v2)
+  %v4 = fneg <16 x float> %v1
+  %v5 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v3, <16 x float> %v4, <16 x float> %v0)
+  %v6 = fcmp ogt <16 x float> %v2, splat (float 0x4160000000000000)
+  %v7 = call i1 @llvm.vector.reduce.or.v16i1(<16 x i1> %v6)
+  br i1 %v7, label %again8, label %after8
+again8:
+  %v10 = phi <16 x float> [ %v0, %entry ], [ %v24, %again8 ]
+  %v11 = fdiv <16 x float> %v10, %v1
+  %v12 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %v11)
+  %v13 = fcmp oeq <16 x float> %v12, splat (float 0x7FF0000000000000)
+  %v14 = fmul <16 x float> %v1, splat (float 0x4630000000000000)
+  %v15 = select <16 x i1> %v13, <16 x float> %v14, <16 x float> %v1
+  %v16 = fdiv <16 x float> %v10, %v15
+  %v17 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %v16)
+  %v18 = fcmp oeq <16 x float> %v17, splat (float 0x7FF0000000000000)
+  %v19 = fmul <16 x float> %v15, splat (float 0x4630000000000000)
+  %v20 = select <16 x i1> %v18, <16 x float> %v19, <16 x float> %v15
+  %v21 = fdiv <16 x float> %v10, %v20
+  %v22 = call <16 x float> @llvm.trunc.v16f32(<16 x float> %v21)
+  %v23 = fneg <16 x float> %v20
+  %v24 = call <16 x float> @llvm.fma.v16f32(<16 x float> %v22, <16 x float> %v23, <16 x float> %v10)
+  %v25 = call <16 x float> @llvm.fabs.v16f32(<16 x float> %v24)
+  %v26 = fcmp oge <16 x float> %v25, %v1
+  %v27 = call i1 @llvm.vector.reduce.or.v16i1(<16 x i1> %v26)
+  br i1 %v27, label %again8, label %after8
+after8:
+  %v30 = phi <16 x float> [ %v5, %entry ], [ %v24, %again8 ]
+  %v31 = fcmp olt <16 x float> %v30, splat (float 0x0000000000000000)
+  %v32 = fadd <16 x float> %v30, %v1
+  %v33 = select <16 x i1> %v31, <16 x float> %v32, <16 x float> %v30
+  %v34 = fcmp olt <16 x float> %v0, %v1
+  %v35 = select <16 x i1> %v34, <16 x float> %v0, <16 x float> %v33
+  %v36 = call <16 x float> @llvm.copysign.v16f32(<16 x float> %v35, <16 x float> %x0)
+  ret <16 x float> %v36
+}
+
 define internal <16 x float> @aotc.log.v16f32(<16 x float> %x0) alwaysinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" {
 entry:
   %v0 = fcmp olt <16 x float> %x0, splat (float 0x3810000000000000)

@@ -9,6 +9,7 @@ from aotc.aot.targets.cpu.math import inverse_trigonometry
 from aotc.aot.targets.cpu.math import single_coefficients as fitted
 from aotc.aot.targets.cpu.math.angles import SINGLES as ANGLES
 from aotc.aot.targets.cpu.math.formats import Format, pow_signs
+from aotc.aot.targets.cpu.math.remainder import fmod
 from aotc.aot.targets.cpu.math.vector_ir import Function, Value
 
 _VECTOR = "<16 x float>"
@@ -120,6 +121,7 @@ SAME_FORM: dict[str, Function] = {
     "acos": Function(1, inverse_trigonometry.acos, 4.0),
     "atan": Function(1, inverse_trigonometry.atan, 4.0),
     "atan2": Function(2, inverse_trigonometry.atan2, 4.0),
+    "fmod": Function(2, fmod, 0.0),
     "sqrt": Function(1, Value.sqrt, 0.5),
     "rsqrt": Function(1, rsqrt, 1.5),
     "floor": Function(1, intrinsic("floor"), 0.0),

@@ -90,10 +90,7 @@ class Text:
 
         `name` should be `cold`, which moves the branch out of the way.
         """
-        anywhere = condition.name
-        if self.lanes > 1:
-            reduction = f"call i1 @llvm.vector.reduce.or.{mangled('i1', self.lanes)}({condition})"
-            anywhere = self.emit("i1", reduction).name
+        anywhere = self._anywhere(condition)
         before, number = self.block, len(self.lines)
         rare, after = f"rare{number}", f"after{number}"
         self.lines += [f"  br i1 {anywhere}, label %{rare}, label %{after}", f"{rare}:"]
@@ -102,6 +99,38 @@ class Text:
         self.block = after
         ways = f"[ {usual.name}, %{before} ], [ {merged.name}, %{rare} ]"
         return self.emit(usual.element, f"phi {usual.type} {ways}")
+
+    def rarely_repeated(
+        self,
+        condition: Value,
+        usual: Value,
+        start: Value,
+        step: Callable[[Value], tuple[Value, Value]],
+    ) -> Value:
+        """`usual`, except that, with a lane under the condition, all take what `step` makes of
+        `start`, and of that again as long as a lane of its second result holds.
+        """
+        anywhere = self._anywhere(condition)
+        before, number = self.block, len(self.lines)
+        again, after = f"again{number}", f"after{number}"
+        self.lines += [f"  br i1 {anywhere}, label %{again}, label %{after}", f"{again}:"]
+        self.block = again
+        carried, place = self.emit(start.element, ""), len(self.lines) - 1
+        found, goes_on = step(carried)
+        ways = f"[ {start.name}, %{before} ], [ {found.name}, %{self.block} ]"
+        self.lines[place] += f"phi {start.type} {ways}"
+        goes_on_anywhere = self._anywhere(goes_on)
+        self.lines += [f"  br i1 {goes_on_anywhere}, label %{again}, label %{after}", f"{after}:"]
+        last, self.block = self.block, after
+        ways = f"[ {usual.name}, %{before} ], [ {found.name}, %{last} ]"
+        return self.emit(usual.element, f"phi {usual.type} {ways}")
+
+    def _anywhere(self, condition: Value) -> str:
+        """The name of an i1: whether a lane of the condition holds."""
+        if self.lanes == 1:
+            return condition.name
+        reduction = f"call i1 @llvm.vector.reduce.or.{mangled('i1', self.lanes)}({condition})"
+        return self.emit("i1", reduction).name
 
 
 @dataclass(slots=True, eq=False)
