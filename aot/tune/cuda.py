@@ -23,6 +23,8 @@ from aotc.aot.tune.halving import fastest
 from aotc.aot.tune.job import Job, Option, Report
 from aotc.aot.tune.record import Choice
 from aotc.runtime.bundle.native_plan import SYMBOL
+from aotc.runtime.bundle.plan import Map
+from aotc.runtime.bundle.schema import as_schema, write
 
 TIMEOUT_SECONDS = 60.0  # of all candidates of one kernel
 SPILL_LIMIT_BYTES = 256  # of one thread, beyond which a candidate is not tried
@@ -113,7 +115,7 @@ def _plain(spec: KernelSpec, option: Option, sizes: tuple[int, ...]) -> tuple[An
     if form.function == SYMBOL:
         tied = extension("native libraries").tied(NativeCall.parse(form.source).backend)
         return SYMBOL, form.source, tied.data, scratch
-    maps = tuple(row.placed(typical) for row in candidate.maps)
+    maps = tuple(write(Map, row.placed(typical)) for row in candidate.maps)
     grid = tuple(map(typical, candidate.grid))
     launch = (grid, binary.threads, binary.shared_bytes, binary.scratch_bytes)
     return (binary.symbol, binary.code, *launch, scratch, sizes, maps)
@@ -135,7 +137,7 @@ def measure_here(
 def _program(row: Sequence[Any]) -> Any:
     if row[0] == SYMBOL:
         return extension("measuring native functions").NativeProgram(*row[1:])
-    return Program(*row)
+    return Program(*row[:-1], tuple(as_schema(Map).read(each) for each in row[-1]))
 
 
 @functools.cache
