@@ -51,7 +51,7 @@ def host_arrays(
 ) -> dict[str, HostArray]:
     """Bytes by name as arrays of the types that the specs give, in their order.
 
-    Where a call decides the shape, the data is a view that has it.
+    Where the shape is dynamic, the data is a view that has it.
     """
     found = {}
     for spec in specs:

@@ -1,8 +1,8 @@
 """Ops whose kernels work on memory → `placed`: which tensors of what memory they read and store.
 
 Operands are read where they lie, heads beside each other; what has no steady step along each dim is
-copied. On the CPU that goes for every attention: those that stay arithmetic there have sizes that a
-call decides, few rows, or keys or values that are weights (whose products are packed).
+copied. On the CPU that goes for every attention: those that stay arithmetic there have dynamic
+sizes, few rows, or keys or values that are weights (whose products are packed).
 """
 
 from __future__ import annotations

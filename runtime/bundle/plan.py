@@ -75,7 +75,7 @@ class Plan(Record):
     is its launch plan, and None elsewhere."""
 
     abi: int = field(Integer(PLAN_ABI, PLAN_ABI))
-    dims: int = field(Integer(0, DIMS_LIMIT))  # how many sizes a call decides
+    dims: int = field(Integer(0, DIMS_LIMIT))  # how many dynamic sizes there are
     features: tuple[str, ...] = field(List(NAME, limit=256))
     kernels: tuple[Kernel, ...] = field(List(Kernel, limit=1 << 16))
     limits: tuple[int, ...] = field(List(Number(0, 1 << 62), limit=1 << 12))

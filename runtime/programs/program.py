@@ -93,8 +93,8 @@ def _plain(values: Sequence[Any]) -> Any:
 class Program:
     """A bundle ready to run; safe to call from several threads at once.
 
-    inputs, outputs, states: tuples of `TensorSpec` (name, dtype, shape); dims: the sizes that a
-    call decides, each with its name and range; target: name of the target in use; device: where it
+    inputs, outputs, states: tuples of `TensorSpec` (name, dtype, shape); dims: the dynamic
+    sizes, each with its name and range; target: name of the target in use; device: where it
     runs, `cpu` or `cuda:0`; identity: hex SHA-256 of the bundle; threads: host threads that share
     the work of one call.
 

@@ -34,7 +34,7 @@ def is_large(index: Node, source: Node, extent: Extent, adds: bool) -> bool:
     """
     pairs = (source if adds else index).type.numel
     sizes = (extent, pairs, *index.shape, *source.shape)
-    # The text of a kernel has its sizes: those that a call decides stay lookups.
+    # The text of a kernel has its sizes: dynamic ones stay lookups.
     return all(isinstance(size, int) for size in sizes) and int(extent) * int(pairs) > MOST_LOOKUPS
 
 
