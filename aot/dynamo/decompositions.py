@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -42,6 +42,9 @@ def decompositions() -> Table:
     table[aten._weight_norm_interface_backward.default] = _weight_norm_backward
     table[aten.diagonal_scatter.default] = _diagonal_scatter
     table[aten.dist.default] = _distance
+    table[aten._cdist_backward.default] = _distances_backward
+    table[aten.masked_scatter_backward.default] = _masked_scatter_backward
+    table[aten.put.default] = _put
     table[aten.native_dropout.default] = _dropout
     table[aten.native_dropout_backward.default] = _dropout_backward
     return table
@@ -49,6 +52,41 @@ def decompositions() -> Table:
 
 def _distance(left: Tensor, right: Tensor, p: float = 2) -> Tensor:
     return torch.linalg.vector_norm(left - right, p)
+
+
+def _distances_backward(
+    gradient: Tensor, left: Tensor, right: Tensor, p: float, distances: Tensor
+) -> Tensor:
+    """Of the distances of all rows to all rows, in those of `left`: g · sign(x) · (|x| / d)^(p-1)
+    for a difference x; nothing where the distance is 0."""
+    away = left.unsqueeze(-2) - right.unsqueeze(-3)
+    whole, gradient = distances.unsqueeze(-1), gradient.unsqueeze(-1)
+    if p == 0:
+        return torch.zeros_like(left)
+    if p == 1:
+        share = away.sign()
+    elif p == 2:
+        share = away / whole
+    elif math.isinf(p):
+        share = away.sign() * (away.abs() == whole)
+    else:
+        share = away.sign() * (away.abs() / whole) ** (p - 1)
+    return torch.where((whole == 0) | (away == 0), 0.0, gradient * share).sum(-2)
+
+
+def _masked_scatter_backward(gradient: Tensor, mask: Tensor, sizes: Sequence[int]) -> Tensor:
+    """The gradients that a mask shows, in order, as the source's; others go behind its end."""
+    count = math.prod(sizes)
+    shown = mask.expand_as(gradient).flatten()
+    places = torch.where(shown, shown.long().cumsum(0) - 1, count)
+    whole = gradient.new_zeros(count + 1).scatter(0, places, gradient.flatten())
+    return whole.narrow(0, 0, count).reshape(sizes)
+
+
+def _put(data: Tensor, places: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """The elements at places of the flat tensor."""
+    flat = data.flatten().index_put((places.flatten(),), source.flatten(), accumulate)
+    return flat.reshape(data.shape)
 
 
 def _dropout(data: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:

@@ -138,3 +138,31 @@ def test_a_diagonal_is_written_to(offset, dims):
     arguments = (data, source, offset, *dims)
     op = aten.diagonal_scatter.default
     assert torch.equal(decompositions()[op](*arguments), op(*arguments))
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, float("inf")])
+def test_gradients_of_distances(p):
+    left, right = torch.randn(2, 5, 3), torch.randn(2, 4, 3)
+    left[0, 1] = right[0, 2]
+    right[1, 0, 1] = left[1, 0, 1]
+    distances = torch.cdist(left, right, p)
+    op, gradient = aten._cdist_backward.default, torch.randn_like(distances)
+    given = gradient, left, right, p, distances
+    torch.testing.assert_close(decompositions()[op](*given), op(*given))
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (5,), (3, 1)])
+def test_gradients_of_elements_under_a_mask(shape):
+    op, gradient, mask = aten.masked_scatter_backward.default, torch.randn(3, 5), torch.rand(shape)
+    given = gradient, mask < 0.6, (4, 5)
+    torch.testing.assert_close(
+        decompositions()[op](*given), op(*given[:1], given[1].expand(3, 5), (4, 5))
+    )
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_elements_at_places_of_the_flat_tensor(accumulate):
+    data, places = torch.randn(3, 4).t(), torch.tensor([[1, -1], [7, 1 - int(not accumulate)]])
+    op, source = aten.put.default, torch.randn(2, 2)
+    given = data, places, source, accumulate
+    torch.testing.assert_close(decompositions()[op](*given), op(*given))
