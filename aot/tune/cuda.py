@@ -137,7 +137,8 @@ def measure_here(
 def _program(row: Sequence[Any]) -> Any:
     if row[0] == SYMBOL:
         return extension("measuring native functions").NativeProgram(*row[1:])
-    return Program(*row[:-1], tuple(as_schema(Map).read(each) for each in row[-1]))
+    values = [*row[:-1], tuple(as_schema(Map).read(each) for each in row[-1])]
+    return Program(*values)
 
 
 @functools.cache

@@ -32,6 +32,7 @@ def tree(**changes) -> dict:
     digest = b"d" * 32
     base = {
         "features": [],
+        "producer": "aotc",
         "targets": [
             {
                 "name": "null",
