@@ -94,7 +94,8 @@ def test_equal_sources_are_stored_once(many):
     assert named == {path.name for path in folder.glob("*.py")}
     for record in records.values():
         digests = [kernel["digest"] for kernel in record["kernels"]]
-        assert {launch["kernel"] for launch in record["launches"]} == set(digests)
+        launches = [each for variant in record["variants"] for each in variant["launches"]]
+        assert {launch["kernel"] for launch in launches} == set(digests)
 
 
 def test_the_target_that_fits_this_machine_runs(many, spec, without_device):
