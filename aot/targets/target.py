@@ -20,6 +20,7 @@ class Target:
     architecture: str  # `x86-64-v4`, `sm_90`
     needs: tuple[str, ...]  # what a machine must have, in the words of its driver's `features()`
     traits: TargetTraits
+    smaller_architecture: str = ""  # whose code runs here too, where there is one
 
     @property
     def argument(self) -> str:

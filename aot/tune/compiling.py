@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from aotc.aot.errors import KernelTooLarge
+from aotc.aot.errors import KernelFailed, KernelTooLarge
 from aotc.aot.ir.native import NativeCall
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.targets.binary import KernelBinary
@@ -32,6 +33,7 @@ class Task:
     spec: KernelSpec
     candidate: Candidate
     target: Target
+    is_smaller: bool = False  # compiled for the target's smaller architecture
 
     @property
     def form(self) -> Form:
@@ -43,14 +45,19 @@ class Task:
         """The arguments of a family's compiler, as plain values."""
         params = tuple((param.name, param.type) for param in self.spec.params_of(self.candidate))
         form, config = self.form, self.candidate.config
-        return (form.source, form.function, params, config, self.target.architecture)
+        return (form.source, form.function, params, config, self.architecture)
+
+    @property
+    def architecture(self) -> str:
+        """What it is compiled for."""
+        return self.target.smaller_architecture if self.is_smaller else self.target.architecture
 
     @property
     def key(self) -> Key:
         """Every fact that the machine code depends on."""
         return Key.of(
             "binaries",
-            architecture=self.target.architecture,
+            architecture=self.architecture,
             compiler=compiler_digest(self.target.device),
             config=" ".join(f"{name}={value}" for name, value in self.candidate.config),
             function=self.form.function,
@@ -76,8 +83,9 @@ def compile_each(
 ) -> dict[Task, KernelBinary | AotcError]:
     """The machine code of every task, or why there is none.
 
-    Hits come from the store without a lock. A worker compiles a miss while it holds the key's
-    lock, so that of several builds at once one compiles each kernel.
+    A kernel whose code ends the compiler's process is compiled for the target's smaller
+    architecture, with a warning. Hits come from the store without a lock. A worker compiles a miss
+    while it holds the key's lock, so that of several builds at once one compiles each kernel.
     """
     distinct = list(dict.fromkeys(tasks))
     made: dict[Task, KernelBinary | AotcError] = {}
@@ -108,8 +116,26 @@ def compile_each(
         made[task] = unpack(files)
         counts.compiled += was_compiled
         counts.cache_hits += not was_compiled
+    again = {
+        task: replace(task, is_smaller=True)
+        for task, found in made.items()
+        if isinstance(found, KernelFailed) and task.target.smaller_architecture
+        if not task.is_smaller
+    }
+    if again:
+        found = compile_each(list(again.values()), workers, store, counts, report)
+        for task, smaller in again.items():
+            if not isinstance(found[smaller], AotcError):
+                made[task] = found[smaller]
+                warnings.warn(_compiled_smaller(task, smaller), stacklevel=2)
+        counts.failed -= sum(isinstance(each, AotcError) for each in found.values())
     counts.failed += sum(isinstance(found, AotcError) for found in made.values())
     return made
+
+
+def _compiled_smaller(task: Task, smaller: Task) -> str:
+    name, own = task.spec.name, task.architecture
+    return f"kernel `{name}` is compiled for {smaller.architecture}: LLVM fails for {own}"
 
 
 def _native(task: Task) -> KernelBinary:

@@ -17,13 +17,15 @@ class Isa:
     """Rows of the accumulator tile of a dot, which must leave registers for its operands."""
     tile_vectors: int
     """Vectors in a row of the accumulator tile of a dot."""
+    smaller: str = ""
+    """The row whose code runs here too: of kernels whose code for this one ends LLVM's process."""
 
 
 ISAS = {
     row.name: row
     for row in (
         Isa("x86-64-v3", lanes=8, tile_rows=6, tile_vectors=2),
-        Isa("x86-64-v4", lanes=16, tile_rows=6, tile_vectors=4),
+        Isa("x86-64-v4", lanes=16, tile_rows=6, tile_vectors=4, smaller="x86-64-v3"),
     )
 }
 

@@ -20,7 +20,6 @@ from aotc.aot.targets.cpu.literals import (
     is_vector,
     literal_cast,
     number,
-    scalar_type,
     wrap,
 )
 from aotc.aot.targets.cpu.writer import Operand, Writer, constant
@@ -107,25 +106,9 @@ class Lanes:
         """A two-operand instruction; a scalar meets a vector by splat. Division never traps."""
         if is_vector(a) != is_vector(b):
             a, b = self.splat(a), self.splat(b)
-        if name in DIVISIONS and is_vector(a) and self.width == 2:
-            return self._one_by_one(name, a, b)
         if name in DIVISIONS and not is_harmless_divisor(b):
             return divide(self.writer, name, a, b)
         return self.writer.emit(f"{name} {flags}{a.type} {a.text}, {b.text}", a.type, [a, b])
-
-    def _one_by_one(self, name: str, a: Operand, b: Operand) -> Operand:
-        """Two quotients, as scalars: some vectors of two end LLVM's process for AVX-512."""
-        kind = scalar_type(a.type)
-        made = Operand("poison", a.type)
-        for lane in range(self.width):
-            x, y = (
-                self.writer.emit(f"extractelement {each}, i32 {lane}", kind, [each])
-                for each in (a, b)
-            )
-            quotient = divide(self.writer, name, x, y)
-            text = f"insertelement {made}, {quotient}, i32 {lane}"
-            made = self.writer.emit(text, a.type, [quotient, *([made] if lane else [])])
-        return made
 
     def atom(
         self,

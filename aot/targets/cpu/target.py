@@ -22,7 +22,8 @@ def find(text: str) -> Target | None:
     if name not in ISAS:
         return None
     traits = replace(CPU, lanes=ISAS[name].lanes)
-    return Target(f"cpu-{name}", "cpu", name, tuple(sorted(ISA_FEATURES[name])), traits)
+    needs = tuple(sorted(ISA_FEATURES[name]))
+    return Target(f"cpu-{name}", "cpu", name, needs, traits, ISAS[name].smaller)
 
 
 def known() -> Sequence[str]:
