@@ -30,9 +30,11 @@ Written by `scripts/fuzz`. Programs of 3 to 40 ops are drawn from a typed table
   eager's own answer, its answer in f64, and answers whose every rounding is moved at random, on
   the way back too.
 - **unjudgeable**: only elements differ at which those answers part among themselves (comparisons
-  and orders of nearly equal values), where torch's two implementations of attention do (rows whose
-  every score is not a number), or which hang on sums that pass the largest number in some order;
-  or eager raises of data in an op of which only the shape is read, which torch.export leaves out.
+  and orders of nearly equal values; a comparison whose differences, as eager's answers show them,
+  have 0 within their span may come out either way), which hang on squares that are no normal
+  numbers of f64, or on sums that pass the largest number in some order, or where torch's two
+  implementations of attention part (rows whose every score is not a number); or eager raises of
+  data in an op of which only the shape is read, which torch.export leaves out.
 - **refused**: a typed error names what is not supported, or torch itself cannot trace the program,
   or traces it as of another shape than it gives.
 - **torch dies**: eager torch ends the process that draws the program, a new one too, in which
