@@ -46,7 +46,8 @@ def main(path: Path) -> int:
     for check in checks:
         word = "ok" if check.is_ok else "WRONG"
         limit = f"at most {check.tolerance:.0e} is right"
-        print(f"   {check.name}: {word}, {check.difference:.1e} of its scale away ({limit})")
+        error = f"max error {check.difference:.2e} relative to max |expected|"
+        print(f"   {check.name}: {word}, {error} ({limit})")
     return 0 if all(check.is_ok for check in checks) else 1
 
 
