@@ -10,18 +10,20 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from unprivileged import make_read_only, run
 
 pytest.importorskip("torch")
+AOTC = (sys.executable, "-m", "aotc.aot.cli")
 TARGETS = ("--target", "cuda:sm_90", "--target", "cpu-x86-64-v3")
 
 
 @pytest.fixture(scope="module")
 def image(spec, tmp_path_factory):
-    """(a cache that `warm` filled and nobody can write any more, the report)."""
-    from aotc.aot.options import BuildOptions
-    from aotc.aot.warm import warm
+    """(a cache that `aotc warm` filled and nobody can write any more, the report).
 
+    Warmed by a process of its own: ops that other tests register are part of a capture's key.
+    """
     folder = tmp_path_factory.mktemp("image") / "cache"
-    options = BuildOptions(cache_folder=folder)
-    report = warm([str(spec)], TARGETS[1::2], options, is_shared=True).record()
+    done = run([*AOTC, "warm", spec, *TARGETS, "--shared", "--json", "--cache-dir", folder])
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
     make_read_only(folder)
     yield folder, report
     for path in (folder, *folder.rglob("*")):  # so that pytest can delete it
@@ -43,8 +45,8 @@ def test_every_user_can_read_the_cache_of_an_image(image):
 
 def test_a_build_with_a_cache_that_can_only_be_read_compiles_nothing(image, spec, tmp_path):
     before = sorted(image[0].rglob("*"))
-    command = (sys.executable, "-m", "aotc.aot.cli", "build", spec, "-o", tmp_path / "out")
-    done = run([*command, *TARGETS, "--json", "--cache", image[0]])
+    command = (*AOTC, "build", spec, "-o", tmp_path / "out", "--cache-dir", image[0])
+    done = run([*command, *TARGETS, "--json"])
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert (report["compiled"], report["cache_hits"]) == (0, 6)
