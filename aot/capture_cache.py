@@ -6,7 +6,7 @@ model, its code and its example, and is used only after the model has given the 
 
 from __future__ import annotations
 
-from aotc.aot.capture.cache_entry import from_files, to_files
+from aotc.aot.capture.cache_entry import FACTS, GRAPH, from_files, to_files
 from aotc.aot.capture.capture import Captured, capture
 from aotc.aot.capture.custom_ops import custom_digests
 from aotc.aot.capture.dependencies import user_modules
@@ -26,7 +26,7 @@ def cached_capture(
     if digests is None:
         return capture(spec, fallback, rounds), False
     key = Key.of("captures", fallback=fallback, rounds=rounds, native=custom_digests(), **digests)
-    entry = store.get(key)
+    entry = store.get(key, (frozenset({GRAPH, FACTS}),))
     if entry is not None:
         found = from_files(entry.files, spec)
         if found is not None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.cache.keys import BUCKETS, Difference, Key, differences, key_of
-from aotc.cache.store import RECORD, Store, delete_entry
+from aotc.cache.reading import RECORD, read_json, read_record
+from aotc.cache.store import Store, delete_entry
 
 CAP_BYTES = 10 * 1024**3
 KEEP_FRACTION = 0.7  # of the cap; so that a full cache is not collected after every put
@@ -48,17 +49,17 @@ def rows(store: Store) -> Iterator[Row]:
     for bucket in sorted(f"{name}-v{version}" for name, version in BUCKETS.items()):
         for folder in sorted((store.root / bucket).glob("??/*")):
             with contextlib.suppress(OSError):  # deleted by another process meanwhile
-                sizes = [item.stat().st_size for item in folder.iterdir()]
-                used_s = (folder / RECORD).stat().st_mtime
-                made_s = folder.stat().st_mtime
+                sizes = [item.lstat().st_size for item in folder.iterdir()]
+                used_s = (folder / RECORD).lstat().st_mtime
+                made_s = folder.lstat().st_mtime
                 yield Row(folder, bucket, folder.name, sum(sizes), used_s, made_s)
 
 
 def key_record(row: Row) -> Key | None:
     """The key stored beside an entry; None when the record is damaged."""
     try:
-        return key_of(json.loads((row.folder / RECORD).read_bytes())["key"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return key_of(read_record(row.folder)["key"])
+    except (ValueError, KeyError, TypeError):
         return None
 
 
@@ -124,9 +125,9 @@ def note_misses(store: Store, started_s: float) -> None:
 def last_misses(store: Store) -> tuple[float, tuple[Key, ...]]:
     """Start and missed keys of the last build; (infinity, none) when there is no note."""
     try:
-        note = json.loads((store.root / MISSES).read_bytes())
+        note = read_json(store.root / MISSES)
         return float(note["started_s"]), tuple(key_of(record) for record in note["keys"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return float("inf"), ()
 
 

@@ -29,8 +29,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
-import json
 import os
 import secrets
 import shutil
@@ -44,9 +42,9 @@ from pathlib import Path
 
 from aotc.cache.errors import BucketUnknown, CacheNotAFolder, CacheUnsafe
 from aotc.cache.keys import BUCKETS, Key, canonical
+from aotc.cache.reading import FILE_NAME, RECORD, Damage, fault_of, file_row, read_entry
 
 TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# aotc's artifact cache; safe to delete\n"
-RECORD = "entry.json"
 LOCK_TIMEOUT_S = 300.0
 TOUCH_INTERVAL_S = 3600.0
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
@@ -75,10 +73,6 @@ class Counters:
     refused: int = 0  # puts into a folder that cannot be written
 
 
-class _Damage(Exception):
-    """An entry does not hold what its record says."""
-
-
 class Store:
     """One cache folder. Safe for any number of processes and threads at once."""
 
@@ -97,19 +91,19 @@ class Store:
         if self.lower is not None:
             _check(self.lower)
 
-    def get(self, key: Key) -> Entry | None:
-        """The entry of `key`, or None; no lock. A damaged entry is warned of and set aside."""
+    def get(self, key: Key, required: tuple[frozenset[str], ...] = ()) -> Entry | None:
+        """The entry of `key`, or None; no lock. A damaged entry is warned of and set aside.
+
+        `required`: an entry without all files of one of these sets is damaged. Raises CacheUnsafe.
+        """
         folder = self.path(key)
         try:
-            files = _read(folder, key)
+            files = read_entry(self.root, folder, key, required)
         except FileNotFoundError:
-            return self._get_lower(key)
-        except PermissionError as fault:
-            self._warn_once(f"cache folder {self.root} cannot be read ({fault.strerror})")
-            return self._get_lower(key)
-        except (_Damage, OSError) as damage:
-            if not _exists(folder / RECORD):  # deleted between two reads: an ordinary miss
-                return self._get_lower(key)
+            return self._get_lower(key, required)
+        except Damage as damage:
+            if not os.path.lexists(folder / RECORD):  # deleted between two reads: an ordinary miss
+                return self._get_lower(key, required)
             self._miss(key)
             self.counters.damaged += 1
             warnings.warn(
@@ -119,6 +113,9 @@ class Store:
             )
             self._quarantine(folder)
             return None
+        except OSError as fault:
+            self._warn_once(f"cache folder {self.root} cannot be read ({fault.strerror})")
+            return self._get_lower(key, required)
         self.counters.hits += 1
         _touch(folder / RECORD)
         return Entry(key, files)
@@ -132,11 +129,11 @@ class Store:
         folders = (self.path(key), self._lower_path(key))
         return next((folder for folder in folders if _exists(folder / RECORD)), None)
 
-    def _get_lower(self, key: Key) -> Entry | None:
+    def _get_lower(self, key: Key, required: tuple[frozenset[str], ...]) -> Entry | None:
         """The entry of the lower folder, else a miss; a damaged one there is as good as none."""
         if self.lower is not None:
-            with contextlib.suppress(_Damage, OSError):
-                files = _read(self._lower_path(key), key)
+            with contextlib.suppress(Damage, OSError):
+                files = read_entry(self.lower, self._lower_path(key), key, required)
                 self.counters.hits += 1
                 return Entry(key, files)
         self._miss(key)
@@ -170,7 +167,7 @@ class Store:
 
         path = self.root / "locks" / f"{key.folder}-{key.digest}.lock"
         try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
+            self._make_folders("locks")
             # Without a working flock there is no lock: an existence lock would outlive its holder.
             held = FileLock(path, timeout=timeout_s, fallback_to_soft=False, poll_interval=0.02)
             held.acquire()
@@ -197,22 +194,22 @@ class Store:
         """Write the entry into a private folder; the record goes in last."""
         name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(8)}"
         staged = self.root / "staging" / name
-        staged.parent.mkdir(mode=0o700, exist_ok=True)
+        self._make_folders("staging")
         staged.mkdir(mode=0o700)
         try:
             rows = []
             for file, data in sorted(files.items()):
                 _write(staged / file, data)
-                rows.append(_file_row(file, data))
+                rows.append(file_row(file, data))
             _write(staged / RECORD, canonical({"key": key.record(), "files": rows}))
-        except OSError:
+        except BaseException:
             shutil.rmtree(staged, ignore_errors=True)
             raise
         return staged
 
     def _publish(self, staged: Path, folder: Path, key: Key) -> bool:
         """Rename the staged folder into place, unless a sound entry stands there."""
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_folders(*folder.parent.relative_to(self.root).parts)
         for _ in range(2):
             try:
                 staged.rename(folder)
@@ -221,17 +218,29 @@ class Store:
                 if fault.errno not in _TAKEN:
                     raise
             try:
-                _read(folder, key)
+                read_entry(self.root, folder, key)
                 return False
-            except (_Damage, OSError):
+            except (Damage, FileNotFoundError):
                 self._quarantine(folder)  # a torn deletion or a damaged entry: make room once
         return False
+
+    def _make_folders(self, *names: str) -> None:
+        """Make folders below the root, private whatever the umask; raises CacheUnsafe."""
+        path = self.root
+        for name in names:
+            path = path / name
+            with contextlib.suppress(FileExistsError):
+                path.mkdir(mode=0o700)
+            state = path.lstat()
+            found = fault_of(state) if stat.S_ISDIR(state.st_mode) else "a link or a file"
+            if found:
+                raise CacheUnsafe(path=str(path), found=found)
 
     def _quarantine(self, folder: Path) -> None:
         """Move a damaged entry out of sight, or delete it; never fails."""
         grave = self.root / "quarantine" / f"{folder.name}-{secrets.token_hex(4)}"
         with contextlib.suppress(OSError):
-            grave.parent.mkdir(mode=0o700, exist_ok=True)
+            self._make_folders("quarantine")
             folder.rename(grave)
             return
         delete_entry(folder)  # a lower layer of an overlay refuses renames
@@ -256,7 +265,9 @@ def delete_entry(folder: Path) -> None:
 
 def _prepare(root: Path) -> None:
     with contextlib.suppress(OSError):
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (*reversed(root.parents), root):  # private ones, whatever the umask
+            if not folder.exists():
+                folder.mkdir(mode=0o700, exist_ok=True)
     if _check(root):
         with contextlib.suppress(OSError):
             if not (root / "CACHEDIR.TAG").exists():
@@ -272,47 +283,17 @@ def _check(root: Path) -> bool:
         return False
     if not stat.S_ISDIR(state.st_mode):
         raise CacheNotAFolder(path=str(root))
-    if state.st_uid not in (os.geteuid(), 0):
-        raise CacheUnsafe(path=str(root), found=f"owned by user {state.st_uid}")
-    if state.st_mode & 0o022:
-        raise CacheUnsafe(path=str(root), found=f"of mode {stat.S_IMODE(state.st_mode):o}")
+    if found := fault_of(state):
+        raise CacheUnsafe(path=str(root), found=found)
     return True
 
 
-def _file_row(name: str, data: bytes) -> dict[str, str | int]:
-    return {"name": name, "size_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-
-
 def _write(path: Path, data: bytes) -> None:
+    if not FILE_NAME.fullmatch(path.name):
+        raise ValueError(f"file name {path.name!r}, expected letters, digits and `._-`")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o400), "wb") as file:
         file.write(data)
-
-
-def _read(folder: Path, key: Key) -> dict[str, bytes]:
-    """Every file of an entry. Raises FileNotFoundError (no entry), _Damage, OSError."""
-    text = (folder / RECORD).read_bytes()
-    try:
-        record = json.loads(text)
-        is_ours = record["key"] == key.record()
-        wanted = [(str(row["name"]), row) for row in record["files"]]
-    except (ValueError, KeyError, TypeError):
-        raise _Damage("its record does not parse") from None
-    if not is_ours:
-        raise _Damage("its record belongs to another key")
-    return {name: _read_file(folder, name, row) for name, row in wanted}
-
-
-def _read_file(folder: Path, name: str, row: dict[str, str | int]) -> bytes:
-    if "/" in name or name.startswith("."):
-        raise _Damage("its record names a file outside the entry")
-    try:
-        data = (folder / name).read_bytes()
-    except FileNotFoundError:
-        raise _Damage(f"file `{name}` is missing") from None
-    if row != _file_row(name, data):
-        raise _Damage(f"file `{name}` has other bytes than its record says")
-    return data
 
 
 def _exists(path: Path) -> bool:
@@ -325,5 +306,5 @@ def _exists(path: Path) -> bool:
 def _touch(record: Path) -> None:
     """Mark the entry as used, at most once an hour; a read-only folder keeps its times."""
     with contextlib.suppress(OSError):
-        if time.time() - record.stat().st_mtime > TOUCH_INTERVAL_S:
-            os.utime(record)
+        if time.time() - record.lstat().st_mtime > TOUCH_INTERVAL_S:
+            os.utime(record, follow_symlinks=False)

@@ -24,6 +24,11 @@ from aotc.runtime.errors import AotcError
 
 Report = Callable[[int, int, str], None]  # done, total, name of the last
 Files = dict[str, bytes]
+# What an entry of a kernel holds: one of these.
+KERNEL_FILES = (
+    frozenset({"facts.json", "kernel.code", "kernel.texts"}),
+    frozenset({"too-large.json"}),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ def compile_each(
             made[task] = _native(task)
     missing = [task for task in distinct if task not in made]
     for task in missing:
-        entry = store.get(task.key)
+        entry = store.get(task.key, KERNEL_FILES)
         if entry is not None:
             made[task] = unpack(entry.files)
             counts.cache_hits += 1
@@ -201,13 +206,13 @@ def compile_or_get(
 
     The second value says whether this call compiled.
     """
-    return _get_or_make(root, fields, lambda: _compile(device, plain))
+    return _get_or_make(root, fields, lambda: _compile(device, plain), KERNEL_FILES)
 
 
 def make_support_code(root: str, fields: Any, device: str) -> Files:
     """In a worker: the family's support code, put into the cache."""
     make: Callable[[], Files] = resolve(FAMILIES[device].support_code)
-    return _get_or_make(root, fields, make)[0]
+    return _get_or_make(root, fields, make, ())[0]
 
 
 def _compile(device: str, plain: tuple[Any, ...]) -> Files:
@@ -218,10 +223,12 @@ def _compile(device: str, plain: tuple[Any, ...]) -> Files:
         return {"too-large.json": json.dumps(error.fields, sort_keys=True).encode()}
 
 
-def _get_or_make(root: str, fields: Any, make: Callable[[], Files]) -> tuple[Files, bool]:
+def _get_or_make(
+    root: str, fields: Any, make: Callable[[], Files], required: tuple[frozenset[str], ...]
+) -> tuple[Files, bool]:
     store, key = Store(root), Key("binaries", fields)
     with store.lock(key):
-        entry: Entry | None = store.get(key)
+        entry: Entry | None = store.get(key, required)
         if entry is not None:
             return dict(entry.files), False
         files = make()

@@ -143,7 +143,7 @@ def _line(digest: str, policy: Policy, store: Store) -> Line | None:
         return min(others, key=lambda line: line.place)
     if policy.mode == "off" or policy.frozen:
         return None
-    entry = store.get(_key(digest, policy))
+    entry = store.get(_key(digest, policy), (frozenset({"line.txt"}),))
     if entry is None:
         return None
     text = entry.files["line.txt"].decode()

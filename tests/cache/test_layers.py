@@ -75,9 +75,9 @@ def test_shared_entries_can_be_read_by_everybody_and_written_by_nobody_else(lowe
 
 
 def test_a_cache_that_cannot_be_read_says_so_and_misses(lower, monkeypatch):
-    def refuse(folder, key):
+    def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("aotc.cache.store._read", refuse)
+    monkeypatch.setattr("aotc.cache.store.read_entry", refuse)
     with pytest.warns(CacheWarning, match="cannot be read"):
         assert Store(lower.root).get(KEY) is None
