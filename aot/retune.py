@@ -44,7 +44,7 @@ from aotc.cache import Store
 from aotc.runtime import drivers
 from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.bundle.directory import Directory
-from aotc.runtime.bundle.manifest import GOLDEN_NAME, Manifest, Target
+from aotc.runtime.bundle.manifest import GOLDEN_NAME, Manifest, Target, identity_of
 from aotc.runtime.bundle.native_plan import BackendEntry
 from aotc.runtime.bundle.plan import Plan, split_library
 from aotc.runtime.bundle.signature import Signature, TensorSpec
@@ -52,6 +52,7 @@ from aotc.runtime.bundle.weights import Digests, MappedFile, hash_threads, read_
 from aotc.runtime.comparison import compare
 from aotc.runtime.errors import GoldenMissing, InputError
 from aotc.runtime.extras import read_extra, read_extras, read_golden
+from aotc.runtime.loading import require_trust
 from aotc.runtime.mismatch import read_manifest
 
 PROVENANCE = "provenance.json"
@@ -96,7 +97,8 @@ def retune(
     with ExitStack() as stack:
         directory = stack.enter_context(Directory(os.fspath(bundle)))
         workers = stack.enter_context(Workers(options.jobs))
-        manifest, _ = read_manifest(directory)
+        manifest, data = read_manifest(directory)
+        require_trust(directory, identity_of(data))
         clock.has_targets = len(manifest.targets) > 1
         here = _targets_here(directory, manifest, options)
         resources = Resources(workers, store, counts)

@@ -20,6 +20,8 @@ from .mismatch import read_manifest, require_target
 from .programs.program import Loaded, Program
 from .settings import SETTINGS, parse, read
 
+TRUST_SETTINGS = ("AOTC_REQUIRE_SIGNATURE", "AOTC_TRUSTED_KEYS", "AOTC_REVOKED")
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,6 +42,8 @@ def load(
     threads: int | None = None,
     verify: str | None = None,
     stream: Any = None,
+    trusted_keys: Sequence[Any] | None = None,
+    revoked: str | os.PathLike[str] | None = None,
 ) -> Program:
     """Load the bundle at `path` and return a `Program`.
 
@@ -51,9 +55,12 @@ def load(
     the weights out, for files too large to read at every start. None reads `AOTC_LOAD_VERIFY`.
     stream: on a device, the stream of all calls that name no other: torch's or cupy's object, or a
     CUstream handle. None takes the one that is current at each call.
+    trusted_keys: public keys, paths of PEM files or their text, of which one must have signed the
+    bundle; None reads `AOTC_TRUSTED_KEYS`.
+    revoked: path of a list of digests that are refused; None reads `AOTC_REVOKED`.
 
-    Raises `BundleError` (damage, exit 6), `IncompatibleError` (not for this machine, 5; among them
-    `FallbackUnavailable`, `NativeAbsent` and `NativeDiffers`),
+    Raises `BundleError` (damage, exit 6; among them `SignatureError`), `IncompatibleError` (not for
+    this machine, 5; among them `FallbackUnavailable`, `NativeAbsent` and `NativeDiffers`),
     `EnvironmentFault` (7; among them `DeviceMemoryFull`) and `SettingInvalid` (2).
     """
     thread_count = _setting("AOTC_THREADS", threads)
@@ -61,14 +68,12 @@ def load(
     with Directory(os.fspath(path)) as directory:
         manifest, data = read_manifest(directory)
         identity = identity_of(data)
-        if digest is not None:
-            _check_digest(directory.path, identity, digest)
+        _check_digest(directory.path, identity, digest)
+        require_trust(directory, identity, trusted_keys, revoked)
         fallback = _find_ops(manifest, directory.path)
         target, ordinal = require_target(manifest, directory.path, device)
         driver = load_driver(target.device)
-        if stream is not None and not driver.HAS_DEVICE_MEMORY:
-            expected = f"None, since target `{target.name}` has no streams"
-            raise SettingInvalid(name="stream", found=stream, origin="argument", expected=expected)
+        _check_stream(stream, driver, target.name)
         weights = _map_weights(directory, manifest.weights)
         digests = _start_digests(directory, manifest, weights) if extent == "full" else None
         loaded = None
@@ -79,8 +84,7 @@ def load(
             _check_code(plan, vouched)
             spans = _spans(directory, manifest, weights)
             _check_states(manifest, plan, spans, directory.where(target.plan))
-            image_bytes = len(library) if driver.HAS_DEVICE_MEMORY else None
-            check = _check_plan(manifest, plan, spans, image_bytes, plan.path)
+            check = _check_plan(manifest, plan, spans, library, driver)
             # The code is digested by now. Weights whose digests still run may be uploaded, but
             # nothing runs on them before `_finish`.
             natives = _bind(directory, manifest, plan, (driver.DEVICE, ordinal))
@@ -90,6 +94,31 @@ def load(
             if digests is not None:
                 _finish(digests, loaded)
     return _program(manifest, target, identity, plan, loaded, stream)
+
+
+def require_trust(
+    directory: Directory,
+    identity: str,
+    trusted_keys: Sequence[Any] | None = None,
+    revoked: str | os.PathLike[str] | None = None,
+) -> None:
+    """Refuse the open bundle whose digest is `identity` unless arguments and settings trust it.
+
+    Raises what `trust.policy` and `trust.check_trust` raise.
+    """
+    is_asked = any(read(name).value for name in TRUST_SETTINGS)
+    if not is_asked and trusted_keys is None and revoked is None:
+        return  # and import nothing
+    from .trust.trust import check_trust, policy
+
+    check_trust(directory, identity, policy(trusted_keys, revoked))
+
+
+def _check_stream(stream: Any, driver: Driver, target: str) -> None:
+    """Raises `SettingInvalid` for a stream where a target has none."""
+    if stream is not None and not driver.HAS_DEVICE_MEMORY:
+        expected = f"None, since target `{target}` has no streams"
+        raise SettingInvalid(name="stream", found=stream, origin="argument", expected=expected)
 
 
 def _find_ops(manifest: Manifest, path: str) -> Fallback | None:
@@ -146,14 +175,16 @@ def _check_plan(
     manifest: Manifest,
     plan: Plan,
     spans: dict[str, tuple[int, int]],
-    image_bytes: int | None,
-    path: str,
+    library: bytes,
+    driver: Driver,
 ) -> Check:
     """The plan fits signature, weights and library; it has the dims of the manifest, or neither
     has any. Returns what holds plans of other sizes against the bundle.
 
     Raises `BundleMalformed`.
     """
+    path = plan.path
+    image_bytes = len(library) if driver.HAS_DEVICE_MEMORY else None
     if plan.dims != len(manifest.dims):
         expected = f"{len(manifest.dims)}, as the manifest has"
         raise BundleMalformed(path=path, field="dims", found=str(plan.dims), expected=expected)
@@ -213,7 +244,10 @@ def _setting(name: str, argument: Any) -> Any:
     return parse(SETTINGS[name], argument, "argument")
 
 
-def _check_digest(path: str, identity: str, digest: str) -> None:
+def _check_digest(path: str, identity: str, digest: str | None) -> None:
+    """Raises `IdentityMismatch` for another digest than the one asked for, if one was."""
+    if digest is None:
+        return
     expected = digest.removeprefix("sha256:").lower()
     if len(expected) != 64 or not set(expected) <= set("0123456789abcdef"):
         raise SettingInvalid(

@@ -65,6 +65,19 @@ SETTINGS: dict[str, Setting] = {
             ("full", "code"),
         ),
         Setting(
+            "AOTC_REQUIRE_SIGNATURE",
+            "flag",
+            False,
+            "bundles without a signature by a trusted key are refused",
+        ),
+        Setting(
+            "AOTC_TRUSTED_KEYS",
+            "files",
+            (),
+            "public keys (PEM) of which one must have signed a bundle",
+        ),
+        Setting("AOTC_REVOKED", "path", None, "file of the digests of bundles that are refused"),
+        Setting(
             "AOTC_SEPARATE_BUFFERS",
             "flag",
             False,
@@ -118,6 +131,7 @@ EXPECTED = {
     "count": "a whole number from 0 to 4096",
     "path": "a path",
     "folders": "absolute paths with `:` between them",
+    "files": "absolute paths with `:` between them",
     "names": "names with commas between them",
     "flag": "`0` or `1`",
     "presence": "anything",
@@ -192,21 +206,21 @@ def _parse(setting: Setting, given: Any) -> Any:
     if kind == "names":
         names = given.split(",") if isinstance(given, str) else list(given)
         return tuple(str(name).strip() for name in names if str(name).strip())
-    if kind == "folders":
-        return _absolute_folders(given)
+    if kind in ("folders", "files"):
+        return _absolute_paths(given)
     text = str(given)
     if setting.choices and text not in setting.choices:
         raise ValueError(text)
     return text
 
 
-def _absolute_folders(given: Any) -> tuple[str, ...]:
-    """The folders of a search path; never the current one, which an empty entry would mean."""
+def _absolute_paths(given: Any) -> tuple[str, ...]:
+    """The entries of a search path; never the current folder, which an empty entry would mean."""
     entries = given.split(os.pathsep) if isinstance(given, str) else [str(each) for each in given]
-    folders = tuple(each for each in entries if each)
-    if not all(os.path.isabs(each) for each in folders):
+    paths = tuple(each for each in entries if each)
+    if not all(os.path.isabs(each) for each in paths):
         raise ValueError(given)
-    return folders
+    return paths
 
 
 def _whole_number(given: Any, limit: int) -> int:

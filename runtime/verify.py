@@ -1,8 +1,8 @@
-"""Is a bundle whole, does it fit this machine, does it still give the right numbers?
+"""Who signed a bundle, is it whole, does it fit this machine, does it still give the right numbers?
 
-Three layers, each a list of findings: integrity (every digest, extras included), compatibility
-(what `check` says) and golden (the stored input is run and compared with the stored output). Works
-without numpy.
+Four layers, each a list of findings: signature (where keys are trusted or digests revoked),
+integrity (every digest, extras included), compatibility (what `check` says) and golden (the stored
+input is run and compared with the stored output). Works without numpy.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import os
 
 from .bundle.directory import Directory
-from .bundle.manifest import EXTRAS_NAME, GOLDEN_NAME
+from .bundle.manifest import EXTRAS_NAME, GOLDEN_NAME, identity_of
 from .comparison import compare
 from .errors import AotcError, BundleAltered, BundleFileMissing, GoldenMissing
 from .extras import read_extras, read_golden
@@ -22,11 +22,12 @@ from .record import Record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from .bundle.manifest import FileEntry, TensorSpec, WeightsEntry
     from .extras import Golden
 
-LAYERS = ("integrity", "compatibility", "golden")
+LAYERS = ("signature", "integrity", "compatibility", "golden")
 READ_STEP_BYTES = 4 << 20
 
 
@@ -53,13 +54,18 @@ def verify(
     layers: Sequence[str] = LAYERS,
     device: str | None = None,
     threads: int | None = None,
+    trusted_keys: Sequence[Any] | None = None,
+    revoked: str | os.PathLike[str] | None = None,
 ) -> list[Finding]:
     """Findings of the layers asked for, in the order of LAYERS; damage is data, not an exception.
 
-    Golden runs only where the layers before it found nothing wrong. Raises `EnvironmentFault`.
+    trusted_keys, revoked: as `load` takes them. Golden runs only where the layers before it found
+    nothing wrong. Raises `EnvironmentFault`, and what `trust.policy` raises.
     """
     text = os.fspath(path)
     findings: list[Finding] = []
+    if "signature" in layers:
+        findings += _signature(text, trusted_keys, revoked, must_ask=len(layers) == 1)
     if "integrity" in layers:
         findings += _integrity(text)
     if "compatibility" in layers and not _failed(findings):
@@ -69,12 +75,33 @@ def verify(
             for row in rows
         ] or [Finding("compatibility", "this machine", "ok")]
     if "golden" in layers and not _failed(findings):
-        findings += _golden(text, device, threads)
+        findings += _golden(text, device, (threads, trusted_keys, revoked))
     return findings
 
 
 def _failed(findings: list[Finding]) -> bool:
     return any(finding.status == "failed" for finding in findings)
+
+
+def _signature(path: str, trusted_keys: Any, revoked: Any, must_ask: bool) -> list[Finding]:
+    """Who signed the bundle; nothing where nobody need have, unless that was asked for alone."""
+    from .trust.errors import TrustedKeysMissing
+    from .trust.trust import SIGNATURE_NAME, check_trust, policy
+
+    asked = policy(trusted_keys, revoked)
+    if not asked.keys and asked.revoked is None:
+        if must_ask:
+            raise TrustedKeysMissing(origin="`signature` was asked for")
+        return []
+    try:
+        with Directory(path) as directory:
+            keys = check_trust(directory, identity_of(read_manifest(directory)[1]), asked)
+    except AotcError as error:
+        return [_failure("signature", SIGNATURE_NAME, error)]
+    found = [Finding("signature", SIGNATURE_NAME, "ok", f"signed by {key}") for key in keys]
+    if asked.revoked is not None:
+        found.append(Finding("signature", "revoked digests", "ok", "not among them"))
+    return found
 
 
 def _integrity(path: str) -> list[Finding]:
@@ -158,10 +185,12 @@ def _digests(directory: Directory, name: str, nbytes: int, chunk_bytes: int) -> 
     return digests
 
 
-def _golden(path: str, device: str | None, threads: int | None) -> list[Finding]:
+def _golden(path: str, device: str | None, given: tuple[Any, Any, Any]) -> list[Finding]:
+    threads, trusted_keys, revoked = given
+    trust = {"trusted_keys": trusted_keys, "revoked": revoked}
     try:
         golden = read_golden(path)
-        with load(path, device, threads=threads, verify="code") as program:
+        with load(path, device, threads=threads, verify="code", **trust) as program:
             results = program.flatten(program(*golden.inputs.values()))
             pairs = zip(program.outputs, results, strict=True)
             return [_output_finding(spec, bytes(result), golden) for spec, result in pairs]

@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(RUNTIME_WORDS, RUNTIME_WORDS),
     "runtime.arrays": RUNTIME_WORDS,
     "runtime.bundle": {*RUNTIME_WORDS, "runtime.arrays"},
+    "runtime.trust": {*RUNTIME_WORDS, "runtime.bundle"},
     "runtime.drivers": READ,
     "runtime.backends": {*READ, "runtime.drivers"},
     "runtime.programs": {*READ, "runtime.drivers"},
@@ -121,6 +122,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.tune",
     },
     "aot.profile": WORDS,
+    "aot.distribution": {*WORDS, "aot.pack"},
     "aot.reduce": {
         *WORDS,
         "aot.build",
@@ -174,6 +176,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "triton": ("aot/targets", "aot/capture/triton_source.py", "kernels"),
     "numpy": ("aot", "runtime/arrays/exchange.py", "kernels"),
     "click": ("aot/cli",),
+    "cryptography": ("runtime/trust/keys.py", "aot/distribution/signing.py"),
     "filelock": ("cache",),
     "transformers": (),
     "safetensors": (),

@@ -22,7 +22,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inspect": ("inspect", "Show what a bundle takes, gives and holds; runs nothing of it."),
     "tune": ("tune", "Choose the kernels of a bundle anew on this machine."),
     "run": ("run", "Run a bundle on numpy files or random inputs."),
-    "verify": ("verify", "Check a bundle's digests, compatibility and golden numbers."),
+    "verify": ("verify", "Check a bundle's signatures, digests, compatibility and golden numbers."),
+    "sign": ("sign", "Sign a bundle's digest, for `verify` and `load` to check."),
+    "keygen": ("keygen", "Make a pair of keys to sign bundles with."),
     "bench": ("bench", "Measure a bundle, alone or against torch."),
     "profile": ("profile", "Time every kernel of a bundle against the device's limits."),
     "warm": ("warm", "Fill the artifact cache for later builds, in an image build."),
@@ -37,7 +39,7 @@ EPILOG = """\b
 exit codes:
   0 ok                              4 compile or tuning failure
   1 negative answer (mismatch)      5 incompatible machine or runtime
-  2 usage                           6 integrity
+  2 usage                           6 integrity, signature
   3 unsupported model or operation  7 environment (disk, permission, lock)
   70 internal bug
 """

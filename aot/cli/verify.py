@@ -1,4 +1,5 @@
-"""`aotc verify BUNDLE`: digests of every byte, compatibility with this machine, golden numbers."""
+"""`aotc verify BUNDLE`: signatures, digests of every byte, compatibility with this machine, golden
+numbers."""
 
 from __future__ import annotations
 
@@ -12,24 +13,49 @@ from aotc.aot.cli.explain import error_classes
 from aotc.aot.cli.printing import print_json
 from aotc.runtime.verify import LAYERS, Finding, verify
 
-EXIT_CODES = {"integrity": 6, "compatibility": 5, "golden": 1}
+EXIT_CODES = {"signature": 6, "integrity": 6, "compatibility": 5, "golden": 1}
 
 
 @click.command("verify")
 @click.argument("bundle", type=click.Path(path_type=Path))
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="KEY.pub.pem",
+    help="Public key of which one must have signed it [AOTC_TRUSTED_KEYS]; may be repeated.",
+)
+@click.option(
+    "--revoked",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="List of digests that are refused [AOTC_REVOKED].",
+)
+@click.option("--signature", "layer", flag_value="signature", help="Signatures only.")
 @click.option("--integrity", "layer", flag_value="integrity", help="Digests only.")
 @click.option("--compat", "layer", flag_value="compatibility", help="Compatibility only.")
 @click.option("--golden", "layer", flag_value="golden", help="Golden numbers only.")
 @click.option("--device", help="cpu, cuda or cuda:1; else the first target that runs here.")
 @flags.imports
 @flags.as_json
-def command(bundle: Path, layer: str | None, device: str | None, as_json: bool) -> int:
-    """Check BUNDLE: integrity, compatibility, golden numbers; all unless one is named.
+def command(
+    bundle: Path,
+    keys: tuple[Path, ...],
+    revoked: Path | None,
+    layer: str | None,
+    device: str | None,
+    as_json: bool,
+) -> int:
+    """Check BUNDLE: signatures where keys are trusted, integrity, compatibility, golden numbers;
+    all unless one is named.
 
-    A layer is left out when one before it failed. Exit 6 when a byte was altered, 5 when it does
-    not run here, 1 when its numbers are wrong, 2 when `--golden` is given and there are none.
+    A layer is left out when one before it failed. Exit 6 when no trusted key signed it, when it is
+    revoked or a byte was altered, 5 when it does not run here, 1 when its numbers are wrong, 2 when
+    `--golden` is given and there are none.
     """
-    findings = verify(bundle, (layer,) if layer else LAYERS, device)
+    layers = (layer,) if layer else LAYERS
+    findings = verify(bundle, layers, device, trusted_keys=keys or None, revoked=revoked)
     if as_json:
         rows = [finding.as_map() for finding in findings]
         print_json("aotc.verify/1", {"path": str(bundle), "findings": rows})
