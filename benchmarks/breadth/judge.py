@@ -7,7 +7,7 @@ torch.export itself refuses says nothing of aotc: it is listed with its reason a
 from __future__ import annotations
 
 import copy
-import importlib.resources
+import importlib.machinery
 import math
 import sys
 import tempfile
@@ -155,7 +155,7 @@ def _found(
 ) -> list[torch.Tensor]:
     """What the bundle gives."""
     subject = types.ModuleType(MODULE)
-    subject.__spec__ = importlib.resources.ModuleSpec(MODULE, None)
+    subject.__spec__ = importlib.machinery.ModuleSpec(MODULE, None)
     subject.model, subject.example_inputs = model, dict(arguments)  # type: ignore[attr-defined]
     sys.modules[MODULE] = subject
     with tempfile.TemporaryDirectory() as folder:

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from benchmarks.breadth import page, transformers_models  # noqa: E402  needs transformers
-from benchmarks.breadth.judge import BROKEN, NOT_EXPORTED, RIGHT, WRONG, Outcome  # noqa: E402
+from benchmarks.breadth.judge import BROKEN, NOT_EXPORTED, RIGHT, WRONG, Outcome, judged  # noqa: E402
 from benchmarks.breadth.judge import _distance as distance  # noqa: E402
 from benchmarks.breadth.shrink import small  # noqa: E402
 
@@ -27,6 +27,19 @@ def test_a_type_gives_a_model_and_inputs_on_which_it_runs():
     model, arguments = transformers_models.make("bert")
     assert type(model).__name__ == "BertModel"
     assert model(**arguments).last_hidden_state.isfinite().all()
+
+
+def test_a_model_is_built_run_and_judged(cache):
+    from aotc.aot.targets.workers import Workers
+
+    def make(_name):
+        return torch.nn.Linear(4, 3).eval(), {"input": torch.randn(2, 4)}
+
+    setting = {"cache_dir": cache, "target": "cpu", "tune": "off"}
+    with Workers(1) as staff:
+        outcome = judged("linear", make, setting, staff)
+    assert (outcome.verdict, outcome.reason) == (RIGHT, "")
+    assert 0 < outcome.difference < 1e-5
 
 
 def test_a_difference_is_of_the_scale_and_nan_is_not_right():
