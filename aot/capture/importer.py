@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,40 +21,24 @@ from aotc.aot.capture.source_lines import source_of
 from aotc.aot.capture.triton_calls import KERNEL_CALL, kernel_call
 from aotc.aot.errors import InternalError, TypeRuleError
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make, sizes_in
+from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make, number, sizes_in
 from aotc.aot.ir.ranges import is_within, range_of
 from aotc.aot.ir.rounding import rounded
 from aotc.aot.ir.size import Extent, Guard, UndecidedSize, proves_at_most
 from aotc.aot.ir.storage import Array, narrow
 from aotc.aot.ir.types import TensorType
 
-Number = Node | Extent | float
-
-
-def _value(number: Number) -> Node:
-    return number if isinstance(number, Node) else build.number(number, "f32")
-
-
-def _unary(op: str) -> Callable[..., Node]:
-    return lambda number: build.unary(op, _value(number))
-
-
-def _binary(op: str) -> Callable[..., Node]:
-    return lambda left, right: build.pointwise(op, _value(left), _value(right))
-
-
-# Name of the function that torch calls → row.
-FLOATS: dict[str, Callable[..., Node]] = {
-    "sym_float": _value,
-    "_sym_sqrt": _unary("sqrt"),
-    "sym_sqrt": _unary("sqrt"),
-    "add": _binary("add"),
-    "sub": _binary("sub"),
-    "mul": _binary("mul"),
-    "truediv": _binary("div"),
-    "pow": _binary("pow"),
+# Arithmetic on sizes: name of the function that torch calls → op of f32; none is the number itself.
+FLOATS = {
+    "sym_float": "",
+    "_sym_sqrt": "sqrt",
+    "sym_sqrt": "sqrt",
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "truediv": "div",
+    "pow": "pow",
 }
-
 
 # Orders calls that have effects, which are refused where they are made.
 TOKEN = "token"
@@ -259,10 +242,12 @@ class Importer:
             if isinstance(value, torch.SymInt):
                 self.values[node] = extent_of(value)
             elif isinstance(value, torch.SymFloat):
-                row = FLOATS.get(getattr(node.target, "__name__", ""))
-                if row is None:
+                op = FLOATS.get(getattr(node.target, "__name__", ""))
+                if op is None:
                     raise NotSupported("a number that depends on sizes")
-                self.values[node] = row(*torch.fx.map_arg(node.args, self.values.__getitem__))
+                given = torch.fx.map_arg(node.args, self.values.__getitem__)
+                operands = [x if isinstance(x, Node) else number(x, "f32") for x in given]
+                self.values[node] = make(op, tuple(operands)) if op else operands[0]
         except (NotSupported, TypeRuleError) as refused:
             self._refuse(node, _data_dependence(node) or str(refused))
 

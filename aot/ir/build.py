@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.graph import Node, Number, make, number
 from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.size import Extent, Size
 from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, Scalar, TensorType, round_scalar
@@ -16,13 +16,6 @@ STORED_TAG = "stored"  # of a copy that the schedule gives a buffer
 def scalar(value: Scalar, dtype: str) -> Node:
     """A rank-0 literal."""
     return make("scalar", (), {"value": value, "dtype": dtype})
-
-
-def number(value: Scalar | Extent, dtype: str) -> Node:
-    """A number as a rank-0 value: a literal, or a dynamic size."""
-    if not isinstance(value, Size):
-        return scalar(value, dtype)
-    return cast(make("extent", (), {"extent": value}), dtype)
 
 
 def constant(name: str, kind: TensorType) -> Node:
@@ -147,7 +140,7 @@ def extreme(op: str, data: Node, axes: Sequence[int]) -> Node:
     found = reduce(op, data, axes)
     if data.type.kind != "float" or not REDUCTIONS[op].is_choice:
         return found
-    return pointwise("where", _has_nan(data, axes), float("nan"), found)
+    return where(_has_nan(data, axes), float("nan"), found)
 
 
 def place_of_extreme(op: str, data: Node, axes: Sequence[int]) -> Node:
@@ -157,7 +150,7 @@ def place_of_extreme(op: str, data: Node, axes: Sequence[int]) -> Node:
     if data.type.kind != "float":
         return found
     first = reduce("argmax", cast(unary("isnan", data), "i32"), axes)
-    return make("where", (_has_nan(data, axes), first, found))
+    return where(_has_nan(data, axes), first, found)
 
 
 def _has_nan(data: Node, axes: Sequence[int]) -> Node:
@@ -174,31 +167,31 @@ def iota(shape: Sequence[Extent], axis: int) -> Node:
     return make("iota", (), {"shape": tuple(shape), "axis": axis})
 
 
-def pointwise(op: str, *operands: Node | Scalar | Extent) -> Node:
+def pointwise(op: str, *operands: Node | Number) -> Node:
     """`op(*operands)`; Python numbers take the element type of the last node."""
     dtype = [item.dtype for item in operands if isinstance(item, Node)][-1]
     nodes = [item if isinstance(item, Node) else number(item, dtype) for item in operands]
     return make(op, tuple(nodes))
 
 
-def add(left: Node | Scalar, right: Node | Scalar) -> Node:
-    """left + right."""
-    return pointwise("add", left, right)
+def where(condition: Node, chosen: Node | Number, other: Node | Number) -> Node:
+    """`chosen` where the condition holds, else `other`."""
+    return pointwise("where", condition, chosen, other)
 
 
-def sub(left: Node | Scalar, right: Node | Scalar) -> Node:
-    """left - right."""
-    return pointwise("sub", left, right)
+def equal(left: Node | Number, right: Node | Number) -> Node:
+    """left = right, element by element."""
+    return pointwise("eq", left, right)
 
 
-def mul(left: Node | Scalar, right: Node | Scalar) -> Node:
-    """left · right."""
-    return pointwise("mul", left, right)
+def maximum(left: Node | Number, right: Node | Number) -> Node:
+    """The larger of two elements; NaN where one is."""
+    return pointwise("maximum", left, right)
 
 
-def div(left: Node | Scalar, right: Node | Scalar) -> Node:
-    """left / right."""
-    return pointwise("div", left, right)
+def minimum(left: Node | Number, right: Node | Number) -> Node:
+    """The smaller of two elements; NaN where one is."""
+    return pointwise("minimum", left, right)
 
 
 def unary(op: str, data: Node) -> Node:
@@ -213,7 +206,7 @@ def scale(data: Node, power: float) -> Node:
 
 def mean(data: Node, axes: Sequence[int]) -> Node:
     """Mean over `axes` as a sum and one multiplication."""
-    return mul(reduce("sum", data, axes), share(count_of(data, axes), data.dtype))
+    return reduce("sum", data, axes) * share(count_of(data, axes), data.dtype)
 
 
 def count_of(data: Node, axes: Sequence[int]) -> Extent:
@@ -230,16 +223,16 @@ def share(count: Extent, dtype: str) -> Node | Scalar:
 
 def softmax(data: Node, axis: int) -> Node:
     """e^(x - max) · (1 / sum): the canonical form that the schedule knows as one row kernel."""
-    shifted = sub(data, reduce("max", data, (axis,)))
+    shifted = data - reduce("max", data, (axis,))
     exponential = unary("exp", shifted)
-    return mul(exponential, unary("reciprocal", reduce("sum", exponential, (axis,))))
+    return exponential * unary("reciprocal", reduce("sum", exponential, (axis,)))
 
 
 def log_softmax(data: Node, axis: int) -> Node:
     """(x - max) - log(sum e^(x - max))."""
-    shifted = sub(data, reduce("max", data, (axis,)))
+    shifted = data - reduce("max", data, (axis,))
     total = reduce("sum", unary("exp", shifted), (axis,))
-    return sub(shifted, unary("log", total))
+    return shifted - unary("log", total)
 
 
 def scaled_mean(data: Node, axes: Sequence[int], factor: float) -> Node:
@@ -251,10 +244,10 @@ def scaled_mean(data: Node, axes: Sequence[int], factor: float) -> Node:
     """
     count = count_of(data, axes)
     if isinstance(count, Size):
-        return reduce("sum", mul(data, mul(share(count, data.dtype), factor)), axes)
+        return reduce("sum", data * (share(count, data.dtype) * factor), axes)
     power = power_within_share(count)
     scaled = scale(data, power) if power != 1 else data
-    return mul(reduce("sum", scaled, axes), factor / (count * power) if count else float("nan"))
+    return reduce("sum", scaled, axes) * (factor / (count * power) if count else float("nan"))
 
 
 def power_within_share(count: int) -> float:
@@ -264,15 +257,15 @@ def power_within_share(count: int) -> float:
 
 def half_centered(data: Node, axes: Sequence[int]) -> Node:
     """(x - mean) / 2 over `axes`: finite also where the distance from the mean is not."""
-    return sub(scale(data, 0.5), scaled_mean(data, axes, 0.5))
+    return scale(data, 0.5) - scaled_mean(data, axes, 0.5)
 
 
 def deviation(data: Node, axes: Sequence[int], epsilon: float) -> tuple[Node, Node, Node]:
     """Mean, variance and 1 / √(variance + epsilon) over `axes`, which stay."""
     average = scaled_mean(data, axes, 1.0)
-    centered = sub(data, average)
-    variance = mean(mul(centered, centered), axes)
-    return average, variance, unary("rsqrt", add(variance, epsilon))
+    centered = data - average
+    variance = mean(centered * centered, axes)
+    return average, variance, unary("rsqrt", variance + epsilon)
 
 
 def standardize(data: Node, axes: Sequence[int], epsilon: float) -> Node:
@@ -282,13 +275,13 @@ def standardize(data: Node, axes: Sequence[int], epsilon: float) -> Node:
     would if it were finite: that distance is not taken from the mean but from 0.
     """
     average, _, scale = deviation(data, axes, epsilon)
-    center = pointwise("where", pointwise("eq", scale, 0.0), 0.0, average)
-    return mul(sub(data, center), scale)
+    center = where(equal(scale, 0.0), 0.0, average)
+    return (data - center) * scale
 
 
 def root_mean_square_norm(data: Node, axes: Sequence[int], epsilon: float) -> Node:
     """x · rsqrt(mean(x²) + epsilon) over `axes`."""
-    return mul(data, unary("rsqrt", add(mean(mul(data, data), axes), epsilon)))
+    return data * unary("rsqrt", mean(data * data, axes) + epsilon)
 
 
 def matmul(left: Node, right: Node) -> Node:

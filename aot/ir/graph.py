@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from aotc.aot.errors import TypeRuleError
 from aotc.aot.ir.ops import OPS
-from aotc.aot.ir.size import Shape, Size, UndecidedSize
-from aotc.aot.ir.types import TensorType
+from aotc.aot.ir.size import Extent, Shape, Size, UndecidedSize
+from aotc.aot.ir.types import Scalar, TensorType
 
 if TYPE_CHECKING:
     import numpy
 
 AttrValue = Any  # hashable: bool, int, float, str, a Size or a tuple of these
 Attrs = tuple[tuple[str, AttrValue], ...]
+Number = Scalar | Extent
 
 
 class IllegalNodeError(TypeRuleError):
@@ -31,9 +32,25 @@ class IllegalNodeError(TypeRuleError):
         super().__init__(f"`{op}({', '.join(map(str, inputs))})` is illegal: {reason}")
 
 
+def _binary(op: str) -> Callable[[Node, Node | Number], Node]:
+    return lambda left, right: make(op, (left, _like(right, left)))
+
+
+def _reflected(op: str) -> Callable[[Node, Number], Node]:
+    return lambda right, left: make(op, (_like(left, right), right))
+
+
+def _of_bools(logical: str, bitwise: str) -> Callable[..., Node]:
+    return lambda left, *rest: make(logical if left.dtype == "bool" else bitwise, (left, *rest))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Node:
-    """One operation applied to nodes. Equal nodes are the same object, so `is` compares meaning."""
+    """One operation applied to nodes. Equal nodes are the same object, so `is` compares meaning.
+
+    Operators of Python make nodes: `x * 2.0 + y`, `-x`, `abs(x)`, `x < y`, and of bools `a & ~b`. A
+    number takes the element type of the node beside it. `==` asks whether nodes are the same.
+    """
 
     __slots__ = ("__weakref__", "attrs", "inputs", "op", "source", "type")
 
@@ -76,6 +93,22 @@ class Node:
     def sizes(self) -> tuple[Size, ...]:
         """The dynamic sizes in its shape and attributes."""
         return sizes_in((self.type.shape, self.attrs))
+
+    __add__, __radd__ = _binary("add"), _reflected("add")
+    __sub__, __rsub__ = _binary("sub"), _reflected("sub")
+    __mul__, __rmul__ = _binary("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _binary("div"), _reflected("div")
+    __floordiv__, __mod__ = _binary("floor_divide"), _binary("remainder")
+    __lt__, __le__, __gt__, __ge__ = map(_binary, ("lt", "le", "gt", "ge"))
+    __and__ = _of_bools("logical_and", "bitwise_and")
+    __or__ = _of_bools("logical_or", "bitwise_or")
+    __invert__ = _of_bools("logical_not", "bitwise_not")
+
+    def __neg__(self) -> Node:
+        return make("neg", (self,))
+
+    def __abs__(self) -> Node:
+        return make("abs", (self,))
 
     def __repr__(self) -> str:
         words = [f"<{operand.op}>" for operand in self.inputs]
@@ -207,6 +240,18 @@ def sizes_in(value: AttrValue) -> tuple[Size, ...]:
             if isinstance(item, Size | tuple):  # most are whole numbers
                 found += sizes_in(item)
     return found
+
+
+def number(value: Number, dtype: str) -> Node:
+    """A number as a rank-0 value: a literal, or a dynamic size."""
+    if not isinstance(value, Size):
+        return make("scalar", (), {"value": value, "dtype": dtype})
+    size = make("extent", (), {"extent": value})
+    return size if dtype == size.dtype else make("cast", (size,), {"dtype": dtype})
+
+
+def _like(value: Node | Number, beside: Node) -> Node:
+    return value if isinstance(value, Node) else number(value, beside.dtype)
 
 
 _INTERNED: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()

@@ -97,7 +97,7 @@ def _commuted(op: str) -> Rule:
 def _odd(op: str) -> Rule:
     def negate(x: Node) -> Node:
         """f(-x) → -f(x)"""
-        return build.unary("neg", build.unary(op, x))
+        return -build.unary(op, x)
 
     return Rule(f"{op}-neg", call(op, -x), negate)
 
@@ -114,7 +114,7 @@ ARITHMETIC: tuple[Rule, ...] = (
     # x / 1 → x
     Rule("div-one", x / 1.0, lambda x: x),
     # x · -1 → -x
-    Rule("mul-minus-one", call("mul", x, c), lambda x: build.unary("neg", x), lambda c: c == -1),
+    Rule("mul-minus-one", call("mul", x, c), lambda x: -x, lambda c: c == -1),
     # -(-x) → x
     Rule("neg-neg", call("neg", -x), lambda x: x),
     # x + (-y) → x - y
@@ -127,28 +127,28 @@ ARITHMETIC: tuple[Rule, ...] = (
     Rule(
         "mul-neg-first",
         -x * y,
-        lambda x, y: build.unary("neg", build.mul(x, y)),
+        lambda x, y: -(x * y),
         _is_first_computed,
     ),
     # x · (-y) → -(x · y)
     Rule(
         "mul-neg-second",
         x * -y,
-        lambda x, y: build.unary("neg", build.mul(x, y)),
+        lambda x, y: -(x * y),
         _is_second_computed,
     ),
     # (-x) / y → -(x / y)
     Rule(
         "div-neg-first",
         -x / y,
-        lambda x, y: build.unary("neg", build.div(x, y)),
+        lambda x, y: -(x / y),
         _is_first_computed,
     ),
     # x / (-y) → -(x / y)
     Rule(
         "div-neg-second",
         x / -y,
-        lambda x, y: build.unary("neg", build.div(x, y)),
+        lambda x, y: -(x / y),
         _is_second_computed,
     ),
     # f(-x) → -f(x) for odd f
@@ -159,7 +159,7 @@ ARITHMETIC: tuple[Rule, ...] = (
     Rule(
         "mul-mul-literals",
         call("mul", x * c, d),
-        lambda x, c, d: build.mul(x, c * d),
+        lambda x, c, d: x * (c * d),
         lambda x, c, d: _are_moderate(x, c, d) or (x.type.kind == "float" and _lies_between(c, d)),
         is_exact=False,
     ),
@@ -167,7 +167,7 @@ ARITHMETIC: tuple[Rule, ...] = (
     Rule(
         "mul-div-literals",
         call("div", x * c, d),
-        lambda x, c, d: build.mul(x, c / d),
+        lambda x, c, d: x * (c / d),
         _are_moderate,
         is_exact=False,
     ),
@@ -175,7 +175,7 @@ ARITHMETIC: tuple[Rule, ...] = (
     Rule(
         "div-mul-literals",
         call("mul", x / c, d),
-        lambda x, c, d: build.mul(x, d / c),
+        lambda x, c, d: x * (d / c),
         _are_moderate,
         is_exact=False,
     ),
@@ -183,7 +183,7 @@ ARITHMETIC: tuple[Rule, ...] = (
     Rule(
         "div-div-literals",
         call("div", x / c, d),
-        lambda x, c, d: build.div(x, c * d),
+        lambda x, c, d: x / (c * d),
         _are_moderate,
         is_exact=False,
     ),
@@ -191,11 +191,11 @@ ARITHMETIC: tuple[Rule, ...] = (
     Rule(
         "add-add-literals",
         call("add", x + c, d),
-        lambda x, c, d: build.add(x, c + d),
+        lambda x, c, d: x + (c + d),
         lambda x: x.dtype in ("i32", "i64"),
     ),
     # x / c → x · (1/c) for powers of two
-    Rule("div-power-of-two", x / c, lambda x, c: build.mul(x, 1.0 / c), _is_power_of_two),
+    Rule("div-power-of-two", x / c, lambda x, c: x * (1.0 / c), _is_power_of_two),
     # 1 / x → reciprocal(x)
     Rule("reciprocal", 1.0 / x, lambda x: build.unary("reciprocal", x)),
     # reciprocal(sqrt(x)) → rsqrt(x)
@@ -209,16 +209,16 @@ ARITHMETIC: tuple[Rule, ...] = (
     Rule(
         "div-sqrt",
         x / call("sqrt", y),
-        lambda x, y: build.mul(x, build.unary("rsqrt", y)),
+        lambda x, y: x * build.unary("rsqrt", y),
         lambda x: x.type.rank > 0,
         is_exact=False,
     ),
     # x^1 → x
     Rule("pow-one", call("pow", x, 1.0), lambda x: x),
     # x^2 → x · x
-    Rule("pow-two", call("pow", x, 2.0), lambda x: build.mul(x, x), is_exact=False),
+    Rule("pow-two", call("pow", x, 2.0), lambda x: x * x, is_exact=False),
     # x^3 → (x · x) · x
-    Rule("pow-three", call("pow", x, 3.0), lambda x: build.mul(build.mul(x, x), x), is_exact=False),
+    Rule("pow-three", call("pow", x, 3.0), lambda x: x * x * x, is_exact=False),
     # x^-1 → reciprocal(x)
     Rule(
         "pow-minus-one",
@@ -243,9 +243,9 @@ ARITHMETIC: tuple[Rule, ...] = (
         is_exact=False,
     ),
     # |(-x)| → |x|
-    Rule("abs-neg", call("abs", -x), lambda x: build.unary("abs", x)),
+    Rule("abs-neg", call("abs", -x), lambda x: abs(x)),
     # ||x|| → |x|
-    Rule("abs-abs", call("abs", call("abs", x)), lambda x: build.unary("abs", x)),
+    Rule("abs-abs", call("abs", call("abs", x)), lambda x: abs(x)),
     # max(x, 0) → relu(x)
     Rule("maximum-zero", call("maximum", x, c), lambda x: build.unary("relu", x), lambda c: c == 0),
     # relu(relu(x)) → relu(x)
@@ -301,7 +301,7 @@ CASTS: tuple[Rule, ...] = (
     Rule(
         "cast-bool-zero",
         call("eq", call("cast", x), c),
-        lambda x: build.unary("logical_not", x),
+        lambda x: ~x,
         lambda x, c: c == 0 and x.dtype == "bool",
     ),
 )

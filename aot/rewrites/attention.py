@@ -7,6 +7,7 @@ key heads may be repeated in memory. What a mask is made of is looked at by `att
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -163,7 +164,7 @@ def _as_seen(mask: _Mask) -> _Mask:
     if {seen, hidden} != {0, -math.inf}:
         return mask
     if hidden == 0:
-        condition = build.unary("logical_not", condition)
+        condition = ~condition
     return _Mask(build.reshape(condition, whole.shape), mask.shape, is_seen=True)
 
 
@@ -171,7 +172,7 @@ def _chosen(node: Node) -> _Scores | None:
     """where(seen, scores, c) or where(hidden, c, scores) for c = -inf, or as good as."""
     condition, first, second = node.inputs
     if first.op == "scalar":
-        condition, first, second = build.unary("logical_not", condition), second, first
+        condition, first, second = ~condition, second, first
     if second.op != "scalar" or second.attr("value") > FAR or first.shape != node.shape:
         return None
     inner = _scores(first)
@@ -232,7 +233,7 @@ def _joined_masks(masks: list[tuple[Node, bool]]) -> Node | None:
         return both
     if len(added) > 1 or both is not None:
         added = [build.cast(node, "f32") for node in added]
-    bias = reduce(build.add, added)
+    bias = reduce(operator.add, added)
     if both is None:
         return bias
     return make("where", (both, bias, build.scalar(-math.inf, "f32")))

@@ -39,7 +39,7 @@ def _row_sum(root: Node) -> Node | None:
 def _summed(root: Node, left: Node, right: Node, axis: int) -> Node:
     """Products of the elements of two operands, summed along an axis with a product's precision."""
     wide = "f64" if root.dtype == "f64" else "f32"
-    products = build.mul(build.cast(left, wide), build.cast(right, wide))
+    products = build.cast(left, wide) * build.cast(right, wide)
     return build.cast(build.reduce("sum", products, (axis,)), root.dtype)
 
 

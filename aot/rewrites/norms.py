@@ -132,7 +132,7 @@ def _is_divisor(x: Node, s: Node, context: Context) -> bool:
 
 
 def _multiply(x: Node, s: Node) -> Node:
-    return build.mul(x, build.unary("reciprocal", s))
+    return x * build.unary("reciprocal", s)
 
 
 def _is_shift(product: Node, t: Node, context: Context) -> bool:
@@ -140,7 +140,7 @@ def _is_shift(product: Node, t: Node, context: Context) -> bool:
 
 
 def _add_negated(product: Node, t: Node) -> Node:
-    return make("add", (product, build.unary("neg", t)))
+    return make("add", (product, -t))
 
 
 def _joins(biased: Node, t: Node, context: Context) -> bool:
@@ -175,19 +175,19 @@ def _is_marked(axes: tuple[int, ...], of_any: object, peak: object, marker: floa
 
 
 def _unmarked(x: Node, axes: tuple[int, ...]) -> Node:
-    shifted = build.sub(x, build.reduce("max", x, axes))
+    shifted = x - build.reduce("max", x, axes)
     return _normalize(build.unary("exp", shifted), axes)
 
 
 def _unmarked_logarithm(x: Node, axes: tuple[int, ...]) -> Node:
-    shifted = build.sub(x, build.reduce("max", x, axes))
+    shifted = x - build.reduce("max", x, axes)
     total = build.reduce("sum", build.unary("exp", shifted), axes)
-    return build.sub(shifted, build.unary("log", total))
+    return shifted - build.unary("log", total)
 
 
 def _normalize(exponential: Node, axes: tuple[int, ...]) -> Node:
     total = build.reduce("sum", exponential, axes)
-    return build.mul(exponential, build.unary("reciprocal", total))
+    return exponential * build.unary("reciprocal", total)
 
 
 _sum_of_scaled = call("sum", call("scale", x, AnyLiteral("c")), axes="axes")
@@ -195,7 +195,7 @@ _sound_mean = either(_sum_of_scaled * AnyLiteral("d"), _sum_of_scaled)
 
 
 def _centered(x: Node, axes: tuple[int, ...], share: float) -> Node:
-    return build.sub(x, build.mul(build.reduce("sum", x, axes), share))
+    return x - build.reduce("sum", x, axes) * share
 
 
 def _centered_as_elsewhere(

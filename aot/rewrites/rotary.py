@@ -102,9 +102,9 @@ def _joined(members: list[_Rotary]) -> dict[Node, Node]:
     shape = list(first.node.shape)
     shape[axis] = sum(member.node.shape[axis] for member in members)
     whole = build.reshape(columns, shape)
-    second = build.unary("neg", build.slice_axis(whole, SIZE, size // 2, size))
+    second = -build.slice_axis(whole, SIZE, size // 2, size)
     turned = build.concat([second, build.slice_axis(whole, SIZE, 0, size // 2)], SIZE)
-    result = build.add(make("mul", (whole, first.cos)), make("mul", (turned, first.sin)))
+    result = make("mul", (whole, first.cos)) + make("mul", (turned, first.sin))
     found, start = {}, 0
     for member in members:
         stop = start + fixed(member.node.shape[axis])

@@ -131,12 +131,12 @@ def graph_of(layer: Layer) -> Graph:
     rows = _windows(layer, data)
     weight = _constant("weight", "bf16", layer.outputs, rows.shape[1])
     product = build.cast(make("matmul", (rows, build.transpose(weight))), "f32")
-    result = build.cast(build.add(product, _constant("bias", "f32", 1, layer.outputs)), "bf16")
+    result = build.cast(product + _constant("bias", "f32", 1, layer.outputs), "bf16")
     inputs = [data]
     if layer.has_residual:
         shape = (layer.rows, layer.outputs)
         inputs.append(make("input", (), {"name": "residual", "dtype": "bf16", "shape": shape}))
-        result = build.add(result, inputs[1])
+        result = result + inputs[1]
     if layer.has_relu:
         result = build.unary("relu", result)
     types = {"weight": weight.type, "bias": TensorType("f32", (1, layer.outputs))}

@@ -120,7 +120,7 @@ def graph(shape: Shape, has_epilogue: bool) -> Graph:
     result: Node = make("matmul", (x, build.permute(w, (1, 0))), {})
     if has_epilogue:
         bias = make("input", (), {"name": "bias", "dtype": "bf16", "shape": (1, columns)})
-        result = build.unary("gelu", build.add(result, bias))
+        result = build.unary("gelu", result + bias)
         inputs, names = [*inputs, bias], [*names, "bias"]
     constants: dict[str, Constant] = {}
     return Graph(tuple(inputs), (result,), tuple(names), ("output",), constants)

@@ -39,34 +39,34 @@ def _softmax(rows: int, columns: int, dtype: str) -> list[Node]:
 def _layer_norm(rows: int, columns: int, dtype: str) -> list[Node]:
     x = build.standardize(_input("x", dtype, rows, columns), [1], 1e-5)
     scale, shift = (_input(name, dtype, 1, columns) for name in ("scale", "shift"))
-    return [build.add(build.mul(x, scale), shift)]
+    return [x * scale + shift]
 
 
 def _rms_norm(rows: int, columns: int, dtype: str) -> list[Node]:
     x = build.root_mean_square_norm(_input("x", dtype, rows, columns), [1], 1e-6)
-    return [build.mul(x, _input("scale", dtype, 1, columns))]
+    return [x * _input("scale", dtype, 1, columns)]
 
 
 def _residual(rows: int, columns: int, dtype: str) -> list[Node]:
-    total = build.add(_input("x", dtype, rows, columns), _input("y", dtype, rows, columns))
+    total = _input("x", dtype, rows, columns) + _input("y", dtype, rows, columns)
     normed = build.root_mean_square_norm(total, [1], 1e-6)
-    return [build.mul(normed, _input("scale", dtype, 1, columns)), total]
+    return [normed * _input("scale", dtype, 1, columns), total]
 
 
 def _cross_entropy(rows: int, columns: int, dtype: str) -> list[Node]:
     logits = build.cast(_input("x", dtype, rows, columns), "f32")
     labels = _input("labels", "i64", rows, 1)
     found = make("gather", (build.log_softmax(logits, 1), labels), {"axis": 1})
-    return [build.unary("neg", found)]
+    return [-found]
 
 
 def _bias_gelu(rows: int, columns: int, dtype: str) -> list[Node]:
-    x = build.add(_input("x", dtype, rows, columns), _input("scale", dtype, 1, columns))
+    x = _input("x", dtype, rows, columns) + _input("scale", dtype, 1, columns)
     return [build.unary("gelu", x)]
 
 
 def _add(rows: int, columns: int, dtype: str) -> list[Node]:
-    return [build.add(_input("x", dtype, rows, columns), _input("y", dtype, rows, columns))]
+    return [_input("x", dtype, rows, columns) + _input("y", dtype, rows, columns)]
 
 
 def _transpose(rows: int, columns: int, dtype: str) -> list[Node]:

@@ -44,9 +44,9 @@ def chain(count: int) -> Graph:
     data = skip = given()
     for number in range(count):
         if number % 4 == 3:
-            data, skip = build.add(data, skip), data
+            data, skip = data + skip, data
         else:
-            data = build.unary("sin", data) if number % 2 else build.mul(data, 1.01)
+            data = build.unary("sin", data) if number % 2 else data * 1.01
     return graph_of([data])
 
 
@@ -57,14 +57,14 @@ def nested_skips(count: int) -> Graph:
         data = build.softmax(build.unary("sin" if number % 2 else "cos", data), 1)
         kept.append(data)
     for other in reversed(kept):
-        data = build.unary("tanh", build.add(data, other))
+        data = build.unary("tanh", data + other)
     return graph_of([data])
 
 
 def branches(count: int) -> Graph:
     """Short branches from one value, joined at the end."""
     parts = [
-        build.unary("exp", build.mul(build.unary("sin", given()), 1.0 + number))
+        build.unary("exp", build.unary("sin", given()) * (1.0 + number))
         for number in range(count // 3)
     ]
     return graph_of([build.concat(parts, 0)])
@@ -87,7 +87,7 @@ def layers(count: int) -> Graph:
         kind = TensorType("f32", (64, 64))
         constants[name] = Constant(name, kind, numpy.full((64, 64), number, "float32") + EYE)
         product = build.matmul(build.standardize(data, (1,), 1e-5), build.constant(name, kind))
-        data = build.add(data, build.unary("tanh", product))
+        data = data + build.unary("tanh", product)
     return graph_of([data], constants)
 
 
@@ -138,8 +138,8 @@ def counted(count: int) -> Graph:
     """Arithmetic over places, too large for a table, each value of which is read twice."""
     data = build.cast(build.iota((2000,), 0), "f32")
     for _ in range(count // 2):
-        data = build.add(build.mul(data, 0.5), data)
-    return graph_of([build.add(given(shape=(2000,)), data)])
+        data = data * 0.5 + data
+    return graph_of([given(shape=(2000,)) + data])
 
 
 def test_counted_values_are_evaluated_once_each():

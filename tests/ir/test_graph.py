@@ -97,7 +97,7 @@ VALUES = st.one_of(st.floats(width=32), st.integers(-5, 5).map(float))
 def test_text_round_trips(shape, value, name, data):
     x = tensor(name, *shape)
     dims = tuple(data.draw(st.permutations(range(len(shape)))))
-    moved = build.permute(build.add(build.unary("exp", x), value), dims)
+    moved = build.permute(build.unary("exp", x) + value, dims)
     total = build.reduce("sum", moved, range(len(shape)))
     graph = graph_of(total, moved)
     text = print_graph(graph, with_sources=True)
@@ -131,7 +131,7 @@ def test_types_print_and_parse():
 
 def test_nodes_come_operands_first_and_inputs_in_order():
     x, y = tensor("x", 4), tensor("y", 4)
-    graph = Graph((y, x), (build.add(x, 1.0),), ("y", "x"), ("out",), {})
+    graph = Graph((y, x), (x + 1.0,), ("y", "x"), ("out",), {})
     assert graph.nodes()[:2] == (y, x)
     assert graph.users()[x] == (graph.outputs[0],)
     assert graph.users()[y] == ()
@@ -140,7 +140,7 @@ def test_nodes_come_operands_first_and_inputs_in_order():
 def test_violations_are_all_listed():
     missing = build.constant("w", TensorType("f32", (4,)))
     stray = tensor("stray", 4)
-    node = build.add(build.add(tensor("x", 4), missing), stray)
+    node = tensor("x", 4) + missing + stray
     graph = Graph((tensor("x", 4),), (node,), ("x",), ("out",), {})
     found = "; ".join(violations(graph))
     assert "constant `w` has no value" in found

@@ -16,7 +16,7 @@ from tests.rewrites.measure import Measuring
 
 X = make("input", (), {"name": "x", "dtype": "bf16", "shape": (4, 8)})
 WIDE = make("input", (), {"name": "w", "dtype": "f32", "shape": (4, 8)})
-SUM = b.add(X, X)
+SUM = X + X
 
 
 def simplified(node):
@@ -30,7 +30,7 @@ def simplified(node):
     [
         (X, True),
         (WIDE, True),
-        (b.add(WIDE, WIDE), True),
+        (WIDE + WIDE, True),
         (SUM, False),
         (b.cast(WIDE, "bf16"), True),
         (b.unary("relu", b.unary("neg", X)), True),
@@ -96,7 +96,7 @@ def test_programs_that_round_after_each_operation_are_legal():
     data = make("input", (), {"name": "x", "dtype": "bf16", "shape": (1, 4, 9, 9)})
     attrs = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
     node = rounded(make("convolution", (data, filters), attrs))
-    node = rounded(b.mul(rounded(b.mul(node, 0.7)), 1.3))
+    node = rounded(rounded(node * 0.7) * 1.3)
     graph = Graph((data, filters), (node,), ("x", "f"), ("out",), {})
     for traits in (CPU, GPUS[90]):
         result, _ = rewrite(graph, traits, skip=INEXACT)  # no convolution is left

@@ -72,10 +72,10 @@ def of_parts() -> list[Node]:
 
 def normed(depth: int, columns: int, dtype: str, is_centred: bool) -> list[Node]:
     """A norm of one row into a product: one kernel."""
-    x = b.add(operand("x", 1, depth, dtype=dtype), weight("shift", 1, depth, dtype=dtype))
+    x = operand("x", 1, depth, dtype=dtype) + weight("shift", 1, depth, dtype=dtype)
     wide = b.cast(x, "f32")
     norm = b.standardize if is_centred else b.root_mean_square_norm
-    row = b.mul(b.cast(norm(wide, [1], 1e-5), dtype), weight("scale", 1, depth, dtype=dtype))
+    row = b.cast(norm(wide, [1], 1e-5), dtype) * weight("scale", 1, depth, dtype=dtype)
     right = weight("w", columns, depth, dtype=dtype)
     return [op("gelu", op("matmul", row, b.permute(right, (1, 0))))]
 

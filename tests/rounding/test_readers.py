@@ -106,11 +106,11 @@ def test_gradients_are_of_the_values_that_the_forward_graph_gave(program):
 def test_results_are_readers_and_numbers_are_not_shared():
     x = make("input", (), {"name": "x", "dtype": "f16", "shape": (4,)})
     number = build.expand(build.scalar(0.1, "f16"), (4,))
-    once, twice, result = (build.mul(x, value) for value in (2.0, 3.0, 5.0))
-    third = build.mul(x, number)
-    read = build.add(build.unary("exp", twice), build.unary("exp", once))
-    outputs = (build.add(build.unary("sin", twice), read), result, build.unary("cos", result))
-    outputs += (third, build.add(number, third))
+    once, twice, result = (x * value for value in (2.0, 3.0, 5.0))
+    third = x * number
+    read = build.unary("exp", twice) + build.unary("exp", once)
+    outputs = (build.unary("sin", twice) + read, result, build.unary("cos", result))
+    outputs += (third, number + third)
     graph = Graph((x,), outputs, ("x",), tuple("abcde"), {})
     assert shared(graph) == {x, twice, result, third}
 
@@ -118,8 +118,8 @@ def test_results_are_readers_and_numbers_are_not_shared():
 def _literals(is_result: bool) -> Graph:
     """(x · 0.37) · 2, of which x · 0.37 may be a result too."""
     x = make("input", (), {"name": "x", "dtype": "bf16", "shape": (4,)})
-    inner = build.mul(x, 0.37)
-    outputs = (build.mul(inner, 2.0), *([inner] if is_result else []))
+    inner = x * 0.37
+    outputs = (inner * 2.0, *([inner] if is_result else []))
     return Graph((x,), outputs, ("x",), tuple("ab"[: len(outputs)]), {})
 
 

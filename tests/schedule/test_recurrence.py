@@ -33,12 +33,12 @@ def recurrent(steps):
     for step in range(steps):
         gates = build.reshape(build.slice_axis(shares, 1, step, step + 1), (ROWS, 4 * WIDTH))
         if shown is not None:
-            gates = build.add(gates, build.matmul(shown, again))
+            gates = gates + build.matmul(shown, again)
         parts = [build.slice_axis(gates, 1, at * WIDTH, (at + 1) * WIDTH) for at in range(4)]
         enter, keep, show = (build.pointwise("sigmoid", part) for part in parts[:3])
-        new = build.mul(enter, build.pointwise("tanh", parts[3]))
-        state = new if state is None else build.add(build.mul(state, keep), new)
-        shown = build.mul(build.pointwise("tanh", state), show)
+        new = enter * build.pointwise("tanh", parts[3])
+        state = new if state is None else state * keep + new
+        shown = build.pointwise("tanh", state) * show
     pool = {"first": first_array, "again": again_array}
     return Graph((x,), (shown,), ("x",), ("y",), {}).with_outputs((shown,), pool)
 

@@ -58,7 +58,7 @@ def test_every_read_is_there_before_its_reader(path):
 
 def test_two_outputs_of_shared_work_are_one_kernel():
     power = b.unary("exp", operand("x", 1000))
-    plan = schedule(graph_of(b.add(power, 1.0), b.mul(power, 2.0)), CPU)
+    plan = schedule(graph_of(power + 1.0, power * 2.0), CPU)
     assert kinds(plan) == ["pointwise"]
     assert len(plan.groups[0].roots) == 2
 
@@ -73,12 +73,12 @@ def test_an_expensive_value_under_a_window_is_stored():
 
 def test_a_cheap_value_under_a_small_window_is_not_stored():
     attrs = {"axes": (1,), "sizes": (2,), "strides": (2,), "dilations": (1,)}
-    found = b.reduce("max", make("window", (b.add(operand("x", 8, 64), 1.0),), attrs), [2])
+    found = b.reduce("max", make("window", (operand("x", 8, 64) + 1.0,), attrs), [2])
     assert kinds(schedule(graph_of(found), CPU)) == ["pointwise"]
 
 
 def test_a_residual_sum_is_stored_by_the_kernel_of_its_norm():
-    total = b.add(operand("x", 8, 64), operand("y", 8, 64))
+    total = operand("x", 8, 64) + operand("y", 8, 64)
     hidden = b.root_mean_square_norm(b.unary("exp", total), [1], 1e-6)
     plan = schedule(graph_of(hidden, total), CPU)
     assert kinds(plan) == ["row"]
@@ -93,7 +93,7 @@ def test_an_activation_is_not_recomputed_for_every_tile_of_a_matmul():
 
 def test_what_rows_have_in_common_is_not_recomputed_for_each():
     matrix, column = operand("a", 64, 256, 64), b.unary("silu", operand("b", 64, 1, 64))
-    plan = schedule(graph_of(b.reduce("sum", b.mul(matrix, column), [2])), CPU)
+    plan = schedule(graph_of(b.reduce("sum", matrix * column, [2])), CPU)
     assert kinds(plan) == ["pointwise", "row"]
 
 
@@ -101,18 +101,18 @@ def test_the_places_that_many_rows_are_gathered_by_are_computed_once():
     table, far = operand("w", 4, 256, 64), b.unary("exp", operand("i", 64))
     rows = make("take", (table, b.cast(far, "i64")), {"axis": 0})
     vectors = operand("b", 64, 1, 64)
-    plan = schedule(graph_of(b.reduce("sum", b.mul(rows, vectors), [2])), CPU)
+    plan = schedule(graph_of(b.reduce("sum", rows * vectors, [2])), CPU)
     assert kinds(plan) == ["pointwise", "row"]
 
 
 def test_little_work_is_repeated_in_each_row():
-    matrix, column = operand("a", 64, 256, 64), b.mul(operand("b", 64, 1, 64), 2.0)
-    assert kinds(schedule(graph_of(b.reduce("sum", b.mul(matrix, column), [2])), CPU)) == ["row"]
+    matrix, column = operand("a", 64, 256, 64), operand("b", 64, 1, 64) * 2.0
+    assert kinds(schedule(graph_of(b.reduce("sum", matrix * column, [2])), CPU)) == ["row"]
 
 
 def test_an_epilogue_reaches_over_a_value_with_two_readers():
     product = make("matmul", (operand("x", 64, 64), operand("w", 64, 64)))
-    gated = b.mul(product, b.unary("sigmoid", product))
+    gated = product * b.unary("sigmoid", product)
     assert kinds(schedule(graph_of(gated), CPU)) == ["matmul"]
 
 
@@ -155,7 +155,7 @@ def test_an_empty_tensor_is_refused_by_name():
 
 
 def test_a_result_without_elements_has_no_kernel():
-    empty = b.mul(operand("x", 3, 0), 2.0)
+    empty = operand("x", 3, 0) * 2.0
     plan = schedule(graph_of(b.reduce("sum", empty, [1]), b.empty(empty.type)), CPU)
     assert kinds(plan) == ["pointwise"]
     assert str(plan).endswith("f32[3, 0]\n")

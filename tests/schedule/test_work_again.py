@@ -39,8 +39,8 @@ def rolled(data: Node, shift: int, axis: int) -> Node:
 def taken(data: Node, shift: int, axis: int) -> Node:
     """torch.roll as it is captured: elements are looked up."""
     extent = data.shape[axis]
-    places = build.add(build.iota((extent,), 0), extent - shift)
-    index = build.pointwise("remainder", places, extent)
+    places = build.iota((extent,), 0) + (extent - shift)
+    index = places % extent
     return make("take", (data, index), {"axis": axis})
 
 
@@ -50,8 +50,8 @@ def heat(steps: int, roll) -> Graph:
         around = [roll(value, shift, axis) for axis in (0, 1) for shift in (1, SIDE - 1)]
         total = around[0]
         for each in around[1:]:
-            total = build.add(total, each)
-        value = build.add(value, build.mul(build.sub(total, build.mul(value, 4.0)), 0.1))
+            total = total + each
+        value = value + (total - value * 4.0) * 0.1
     return graph_of(x, value)
 
 
@@ -72,7 +72,7 @@ def test_a_stencil_of_small_tensors_ends_too():
     """A launch costs more than all the work: what is computed again is still bounded."""
     x = value = source("x", 4, 4)
     for _ in range(24):
-        value = build.add(taken(value, 1, 0), build.mul(taken(value, 1, 1), 0.5))
+        value = taken(value, 1, 0) + taken(value, 1, 1) * 0.5
     assert written(schedule(graph_of(x, value), CPU)) < 24 * 200
 
 
@@ -101,7 +101,7 @@ def test_a_chain_with_skips_is_cut_too():
     x = value = skip = source()
     for step in range(1200):
         if step % 4 == 3:
-            value, skip = build.add(value, skip), value
+            value, skip = value + skip, value
         else:
             value = build.unary("sin" if step % 2 else "cos", value)
     found = schedule(graph_of(x, value), CPU)
@@ -111,9 +111,9 @@ def test_a_chain_with_skips_is_cut_too():
 
 def test_a_sum_of_many_is_cut_into_few_kernels():
     x = source()
-    value = build.mul(x, 0.5)
+    value = x * 0.5
     for step in range(400):
-        value = build.add(value, build.unary("sin", build.mul(x, float(step))))
+        value = value + build.unary("sin", x * float(step))
     found = schedule(graph_of(x, value), CPU)
     assert len(lower(found, CPU)) < 20
 
@@ -121,7 +121,7 @@ def test_a_sum_of_many_is_cut_into_few_kernels():
 @pytest.mark.parametrize("traits", [CPU, GPUS[90]], ids=["cpu", "cuda"])
 def test_a_concat_of_many_parts_is_joined_by_and_by(traits):
     x = source()
-    parts = [build.mul(build.unary("sin", x), float(number)) for number in range(300)]
+    parts = [build.unary("sin", x) * float(number) for number in range(300)]
     joined = build.concat(parts, 0)
     weight = make("input", (), {"name": "w", "dtype": "f32", "shape": (SIDE, 32)})
     product = make("matmul", (joined, weight))

@@ -33,7 +33,7 @@ def _attention(
     query, key, value, mask = _grouped(query, key, value, mask, groups)
     if query.dtype == "f16":  # torch keeps scores in f32; those beyond 65504 have no f16
         query, key = wide(query), wide(key)
-    scores = build.mul(wide(build.matmul(query, build.transpose(key))), factor)
+    scores = wide(build.matmul(query, build.transpose(key))) * factor
     if is_causal:
         scores = _causal(scores)
     if mask is not None:
@@ -66,25 +66,25 @@ def _grouped(
 def _causal(scores: Node) -> Node:
     shape = (*[1] * (scores.type.rank - 2), *scores.shape[-2:])
     row, column = build.iota(shape, len(shape) - 2), build.iota(shape, len(shape) - 1)
-    return _masked(scores, build.pointwise("le", column, row))
+    return _masked(scores, column <= row)
 
 
 def _masked(scores: Node, mask: Node) -> Node:
     """scores + mask; where a bool hides a key, + -inf, which of an infinite score makes NaN."""
     if mask.dtype == "bool":
         none = build.scalar(0.0, scores.dtype)
-        mask = build.pointwise("where", mask, none, -math.inf)
-    return build.add(scores, build.cast(mask, scores.dtype))
+        mask = build.where(mask, none, -math.inf)
+    return scores + build.cast(mask, scores.dtype)
 
 
 def _safe_softmax(scores: Node) -> Node:
     """Softmax along the last axis; a row of -inf, masked or not, gives zeros, as torch's does."""
     axis = scores.type.rank - 1
     # Finite: -inf less that stays -inf, so that e^… is 0 and not NaN. A mask may hold it, too.
-    peak = build.pointwise("maximum", build.reduce("max", scores, (axis,)), LOWEST[scores.dtype])
-    exponential = build.unary("exp", build.sub(scores, peak))
-    total = build.pointwise("maximum", build.reduce("sum", exponential, (axis,)), 1e-30)
-    return build.mul(exponential, build.unary("reciprocal", total))
+    peak = build.maximum(build.reduce("max", scores, (axis,)), LOWEST[scores.dtype])
+    exponential = build.unary("exp", scores - peak)
+    total = build.maximum(build.reduce("sum", exponential, (axis,)), 1e-30)
+    return exponential * build.unary("reciprocal", total)
 
 
 def _forward(call: Call, *given: Any) -> tuple[Node, Node]:

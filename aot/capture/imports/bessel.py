@@ -19,27 +19,27 @@ NEAR_TERMS, FAR_TERMS = 45, 20
 
 def _near(order: int, size: Node) -> Node:
     """I(x) = (x/2)^n sum (x²/4)^k / (k! (k+n)!), from the last term on; for x ≤ FAR."""
-    inside = build.pointwise("minimum", size, FAR)
-    quarter = build.mul(build.mul(inside, inside), 0.25)
+    inside = build.minimum(size, FAR)
+    quarter = inside * inside * 0.25
 
     def step(total: Node | float, k: int) -> Node:
-        return build.add(build.mul(build.mul(quarter, 1.0 / (k * (k + order))), total), 1.0)
+        return quarter * (1.0 / (k * (k + order))) * total + 1.0
 
     terms = range(NEAR_TERMS, 0, -1)
     total = reduce(step, terms, 1.0)  # type: ignore[arg-type]
     assert isinstance(total, Node)
-    return total if order == 0 else build.mul(build.mul(inside, 0.5), total)
+    return total if order == 0 else inside * 0.5 * total
 
 
 def _far(order: int, size: Node) -> Node:
     """I(x) e^-x sqrt(2πx) = sum of c_k with c_k = -c_(k-1) (4n² - (2k-1)²) / (8kx); for x ≥ FAR."""
-    inverse = build.div(1.0, build.pointwise("maximum", size, FAR))
+    inverse = 1.0 / build.maximum(size, FAR)
     total: Node | float = 1.0
     for k in range(FAR_TERMS, 0, -1):
         factor = ((2 * k - 1) ** 2 - 4 * order**2) / (8 * k)
-        total = build.add(build.mul(build.mul(inverse, factor), total), 1.0)
+        total = inverse * factor * total + 1.0
     assert isinstance(total, Node)
-    return build.mul(total, build.unary("sqrt", build.mul(inverse, 1 / (2 * math.pi))))
+    return total * build.unary("sqrt", inverse * (1 / (2 * math.pi)))
 
 
 def _bessel(order: int, is_scaled: bool) -> Row:
@@ -47,17 +47,17 @@ def _bessel(order: int, is_scaled: bool) -> Row:
 
     def row(call: Call, data: Node) -> Node:
         x = wide(call.operand(data, call.dtype))
-        size = build.unary("abs", x)
+        size = abs(x)
         near, far = _near(order, size), _far(order, size)
         if is_scaled:
-            near = build.mul(near, build.unary("exp", build.unary("neg", size)))
+            near = near * build.unary("exp", -size)
         else:
-            half = build.unary("exp", build.mul(size, 0.5))  # e^x may overflow before I(x)
-            far = build.mul(build.mul(far, half), half)
-        found = build.pointwise("where", build.pointwise("gt", size, FAR), far, near)
+            half = build.unary("exp", size * 0.5)  # e^x may overflow before I(x)
+            far = far * half * half
+        found = build.where(size > FAR, far, near)
         if order == 1:
-            is_below = build.pointwise("lt", x, 0.0)
-            found = build.pointwise("where", is_below, build.unary("neg", found), found)
+            is_below = x < 0.0
+            found = build.where(is_below, -found, found)
         return build.cast(call.fill(found), call.dtype)
 
     return row

@@ -10,7 +10,7 @@ import torch
 
 from aotc.aot.capture.sizes import extent_of
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir.graph import Node, number
 from aotc.aot.ir.size import Extent, Shape, UndecidedSize
 from aotc.aot.ir.storage import Array
 from aotc.aot.ir.types import SHORT_FLOATS, TensorType
@@ -102,7 +102,7 @@ class Call:
         if not isinstance(value, Node):
             if dtype == "u8" and isinstance(value, int) and -256 < value < 0:
                 value += 256  # as torch takes numbers below 0
-            return build.number(value, dtype)
+            return number(value, dtype)
         converted = build.cast(value, dtype)
         if converted.type.rank in (0, len(self.shape)):
             return converted
@@ -164,5 +164,5 @@ def wrapped(indices: Node, extent: int) -> Node:
     """Indices counted from the end made positive."""
     if indices.op == "iota":
         return indices
-    shifted = build.add(indices, extent)
-    return build.pointwise("where", build.pointwise("lt", indices, 0), shifted, indices)
+    shifted = indices + extent
+    return build.where(indices < 0, shifted, indices)

@@ -14,27 +14,27 @@ def plus(left: Part, right: Part) -> Part:
     """left + right."""
     if left is None or right is None:
         return right if left is None else left
-    return build.add(left, right)
+    return left + right
 
 
 def minus(left: Part, right: Part) -> Part:
     """left - right."""
     if right is None:
         return left
-    return build.unary("neg", right) if left is None else build.sub(left, right)
+    return -right if left is None else left - right
 
 
 def times(left: Part, right: Part) -> Part:
     """left · right."""
-    return None if left is None or right is None else build.mul(left, right)
+    return None if left is None or right is None else left * right
 
 
 def multiplied(left: tuple[Node, Part], right: tuple[Node, Part]) -> tuple[Node, Part]:
     """(a + bi)(c + di) = ac - bd + (ad + bc)i."""
     (a, b), (c, d) = left, right
-    re = build.mul(a, c)
+    re = a * c
     if b is not None and d is not None:
-        re = build.sub(re, build.mul(b, d))
+        re = re - b * d
     return re, plus(times(a, d), times(b, c))
 
 
@@ -45,31 +45,31 @@ def reciprocal(re: Node, im: Part) -> tuple[Node, Part]:
     """
     if im is None:
         return build.unary("reciprocal", re), None
-    larger = build.pointwise("maximum", build.unary("abs", re), build.unary("abs", im))
-    c, d = build.div(re, larger), build.div(im, larger)
-    norm = build.add(build.mul(re, c), build.mul(im, d))
-    return build.div(c, norm), build.unary("neg", build.div(d, norm))
+    larger = build.maximum(abs(re), abs(im))
+    c, d = re / larger, im / larger
+    norm = re * c + im * d
+    return c / norm, -(d / norm)
 
 
 def absolute(re: Node, im: Node) -> Node:
     """sqrt(re² + im²) by the ratio of the smaller part to the larger, so that none overflows."""
-    first, second = build.unary("abs", re), build.unary("abs", im)
-    larger = build.pointwise("maximum", first, second)
-    smaller = build.pointwise("minimum", first, second)
+    first, second = abs(re), abs(im)
+    larger = build.maximum(first, second)
+    smaller = build.minimum(first, second)
     is_plain = make(
         "logical_and",
-        (build.pointwise("gt", larger, 0.0), build.pointwise("lt", larger, math.inf)),
+        (larger > 0.0, larger < math.inf),
     )
-    ratio = build.div(smaller, build.pointwise("where", is_plain, larger, 1.0))
-    long = build.mul(larger, build.unary("sqrt", build.add(build.mul(ratio, ratio), 1.0)))
-    return build.pointwise("where", is_plain, long, larger)
+    ratio = smaller / build.where(is_plain, larger, 1.0)
+    long = larger * build.unary("sqrt", ratio * ratio + 1.0)
+    return build.where(is_plain, long, larger)
 
 
 def from_polar(length: Node, angle: Node) -> tuple[Node, Node]:
     """length · e^(angle i)."""
     return (
-        build.mul(length, build.unary("cos", angle)),
-        build.mul(length, build.unary("sin", angle)),
+        length * build.unary("cos", angle),
+        length * build.unary("sin", angle),
     )
 
 
@@ -89,16 +89,14 @@ def logarithm(re: Node, im: Part) -> tuple[Node, Node]:
 def square_root(re: Node, im: Node) -> tuple[Node, Node]:
     """The root r with r.re >= 0: |r.re| = sqrt((|z| + re) / 2), and the sign of im."""
     length = absolute(re, im)
-    half = build.mul(build.add(length, build.unary("abs", re)), 0.5)
+    half = (length + abs(re)) * 0.5
     root = build.unary("sqrt", half)
-    is_zero = build.pointwise("eq", root, 0.0)
-    other = build.div(
-        build.mul(build.unary("abs", im), 0.5), build.pointwise("where", is_zero, 1.0, root)
-    )
-    is_right = build.pointwise("ge", re, 0.0)
-    up = build.pointwise("where", is_right, other, root)
-    down = build.pointwise("where", build.pointwise("lt", im, 0.0), build.unary("neg", up), up)
-    return build.pointwise("where", is_right, root, other), down
+    is_zero = build.equal(root, 0.0)
+    other = abs(im) * 0.5 / build.where(is_zero, 1.0, root)
+    is_right = re >= 0.0
+    up = build.where(is_right, other, root)
+    down = build.where(im < 0.0, -up, up)
+    return build.where(is_right, root, other), down
 
 
 def whole_power(base: tuple[Node, Part], exponent: int) -> tuple[Node, Part]:
@@ -116,12 +114,12 @@ def whole_power(base: tuple[Node, Part], exponent: int) -> tuple[Node, Part]:
 def sine(re: Node, im: Node) -> tuple[Node, Node]:
     """sin(a)cosh(b) + cos(a)sinh(b)i."""
     return (
-        build.mul(build.unary("sin", re), build.unary("cosh", im)),
-        build.mul(build.unary("cos", re), build.unary("sinh", im)),
+        build.unary("sin", re) * build.unary("cosh", im),
+        build.unary("cos", re) * build.unary("sinh", im),
     )
 
 
 def cosine(re: Node, im: Node) -> tuple[Node, Node]:
     """cos(a)cosh(b) - sin(a)sinh(b)i."""
-    product = build.mul(build.unary("sin", re), build.unary("sinh", im))
-    return build.mul(build.unary("cos", re), build.unary("cosh", im)), build.unary("neg", product)
+    product = build.unary("sin", re) * build.unary("sinh", im)
+    return build.unary("cos", re) * build.unary("cosh", im), -product

@@ -18,7 +18,7 @@ from aotc.aot.capture.imports.call import COMPONENTS, Call, NotSupported, Operan
 from aotc.aot.capture.imports.fourier import Pair, fourier, hermitian, real_ends
 from aotc.aot.capture.imports.table import ROWS as REAL_ROWS
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.graph import Node, make, number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,9 +84,7 @@ def _mul(call: Call, left: Value, right: Value) -> Complex:
 def _div(call: Call, left: Value, right: Value, *, rounding_mode: Any = None) -> Complex:
     divisor, (a, b) = _parts(call, right), _parts(call, left)
     if divisor[1] is None:
-        return _whole(
-            call, build.div(a, divisor[0]), None if b is None else build.div(b, divisor[0])
-        )
+        return _whole(call, a / divisor[0], None if b is None else b / divisor[0])
     return _whole(call, *pairs.multiplied((a, b), pairs.reciprocal(*divisor)))
 
 
@@ -105,8 +103,8 @@ def _angle(call: Call, value: Complex) -> Node:
 def _sgn(call: Call, value: Complex) -> Complex:
     """z / |z|; 0 of 0."""
     length = pairs.absolute(value.re, value.im)
-    divisor = build.pointwise("where", build.pointwise("eq", length, 0.0), 1.0, length)
-    return _whole(call, build.div(value.re, divisor), build.div(value.im, divisor))
+    divisor = build.where(build.equal(length, 0.0), 1.0, length)
+    return _whole(call, value.re / divisor, value.im / divisor)
 
 
 def _of_pair(compute: Callable[..., tuple[Node, pairs.Part]]) -> Row:
@@ -133,7 +131,7 @@ def _pow(call: Call, base: Value, exponent: Value) -> Complex:
 
 
 def _conjugate(call: Call, value: Complex) -> Complex:
-    return Complex(value.re, build.unary("neg", value.im))
+    return Complex(value.re, -value.im)
 
 
 def _equal(call: Call, left: Value, right: Value) -> Node:
@@ -153,7 +151,7 @@ def _equal(call: Call, left: Value, right: Value) -> Node:
 
 
 def _different(call: Call, left: Value, right: Value) -> Node:
-    return build.unary("logical_not", _equal(call, left, right))
+    return ~_equal(call, left, right)
 
 
 def _as_complex(call: Call, data: Node) -> Complex:
@@ -326,10 +324,8 @@ def _normalized(data: Node, normalization: int, count: Any) -> Node:
     """By torch's `fft_norm_mode`: 0 leaves it, 1 divides by sqrt(count), 2 by count."""
     if not normalization:
         return data
-    number = build.number(count, data.dtype)
-    if normalization == 1:
-        number = build.unary("sqrt", number)
-    return build.div(data, number)
+    divisor = number(count, data.dtype)
+    return data / (build.unary("sqrt", divisor) if normalization == 1 else divisor)
 
 
 _BY_PARTS = (

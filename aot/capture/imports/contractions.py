@@ -22,9 +22,8 @@ def _product(left: Node, right: Node) -> Node:
         return build.matmul(left, right)
     rank = max(left.type.rank, right.type.rank)
     rows, columns = build.align(left, rank), build.align(right, rank)
-    pairs = build.mul(
-        build.reshape(rows, (*rows.shape[:-1], 1, rows.shape[-1])),
-        build.reshape(build.transpose(columns), (*columns.shape[:-2], 1, *columns.shape[:-3:-1])),
+    pairs = build.reshape(rows, (*rows.shape[:-1], 1, rows.shape[-1])) * build.reshape(
+        build.transpose(columns), (*columns.shape[:-2], 1, *columns.shape[:-3:-1])
     )
     return build.drop(build.reduce("sum", pairs, (rank,)), (rank,))
 
@@ -48,7 +47,7 @@ def _plus(call: Call, start: Node, product: Node, beta: Operand, alpha: Operand)
         product = call.pointwise("mul", product, alpha)
     if beta == 0:
         return product
-    scaled = start if beta == 1 else build.mul(start, beta)
+    scaled = start if beta == 1 else start * beta
     return call.pointwise("add", product, scaled)
 
 
@@ -84,7 +83,7 @@ def _convolution(
     result = convolved(call, data, weight, *rows, is_transposed, extra, groups)
     if bias is None:
         return result
-    return build.add(result, build.reshape(bias, (1, bias.shape[0], *[1] * rank)))
+    return result + build.reshape(bias, (1, bias.shape[0], *[1] * rank))
 
 
 def convolved(
@@ -129,7 +128,7 @@ def _sum_of_taps(
     across = build.reshape(taps, (data.shape[0], groups, 1, inputs, *positions, *kernel))
     own = build.reshape(weight, (1, *lead, *[1] * count, *kernel))
     axes = (3, *range(4 + count, 4 + 2 * count))
-    total = build.drop(build.reduce("sum", build.mul(across, own), axes), axes)
+    total = build.drop(build.reduce("sum", across * own, axes), axes)
     return build.reshape(total, (data.shape[0], outputs, *positions))
 
 

@@ -99,7 +99,7 @@ def _of_weight(gradient: Node, data: Node, weight: Node, spacing: Spacing) -> No
             build.permute(rows, (1, 2, 0)), (groups, outer, *[1] * count, grid.length)
         )
         axis = (count + 2,)
-        total = build.drop(build.reduce("sum", build.mul(seen, own), axis), axis)
+        total = build.drop(build.reduce("sum", seen * own, axis), axis)
         return build.reshape(total, weight.shape)
     depth = math.prod(kernel) * inner
     left = build.reshape(taps, (groups, depth, grid.length))

@@ -15,9 +15,9 @@ from aotc.aot.ir.graph import Node, make
 
 def norm(data: Node, order: float, axes: Sequence[int]) -> Node:
     """The vector norm of an order over axes, which stay; in f32 or wider."""
-    size = build.unary("abs", wide(data))
+    size = abs(wide(data))
     if order == 2:
-        return build.unary("sqrt", build.reduce("sum", build.mul(size, size), axes))
+        return build.unary("sqrt", build.reduce("sum", size * size, axes))
     if math.isinf(order):
         if not axes:
             return size
@@ -36,7 +36,7 @@ def _vector_norm(
 ) -> Node:
     operand, axes = build.cast(data, call.dtype), axes_of(dims, data.type.rank)
     if order and all(data.shape[axis] == 1 for axis in axes):
-        found = build.unary("abs", operand)  # (x²)^½ would lose what is very large or small
+        found = abs(operand)  # (x²)^½ would lose what is very large or small
     else:
         found = norm(operand, float(order), axes)
     return build.reshape(build.cast(found, call.dtype), call.shape)
@@ -45,9 +45,8 @@ def _vector_norm(
 def _pairwise(call: Call, left: Node, right: Node, order: float = 2.0, *rest: Any) -> Node:
     rank = max(left.type.rank, right.type.rank)
     first, second = build.align(left, rank), build.align(right, rank)
-    apart = build.sub(
-        build.reshape(first, (*first.shape[:-1], 1, first.shape[-1])),
-        build.reshape(second, (*second.shape[:-2], 1, *second.shape[-2:])),
+    apart = build.reshape(first, (*first.shape[:-1], 1, first.shape[-1])) - build.reshape(
+        second, (*second.shape[:-2], 1, *second.shape[-2:])
     )
     found = build.reshape(norm(apart, float(order), (rank,)), call.shape)
     return build.cast(found, call.dtype)
@@ -56,8 +55,10 @@ def _pairwise(call: Call, left: Node, right: Node, order: float = 2.0, *rest: An
 def _condensed(call: Call, data: Node, order: float = 2.0) -> Node:
     # The pairs i < j of rows, in order.
     first, second = numpy.triu_indices(data.shape[0], 1)
-    rows = (make("take", (data, call.table(at, "i64")), {"axis": 0}) for at in (first, second))
-    found = norm(build.sub(*rows), float(order), (1,))
+    left, right = (
+        make("take", (data, call.table(at, "i64")), {"axis": 0}) for at in (first, second)
+    )
+    found = norm(left - right, float(order), (1,))
     return build.cast(build.reshape(found, call.shape), call.dtype)
 
 

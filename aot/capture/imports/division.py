@@ -24,7 +24,7 @@ def _div(call: Call, left: Operand, right: Operand, rounding_mode: str | None = 
     floored = call.pointwise("floor_divide", left, right)
     if rounding_mode == "floor":
         return floored
-    return build.add(floored, build.cast(_is_rounded_down(call, left, right), call.dtype))
+    return floored + build.cast(_is_rounded_down(call, left, right), call.dtype)
 
 
 def _check_divisor(call: Call, divisor: Operand) -> None:
@@ -38,8 +38,8 @@ def _check_divisor(call: Call, divisor: Operand) -> None:
 
 def _quotient(call: Call, left: Operand, right: Operand) -> Node:
     """In f64, which holds the quotient of shorter floats to their last bit; `/` in f32 does not."""
-    operands = (call.operand(item, call.dtype) for item in (left, right))
-    return call.fill(build.div(*(build.cast(item, "f64") for item in operands)))
+    first, second = (build.cast(call.operand(item, call.dtype), "f64") for item in (left, right))
+    return call.fill(first / second)
 
 
 def _floored(call: Call, left: Operand, right: Operand, quotient: Node) -> Node:
@@ -47,32 +47,30 @@ def _floored(call: Call, left: Operand, right: Operand, quotient: Node) -> Node:
     first, second = (build.cast(call.operand(item, call.dtype), "f64") for item in (left, right))
     floored = build.unary("floor", quotient)
     if call.dtype == "f64":  # where the quotient was rounded up to an integer
-        rest = build.pointwise("fma", build.unary("neg", floored), second, first)
+        rest = build.pointwise("fma", -floored, second, first)
         is_above = _have_other_signs(rest, second)
-        floored = build.pointwise("where", is_above, build.sub(floored, 1.0), floored)
+        floored = build.where(is_above, floored - 1.0, floored)
     # A quotient that vanishes, by an infinite divisor too, still lies below 0.
-    has_vanished = build.pointwise("eq", quotient, 0.0)
-    is_below = build.pointwise("logical_and", has_vanished, _have_other_signs(first, second))
-    floored = build.pointwise("where", is_below, -1.0, floored)
+    has_vanished = build.equal(quotient, 0.0)
+    is_below = has_vanished & _have_other_signs(first, second)
+    floored = build.where(is_below, -1.0, floored)
     # An infinite number has no rest, but by 0 it is infinite.
-    has_no_rest = build.pointwise(
-        "logical_and", build.unary("isinf", first), build.pointwise("ne", second, 0.0)
-    )
-    return call.fill(build.pointwise("where", has_no_rest, math.nan, floored))
+    has_no_rest = build.unary("isinf", first) & build.pointwise("ne", second, 0.0)
+    return call.fill(build.where(has_no_rest, math.nan, floored))
 
 
 def _have_other_signs(left: Node, right: Node) -> Node:
     """Whether one of two numbers is below 0 and the other one above it."""
     below, above = ([build.pointwise(op, x, 0.0) for x in (left, right)] for op in ("lt", "gt"))
-    first = build.pointwise("logical_and", below[0], above[1])
-    return build.pointwise("logical_or", first, build.pointwise("logical_and", above[0], below[1]))
+    first = below[0] & above[1]
+    return first | above[0] & below[1]
 
 
 def _is_rounded_down(call: Call, left: Operand, right: Operand) -> Node:
     """Where rounding to minus infinity and towards zero differ, for integers."""
     signs = [call.pointwise("lt", item, 0) for item in (left, right)]
     is_inexact = build.pointwise("ne", call.pointwise("remainder", left, right), 0)
-    return build.pointwise("logical_and", is_inexact, build.pointwise("logical_xor", *signs))
+    return is_inexact & build.pointwise("logical_xor", *signs)
 
 
 def _floor_divide(call: Call, left: Operand, right: Operand) -> Node:
@@ -83,8 +81,8 @@ def _fmod(call: Call, left: Operand, right: Operand) -> Node:
     if DTYPES[call.dtype].kind != "float":
         _check_divisor(call, right)
         floored = call.pointwise("remainder", left, right)
-        excess = build.sub(floored, call.operand(right, call.dtype))
-        return build.pointwise("where", _is_rounded_down(call, left, right), excess, floored)
+        excess = floored - call.operand(right, call.dtype)
+        return build.where(_is_rounded_down(call, left, right), excess, floored)
     return call.pointwise("fmod", left, right)
 
 
@@ -94,7 +92,7 @@ def _remainder(call: Call, left: Operand, right: Operand) -> Node:
         return call.pointwise("remainder", left, right)
     rest, divisor = call.pointwise("fmod", left, right), call.operand(right, call.dtype)
     is_other = _have_other_signs(rest, divisor)
-    return call.fill(build.pointwise("where", is_other, build.add(rest, divisor), rest))
+    return call.fill(build.where(is_other, rest + divisor, rest))
 
 
 # The most that Euclid's algorithm takes, for neighbouring Fibonacci numbers of the type.
@@ -103,11 +101,11 @@ STEPS = {"u8": 12, "i8": 12, "i16": 24, "i32": 46, "i64": 91}
 
 def _divisor(left: Node, right: Node) -> Node:
     """Euclid's algorithm, as many steps as any two numbers of the type need."""
-    left, right = build.unary("abs", left), build.unary("abs", right)
+    left, right = abs(left), abs(right)
     for _ in range(STEPS[left.dtype]):
-        is_done = build.pointwise("eq", right, 0)
-        rest = build.pointwise("remainder", left, build.pointwise("where", is_done, 1, right))
-        left, right = build.pointwise("where", is_done, left, right), rest
+        is_done = build.equal(right, 0)
+        rest = left % build.where(is_done, 1, right)
+        left, right = build.where(is_done, left, right), rest
     return left
 
 
@@ -118,8 +116,8 @@ def _gcd(call: Call, left: Operand, right: Operand) -> Node:
 
 def _lcm(call: Call, left: Operand, right: Operand) -> Node:
     first, second = (call.fill(call.operand(each, call.dtype)) for each in (left, right))
-    shared = build.pointwise("maximum", _divisor(first, second), 1)
-    return build.unary("abs", build.mul(build.pointwise("floor_divide", first, shared), second))
+    shared = build.maximum(_divisor(first, second), 1)
+    return abs((first // shared) * second)
 
 
 ROWS: Rows = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir.graph import Node, number
 from aotc.aot.ir.size import Extent
 
 CUBIC_SLOPE = -0.75  # torch's coefficient of the cubic convolution kernel
@@ -32,64 +32,62 @@ class Resized:
         """Distance between results in elements, without corners aligned."""
         if self.factor is not None and self.factor > 0:
             return build.scalar(1.0 / self.factor, dtype)
-        return build.div(build.number(self.extent, dtype), build.number(self.wanted, dtype))
+        return number(self.extent, dtype) / number(self.wanted, dtype)
 
     def source(self, dtype: str) -> Node:
         """Where each result lies, in elements."""
         count = self.count(dtype)
         if self.has_corners:
-            spaces = build.pointwise(
-                "maximum", build.sub(build.number(self.wanted, dtype), 1.0), 1.0
-            )
-            step = build.div(build.sub(build.number(self.extent, dtype), 1.0), spaces)
-            return build.mul(count, step)
-        return build.sub(build.mul(build.add(count, 0.5), self.step(dtype)), 0.5)
+            spaces = build.maximum(number(self.wanted, dtype) - 1.0, 1.0)
+            step = (number(self.extent, dtype) - 1.0) / spaces
+            return count * step
+        return (count + 0.5) * self.step(dtype) - 0.5
 
     def inside(self, place: Node) -> Node:
         """A whole place as an index of an element, the nearest one where there is none."""
-        last = build.sub(build.number(self.extent, "i64"), 1)
-        at = build.pointwise("maximum", build.cast(place, "i64"), 0)
-        return build.pointwise("minimum", at, last)
+        last = number(self.extent, "i64") - 1
+        at = build.maximum(build.cast(place, "i64"), 0)
+        return build.minimum(at, last)
 
 
 def dynamic_nearest(extent: Extent, wanted: Extent, factor: float | None, shift: float) -> Node:
     """Index of the element of each result; `shift` is added to its number."""
     axis = Resized(extent, wanted, False, factor)
     count = axis.count("f32")
-    place = build.mul(build.add(count, shift) if shift else count, axis.step("f32"))
+    place = (count + shift if shift else count) * axis.step("f32")
     return axis.inside(build.unary("floor", place))
 
 
 def dynamic_linear(axis: Resized, dtype: str) -> Weighted:
     """The two elements around each result."""
-    at = build.pointwise("maximum", axis.source(dtype), 0.0)
+    at = build.maximum(axis.source(dtype), 0.0)
     low = axis.inside(build.unary("floor", at))
-    share = build.pointwise("minimum", build.sub(at, build.cast(low, dtype)), 1.0)
-    high = axis.inside(build.add(low, 1))
-    return [(low, build.sub(1.0, share)), (high, share)]
+    share = build.minimum(at - build.cast(low, dtype), 1.0)
+    high = axis.inside(low + 1)
+    return [(low, 1.0 - share), (high, share)]
 
 
 def dynamic_cubic(axis: Resized, dtype: str) -> Weighted:
     """The four elements around each result."""
     at = axis.source(dtype)
     base = build.unary("floor", at)
-    weights = cubic_weights(build.sub(at, base))
-    first = build.sub(build.cast(base, "i64"), 1)
-    return [(axis.inside(build.add(first, tap)), weight) for tap, weight in enumerate(weights)]
+    weights = cubic_weights(at - base)
+    first = build.cast(base, "i64") - 1
+    return [(axis.inside(first + tap), weight) for tap, weight in enumerate(weights)]
 
 
 def cubic_weights(share: Node) -> list[Node]:
     """Weights of the four elements around a place `share` after the second."""
-    weights = [_far(build.add(share, 1.0)), _near(share)]
-    return [*weights, _near(build.sub(1.0, share)), _far(build.sub(2.0, share))]
+    weights = [_far(share + 1.0), _near(share)]
+    return [*weights, _near(1.0 - share), _far(2.0 - share)]
 
 
 def _near(x: Node) -> Node:
-    inner = build.sub(build.mul(x, CUBIC_SLOPE + 2), CUBIC_SLOPE + 3)
-    return build.add(build.mul(build.mul(inner, x), x), 1.0)
+    inner = x * (CUBIC_SLOPE + 2) - (CUBIC_SLOPE + 3)
+    return inner * x * x + 1.0
 
 
 def _far(x: Node) -> Node:
-    inner = build.sub(build.mul(x, CUBIC_SLOPE), 5 * CUBIC_SLOPE)
-    outer = build.add(build.mul(inner, x), 8 * CUBIC_SLOPE)
-    return build.sub(build.mul(outer, x), 4 * CUBIC_SLOPE)
+    inner = x * CUBIC_SLOPE - 5 * CUBIC_SLOPE
+    outer = inner * x + 8 * CUBIC_SLOPE
+    return outer * x - 4 * CUBIC_SLOPE

@@ -33,7 +33,7 @@ def _embedding_bag(
     _check_offsets(call, offsets, count)
     rows = wide(make("take", (table, indices), {"axis": 0}))
     if factors is not None:
-        rows = build.mul(rows, build.reshape(build.cast(factors, rows.dtype), (count, 1)))
+        rows = rows * build.reshape(build.cast(factors, rows.dtype), (count, 1))
     is_counted = build.pointwise("ne", indices, padding)
     if padding < 0:
         is_counted = build.expand(build.scalar(True, "bool"), (count,))
@@ -43,7 +43,7 @@ def _embedding_bag(
         parts = build.reshape(rows, (bags, count // bags, rows.shape[1]))
         member = build.reshape(is_counted, (bags, count // bags, 1))
     else:
-        member = build.pointwise("logical_and", _member(offsets, count), _row(is_counted))
+        member = _member(offsets, count) & _row(is_counted)
         member = build.reshape(member, (bags, count, 1))
         parts = build.reshape(rows, (1, *rows.shape))
     reduced = _reduced(parts, member, mode)
@@ -58,7 +58,7 @@ def _check_offsets(call: Call, offsets: Node, count: int) -> None:
         call.check_index(offsets, count + 1)
     if bags > 1:
         after, before = (build.slice_axis(offsets, 0, at, bags - 1 + at) for at in (1, 0))
-        steps = build.sub(build.cast(after, "i64"), build.cast(before, "i64"))
+        steps = build.cast(after, "i64") - build.cast(before, "i64")
         call.check_index(steps, count + 1)
 
 
@@ -78,9 +78,9 @@ def _member(offsets: Node, count: int) -> Node:
     last = build.expand(build.scalar(count, "i64"), (1,))
     ends = build.concat((build.slice_axis(starts, 0, 1, bags), last), 0) if bags > 1 else last
     column = (bags, 1)
-    is_begun = build.pointwise("ge", place, build.reshape(starts, column))
-    is_open = build.pointwise("lt", place, build.reshape(ends, column))
-    return build.pointwise("logical_and", is_begun, is_open)
+    is_begun = place >= build.reshape(starts, column)
+    is_open = place < build.reshape(ends, column)
+    return is_begun & is_open
 
 
 def _row(data: Node) -> Node:
@@ -94,14 +94,14 @@ def _reduced(parts: Node, member: Node, mode: int) -> Node:
     weights = build.cast(member, parts.dtype)
     sizes = build.reduce("sum", weights, (1,))
     if mode == MAX:
-        kept = build.pointwise("where", member, parts, build.scalar(-math.inf, parts.dtype))
+        kept = build.where(member, parts, build.scalar(-math.inf, parts.dtype))
         highest = build.reduce("max", kept, (1,))
-        return build.pointwise("where", build.pointwise("gt", sizes, 0.0), highest, 0.0)
-    kept = build.pointwise("where", member, parts, build.scalar(0.0, parts.dtype))
+        return build.where(sizes > 0.0, highest, 0.0)
+    kept = build.where(member, parts, build.scalar(0.0, parts.dtype))
     total = build.reduce("sum", kept, (1,))
     if mode == SUM:
         return total
-    return build.div(total, build.pointwise("maximum", sizes, 1.0))
+    return total / build.maximum(sizes, 1.0)
 
 
 def _embedding_renorm(call: Call, table: Node, indices: Node, largest: float, power: float) -> Node:
@@ -111,10 +111,10 @@ def _embedding_renorm(call: Call, table: Node, indices: Node, largest: float, po
     asked = build.reshape(indices, (indices.type.numel,))
     is_asked = scatters.ROWS["index_fill"](call, unasked, 0, asked, True)
     assert isinstance(is_asked, Node)
-    length = _length(build.unary("abs", wide(table)), power)
-    scale = build.div(largest, build.add(length, 1e-7))
-    is_long = build.pointwise("logical_and", is_asked, build.pointwise("gt", length, largest))
-    shrunk = build.mul(wide(table), build.pointwise("where", is_long, scale, 1.0))
+    length = _length(abs(wide(table)), power)
+    scale = largest / (length + 1e-7)
+    is_long = is_asked & (length > largest)
+    shrunk = wide(table) * build.where(is_long, scale, 1.0)
     return build.cast(shrunk, call.dtype)
 
 
@@ -123,7 +123,7 @@ def _length(sizes: Node, power: float) -> Node:
     if math.isinf(power):
         return build.reduce("max", sizes, (1,))
     if power == 2:
-        return build.unary("sqrt", build.reduce("sum", build.mul(sizes, sizes), (1,)))
+        return build.unary("sqrt", build.reduce("sum", sizes * sizes, (1,)))
     powers = sizes if power == 1 else build.pointwise("pow", sizes, power)
     total = build.reduce("sum", powers, (1,))
     return total if power == 1 else build.pointwise("pow", total, 1 / power)

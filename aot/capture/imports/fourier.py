@@ -71,7 +71,7 @@ def hermitian(data: Pair, axis: int, length: int) -> Pair:
         if not mirrored.shape[axis]:
             return part
         mirrored = build.make("flip", (mirrored,), {"axes": (axis,)})
-        return build.concat([part, build.unary("neg", mirrored) if is_odd else mirrored], axis)
+        return build.concat([part, -mirrored if is_odd else mirrored], axis)
 
     re, im = data
     return whole(re, False), None if im is None else whole(im, True)
@@ -181,10 +181,10 @@ class _Transform:
         a, b = data
         c, d = (self._aligned(part, a.type.rank) for part in (re, im))
         if b is None:
-            return build.mul(a, c), build.mul(a, d)
+            return a * c, a * d
         return (
-            build.sub(build.mul(a, c), build.mul(b, d)),
-            build.add(build.mul(a, d), build.mul(b, c)),
+            a * c - b * d,
+            a * d + b * c,
         )
 
     def _aligned(self, values: Array, rank: int) -> Node:

@@ -28,59 +28,59 @@ def _signed(formula: Callable[[Node], Node]) -> Callable[[Node], Node]:
     """An odd function from its formula for x ≥ 0; keeps -0."""
 
     def whole(x: Node) -> Node:
-        size = formula(build.unary("abs", x))
-        is_below = build.pointwise("lt", x, 0.0)
-        signed = build.pointwise("where", is_below, build.unary("neg", size), size)
-        return build.pointwise("where", build.pointwise("eq", x, 0.0), x, signed)
+        size = formula(abs(x))
+        is_below = x < 0.0
+        signed = build.where(is_below, -size, size)
+        return build.where(build.equal(x, 0.0), x, signed)
 
     return whole
 
 
 def _asinh(x: Node) -> Node:
-    square = build.mul(x, x)
-    root = build.unary("sqrt", build.add(square, 1.0))
-    near = build.unary("log1p", build.add(x, build.div(square, build.add(root, 1.0))))
-    return build.pointwise("where", build.pointwise("lt", x, LARGE), near, _log_of_double(x))
+    square = x * x
+    root = build.unary("sqrt", square + 1.0)
+    near = build.unary("log1p", x + square / (root + 1.0))
+    return build.where(x < LARGE, near, _log_of_double(x))
 
 
 def _log_of_double(x: Node) -> Node:
-    return build.add(build.unary("log", x), LOG_2)
+    return build.unary("log", x) + LOG_2
 
 
 def _acosh(x: Node) -> Node:
-    rest = build.sub(x, 1.0)
-    root = build.unary("sqrt", build.mul(rest, build.add(x, 1.0)))
-    near = build.unary("log1p", build.add(rest, root))
-    whole = build.pointwise("where", build.pointwise("gt", x, LARGE), _log_of_double(x), near)
+    rest = x - 1.0
+    root = build.unary("sqrt", rest * (x + 1.0))
+    near = build.unary("log1p", rest + root)
+    whole = build.where(x > LARGE, _log_of_double(x), near)
     # Below 1, where the product under the root may overflow, there is no number.
-    return build.pointwise("where", build.pointwise("lt", x, 1.0), math.nan, whole)
+    return build.where(x < 1.0, math.nan, whole)
 
 
 def _atanh(x: Node) -> Node:
-    return build.mul(build.unary("log1p", build.div(build.mul(x, 2.0), build.sub(1.0, x))), 0.5)
+    return build.unary("log1p", x * 2.0 / (1.0 - x)) * 0.5
 
 
 def _sinc(x: Node) -> Node:
-    angle = build.mul(x, math.pi)
-    ratio = build.div(build.unary("sin", angle), angle)
-    return build.pointwise("where", build.pointwise("eq", x, 0.0), 1.0, ratio)
+    angle = x * math.pi
+    ratio = build.unary("sin", angle) / angle
+    return build.where(build.equal(x, 0.0), 1.0, ratio)
 
 
 def _erfinv(x: Node) -> Node:
     """Giles' two polynomials, which are good for single precision; of f64, Newton's steps more."""
-    rest = build.mul(build.sub(1.0, x), build.add(x, 1.0))
-    depth = build.unary("neg", build.unary("log", rest))
-    is_near = build.pointwise("lt", depth, 5.0)
-    near = _polynomial(_NEAR, build.sub(depth, 2.5))
-    far = _polynomial(_FAR, build.sub(build.unary("sqrt", depth), 3.0))
-    result = build.mul(build.pointwise("where", is_near, near, far), x)
+    rest = (1.0 - x) * (x + 1.0)
+    depth = -build.unary("log", rest)
+    is_near = depth < 5.0
+    near = _polynomial(_NEAR, depth - 2.5)
+    far = _polynomial(_FAR, build.unary("sqrt", depth) - 3.0)
+    result = build.where(is_near, near, far) * x
     for _ in range(NEWTON_STEPS if x.dtype == "f64" else 0):
-        excess = build.sub(build.unary("erf", result), x)
-        slope = build.unary("exp", build.unary("neg", build.mul(result, result)))
-        result = build.sub(result, build.div(excess, build.mul(slope, 2 / math.sqrt(math.pi))))
-    is_end = build.pointwise("eq", build.unary("abs", x), 1.0)
-    end = build.mul(x, math.inf)
-    return build.pointwise("where", is_end, end, result)
+        excess = build.unary("erf", result) - x
+        slope = build.unary("exp", -(result * result))
+        result = result - excess / (slope * (2 / math.sqrt(math.pi)))
+    is_end = build.equal(abs(x), 1.0)
+    end = x * math.inf
+    return build.where(is_end, end, result)
 
 
 # Mike Giles, "Approximating the erfinv function", GPU Computing Gems, 2011; highest power first.
@@ -97,24 +97,24 @@ _FAR = (
 def _polynomial(coefficients: tuple[float, ...], x: Node) -> Node:
     total: Node | float = coefficients[0]
     for coefficient in coefficients[1:]:
-        total = build.add(build.mul(x, total), coefficient)
+        total = x * total + coefficient
     assert isinstance(total, Node)
     return total
 
 
 def _log_ndtr(x: Node) -> Node:
     """log ½ erfc(-x/√2), where that vanishes by its asymptotic series."""
-    place = build.mul(x, -math.sqrt(0.5))
+    place = x * -math.sqrt(0.5)
     complement = build.unary("erfc", place)
-    below = build.unary("log", build.mul(complement, 0.5))
-    above = build.unary("log1p", build.mul(build.unary("erfc", build.unary("neg", place)), -0.5))
-    square = build.mul(place, place)
-    series = _polynomial(_TAIL, build.div(1.0, square))
-    factor = build.unary("log", build.mul(place, 2 * math.sqrt(math.pi)))
-    tail = build.sub(build.sub(build.unary("log1p", series), factor), square)
-    is_far = build.pointwise("gt", place, 20.0 if x.dtype == "f64" else 8.0)
-    middle = build.pointwise("where", is_far, tail, below)
-    return build.pointwise("where", build.pointwise("gt", x, 0.0), above, middle)
+    below = build.unary("log", complement * 0.5)
+    above = build.unary("log1p", build.unary("erfc", -place) * -0.5)
+    square = place * place
+    series = _polynomial(_TAIL, 1.0 / square)
+    factor = build.unary("log", place * (2 * math.sqrt(math.pi)))
+    tail = build.unary("log1p", series) - factor - square
+    is_far = place > (20.0 if x.dtype == "f64" else 8.0)
+    middle = build.where(is_far, tail, below)
+    return build.where(x > 0.0, above, middle)
 
 
 # √π x e^(x²) erfc(x) - 1 in 1 / x²; highest power first.
@@ -123,15 +123,13 @@ _TAIL = (10395 / 64, -945 / 32, 105 / 16, -15 / 8, 3 / 4, -1 / 2, 0.0)
 
 def _hypot(call: Call, left: Operand, right: Operand) -> Node:
     """m √(1 + (n/m)²) of m = max |…| and n = min |…|, whose squares may overflow or vanish."""
-    sides = [build.unary("abs", wide(call.operand(item, call.dtype))) for item in (left, right)]
+    sides = [abs(wide(call.operand(item, call.dtype))) for item in (left, right)]
     large, small = (build.pointwise(op, *sides) for op in ("maximum", "minimum"))
-    ratio = build.div(small, large)
-    root = build.unary("sqrt", build.add(build.mul(ratio, ratio), 1.0))
-    length = build.pointwise(
-        "where", build.pointwise("eq", large, 0.0), large, build.mul(large, root)
-    )
+    ratio = small / large
+    root = build.unary("sqrt", ratio * ratio + 1.0)
+    length = build.where(build.equal(large, 0.0), large, large * root)
     is_endless = build.pointwise("logical_or", *(build.unary("isinf", side) for side in sides))
-    whole = build.pointwise("where", is_endless, math.inf, length)
+    whole = build.where(is_endless, math.inf, length)
     return build.cast(call.fill(whole), call.dtype)
 
 
@@ -152,27 +150,24 @@ def _next_after(call: Call, start: Operand, end: Operand) -> Node:
         build.cast(make("bitcast", (item,), {"dtype": short}), whole) for item in (first, last)
     )
     # Whole numbers in the order of the floats, zeros of both signs as 0.
-    place, aim = (
-        build.pointwise("where", build.pointwise("lt", item, 0), build.sub(low, item), item)
-        for item in (own, other)
-    )
-    is_up = build.pointwise("gt", aim, place)
-    is_away = build.pointwise("eq", is_up, build.pointwise("ge", own, 0))
-    beside = build.add(own, _chosen(is_away, 1, -1, whole))
+    place, aim = (build.where(item < 0, low - item, item) for item in (own, other))
+    is_up = aim > place
+    is_away = build.equal(is_up, own >= 0)
+    beside = own + _chosen(is_away, 1, -1, whole)
     least = _chosen(is_up, 1, low + 1, whole)
-    moved = build.pointwise("where", build.pointwise("eq", place, 0), least, beside)
-    found = build.pointwise("where", build.pointwise("eq", place, aim), other, moved)
+    moved = build.where(build.equal(place, 0), least, beside)
+    found = build.where(build.equal(place, aim), other, moved)
     number = make("bitcast", (build.cast(found, short),), {"dtype": call.dtype})
     is_unknown = build.pointwise("logical_or", *(build.unary("isnan", x) for x in (first, last)))
-    return build.pointwise("where", is_unknown, math.nan, number)
+    return build.where(is_unknown, math.nan, number)
 
 
 def _xlogy(call: Call, left: Operand, right: Operand) -> Node:
     first, second = (wide(call.operand(item, call.dtype)) for item in (left, right))
-    product = build.mul(first, build.unary("log", second))
-    zero = build.pointwise("where", build.pointwise("eq", first, 0.0), 0.0, product)
+    product = first * build.unary("log", second)
+    zero = build.where(build.equal(first, 0.0), 0.0, product)
     is_unknown = build.unary("isnan", second)
-    return build.cast(call.fill(build.pointwise("where", is_unknown, second, zero)), call.dtype)
+    return build.cast(call.fill(build.where(is_unknown, second, zero)), call.dtype)
 
 
 def _shift(is_left: bool) -> Row:
@@ -181,42 +176,42 @@ def _shift(is_left: bool) -> Row:
     def row(call: Call, data: Operand, amount: Operand) -> Node:
         value, count = (call.operand(item, call.dtype) for item in (data, amount))
         last = DTYPES[call.dtype].itemsize_bytes * 8 - 1
-        is_in = build.pointwise("le", count, last)
+        is_in = count <= last
         if call.dtype != "u8":
-            is_in = build.pointwise("logical_and", is_in, build.pointwise("ge", count, 0))
-        inside = build.pointwise("where", is_in, count, last)
+            is_in = is_in & (count >= 0)
+        inside = build.where(is_in, count, last)
         shifted = build.pointwise("shift_left" if is_left else "shift_right", value, inside)
         if not is_left and call.dtype != "u8":
             return call.fill(shifted)  # by one less than the bits: the sign is left
-        return call.fill(build.pointwise("where", is_in, shifted, 0))
+        return call.fill(build.where(is_in, shifted, 0))
 
     return row
 
 
 def _copysign(call: Call, size: Operand, sign: Operand) -> Node:
-    magnitude = build.unary("abs", call.operand(size, call.dtype))
+    magnitude = abs(call.operand(size, call.dtype))
     source = call.operand(sign, call.dtype)
     # 1 / -0 is -inf, so that a zero's sign counts.
-    is_zero = build.pointwise("eq", source, 0.0)
-    probe = build.pointwise("where", is_zero, build.div(1.0, source), source)
-    is_below = build.pointwise("lt", probe, 0.0)
-    return call.fill(build.pointwise("where", is_below, build.unary("neg", magnitude), magnitude))
+    is_zero = build.equal(source, 0.0)
+    probe = build.where(is_zero, 1.0 / source, source)
+    is_below = probe < 0.0
+    return call.fill(build.where(is_below, -magnitude, magnitude))
 
 
 def _sign_bit(call: Call, data: Node) -> Node:
     if data.type.kind != "float":
-        is_below = build.pointwise("lt", data, 0) if data.type.kind == "int" else None
+        is_below = data < 0 if data.type.kind == "int" else None
         return is_below or call.fill(build.scalar(False, "bool"))
-    is_zero = build.pointwise("eq", data, 0.0)
-    probe = build.pointwise("where", is_zero, build.div(1.0, data), data)
-    return build.pointwise("lt", probe, 0.0)
+    is_zero = build.equal(data, 0.0)
+    probe = build.where(is_zero, 1.0 / data, data)
+    return probe < 0.0
 
 
 def _infinite(sign: float) -> Row:
     def row(call: Call, data: Node) -> Node:
         if data.type.kind != "float":
             return call.fill(build.scalar(False, "bool"))
-        return build.pointwise("eq", data, sign * math.inf)
+        return build.equal(data, sign * math.inf)
 
     return row
 
@@ -229,8 +224,8 @@ def _skips_nan(op: str) -> Row:
         if first.type.kind == "int":
             return call.fill(build.pointwise(op, first, second))
         both = build.pointwise(op, first, second)
-        rest = build.pointwise("where", build.unary("isnan", first), second, both)
-        return call.fill(build.pointwise("where", build.unary("isnan", second), first, rest))
+        rest = build.where(build.unary("isnan", first), second, both)
+        return call.fill(build.where(build.unary("isnan", second), first, rest))
 
     return row
 

@@ -27,64 +27,58 @@ BERNOULLI = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
 ASYMPTOTIC = 10  # from here on that series is good to f64's precision
 
 
-def _where(condition: Node, yes: Node | float, no: Node | float) -> Node:
-    return build.pointwise("where", condition, yes, no)
-
-
 def _log_gamma(x: Node) -> Node:
     """log |Γ(x)|, by reflection below ½; ∞ at the poles and at both infinities, 0 at 1 and 2."""
-    is_left = build.pointwise("lt", x, 0.5)
-    z = build.sub(_where(is_left, build.sub(1.0, x), x), 1.0)
+    is_left = x < 0.5
+    z = build.pointwise("where", is_left, 1.0 - x, x) - 1.0
     series: Node | float = LANCZOS[0]
     for place, coefficient in enumerate(LANCZOS[1:], 1):
-        series = build.add(build.div(coefficient, build.add(z, float(place))), series)
-    shifted = build.add(z, LANCZOS_SHIFT + 0.5)
-    power = build.mul(build.add(z, 0.5), build.sub(build.unary("log", shifted), 1.0))
-    rest = build.add(build.unary("log", series), HALF_LOG_2_PI - LANCZOS_SHIFT)
-    right = build.add(power, rest)
+        series = coefficient / (z + float(place)) + series
+    shifted = z + (LANCZOS_SHIFT + 0.5)
+    power = (z + 0.5) * (build.unary("log", shifted) - 1.0)
+    rest = build.unary("log", series) + (HALF_LOG_2_PI - LANCZOS_SHIFT)
+    right = power + rest
     # The distance to the nearest integer, which next to 0 is the number itself.
     nearest = build.unary("round", x)
-    fraction = build.unary("abs", build.sub(x, nearest))
-    sine = build.unary("sin", build.mul(fraction, math.pi))
-    left = build.sub(math.log(math.pi), build.add(build.unary("log", sine), right))
-    whole = _where(is_left, left, right)
+    fraction = abs(x - nearest)
+    sine = build.unary("sin", fraction * math.pi)
+    left = math.log(math.pi) - (build.unary("log", sine) + right)
+    whole = build.pointwise("where", is_left, left, right)
     # Next to 0, where π x may be subnormal.
-    size = build.unary("abs", x)
-    at_zero = build.unary("neg", build.unary("log", size))
-    whole = _where(build.pointwise("lt", size, 1e-20), at_zero, whole)
-    is_root = build.pointwise(
-        "logical_or", build.pointwise("eq", x, 1.0), build.pointwise("eq", x, 2.0)
-    )
-    whole = _where(is_root, 0.0, whole)
-    is_pole = build.pointwise("logical_and", is_left, build.pointwise("eq", x, nearest))
-    is_infinite = build.pointwise("logical_or", is_pole, build.unary("isinf", x))
-    return _where(is_infinite, math.inf, whole)
+    size = abs(x)
+    at_zero = -build.unary("log", size)
+    whole = build.pointwise("where", size < 1e-20, at_zero, whole)
+    is_root = build.equal(x, 1.0) | build.equal(x, 2.0)
+    whole = build.pointwise("where", is_root, 0.0, whole)
+    is_pole = is_left & build.equal(x, nearest)
+    is_infinite = is_pole | build.unary("isinf", x)
+    return build.pointwise("where", is_infinite, math.inf, whole)
 
 
 def _digamma(x: Node) -> Node:
     """Γ′/Γ, by reflection below 0; ∓∞ at ±0 and NaN at the other poles, as torch has it."""
-    is_left = build.pointwise("lt", x, 0.0)
-    z = _where(is_left, build.sub(1.0, x), x)
+    is_left = x < 0.0
+    z = build.pointwise("where", is_left, 1.0 - x, x)
     total: Node | None = None
     for _ in range(ASYMPTOTIC):
-        is_small = build.pointwise("lt", z, float(ASYMPTOTIC))
-        part = _where(is_small, build.unary("reciprocal", z), 0.0)
-        total = part if total is None else build.add(total, part)
-        z = _where(is_small, build.add(z, 1.0), z)
-    square = build.unary("reciprocal", build.mul(z, z))
+        is_small = z < float(ASYMPTOTIC)
+        part = build.pointwise("where", is_small, build.unary("reciprocal", z), 0.0)
+        total = part if total is None else total + part
+        z = build.pointwise("where", is_small, z + 1.0, z)
+    square = build.unary("reciprocal", z * z)
     series: Node | float = BERNOULLI[0]
     for coefficient in BERNOULLI[1:]:
-        series = build.add(build.mul(square, series), coefficient)
-    end = build.add(build.div(0.5, z), build.mul(square, series))
-    right = build.sub(build.sub(build.unary("log", z), end), total)
-    fraction = build.sub(x, build.unary("trunc", x))
-    turn = build.div(math.pi, build.unary("tan", build.mul(fraction, math.pi)))
-    is_pole = build.pointwise("eq", x, build.unary("trunc", x))
-    left = _where(is_pole, math.nan, build.sub(right, turn))
-    whole = _where(is_left, left, right)
+        series = square * series + coefficient
+    end = 0.5 / z + square * series
+    right = build.unary("log", z) - end - total
+    fraction = x - build.unary("trunc", x)
+    turn = math.pi / build.unary("tan", fraction * math.pi)
+    is_pole = build.equal(x, build.unary("trunc", x))
+    left = build.pointwise("where", is_pole, math.nan, right - turn)
+    whole = build.pointwise("where", is_left, left, right)
     # 1 / x is infinite with the sign of a zero.
-    at_zero = build.unary("neg", build.unary("reciprocal", x))
-    return _where(build.pointwise("eq", x, 0.0), at_zero, whole)
+    at_zero = -build.unary("reciprocal", x)
+    return build.pointwise("where", build.equal(x, 0.0), at_zero, whole)
 
 
 def _in_f64(formula: Callable[[Node], Node]) -> Row:

@@ -30,16 +30,14 @@ def _histogram(
     values = flat if data.type.kind == "int" else wide(flat)
     first, last = _ends(values, low, high)
     if values.type.kind == "int":
-        shifted = build.mul(build.sub(values, first), bins)
-        place = build.pointwise("floor_divide", shifted, build.sub(last, first))
+        shifted = (values - first) * bins
+        place = shifted // (last - first)
     else:
-        shifted = build.mul(build.sub(values, first), float(bins))
-        place = build.div(shifted, build.sub(last, first))
-    is_in = build.pointwise(
-        "logical_and", build.pointwise("ge", values, first), build.pointwise("le", values, last)
-    )
-    inside = build.pointwise("where", is_in, place, 0)
-    index = build.pointwise("minimum", build.cast(inside, "i32"), bins - 1)
+        shifted = (values - first) * float(bins)
+        place = shifted / (last - first)
+    is_in = (values >= first) & (values <= last)
+    inside = build.where(is_in, place, 0)
+    index = build.minimum(build.cast(inside, "i32"), bins - 1)
     zeros = build.expand(build.scalar(0, "i32"), (bins,))
     counted = WRITES["scatter_add"](call, zeros, 0, index, build.cast(is_in, "i32"))
     assert isinstance(counted, Node)
@@ -56,10 +54,10 @@ def _ends(values: Node, low: Operand, high: Operand) -> tuple[Node, Node]:
     if not values.type.numel:
         return build.scalar(low - 1, dtype), build.scalar(low + 1, dtype)  # type: ignore[operator]
     least, most = (build.drop(build.extreme(name, values, (0,)), (0,)) for name in ("min", "max"))
-    is_flat = build.pointwise("eq", least, most)
+    is_flat = build.equal(least, most)
     return (
-        build.pointwise("where", is_flat, build.sub(least, 1), least),
-        build.pointwise("where", is_flat, build.add(most, 1), most),
+        build.where(is_flat, least - 1, least),
+        build.where(is_flat, most + 1, most),
     )
 
 
@@ -113,11 +111,11 @@ def _by_every_matrix(data: Node, matrices: Node, ends: Node) -> Node:
     joined = build.reshape(build.permute(matrices, (1, 0, 2)), (depth, groups * width))
     every = build.reshape(build.matmul(data, joined), (rows, groups, width))
     places = build.cast(build.iota((rows, 1), 0), ends.dtype)
-    is_past = build.pointwise("le", build.reshape(ends, (1, groups)), places)
+    is_past = build.reshape(ends, (1, groups)) <= places
     group = build.reduce("sum", build.cast(is_past, "i32"), (1,))
     column = build.cast(build.iota((1, groups), 1), "i32")
-    is_own = build.reshape(build.pointwise("eq", group, column), (rows, groups, 1))
-    zeros = build.pointwise("where", is_own, every, 0.0)
+    is_own = build.reshape(build.equal(group, column), (rows, groups, 1))
+    zeros = build.where(is_own, every, 0.0)
     return build.drop(build.reduce("sum", zeros, (1,)), (1,))
 
 

@@ -72,7 +72,7 @@ def _one_hot(call: Call, classes: Node, count: int = -1) -> Node:
     rank = classes.type.rank
     column = build.iota((*[1] * rank, count), rank)
     pairs = build.reshape(build.cast(classes, "i64"), (*classes.shape, 1))
-    return build.cast(call.fill(build.pointwise("eq", pairs, column)), call.dtype)
+    return build.cast(call.fill(build.equal(pairs, column)), call.dtype)
 
 
 ROWS: Rows = {

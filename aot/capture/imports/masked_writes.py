@@ -26,7 +26,7 @@ def masked_put(data: Node, indices: Sequence[Node | None], values: Node, accumul
         given = build.expand(build.align(values, data.type.rank), data.shape)
     else:  # one after the other, as many as the mask names: the caller's promise
         given = _in_turn(where, build.expand(values, (values.shape[0], *rows)))
-    return build.pointwise("where", where, build.add(data, given) if accumulates else given, data)
+    return build.where(where, data + given if accumulates else given, data)
 
 
 def _masked_scatter(call: Call, data: Node, mask: Node, source: Node) -> Node:
@@ -35,14 +35,14 @@ def _masked_scatter(call: Call, data: Node, mask: Node, source: Node) -> Node:
     if source.type.numel == 0:
         return whole
     values = build.cast(_in_turn(where, source), data.dtype)
-    return build.pointwise("where", where, values, whole)
+    return build.where(where, values, whole)
 
 
 def _in_turn(where: Node, source: Node) -> Node:
     """The source's elements one after the other where the mask holds; anything elsewhere."""
     flat = build.cast(build.reshape(where, (where.type.numel,)), "i32")
-    before = build.pointwise("maximum", build.sub(scan(SUM, flat), 1), 0)
-    place = build.pointwise("minimum", before, source.type.numel - 1)
+    before = build.maximum(scan(SUM, flat) - 1, 0)
+    place = build.minimum(before, source.type.numel - 1)
     taken = make("take", (build.reshape(source, (source.type.numel,)), place), {"axis": 0})
     return build.reshape(taken, where.shape)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.graph import Node, make, number
 from aotc.aot.ir.size import Extent, Size, is_static, proves_at_most
 from aotc.aot.ir.types import DTYPES, round_scalar
 
@@ -141,12 +141,12 @@ def _strided_scatter(data: Node, source: Node, axis: int, places: range) -> Node
         return data
     column = [1] * data.type.rank
     column[axis] = data.shape[axis]
-    offset = build.sub(build.iota(column, axis), places.start)
-    which = build.pointwise("floor_divide", offset, places.step)
-    inside = build.pointwise("minimum", build.pointwise("maximum", which, 0), len(places) - 1)
+    offset = build.iota(column, axis) - places.start
+    which = offset // places.step
+    inside = build.minimum(build.maximum(which, 0), len(places) - 1)
     spread_out = make("take", (source, build.reshape(inside, (data.shape[axis],))), {"axis": axis})
-    is_first = build.pointwise("eq", build.mul(inside, places.step), offset)
-    return build.pointwise("where", is_first, spread_out, data)
+    is_first = build.equal(inside * places.step, offset)
+    return build.where(is_first, spread_out, data)
 
 
 def _select_scatter(call: Call, data: Node, source: Node, dim: int, index: int) -> Node:
@@ -236,11 +236,11 @@ def _as_strided(
 
 def memory_places(size: Sequence[int], stride: Sequence[int], offset: int | None) -> Node:
     """The place in memory of each element of a tensor of these sizes and strides."""
-    place: Node = build.expand(build.number(offset or 0, "i64"), size)
+    place: Node = build.expand(number(offset or 0, "i64"), size)
     for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
         column = [1] * len(size)
         column[axis] = extent
-        place = build.add(place, build.mul(build.iota(column, axis), step))
+        place = place + build.iota(column, axis) * step
     return build.expand(place, size)
 
 
@@ -262,10 +262,10 @@ def _edge_pad(is_reflected: bool) -> Row:
 
     def row(call: Call, data: Node, widths: Sequence[int]) -> Node:
         rank, result = data.type.rank, data
-        for number in range(len(widths) // 2):
-            axis = rank - 1 - number
+        for place in range(len(widths) // 2):
+            axis = rank - 1 - place
             result = _edge_padded(
-                result, axis, widths[2 * number], widths[2 * number + 1], is_reflected
+                result, axis, widths[2 * place], widths[2 * place + 1], is_reflected
             )
         return result
 
@@ -299,8 +299,8 @@ def _constant_pad(call: Call, data: Node, widths: Sequence[int], value: Operand 
     # torch lists widths from the last dim on; a negative width cuts.
     rank = data.type.rank
     low, high = [0] * rank, [0] * rank
-    for number, axis in enumerate(reversed(range(rank - len(widths) // 2, rank))):
-        low[axis], high[axis] = widths[2 * number], widths[2 * number + 1]
+    for place, axis in enumerate(reversed(range(rank - len(widths) // 2, rank))):
+        low[axis], high[axis] = widths[2 * place], widths[2 * place + 1]
     for axis in range(rank):
         start, stop = max(0, -low[axis]), data.shape[axis] - max(0, -high[axis])
         data = build.slice_axis(data, axis, start, stop)
@@ -321,8 +321,8 @@ def _arange(call: Call, start: Operand, stop: Any, step: Operand = 1, *rest: Any
     # Of short integers the step itself may not fit.
     counted = build.cast(build.iota(call.shape, 0), call.dtype if is_float else "i64")
     if step != 1:
-        counted = build.mul(counted, step)
-    return build.cast(counted if start == 0 else build.add(counted, start), call.dtype)
+        counted = counted * step
+    return build.cast(counted if start == 0 else counted + start, call.dtype)
 
 
 def _narrow_copy(call: Call, data: Node, dim: int, start: Extent, length: Extent) -> Node:

@@ -75,9 +75,9 @@ def _round(call: Call, data: Node, decimals: int = 0) -> Node:
         return _whole("round")(call, data)  # type: ignore[return-value]
     operand, power = wide(data), 10.0 ** abs(decimals)
     if decimals < 0:
-        rounded = build.mul(build.unary("round", build.div(operand, power)), power)
+        rounded = build.unary("round", operand / power) * power
     else:
-        rounded = build.div(build.unary("round", build.mul(operand, power)), power)
+        rounded = build.unary("round", operand * power) / power
     return build.cast(rounded, call.dtype)
 
 
@@ -153,28 +153,28 @@ def _constant_power(base: Node, exponent: int) -> Node:
     result: Node | None = None
     while exponent:
         if exponent & 1:
-            result = base if result is None else build.mul(result, base)
+            result = base if result is None else result * base
         exponent >>= 1
-        base = build.mul(base, base) if exponent else base
+        base = base * base if exponent else base
     return build.expand(build.scalar(1, base.dtype), base.shape) if result is None else result
 
 
 def _integer_power(base: Node, exponent: Node) -> Node:
     """By squaring, bit by bit; below 0, what 1 / power is rounded to."""
     bits = DTYPES[base.dtype].itemsize_bytes * 8 - (base.dtype != "u8")
-    power, result = base, build.pointwise("where", build.pointwise("eq", base, base), 1, base)
+    power, result = base, build.where(build.equal(base, base), 1, base)
     for bit in range(bits):
         is_set = build.pointwise("ne", build.pointwise("bitwise_and", exponent, 1 << bit), 0)
-        result = build.pointwise("where", is_set, build.mul(result, power), result)
-        power = build.mul(power, power)
+        result = build.where(is_set, result * power, result)
+        power = power * power
     if base.dtype == "u8":
         return result
     is_odd = build.pointwise("ne", build.pointwise("bitwise_and", exponent, 1), 0)
-    of_minus_one = build.pointwise("where", is_odd, base, 1)
-    is_unit = build.pointwise("eq", build.unary("abs", base), 1)
-    below = build.pointwise("where", is_unit, of_minus_one, 0)
-    below = build.pointwise("where", build.pointwise("eq", base, 1), 1, below)
-    return build.pointwise("where", build.pointwise("lt", exponent, 0), below, result)
+    of_minus_one = build.where(is_odd, base, 1)
+    is_unit = build.equal(abs(base), 1)
+    below = build.where(is_unit, of_minus_one, 0)
+    below = build.where(build.equal(base, 1), 1, below)
+    return build.where(exponent < 0, below, result)
 
 
 def _square(call: Call, data: Node) -> Node:
@@ -198,20 +198,20 @@ def _hardtanh(call: Call, data: Node, low: Operand = -1.0, high: Operand = 1.0) 
 
 def _leaky_relu(call: Call, data: Node, slope: Operand = 0.01) -> Node:
     scaled = call.pointwise("mul", data, slope)
-    return build.pointwise("where", call.pointwise("gt", data, 0, dtype=data.dtype), data, scaled)
+    return build.where(call.pointwise("gt", data, 0, dtype=data.dtype), data, scaled)
 
 
 def _elu(
     call: Call, data: Node, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
 ) -> Node:
-    below = build.mul(build.unary("expm1", build.mul(data, input_scale)), alpha * scale)
-    return build.pointwise("where", build.pointwise("gt", data, 0.0), build.mul(data, scale), below)
+    below = build.unary("expm1", data * input_scale) * (alpha * scale)
+    return build.where(data > 0.0, data * scale, below)
 
 
 def _softplus(call: Call, data: Node, beta: float = 1.0, threshold: float = 20.0) -> Node:
-    scaled = build.mul(data, beta)
-    soft = build.mul(build.unary("log1p", build.unary("exp", scaled)), 1.0 / beta)
-    return build.pointwise("where", build.pointwise("gt", scaled, threshold), data, soft)
+    scaled = data * beta
+    soft = build.unary("log1p", build.unary("exp", scaled)) * (1.0 / beta)
+    return build.where(scaled > threshold, data, soft)
 
 
 def _gelu(call: Call, data: Node, approximate: str = "none") -> Node:
@@ -260,19 +260,19 @@ def _lerp(call: Call, start: Node, end: Node, weight: Operand) -> Node:
 
 def _ndtr(call: Call, data: Node) -> Node:
     """½ erfc(-x / √2), which is precise in both tails."""
-    place = build.mul(call.operand(data, call.dtype), -math.sqrt(0.5))
-    return build.mul(build.unary("erfc", place), 0.5)
+    place = call.operand(data, call.dtype) * -math.sqrt(0.5)
+    return build.unary("erfc", place) * 0.5
 
 
 def _log10(call: Call, data: Node) -> Node:
-    return build.mul(build.unary("log", call.operand(data, call.dtype)), 1 / math.log(10))
+    return build.unary("log", call.operand(data, call.dtype)) * (1 / math.log(10))
 
 
 def _log_sigmoid(call: Call, data: Node) -> tuple[Node, None]:
     # min(x, 0) - log1p(e^-|x|): exact on both sides.
-    fading = build.unary("exp", build.unary("neg", build.unary("abs", wide(data))))
-    low = build.pointwise("minimum", wide(data), 0.0)
-    return build.cast(build.sub(low, build.unary("log1p", fading)), data.dtype), None
+    fading = build.unary("exp", -abs(wide(data)))
+    low = build.minimum(wide(data), 0.0)
+    return build.cast(low - build.unary("log1p", fading), data.dtype), None
 
 
 def _angle(call: Call, data: Node) -> Node:
@@ -280,17 +280,17 @@ def _angle(call: Call, data: Node) -> Node:
     zero = build.scalar(0.0, call.dtype)
     if data.type.kind == "bool" or data.dtype == "u8":
         return call.fill(zero)
-    below = build.pointwise("lt", data, build.scalar(0, data.dtype))
-    found = build.pointwise("where", below, build.scalar(math.pi, call.dtype), zero)
+    below = data < build.scalar(0, data.dtype)
+    found = build.where(below, build.scalar(math.pi, call.dtype), zero)
     if data.type.kind != "float":
         return call.fill(found)
-    return build.pointwise("where", build.pointwise("ne", data, data), data, call.fill(found))
+    return build.where(build.pointwise("ne", data, data), data, call.fill(found))
 
 
 def _is_finite(call: Call, data: Node) -> Node:
     if data.type.kind != "float":
         return call.fill(build.scalar(True, "bool"))
-    return build.pointwise("lt", build.unary("abs", data), math.inf)
+    return abs(data) < math.inf
 
 
 _IDENTITIES = ("clone", "alias", "detach", "contiguous", "lift_fresh_copy", "lift_fresh")

@@ -89,13 +89,13 @@ def _max_pool_with_indices(
     place, area = None, 1
     for number in reversed(range(count)):
         axis = data.type.rank - count + number
-        within = first if number == 0 else build.pointwise("remainder", first, sizes[number])
-        first = build.pointwise("floor_divide", first, sizes[number])
+        within = first if number == 0 else first % sizes[number]
+        first = first // sizes[number]
         column = [1] * data.type.rank
         column[axis] = call.shape[axis]
-        start = build.sub(build.mul(build.iota(column, axis), strides[number]), margins[number])
-        at = build.mul(build.add(start, build.mul(within, gaps[number])), area)
-        place = at if place is None else build.add(place, at)
+        start = build.iota(column, axis) * strides[number] - margins[number]
+        at = (start + within * gaps[number]) * area
+        place = at if place is None else place + at
         area *= data.shape[axis]
     assert place is not None
     return build.drop(_peak(windows, inner), inner), place
@@ -154,13 +154,13 @@ def _shared(total: Node, count: Node | int) -> Node:
     """Total by count; integers are rounded towards zero."""
     if total.type.kind == "float":
         by = 1.0 / count if isinstance(count, int) else build.unary("reciprocal", count)
-        return build.mul(total, by)
+        return total * by
     # The counts are sizes; a divisor that the model names may be negative.
     is_negative = isinstance(count, int) and count < 0
     size = -count if is_negative else count
-    quotient = build.pointwise("floor_divide", build.unary("abs", total), size)
+    quotient = abs(total) // size
     is_below = build.pointwise("gt" if is_negative else "lt", total, 0)
-    return build.pointwise("where", is_below, build.unary("neg", quotient), quotient)
+    return build.where(is_below, -quotient, quotient)
 
 
 def _counts(
@@ -208,9 +208,9 @@ def _adaptive_max(call: Call, data: Node, size: Sequence[int]) -> tuple[Node, No
         found = [_cell(part, start, axis) for part, start in _cells(result, call.shape[axis], axis)]
         within = build.concat([at for _, at in found], axis)
         result = build.concat([peak for peak, _ in found], axis)
-        at = build.mul(within, area)
+        at = within * area
         if place is not None:
-            at = build.add(at, make("gather", (place, within), {"axis": axis}))
+            at = at + make("gather", (place, within), {"axis": axis})
         place = at
         area *= data.shape[axis]
     return result, place
@@ -227,7 +227,7 @@ def _cells(data: Node, wanted: int, axis: int) -> list[tuple[Node, int]]:
 
 def _cell(part: Node, start: int, axis: int) -> tuple[Node, Node]:
     place = _place_of_peak(part, (axis,))
-    return build.extreme("max", part, (axis,)), build.add(place, start)
+    return build.extreme("max", part, (axis,)), place + start
 
 
 def _place_of_peak(data: Node, axes: tuple[int, ...]) -> Node:
@@ -244,8 +244,8 @@ def _place_of_peak(data: Node, axes: tuple[int, ...]) -> Node:
         build.iota((cells,), 0),
         [data.shape[axis] if axis in axes else 1 for axis in range(data.type.rank)],
     )
-    last = build.reduce("max", build.pointwise("where", is_nan, counted, -1), axes)
-    return build.pointwise("where", build.pointwise("ge", last, 0), last, found)
+    last = build.reduce("max", build.where(is_nan, counted, -1), axes)
+    return build.where(last >= 0, last, found)
 
 
 def _place_among_few(data: Node, axes: tuple[int, ...]) -> Node:
@@ -258,14 +258,14 @@ def _place_among_few(data: Node, axes: tuple[int, ...]) -> Node:
         cells.append(cell)
     highest, place = cells[0], None
     for number, cell in enumerate(cells[1:], 1):
-        is_higher = build.pointwise("gt", cell, highest)
+        is_higher = cell > highest
         if data.type.kind == "float":
-            is_higher = build.pointwise("logical_or", is_higher, build.unary("isnan", cell))
-        highest = build.pointwise("where", is_higher, cell, highest)
+            is_higher = is_higher | build.unary("isnan", cell)
+        highest = build.where(is_higher, cell, highest)
         if place is None:
             place = build.cast(is_higher, "i32")
         else:
-            place = build.pointwise("where", is_higher, number, place)
+            place = build.where(is_higher, number, place)
     return build.cast(place, "i64")
 
 
@@ -315,7 +315,7 @@ def _fold(
             whole = extents[axis] + 2 * margins[axis]
             high.append(whole - low[-1] - part.shape[axis + 2])
         laid = build.pad(part, low, high, 0)
-        total = laid if total is None else build.add(total, laid)
+        total = laid if total is None else total + laid
     assert total is not None
     for axis, (extent, margin) in enumerate(zip(extents, margins, strict=True), 2):
         total = build.slice_axis(total, axis, margin, margin + extent)

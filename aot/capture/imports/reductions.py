@@ -8,7 +8,7 @@ from typing import Any
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows, axes_of, wide
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir.graph import Node, number
 from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.size import Extent, Size
 from aotc.aot.ir.types import DTYPES
@@ -77,18 +77,18 @@ def _variance(data: Node, dims: Dims, correction: float | None) -> tuple[Node, N
     axes = axes_of(dims, data.type.rank)
     operand = wide(data)
     average = build.scaled_mean(operand, axes, 1.0)
-    centered = build.sub(operand, average)
+    centered = operand - average
     count = build.count_of(data, axes)
     scale = _spread(count, 1 if correction is None else correction, operand.dtype)
-    squares = build.reduce("sum", build.mul(centered, centered), axes)
-    return build.mul(squares, scale), average
+    squares = build.reduce("sum", centered * centered, axes)
+    return squares * scale, average
 
 
 def _spread(count: Extent, correction: float, dtype: str) -> Node | float:
     """1 / max(count - correction, 0)."""
     if isinstance(count, Size):
-        left = build.sub(build.number(count, dtype), float(correction))
-        return build.unary("reciprocal", build.pointwise("maximum", left, 0.0))
+        left = number(count, dtype) - float(correction)
+        return build.unary("reciprocal", build.maximum(left, 0.0))
     return 1.0 / (count - correction) if count > correction else math.inf
 
 
@@ -103,14 +103,14 @@ def _deviation(data: Node, dims: Dims, correction: float | None) -> tuple[Node, 
         return _variance(data, dims, correction)
     operand = wide(data)
     half = build.half_centered(operand, axes)
-    largest = build.reduce("max", build.unary("abs", half), axes)
-    measure = build.pointwise("maximum", largest, LEAST_MEASURE[operand.dtype])
-    apart = build.mul(half, build.unary("reciprocal", measure))
-    squares = build.reduce("sum", build.mul(apart, apart), axes)
+    largest = build.reduce("max", abs(half), axes)
+    measure = build.maximum(largest, LEAST_MEASURE[operand.dtype])
+    apart = half * build.unary("reciprocal", measure)
+    squares = build.reduce("sum", apart * apart, axes)
     correction = 1 if correction is None else correction
     share = _spread(build.count_of(data, axes), correction, operand.dtype)
-    root = build.unary("sqrt", build.mul(squares, share))
-    return build.mul(build.scale(root, 2.0), measure), build.scaled_mean(operand, axes, 1.0)
+    root = build.unary("sqrt", squares * share)
+    return build.scale(root, 2.0) * measure, build.scaled_mean(operand, axes, 1.0)
 
 
 def _moments_row(function: Callable[..., tuple[Node, Node]], has_mean: bool = False) -> Row:
@@ -148,9 +148,9 @@ def _rows(call: Call, operand: Node, dim: int, function: Any) -> Node:
 def _affine(data: Node, weight: Node | None, bias: Node | None, shape: Sequence[int]) -> Node:
     """data · weight + bias, the parameters reshaped to `shape`, in the type of `data`."""
     if weight is not None:
-        data = build.mul(data, build.cast(build.reshape(weight, shape), data.dtype))
+        data = data * build.cast(build.reshape(weight, shape), data.dtype)
     if bias is not None:
-        data = build.add(data, build.cast(build.reshape(bias, shape), data.dtype))
+        data = data + build.cast(build.reshape(bias, shape), data.dtype)
     return data
 
 
@@ -254,12 +254,12 @@ def _batch_norm(
     epsilon: float,
 ) -> tuple[Node, None, None]:
     # One scale and one shift a channel, all of constants: folding leaves x·scale + shift.
-    scale = build.unary("rsqrt", build.add(wide(variance), epsilon))
+    scale = build.unary("rsqrt", wide(variance) + epsilon)
     if weight is not None:
-        scale = build.mul(scale, build.cast(weight, scale.dtype))
-    shift = build.unary("neg", build.mul(wide(average), scale))
+        scale = scale * build.cast(weight, scale.dtype)
+    shift = -(wide(average) * scale)
     if bias is not None:
-        shift = build.add(shift, build.cast(bias, shift.dtype))
+        shift = shift + build.cast(bias, shift.dtype)
     column = (1, data.shape[1], *[1] * (data.type.rank - 2))
     return build.cast(_affine(wide(data), scale, shift, column), call.dtype), None, None
 
@@ -306,12 +306,12 @@ def _batch_norm_with_statistics(
     result = build.cast(normal, call.dtype)
 
     def moved(old: Node, new: Node) -> Node:
-        kept = build.mul(wide(old), 1.0 - momentum)
-        return build.add(kept, build.mul(build.drop(new, axes), momentum))
+        kept = wide(old) * (1.0 - momentum)
+        return kept + build.drop(new, axes) * momentum
 
     count = build.count_of(x, axes)
-    times = build.number(count, x.dtype) if isinstance(count, Size) else float(count)
-    unbiased = build.mul(build.mul(spread, times), _spread(count, 1, x.dtype))
+    times = number(count, x.dtype) if isinstance(count, Size) else float(count)
+    unbiased = spread * times * _spread(count, 1, x.dtype)
     running = moved(average, mean), moved(variance, unbiased)
     kept = (build.drop(mean, axes), build.drop(scale, axes), *running)
     # Types of torch's own, which differ between its releases and from those that it computes.

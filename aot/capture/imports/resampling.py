@@ -194,8 +194,8 @@ def _weighted(data: Node, axis: int, taps: Weighted) -> Node:
         column = [1] * data.type.rank
         column[axis] = weight.shape[0]
         found = make("take", (data, place), {"axis": axis})
-        part = build.mul(found, build.reshape(weight, column))
-        total = part if total is None else build.add(total, part)
+        part = found * build.reshape(weight, column)
+        total = part if total is None else total + part
     assert total is not None
     return total
 
@@ -207,28 +207,28 @@ PADDING = ("zeros", "border", "reflection")
 def _unnormalized(place: Node, extent: int, has_corners: bool) -> Node:
     """-1 … 1 as elements of an axis."""
     if has_corners:
-        return build.mul(build.mul(build.add(place, 1.0), 0.5), float(extent - 1))
-    return build.mul(build.sub(build.mul(build.add(place, 1.0), float(extent)), 1.0), 0.5)
+        return (place + 1.0) * 0.5 * float(extent - 1)
+    return ((place + 1.0) * float(extent) - 1.0) * 0.5
 
 
 def _reflected(place: Node, extent: int, has_corners: bool) -> Node:
     """Thrown back at both ends until it is inside."""
     low, span = (0.0, extent - 1.0) if has_corners else (-0.5, float(extent))
     if span <= 0:
-        return build.mul(place, 0.0)
-    away = build.unary("abs", build.sub(place, low))
-    turns = build.unary("floor", build.div(away, span))
-    rest = build.sub(away, build.mul(turns, span))
-    half = build.mul(turns, 0.5)
-    is_even = build.pointwise("eq", build.unary("floor", half), half)
-    forward, backward = build.add(rest, low), build.sub(span + low, rest)
-    return build.pointwise("where", is_even, forward, backward)
+        return place * 0.0
+    away = abs(place - low)
+    turns = build.unary("floor", away / span)
+    rest = away - turns * span
+    half = turns * 0.5
+    is_even = build.equal(build.unary("floor", half), half)
+    forward, backward = rest + low, span + low - rest
+    return build.where(is_even, forward, backward)
 
 
 def _clipped(place: Node, extent: int) -> Node:
     # Written so that NaN becomes 0, as in torch.
-    high = build.pointwise("where", build.pointwise("gt", place, 0.0), place, 0.0)
-    return build.pointwise("minimum", high, float(extent - 1))
+    high = build.where(place > 0.0, place, 0.0)
+    return build.minimum(high, float(extent - 1))
 
 
 def _inside(place: Node, extent: int, padding: str, has_corners: bool) -> Node:
@@ -246,12 +246,12 @@ def _sampled(data: Node, column: Node, row: Node) -> Node:
     is_in = None
     flat: Node | None = None
     for place, extent in ((row, height), (column, width)):
-        above = build.pointwise("ge", place, 0.0)
-        below = build.pointwise("le", place, float(extent - 1))
-        both = build.pointwise("logical_and", above, below)
-        is_in = both if is_in is None else build.pointwise("logical_and", is_in, both)
+        above = place >= 0.0
+        below = place <= float(extent - 1)
+        both = above & below
+        is_in = both if is_in is None else is_in & both
         whole = build.cast(_clipped(place, extent), "i64")
-        flat = whole if flat is None else build.add(build.mul(flat, extent), whole)
+        flat = whole if flat is None else flat * extent + whole
     assert flat is not None
     assert is_in is not None
     index = build.reshape(flat, (samples, 1, math.prod(area)))
@@ -259,7 +259,7 @@ def _sampled(data: Node, column: Node, row: Node) -> Node:
     pixels = build.reshape(data, (samples, channels, height * width))
     found = build.reshape(make("gather", (pixels, index), {"axis": 2}), (samples, channels, *area))
     mask = build.reshape(is_in, (samples, 1, *area))
-    return build.pointwise("where", mask, found, 0.0)
+    return build.where(mask, found, 0.0)
 
 
 def _grid_sampler(
@@ -294,14 +294,14 @@ def _grid_sampler(
 
 def _linear_taps(place: Node) -> Weighted:
     low = build.unary("floor", place)
-    share = build.sub(place, low)
-    return [(low, build.sub(1.0, share)), (build.add(low, 1.0), share)]
+    share = place - low
+    return [(low, 1.0 - share), (low + 1.0, share)]
 
 
 def _cubic_taps(place: Node) -> Weighted:
     base = build.unary("floor", place)
-    weights = cubic_weights(build.sub(place, base))
-    return [(build.add(base, float(tap - 1)), weight) for tap, weight in enumerate(weights)]
+    weights = cubic_weights(place - base)
+    return [(base + float(tap - 1), weight) for tap, weight in enumerate(weights)]
 
 
 def _combined(
@@ -312,10 +312,10 @@ def _combined(
     for row, row_weight in rows:
         for column, column_weight in columns:
             found = _sampled(data, *fit((column, row)))
-            weight = build.mul(row_weight, column_weight)
+            weight = row_weight * column_weight
             weight = build.reshape(weight, (weight.shape[0], 1, *weight.shape[1:]))
-            part = build.mul(found, weight)
-            total = part if total is None else build.add(total, part)
+            part = found * weight
+            total = part if total is None else total + part
     assert total is not None
     return total
 
@@ -347,9 +347,9 @@ def resized_bytes(call: Call, data: Node, axis: int, places: Array, weights: Arr
         column[axis] = len(weight)
         found = make("take", (data, call.table(at, "i64")), {"axis": axis})
         factor = build.reshape(call.table(weight, "i32"), column)
-        total = build.add(build.mul(build.cast(found, "i32"), factor), total)
+        total = build.cast(found, "i32") * factor + total
     shifted = build.pointwise("shift_right", total, bits)
-    inside = build.pointwise("minimum", build.pointwise("maximum", shifted, 0), 255)
+    inside = build.minimum(build.maximum(shifted, 0), 255)
     return build.cast(inside, "u8")
 
 

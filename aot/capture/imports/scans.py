@@ -49,23 +49,23 @@ def _log_sum(data: Node, axis: int) -> Node:
     is over the others. An infinite m, or NaN, is the result."""
     peak = build.extreme("max", data, (axis,))
     # An infinite peak, or NaN, would be subtracted from itself.
-    is_finite = build.pointwise("lt", build.unary("abs", peak), float("inf"))
-    shift = build.pointwise("where", is_finite, peak, 0.0)
-    is_peak = build.pointwise("eq", data, peak)
-    less = build.pointwise("where", is_peak, 0.0, build.unary("exp", build.sub(data, shift)))
+    is_finite = abs(peak) < float("inf")
+    shift = build.where(is_finite, peak, 0.0)
+    is_peak = build.equal(data, peak)
+    less = build.where(is_peak, 0.0, build.unary("exp", data - shift))
     total = build.reduce("sum", less, (axis,))
-    equals = build.sub(build.reduce("sum", build.cast(is_peak, data.dtype), (axis,)), 1.0)
-    rest = build.unary("log1p", build.add(total, equals))
-    return build.add(peak, build.pointwise("where", is_finite, rest, 0.0))
+    equals = build.reduce("sum", build.cast(is_peak, data.dtype), (axis,)) - 1.0
+    rest = build.unary("log1p", total + equals)
+    return peak + build.where(is_finite, rest, 0.0)
 
 
 def _log_add(left: Node, right: Node) -> Node:
     """log(e^a + e^b) = max + log1p(e^(min - max)); an infinite max, or NaN, is the result."""
-    peak = build.pointwise("maximum", left, right)
-    away = build.sub(build.pointwise("minimum", left, right), peak)
-    is_finite = build.pointwise("lt", build.unary("abs", peak), float("inf"))
+    peak = build.maximum(left, right)
+    away = build.minimum(left, right) - peak
+    is_finite = abs(peak) < float("inf")
     rest = build.unary("log1p", build.unary("exp", away))
-    return build.add(peak, build.pointwise("where", is_finite, rest, 0.0))
+    return peak + build.where(is_finite, rest, 0.0)
 
 
 LOG_SUM = Scan(_log_sum, _log_add, lowest)
@@ -106,9 +106,9 @@ def _square(kind: Scan, data: Node) -> Node:
     lead, extent = data.shape[:-1], data.shape[-1]
     rank = len(lead) + 2
     corner = (*[1] * len(lead), extent, extent)
-    is_seen = build.pointwise("le", build.iota(corner, rank - 1), build.iota(corner, rank - 2))
+    is_seen = build.iota(corner, rank - 1) <= build.iota(corner, rank - 2)
     across = build.reshape(data, (*lead, 1, extent))
-    masked = build.pointwise("where", is_seen, across, kind.identity(data.dtype))
+    masked = build.where(is_seen, across, kind.identity(data.dtype))
     full = build.expand(masked, (*lead, extent, extent))
     return build.reshape(kind.reduce(full, rank - 1), data.shape)
 
@@ -140,11 +140,11 @@ def _extreme_with_place(kind: Scan) -> Row:
         operand = build.cast(data, "i32") if data.dtype == "bool" else data
         best = scan_along(kind, operand, dim)
         # The last of equals counts, and every NaN.
-        is_best = build.pointwise("eq", operand, best)
+        is_best = build.equal(operand, best)
         if data.type.kind == "float":
-            is_best = build.pointwise("logical_or", is_best, build.unary("isnan", operand))
+            is_best = is_best | build.unary("isnan", operand)
         places = build.expand(build.iota(_column(data, dim % rank), dim % rank), data.shape)
-        found = build.pointwise("where", is_best, places, 0)
+        found = build.where(is_best, places, 0)
         return build.cast(best, data.dtype), scan_along(MAXIMUM, found, dim)
 
     return row

@@ -75,7 +75,7 @@ class Writes:
         rank = self.is_hit.type.rank
         column = _column(rank, self.axis + 1, self.is_hit.shape[self.axis + 1])
         order = build.cast(build.iota(column, self.axis + 1), "i32")
-        places = build.pointwise("where", self.is_hit, order, 0)
+        places = build.where(self.is_hit, order, 0)
         winner = self._dropped(build.reduce("max", places, (self.axis + 1,)))
         shape = list(self.source.shape)
         shape[self.axis] = winner.shape[self.axis]
@@ -87,7 +87,7 @@ class Writes:
         shape = self.source.shape
         across = build.reshape(self.source, (*shape[: self.axis], 1, *shape[self.axis :]))
         identity = how.identity(self.source.dtype)
-        masked = build.pointwise("where", self.is_hit, across, identity)
+        masked = build.where(self.is_hit, across, identity)
         return self._dropped(build.extreme(how.name, masked, (self.axis + 1,)))
 
     @property
@@ -109,7 +109,7 @@ def writes(index: Node, source: Node, axis: int, extent: int) -> Writes:
     pairs = build.reshape(index, (*index.shape[:axis], 1, *index.shape[axis:]))
     column = _column(index.type.rank + 1, axis, extent)
     places = build.cast(build.iota(column, axis), index.dtype)
-    return Writes(build.pointwise("eq", pairs, places), axis, source)
+    return Writes(build.equal(pairs, places), axis, source)
 
 
 def _narrowed(index: Node, extent: Extent) -> Node:
@@ -123,7 +123,7 @@ def _as_i32(index: Node, extent: Extent) -> Node:
     """Places among `extent` as i32; what lies outside stays outside, however far off it is."""
     if not is_within(range_of(index, {}), I32):
         wide = build.cast(index, "i64")
-        index = build.pointwise("minimum", build.pointwise("maximum", wide, -1), extent)
+        index = build.minimum(build.maximum(wide, -1), extent)
     return build.cast(index, "i32")
 
 
@@ -187,7 +187,7 @@ def _merged(data: Node, index: Node, source: Node, axis: int, merge: Merge) -> N
 
 
 def _replaced(data: Node, found: Writes) -> Node:
-    return build.pointwise("where", found.is_written, found.last, data)
+    return build.where(found.is_written, found.last, data)
 
 
 def _gathered(merge: Merge, data: Node, found: Writes) -> Node:
@@ -202,14 +202,14 @@ def _gathered(merge: Merge, data: Node, found: Writes) -> Node:
     if merge.counts_self:
         total = build.pointwise(how.combine, operand, total)
     if merge.name == "mean":
-        total = _averaged(total, build.add(found.count, 1 if merge.counts_self else 0))
+        total = _averaged(total, found.count + (1 if merge.counts_self else 0))
     if not merge.counts_self:
-        total = build.pointwise("where", found.is_written, total, operand)
+        total = build.where(found.is_written, total, operand)
     return build.cast(total, data.dtype)
 
 
 def _averaged(total: Node, count: Node) -> Node:
-    least = build.pointwise("maximum", count, 1)
+    least = build.maximum(count, 1)
     divisor = build.cast(least, total.dtype)
     op = "div" if total.type.kind == "float" else "floor_divide"
     return build.pointwise(op, total, divisor)
@@ -375,7 +375,7 @@ def flat_place(indices: Sequence[Node], extents: Sequence[int]) -> tuple[Node, t
         aligned = build.align(index, rank)
         shape = [new if old == 1 else old for old, new in zip(shape, aligned.shape, strict=True)]
         place = wrapped(build.cast(aligned, "i64"), extent)
-        flat = place if flat is None else build.add(build.mul(flat, extent), place)
+        flat = place if flat is None else flat * extent + place
     assert flat is not None
     return build.expand(flat, shape), tuple(shape)
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows
 from aotc.aot.capture.imports.scans import MAXIMUM, scan_along
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.graph import Node, make, number
 from aotc.aot.ir.size import Extent, UndecidedSize, fixed, highest
 from aotc.aot.ir.types import DTYPES, Scalar
 
@@ -22,27 +22,19 @@ RUN = 256  # elements that are compared with each other; a rank costs as many co
 LONGEST = 1 << 15
 
 
-def _either(left: Node, right: Node) -> Node:
-    return build.pointwise("logical_or", left, right)
-
-
-def _both(left: Node, right: Node) -> Node:
-    return build.pointwise("logical_and", left, right)
-
-
-def _not(data: Node) -> Node:
-    return build.unary("logical_not", data)
-
-
 def precedes(left: Node, right: Node, is_descending: bool = False) -> Node:
     """Where `left` stands strictly before `right`."""
     if is_descending:
         left, right = right, left
-    less = build.pointwise("lt", left, right)
+    less = left < right
     if left.type.kind != "float":
         return less
-    is_last = _both(build.unary("isnan", right), _not(build.unary("isnan", left)))
-    return _either(less, is_last)
+    is_last = build.pointwise(
+        "logical_and",
+        build.unary("isnan", right),
+        build.unary("logical_not", build.unary("isnan", left)),
+    )
+    return build.pointwise("logical_or", less, is_last)
 
 
 def _counted(shape: Sequence[Extent], axis: int) -> Node:
@@ -60,14 +52,16 @@ def _order(keys: Node, wanted: Extent, is_descending: bool) -> Node:
     own = build.reshape(keys, (*lead, extent, 1))
     other = build.reshape(keys, (*lead, 1, extent))
     square = (*[1] * len(lead), extent, extent)
-    is_earlier = build.pointwise("lt", _counted(square, rank - 1), _counted(square, rank - 2))
+    is_earlier = _counted(square, rank - 1) < _counted(square, rank - 2)
     before = precedes(other, own, is_descending)
-    tied_before = _both(_not(precedes(own, other, is_descending)), is_earlier)
-    counts = build.cast(_either(before, tied_before), "i32")
+    tied_before = build.pointwise(
+        "logical_and", build.unary("logical_not", precedes(own, other, is_descending)), is_earlier
+    )
+    counts = build.cast(build.pointwise("logical_or", before, tied_before), "i32")
     ranks = build.reshape(build.reduce("sum", counts, (rank - 1,)), (*lead, 1, extent))
     table = (*[1] * len(lead), wanted, extent)
-    is_there = build.pointwise("eq", ranks, _counted(table, rank - 2))
-    places = build.pointwise("where", is_there, _counted(table, rank - 1), 0)
+    is_there = build.equal(ranks, _counted(table, rank - 2))
+    places = build.where(is_there, _counted(table, rank - 1), 0)
     return build.reshape(build.reduce("sum", places, (rank - 1,)), (*lead, wanted))
 
 
@@ -92,8 +86,8 @@ def _runs(keys: Node, count: Extent, is_descending: bool) -> Node:
 def _placed(order: Node) -> Node:
     """Places inside runs `[.., runs, k]` → places in the row."""
     column = (*[1] * (order.type.rank - 2), order.shape[-2], 1)
-    start = build.mul(_counted(column, order.type.rank - 2), RUN)
-    return build.add(order, start)
+    start = _counted(column, order.type.rank - 2) * RUN
+    return order + start
 
 
 def select(keys: Node, wanted: Extent, is_descending: bool) -> tuple[Node, Node]:
@@ -141,32 +135,42 @@ def _merge(values: Node, places: Node, is_descending: bool) -> tuple[Node, Node]
     shape = (*lead, count, 2 * length)
     rows = build.reshape(values, shape)
     place = build.expand(_counted((*[1] * (len(shape) - 1), 2 * length), len(shape) - 1), shape)
-    low = build.pointwise("maximum", build.sub(place, length), 0)
-    high = build.pointwise("minimum", place, length)
+    low = build.maximum(place - length, 0)
+    high = build.minimum(place, length)
     for _ in range(length.bit_length()):
-        middle = build.pointwise("floor_divide", build.add(low, high), 2)
+        middle = (low + high) // 2
         first = _at(rows, middle, 0, length)
-        second = _at(rows, build.sub(build.sub(place, 1), middle), length, length)
-        is_open = build.pointwise("lt", low, high)
+        second = _at(rows, place - 1 - middle, length, length)
+        is_open = low < high
         is_beyond = precedes(second, first, is_descending)
-        low = build.pointwise("where", _both(is_open, _not(is_beyond)), build.add(middle, 1), low)
-        high = build.pointwise("where", _both(is_open, is_beyond), middle, high)
-    rest = build.sub(place, low)
+        low = build.where(
+            build.pointwise("logical_and", is_open, build.unary("logical_not", is_beyond)),
+            middle + 1,
+            low,
+        )
+        high = build.where(build.pointwise("logical_and", is_open, is_beyond), middle, high)
+    rest = place - low
     first, second = _at(rows, low, 0, length), _at(rows, rest, length, length)
-    has_first = build.pointwise("lt", low, length)
-    is_second_gone = build.pointwise("ge", rest, length)
-    takes_first = _both(
-        has_first, _either(is_second_gone, _not(precedes(second, first, is_descending)))
+    has_first = low < length
+    is_second_gone = rest >= length
+    takes_first = build.pointwise(
+        "logical_and",
+        has_first,
+        build.pointwise(
+            "logical_or",
+            is_second_gone,
+            build.unary("logical_not", precedes(second, first, is_descending)),
+        ),
     )
-    source = build.pointwise("where", takes_first, low, build.add(rest, length))
-    source = build.pointwise("minimum", source, 2 * length - 1)
+    source = build.where(takes_first, low, rest + length)
+    source = build.minimum(source, 2 * length - 1)
     merged = build.reshape(places, shape)
     return _pick(rows, source), _pick(merged, source)
 
 
 def _at(rows: Node, place: Node, start: int, length: int) -> Node:
-    inside = build.pointwise("minimum", build.pointwise("maximum", place, 0), length - 1)
-    return _pick(rows, build.add(inside, start))
+    inside = build.minimum(build.maximum(place, 0), length - 1)
+    return _pick(rows, inside + start)
 
 
 def _sorted(data: Node, dim: int, wanted: Extent | None, is_descending: bool) -> tuple[Node, Node]:
@@ -227,16 +231,16 @@ def _middle(data: Node, dim: int, skips_nan: bool) -> tuple[Node, Node]:
     axis = dim % data.type.rank
     extent = data.shape[axis]
     shape = tuple(1 if each == axis else size for each, size in enumerate(data.shape))
-    at = build.expand(build.number((extent - 1) // 2, "i64"), shape)
+    at = build.expand(number((extent - 1) // 2, "i64"), shape)
     if data.type.kind == "float":
         is_nan = build.cast(build.unary("isnan", data), "i64")
         unknown = build.reduce("sum", is_nan, (axis,))
-        known = build.sub(build.number(extent, "i64"), unknown)
+        known = number(extent, "i64") - unknown
         if skips_nan:
-            less = build.pointwise("maximum", build.sub(known, 1), 0)
-            at = build.pointwise("floor_divide", less, 2)
+            less = build.maximum(known - 1, 0)
+            at = less // 2
         else:
-            at = build.pointwise("where", build.pointwise("gt", unknown, 0), known, at)
+            at = build.where(unknown > 0, known, at)
     found = (make("gather", (item, at), {"axis": axis}) for item in (values, places))
     value, place = found
     return value, place
@@ -250,13 +254,13 @@ def _mode(call: Call, data: Node, dim: int = -1, keeps_dim: bool = False) -> tup
     axis = dim % data.type.rank
     column = tuple(extent if each == axis else 1 for each, extent in enumerate(data.shape))
     counter = _counted(column, axis)
-    is_first = build.pointwise("eq", counter, 0)
+    is_first = build.equal(counter, 0)
     low = [int(each == axis) for each in range(data.type.rank)]
     later = build.pad(values, low, [0] * data.type.rank, 0)
     before = build.slice_axis(later, axis, 0, data.shape[axis])
-    is_first = _either(is_first, build.pointwise("ne", values, before))
-    starts = build.expand(build.pointwise("where", is_first, counter, 0), data.shape)
-    lengths = build.sub(counter, scan_along(MAXIMUM, starts, axis))
+    is_first = build.pointwise("logical_or", is_first, build.pointwise("ne", values, before))
+    starts = build.expand(build.where(is_first, counter, 0), data.shape)
+    lengths = counter - scan_along(MAXIMUM, starts, axis)
     longest = build.reduce("argmax", lengths, (axis,))
     found = (make("gather", (item, longest), {"axis": axis}) for item in (values, places))
     value, place = (build.reshape(item, call.shape) for item in found)
@@ -275,7 +279,7 @@ def _places(call: Call, edges: Node, values: Operand, is_right: bool, order: Nod
     across = build.reshape(edges, (*lead, *[1] * len(inner), edges.shape[-1]))
     own = build.reshape(sought, (*sought.shape, 1))
     # Written as what is not passed, so that NaN stands behind all.
-    is_passed = _not(build.pointwise("gt" if is_right else "ge", across, own))
+    is_passed = build.unary("logical_not", build.pointwise("gt" if is_right else "ge", across, own))
     axis = len(sought.shape)
     count = build.reduce("sum", build.cast(is_passed, "i32"), (axis,))
     return build.cast(build.reshape(count, call.shape), call.dtype)
