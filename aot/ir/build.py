@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from aotc.aot.ir.graph import Node, Number, make, number
 from aotc.aot.ir.reductions import REDUCTIONS
-from aotc.aot.ir.size import Extent, Size
+from aotc.aot.ir.size import Extent, Shape, Size
 from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, Scalar, TensorType, round_scalar
 
 STORED_TAG = "stored"  # of a copy that the schedule gives a buffer
@@ -61,6 +61,13 @@ def permute(data: Node, dims: Sequence[int]) -> Node:
     if tuple(dims) == tuple(range(data.type.rank)):
         return data
     return make("permute", (data,), {"dims": tuple(dims)})
+
+
+def move_axis(data: Node, source: int, target: int) -> Node:
+    """One axis elsewhere, the others in their order."""
+    order = [axis for axis in range(data.type.rank) if axis != source]
+    order.insert(target, source)
+    return permute(data, order)
 
 
 def transpose(data: Node) -> Node:
@@ -165,6 +172,16 @@ def drop(data: Node, axes: Sequence[int]) -> Node:
 def iota(shape: Sequence[Extent], axis: int) -> Node:
     """i64 that counts along `axis`."""
     return make("iota", (), {"shape": tuple(shape), "axis": axis})
+
+
+def column(rank: int, axis: int, extent: Extent) -> Shape:
+    """The shape of `extent` elements along one axis, with 1 along the others."""
+    return tuple(extent if each == axis else 1 for each in range(rank))
+
+
+def counter(rank: int, axis: int, extent: Extent) -> Node:
+    """i64 that counts along one axis of a rank, with 1 along the others."""
+    return iota(column(rank, axis, extent), axis)
 
 
 def pointwise(op: str, *operands: Node | Number) -> Node:

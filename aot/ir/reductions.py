@@ -2,7 +2,7 @@
 
 Everything else follows the rows: type rule, meaning, kernels in registers, in chunks and among
 programs, reductions that are written out, running ones (`capture/imports/scans.py`), merges of
-values written to one place (`capture/imports/scatters.py`), and what a reduction of nothing is.
+values written to one place (`capture/imports/indexing.py`), and what a reduction of nothing is.
 """
 
 from __future__ import annotations

@@ -108,6 +108,10 @@ class Call:
             return converted
         return build.align(converted, len(self.shape))
 
+    def operands(self, *values: Operand) -> tuple[Node, ...]:
+        """Each in the result's element type and rank."""
+        return tuple(self.operand(value, self.dtype) for value in values)
+
     def pointwise(self, op: str, *operands: Operand, dtype: str = "") -> Node:
         """`op` on operands of `dtype` (the result's unless given), broadcast to the result."""
         compute = dtype or self.dtype

@@ -8,6 +8,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 
 Part = Node | None  # None is zero
+Pair = tuple[Node, Part]  # real and imaginary part
 
 
 def plus(left: Part, right: Part) -> Part:
@@ -29,7 +30,7 @@ def times(left: Part, right: Part) -> Part:
     return None if left is None or right is None else left * right
 
 
-def multiplied(left: tuple[Node, Part], right: tuple[Node, Part]) -> tuple[Node, Part]:
+def multiplied(left: Pair, right: Pair) -> Pair:
     """(a + bi)(c + di) = ac - bd + (ad + bc)i."""
     (a, b), (c, d) = left, right
     re = a * c
@@ -38,7 +39,7 @@ def multiplied(left: tuple[Node, Part], right: tuple[Node, Part]) -> tuple[Node,
     return re, plus(times(a, d), times(b, c))
 
 
-def reciprocal(re: Node, im: Part) -> tuple[Node, Part]:
+def reciprocal(re: Node, im: Part) -> Pair:
     """1 / (c + di) = (c' - d'i) / (c c' + d d'), where c' and d' are divided by the larger part.
 
     Smith, "Algorithm 116: Complex division", 1962: no square overflows.
@@ -73,7 +74,7 @@ def from_polar(length: Node, angle: Node) -> tuple[Node, Node]:
     )
 
 
-def exponential(re: Node, im: Part) -> tuple[Node, Part]:
+def exponential(re: Node, im: Part) -> Pair:
     """e^a (cos b + i sin b)."""
     length = build.unary("exp", re)
     return (length, None) if im is None else from_polar(length, im)
@@ -99,10 +100,10 @@ def square_root(re: Node, im: Node) -> tuple[Node, Node]:
     return build.where(is_right, root, other), down
 
 
-def whole_power(base: tuple[Node, Part], exponent: int) -> tuple[Node, Part]:
+def whole_power(base: Pair, exponent: int) -> Pair:
     """z^n by products of squares; of 1 / z^-n for a negative n."""
     count, square = abs(exponent), base
-    result: tuple[Node, Part] = build.scalar(1.0, base[0].dtype), None
+    result: Pair = build.scalar(1.0, base[0].dtype), None
     while count:
         if count % 2:
             result = multiplied(result, square)

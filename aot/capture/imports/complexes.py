@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from aotc.aot.capture.imports import complex_pairs as pairs
-from aotc.aot.capture.imports.call import COMPONENTS, Call, NotSupported, Operand, Row, Rows
-from aotc.aot.capture.imports.fourier import Pair, fourier, hermitian, real_ends
+from aotc.aot.capture.imports.call import COMPONENTS, Call, Operand, Row, Rows
+from aotc.aot.capture.imports.fourier import fourier, hermitian, real_ends
+from aotc.aot.capture.imports.table import COMPLEX, refusing
 from aotc.aot.capture.imports.table import ROWS as REAL_ROWS
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make, number
@@ -43,17 +44,10 @@ def is_complex(node: torch.fx.Node) -> bool:
     )
 
 
-def complex_row(name: str, is_known: bool = True) -> Row:
+def complex_row(name: str, is_known: bool) -> Row:
     """The row of an op on complex tensors; it raises `NotSupported` where there is none, and where
     complex numbers are not known."""
-    row = COMPLEX_ROWS.get(name) if is_known else None
-    if row is not None:
-        return row
-
-    def refuse(call: Call, *arguments: Any) -> Any:
-        raise NotSupported("complex numbers: write it with their real and imaginary parts")
-
-    return refuse
+    return (COMPLEX_ROWS.get(name) if is_known else None) or refusing(COMPLEX)
 
 
 def constant_of(tensor: torch.Tensor, make_constant: Callable[[str, torch.Tensor], Node]) -> Any:
@@ -117,8 +111,7 @@ def _of_pair(compute: Callable[..., tuple[Node, pairs.Part]]) -> Row:
 
 
 def _polar(call: Call, length: Node, angle: Node) -> Complex:
-    operands = (call.operand(each, call.dtype) for each in (length, angle))
-    return _whole(call, *pairs.from_polar(*operands))
+    return _whole(call, *pairs.from_polar(*call.operands(length, angle)))
 
 
 def _pow(call: Call, base: Value, exponent: Value) -> Complex:
@@ -166,7 +159,7 @@ def _as_real(call: Call, data: Complex) -> Node:
 
 
 def _complex(call: Call, re: Node, im: Node) -> Complex:
-    return Complex(*(call.fill(call.operand(each, call.dtype)) for each in (re, im)))
+    return Complex(*map(call.fill, call.operands(re, im)))
 
 
 def _to_copy(call: Call, data: Value, *rest: Any) -> Complex | Node:
@@ -284,7 +277,7 @@ def _part_of_list(value: Any, place: str, dtype: str) -> Node:
     return build.expand(build.scalar(0.0, dtype), value.shape)
 
 
-def _pair(value: Value) -> Pair:
+def _pair(value: Value) -> pairs.Pair:
     return (value.re, value.im) if isinstance(value, Complex) else (value, None)  # type: ignore[return-value]
 
 

@@ -6,8 +6,9 @@ import math
 
 import numpy
 
-from aotc.aot.capture.imports import scatters
+from aotc.aot.capture.imports import indexing
 from aotc.aot.capture.imports.call import Call, NotSupported, Rows, wide
+from aotc.aot.capture.imports.reductions import norm
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make, walk
 from aotc.aot.ir.interpret import evaluate_all
@@ -109,24 +110,13 @@ def _embedding_renorm(call: Call, table: Node, indices: Node, largest: float, po
     rows = table.shape[0]
     unasked = build.expand(build.scalar(False, "bool"), (rows, 1))
     asked = build.reshape(indices, (indices.type.numel,))
-    is_asked = scatters.ROWS["index_fill"](call, unasked, 0, asked, True)
+    is_asked = indexing.ROWS["index_fill"](call, unasked, 0, asked, True)
     assert isinstance(is_asked, Node)
-    length = _length(abs(wide(table)), power)
+    length = norm(table, power, (1,))
     scale = largest / (length + 1e-7)
     is_long = is_asked & (length > largest)
     shrunk = wide(table) * build.where(is_long, scale, 1.0)
     return build.cast(shrunk, call.dtype)
-
-
-def _length(sizes: Node, power: float) -> Node:
-    """The norm of each row of absolute values."""
-    if math.isinf(power):
-        return build.reduce("max", sizes, (1,))
-    if power == 2:
-        return build.unary("sqrt", build.reduce("sum", sizes * sizes, (1,)))
-    powers = sizes if power == 1 else build.pointwise("pow", sizes, power)
-    total = build.reduce("sum", powers, (1,))
-    return total if power == 1 else build.pointwise("pow", total, 1 / power)
 
 
 ROWS: Rows = {

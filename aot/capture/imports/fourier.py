@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy
 
+from aotc.aot.capture.imports.complex_pairs import Pair, multiplied
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.size import Extent, fixed
@@ -20,7 +21,6 @@ from aotc.aot.ir.storage import Array
 
 DENSE_LIMIT = 64  # lengths up to this are one product
 PRIME_LIMIT = 512  # so are lengths up to this that have no small factor
-Pair = tuple[Node, Node | None]  # real and imaginary part; None is zero
 Table = Callable[[Array, str], Node]
 
 
@@ -42,10 +42,10 @@ def fourier(
         length = fixed(data[0].shape[axis])
         if length == 1:
             continue
-        moved = [_moved(part, axis) for part in data]
+        last = data[0].type.rank - 1
         kept = length if keep is None else fixed(keep)
-        found = transform.along_rows((moved[0], moved[1]), length, kept, is_real)
-        data = _returned(found[0], axis), _returned(found[1], axis)
+        rows = _moved(data, axis, last)
+        data = _moved(transform.along_rows(rows, length, kept, is_real), last, axis)
     re, im = data
     return re, build.expand(build.scalar(0.0, re.dtype), re.shape) if im is None else im
 
@@ -77,20 +77,10 @@ def hermitian(data: Pair, axis: int, length: int) -> Pair:
     return whole(re, False), None if im is None else whole(im, True)
 
 
-def _moved(part: Node | None, axis: int) -> Node | None:
-    """`axis` as the last one."""
-    if part is None:
-        return None
-    others = [each for each in range(part.type.rank) if each != axis]
-    return build.permute(part, (*others, axis))
-
-
-def _returned(part: Node | None, axis: int) -> Node | None:
-    """The last axis at `axis` again."""
-    if part is None:
-        return None
-    order = list(range(part.type.rank - 1))
-    return build.permute(part, (*order[:axis], part.type.rank - 1, *order[axis:]))
+def _moved(data: Pair, source: int, target: int) -> Pair:
+    re, im = data
+    moved = None if im is None else build.move_axis(im, source, target)
+    return build.move_axis(re, source, target), moved
 
 
 class _Transform:
@@ -176,16 +166,10 @@ class _Transform:
         convolved = back.along_rows(product, whole, length)
         return self._times(convolved, *chirp)
 
-    def _times(self, data: Pair, re: Array, im: Array) -> tuple[Node, Node]:
-        """(a + bi)(c + di) with a table along the last axes."""
-        a, b = data
-        c, d = (self._aligned(part, a.type.rank) for part in (re, im))
-        if b is None:
-            return a * c, a * d
-        return (
-            a * c - b * d,
-            a * d + b * c,
-        )
+    def _times(self, data: Pair, re: Array, im: Array) -> Pair:
+        """The product with a table along the last axes."""
+        rank = data[0].type.rank
+        return multiplied(data, (self._aligned(re, rank), self._aligned(im, rank)))
 
     def _aligned(self, values: Array, rank: int) -> Node:
         return build.align(self.table(values, self.dtype), rank)

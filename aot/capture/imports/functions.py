@@ -1,9 +1,14 @@
-"""Import rows of functions that are arithmetic of ours: inverse, hyperbolic and the like."""
+"""Import rows of functions that no op of ours is: formulas of ops that are, each with its source.
+
+Amounts, signs and neighbours of numbers; inverse and hyperbolic functions; modified Bessel
+functions of the first kind; and the gamma function, in f64.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 
 from aotc.aot.capture.imports.call import Call, Operand, Row, Rows, wide
 from aotc.aot.capture.imports.pointwise import OF_BOOLS
@@ -123,7 +128,7 @@ _TAIL = (10395 / 64, -945 / 32, 105 / 16, -15 / 8, 3 / 4, -1 / 2, 0.0)
 
 def _hypot(call: Call, left: Operand, right: Operand) -> Node:
     """m √(1 + (n/m)²) of m = max |…| and n = min |…|, whose squares may overflow or vanish."""
-    sides = [abs(wide(call.operand(item, call.dtype))) for item in (left, right)]
+    sides = [abs(wide(side)) for side in call.operands(left, right)]
     large, small = (build.pointwise(op, *sides) for op in ("maximum", "minimum"))
     ratio = small / large
     root = build.unary("sqrt", ratio * ratio + 1.0)
@@ -142,7 +147,7 @@ def _next_after(call: Call, start: Operand, end: Operand) -> Node:
 
     On bits: a number's magnitude is its bits without the sign, and one more or less is the next.
     """
-    first, last = (call.fill(call.operand(item, call.dtype)) for item in (start, end))
+    first, last = map(call.fill, call.operands(start, end))
     bits = DTYPES[call.dtype].itemsize_bytes * 8
     short, whole = f"i{bits}", f"i{max(bits, 32)}"
     low = -(2 ** (bits - 1))
@@ -163,7 +168,7 @@ def _next_after(call: Call, start: Operand, end: Operand) -> Node:
 
 
 def _xlogy(call: Call, left: Operand, right: Operand) -> Node:
-    first, second = (wide(call.operand(item, call.dtype)) for item in (left, right))
+    first, second = map(wide, call.operands(left, right))
     product = first * build.unary("log", second)
     zero = build.where(build.equal(first, 0.0), 0.0, product)
     is_unknown = build.unary("isnan", second)
@@ -174,7 +179,7 @@ def _shift(is_left: bool) -> Row:
     """Amounts outside of the type's bits shift everything out, as in torch."""
 
     def row(call: Call, data: Operand, amount: Operand) -> Node:
-        value, count = (call.operand(item, call.dtype) for item in (data, amount))
+        value, count = call.operands(data, amount)
         last = DTYPES[call.dtype].itemsize_bytes * 8 - 1
         is_in = count <= last
         if call.dtype != "u8":
@@ -218,7 +223,7 @@ def _infinite(sign: float) -> Row:
 
 def _skips_nan(op: str) -> Row:
     def row(call: Call, left: Operand, right: Operand) -> Node:
-        first, second = (call.operand(item, call.dtype) for item in (left, right))
+        first, second = call.operands(left, right)
         if first.type.kind == "bool":
             return call.fill(build.pointwise(OF_BOOLS[op], first, second))
         if first.type.kind == "int":
@@ -226,6 +231,138 @@ def _skips_nan(op: str) -> Row:
         both = build.pointwise(op, first, second)
         rest = build.where(build.unary("isnan", first), second, both)
         return call.fill(build.where(build.unary("isnan", second), first, rest))
+
+    return row
+
+
+# -- modified Bessel functions of the first kind ---------------------------------------------------
+
+
+FAR = 20.0
+NEAR_TERMS, FAR_TERMS = 45, 20
+
+
+def _near(order: int, size: Node) -> Node:
+    """I(x) = (x/2)^n sum (x²/4)^k / (k! (k+n)!), from the last term on; for x ≤ FAR."""
+    inside = build.minimum(size, FAR)
+    quarter = inside * inside * 0.25
+
+    def step(total: Node | float, k: int) -> Node:
+        return quarter * (1.0 / (k * (k + order))) * total + 1.0
+
+    terms = range(NEAR_TERMS, 0, -1)
+    total = reduce(step, terms, 1.0)  # type: ignore[arg-type]
+    assert isinstance(total, Node)
+    return total if order == 0 else inside * 0.5 * total
+
+
+def _far(order: int, size: Node) -> Node:
+    """I(x) e^-x sqrt(2πx) = sum of c_k with c_k = -c_(k-1) (4n² - (2k-1)²) / (8kx); for x ≥ FAR."""
+    inverse = 1.0 / build.maximum(size, FAR)
+    total: Node | float = 1.0
+    for k in range(FAR_TERMS, 0, -1):
+        factor = ((2 * k - 1) ** 2 - 4 * order**2) / (8 * k)
+        total = inverse * factor * total + 1.0
+    assert isinstance(total, Node)
+    return total * build.unary("sqrt", inverse * (1 / (2 * math.pi)))
+
+
+def _bessel(order: int, is_scaled: bool) -> Row:
+    """I(x), or with `is_scaled` I(x) e^-|x|."""
+
+    def row(call: Call, data: Node) -> Node:
+        x = wide(call.operand(data, call.dtype))
+        size = abs(x)
+        near, far = _near(order, size), _far(order, size)
+        if is_scaled:
+            near = near * build.unary("exp", -size)
+        else:
+            half = build.unary("exp", size * 0.5)  # e^x may overflow before I(x)
+            far = far * half * half
+        found = build.where(size > FAR, far, near)
+        if order == 1:
+            is_below = x < 0.0
+            found = build.where(is_below, -found, found)
+        return build.cast(call.fill(found), call.dtype)
+
+    return row
+
+
+# -- the gamma function ----------------------------------------------------------------------------
+
+
+# C. Lanczos' series for g = 607/128 in P. Godfrey's coefficients (2001), relative error 10⁻¹⁵.
+LANCZOS_SHIFT = 607.0 / 128.0
+LANCZOS = (
+    0.99999999999999709182, 57.156235665862923517, -59.597960355475491248, 14.136097974741747174,
+    -0.49191381609762019978, 0.33994649984811888699e-4, 0.46523628927048575665e-4,
+    -0.98374475304879564677e-4, 0.15808870322491248884e-3, -0.21026444172410488319e-3,
+    0.21743961811521264320e-3, -0.16431810653676389022e-3, 0.84418223983852743293e-4,
+    -0.26190838401581408670e-4, 0.36899182659531622704e-5,
+)  # fmt: skip
+HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
+# digamma x ≈ log x − 1/2x − Σ B(2k) / (2k x^2k), here from the highest k = 7 down.
+BERNOULLI = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
+ASYMPTOTIC = 10  # from here on that series is good to f64's precision
+
+
+def _log_gamma(x: Node) -> Node:
+    """log |Γ(x)|, by reflection below ½; ∞ at the poles and at both infinities, 0 at 1 and 2."""
+    is_left = x < 0.5
+    z = build.pointwise("where", is_left, 1.0 - x, x) - 1.0
+    series: Node | float = LANCZOS[0]
+    for place, coefficient in enumerate(LANCZOS[1:], 1):
+        series = coefficient / (z + float(place)) + series
+    shifted = z + (LANCZOS_SHIFT + 0.5)
+    power = (z + 0.5) * (build.unary("log", shifted) - 1.0)
+    rest = build.unary("log", series) + (HALF_LOG_2_PI - LANCZOS_SHIFT)
+    right = power + rest
+    # The distance to the nearest integer, which next to 0 is the number itself.
+    nearest = build.unary("round", x)
+    fraction = abs(x - nearest)
+    sine = build.unary("sin", fraction * math.pi)
+    left = math.log(math.pi) - (build.unary("log", sine) + right)
+    whole = build.pointwise("where", is_left, left, right)
+    # Next to 0, where π x may be subnormal.
+    size = abs(x)
+    at_zero = -build.unary("log", size)
+    whole = build.pointwise("where", size < 1e-20, at_zero, whole)
+    is_root = build.equal(x, 1.0) | build.equal(x, 2.0)
+    whole = build.pointwise("where", is_root, 0.0, whole)
+    is_pole = is_left & build.equal(x, nearest)
+    is_infinite = is_pole | build.unary("isinf", x)
+    return build.pointwise("where", is_infinite, math.inf, whole)
+
+
+def _digamma(x: Node) -> Node:
+    """Γ′/Γ, by reflection below 0; ∓∞ at ±0 and NaN at the other poles, as torch has it."""
+    is_left = x < 0.0
+    z = build.pointwise("where", is_left, 1.0 - x, x)
+    total: Node | None = None
+    for _ in range(ASYMPTOTIC):
+        is_small = z < float(ASYMPTOTIC)
+        part = build.pointwise("where", is_small, build.unary("reciprocal", z), 0.0)
+        total = part if total is None else total + part
+        z = build.pointwise("where", is_small, z + 1.0, z)
+    square = build.unary("reciprocal", z * z)
+    series: Node | float = BERNOULLI[0]
+    for coefficient in BERNOULLI[1:]:
+        series = square * series + coefficient
+    end = 0.5 / z + square * series
+    right = build.unary("log", z) - end - total
+    fraction = x - build.unary("trunc", x)
+    turn = math.pi / build.unary("tan", fraction * math.pi)
+    is_pole = build.equal(x, build.unary("trunc", x))
+    left = build.pointwise("where", is_pole, math.nan, right - turn)
+    whole = build.pointwise("where", is_left, left, right)
+    # 1 / x is infinite with the sign of a zero.
+    at_zero = -build.unary("reciprocal", x)
+    return build.pointwise("where", build.equal(x, 0.0), at_zero, whole)
+
+
+def _in_f64(formula: Callable[[Node], Node]) -> Row:
+    def row(call: Call, data: Node) -> Node:
+        return build.cast(call.fill(formula(build.cast(data, "f64"))), call.dtype)
 
     return row
 
@@ -252,4 +389,12 @@ ROWS: Rows = {
     "isneginf": _infinite(-1.0),
     "fmax": _skips_nan("maximum"),
     "fmin": _skips_nan("minimum"),
+    "i0": _bessel(0, False),
+    "special_i0e": _bessel(0, True),
+    "special_i1": _bessel(1, False),
+    "special_i1e": _bessel(1, True),
+    "lgamma": _in_f64(_log_gamma),
+    "digamma": _in_f64(_digamma),
+    "special_gammaln": _in_f64(_log_gamma),
+    "special_digamma": _in_f64(_digamma),
 }

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Rows, wide
-from aotc.aot.capture.imports.scatters import ROWS as WRITES
+from aotc.aot.capture.imports.indexing import ROWS as WRITES
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.size import Extent, is_static

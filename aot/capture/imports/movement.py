@@ -139,9 +139,7 @@ def _strided_scatter(data: Node, source: Node, axis: int, places: range) -> Node
     """Every `places.step`-th element of an axis replaced."""
     if not places:
         return data
-    column = [1] * data.type.rank
-    column[axis] = data.shape[axis]
-    offset = build.iota(column, axis) - places.start
+    offset = build.counter(data.type.rank, axis, data.shape[axis]) - places.start
     which = offset // places.step
     inside = build.minimum(build.maximum(which, 0), len(places) - 1)
     spread_out = make("take", (source, build.reshape(inside, (data.shape[axis],))), {"axis": axis})
@@ -238,9 +236,7 @@ def memory_places(size: Sequence[int], stride: Sequence[int], offset: int | None
     """The place in memory of each element of a tensor of these sizes and strides."""
     place: Node = build.expand(number(offset or 0, "i64"), size)
     for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
-        column = [1] * len(size)
-        column[axis] = extent
-        place = place + build.iota(column, axis) * step
+        place = place + build.counter(len(size), axis, extent) * step
     return build.expand(place, size)
 
 
@@ -362,6 +358,10 @@ def _filled(value: int) -> Any:
     return row
 
 
+_EMPTY = (
+    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty_strided", "zeros",
+    "zeros_like",
+)  # fmt: skip
 _RESHAPES = ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten")
 
 ROWS: Rows = {
@@ -388,11 +388,6 @@ ROWS: Rows = {
     **{f"replication_pad{rank}d": _edge_pad(False) for rank in (1, 2, 3)},
     "diagonal": _diagonal,
     "as_strided": _as_strided,
-    "empty": _filled(0),
-    "empty_strided": _filled(0),
-    "empty_permuted": _filled(0),
-    "empty_like": _filled(0),
-    "new_empty_strided": _filled(0),
     "unfold": _unfold,
     "arange": _arange,
     "prims::iota": _iota,
@@ -400,8 +395,7 @@ ROWS: Rows = {
     "full": _full,
     "full_like": _full,
     "scalar_tensor": _scalar_tensor,
-    "zeros": _filled(0),
-    "zeros_like": _filled(0),
+    **dict.fromkeys(_EMPTY, _filled(0)),
     "ones": _filled(1),
     "ones_like": _filled(1),
 }

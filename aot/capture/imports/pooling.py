@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import product
+from operator import add
 
 import numpy
 
@@ -86,19 +87,16 @@ def _max_pool_with_indices(
     least = lowest(data.dtype)
     windows, inner = _windows(call, data, count, sizes, strides, margins, gaps, least)
     first = build.drop(_place_of_peak(windows, inner), inner)
-    place, area = None, 1
+    parts, area = [], 1
     for number in reversed(range(count)):
         axis = data.type.rank - count + number
         within = first if number == 0 else first % sizes[number]
         first = first // sizes[number]
-        column = [1] * data.type.rank
-        column[axis] = call.shape[axis]
-        start = build.iota(column, axis) * strides[number] - margins[number]
-        at = (start + within * gaps[number]) * area
-        place = at if place is None else place + at
+        counter = build.counter(data.type.rank, axis, call.shape[axis])
+        start = counter * strides[number] - margins[number]
+        parts.append((start + within * gaps[number]) * area)
         area *= data.shape[axis]
-    assert place is not None
-    return build.drop(_peak(windows, inner), inner), place
+    return build.drop(_peak(windows, inner), inner), reduce(add, parts)
 
 
 def _average_pool(
@@ -125,9 +123,7 @@ def _average_pool(
         counts = _counts(
             call.shape[axis - count], extent, sizes[axis], strides[axis], margin, counts_padding
         )
-        column = [1] * count
-        column[axis] = len(counts)
-        cells = cells * counts.reshape(column)
+        cells = cells * counts.reshape(build.column(count, axis, len(counts)))
     if (cells == cells.flat[0]).all():
         return build.cast(_shared(total, int(cells.flat[0])), call.dtype)
     table = build.align(call.table(cells, total.dtype), total.type.rank)
@@ -179,14 +175,7 @@ def _uneven_average_pool(call: Call, data: Node, size: Sequence[int]) -> Node:
     # The average is separable: one axis after another.
     result = wide(data)
     for axis, wanted in enumerate(size, data.type.rank - len(size)):
-        extent = result.shape[axis]
-        if wanted == 1:
-            result = build.mean(result, (axis,))
-            continue
-        parts = []
-        for cell in range(wanted):
-            start, stop = cell * extent // wanted, -(-(cell + 1) * extent // wanted)
-            parts.append(build.mean(build.slice_axis(result, axis, start, stop), (axis,)))
+        parts = [build.mean(part, (axis,)) for part, _ in _cells(result, wanted, axis)]
         result = build.concat(parts, axis)
     return build.cast(result, call.dtype)
 
@@ -302,7 +291,7 @@ def _fold(
     channels = call.shape[-3]
     samples = data.type.numel // (channels * math.prod(sizes) * math.prod(positions))
     patches = build.reshape(wide(data), (samples, channels, *sizes, *positions))
-    total: Node | None = None
+    taps = []
     for tap in product(*map(range, sizes)):
         part = patches
         for axis, place in enumerate(tap, 2):
@@ -314,9 +303,8 @@ def _fold(
             low.append(place * gaps[axis])
             whole = extents[axis] + 2 * margins[axis]
             high.append(whole - low[-1] - part.shape[axis + 2])
-        laid = build.pad(part, low, high, 0)
-        total = laid if total is None else total + laid
-    assert total is not None
+        taps.append(build.pad(part, low, high, 0))
+    total = reduce(add, taps)
     for axis, (extent, margin) in enumerate(zip(extents, margins, strict=True), 2):
         total = build.slice_axis(total, axis, margin, margin + extent)
     return build.cast(build.reshape(total, call.shape), call.dtype)

@@ -7,23 +7,103 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from itertools import product
+from operator import add
 from typing import Any
 
 import numpy
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Row, Rows, wide
-from aotc.aot.capture.imports.dynamic_resampling import (
-    CUBIC_SLOPE,
-    Resized,
-    Weighted,
-    cubic_weights,
-    dynamic_cubic,
-    dynamic_linear,
-    dynamic_nearest,
-)
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Node, make
+from aotc.aot.ir.graph import Node, make, number
+from aotc.aot.ir.size import Extent
 from aotc.aot.ir.storage import Array
+
+# -- at sizes of the call --------------------------------------------------------------------------
+
+
+CUBIC_SLOPE = -0.75  # torch's coefficient of the cubic convolution kernel
+Weighted = list[tuple[Node, Node]]  # (place, weight) of each element that counts
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """One axis: `extent` elements become `wanted`, by `factor` where torch was given one."""
+
+    extent: Extent
+    wanted: Extent
+    has_corners: bool
+    factor: float | None
+
+    def count(self, dtype: str) -> Node:
+        """The numbers of the results."""
+        return build.cast(build.iota((self.wanted,), 0), dtype)
+
+    def step(self, dtype: str) -> Node:
+        """Distance between results in elements, without corners aligned."""
+        if self.factor is not None and self.factor > 0:
+            return build.scalar(1.0 / self.factor, dtype)
+        return number(self.extent, dtype) / number(self.wanted, dtype)
+
+    def source(self, dtype: str) -> Node:
+        """Where each result lies, in elements."""
+        count = self.count(dtype)
+        if self.has_corners:
+            spaces = build.maximum(number(self.wanted, dtype) - 1.0, 1.0)
+            step = (number(self.extent, dtype) - 1.0) / spaces
+            return count * step
+        return (count + 0.5) * self.step(dtype) - 0.5
+
+    def inside(self, place: Node) -> Node:
+        """A whole place as an index of an element, the nearest one where there is none."""
+        last = number(self.extent, "i64") - 1
+        at = build.maximum(build.cast(place, "i64"), 0)
+        return build.minimum(at, last)
+
+
+def dynamic_nearest(extent: Extent, wanted: Extent, factor: float | None, shift: float) -> Node:
+    """Index of the element of each result; `shift` is added to its number."""
+    axis = Resized(extent, wanted, False, factor)
+    count = axis.count("f32")
+    place = (count + shift if shift else count) * axis.step("f32")
+    return axis.inside(build.unary("floor", place))
+
+
+def dynamic_linear(axis: Resized, dtype: str) -> Weighted:
+    """The two elements around each result."""
+    at = build.maximum(axis.source(dtype), 0.0)
+    low = axis.inside(build.unary("floor", at))
+    share = build.minimum(at - build.cast(low, dtype), 1.0)
+    high = axis.inside(low + 1)
+    return [(low, 1.0 - share), (high, share)]
+
+
+def dynamic_cubic(axis: Resized, dtype: str) -> Weighted:
+    """The four elements around each result."""
+    at = axis.source(dtype)
+    base = build.unary("floor", at)
+    weights = cubic_weights(at - base)
+    first = build.cast(base, "i64") - 1
+    return [(axis.inside(first + tap), weight) for tap, weight in enumerate(weights)]
+
+
+def cubic_weights(share: Any) -> list[Any]:
+    """Weights of the four elements around a place `share` after the second: a node's or arrays."""
+    slope = CUBIC_SLOPE
+
+    def near(x: Any) -> Any:
+        return (x * (slope + 2) - (slope + 3)) * x * x + 1.0
+
+    def far(x: Any) -> Any:
+        return ((x * slope - 5 * slope) * x + 8 * slope) * x - 4 * slope
+
+    return [far(share + 1.0), near(share), near(1.0 - share), far(2.0 - share)]
+
+
+# -- by tables -------------------------------------------------------------------------------------
+
 
 # One axis as taps: (places i64 [taps, n], weights f64 [taps, n]) of its n results.
 Taps = tuple[Array, Array]
@@ -39,15 +119,10 @@ def _step(extent: int, wanted: int, factor: float | None, real: Real = numpy.flo
     return real(extent) / real(wanted)
 
 
-def _nearest(extent: int, wanted: int, factor: float | None) -> Array:
-    at = numpy.arange(wanted, dtype=numpy.float32) * _step(extent, wanted, factor)
-    return numpy.minimum(numpy.floor(at).astype(numpy.int64), extent - 1)
-
-
-def _nearest_exact(extent: int, wanted: int, factor: float | None) -> Array:
-    at = (numpy.arange(wanted, dtype=numpy.float32) + numpy.float32(0.5)) * _step(
-        extent, wanted, factor
-    )
+def _nearest(extent: int, wanted: int, factor: float | None, shift: float) -> Array:
+    """Index of the element of each result; `shift` is added to its number."""
+    count = numpy.arange(wanted, dtype=numpy.float32) + numpy.float32(shift)
+    at = count * _step(extent, wanted, factor)
     return numpy.minimum(numpy.floor(at).astype(numpy.int64), extent - 1)
 
 
@@ -69,26 +144,13 @@ def _linear(extent: int, wanted: int, has_corners: bool, factor: float | None, r
     return numpy.stack([low, high]), numpy.stack([1 - share, share])
 
 
-def _cubic_weights(share: Array) -> list[Array]:
-    """Weights of the four elements around a place `share` after the second."""
-    slope = CUBIC_SLOPE
-
-    def near(x: Array) -> Array:
-        return numpy.asarray(((slope + 2) * x - (slope + 3)) * x * x + 1)
-
-    def far(x: Array) -> Array:
-        return numpy.asarray(((slope * x - 5 * slope) * x + 8 * slope) * x - 4 * slope)
-
-    return [far(share + 1), near(share), near(1 - share), far(2 - share)]
-
-
 def _cubic(extent: int, wanted: int, has_corners: bool, factor: float | None, real: Real) -> Taps:
     at = _source(extent, wanted, has_corners, factor, real)
     base = numpy.floor(at)
     share = (at - base).astype(numpy.float64)
     first = base.astype(numpy.int64) - 1
     places = numpy.stack([numpy.clip(first + tap, 0, extent - 1) for tap in range(4)])
-    return places, numpy.stack(_cubic_weights(share))
+    return places, numpy.stack(cubic_weights(share))
 
 
 def _factors(scales: tuple[Any, ...], count: int) -> list[float | None]:
@@ -97,22 +159,19 @@ def _factors(scales: tuple[Any, ...], count: int) -> list[float | None]:
     return listed if len(listed) == count else [None] * count
 
 
-def _resize_nearest(places_of: Callable[[int, int, float | None], Array], shift: float) -> Row:
-    """Rows of nearest resizing; `shift` is added to a result's number before it is scaled."""
-
-    def row(call: Call, data: Node, size: Sequence[int] | None, *scales: Any) -> Node:
-        count = data.type.rank - 2
-        result = data
-        for axis, factor in enumerate(_factors(scales, count), 2):
-            extent, wanted = data.shape[axis], call.shape[axis]
-            if isinstance(extent, int) and isinstance(wanted, int):
-                result = _taken(call, result, axis, places_of(extent, wanted, factor))
-            elif extent != wanted or factor not in (None, 1.0):
-                at = dynamic_nearest(extent, wanted, factor, shift)
-                result = make("take", (result, at), {"axis": axis})
-        return result
-
-    return row
+def _resize_nearest(
+    shift: float, call: Call, data: Node, size: Sequence[int] | None, *scales: Any
+) -> Node:
+    """Nearest resizing; `shift` is added to a result's number before it is scaled."""
+    result = data
+    for axis, factor in enumerate(_factors(scales, data.type.rank - 2), 2):
+        extent, wanted = data.shape[axis], call.shape[axis]
+        if isinstance(extent, int) and isinstance(wanted, int):
+            result = _taken(call, result, axis, _nearest(extent, wanted, factor, shift))
+        elif extent != wanted or factor not in (None, 1.0):
+            at = dynamic_nearest(extent, wanted, factor, shift)
+            result = make("take", (result, at), {"axis": axis})
+    return result
 
 
 def _taken(call: Call, data: Node, axis: int, places: Array) -> Node:
@@ -189,15 +248,12 @@ def _tables(call: Call, places: Array, weights: Array, dtype: str) -> Weighted:
 
 def _weighted(data: Node, axis: int, taps: Weighted) -> Node:
     """Sum of lookups along an axis, each with its weights."""
-    total: Node | None = None
+    parts = []
     for place, weight in taps:
-        column = [1] * data.type.rank
-        column[axis] = weight.shape[0]
+        column = build.column(data.type.rank, axis, weight.shape[0])
         found = make("take", (data, place), {"axis": axis})
-        part = found * build.reshape(weight, column)
-        total = part if total is None else total + part
-    assert total is not None
-    return total
+        parts.append(found * build.reshape(weight, column))
+    return reduce(add, parts)
 
 
 INTERPOLATION = ("bilinear", "nearest", "bicubic")
@@ -243,22 +299,14 @@ def _sampled(data: Node, column: Node, row: Node) -> Node:
     """`data[n, c, row, column]`, 0 outside; places are f32 `[N, h, w]` and whole."""
     samples, channels, height, width = data.shape
     area = row.shape[1:]
-    is_in = None
-    flat: Node | None = None
-    for place, extent in ((row, height), (column, width)):
-        above = place >= 0.0
-        below = place <= float(extent - 1)
-        both = above & below
-        is_in = both if is_in is None else is_in & both
-        whole = build.cast(_clipped(place, extent), "i64")
-        flat = whole if flat is None else flat * extent + whole
-    assert flat is not None
-    assert is_in is not None
-    index = build.reshape(flat, (samples, 1, math.prod(area)))
+    ends = ((row, height), (column, width))
+    is_in, is_in_row = ((place >= 0.0) & (place <= float(extent - 1)) for place, extent in ends)
+    line, at = (build.cast(_clipped(place, extent), "i64") for place, extent in ends)
+    index = build.reshape(line * width + at, (samples, 1, math.prod(area)))
     index = build.expand(index, (samples, channels, math.prod(area)))
     pixels = build.reshape(data, (samples, channels, height * width))
     found = build.reshape(make("gather", (pixels, index), {"axis": 2}), (samples, channels, *area))
-    mask = build.reshape(is_in, (samples, 1, *area))
+    mask = build.reshape(is_in & is_in_row, (samples, 1, *area))
     return build.where(mask, found, 0.0)
 
 
@@ -307,31 +355,13 @@ def _cubic_taps(place: Node) -> Weighted:
 def _combined(
     data: Node, taps: Sequence[Weighted], fit: Callable[[Sequence[Node]], Sequence[Node]]
 ) -> Node:
-    total: Node | None = None
+    parts = []
     columns, rows = taps
-    for row, row_weight in rows:
-        for column, column_weight in columns:
-            found = _sampled(data, *fit((column, row)))
-            weight = row_weight * column_weight
-            weight = build.reshape(weight, (weight.shape[0], 1, *weight.shape[1:]))
-            part = found * weight
-            total = part if total is None else total + part
-    assert total is not None
-    return total
-
-
-ROWS: Rows = {
-    "grid_sampler_2d": _grid_sampler,
-    **{f"upsample_nearest{rank}d": _resize_nearest(_nearest, 0.0) for rank in (1, 2, 3)},
-    **{
-        f"_upsample_nearest_exact{rank}d": _resize_nearest(_nearest_exact, 0.5)
-        for rank in (1, 2, 3)
-    },
-    "upsample_linear1d": _resize_weighted(_linear, dynamic_linear),
-    "upsample_bilinear2d": _resize_weighted(_linear, dynamic_linear),
-    "upsample_trilinear3d": _resize_weighted(_linear, dynamic_linear),
-    "upsample_bicubic2d": _resize_weighted(_cubic, dynamic_cubic),
-}
+    for (row, row_weight), (column, column_weight) in product(rows, columns):
+        weight = row_weight * column_weight
+        weight = build.reshape(weight, (weight.shape[0], 1, *weight.shape[1:]))
+        parts.append(_sampled(data, *fit((column, row))) * weight)
+    return reduce(add, parts)
 
 
 MOST_FRACTION_BITS = 22
@@ -343,8 +373,7 @@ def resized_bytes(call: Call, data: Node, axis: int, places: Array, weights: Arr
     whole, bits = _whole_weights(_merged(places, weights))
     total = build.scalar(1 << (bits - 1), "i32")
     for at, weight in zip(places, whole, strict=True):
-        column = [1] * data.type.rank
-        column[axis] = len(weight)
+        column = build.column(data.type.rank, axis, len(weight))
         found = make("take", (data, call.table(at, "i64")), {"axis": axis})
         factor = build.reshape(call.table(weight, "i32"), column)
         total = build.cast(found, "i32") * factor + total
@@ -371,3 +400,14 @@ def _whole_weights(weights: Array) -> tuple[Array, int]:
         bits += 1
     scaled = weights * (1 << bits)
     return numpy.trunc(scaled + numpy.copysign(0.5, scaled)).astype(numpy.int32), bits
+
+
+ROWS: Rows = {
+    "grid_sampler_2d": _grid_sampler,
+    **{f"upsample_nearest{rank}d": partial(_resize_nearest, 0.0) for rank in (1, 2, 3)},
+    **{f"_upsample_nearest_exact{rank}d": partial(_resize_nearest, 0.5) for rank in (1, 2, 3)},
+    "upsample_linear1d": _resize_weighted(_linear, dynamic_linear),
+    "upsample_bilinear2d": _resize_weighted(_linear, dynamic_linear),
+    "upsample_trilinear3d": _resize_weighted(_linear, dynamic_linear),
+    "upsample_bicubic2d": _resize_weighted(_cubic, dynamic_cubic),
+}

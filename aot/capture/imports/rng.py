@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import numpy
@@ -168,36 +169,32 @@ def _kind(like: Tensor | None, dtype: torch.dtype | None) -> torch.dtype:
     return dtype or (torch.get_default_dtype() if like is None else like.dtype)
 
 
-def _rand(size: Any, *, dtype: Any = None, **_: Any) -> Any:
-    return _uniform(size, _kind(None, dtype))
+Draw = Callable[..., Any]
 
 
-def _rand_like(like: Tensor, *, dtype: Any = None, **_: Any) -> Any:
-    return _uniform(like.shape, _kind(like, dtype))
+def _of_size(draw: Draw) -> Draw:
+    return lambda size, *, dtype=None, **_: draw(size, _kind(None, dtype))
 
 
-def _randn(size: Any, *, dtype: Any = None, **_: Any) -> Any:
-    return _normal(size, _kind(None, dtype))
+def _like(draw: Draw) -> Draw:
+    return lambda like, *, dtype=None, **_: draw(like.shape, _kind(like, dtype))
 
 
-def _randn_like(like: Tensor, *, dtype: Any = None, **_: Any) -> Any:
-    return _normal(like.shape, _kind(like, dtype))
-
-
-def _randint(high: Any, size: Any, *, dtype: Any = torch.int64, **_: Any) -> Any:
-    return _integers(size, 0, high, dtype or torch.int64)
-
-
-def _randint_from(low: Any, high: Any, size: Any, *, dtype: Any = torch.int64, **_: Any) -> Any:
+def _randint(low: Any, high: Any, size: Any, *, dtype: Any = torch.int64, **_: Any) -> Any:
     return _integers(size, low, high, dtype or torch.int64)
 
 
-def _randint_like(like: Tensor, high: Any, *, dtype: Any = None, **_: Any) -> Any:
-    return _integers(like.shape, 0, high, _kind(like, dtype))
-
-
-def _randint_like_from(like: Tensor, low: Any, high: Any, *, dtype: Any = None, **_: Any) -> Any:
+def _randint_like(like: Tensor, low: Any, high: Any, *, dtype: Any = None, **_: Any) -> Any:
     return _integers(like.shape, low, high, _kind(like, dtype))
+
+
+def _of_default_generator(draw: Draw) -> Draw:
+    """A draw from another generator stays: nobody knows its state."""
+
+    def drawn(*given: Any, generator: Any = None, **named: Any) -> Any:
+        return NotImplemented if generator is not None else draw(*given, **named)
+
+    return drawn
 
 
 def _randperm(count: Any, *, dtype: Any = torch.int64, **_: Any) -> Any:
@@ -207,20 +204,14 @@ def _randperm(count: Any, *, dtype: Any = torch.int64, **_: Any) -> Any:
     return torch.argsort(keys, stable=True).to(dtype or torch.int64)
 
 
-def _chance(size: Sequence[Any], probability: Any, dtype: torch.dtype) -> Tensor:
-    """1 with `probability`, else 0."""
-    return (_uniform(size, torch.float32) < probability).to(dtype)
-
-
-def _bernoulli(probabilities: Tensor, *, generator: Any = None) -> Any:
-    if generator is not None:
-        return NotImplemented
+def _bernoulli(probabilities: Tensor) -> Tensor:
     wide = probabilities.to(_computed(probabilities.dtype))
     return (_uniform(wide.shape, wide.dtype) < wide).to(probabilities.dtype)
 
 
-def _bernoulli_of(like: Tensor, p: float = 0.5, *, generator: Any = None) -> Any:
-    return NotImplemented if generator is not None else _chance(like.shape, p, like.dtype)
+def _bernoulli_of(like: Tensor, p: float = 0.5) -> Tensor:
+    """1 with a probability, else 0."""
+    return (_uniform(like.shape, torch.float32) < p).to(like.dtype)
 
 
 def _dropout(data: Tensor, p: float, train: bool | None) -> Any:
@@ -261,16 +252,12 @@ def _attention(
     return _dropout(weights, dropout_p, True)[0] @ value
 
 
-def _normal_like(like: Tensor, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None) -> Any:
-    if generator is not None:
-        return NotImplemented
+def _normal_like(like: Tensor, mean: Any = 0.0, std: Any = 1.0) -> Tensor:
     return (_normal(like.shape, _computed(like.dtype)) * std + mean).to(like.dtype)
 
 
-def _normal_of(mean: Any, std: Any = 1.0, *, generator: Any = None) -> Any:
+def _normal_of(mean: Any, std: Any = 1.0) -> Tensor:
     """`torch.normal` where the mean, the deviation or both are tensors."""
-    if generator is not None:
-        return NotImplemented
     first, second = (torch.as_tensor(each) for each in (mean, std))
     shape = torch.broadcast_shapes(first.shape, second.shape)
     dtype = torch.result_type(mean, std) if first.dim() and second.dim() else None
@@ -285,12 +272,10 @@ def _normal_sized(mean: float, std: float, size: Any, *, dtype: Any = None, **_:
 def _by_uniform(compute: Callable[..., Tensor]) -> Callable[..., Any]:
     """A draw like a tensor: `compute` takes uniform numbers in (0, 1] and the op's parameters."""
 
-    def draw(like: Tensor, *parameters: Any, generator: Any = None, **named: Any) -> Any:
-        if generator is not None:
-            return NotImplemented
+    def draw(like: Tensor, *parameters: Any, **named: Any) -> Tensor:
         return compute(_positive(like.shape, like.dtype), *parameters, **named).to(like.dtype)
 
-    return draw
+    return _of_default_generator(draw)
 
 
 def _exponential(uniform: Tensor, lambd: float = 1.0) -> Tensor:
@@ -309,17 +294,12 @@ def _between(uniform: Tensor, low: float = 0.0, high: float = 1.0) -> Tensor:
     return (1.0 - uniform) * (high - low) + low
 
 
-def _log_normal(like: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Any:
-    found = _normal_like(like, mean, std, generator=generator)
-    return found if found is NotImplemented else found.exp()
+def _log_normal(like: Tensor, mean: float = 1.0, std: float = 2.0) -> Tensor:
+    return _normal_like(like, mean, std).exp()
 
 
-def _multinomial(
-    weights: Tensor, count: int, replacement: bool = False, *, generator: Any = None
-) -> Any:
+def _multinomial(weights: Tensor, count: int, replacement: bool = False) -> Tensor:
     """Categories by the largest of weight / exponential: Efraimidis and Spirakis, 2006."""
-    if generator is not None:
-        return NotImplemented
     wide = weights.to(_computed(weights.dtype))
     if not replacement or count == 1:
         waits = _exponential(_positive(wide.shape, wide.dtype))
@@ -329,29 +309,29 @@ def _multinomial(
     return torch.argmax(wide.unsqueeze(-2) / waits, dim=-1)
 
 
-DRAWS: dict[Any, Callable[..., Any]] = {
-    aten.rand.default: _rand,
-    aten.rand_like.default: _rand_like,
-    aten.randn.default: _randn,
-    aten.randn_like.default: _randn_like,
-    aten.randint.default: _randint,
-    aten.randint.low: _randint_from,
-    aten.randint_like.default: _randint_like,
-    aten.randint_like.low_dtype: _randint_like_from,
+DRAWS: dict[Any, Draw] = {
+    aten.rand.default: _of_size(_uniform),
+    aten.rand_like.default: _like(_uniform),
+    aten.randn.default: _of_size(_normal),
+    aten.randn_like.default: _like(_normal),
+    aten.randint.default: partial(_randint, 0),
+    aten.randint.low: _randint,
+    aten.randint_like.default: lambda like, high, **named: _randint_like(like, 0, high, **named),
+    aten.randint_like.low_dtype: _randint_like,
     aten.randperm.default: _randperm,
-    aten.bernoulli.default: _bernoulli,
-    aten.bernoulli.p: _bernoulli_of,
+    aten.bernoulli.default: _of_default_generator(_bernoulli),
+    aten.bernoulli.p: _of_default_generator(_bernoulli_of),
     aten.native_dropout.default: _dropout,
     aten.scaled_dot_product_attention.default: _attention,
     aten.normal.float_float: _normal_sized,
-    aten.normal.Tensor_Tensor: _normal_of,
-    aten.normal.Tensor_float: _normal_of,
-    aten.normal.float_Tensor: _normal_of,
-    aten.normal_functional.default: _normal_like,
+    aten.normal.Tensor_Tensor: _of_default_generator(_normal_of),
+    aten.normal.Tensor_float: _of_default_generator(_normal_of),
+    aten.normal.float_Tensor: _of_default_generator(_normal_of),
+    aten.normal_functional.default: _of_default_generator(_normal_like),
     aten.uniform.default: _by_uniform(_between),
     aten.exponential.default: _by_uniform(_exponential),
     aten.cauchy.default: _by_uniform(_cauchy),
     aten.geometric.default: _by_uniform(_geometric),
-    aten.log_normal.default: _log_normal,
-    aten.multinomial.default: _multinomial,
+    aten.log_normal.default: _of_default_generator(_log_normal),
+    aten.multinomial.default: _of_default_generator(_multinomial),
 }

@@ -16,7 +16,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.narrow import NUMEL_LIMIT
 from aotc.aot.ir.reductions import REDUCTIONS, lowest
-from aotc.aot.ir.size import Extent, Shape, bounds
+from aotc.aot.ir.size import Extent, bounds
 from aotc.aot.ir.size import highest as highest_size
 from aotc.aot.ir.types import Scalar
 
@@ -115,13 +115,10 @@ def _square(kind: Scan, data: Node) -> Node:
 
 def scan_along(kind: Scan, data: Node, dim: int) -> Node:
     """Running results along `dim`."""
-    rank = data.type.rank
-    if rank == 0:
+    if data.type.rank == 0:
         return data
-    axis = dim % rank
-    order = (*(each for each in range(rank) if each != axis), axis)
-    moved = scan(kind, build.permute(data, order))
-    return build.permute(moved, tuple(order.index(each) for each in range(rank)))
+    axis, last = dim % data.type.rank, data.type.rank - 1
+    return build.move_axis(scan(kind, build.move_axis(data, axis, last)), last, axis)
 
 
 def _running(kind: Scan) -> Row:
@@ -143,15 +140,12 @@ def _extreme_with_place(kind: Scan) -> Row:
         is_best = build.equal(operand, best)
         if data.type.kind == "float":
             is_best = is_best | build.unary("isnan", operand)
-        places = build.expand(build.iota(_column(data, dim % rank), dim % rank), data.shape)
+        counter = build.counter(rank, dim % rank, data.shape[dim])
+        places = build.expand(counter, data.shape)
         found = build.where(is_best, places, 0)
         return build.cast(best, data.dtype), scan_along(MAXIMUM, found, dim)
 
     return row
-
-
-def _column(data: Node, axis: int) -> Shape:
-    return tuple(dim if each == axis else 1 for each, dim in enumerate(data.shape))
 
 
 ROWS: Rows = {

@@ -180,11 +180,9 @@ def _sorted(data: Node, dim: int, wanted: Extent | None, is_descending: bool) ->
         return data, build.scalar(0, "i64")
     axis = dim % rank
     keys = build.cast(data, "i32") if data.dtype == "bool" else data
-    order = (*(each for each in range(rank) if each != axis), axis)
-    back = tuple(order.index(each) for each in range(rank))
-    extent = data.shape[axis]
-    found = select(build.permute(keys, order), extent if wanted is None else wanted, is_descending)
-    values, places = (build.permute(item, back) for item in found)
+    wanted = data.shape[axis] if wanted is None else wanted
+    found = select(build.move_axis(keys, axis, rank - 1), wanted, is_descending)
+    values, places = (build.move_axis(item, rank - 1, axis) for item in found)
     return build.cast(values, data.dtype), build.cast(places, "i64")
 
 
@@ -252,8 +250,7 @@ def _mode(call: Call, data: Node, dim: int = -1, keeps_dim: bool = False) -> tup
         return data, build.scalar(0, "i64")
     values, places = _sorted(data, dim, None, False)
     axis = dim % data.type.rank
-    column = tuple(extent if each == axis else 1 for each, extent in enumerate(data.shape))
-    counter = _counted(column, axis)
+    counter = build.cast(build.counter(data.type.rank, axis, data.shape[axis]), "i32")
     is_first = build.equal(counter, 0)
     low = [int(each == axis) for each in range(data.type.rank)]
     later = build.pad(values, low, [0] * data.type.rank, 0)

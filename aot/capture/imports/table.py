@@ -1,20 +1,19 @@
-"""The import table: base name of an ATen op → row. To import an op, add a row to its file."""
+"""The import table: base name of an ATen op → row. To import an op, add a row to its file.
+
+Ops that no bundle computes have rows that say why, and what to do instead.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from aotc.aot.capture.imports import (
     attention,
-    bessel,
     contractions,
-    convolution_gradients,
-    distances,
-    division,
     embedding_bags,
     functions,
-    gamma,
     grouped,
-    lookups,
-    masked_writes,
+    indexing,
     movement,
     pointwise,
     pooling,
@@ -22,35 +21,52 @@ from aotc.aot.capture.imports import (
     resampling,
     rng,
     scans,
-    scatters,
     sorting,
-    unsupported,
 )
-from aotc.aot.capture.imports.call import Rows
+from aotc.aot.capture.imports.call import Call, NotSupported, Row, Rows
+
+RANDOM = (
+    "it draws random numbers by a generator of its own, or in a way that no program draws: draw "
+    "them outside of the model and pass them in"
+)
+COMPLEX = "complex numbers: write it with their real and imaginary parts"
+GAMMA = "this function of the gamma family has no kernel: compute it outside of the model"
+REFUSED: dict[str, tuple[str, ...]] = {
+    RANDOM: (
+        "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial",
+        "native_dropout", "normal", "normal_functional", "rand", "rand_like", "randint",
+        "randint_like", "randn", "randn_like", "randperm", "rrelu_with_noise_functional", "uniform",
+    ),
+    GAMMA: ("polygamma", "igamma", "igammac"),
+    COMPLEX: ("_fft_c2c", "_fft_c2r", "_fft_r2c", "complex", "view_as_complex", "view_as_real"),
+}  # fmt: skip
+
+
+def refusing(reason: str) -> Row:
+    """The row of an op that no bundle computes."""
+
+    def row(call: Call, *arguments: Any) -> Any:
+        raise NotSupported(reason)
+
+    return row
+
 
 ROWS: Rows = {
-    **pointwise.ROWS,
-    **division.ROWS,
-    **movement.ROWS,
-    **lookups.ROWS,
-    **reductions.ROWS,
-    **contractions.ROWS,
     **attention.ROWS,
-    **convolution_gradients.ROWS,
-    **pooling.ROWS,
+    **contractions.ROWS,
     **embedding_bags.ROWS,
-    **bessel.ROWS,
-    **resampling.ROWS,
-    **scans.ROWS,
-    **scatters.ROWS,
-    **grouped.ROWS,
-    **masked_writes.ROWS,
     **functions.ROWS,
-    **gamma.ROWS,
-    **sorting.ROWS,
-    **distances.ROWS,
+    **grouped.ROWS,
+    **indexing.ROWS,
+    **movement.ROWS,
+    **pointwise.ROWS,
+    **pooling.ROWS,
+    **reductions.ROWS,
+    **resampling.ROWS,
     **rng.ROWS,
-    **unsupported.ROWS,
+    **scans.ROWS,
+    **sorting.ROWS,
+    **{name: refusing(reason) for reason, names in REFUSED.items() for name in names},
 }
 
 # Calls that check and return nothing; export has already proved them for these inputs.

@@ -1,8 +1,9 @@
-"""Import rows of ops that write at places: each result element looks up what is written to it.
+"""Import rows of ops that read or write elements by indices; each call checks the indices.
 
-So no kernel needs atomics and every call gives the same bits. Where several values are written to
-one element, the last one wins, as on torch's CPU. Where there are too many writes and places for
-that, a kernel makes the writes one after another.
+Kernels never leave memory: what is out of range reads the nearest place there is. A write is a
+lookup of what is written to each element of the result, so that no kernel needs atomics and every
+call gives the same bits. Where several values are written to one element, the last one wins, as on
+torch's CPU. Where there are too many writes and places for that, a kernel makes them in order.
 """
 
 from __future__ import annotations
@@ -14,14 +15,57 @@ from functools import partial
 from typing import Any
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Rows, wide, wrapped
-from aotc.aot.capture.imports.masked_writes import masked_put
 from aotc.aot.capture.imports.movement import memory_order, memory_places
+from aotc.aot.capture.imports.scans import SUM, scan
 from aotc.aot.capture.state_values import is_state_value, mark_state
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.ranges import is_within, range_of
 from aotc.aot.ir.reductions import REDUCTIONS, Reduction
 from aotc.aot.ir.size import Extent
+
+# -- writes where a mask holds ---------------------------------------------------------------------
+
+
+def masked_put(data: Node, indices: Sequence[Node | None], values: Node, accumulates: bool) -> Node:
+    """`index_put` with a mask in place of indices."""
+    if len(indices) != 1 or indices[0] is None:
+        raise NotSupported("a mask among other indices: how many elements it names depends on data")
+    mask = build.cast(indices[0], "bool")
+    shape = (*mask.shape, *[1] * (data.type.rank - mask.type.rank))
+    where = build.expand(build.reshape(mask, shape), data.shape)
+    rows = data.shape[mask.type.rank :]
+    if values.type.rank > len(rows) and values.shape[0] == 1:
+        values = build.reshape(values, values.shape[1:])
+    if values.type.numel == 0:
+        return data
+    if values.type.rank <= len(rows):
+        given = build.expand(build.align(values, data.type.rank), data.shape)
+    else:  # one after the other, as many as the mask names: the caller's promise
+        given = _in_turn(where, build.expand(values, (values.shape[0], *rows)))
+    return build.where(where, data + given if accumulates else given, data)
+
+
+def _masked_scatter(call: Call, data: Node, mask: Node, source: Node) -> Node:
+    where = build.expand(mask, call.shape)
+    whole = build.expand(data, call.shape)
+    if source.type.numel == 0:
+        return whole
+    values = build.cast(_in_turn(where, source), data.dtype)
+    return build.where(where, values, whole)
+
+
+def _in_turn(where: Node, source: Node) -> Node:
+    """The source's elements one after the other where the mask holds; anything elsewhere."""
+    flat = build.cast(build.reshape(where, (where.type.numel,)), "i32")
+    before = build.maximum(scan(SUM, flat) - 1, 0)
+    place = build.minimum(before, source.type.numel - 1)
+    taken = make("take", (build.reshape(source, (source.type.numel,)), place), {"axis": 0})
+    return build.reshape(taken, where.shape)
+
+
+# -- writes at places ------------------------------------------------------------------------------
+
 
 MOST_LOOKUPS = 2**22  # comparisons of a place with a write, beyond which writes are made one by one
 
@@ -73,8 +117,8 @@ class Writes:
     def last(self) -> Node:
         """The value written last to each place, anything where none is."""
         rank = self.is_hit.type.rank
-        column = _column(rank, self.axis + 1, self.is_hit.shape[self.axis + 1])
-        order = build.cast(build.iota(column, self.axis + 1), "i32")
+        order = build.counter(rank, self.axis + 1, self.is_hit.shape[self.axis + 1])
+        order = build.cast(order, "i32")
         places = build.where(self.is_hit, order, 0)
         winner = self._dropped(build.reduce("max", places, (self.axis + 1,)))
         shape = list(self.source.shape)
@@ -100,15 +144,10 @@ class Writes:
         return build.drop(data, (self.axis + 1,))
 
 
-def _column(rank: int, axis: int, extent: int) -> tuple[int, ...]:
-    return tuple(extent if each == axis else 1 for each in range(rank))
-
-
 def writes(index: Node, source: Node, axis: int, extent: int) -> Writes:
     """Writes of `source` at the places `index`, both `[.., m, ..]`, into an axis of `extent`."""
     pairs = build.reshape(index, (*index.shape[:axis], 1, *index.shape[axis:]))
-    column = _column(index.type.rank + 1, axis, extent)
-    places = build.cast(build.iota(column, axis), index.dtype)
+    places = build.cast(build.counter(index.type.rank + 1, axis, extent), index.dtype)
     return Writes(build.equal(pairs, places), axis, source)
 
 
@@ -263,12 +302,6 @@ def _scatter_reduce(
     return _along(data, dim, index, source, Merge(reduce, includes_self))
 
 
-def _rows_index(data: Node, index: Node, axis: int) -> Node:
-    """An index of rank 1 as one of the data's rank along `axis`."""
-    extent = index.type.numel
-    return build.reshape(index, _column(data.type.rank, axis, extent))
-
-
 def _index_add(
     call: Call, data: Node, dim: int, index: Node, source: Node, alpha: Operand = 1
 ) -> Node:
@@ -314,7 +347,8 @@ def _whole_rows(data: Node, dim: int, index: Node, source: Node, merge: Merge) -
     if index.type.numel == 0 or data.type.numel == 0:
         return data
     place = wrapped(build.cast(index, "i64"), data.shape[axis])
-    rows = _as_i32(_rows_index(data, place, axis), data.shape[axis])
+    along = build.reshape(place, build.column(data.type.rank, axis, place.type.numel))
+    rows = _as_i32(along, data.shape[axis])
     merged = _merged(data, rows, build.cast(source, data.dtype), axis, merge)
     return build.expand(merged, data.shape)
 
@@ -380,7 +414,70 @@ def flat_place(indices: Sequence[Node], extents: Sequence[int]) -> tuple[Node, t
     return build.expand(flat, shape), tuple(shape)
 
 
+# -- lookups ---------------------------------------------------------------------------------------
+
+
+def _embedding(call: Call, table: Node, indices: Node, *rest: Any) -> Node:
+    call.check_index(indices, table.shape[0])
+    return make("take", (table, indices), {"axis": 0})
+
+
+def _index_select(call: Call, data: Node, dim: int, indices: Node) -> Node:
+    call.check_index(indices, data.shape[dim] if data.type.rank else 1)
+    if 0 in (data.type.rank, indices.type.rank):
+        data, indices = build.align(data, 1), build.align(indices, 1)
+        found = make("take", (data, indices), {"axis": dim % data.type.rank})
+        return build.reshape(found, call.shape)
+    return make("take", (data, indices), {"axis": dim % data.type.rank})
+
+
+def _gather(call: Call, data: Node, dim: int, index: Node, *rest: Any) -> Node:
+    call.check_index(index, data.shape[dim] if data.type.rank else 1)
+    if 0 in (data.type.rank, index.type.rank):
+        data, index = (build.align(item, 1) for item in (data, index))
+        return build.reshape(make("gather", (data, index), {"axis": 0}), call.shape)
+    return make("gather", (data, index), {"axis": dim % data.type.rank})
+
+
+def _index(call: Call, data: Node, indices: Sequence[Node | None], is_checked: bool = True) -> Node:
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    given = [index for index in indices if index is not None]
+    if any(index.dtype in ("bool", "u8") for index in given):
+        raise NotSupported("a mask as index: its result's shape depends on data")
+    if not axes:
+        return data
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        # torch puts the indexed dims first where a whole dim stands between them.
+        rest = [axis for axis in range(data.type.rank) if axis not in axes]
+        data, axes = build.permute(data, (*axes, *rest)), list(range(len(axes)))
+    extents = [data.shape[axis] for axis in axes]
+    if is_checked:
+        for index, extent in zip(given, extents, strict=True):
+            call.check_index(index, extent, wraps=True)
+    flat, _ = flat_place(given, extents)
+    first, last = axes[0], axes[-1] + 1
+    shape = (*data.shape[:first], math.prod(extents), *data.shape[last:])
+    return make("take", (build.reshape(data, shape), flat), {"axis": first})
+
+
+def _take(call: Call, data: Node, index: Node) -> Node:
+    call.check_index(index, data.type.numel, wraps=True)
+    flat = build.reshape(data, (data.type.numel,))
+    return make("take", (flat, wrapped(index, data.type.numel)), {"axis": 0})
+
+
+def _one_hot(call: Call, classes: Node, count: int = -1) -> Node:
+    if isinstance(count, int) and count < 0:
+        raise NotSupported("how many classes there are depends on data: give `num_classes`")
+    call.check_index(classes, count)
+    rank = classes.type.rank
+    column = build.iota((*[1] * rank, count), rank)
+    pairs = build.reshape(build.cast(classes, "i64"), (*classes.shape, 1))
+    return build.cast(call.fill(build.equal(pairs, column)), call.dtype)
+
+
 ROWS: Rows = {
+    "masked_scatter": _masked_scatter,
     "scatter": _scatter,
     "as_strided_scatter": _as_strided_scatter,
     "scatter_add": _scatter_add,
@@ -391,4 +488,11 @@ ROWS: Rows = {
     "index_reduce": _index_reduce,
     "index_put": _index_put,
     "_unsafe_index_put": partial(_index_put, is_checked=False),
+    "embedding": _embedding,
+    "gather": _gather,
+    "index": _index,
+    "_unsafe_index": partial(_index, is_checked=False),
+    "index_select": _index_select,
+    "one_hot": _one_hot,
+    "take": _take,
 }
