@@ -22,7 +22,7 @@ from aotc.aot.signature import signature, states
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime, write_texts
 from aotc.aot.targets.families import find_target
 from aotc.aot.targets.target import Target
-from aotc.aot.targets.workers import Workers
+from aotc.aot.tasks.workers import Workers
 from aotc.aot.tune.compiling import Counts
 from aotc.cache import Store
 from aotc.cache.collect import collect, note_misses
@@ -137,7 +137,7 @@ def _compile(
     clock: Clock,
 ) -> tuple[Captured, list[Compiled]]:
     """The stages from capture to plan; from schedule on once for each target."""
-    model = capture_and_rewrite(spec, targets, options, resources.workers, resources.store, clock)
+    model = capture_and_rewrite(spec, targets, options, resources.executor, resources.store, clock)
     compiled = []
     for target, graph in model.graphs:
         clock.target = target.name

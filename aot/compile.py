@@ -27,10 +27,10 @@ from aotc.aot.stages import Clock
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.library import Library
 from aotc.aot.targets.target import Target
-from aotc.aot.targets.workers import Workers
+from aotc.aot.tasks.task import Executor, Here, local_devices
 from aotc.aot.tune.compiling import Counts, Files, support_code
 from aotc.aot.tune.job import Job, Operand
-from aotc.aot.tune.measurers import device_here, measurer_for
+from aotc.aot.tune.measuring import measurer_for
 from aotc.aot.tune.record import Line, Place, parse_record, print_record
 from aotc.aot.tune.tune import Policy, Tuning, tune, with_lines
 from aotc.cache import Store
@@ -67,9 +67,9 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What compiles: worker processes and the artifact cache with the build's counts."""
+    """What compiles: the executor and the artifact cache with the build's counts."""
 
-    workers: Workers
+    executor: Executor
     store: Store
     counts: Counts
 
@@ -142,24 +142,26 @@ def _tune(
     clock: Clock,
 ) -> tuple[Tuning, Files]:
     """The choice and the machine code of each kernel, and what a library holds beside them."""
-    workers, store, counts = resources.workers, resources.store, resources.counts
-    policy = Policy(
-        target=target,
-        device=device_here(target) or options.device,
-        mode=options.tune,
-        frozen=options.frozen,
-        record=_read_record(options.record),
-        budget_seconds=options.tune_budget_seconds,
-    )
+    executor, store, counts = resources.executor, resources.store, resources.counts
     compiled, hits = counts.compiled, counts.cache_hits
     with clock.stage("tune"), ExitStack() as stack:
-        beside = support_code(target.device, workers, store)
+        beside = support_code(target.device, executor, store)
         measurer = None
         if options.tune != "off" and not options.frozen:
-            measurer = measurer_for(target, beside)
+            measurer = measurer_for(target, beside, executor)
         if measurer is not None:
             stack.callback(measurer.close)
-        arguments = (workers, store, counts, clock.progress.advance)
+        here = local_devices(target.device, target.needs, Here)
+        devices = here if measurer is None else measurer.devices
+        policy = Policy(
+            target=target,
+            device=(devices.name if devices else "") or options.device,
+            mode=options.tune,
+            frozen=options.frozen,
+            record=_read_record(options.record),
+            budget_seconds=options.tune_budget_seconds,
+        )
+        arguments = (executor, store, counts, clock.progress.advance)
         tuning = tune(_jobs(variants), policy, *arguments, measurer)
         clock.dump("tune", print_record({line.place: line for line in tuning.lines}))
         clock.detail = (

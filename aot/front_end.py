@@ -19,7 +19,7 @@ from aotc.aot.rewrites.apply_user_rewrites import apply_user_rewrites
 from aotc.aot.rewrites.rewrite import INEXACT, rewrite_each
 from aotc.aot.stages import Clock
 from aotc.aot.targets.target import Target
-from aotc.aot.targets.workers import Workers
+from aotc.aot.tasks.task import Executor
 from aotc.aot.traits import TargetTraits
 from aotc.aot.tune.compiling import warm_up
 from aotc.cache import Store
@@ -37,13 +37,13 @@ def capture_and_rewrite(
     spec: str,
     targets: Sequence[Target],
     options: BuildOptions,
-    workers: Workers,
+    executor: Executor,
     store: Store,
     clock: Clock,
 ) -> RewrittenModel:
     """The stages capture and rewrite, while the workers load the compilers that they will need."""
     families = {target.device: target.traits for target in targets}
-    warming = threading.Thread(target=_warm_up, args=(families, workers, store))
+    warming = threading.Thread(target=_warm_up, args=(families, executor, store))
     warming.start()
     try:
         captured = _capture(spec, options, store, clock)
@@ -54,9 +54,9 @@ def capture_and_rewrite(
     return RewrittenModel(captured, tuple((target, graphs[target.device]) for target in precise))
 
 
-def _warm_up(devices: Iterable[str], workers: Workers, store: Store) -> None:
+def _warm_up(devices: Iterable[str], executor: Executor, store: Store) -> None:
     for device in devices:
-        warm_up(device, workers, store)
+        warm_up(device, executor, store)
 
 
 def _capture(spec: str, options: BuildOptions, store: Store, clock: Clock) -> Captured:

@@ -36,7 +36,7 @@ from aotc.aot.sources import Sources, read_sources
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime
 from aotc.aot.targets.families import find_target
 from aotc.aot.targets.target import Target as TargetRow
-from aotc.aot.targets.workers import Workers
+from aotc.aot.tasks.workers import Workers
 from aotc.aot.tune.compiling import Counts
 from aotc.aot.tune.record import Choice
 from aotc.aot.tune.tune import Tuning

@@ -15,7 +15,7 @@ from aotc.aot.front_end import capture_and_rewrite
 from aotc.aot.options import BuildOptions
 from aotc.aot.stages import Clock, Progress, Quiet
 from aotc.aot.targets.families import FAMILIES, find_target
-from aotc.aot.targets.workers import Workers
+from aotc.aot.tasks.workers import Workers
 from aotc.aot.tune.compiling import Counts, Task, compile_each
 from aotc.cache import Store
 from aotc.cache.collect import share
@@ -65,13 +65,13 @@ def warm(
     wanted = list(dict.fromkeys(find_target(text) for text in targets))
     store, counts = Store(options.cache_folder, options.cache_lower), Counts()
     rows = []
-    with Workers(options.jobs) as workers:
-        resources = Resources(workers, store, counts)
+    with Workers(options.jobs) as executor:
+        resources = Resources(executor, store, counts)
         for spec in specs:
             clock = Clock(progress or Quiet())
             clock.has_targets = len(wanted) > 1
             for target, graph in capture_and_rewrite(
-                spec, wanted, options, workers, store, clock
+                spec, wanted, options, executor, store, clock
             ).graphs:
                 clock.target = target.name
                 picks = replace(options, tune="off", frozen=False)
@@ -103,8 +103,8 @@ def _compile_candidates(
         for spec in {spec.digest: spec for spec in compiled.sources.specs}.values()
         for candidate in spec.candidates[:count]
     ]
-    workers, store, counts = resources.workers, resources.store, resources.counts
+    executor, store, counts = resources.executor, resources.store, resources.counts
     with clock.stage("tune"):
-        compile_each(tasks, workers, store, counts, clock.progress.advance)
+        compile_each(tasks, executor, store, counts, clock.progress.advance)
         clock.detail = f"{len(tasks)} candidates"
     return len(tasks)

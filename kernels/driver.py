@@ -27,7 +27,8 @@ from triton.runtime import driver as active_driver
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.compile import compile_library
 from aotc.aot.targets.digest import compiler_digest, triton_version
-from aotc.aot.targets.workers import Request, Workers
+from aotc.aot.tasks.task import Request
+from aotc.aot.tasks.workers import Workers
 from aotc.runtime.drivers.cpu.driver import best_isa, features
 from aotc.runtime.drivers.cpu.launch import Launcher
 from aotc.runtime.drivers.cpu.library import Library

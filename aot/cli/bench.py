@@ -12,9 +12,10 @@ from aotc.aot.cli import flags
 from aotc.aot.cli.build import require_build_extra
 from aotc.aot.cli.contest import PERCENTILES, Result, contest
 from aotc.aot.cli.explain import error_classes
-from aotc.aot.cli.machine import cpu_name, usable_cpus
+from aotc.aot.cli.machine import usable_cpus
 from aotc.aot.cli.printing import print_json, print_table, time_text
 from aotc.aot.errors import SpecMissing
+from aotc.aot.measure.processor import cpu_name
 from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.errors import AotcError, EnvironmentFault
 from aotc.runtime.mismatch import read_manifest, require_target

@@ -51,7 +51,8 @@ def command(as_json: bool) -> None:
 
 
 def _machine() -> dict[str, Any]:
-    from aotc.aot.cli.machine import cpu_name, isa_rows
+    from aotc.aot.cli.machine import isa_rows
+    from aotc.aot.measure.processor import cpu_name
 
     return {
         "system": f"{platform.system()} {platform.release()}",

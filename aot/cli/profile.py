@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from aotc.aot.cli import flags
-from aotc.aot.cli.machine import cpu_name
 from aotc.aot.cli.printing import bytes_text, print_json, print_table, time_text
 from aotc.aot.errors import FallbackProfileUnsupported
+from aotc.aot.measure.processor import cpu_name
 from aotc.runtime import load
 from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.errors import GoldenMissing

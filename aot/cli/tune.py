@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aotc.aot.cli import flags
-from aotc.aot.cli.machine import device_name
 from aotc.aot.cli.printing import print_json, time_text
 from aotc.aot.cli.progress import progress_for
 from aotc.aot.cli.project import cache_folder, cache_lower, setting
 from aotc.aot.errors import BuildExtraMissing
+from aotc.aot.measure.processor import device_name
 from aotc.aot.pack.staging import check_free
 
 if TYPE_CHECKING:

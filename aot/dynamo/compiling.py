@@ -27,7 +27,7 @@ from aotc.aot.rewrites.rewrite import INEXACT, rewrite
 from aotc.aot.signature import signature
 from aotc.aot.stages import Clock, write_texts
 from aotc.aot.targets.families import find_target
-from aotc.aot.targets.workers import Workers
+from aotc.aot.tasks.workers import Workers
 from aotc.aot.tune.compiling import Counts
 from aotc.cache import Key
 from aotc.runtime import Program, load, settings

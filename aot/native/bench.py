@@ -12,23 +12,11 @@ from typing import Any
 
 from aotc.aot.ir.native import CALL, NativeCall
 from aotc.aot.ir.size import typical
-from aotc.aot.tune.loaded import Loaded
+from aotc.aot.measure.program import Program
+from aotc.aot.targets.cuda.measure import Loaded
 from aotc.runtime.backends.library import open_bytes
 from aotc.runtime.backends.steps import BoundNative, DeviceStep
 from aotc.runtime.drivers.cuda.driver import DEVICE
-
-
-@dataclass(frozen=True, slots=True)
-class NativeProgram:
-    """The call of a function as a kernel's text, its library, and bytes of its workspace."""
-
-    text: str
-    library: bytes
-    scratch: tuple[tuple[int, bool], ...] = ()
-
-    def loaded(self, bench: Any) -> Loaded:
-        """What is to be measured, once it is entered."""
-        return LoadedFunction(bench, self)
 
 
 class LoadedFunction(Loaded):
@@ -36,15 +24,15 @@ class LoadedFunction(Loaded):
 
     purpose = "workspace of a function that is measured"
 
-    def __init__(self, bench: Any, program: NativeProgram) -> None:
+    def __init__(self, bench: Any, program: Program) -> None:
         super().__init__(bench)
         self._program = program
         self._steps: list[DeviceStep] = []
 
     def _load(self) -> None:
         """Raises what a plan raises that calls the function."""
-        call = CALL.at(NativeCall.parse(self._program.text), typical)
-        library = open_bytes(self._program.library, call.sha256, call.backend)
+        call = CALL.at(NativeCall.parse(self._program.native), typical)
+        library = open_bytes(self._program.code, call.sha256, call.backend)
         place = (DEVICE, self._device.ordinal)
         function = library.function(call.function)
         with self._device.current():

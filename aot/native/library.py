@@ -74,6 +74,13 @@ def tie_bundled(directory: Directory, manifest: Manifest) -> tuple[tuple[Backend
     return tuple(found)
 
 
+def tie_bytes(name: str, data: bytes) -> None:
+    """Have this process use the library that these bytes are, as another one that was tied does."""
+    if name not in _tied or _tied[name].data != data:
+        library = open_bytes(data, hashlib.sha256(data).hexdigest(), name)
+        _tied[name] = TiedLibrary(library, data)
+
+
 def tied(name: str) -> TiedLibrary:
     """The library of a back end that an op was tied to."""
     return _tied[name]

@@ -23,7 +23,7 @@ from aotc.aot.reduce.piece import Piece, piece
 from aotc.aot.reduce.recording import Recording, record
 from aotc.aot.reduce.search import shrink
 from aotc.aot.reduce.spec_file import write_spec
-from aotc.aot.targets.workers import Workers
+from aotc.aot.tasks.workers import Workers
 from aotc.runtime.errors import AotcError
 
 Progress = Callable[[int, int], None]

@@ -32,12 +32,13 @@ class Target:
 class Family:
     """What the build asks of a device family.
 
-    `compiler`, `support_code` and `measurer` are `package.module:name`, the first two functions for
-    worker processes. The compiler takes (source, function, params, config, architecture) and gives
+    `compiler`, `support_code` and `measure` are functions as `package.module:name`, for worker
+    processes. The compiler takes (source, function, params, config, architecture) and gives
     a KernelBinary. The support code is, as files by name, what a library holds beside its kernels,
     and so tells by its place in the cache whether this compiler was here before; `library` puts
-    both together. The measurer is made of the support code. `candidates`: mode of tuning → how many
-    candidates of a kernel it looks at, best first by the model.
+    both together. `measure` takes a Measurement's bytes and gives its Rows. `candidates`: mode of
+    tuning → how many candidates of a kernel it looks at, best first by the model. `is_apart`: a
+    kernel that fails there may end its process, and compiling does not disturb measuring.
     """
 
     find: Callable[[str], Target | None]
@@ -45,5 +46,6 @@ class Family:
     compiler: str
     support_code: str
     library: Callable[[Sequence[KernelBinary], Mapping[str, bytes]], Library]
-    measurer: str
+    measure: str
     candidates: Mapping[str, int]
+    is_apart: bool = False

@@ -2,7 +2,7 @@
 
 Triton 3.6 to 3.9 are covered; every difference between them is a `hasattr` or a signature check in
 this file. Bad LLVM IR text aborts the whole process ("LLVM ERROR", no exception), so callers run
-`compile_object` and `compile_module` inside `aotc.aot.targets.workers`.
+`compile_object` and `compile_module` inside `aotc.aot.tasks.workers`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any
 from aotc.aot.errors import CompileError
 from aotc.aot.targets import elf
 from aotc.aot.targets.cuda.machines import BACKEND
+from aotc.aot.tasks.worker import BODY_FILE
 
-BODY_FILE = "body.ll"  # in the temporary folder of a compilation
 TRIPLE = "x86_64-unknown-linux-gnu"
 DATA_LAYOUT = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
 # LLVM aborts the process on an unknown name, so names come from here only.

@@ -1,4 +1,4 @@
-"""Compiles kernels in worker processes, each distinct one once, through the artifact cache."""
+"""Compiles kernels by an executor, each distinct one once, through the artifact cache."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.target import Target
-from aotc.aot.targets.worker import resolve
-from aotc.aot.targets.workers import Outcome, Request, Workers
+from aotc.aot.tasks.task import Executor, Outcome, Request, resolve
 from aotc.cache import Entry, Key, Store
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.errors import AotcError
@@ -84,13 +83,14 @@ class Counts:
 
 
 def compile_each(
-    tasks: Sequence[Task], workers: Workers, store: Store, counts: Counts, report: Report
+    tasks: Sequence[Task], executor: Executor, store: Store, counts: Counts, report: Report
 ) -> dict[Task, KernelBinary | AotcError]:
     """The machine code of every task, or why there is none.
 
     A kernel whose code ends the compiler's process is compiled for the target's smaller
-    architecture, with a warning. Hits come from the store without a lock. A worker compiles a miss
-    while it holds the key's lock, so that of several builds at once one compiles each kernel.
+    architecture, with a warning. Hits come from the store without a lock. A worker of this machine
+    compiles a miss while it holds the key's lock, so that of several builds at once one compiles
+    each kernel; what is compiled elsewhere is put into the store here.
     """
     distinct = list(dict.fromkeys(tasks))
     made: dict[Task, KernelBinary | AotcError] = {}
@@ -105,7 +105,8 @@ def compile_each(
             counts.cache_hits += 1
     report(len(made), len(distinct), "from the cache")
     missing = [task for task in distinct if task not in made]
-    requests = [_request(store, task) for task in missing]
+    root = _root(executor, store)
+    requests = [_request(root, task) for task in missing]
     ended = len(made)
 
     def note(outcome: Outcome) -> None:
@@ -113,11 +114,13 @@ def compile_each(
         ended += 1
         report(ended, len(distinct), outcome.request.name)
 
-    for task, outcome in zip(missing, workers.map(requests, note), strict=True):
+    for task, outcome in zip(missing, executor.map(requests, note), strict=True):
         if outcome.error is not None:
             made[task] = outcome.error
             continue
         files, was_compiled = outcome.value
+        if was_compiled and not root:
+            store.put(task.key, files)
         made[task] = unpack(files)
         counts.compiled += was_compiled
         counts.cache_hits += not was_compiled
@@ -128,7 +131,7 @@ def compile_each(
         if not task.is_smaller
     }
     if again:
-        found = compile_each(list(again.values()), workers, store, counts, report)
+        found = compile_each(list(again.values()), executor, store, counts, report)
         for task, smaller in again.items():
             if not isinstance(found[smaller], AotcError):
                 made[task] = found[smaller]
@@ -151,17 +154,17 @@ def _native(task: Task) -> KernelBinary:
     return KernelBinary(SYMBOL, b"", scratch_bytes=scratch_bytes)
 
 
-def warm_up(device: str, workers: Workers, store: Store) -> None:
-    """Start the workers and load the compiler in them, where it is certain that they will be used.
+def warm_up(device: str, executor: Executor, store: Store) -> None:
+    """Have the workers load the compiler, where it is certain that they will be used.
 
     A cache without this compiler's support code has none of its kernels either. A build calls this
     in a thread while it captures the model, and waits for it before it uses the workers.
     """
     if store.holds(support_code_key(device)):
         return
-    own = _support_code_request(store, device)
+    own = _support_code_request(_root(executor, store), device)
     rest = Request("warm-up", f"{__name__}:load_compiler", (device,))
-    workers.map([own, *[rest] * (workers.count - 1)])
+    executor.map([own, *[rest] * (executor.count - 1)])
 
 
 def load_compiler(device: str) -> None:
@@ -169,18 +172,26 @@ def load_compiler(device: str) -> None:
     resolve(FAMILIES[device].support_code)()
 
 
-def support_code(device: str, workers: Workers, store: Store) -> Files:
+def support_code(device: str, executor: Executor, store: Store) -> Files:
     """What a family's libraries hold beside kernels, from the cache or made in a worker."""
     entry = store.get(support_code_key(device))
     if entry is not None:
         return dict(entry.files)
-    (outcome,) = workers.map([_support_code_request(store, device)])
+    root = _root(executor, store)
+    (outcome,) = executor.map([_support_code_request(root, device)])
     files: Files = outcome.unwrap()
+    if not root:
+        store.put(support_code_key(device), files)
     return files
 
 
-def _support_code_request(store: Store, device: str) -> Request:
-    arguments = (str(store.root), support_code_key(device).fields, device)
+def _root(executor: Executor, store: Store) -> str:
+    """The cache that the executor's tasks use themselves; empty where they do not see it."""
+    return str(store.root) if executor.shares_files else ""
+
+
+def _support_code_request(root: str, device: str) -> Request:
+    arguments = (root, support_code_key(device).fields, device)
     return Request(f"support_code of {device}", f"{__name__}:make_support_code", arguments)
 
 
@@ -194,15 +205,16 @@ def support_code_key(device: str) -> Key:
     )
 
 
-def _request(store: Store, task: Task) -> Request:
-    arguments = (str(store.root), task.key.fields, task.target.device, task.plain)
+def _request(root: str, task: Task) -> Request:
+    arguments = (root, task.key.fields, task.target.device, task.plain)
     return Request(task.spec.name, f"{__name__}:compile_or_get", arguments)
 
 
 def compile_or_get(
     root: str, fields: Any, device: str, plain: tuple[Any, ...]
 ) -> tuple[Files, bool]:
-    """In a worker: the files that another build has put meanwhile, else compiled and put.
+    """In a worker: the files that another build has put meanwhile, else compiled, and put into the
+    cache at `root`, where there is one.
 
     The second value says whether this call compiled.
     """
@@ -226,6 +238,8 @@ def _compile(device: str, plain: tuple[Any, ...]) -> Files:
 def _get_or_make(
     root: str, fields: Any, make: Callable[[], Files], required: tuple[frozenset[str], ...]
 ) -> tuple[Files, bool]:
+    if not root:
+        return make(), True
     store, key = Store(root), Key("binaries", fields)
     with store.lock(key):
         entry: Entry | None = store.get(key, required)

@@ -1,15 +1,13 @@
-"""What is tuned and who measures: the nouns of the stage `tune`."""
+"""What is tuned: the nouns of the stage `tune`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from aotc.aot.lower.spec import Candidate, KernelSpec
 
 Mode = Literal["off", "quick", "full"]
-Report = Callable[[str], None]  # what is being tried, and the best so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +42,3 @@ class Option:
 
     candidate: Candidate
     binary: Any  # of the target's own kind
-
-
-class Measurer(Protocol):
-    """A device that kernels of one target are measured on."""
-
-    is_apart: bool  # compiling on this machine's processor does not disturb it
-
-    def measure(self, job: Job, options: Sequence[Option], report: Report) -> list[float]:
-        """Median microseconds of each option; infinity for one that is too wasteful to run, fails
-        or gives other numbers than the cost model's choice."""
-
-    def close(self) -> None:
-        """Give the device back."""

@@ -10,25 +10,27 @@ runs out of its budget goes on where it stopped.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from aotc.aot.errors import TuningDeviceMissing, TuningRecordMiss
 from aotc.aot.lower.spec import Candidate, KernelSpec
+from aotc.aot.measure.sampling import fastest
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.target import Target
-from aotc.aot.targets.workers import Workers
+from aotc.aot.tasks.task import Executor
 from aotc.aot.tune.compiling import (
     Counts,
     Report,
     Task,
     compile_each,
 )
-from aotc.aot.tune.halving import fastest
-from aotc.aot.tune.job import Job, Measurer, Mode, Option
+from aotc.aot.tune.job import Job, Mode, Option
+from aotc.aot.tune.measuring import Measurer
 from aotc.aot.tune.record import Choice, Line, Place, Record, merge, parse_record
 from aotc.cache import Key, Store
 from aotc.runtime.errors import AotcError
@@ -68,9 +70,9 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What compiles: worker processes, the artifact cache, the build's counts and progress."""
+    """What compiles: the executor, the artifact cache, the build's counts and progress."""
 
-    workers: Workers
+    executor: Executor
     store: Store
     counts: Counts
     report: Report
@@ -79,7 +81,7 @@ class Resources:
 def tune(
     jobs: Sequence[Job],
     policy: Policy,
-    workers: Workers,
+    executor: Executor,
     store: Store,
     counts: Counts,
     report: Report,
@@ -90,7 +92,7 @@ def tune(
     Raises TuningRecordMiss when frozen and a kernel has no line, TuningDeviceMissing without a
     measurer, CompileError when a kernel does not compile.
     """
-    resources = Resources(workers, store, counts, report)
+    resources = Resources(executor, store, counts, report)
     distinct = {job.spec.digest: job for job in jobs}
     known = {
         digest: line
@@ -108,7 +110,7 @@ def tune(
         raise TuningDeviceMissing(target=policy.target.name, count=sum(is_open.values()))
     made: dict[str, Line] = {}
     kernels: dict[str, Tuned] = {}
-    if measurer is not None:
+    if measurer is not None and any(is_open.values()):
         to_measure = [job for digest, job in distinct.items() if is_open[digest]]
         kernels, made = _measure_all(to_measure, policy, resources, measurer)
     rest = {digest: job.spec for digest, job in distinct.items() if digest not in kernels}
@@ -188,7 +190,7 @@ def _without_measuring(
         digest: Task(spec, chosen[digest] or spec.candidates[0], policy.target)
         for digest, spec in specs.items()
     }
-    arguments = (resources.workers, resources.store, resources.counts, resources.report)
+    arguments = (resources.executor, resources.store, resources.counts, resources.report)
     outcomes = compile_each(list(tasks.values()), *arguments)
     kernels: dict[str, Tuned] = {}
     for digest, task in tasks.items():
@@ -223,24 +225,33 @@ def _measure_all(
     lines: dict[str, Line] = {}
     resources.report(0, len(order), "compiling candidates")
     ahead = _Ahead(resources.report, sum(len(_candidates(job, policy)) for job in order))
-    for place, (job, options) in enumerate(
-        _compiled_ahead(order, policy, resources, measurer.is_apart, ahead)
-    ):
-        ahead.is_reported = True
-        digest, name = job.spec.digest, job.spec.name
 
-        def report(text: str, place: int = place, name: str = name) -> None:
-            resources.report(place, len(order), f"{name}: {text}")
+    def to_measure() -> Iterator[tuple[Job, list[Option]]]:
+        for number, (job, options) in enumerate(compiled):
+            spent_s = time.monotonic() - started_s
+            if number and policy.budget_seconds is not None and spent_s >= policy.budget_seconds:
+                return
+            ahead.is_reported = True
+            if len(options) > 1:
+                yield job, options
+            else:
+                kernels[job.spec.digest] = Tuned(options[0].candidate, options[0].binary)
 
-        times_us = measurer.measure(job, options, report) if len(options) > 1 else [float("inf")]
-        if min(times_us) < float("inf"):
-            lines[digest] = line = _fastest(digest, options, times_us, policy)
-            resources.store.put(_key(digest, policy), {"line.txt": str(line).encode()})
-            options = [option for option in options if Choice.of(option.candidate) == line.choice]
-        kernels[digest] = Tuned(options[0].candidate, options[0].binary)
-        spent_s = time.monotonic() - started_s
-        if policy.budget_seconds is not None and spent_s >= policy.budget_seconds:
-            break
+    def report(job: Job, text: str) -> None:
+        resources.report(len(kernels), len(order), f"{job.spec.name}: {text}")
+
+    with closing(_compiled_ahead(order, policy, resources, measurer.is_apart, ahead)) as compiled:
+        try:
+            for job, options, times_us in measurer.measure_each(to_measure(), report):
+                digest = job.spec.digest
+                if min(times_us) < float("inf"):
+                    lines[digest] = line = _fastest(digest, options, times_us, policy)
+                    resources.store.put(_key(digest, policy), {"line.txt": str(line).encode()})
+                    options = [each for each in options if Choice.of(each.candidate) == line.choice]
+                kernels[digest] = Tuned(options[0].candidate, options[0].binary)
+        except BaseException:
+            resources.executor.cancel()  # else leaving would wait for what compiles ahead
+            raise
     return kernels, lines
 
 
@@ -267,7 +278,7 @@ def _candidates(job: Job, policy: Policy) -> tuple[Candidate, ...]:
 
 def _compiled_ahead(
     jobs: Sequence[Job], policy: Policy, resources: Resources, is_apart: bool, ahead: _Ahead
-) -> Iterator[tuple[Job, list[Option]]]:
+) -> Generator[tuple[Job, list[Option]], None, None]:
     """Each job with those of its candidates that compile, in order.
 
     `is_apart`: compiling does not disturb measuring, so that it goes on meanwhile.
@@ -275,7 +286,7 @@ def _compiled_ahead(
     with ThreadPoolExecutor(1, "aotc-compile") as compiler:
         batches = [
             (batch, compiler.submit(_compile_batch, batch, policy, resources, ahead))
-            for batch in _batches(jobs, policy, resources.workers.count)
+            for batch in _batches(jobs, policy, resources.executor.count)
         ]
         if not is_apart:
             wait(made for _, made in batches)
@@ -332,7 +343,7 @@ def _compiled(
             reported += 1
             ahead.advance(name)
 
-    return compile_each(tasks, resources.workers, resources.store, resources.counts, report)
+    return compile_each(tasks, resources.executor, resources.store, resources.counts, report)
 
 
 def _options(tasks: Sequence[Task], found: Mapping[Task, KernelBinary | AotcError]) -> list[Option]:

@@ -25,7 +25,7 @@ from aotc.aot.build import build
 from aotc.aot.capture.golden import golden_tensors
 from aotc.aot.errors import ExportFailed, GoldenMismatch, ModelRaised, UnsupportedError
 from aotc.aot.options import BuildOptions
-from aotc.aot.targets.workers import Workers
+from aotc.aot.tasks.workers import Workers
 from aotc.runtime import load
 
 RIGHT, WRONG, REFUSED, BROKEN = "right", "wrong", "refused", "broken"

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from aotc.aot.targets.workers import Workers
+from aotc.aot.tasks.workers import Workers
 from benchmarks.breadth import timm_models, transformers_models
 from benchmarks.breadth.judge import BROKEN, Outcome, judged
 

@@ -71,7 +71,7 @@ def record(suite: Suite, model: Model, device: str) -> Path:
 
 def _compile(suite: Suite, models: Sequence[Model]) -> None:
     """Bundles and torch's compilations, side by side."""
-    from aotc.aot.tune.measurers import device_word
+    from aotc.aot.tasks.task import device_word
     from benchmarks.gpu.machine import query
 
     device = device_word(query("name"))

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from aotc.aot.tune.device_lock import device_turn
+from aotc.aot.measure.device_lock import device_turn
 from benchmarks.gpu import saved
 
 CALLS = 3

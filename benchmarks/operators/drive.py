@@ -21,7 +21,7 @@ from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.rewrite import rewrite_each
 from aotc.aot.stages import Clock
 from aotc.aot.targets.families import find_target
-from aotc.aot.targets.workers import Workers
+from aotc.aot.tasks.workers import Workers
 from aotc.aot.tune.compiling import Counts
 from aotc.cache import Store
 from benchmarks.operators.judge import difference

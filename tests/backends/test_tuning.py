@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import marshal
 import math
 import struct
 
@@ -15,9 +14,11 @@ from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param, Scratch
 from aotc.aot.native.library import tie
 from aotc.aot.native.lowering import FORM, TRITON_FORM
 from aotc.aot.targets.binary import KernelBinary
-from aotc.aot.targets.workers import Outcome
-from aotc.aot.tune import cuda
+from aotc.aot.targets.cuda import measure as cuda
+from aotc.aot.targets.families import find_target
+from aotc.aot.tasks.task import Devices, Here
 from aotc.aot.tune.job import Job, Operand, Option
+from aotc.aot.tune.measuring import Measurer
 from aotc.runtime.backends.library import open_file
 from aotc.runtime.bundle.native_plan import SYMBOL
 from tests.tune.fake_device import FakeDevice
@@ -36,21 +37,6 @@ class HostDevice(FakeDevice):
         address = ctypes.addressof(ctypes.c_char.from_buffer(block))
         self.memory_of[address] = block
         return address
-
-
-class HostWorkers:
-    """Runs requests here."""
-
-    def __init__(self, device):
-        self.device = device
-
-    def map(self, requests):
-        (request,) = requests
-        arguments = marshal.loads(marshal.dumps(request.arguments))  # as between processes
-        return [Outcome(request, cuda.measure_here(*arguments), None, 0.0)]
-
-    def close(self):
-        raise AssertionError("no process was lost")
 
 
 def doubled(device, addresses):
@@ -87,8 +73,8 @@ def measured(compile_library, monkeypatch):
         chosen = [options[each] for each in order]
         spec = KernelSpec("scaled", forms, params, [each.candidate for each in chosen], 0, 0)
         job = Job(spec, (Operand(NBYTES), Operand(NBYTES, "stored")))
-        measurer = cuda.CudaMeasurer(workers=HostWorkers(device))
-        times_us = measurer.measure(job, chosen, lambda text: None)
+        measurer = Measurer(find_target("cuda:sm_90"), {}, Devices("", Here()))
+        ((*_, times_us),) = measurer.measure_each(iter([(job, chosen)]), lambda job, text: None)
         assert device.memory_of == {}
         return dict(zip(order, times_us, strict=True))
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from aotc.aot.build import BuildOptions, build
-from aotc.aot.targets.workers import Workers
+from aotc.aot.tasks.workers import Workers
 from aotc.runtime import load
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]

@@ -31,7 +31,7 @@ from aotc.aot.lower import Candidate, KernelSpec
 from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.rewrite import rewrite_each
 from aotc.aot.targets.cuda.machines import GPUS
-from aotc.aot.targets.workers import Workers
+from aotc.aot.tasks.workers import Workers
 from aotc.runtime import load
 from aotc.runtime.errors import InputError
 from fuzz import guards

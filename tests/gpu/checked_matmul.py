@@ -15,10 +15,11 @@ from case_graphs import graph_of, op, operand
 
 from aotc.aot.ir import build
 from aotc.aot.lower import lower
+from aotc.aot.measure.program import Buffer, Program
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.compile import compile_kernel
 from aotc.aot.targets.cuda.machines import GPUS
-from aotc.aot.tune.cuda_bench import Bench, Buffer, Program
+from aotc.aot.targets.cuda.measure import Bench
 from aotc.runtime.drivers.cuda.device import Device
 
 EXPECTED_US = 20.0

@@ -10,7 +10,7 @@ from aotc.aot.rewrites.rewrite import rewrite_each
 from aotc.aot.stages import Clock
 from aotc.aot.targets.cuda.machines import GPUS
 from aotc.aot.targets.families import find_target
-from aotc.aot.targets.workers import Workers
+from aotc.aot.tasks.workers import Workers
 from aotc.aot.tune.compiling import Counts
 from aotc.cache import Store
 from benchmarks.operators.samples import Batch, samples_of

@@ -14,7 +14,7 @@ from aotc.aot.targets.cpu.isa import ISAS
 from aotc.aot.targets.cpu.lowering import Lowering
 from aotc.aot.targets.cpu.ttir import parse
 from aotc.aot.targets.digest import compiler_digest
-from aotc.aot.targets.workers import Request
+from aotc.aot.tasks.task import Request
 from aotc.kernels import driver
 from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, features
 

@@ -16,7 +16,8 @@ import pytest
 pytest.importorskip("triton")
 
 from aotc.aot.targets.cpu.compile import compile_library
-from aotc.aot.targets.workers import Request, Workers
+from aotc.aot.tasks.task import Request
+from aotc.aot.tasks.workers import Workers
 from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, features
 from aotc.runtime.drivers.cpu.launch import Launcher
 from aotc.runtime.drivers.cpu.library import Library

@@ -9,7 +9,8 @@ import pytest
 
 from aotc.aot.errors import KernelFailed
 from aotc.aot.targets.toolchain import CodeGenerationError, ToolchainError
-from aotc.aot.targets.workers import Request, Workers
+from aotc.aot.tasks.task import Request
+from aotc.aot.tasks.workers import Workers
 
 COMPILE = "aotc.aot.targets.toolchain:compile_object"
 GOOD = "define void @body(ptr %a, i32 %x, i32 %y, i32 %z, ptr %g, ptr %s) {\n  ret void\n}\n"

@@ -1,20 +1,23 @@
 """Measuring on a device: cold weights, results checked, nothing left, a lost device survived."""
 
-import marshal
 import math
 
 import pytest
 
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param, Scratch, TensorMap
+from aotc.aot.measure.program import Buffer, Program
 from aotc.aot.targets.binary import KernelBinary
-from aotc.aot.targets.workers import Outcome
-from aotc.aot.tune import cuda
-from aotc.aot.tune.cuda_bench import LAUNCHES_LIMIT, Bench, Buffer, Program, layout
+from aotc.aot.targets.cuda import measure as cuda
+from aotc.aot.targets.cuda.measure import LAUNCHES_LIMIT, Bench, layout
+from aotc.aot.targets.families import find_target
+from aotc.aot.tasks.task import Devices, Here
 from aotc.aot.tune.job import Job, Operand, Option
+from aotc.aot.tune.measuring import Measurer
 from aotc.runtime.drivers.cuda.errors import DeviceLost
 
 from .fake_device import L2_BYTES, FakeDevice
 
+TARGET = find_target("cuda:sm_90")
 SIZE = 4096
 WEIGHT, READ, STORED = (Buffer("fp32", SIZE, role) for role in ("weight", "read", "stored"))
 
@@ -44,27 +47,27 @@ def measured(kernels, *programs, buffers=(READ, STORED)):
 
 def test_the_time_is_that_of_one_launch():
     _, found = measured({b"a": (copying, 7.0), b"b": (copying, 5.0)}, program(b"a"), program(b"b"))
-    assert [row.time_us for row in found] == pytest.approx([7.0, 5.0])
+    assert [time_us for time_us, _ in found] == pytest.approx([7.0, 5.0])
 
 
 def test_who_gives_other_numbers_is_refused():
     kernels = {b"a": (copying, 7.0), b"b": (wrong, 1.0), b"c": (copying, 6.0)}
     _, found = measured(kernels, *map(program, kernels))
-    assert [row.refused for row in found] == ["", "gives other numbers", ""]
-    assert found[1].time_us == math.inf
+    assert [reason for _, reason in found] == ["", "gives other numbers", ""]
+    assert found[1][0] == math.inf
 
 
 def test_what_is_not_written_is_noticed():
     kernels = {b"a": (copying, 7.0), b"b": (lambda device, addresses: None, 1.0)}
     _, found = measured(kernels, *map(program, kernels))
-    assert found[1].refused == "gives other numbers"
+    assert found[1][1] == "gives other numbers"
 
 
 def test_an_image_that_does_not_load_costs_only_itself():
     _, found = measured({b"a": (copying, 7.0)}, program(b"?"), program(b"a"))
-    assert found[0].time_us == math.inf
-    assert "refuses the kernels" in found[0].refused
-    assert found[1].time_us == pytest.approx(7.0)
+    assert found[0][0] == math.inf
+    assert "refuses the kernels" in found[0][1]
+    assert found[1][0] == pytest.approx(7.0)
 
 
 def test_a_lost_device_is_raised_and_memory_freed():
@@ -131,24 +134,20 @@ SPEC = KernelSpec("copy", (Form("", "", "copy"),), PARAMS, CANDIDATES, 8192, 0)
 JOB = Job(SPEC, (Operand(SIZE), Operand(SIZE, "stored")))
 
 
-class FakeWorkers:
-    """Runs requests here, on a device that is new after `close`."""
+class FakeExecutor(Here):
+    """Measures here; the device is new after one was lost."""
 
     def __init__(self, kernels):
         self.kernels, self.restarts, self.device = kernels, 0, FakeDevice(kernels)
 
-    def map(self, requests):
-        (request,) = requests
-        assert request.function == "aotc.aot.tune.cuda:measure_here"
-        arguments = marshal.loads(marshal.dumps(request.arguments))  # as between processes
+    def measure(self, data):
+        assert type(data) is bytes
         try:
-            return [Outcome(request, cuda.measure_here(*arguments), None, 0.0)]
-        except DeviceLost as error:
-            return [Outcome(request, None, error, 0.0)]
-
-    def close(self):
-        self.restarts += 1
-        self.device = FakeDevice(self.kernels)
+            return cuda.measure(data)
+        except DeviceLost:
+            self.restarts += 1
+            self.device = FakeDevice(self.kernels)
+            raise
 
 
 def options(*codes, spilled=()):
@@ -161,18 +160,25 @@ def options(*codes, spilled=()):
 @pytest.fixture
 def measurer(monkeypatch):
     def make(kernels):
-        workers = FakeWorkers(kernels)
-        monkeypatch.setattr(cuda, "_device", lambda ordinal: workers.device)
-        return cuda.CudaMeasurer(workers=workers), workers
+        executor = FakeExecutor(kernels)
+        monkeypatch.setattr(cuda, "_device", lambda ordinal: executor.device)
+        monkeypatch.setattr("aotc.aot.tasks.task.resolve", lambda name: executor.measure)
+        return Measurer(TARGET, {}, Devices("", executor)), executor
 
     return make
 
 
+def times(own, made, said=lambda job, text: None):
+    ((_, _, times_us),) = own.measure_each(iter([(JOB, made)]), said)
+    return times_us
+
+
 def test_times_come_back_in_the_order_of_the_options(measurer):
     own, workers = measurer({b"a": (copying, 9.0), b"b": (copying, 5.0), b"c": (copying, 7.0)})
-    told = []
-    assert own.measure(JOB, options(b"a", b"b", b"c"), told.append) == pytest.approx([9, 5, 7])
-    assert "BLOCK=2" in told[-1]
+    said = []
+    made = options(b"a", b"b", b"c")
+    assert times(own, made, lambda job, text: said.append(text)) == pytest.approx([9, 5, 7])
+    assert "BLOCK=2" in said[-1]
     counts = {len(values) for _, values in workers.device.launched}
     assert counts == {2 + 1 + 2, 2 + 1 + 5 + 2, 2 + 1 + 10 + 2}  # a map, its shape and strides
     assert workers.restarts == 0
@@ -180,7 +186,7 @@ def test_times_come_back_in_the_order_of_the_options(measurer):
 
 def test_who_breaks_the_device_is_found_and_the_others_are_measured(measurer):
     own, workers = measurer({b"a": (copying, 9.0), b"b": (None, 5.0), b"c": (copying, 7.0)})
-    times_us = own.measure(JOB, options(b"a", b"b", b"c"), lambda text: None)
+    times_us = times(own, options(b"a", b"b", b"c"))
     assert times_us == pytest.approx([9.0, math.inf, 7.0])
     assert workers.restarts == 2
 
@@ -189,6 +195,6 @@ def test_who_spills_is_not_tried_unless_all_do(measurer):
     kernels = {b"a": (copying, 9.0), b"b": (copying, 5.0), b"c": (copying, 7.0)}
     own, _ = measurer(kernels)
     some = options(b"a", b"b", b"c", spilled=(b"b",))
-    assert own.measure(JOB, some, lambda text: None) == pytest.approx([9.0, math.inf, 7.0])
+    assert times(own, some) == pytest.approx([9.0, math.inf, 7.0])
     every = options(b"a", b"b", b"c", spilled=tuple(kernels))
-    assert own.measure(JOB, every, lambda text: None) == pytest.approx([9.0, 5.0, 7.0])
+    assert times(own, every) == pytest.approx([9.0, 5.0, 7.0])

@@ -3,10 +3,10 @@
 import subprocess
 import sys
 
-from aotc.aot.tune.device_lock import device_turn
+from aotc.aot.measure.device_lock import device_turn
 
 OTHER = """
-from aotc.aot.tune.device_lock import device_turn
+from aotc.aot.measure.device_lock import device_turn
 print("asks", flush=True)
 with device_turn({ordinal}):
     print("has it", flush=True)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from aotc.aot.tune.halving import FINAL_ROUNDS, SAMPLES, fastest, halve
+from aotc.aot.measure.sampling import FINAL_ROUNDS, SAMPLES, fastest, halve
 
 
 class Clock:

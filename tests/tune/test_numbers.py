@@ -3,8 +3,7 @@
 import numpy
 import pytest
 
-from aotc.aot.tune.agreement import TOLERANCES, agree
-from aotc.aot.tune.patterns import PATTERN_ELEMENTS, WIDTHS, pattern
+from aotc.aot.measure.numbers import PATTERN_ELEMENTS, TOLERANCES, WIDTHS, agree, pattern
 
 
 def floats(kind):

@@ -11,6 +11,7 @@ from aotc.aot.errors import KernelTooLarge, TuningDeviceMissing, TuningRecordMis
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.families import find_target
+from aotc.aot.tasks.task import Executor
 from aotc.aot.tune import tune as choose
 from aotc.aot.tune.compiling import Counts
 from aotc.aot.tune.job import Job, Operand
@@ -44,12 +45,13 @@ class FakeMeasurer:
     def __init__(self, limit=math.inf):
         self.measured, self.limit = [], limit
 
-    def measure(self, job, options, report):
-        if len(self.measured) >= self.limit:
-            raise KeyboardInterrupt
-        self.measured.append(job.spec.name)
-        blocks = [dict(option.candidate.config)["BLOCK"] for option in options]
-        return [TIMES_US[job.spec.name][BLOCKS.index(block)] for block in blocks]
+    def measure_each(self, work, report):
+        for job, options in work:
+            if len(self.measured) >= self.limit:
+                raise KeyboardInterrupt
+            self.measured.append(job.spec.name)
+            blocks = [dict(option.candidate.config)["BLOCK"] for option in options]
+            yield job, options, [TIMES_US[job.spec.name][BLOCKS.index(each)] for each in blocks]
 
 
 TOO_LARGE: set[str] = set()  # kernels of which only the last candidate fits
@@ -76,7 +78,7 @@ def compiled(monkeypatch):
     return found
 
 
-class FakeWorkers:
+class FakeExecutor(Executor):
     count = 2
 
 
@@ -84,7 +86,7 @@ def run(folder, measurer=None, mode="quick", report=None, given=None, **policy):
     row = Policy(TARGET, DEVICE, mode, **policy)
     quiet = lambda done, total, name: None  # noqa: E731
     told = report or quiet
-    return tune(given or jobs(), row, FakeWorkers(), Store(folder), Counts(), told, measurer)
+    return tune(given or jobs(), row, FakeExecutor(), Store(folder), Counts(), told, measurer)
 
 
 def blocks(tuning):

@@ -27,7 +27,7 @@ def compile_kernel(
 
     `params` are (name, Triton type) of the run-time arguments in order, `config` the constexprs.
     `no_alias` promises that pointer arguments do not overlap. Bad LLVM IR ends the process, so
-    callers run this in a worker (see `aotc.aot.targets.workers`).
+    callers run this in a worker (see `aotc.aot.tasks.workers`).
 
     Raises CompileError (or ToolchainError) with the reason.
     """

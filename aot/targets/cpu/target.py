@@ -37,6 +37,6 @@ FAMILY = Family(
     "aotc.aot.targets.cpu.compile:compile_kernel",
     "aotc.aot.targets.cpu.library:support_code",
     library,
-    "aotc.aot.tune.measure:CpuMeasurer",
+    "aotc.aot.targets.cpu.measure:measure",
     {"off": 1, "quick": 4, "full": 1000},
 )

@@ -63,7 +63,8 @@ FAMILY = Family(
     "aotc.aot.targets.cuda.compile:compile_kernel",
     "aotc.aot.targets.cuda.library:support_code",
     library,
-    "aotc.aot.tune.cuda:CudaMeasurer",
+    "aotc.aot.targets.cuda.measure:measure",
     # A GPU's kernels have more knobs, and measuring costs microseconds where a CPU's costs ms.
     {"off": 1, "quick": 12, "full": 96},
+    is_apart=True,
 )

@@ -14,7 +14,8 @@ from aotc.aot.targets.cuda import library
 from aotc.aot.targets.cuda.compile import compile_kernel
 from aotc.aot.targets.cuda.pipeline import assembler_architectures
 from aotc.aot.targets.toolchain import ToolchainError
-from aotc.aot.targets.workers import Request, Workers
+from aotc.aot.tasks.task import Request
+from aotc.aot.tasks.workers import Workers
 
 pytest.importorskip("triton")
 

@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import selectors
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from aotc.aot.errors import KernelFailed
-from aotc.aot.targets.toolchain import BODY_FILE
-from aotc.aot.targets.worker import BOOT, read_message, resolve, write_message
+from aotc.aot.tasks.task import (
+    Batch,
+    Devices,
+    Executor,
+    Here,
+    Outcome,
+    Request,
+    keep_text,
+    local_devices,
+    restore,
+)
+from aotc.aot.tasks.worker import BODY_FILE, BOOT, read_message, write_message
 from aotc.runtime.errors import AotcError
 from aotc.runtime.settings import environment_without
 
@@ -32,32 +41,7 @@ TIMEOUT_SECONDS = 300.0
 STDERR_TAIL_BYTES = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A function to run in a worker."""
-
-    name: str  # of the kernel, for errors and progress
-    function: str  # `package.module:function`, importable without torch
-    arguments: tuple[Any, ...]  # plain values: numbers, strings, bytes, tuples, lists, dicts
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a request: a value or an error."""
-
-    request: Request
-    value: Any  # plain values, as the function returned them
-    error: AotcError | None
-    seconds: float
-
-    def unwrap(self) -> Any:
-        """The value; raises the error."""
-        if self.error is not None:
-            raise self.error
-        return self.value
-
-
-class Workers:
+class Workers(Executor):
     """A pool of processes; started when there is work, used again, ended by `close`."""
 
     def __init__(
@@ -74,66 +58,78 @@ class Workers:
         self.count = max(1, len(os.sched_getaffinity(0)) if count is None else count)
         self.keep = Path(tempfile.gettempdir()) if keep is None else keep
         self.timeout_seconds = timeout_seconds
-        self._idle: list[_Worker] = []
+        self.is_cancelled = threading.Event()
+        self.idle: list[_Worker] = []
+        self.busy: dict[_Worker, int] = {}  # the number of the request in its batch
 
-    def map(
-        self, requests: Sequence[Request], progress: Callable[[Outcome], None] | None = None
-    ) -> list[Outcome]:
-        """Run all requests and return their outcomes in the same order.
+    def begin(self) -> Batch:
+        """A batch; one at a time."""
+        return _Batch(self)
 
-        `progress` is called in this process as each one ends. No error of a request is raised.
-        """
-        waiting, outcomes = deque(enumerate(requests)), {}
-        busy: dict[_Worker, int] = {}
-        with selectors.DefaultSelector() as selector:
-            try:
-                while waiting or busy:
-                    while waiting and len(busy) < self.count:
-                        number, request = waiting.popleft()
-                        worker = self._idle.pop() if self._idle else _Worker()
-                        worker.begin(request)
-                        busy[worker] = number
-                        selector.register(worker.replies, selectors.EVENT_READ, worker)
-                    for worker in self._ready(selector, busy):
-                        selector.unregister(worker.replies)
-                        outcome = worker.finish(self.keep)
-                        outcomes[busy.pop(worker)] = outcome
-                        if worker.alive:
-                            self._idle.append(worker)
-                        if progress is not None:
-                            progress(outcome)
-            finally:
-                for worker in busy:  # an exception here, ctrl-c among them
-                    worker.end()
-        return [outcomes[number] for number in range(len(requests))]
+    def devices(self, family: str, needs: Sequence[str], is_apart: bool) -> Devices | None:
+        """This machine's own, measured in this process or, apart, in one worker."""
+        return local_devices(family, needs, lambda: Workers(1) if is_apart else Here())
 
-    def _ready(self, selector: selectors.BaseSelector, busy: dict[_Worker, int]) -> list[_Worker]:
-        """Workers with an answer, dead ones and those over their time, which are killed first."""
-        oldest = min(worker.started for worker in busy)
-        left = oldest + self.timeout_seconds - time.monotonic()
-        ready = [key.data for key, _ in selector.select(max(0.0, left))]
-        if ready:
-            return ready
-        late = [w for w in busy if time.monotonic() - w.started >= self.timeout_seconds]
-        for worker in late:
-            worker.kill(f"took more than {self.timeout_seconds:g} s")
-        return late
+    def cancel(self) -> None:
+        """End the workers that are at work, from any thread."""
+        self.is_cancelled.set()
+        for worker in list(self.busy):
+            worker.kill("cancelled")
 
     def close(self) -> None:
         """End all processes; idempotent."""
-        while self._idle:
-            self._idle.pop().end()
+        while self.idle:
+            self.idle.pop().end()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+class _Batch(Batch):
+    def __init__(self, pool: Workers) -> None:
+        self._pool = pool
+        self._waiting: deque[tuple[int, Request]] = deque()
+        self._submitted = 0
+
+    def submit(self, request: Request) -> int:
+        self._waiting.append((self._submitted, request))
+        self._submitted += 1
+        return self._submitted - 1
+
+    def results(self) -> Iterator[tuple[int, Outcome]]:
+        pool = self._pool
+        while self._waiting or pool.busy:
+            if pool.is_cancelled.is_set():
+                raise CancelledError
+            while self._waiting and len(pool.busy) < pool.count:
+                number, request = self._waiting.popleft()
+                worker = pool.idle.pop() if pool.idle else _Worker()
+                worker.begin(request, pool.timeout_seconds)
+                pool.busy[worker] = number
+            for worker in _ready(list(pool.busy)):
+                outcome = worker.finish(pool.keep)
+                number = pool.busy.pop(worker)
+                if worker.alive:
+                    pool.idle.append(worker)
+                yield number, outcome
+
+    def close(self) -> None:
+        """End the workers of what has not ended, after an exception, ctrl-c among them."""
+        self._waiting.clear()
+        while self._pool.busy:
+            self._pool.busy.popitem()[0].end()
+
+
+def _ready(busy: Sequence[_Worker]) -> list[_Worker]:
+    """Workers with an answer, dead ones and those over their time, which are killed first."""
+    with selectors.DefaultSelector() as selector:
+        for worker in busy:
+            selector.register(worker.replies, selectors.EVENT_READ, worker)
+        left = min(worker.deadline for worker in busy) - time.monotonic()
+        ready = [key.data for key, _ in selector.select(max(0.0, left))]
+    if ready:
+        return ready
+    late = [worker for worker in busy if time.monotonic() >= worker.deadline]
+    for worker in late:
+        worker.kill(f"took more than {worker.timeout_seconds:g} s")
+    return late
 
 
 class _Worker:
@@ -155,13 +151,15 @@ class _Worker:
         self._requests = self._process.stdin
         self.replies = self._process.stdout
         self.alive = True
-        self.started = 0.0
+        self.started = self.deadline = self.timeout_seconds = 0.0
         self._request: Request | None = None
         self._reason = ""
 
-    def begin(self, request: Request) -> None:
+    def begin(self, request: Request, timeout_seconds: float) -> None:
         self._request = request
+        self.timeout_seconds = request.timeout_seconds or timeout_seconds
         self.started = time.monotonic()
+        self.deadline = self.started + self.timeout_seconds
         try:
             write_message(self._requests, (request.function, request.arguments))
         except BrokenPipeError:
@@ -180,9 +178,9 @@ class _Worker:
             if kind == "value":
                 value = content
             elif kind == "error":
-                error = resolve(content[0])(**self._rescue(content[1], request.name, keep))
+                error = restore(content[0], self._rescue(content[1], request.name, keep))
             else:
-                source = _keep(keep, request.name, "txt", content[1].encode())
+                source = keep_text(keep, request.name, "txt", content[1].encode())
                 error = KernelFailed(kernel=request.name, detail=content[0], source=source)
         return Outcome(request, value, error, time.monotonic() - self.started)
 
@@ -191,7 +189,7 @@ class _Worker:
         tail = (self.folder / "stderr").read_bytes()[-STDERR_TAIL_BYTES:]
         texts = sorted(self.folder.rglob(BODY_FILE))
         suffix, data = ("ll", texts[0].read_bytes()) if texts else ("txt", tail)
-        source = _keep(keep, request.name, suffix, data)
+        source = keep_text(keep, request.name, suffix, data)
         lines = tail.decode(errors="replace").strip().splitlines()
         said = next((line for line in lines if "LLVM ERROR" in line), lines[-1] if lines else "")
         ending = self._reason or f"its worker process ended with status {code}"
@@ -204,7 +202,7 @@ class _Worker:
         source = Path(str(fields.get("source", "")))
         if not source.is_relative_to(self.folder):
             return fields
-        kept = _keep(keep, name, "ll", source.read_bytes())
+        kept = keep_text(keep, name, "ll", source.read_bytes())
         shutil.rmtree(source.parent, ignore_errors=True)
         return {**fields, "source": kept}
 
@@ -230,12 +228,3 @@ def _environment(folder: Path) -> dict[str, str]:
     Triton's folder is the worker's own, so that nothing is written in the user's home.
     """
     return {**environment_without("TRITON_"), "TRITON_HOME": str(folder)}
-
-
-def _keep(folder: Path, name: str, suffix: str, data: bytes) -> str:
-    """Write a failed kernel's text to a file of its own and return its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", name)
-    path = folder / f"aotc-{stem}.{suffix}"
-    path.write_bytes(data)
-    return str(path)

@@ -1,4 +1,7 @@
-"""Successive halving: many candidates briefly, the better half longer, the last few in turns."""
+"""Which candidate is the fastest, from samples of their times.
+
+Successive halving: many candidates briefly, the better half longer, the last few in turns.
+"""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ nothing a library prints reaches the parent as a message.
 
 from __future__ import annotations
 
-import importlib
 import marshal
 import os
+import shutil
 import signal
 import struct
 import sys
@@ -18,8 +18,11 @@ import traceback
 from collections.abc import Callable
 from typing import IO, Any
 
+from aotc.aot.tasks.task import describe, resolve
+
+BODY_FILE = "body.ll"  # in a worker's folder: the text that is being compiled
 LENGTH = struct.Struct("<Q")
-BOOT = "import sys; sys.path[:] = sys.argv[2:]; from aotc.aot.targets.worker import main; main()"
+BOOT = "import sys; sys.path[:] = sys.argv[2:]; from aotc.aot.tasks.worker import main; main()"
 
 
 def write_message(stream: IO[bytes], value: Any) -> None:
@@ -41,12 +44,6 @@ def read_message(stream: IO[bytes]) -> Any:
     return marshal.loads(data)
 
 
-def resolve(name: str) -> Any:
-    """The object that a dotted name `package.module:attribute` means."""
-    module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(module), attribute)
-
-
 def main() -> None:
     """Serve requests `(function name, arguments)` until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what ctrl-c ends
@@ -54,12 +51,12 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     requests = sys.stdin.buffer
-    while True:
-        try:
+    try:
+        while True:
             name, arguments = read_message(requests)
-        except EOFError:
-            return
-        write_message(replies, _answer(name, arguments))
+            write_message(replies, _answer(name, arguments))
+    except (EOFError, BrokenPipeError):  # the parent is gone, and may not have cleared this away
+        shutil.rmtree(sys.argv[1], ignore_errors=True)
 
 
 def _answer(name: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
@@ -77,11 +74,6 @@ def _describe(error: Exception) -> tuple[str, Any]:
     from aotc.runtime.errors import AotcError
 
     if isinstance(error, AotcError):
-        kind = f"{type(error).__module__}:{type(error).__qualname__}"
-        return "error", (kind, {key: _plain(value) for key, value in error.fields.items()})
+        return "error", describe(error)
     text = f"{type(error).__name__}: {error}"
     return "exception", (text, "".join(traceback.format_exception(error)))
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)

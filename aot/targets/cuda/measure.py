@@ -1,4 +1,7 @@
-"""Runs candidates of one kernel on a CUDA device: buffers, graphs of launches, times, results.
+"""Measures candidates of one kernel on a CUDA device: buffers, graphs of launches, times, results.
+
+A kernel that reads foreign memory ends the process's CUDA context, and one that never ends would
+hang: `measure` is called in a process that may be lost.
 
 As in a model, weights come from memory at every launch and what the kernel before has written
 still lies in the cache if it fits there: a graph holds many launches, and weights (and operands
@@ -8,17 +11,19 @@ too large for the cache) have so many copies, taken in turns, that none is met a
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from typing import Any, Self
 
-from aotc.aot.tune.agreement import agree
-from aotc.aot.tune.halving import halve
-from aotc.aot.tune.loaded import Loaded
-from aotc.aot.tune.patterns import pattern
-from aotc.runtime.bundle.plan import Map
+from aotc.aot.extensions import extension
+from aotc.aot.measure.device_lock import device_turn
+from aotc.aot.measure.numbers import agree, pattern
+from aotc.aot.measure.program import Buffer, DeviceDiffers, Measurement, Program, Rows
+from aotc.aot.measure.sampling import halve
+from aotc.aot.tasks.task import device_word
+from aotc.runtime.drivers.cuda.driver import describe
 from aotc.runtime.drivers.cuda.handles import Arguments
 from aotc.runtime.drivers.cuda.maps import parameters
 from aotc.runtime.errors import AotcError
@@ -34,40 +39,34 @@ CHECKED_BYTES = 3 << 20  # of each result: its beginning, middle and end
 UNWRITTEN = 0xFF  # every byte of a result before it is checked: a NaN
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """A parameter of the kernel: Triton's type without its star, bytes, and role (see Operand)."""
-
-    kind: str
-    nbytes: int
-    role: str
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A compiled candidate: its cubin, and what a launch of it takes."""
-
-    symbol: str
-    code: bytes
-    grid: tuple[int, int, int]
-    threads: int
-    shared_bytes: int
-    scratch_bytes: int  # global memory of each program
-    scratch: tuple[tuple[int, bool], ...] = ()  # size in bytes of each scratch, and if it is zeroed
-    sizes: tuple[int, ...] = ()  # numbers after the pointers
-    maps: tuple[Map, ...] = ()
-
-    def loaded(self, bench: Bench) -> Loaded:
-        """What is to be measured, once it is entered."""
-        return _LoadedProgram(bench, self)
+def measure(data: bytes) -> Rows:
+    """Microseconds of a launch of each program of a Measurement, with cold weights; infinite for a
+    refused one, with the reason. Raises DeviceDiffers, DeviceLost."""
+    task = Measurement.from_bytes(data)
+    ordinals, expected_us = ordinals_of(task.device), task.expected_ns / 1e3
+    with (
+        device_turn(*ordinals) as ordinal,
+        Bench(_device(ordinal), task.buffers, expected_us) as bench,
+    ):
+        return bench.measure(task.programs)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Microseconds of a launch, infinite where `refused` says why it may not be used."""
+def ordinals_of(device: str) -> list[int]:
+    """The devices here that tuning records call so; raises DeviceDiffers where there is none."""
+    if not device:
+        return [0]
+    words = {ordinal: device_word(name) for ordinal, name, _, _ in describe()}
+    found = [ordinal for ordinal, word in words.items() if word == device]
+    if not found:
+        raise DeviceDiffers(expected=device, found=", ".join(words.values()) or "no device")
+    return found
 
-    time_us: float
-    refused: str = ""
+
+@functools.cache
+def _device(ordinal: int) -> Any:
+    from aotc.runtime.drivers.cuda.device import Device
+
+    return Device(ordinal)
 
 
 class Bench:
@@ -96,7 +95,7 @@ class Bench:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def measure(self, programs: Sequence[Any]) -> list[Outcome]:
+    def measure(self, programs: Sequence[Program]) -> Rows:
         """Time all programs by successive halving; the winner gives the first program's numbers.
 
         A program that spills too much, does not load, fails or disagrees has an infinite time.
@@ -109,7 +108,7 @@ class Bench:
             for index, program in enumerate(programs):
                 loaded.append(None)
                 try:
-                    candidate = stack.enter_context(program.loaded(self))
+                    candidate = stack.enter_context(_loaded(self, program))
                     results = self._results(candidate)
                 except AotcError as error:
                     if self.device.lost is not None:
@@ -123,7 +122,7 @@ class Bench:
                     refused[index] = "gives other numbers"
             samples = [self._sampler(candidate) for candidate in loaded]
             times_us = halve(samples)
-        return [Outcome(*row) for row in zip(times_us, refused, strict=True)]
+        return list(zip(times_us, refused, strict=True))
 
     # Buffers.
 
@@ -196,6 +195,56 @@ class Bench:
         end.record(self._stream)
         elapsed_ms: float = self.device.elapsed_ms(begin, end)
         return elapsed_ms
+
+
+def _loaded(bench: Bench, program: Program) -> Loaded:
+    """What is to be measured, once it is entered."""
+    if program.native:
+        native: Loaded = extension("measuring native functions").LoadedFunction(bench, program)
+        return native
+    return _LoadedProgram(bench, program)
+
+
+class Loaded:
+    """A context manager that frees what the candidate took.
+
+    `bench` has the operands' addresses by the number of the launch.
+    """
+
+    purpose: str  # of the memory that it takes
+
+    def __init__(self, bench: Any) -> None:
+        self._bench = bench
+        self._device = bench.device
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            self._load()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _memory(self, nbytes: int) -> int:
+        address: int = self._device.allocate(nbytes, self.purpose)
+        self._stack.callback(self._device.free, address)
+        return address
+
+    def _load(self) -> None:
+        """Bring it to the device."""
+        raise NotImplementedError
+
+    def launch(self, stream: int) -> None:
+        """One launch on the first copies of the operands."""
+        raise NotImplementedError
+
+    def graph(self) -> Any:
+        """What runs all launches of the bench by `launch(stream)`."""
+        raise NotImplementedError
 
 
 class _LoadedProgram(Loaded):

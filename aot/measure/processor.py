@@ -1,0 +1,24 @@
+"""What this machine's processor is called."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from aotc.aot.tasks.task import device_word
+from aotc.runtime.drivers.cpu.pool import default_threads
+
+
+def cpu_name() -> str:
+    """The processor's name as the system gives it, `unknown` where it does not."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return "unknown"
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else "unknown"
+
+
+def device_name() -> str:
+    """One word for this kind of machine, as tuning records have it: `amd-epyc-9b14-x2`."""
+    return f"{device_word(cpu_name())}-x{default_threads()}"
