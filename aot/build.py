@@ -96,7 +96,7 @@ def build(
     check_free(os.fspath(out), options.force)
     wanted = list(dict.fromkeys(find_target(text) for text in targets))
     clock.has_targets = len(wanted) > 1
-    store = Store(options.cache_folder, options.cache_lower)
+    store = Store(options.cache_folder, options.cache_layers)
     counts = Counts()
     try:
         with Workers(options.jobs) if workers is None else nullcontext(workers) as pool:

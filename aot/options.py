@@ -8,6 +8,7 @@ from typing import Literal
 
 from aotc.aot.rewrites.registry import UserRewrite
 from aotc.aot.tune.job import Mode
+from aotc.cache import Layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class BuildOptions:
     """The defaults are the command line's."""
 
     cache_folder: Path
-    cache_lower: Path | None = None  # a cache that is only read, such as an image's
+    cache_layers: tuple[Layer, ...] = ()  # caches that are only read, such as an image's
     device: str = "any"  # this machine, as tuning records name it; devices have their own names
     tune: Mode = "off"
     tune_budget_seconds: float | None = None  # no kernel is measured after this long

@@ -93,7 +93,7 @@ def retune(
     """
     started_s, clock = time.time(), Clock(progress or Quiet())
     check_free(os.fspath(out), options.force)
-    store, counts = Store(options.cache_folder, options.cache_lower), Counts()
+    store, counts = Store(options.cache_folder, options.cache_layers), Counts()
     with ExitStack() as stack:
         directory = stack.enter_context(Directory(os.fspath(bundle)))
         workers = stack.enter_context(Workers(options.jobs))

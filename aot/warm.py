@@ -63,7 +63,7 @@ def warm(
     """
     started_s = time.time()
     wanted = list(dict.fromkeys(find_target(text) for text in targets))
-    store, counts = Store(options.cache_folder, options.cache_lower), Counts()
+    store, counts = Store(options.cache_folder, options.cache_layers), Counts()
     rows = []
     with Workers(options.jobs) as executor:
         resources = Resources(executor, store, counts)

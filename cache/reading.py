@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aotc.cache.errors import CacheUnsafe
-from aotc.cache.keys import Key
+from aotc.cache.errors import BucketUnknown, CacheNotAFolder, CacheUnsafe
+from aotc.cache.keys import BUCKETS, Key
 
 RECORD = "entry.json"
 RECORD_LIMIT_BYTES = 1 << 20
@@ -43,6 +43,39 @@ def fault_of(state: os.stat_result) -> str:
     if state.st_mode & 0o022:
         return f"of mode {stat.S_IMODE(state.st_mode):o}"
     return ""
+
+
+def check_root(root: Path) -> bool:
+    """Refuse a folder that others can write; False where there is none and none to be made, so
+    that every get is a miss and every put is refused.
+
+    Raises CacheUnsafe and CacheNotAFolder.
+    """
+    try:
+        state = root.stat()
+    except OSError:
+        return False
+    if not stat.S_ISDIR(state.st_mode):
+        raise CacheNotAFolder(path=str(root))
+    if found := fault_of(state):
+        raise CacheUnsafe(path=str(root), found=found)
+    return True
+
+
+def entry_folder(root: Path, key: Key) -> Path:
+    """The folder below `root` of the key's entry, whether or not it exists."""
+    if key.bucket not in BUCKETS:
+        raise BucketUnknown(bucket=key.bucket, known=", ".join(BUCKETS))
+    digest = key.digest
+    return root / key.folder / digest[:2] / digest
+
+
+def exists(path: Path) -> bool:
+    """Whether there is something at `path`; False where it is not even to be looked at."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

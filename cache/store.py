@@ -20,8 +20,8 @@ What holds, and how:
 - Locks only save work. A lock that times out, is lost or cannot be made means that a kernel may be
   compiled twice, never that an entry is wrong.
 - A folder that cannot be written serves reads; puts then count as `refused` and fail nothing.
-- Below the folder there may be a lower one (`AOTC_CACHE_LOWER`), such as an image's layer, which is
-  only ever read: no lock, no time of use, no quarantine. What is missed above is looked up there.
+- Below the folder there may be layers (`layers.py`, `AOTC_CACHE_LOWER`), such as an image's, which
+  are only ever read. What is missed above is looked up there, in their order.
 - An entry's files never change after it appeared; deletion unlinks `entry.json` first.
 """
 
@@ -36,13 +36,24 @@ import socket
 import stat
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aotc.cache.errors import BucketUnknown, CacheNotAFolder, CacheUnsafe
-from aotc.cache.keys import BUCKETS, Key, canonical
-from aotc.cache.reading import FILE_NAME, RECORD, Damage, fault_of, file_row, read_entry
+from aotc.cache.errors import CacheUnsafe
+from aotc.cache.keys import Key, canonical
+from aotc.cache.layers import Layer
+from aotc.cache.reading import (
+    FILE_NAME,
+    RECORD,
+    Damage,
+    check_root,
+    entry_folder,
+    exists,
+    fault_of,
+    file_row,
+    read_entry,
+)
 
 TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# aotc's artifact cache; safe to delete\n"
 LOCK_TIMEOUT_S = 300.0
@@ -74,22 +85,20 @@ class Counters:
 
 
 class Store:
-    """One cache folder. Safe for any number of processes and threads at once."""
+    """One cache folder over its layers. Safe for any number of processes and threads at once."""
 
-    def __init__(self, root: Path | str, lower: Path | str | None = None) -> None:
-        """Open the folder, making it when missing; `lower` is a folder that is only read.
+    def __init__(self, root: Path | str, layers: Sequence[Layer] = ()) -> None:
+        """Open the folder, making it when missing; the only writer is this folder.
 
-        Raises CacheUnsafe when another user could write one, CacheNotAFolder when one is a file.
+        Raises CacheUnsafe when another user could write it, CacheNotAFolder when it is a file.
         A folder that cannot be made or written is no error: the store then misses, or only reads.
         """
         self.root = Path(root)
-        self.lower = None if lower is None else Path(lower)
+        self.layers = tuple(layers)
         self.counters = Counters()
         self.missed: list[Key] = []
         self._is_warned = False
         _prepare(self.root)
-        if self.lower is not None:
-            _check(self.lower)
 
     def get(self, key: Key, required: tuple[frozenset[str], ...] = ()) -> Entry | None:
         """The entry of `key`, or None; no lock. A damaged entry is warned of and set aside.
@@ -125,22 +134,23 @@ class Store:
         return self.folder_of(key) is not None
 
     def folder_of(self, key: Key) -> Path | None:
-        """The folder that has the key's entry, in this cache or the lower one."""
-        folders = (self.path(key), self._lower_path(key))
-        return next((folder for folder in folders if _exists(folder / RECORD)), None)
+        """The folder that has the key's entry, in this cache or a layer."""
+        folder = self.path(key)
+        if exists(folder / RECORD):
+            return folder
+        return next(filter(None, (layer.folder_of(key) for layer in self.layers)), None)
 
     def _get_lower(self, key: Key, required: tuple[frozenset[str], ...]) -> Entry | None:
-        """The entry of the lower folder, else a miss; a damaged one there is as good as none."""
-        if self.lower is not None:
-            with contextlib.suppress(Damage, OSError):
-                files = read_entry(self.lower, self._lower_path(key), key, required)
+        """The entry of the first layer that has it whole, else a miss."""
+        for layer in self.layers:
+            files = layer.get(key, required)
+            if files is not None:
                 self.counters.hits += 1
+                if layer.is_copied:
+                    self.put(key, files)
                 return Entry(key, files)
         self._miss(key)
         return None
-
-    def _lower_path(self, key: Key) -> Path:
-        return (self.lower or self.root) / self.path(key).relative_to(self.root)
 
     def put(self, key: Key, files: Mapping[str, bytes]) -> bool:
         """Publish an entry; True if this call's bytes became the entry.
@@ -181,10 +191,7 @@ class Store:
 
     def path(self, key: Key) -> Path:
         """Folder of the key's entry, whether or not it exists."""
-        if key.bucket not in BUCKETS:
-            raise BucketUnknown(bucket=key.bucket, known=", ".join(BUCKETS))
-        digest = key.digest
-        return self.root / key.folder / digest[:2] / digest
+        return entry_folder(self.root, key)
 
     def _miss(self, key: Key) -> None:
         self.counters.misses += 1
@@ -268,24 +275,10 @@ def _prepare(root: Path) -> None:
         for folder in (*reversed(root.parents), root):  # private ones, whatever the umask
             if not folder.exists():
                 folder.mkdir(mode=0o700, exist_ok=True)
-    if _check(root):
+    if check_root(root):
         with contextlib.suppress(OSError):
             if not (root / "CACHEDIR.TAG").exists():
                 (root / "CACHEDIR.TAG").write_text(TAG)
-
-
-def _check(root: Path) -> bool:
-    """Refuse a folder that others can write; False where there is none and none to be made, so
-    that every get is a miss and every put is refused."""
-    try:
-        state = root.stat()
-    except OSError:
-        return False
-    if not stat.S_ISDIR(state.st_mode):
-        raise CacheNotAFolder(path=str(root))
-    if found := fault_of(state):
-        raise CacheUnsafe(path=str(root), found=found)
-    return True
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -294,13 +287,6 @@ def _write(path: Path, data: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o400), "wb") as file:
         file.write(data)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # not even to be looked at
-        return False
 
 
 def _touch(record: Path) -> None:

@@ -105,7 +105,12 @@ SETTINGS: dict[str, Setting] = {
             ("maximum", "grow"),
         ),
         Setting("AOTC_CACHE_DIR", "path", None, "folder of the artifact cache"),
-        Setting("AOTC_CACHE_LOWER", "path", None, "cache folder that is only read, below it"),
+        Setting(
+            "AOTC_CACHE_LOWER",
+            "search path",
+            (),
+            "cache folders below it that are only read, asked in this order",
+        ),
         Setting("AOTC_DUMP", "path", None, "folder for the text of each stage"),
         Setting("AOTC_SKIP", "names", (), "stages, rule sets or rules to skip, for bisecting"),
         Setting(
@@ -132,6 +137,7 @@ EXPECTED = {
     "path": "a path",
     "folders": "absolute paths with `:` between them",
     "files": "absolute paths with `:` between them",
+    "search path": "paths with `:` between them",
     "names": "names with commas between them",
     "flag": "`0` or `1`",
     "presence": "anything",
@@ -208,6 +214,8 @@ def _parse(setting: Setting, given: Any) -> Any:
         return tuple(str(name).strip() for name in names if str(name).strip())
     if kind in ("folders", "files"):
         return _absolute_paths(given)
+    if kind == "search path":
+        return _paths(given)
     text = str(given)
     if setting.choices and text not in setting.choices:
         raise ValueError(text)
@@ -216,11 +224,15 @@ def _parse(setting: Setting, given: Any) -> Any:
 
 def _absolute_paths(given: Any) -> tuple[str, ...]:
     """The entries of a search path; never the current folder, which an empty entry would mean."""
-    entries = given.split(os.pathsep) if isinstance(given, str) else [str(each) for each in given]
-    paths = tuple(each for each in entries if each)
+    paths = _paths(given)
     if not all(os.path.isabs(each) for each in paths):
         raise ValueError(given)
     return paths
+
+
+def _paths(given: Any) -> tuple[str, ...]:
+    entries = given.split(os.pathsep) if isinstance(given, str) else [str(each) for each in given]
+    return tuple(each for each in entries if each)
 
 
 def _whole_number(given: Any, limit: int) -> int:

@@ -13,7 +13,7 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, time_text
 from aotc.aot.cli.progress import progress_for
-from aotc.aot.cli.project import cache_folder, cache_lower, setting
+from aotc.aot.cli.project import cache_folder, cache_layers, setting
 from aotc.aot.errors import BuildExtraMissing, SpecFileMissing
 from aotc.aot.measure.processor import device_name
 from aotc.aot.pack.staging import check_free
@@ -96,7 +96,7 @@ def _options(given: dict[str, Any]) -> BuildOptions:
     dump = setting("AOTC_DUMP")
     return BuildOptions(
         cache_folder=cache_folder(given["cache_dir"]),
-        cache_lower=cache_lower(),
+        cache_layers=cache_layers(),
         device=device_name(),
         tune=setting("AOTC_TUNE", given["tune"]),
         tune_budget_seconds=given["tune_budget"],

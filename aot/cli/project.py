@@ -6,10 +6,13 @@ import functools
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aotc.aot.errors import UserError
 from aotc.runtime import settings
+
+if TYPE_CHECKING:
+    from aotc.cache import Layer
 
 
 class ProjectFileInvalid(UserError):
@@ -43,10 +46,11 @@ def cache_folder(flag: str | None = None) -> Path:
     return Path(settings.cache_dir(flag, project_table()).value)
 
 
-def cache_lower() -> Path | None:
-    """The cache folder that is only read; None where there is none."""
-    folder = setting("AOTC_CACHE_LOWER")
-    return Path(folder) if folder else None
+def cache_layers() -> tuple[Layer, ...]:
+    """The caches below one's own that are only read, first the one that is asked first."""
+    from aotc.cache import FolderLayer
+
+    return tuple(FolderLayer(Path(folder)) for folder in setting("AOTC_CACHE_LOWER"))
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.build import refuse_missing_file, require_build_extra
 from aotc.aot.cli.printing import print_json
-from aotc.aot.cli.project import cache_folder, cache_lower, setting
+from aotc.aot.cli.project import cache_folder, cache_layers, setting
 
 
 @click.command("reduce")
@@ -44,7 +44,7 @@ def command(
 
     options = BuildOptions(
         cache_folder=cache_folder(cache_dir),
-        cache_lower=cache_lower(),
+        cache_layers=cache_layers(),
         force=force,
         jobs=setting("AOTC_JOBS") or None,
         skip=frozenset(setting("AOTC_SKIP")),

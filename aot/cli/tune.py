@@ -12,7 +12,7 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import print_json, time_text
 from aotc.aot.cli.progress import progress_for
-from aotc.aot.cli.project import cache_folder, cache_lower, setting
+from aotc.aot.cli.project import cache_folder, cache_layers, setting
 from aotc.aot.errors import BuildExtraMissing
 from aotc.aot.measure.processor import device_name
 from aotc.aot.pack.staging import check_free
@@ -54,7 +54,7 @@ def command(bundle: Path, out: Path, quiet: bool, as_json: bool, **given: Any) -
 
         options = BuildOptions(
             cache_folder=cache_folder(given["cache_dir"]),
-            cache_lower=cache_lower(),
+            cache_layers=cache_layers(),
             device=device_name(),
             tune=given["tune"],
             tune_budget_seconds=given["tune_budget"],

@@ -12,7 +12,7 @@ from aotc.aot.cli import flags
 from aotc.aot.cli.build import refuse_missing_file, require_build_extra, rewrites_of
 from aotc.aot.cli.printing import print_json, time_text
 from aotc.aot.cli.progress import progress_for
-from aotc.aot.cli.project import cache_folder, cache_lower, setting
+from aotc.aot.cli.project import cache_folder, cache_layers, setting
 
 if TYPE_CHECKING:
     from aotc.aot.warm import WarmReport
@@ -52,7 +52,7 @@ def command(
 
     options = BuildOptions(
         cache_folder=cache_folder(given["cache_dir"]),
-        cache_lower=cache_lower(),
+        cache_layers=cache_layers(),
         record=given["record"],
         tune=given["tune"],
         jobs=setting("AOTC_JOBS", given["jobs"]) or None,

@@ -100,7 +100,7 @@ def _compiled_files(graph: Graph, sizes: Sizes, options: Options) -> Files:
     own = Resources(_workers(settings.read("AOTC_JOBS").value or None), kept, Counts())
     build_options = BuildOptions(
         cache_folder=kept.root,
-        cache_lower=kept.lower,
+        cache_layers=kept.layers,
         tune=options.tune,  # type: ignore[arg-type]
         skip=frozenset(settings.read("AOTC_SKIP").value),
     )

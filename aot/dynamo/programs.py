@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.options import Options
-from aotc.cache import Key, Store
+from aotc.cache import FolderLayer, Key, Store
 from aotc.kernels import templates
 from aotc.runtime import Program, load, settings
 
@@ -29,8 +29,8 @@ def store() -> Store:
 
 
 @functools.cache
-def _store(folder: str, lower: str | None) -> Store:
-    return Store(folder, lower)
+def _store(folder: str, layers: tuple[str, ...]) -> Store:
+    return Store(folder, [FolderLayer(Path(layer)) for layer in layers])
 
 
 @functools.cache

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aotc.cache import Key, Store
+from aotc.cache import FolderLayer, Key, Store
 from aotc.cache.collect import share
 from aotc.cache.errors import CacheUnsafe
 from aotc.cache.store import RECORD, CacheWarning
@@ -21,7 +21,7 @@ def lower(tmp_path):
 
 @pytest.fixture
 def layered(tmp_path, lower):
-    return Store(tmp_path / "own", lower.root)
+    return Store(tmp_path / "own", [FolderLayer(lower.root)])
 
 
 def test_what_the_upper_one_lacks_comes_from_below_and_stays_there(layered, lower):
@@ -55,11 +55,11 @@ def test_damage_below_is_a_miss_and_is_left_alone(layered, lower):
 def test_a_lower_folder_that_others_can_write_is_refused(tmp_path, lower):
     lower.root.chmod(0o777)
     with pytest.raises(CacheUnsafe):
-        Store(tmp_path / "own", lower.root)
+        Store(tmp_path / "own", [FolderLayer(lower.root)])
 
 
 def test_a_lower_folder_that_is_not_there_is_an_empty_one(tmp_path):
-    store = Store(tmp_path / "own", tmp_path / "nowhere")
+    store = Store(tmp_path / "own", [FolderLayer(tmp_path / "nowhere")])
     assert store.get(KEY) is None
     assert not (tmp_path / "nowhere").exists()
 
@@ -81,3 +81,41 @@ def test_a_cache_that_cannot_be_read_says_so_and_misses(lower, monkeypatch):
     monkeypatch.setattr("aotc.cache.store.read_entry", refuse)
     with pytest.warns(CacheWarning, match="cannot be read"):
         assert Store(lower.root).get(KEY) is None
+
+
+def test_layers_are_asked_in_their_order(tmp_path, lower):
+    second = Store(tmp_path / "second")
+    second.put(KEY, {"k.o": b"code of the second"})
+    second.put(OTHER, {"k.o": b"only in the second"})
+    store = Store(tmp_path / "own", [FolderLayer(lower.root), FolderLayer(second.root)])
+    assert dict(store.get(KEY).files) == FILES
+    assert store.get(OTHER).files["k.o"] == b"only in the second"
+    assert store.folder_of(OTHER) == second.path(OTHER)
+    damaged = lower.path(KEY) / "k.o"
+    damaged.chmod(0o600)
+    damaged.write_bytes(b"cope")
+    assert store.get(KEY).files["k.o"] == b"code of the second"
+
+
+class Remembering:
+    """A layer that is far away: what it gives is kept above."""
+
+    is_copied = True
+
+    def __init__(self):
+        self.asked = 0
+
+    def get(self, key, required=()):
+        self.asked += 1
+        return FILES if key == KEY else None
+
+    def folder_of(self, key):
+        return None
+
+
+def test_what_a_layer_that_is_copied_gives_is_asked_for_once(tmp_path):
+    layer = Remembering()
+    store = Store(tmp_path / "own", [layer])
+    assert dict(store.get(KEY).files) == dict(store.get(KEY).files) == FILES
+    assert (layer.asked, store.counters.hits, store.counters.misses) == (1, 2, 0)
+    assert store.folder_of(KEY) == store.path(KEY)
