@@ -12,7 +12,7 @@ from typing import Any
 # Public names that are imported at their first use.
 _PUBLIC = {
     "rewrite": "aotc.aot.rewrites.user_rewrites",
-    "ops": "aotc.aot.rewrites.equations",
+    "ops": "aotc.aot.rewrites.user_rewrites",
 }
 
 

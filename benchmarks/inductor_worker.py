@@ -152,7 +152,7 @@ def run_test(
     tests: Any, case: type[unittest.TestCase], name: str, mode: str, limit_s: int
 ) -> Outcome:
     """One test, by our back end or the one that the mode names."""
-    from aotc.aot.dynamo.counting import counting
+    from aotc.aot.dynamo.programs import counting
 
     before = counting().regions_left
     with contextlib.ExitStack() as stack:

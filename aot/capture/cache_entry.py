@@ -22,7 +22,7 @@ from aotc.aot.capture.capture import Captured, warn_of_weights
 from aotc.aot.capture.exporting import run
 from aotc.aot.capture.golden import golden_tensors, has_halves, quiet_settings
 from aotc.aot.capture.importer import to_array
-from aotc.aot.capture.model_libraries import register_types
+from aotc.aot.capture.libraries import register_types
 from aotc.aot.capture.random_inputs import Trial, judged, trials
 from aotc.aot.capture.rounding_sensitivity import undecided_of
 from aotc.aot.capture.spec import Spec

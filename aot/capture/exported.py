@@ -19,11 +19,7 @@ from aotc.aot.capture.imports.complexes import Complex
 from aotc.aot.capture.sizes import Sizes, reading, sizes_of
 from aotc.aot.capture.state_values import mark_state, marking_states
 from aotc.aot.capture.triton_calls import KERNEL_CALL
-from aotc.aot.errors import (
-    FallbackRefused,
-    MutationUnsupported,
-    OpsUnsupported,
-)
+from aotc.aot.errors import FallbackRefused, MutationUnsupported, OpsUnsupported
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, State, make
 from aotc.aot.ir.size import Guard
@@ -47,11 +43,7 @@ def import_program(
     """
     changed = _changed(program, exported)
     walker = _ProgramImporter(
-        program=program,
-        fallback=fallback,
-        rounds=rounds,
-        changed=changed,
-        has_parts=True,
+        program=program, fallback=fallback, rounds=rounds, changed=changed, has_parts=True
     )
     with reading(sizes), marking_states():
         for node in program.graph.nodes:

@@ -21,8 +21,7 @@ from aotc.aot.capture.custom_ops import Decompositions
 from aotc.aot.capture.export_errors import DataReads, export_refusal, is_of_data
 from aotc.aot.capture.imports.rng import DRAWS, numbering
 from aotc.aot.capture.indexing import check_indices, tensor_indices
-from aotc.aot.capture.model_libraries import register_types
-from aotc.aot.capture.repairs import repair_shapes
+from aotc.aot.capture.libraries import register_types, repair_shapes
 from aotc.aot.capture.source_lines import all_user_frames
 from aotc.aot.capture.spec import Spec
 from aotc.aot.capture.triton_calls import defaults_known
@@ -144,9 +143,7 @@ def run(spec: Spec, module: Callable[..., Any]) -> Any:
         raise KernelNotOnHost(detail=error.message, source=source) from error
     except (Exception, SystemExit) as error:
         raise ModelRaised(
-            kind=type(error).__name__,
-            detail=str(error).strip(),
-            source=user_line(error, spec.path),
+            kind=type(error).__name__, detail=str(error).strip(), source=user_line(error, spec.path)
         ) from error
 
 

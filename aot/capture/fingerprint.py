@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from aotc.aot.capture.dependencies import Dependencies, file_of, is_hashed_by_version, is_users
-from aotc.aot.capture.model_libraries import of_the_process
+from aotc.aot.capture.libraries import of_the_process
 from aotc.aot.capture.spec import FunctionModule, Spec
 
 ROOT = Path(__file__).resolve().parents[1]

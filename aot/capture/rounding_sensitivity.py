@@ -4,11 +4,27 @@ A comparison, the place of a maximum, a floor of nearly equal floats hang on the
 they read. Another order of a sum decides them otherwise and is as right. The build and the fuzzer
 ask eager itself, whose every rounding is moved by a few units in the last place: where its answers
 part, an element cannot be judged; where they agree, a difference is a fault.
+
+Comparisons of floats that come out one way in one order of roundings, and otherwise in another.
+
+Roundings that are moved at random seldom make two computed values equal, or a difference 0. So each
+comparison of floats is watched, run after run: at the elements at which the differences that were
+seen, widened by their span, have 0 among them, it may come out any way, and further runs take each.
+A difference that never moves is no coincidence: an element is the largest one, or it is not.
+
+Sums near the limits of their element type: what passes them in one order and not in another.
+
+A sum of terms near the largest number is a number in one order and infinite or not a number in
+another; a square of a number near the smallest one is 0 where it is not scaled before. No wider
+type is there to say which is right. A model is asked instead: with such operands replaced in two
+ways, its answers part where they count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +35,177 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from aotc.aot.capture.comparisons import WAYS, Comparisons
 from aotc.aot.capture.eager import NATIVE_NAMESPACES
 from aotc.aot.capture.golden import golden_tensors, quiet_settings, widest
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, seeded
-from aotc.aot.capture.limits import answers_without_large
 from aotc.aot.ir.storage import Array
+
+# -- comparisons -----------------------------------------------------------------------------------
+
+
+PAIRS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+OF_ZERO = frozenset({
+    "logical_not", "logical_and", "logical_or", "logical_xor", "any", "all", "sign", "sgn",
+    "count_nonzero", "nonzero",
+})  # fmt: skip
+WIDENED = 4.0  # times the span of what was seen
+WAYS = 5  # equal, above, below; then at random
+
+Key = tuple[str, torch.Size, int]
+
+
+class Comparisons:
+    """The differences that a model's comparisons saw; the same ops in the same order each time."""
+
+    def __init__(self) -> None:
+        self._spans: dict[Key, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._counts: Counter[tuple[str, torch.Size]] = Counter()
+        self._way: int | None = None
+        self.found = False  # whether an element of the last run may come out otherwise
+
+    def begin(self, way: int | None = None) -> None:
+        """Before a run that is watched, or in which what is open comes out in one of the ways."""
+        self._counts.clear()
+        self._way, self.found = way, False
+
+    def operands(self, function: Any, args: Any) -> Any:
+        """The operands of an op, changed where they are to meet."""
+        name = function._schema.name.removeprefix("aten::").rstrip("_")
+        if name in PAIRS:
+            return (self._met(name, *args[:2]), *args[1:]) if _is_float(args[0]) else args
+        if name in OF_ZERO:
+            return tuple(self._met(name, each, 0.0) if _is_float(each) else each for each in args)
+        return args
+
+    def _met(self, name: str, one: torch.Tensor, other: Any) -> torch.Tensor:
+        if isinstance(other, torch.Tensor):
+            other = other.detach().double()
+        away = one.detach().double() - other
+        key = (name, away.shape, self._counts[name, away.shape])
+        self._counts[name, away.shape] += 1
+        if self._way is None:
+            away = away.nan_to_num(nan=torch.inf)
+            low, high = self._spans.get(key, (away, away))
+            self._spans[key] = torch.minimum(low, away), torch.maximum(high, away)
+            return one
+        if key not in self._spans:
+            return one
+        low, high = self._spans[key]
+        span = high - low
+        is_open = (span > 0) & (low - WIDENED * span <= 0) & (high + WIDENED * span >= 0)
+        is_open &= span.isfinite()
+        if not bool(is_open.any()):
+            return one
+        self.found = True
+        return torch.where(is_open, self._moved(one, other, span), one).to(one.dtype)
+
+    def _moved(self, one: torch.Tensor, other: Any, span: torch.Tensor) -> torch.Tensor:
+        """`other`, or a span beside it."""
+        assert self._way is not None
+        side = torch.full_like(span, (0.0, 1.0, -1.0, 0.0, 0.0)[self._way])
+        if self._way > 2:
+            generator = torch.Generator().manual_seed(self._way)
+            side = torch.randint(-1, 2, span.shape, generator=generator).double()
+        least = torch.finfo(one.dtype).eps * one.detach().double().abs()
+        return other + side * torch.maximum(2 * span, 2 * least)
+
+
+# -- sums near the limits --------------------------------------------------------------------------
+
+
+# Op of ATen that sums → of which degree its terms are in an operand.
+DEGREES: Mapping[str, float] = {
+    **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "convolution"), 1.0),
+    **dict.fromkeys(("sum", "mean", "cumsum", "avg_pool1d", "avg_pool2d", "avg_pool3d"), 1.0),
+    **dict.fromkeys(("native_layer_norm", "native_group_norm", "linalg_vector_norm"), 2.0),
+    **dict.fromkeys(("var", "var_mean", "std", "std_mean", "_fused_rms_norm"), 2.0),
+    **dict.fromkeys(("_cdist_forward", "_euclidean_dist"), 2.0),
+    **dict.fromkeys(("prod", "cumprod"), math.inf),
+}
+REPLACEMENTS = math.inf, 1.0  # of large operands
+
+
+def large(operands: Sequence[torch.Tensor], degree: float) -> Iterator[torch.Tensor]:
+    """Of each operand, floats all, the finite elements of which a sum may pass the largest number.
+
+    degree: of the sum's terms in an operand, infinite for a product of all of them. 16-bit floats
+    are summed in f32.
+    """
+    sizes = [_largest(each) for each in operands]
+    count = max((each.numel() for each in operands), default=0)
+    for place, value in enumerate(operands):
+        others = (*sizes[:place], *sizes[place + 1 :])
+        limit = math.log2(torch.finfo(_summed(value)).max) - math.log2(max(count, 1))
+        limit -= sum(max(math.log2(each), 0.0) for each in others)
+        size = value.detach().double().abs()
+        if math.isinf(degree):
+            logs = torch.where(size.isfinite() & (size > 1), size, 1.0).log2()
+            is_large = (size > 1) & (logs.sum() >= limit)
+        else:
+            is_large = degree * size.log2() >= limit
+        yield is_large & value.isfinite()
+
+
+def small(value: torch.Tensor) -> tuple[torch.Tensor, float]:
+    """The elements whose square is no normal number, and a power of two that makes it one."""
+    least = math.log2(torch.finfo(_summed(value)).smallest_normal)
+    size = value.detach().double().abs()
+    return (size > 0) & (2 * size.log2() < least), 2.0 ** math.ceil(-least / 2)
+
+
+def _summed(value: torch.Tensor) -> torch.dtype:
+    return torch.promote_types(value.dtype, torch.float32)
+
+
+def _largest(value: torch.Tensor) -> float:
+    """The largest finite absolute value; 1 where that is 0 or there is none."""
+    size = value.detach().double().abs()
+    finite = torch.where(size.isfinite(), size, 0.0)
+    return (finite.max().item() if finite.numel() else 0.0) or 1.0
+
+
+class ReplacedLarge(TorchDispatchMode):
+    """Operands of which a sum may overflow are replaced by one size, with their signs."""
+
+    def __init__(self, size: float) -> None:
+        super().__init__()
+        self._size = size
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        name = function._schema.name.removeprefix("aten::")
+        if name in DEGREES:
+            args = self._replaced(args, DEGREES[name])
+        return function(*args, **(kwargs or {}))
+
+    def _replaced(self, args: Sequence[Any], degree: float) -> Sequence[Any]:
+        places = [at for at, each in enumerate(args) if _is_float(each)]
+        found = list(args)
+        for at, is_large in zip(places, large([args[at] for at in places], degree), strict=True):
+            if bool(is_large.any()):
+                found[at] = torch.where(is_large, torch.sign(args[at]) * self._size, args[at])
+        return found
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and bool(value.numel())
+
+
+def answers_without_large(call: Callable[[], Any]) -> tuple[tuple[torch.Tensor, ...], ...]:
+    """What a model gives with such operands replaced by either size; nothing where it raises."""
+    found = []
+    for size in REPLACEMENTS:
+        try:
+            with ReplacedLarge(size), sdpa_kernel(SDPBackend.MATH):
+                found.append(golden_tensors(call))
+        except Exception:  # an op does not take what was replaced
+            return ()
+    return tuple(found)
+
+
+# -- moved roundings -------------------------------------------------------------------------------
+
 
 # What was found, and how far each output may be apart → masks of the elements.
 Undecided = Callable[[Sequence[Array], Sequence[float]], tuple[Array, ...]]

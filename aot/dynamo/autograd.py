@@ -3,6 +3,11 @@
 This file and `graph_key.py` call what changes between versions of torch. A compiled graph is an
 `OutputCode` that holds a recipe, so that torch's own cache of AOTAutograd's results keeps it: on a
 hit torch traces nothing, and the recipe finds its programs in our artifact cache.
+
+Ops of the user's without a backward, found before torch takes them for constants.
+
+An op of `torch.library.custom_op` without a formula raises by itself. One that has kernels only
+(`library.impl(…, "CPU")`) is differentiated as if its result did not depend on its operands.
 """
 
 from __future__ import annotations
@@ -14,27 +19,19 @@ from typing import Any
 import torch
 from torch._dynamo.utils import flatten_graph_inputs
 from torch._functorch import config as functorch_config
-from torch._functorch._aot_autograd.autograd_cache import (
-    BypassAOTAutogradCache,
-    FXGraphCacheMiss,
-)
-from torch._functorch.aot_autograd import (
-    SerializableAOTDispatchCompiler,
-    aot_module_simplified,
-)
+from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache, FXGraphCacheMiss
+from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler, aot_module_simplified
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.output_code import OutputCode
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-from aotc.aot.capture.repairs import repair_shapes
-from aotc.aot.dynamo.autograd_cache import kept
+from aotc.aot.capture.libraries import repair_shapes
 from aotc.aot.dynamo.calling import Boxed
-from aotc.aot.dynamo.counting import counting
-from aotc.aot.dynamo.gradients import check_gradients
-from aotc.aot.dynamo.graph_key import TEXT, our_keys
+from aotc.aot.dynamo.errors import GradientMissing
+from aotc.aot.dynamo.graph_key import EXAMPLE, TEXT, is_users_op, kept, our_keys
 from aotc.aot.dynamo.options import Options
-from aotc.aot.dynamo.programs import toolchain_digest
+from aotc.aot.dynamo.programs import counting, toolchain_digest
 from aotc.aot.dynamo.recipe import ProgramGone, Recipe
 from aotc.aot.rewrites.registry import digest_of, registered
 
@@ -180,3 +177,54 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
             decompositions=_Decompositions(),
         )
     return torch._dynamo.disable(call, reason="a compiled graph")  # type: ignore[no-any-return]
+
+
+# -- ops without a backward ------------------------------------------------------------------------
+
+
+DIFFERENTIATED = ("Autograd", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd")
+SWITCH = torch._C._set_grad_enabled
+
+
+def check_gradients(module: GraphModule) -> None:
+    """Raise `GradientMissing` for a call of such an op where a gradient goes through it."""
+    is_on = torch.is_grad_enabled()
+    for node in module.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if node.target is SWITCH:
+            is_on = bool(node.args[0])
+        elif (
+            is_on
+            and is_users_op(node.target)
+            and not _has_backward(node.target)
+            and _is_on_path(node)
+        ):
+            raise GradientMissing(op=str(node.target))
+
+
+def _has_backward(target: Any) -> bool:
+    known = torch._C._dispatch_has_kernel_for_dispatch_key
+    return any(known(name, key) for name in _names(target) for key in DIFFERENTIATED)
+
+
+def _names(target: Any) -> Iterator[str]:
+    if isinstance(target, torch._ops.OpOverload):
+        yield target.name()
+        return
+    for overload in target.overloads():
+        yield getattr(target, overload).name()
+
+
+def _is_on_path(node: Node) -> bool:
+    """Whether a gradient is taken of an operand, and a result could have one."""
+    is_asked = any(
+        isinstance(value := each.meta.get(EXAMPLE), torch.Tensor) and value.requires_grad
+        for each in node.all_input_nodes
+    )
+    results = node.meta.get(EXAMPLE)
+    rows = results if isinstance(results, tuple | list) else (results,)
+    return is_asked and any(
+        isinstance(each, torch.Tensor) and (each.is_floating_point() or each.is_complex())
+        for each in rows
+    )

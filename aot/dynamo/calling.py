@@ -2,6 +2,8 @@
 
 torch's guards have checked shapes, dtypes and devices by now, so that a call takes addresses, makes
 outputs and runs. An argument that does not lie as the graph expects is copied first.
+
+How the arguments and results of a graph belong to a program's inputs and outputs, as data.
 """
 
 from __future__ import annotations
@@ -14,9 +16,42 @@ from typing import Any
 import torch
 
 from aotc.aot.capture.aten_signature import Fixed, Given, Made, Passed, Shown, Taken, Viewed, reach
-from aotc.aot.dynamo.interface import Interface, Numbered, number_of
 from aotc.runtime import Program
-from aotc.runtime.bundle.extent import evaluate
+from aotc.runtime.bundle.extent import Row, evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A size of the call: value `index` of the interface's rows."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """One graph's. Plain data: it is stored beside torch's own record of a compiled function.
+
+    taken, made: one an input and an output of the program. dims: where each size of a call is read:
+    (argument, axis), or (argument, None) where the argument is the number itself. rows: what is
+    computed of them, as `runtime/bundle/extent.py` has it.
+    """
+
+    taken: tuple[Taken | Shown, ...]
+    made: tuple[Made, ...]
+    results: tuple[Given | Passed | Viewed | Fixed | Numbered, ...]
+    dims: tuple[tuple[int, int | None], ...] = ()
+    rows: tuple[Row, ...] = ()
+
+    @property
+    def has_program(self) -> bool:
+        """Whether anything is computed."""
+        return bool(self.made)
+
+
+def number_of(value: Any, values: list[int]) -> int:
+    """A number of the interface at a call's sizes."""
+    return values[value.index] if isinstance(value, Numbered) else value
+
 
 Boxed = Callable[[list[Any]], Any]
 Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]  # shape, strides, dtype

@@ -21,10 +21,10 @@ from aotc.aot.capture.rounding_sensitivity import undecided
 from aotc.aot.capture.source_lines import source_of
 from aotc.aot.contents import ROUNDING_FACTOR, TOLERANCES
 from aotc.aot.dynamo.calling import Boxed
-from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.errors import GraphDiffers
 from aotc.aot.dynamo.fallback import log
 from aotc.aot.dynamo.options import Options
+from aotc.aot.dynamo.programs import counting
 from aotc.aot.dynamo.recipe import Recipe
 from aotc.runtime.comparison import relative_difference
 

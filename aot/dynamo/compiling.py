@@ -13,9 +13,8 @@ from pathlib import Path
 from aotc.aot import contents
 from aotc.aot.capture.sizes import Sizes
 from aotc.aot.compile import Compiled, Resources, compile_for
-from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.options import Options
-from aotc.aot.dynamo.programs import cached_program, store, toolchain_digest
+from aotc.aot.dynamo.programs import cached_program, counting, store, toolchain_digest
 from aotc.aot.dynamo.user_rewrites import apply_registered
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check

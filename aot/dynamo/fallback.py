@@ -10,8 +10,8 @@ import torch
 from torch._higher_order_ops.effects import with_effects
 from torch.fx import GraphModule
 
-from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.errors import GraphRefused
+from aotc.aot.dynamo.programs import counting
 
 log = logging.getLogger("aotc")
 SHOWN = 3  # reasons in a line of the log

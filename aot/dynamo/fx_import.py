@@ -45,11 +45,7 @@ WHOLE: Mapping[Any, Any] = {
 }
 # Ops that write to their operands, though their schemas do not say so.
 WRITING = frozenset(
-    {
-        aten.native_batch_norm.default,
-        aten.cudnn_batch_norm.default,
-        aten.miopen_batch_norm.default,
-    }
+    {aten.native_batch_norm.default, aten.cudnn_batch_norm.default, aten.miopen_batch_norm.default}
 )
 # Functions without a result and without an effect on tensors.
 IDLE = frozenset({torch._C._log_api_usage_once})

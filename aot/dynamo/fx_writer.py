@@ -13,14 +13,7 @@ from typing import Any
 
 import torch
 
-from aotc.aot.dynamo.fx_import import (
-    VALUE_KEYS,
-    Reading,
-    fake_mode,
-    function_of,
-    is_like,
-    value_of,
-)
+from aotc.aot.dynamo.fx_import import VALUE_KEYS, Reading, fake_mode, function_of, is_like, value_of
 from aotc.aot.dynamo.fx_lowering import ARITHMETIC, FxCall, composites_of, fx_call_of
 from aotc.aot.ir.graph import Node
 

@@ -10,21 +10,19 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from aotc.aot.capture.aten_graph import Walked, import_aten
-from aotc.aot.capture.aten_sizes import at_sizes, number_ranges, sizes_in
+from aotc.aot.capture.aten_graph import Walked, at_sizes, import_aten, number_ranges, sizes_in
 from aotc.aot.capture.sizes import Sizes
 from aotc.aot.dynamo.calling import Boxed, Call
 from aotc.aot.dynamo.checking import checked
 from aotc.aot.dynamo.compiling import key_of, program_of
-from aotc.aot.dynamo.counting import counting
 from aotc.aot.dynamo.fallback import leave, log, refuse, run_eagerly
 from aotc.aot.dynamo.layouts import channels_last, report, take_layouts
 from aotc.aot.dynamo.numbering import interface_of
 from aotc.aot.dynamo.options import Options
-from aotc.aot.dynamo.recipe import Compiled, LeftToTorch, Recipe, Step
+from aotc.aot.dynamo.programs import counting
+from aotc.aot.dynamo.recipe import Compiled, LeftToTorch, RandomStep, Recipe, Step
 from aotc.aot.dynamo.regions import Region, regions
 from aotc.aot.dynamo.rng_functionalization import fix_states, split
-from aotc.aot.dynamo.rng_steps import RandomStep
 from aotc.aot.errors import DimUnreadable, InternalError, SizeUnsupported, UserError
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.size import Size, UndecidedSize, is_static
@@ -37,10 +35,7 @@ NUMBERS_COMPILED = 8  # outside of a program's range, then torch's ops run
 
 
 def compile_graph(
-    module: GraphModule,
-    examples: Sequence[Any],
-    options: Options,
-    saved: tuple[int, int] = (0, 0),
+    module: GraphModule, examples: Sequence[Any], options: Options, saved: tuple[int, int] = (0, 0)
 ) -> tuple[Recipe, Boxed]:
     """The recipe and the callable of one ATen graph: a forward, a backward or an inference graph.
 

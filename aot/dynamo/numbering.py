@@ -11,7 +11,7 @@ import torch
 from aotc.aot.capture.aten_graph import Imported
 from aotc.aot.capture.aten_signature import Fixed, Made, Result, Sized, Viewed
 from aotc.aot.capture.sizes import Sizes
-from aotc.aot.dynamo.interface import Interface, Numbered
+from aotc.aot.dynamo.calling import Interface, Numbered
 from aotc.aot.errors import DimUnreadable
 from aotc.aot.ir.size import Dim, Extent, size_of
 from aotc.aot.plan import SizeTable

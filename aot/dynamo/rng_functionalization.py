@@ -18,7 +18,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from aotc.aot.capture.sizes import Sizes, extent_of, reading
 from aotc.aot.dynamo.numbering import numbered, read_dims
-from aotc.aot.dynamo.rng_steps import Blank, RandomOp, RandomStep
+from aotc.aot.dynamo.recipe import Blank, RandomOp, RandomStep
 from aotc.aot.ir.size import UndecidedSize
 from aotc.aot.plan import SizeTable
 from aotc.runtime.arrays.dlpack import HOST

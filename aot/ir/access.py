@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
-from aotc.aot.ir.bound import Bound, bound, bounds_of
-from aotc.aot.ir.index import ZERO, Index, linear, unravel
+from aotc.aot.ir.index import ZERO, Bound, Index, bound, bounds_of, linear, unravel
 from aotc.aot.ir.size import Extent, divides, is_static
 
 

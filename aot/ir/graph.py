@@ -190,6 +190,22 @@ class Graph:
             new[node] = change(node, node.on(tuple(new[operand] for operand in node.inputs)))
         return self.with_outputs(tuple(new[node] for node in self.outputs))
 
+    def replaced(self, replacements: Mapping[Node, Node]) -> Graph:
+        """The graph with nodes exchanged for others, which are made of its nodes."""
+        new: dict[Node, Node] = {}
+        waiting = list(self.outputs)
+        while waiting:
+            node = waiting[-1]
+            target = replacements.get(node)
+            needed = node.inputs if target is None else (target,)
+            unknown = [each for each in needed if each not in new]
+            waiting += unknown
+            if not unknown:
+                operands = tuple(new[each] for each in needed)
+                new[node] = node.on(operands) if target is None else operands[0]
+                waiting.pop()
+        return self.with_outputs(tuple(new[node] for node in self.outputs))
+
     def without_checks(self) -> Graph:
         """The same function, whatever data it is given."""
         count = len(self.outputs) - len(self.checks)

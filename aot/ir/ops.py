@@ -287,14 +287,7 @@ _CONTRACTIONS: tuple[OpDef, ...] = (
     ),
     # softmax(q·kᵀ·scale + mask)·v; with `causal`, row t sees keys up to t + offset; a row that sees
     # none is zeros if `is_safe`, else not a number.
-    OpDef(
-        "attention",
-        "attention",
-        None,
-        infer.attention,
-        _ATTENTION,
-        relative_tolerance=1e-5,
-    ),
+    OpDef("attention", "attention", None, infer.attention, _ATTENTION, relative_tolerance=1e-5),
 )
 
 # What only kernels on memory compute: `rewrites/memory.py` says where their operands lie.

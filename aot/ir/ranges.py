@@ -8,8 +8,8 @@ from math import prod
 import numpy
 
 from aotc.aot.ir.graph import Constant, Node, walk
-from aotc.aot.ir.interpret import evaluate_all
 from aotc.aot.ir.reductions import REDUCTIONS
+from aotc.aot.ir.reference import evaluate_all
 from aotc.aot.ir.size import Extent, largest, proves_at_most, smallest, typical
 from aotc.aot.ir.types import DTYPES
 

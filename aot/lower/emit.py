@@ -8,10 +8,9 @@ from itertools import product
 
 from aotc.aot.errors import InternalError
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.bound import Bound
 from aotc.aot.ir.checks import LARGEST
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.rounding import is_rounded

@@ -231,10 +231,7 @@ def _aligned(node: Node, alignment_bytes: int, tag: str) -> Node:
 
 
 def _workspace_bytes(
-    op: NativeOp,
-    device: str,
-    tensors: Sequence[tuple[str, int, str, Any]],
-    scalars: Any,
+    op: NativeOp, device: str, tensors: Sequence[tuple[str, int, str, Any]], scalars: Any
 ) -> int | None:
     """What the function asks for, of one tile; None where sizes depend on the call, so that it is
     asked for each of them."""

@@ -32,11 +32,7 @@ def measure_limits(device: Any) -> Limits:
 
 
 def _rate(
-    device: Any,
-    launch: Callable[[int], None],
-    stream: int,
-    events: tuple[Any, ...],
-    amount: float,
+    device: Any, launch: Callable[[int], None], stream: int, events: tuple[Any, ...], amount: float
 ) -> float:
     begin, end = events
     launch(stream)

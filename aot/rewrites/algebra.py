@@ -124,33 +124,13 @@ ARITHMETIC: tuple[Rule, ...] = (
     # (-x) + y → y - x
     Rule("neg-add", -x + y, lambda x, y: make("sub", (y, x)), _is_first_computed),
     # (-x) · y → -(x · y): signs move outwards, where they meet an add, or another sign
-    Rule(
-        "mul-neg-first",
-        -x * y,
-        lambda x, y: -(x * y),
-        _is_first_computed,
-    ),
+    Rule("mul-neg-first", -x * y, lambda x, y: -(x * y), _is_first_computed),
     # x · (-y) → -(x · y)
-    Rule(
-        "mul-neg-second",
-        x * -y,
-        lambda x, y: -(x * y),
-        _is_second_computed,
-    ),
+    Rule("mul-neg-second", x * -y, lambda x, y: -(x * y), _is_second_computed),
     # (-x) / y → -(x / y)
-    Rule(
-        "div-neg-first",
-        -x / y,
-        lambda x, y: -(x / y),
-        _is_first_computed,
-    ),
+    Rule("div-neg-first", -x / y, lambda x, y: -(x / y), _is_first_computed),
     # x / (-y) → -(x / y)
-    Rule(
-        "div-neg-second",
-        x / -y,
-        lambda x, y: -(x / y),
-        _is_second_computed,
-    ),
+    Rule("div-neg-second", x / -y, lambda x, y: -(x / y), _is_second_computed),
     # f(-x) → -f(x) for odd f
     *(_odd(op) for op in ("erf", "tanh", "sin", "reciprocal")),
     # cos(-x) → cos(x)

@@ -13,9 +13,8 @@ from aotc.aot.ir.match import Literal, any_node
 from aotc.aot.ir.rules import Rule, apply_rules
 from aotc.aot.ir.size import UndecidedSize
 from aotc.aot.ir.text import print_graph
-from aotc.aot.rewrites.equations import instantiate
 from aotc.aot.rewrites.registry import UserRewrite
-from aotc.aot.rewrites.user_rewrites import UserRewriteEndless, UserRewriteRejected
+from aotc.aot.rewrites.user_rewrites import UserRewriteEndless, UserRewriteRejected, instantiate
 
 FIRINGS = 10_000  # of one rewrite beyond those that every node of the graph may take
 NOTHING = "(nothing)\n"  # where there is no text of what a rewrite made

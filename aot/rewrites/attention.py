@@ -51,10 +51,7 @@ class _Scores:
 
 x, peak, total = any_node("x"), any_node("peak"), any_node("total")
 _exponential = call("exp", x - peak, name="exponential")
-_SOFTMAX = either(
-    both_orders(_exponential * call("reciprocal", total)),
-    _exponential / total,
-)
+_SOFTMAX = either(both_orders(_exponential * call("reciprocal", total)), _exponential / total)
 
 
 def _plain(node: Node) -> Node:

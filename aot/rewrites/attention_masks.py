@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy
 
 from aotc.aot.ir.graph import Constant, Graph, Node, make
-from aotc.aot.ir.interpret import evaluate_all
+from aotc.aot.ir.reference import evaluate_all
 from aotc.aot.ir.rules import Context
 from aotc.aot.ir.size import Extent, fixed, proves_at_most
 from aotc.aot.ir.storage import Array, widen

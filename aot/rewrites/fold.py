@@ -15,8 +15,8 @@ import numpy
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, walk
-from aotc.aot.ir.interpret import evaluate_all
 from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.reference import evaluate_all
 from aotc.aot.ir.rules import Context
 from aotc.aot.ir.size import proves_at_most
 from aotc.aot.ir.storage import Array, widen

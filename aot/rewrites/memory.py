@@ -16,7 +16,6 @@ from aotc.aot.ir.rules import Context
 from aotc.aot.ir.size import Extent, is_static
 from aotc.aot.ir.types import FLOATS_TO_F32
 from aotc.aot.ir.viewed import Placed, dense, on_memory, placed, spread
-from aotc.aot.rewrites.replace import replace_nodes
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 
 HEADS_INSIDE = (0, 2, 1, 3)  # as torch has results of attention in memory: [B, T, H, E]
@@ -127,7 +126,7 @@ def join_gradients(graph: Graph) -> tuple[Graph, int]:
         found = None if is_read_elsewhere else _joined(node, calls)
         if found is not None:
             replaced[node] = found
-    return graph.with_outputs(replace_nodes(graph.outputs, replaced)), len(replaced)
+    return graph.replaced(replaced), len(replaced)
 
 
 def _joined(concat: Node, calls: Sequence[Node]) -> Node | None:

@@ -215,12 +215,7 @@ def _half_centered_as_elsewhere(
 RULES: tuple[Rule, ...] = (
     # x - sum(x · c) · d → x - sum(x) · (c·d) where that is computed too, for powers of two c: a
     # variance beside a distance from a mean that overflows as the mean does
-    Rule(
-        "centered-sum",
-        x - _sound_mean,
-        _centered_as_elsewhere,
-        is_exact=False,
-    ),
+    Rule("centered-sum", x - _sound_mean, _centered_as_elsewhere, is_exact=False),
     # x/2 - sum(x · c) · d → (x - sum(x) · 2·c·d) / 2 where that is computed too, likewise
     Rule(
         "half-centered-sum",

@@ -14,7 +14,6 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.match import any_node, call, match
 from aotc.aot.ir.size import Shape, fixed
-from aotc.aot.rewrites.replace import replace_nodes
 
 x, cos, sin = any_node("x"), any_node("cos"), any_node("sin")
 _TURNED = call("concat", -call("slice", x, name="second"), call("slice", x, name="first"), axis="a")
@@ -55,7 +54,7 @@ def join_rotaries(graph: Graph) -> tuple[Graph, int]:
         if len(members) > 1 and are_neighbours:
             with made_for(members[0].node.source):
                 replaced.update(_joined(members))
-    return graph.with_outputs(replace_nodes(graph.outputs, replaced)), len(replaced)
+    return graph.replaced(replaced), len(replaced)
 
 
 def _rotary(node: Node) -> _Rotary | None:

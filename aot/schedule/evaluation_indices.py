@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.bound import Bound
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.size import Extent
 from aotc.aot.schedule.attention import attention_accesses, attention_domain
 from aotc.aot.schedule.domain import batch_index, matmul_domain, operand_accesses

@@ -8,9 +8,8 @@ from math import prod
 
 from aotc.aot.ir import access
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.bound import Bound
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.size import Shape
 from aotc.aot.ir.viewed import through_view

@@ -41,7 +41,7 @@ def start(kind: str, name: str) -> None:
 def _counts(kind: str) -> dict[str, int]:
     if kind != "aotc":
         return {}
-    from aotc.aot.dynamo.counting import counters
+    from aotc.aot.dynamo.programs import counters
 
     return counters()
 

@@ -15,7 +15,7 @@ from aotc.aot.capture.capture import Captured, capture
 from aotc.aot.capture.spec import Spec
 from aotc.aot.compile import Resources, compile_for
 from aotc.aot.errors import UnsupportedError
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import Array
 from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.rewrite import rewrite_each

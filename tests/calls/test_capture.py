@@ -19,7 +19,7 @@ from aotc.aot.capture.imports.call import NotSupported  # noqa: E402
 from aotc.aot.capture.spec import load_spec, spec_of  # noqa: E402
 from aotc.aot.capture.triton_source import kernel_text, python_text  # noqa: E402
 from aotc.aot.ir.graph import walk  # noqa: E402
-from aotc.aot.ir.interpret import evaluate  # noqa: E402
+from aotc.aot.ir.reference import evaluate  # noqa: E402
 from aotc.aot.ir.text import parse_graph, print_graph  # noqa: E402
 from aotc.aot.plan import assign_buffers  # noqa: E402
 from aotc.aot.rewrites.rewrite import rewrite_each  # noqa: E402

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy
 import pytest
 
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 
 torch = pytest.importorskip("torch")
 

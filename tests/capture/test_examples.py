@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.ir.text import parse_graph, print_graph
 

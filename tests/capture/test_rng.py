@@ -7,7 +7,7 @@ import math
 import numpy
 import pytest
 
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 
 torch = pytest.importorskip("torch")

@@ -7,7 +7,7 @@ import torch
 from dynamo_models import Mutation, Perceptron
 
 from aotc.aot.dynamo import autograd
-from aotc.aot.dynamo.counting import counting
+from aotc.aot.dynamo.programs import counting
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton, pytest.mark.slow]
 

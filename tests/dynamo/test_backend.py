@@ -12,7 +12,7 @@ from dynamo_models import GOLDEN, Perceptron
 from torch import nn
 
 from aotc.aot.dynamo import aotc
-from aotc.aot.dynamo.counting import counters
+from aotc.aot.dynamo.programs import counters
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 STRICT = {"fallback": "error"}

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 
 from aotc.aot.capture.aten_graph import import_aten, memory_order
 from aotc.aot.capture.sizes import Sizes
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 
 pytestmark = pytest.mark.torch
 aten = torch.ops.aten

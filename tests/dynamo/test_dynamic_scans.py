@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from aotc.aot.dynamo import aotc
-from aotc.aot.dynamo.counting import counters
+from aotc.aot.dynamo.programs import counters
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 STRICT = {"fallback": "error"}

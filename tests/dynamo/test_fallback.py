@@ -13,7 +13,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional
 
 from aotc.aot.dynamo import aotc
-from aotc.aot.dynamo.counting import counters
+from aotc.aot.dynamo.programs import counters
 
 pytestmark = [pytest.mark.torch, pytest.mark.triton]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from aotc.aot.dynamo.graph_text import Unprintable, graph_text, has_user_ops
+from aotc.aot.dynamo.graph_key import Unprintable, graph_text, has_user_ops
 
 pytestmark = pytest.mark.torch
 

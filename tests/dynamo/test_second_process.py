@@ -19,7 +19,7 @@ sys.path.insert(0, {tests!r})
 import torch
 from dynamo_models import {model} as Model
 from aotc.aot.dynamo import aotc
-from aotc.aot.dynamo.counting import counters
+from aotc.aot.dynamo.programs import counters
 
 torch.manual_seed(0)
 module = Model({arguments})

@@ -18,8 +18,7 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.comparisons import WAYS, Comparisons
-from aotc.aot.capture.rounding_sensitivity import explained, parts, span_of
+from aotc.aot.capture.rounding_sensitivity import WAYS, Comparisons, explained, parts, span_of
 from fuzz.generate import levels
 from fuzz.program import DTYPES, NAMES, Program
 from fuzz.run import (

@@ -14,10 +14,15 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from aotc.aot.capture.comparisons import Comparisons
 from aotc.aot.capture.eager import ExactRests
-from aotc.aot.capture.limits import REPLACEMENTS, large, small
-from aotc.aot.capture.rounding_sensitivity import MovedRoundings, moved
+from aotc.aot.capture.rounding_sensitivity import (
+    REPLACEMENTS,
+    Comparisons,
+    MovedRoundings,
+    large,
+    moved,
+    small,
+)
 from fuzz.apart import apart
 from fuzz.program import NAMES, NAMESPACE, Program, Ref, Step
 from fuzz.rows.row import Op

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import lower

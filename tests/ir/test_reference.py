@@ -7,9 +7,8 @@ import pytest
 
 from aotc.aot.errors import TypeRuleError
 from aotc.aot.ir.graph import make
-from aotc.aot.ir.interpret import evaluate, interpret
 from aotc.aot.ir.ops import OPS
-from aotc.aot.ir.reference import REFERENCE
+from aotc.aot.ir.reference import REFERENCE, evaluate, interpret
 from aotc.aot.ir.storage import narrow, widen
 from aotc.aot.ir.text import parse_graph
 from aotc.aot.lower.literal import CONVERSIONS

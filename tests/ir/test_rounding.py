@@ -5,7 +5,7 @@ import pytest
 
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import Graph, IllegalNodeError, make
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.rounding import is_rounded, rounded
 from aotc.aot.ir.rules import apply_rules
 from aotc.aot.rewrites.algebra import CASTS

@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from aotc.aot.ir.graph import Graph, Node
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import KernelSpec, lower

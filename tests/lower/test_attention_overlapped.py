@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.lower import lower
 from aotc.aot.lower.attention import candidates as attention_space
 from aotc.aot.schedule import schedule

@@ -11,7 +11,7 @@ import pytest
 
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import Graph, Node, make
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower.convolution.candidates import Shape, convolution_candidates

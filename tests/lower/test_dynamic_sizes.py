@@ -16,8 +16,8 @@ import pytest
 
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import Graph, Node, make
-from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.narrow import at_sizes
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.size import Dim, size_of
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower

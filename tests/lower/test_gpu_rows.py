@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 from aotc.aot.ir import build as b
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
 from aotc.aot.lower.row.source import levels_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -10,7 +10,7 @@ import pytest
 
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
 from aotc.aot.lower.matmul.gpu_tables import STYLES

@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from aotc.aot.ir.graph import Graph, Node
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.text import parse_graph
 from aotc.aot.rewrites.attention_masks import known_masks
 from aotc.aot.rewrites.rewrite import rewrite

@@ -17,8 +17,8 @@ from aotc.aot.errors import TypeRuleError
 from aotc.aot.ir import build
 from aotc.aot.ir import rules as engine
 from aotc.aot.ir.graph import Constant, Graph, Node, make
-from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.match import any_node, call
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.rules import Rule, apply_rules
 from aotc.aot.ir.text import parse_graph
 from aotc.aot.ir.types import TensorType

@@ -9,8 +9,8 @@ import pytest
 
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import Graph, IllegalNodeError, make
-from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.legal import violations
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.text import parse_graph, print_graph
 from aotc.aot.rewrites.memory import join_gradients, place_all, place_ops
 from aotc.aot.rewrites.rewrite import MEMORY, rewrite

@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from aotc.aot.ir.graph import Constant
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.text import parse_graph, print_graph
 from aotc.aot.ir.types import TensorType
 from aotc.aot.rewrites.rewrite import MEMORY, STAGES, rewrite, rewrite_each

@@ -12,8 +12,8 @@ import numpy
 import pytest
 
 from aotc.aot.ir.graph import Constant, Graph
-from aotc.aot.ir.interpret import interpret
 from aotc.aot.ir.legal import violations
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.rules import Applied, Rule, apply_rules
 from aotc.aot.ir.storage import widen
 from aotc.aot.ir.text import parse_graph, print_graph

@@ -11,7 +11,7 @@ import pytest
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.lower import lower
 from aotc.aot.schedule import Schedule, schedule
 from aotc.aot.schedule.contiguous_copies import MOST_PARTS

@@ -57,10 +57,7 @@ def absolute(re: Node, im: Node) -> Node:
     first, second = abs(re), abs(im)
     larger = build.maximum(first, second)
     smaller = build.minimum(first, second)
-    is_plain = make(
-        "logical_and",
-        (larger > 0.0, larger < math.inf),
-    )
+    is_plain = make("logical_and", (larger > 0.0, larger < math.inf))
     ratio = smaller / build.where(is_plain, larger, 1.0)
     long = larger * build.unary("sqrt", ratio * ratio + 1.0)
     return build.where(is_plain, long, larger)
@@ -68,10 +65,7 @@ def absolute(re: Node, im: Node) -> Node:
 
 def from_polar(length: Node, angle: Node) -> tuple[Node, Node]:
     """length · e^(angle i)."""
-    return (
-        length * build.unary("cos", angle),
-        length * build.unary("sin", angle),
-    )
+    return (length * build.unary("cos", angle), length * build.unary("sin", angle))
 
 
 def exponential(re: Node, im: Part) -> Pair:

@@ -111,11 +111,7 @@ def convolved(
 
 
 def _sum_of_taps(
-    call: Call,
-    data: Node,
-    weight: Node,
-    spacing: tuple[tuple[int, ...], ...],
-    groups: int,
+    call: Call, data: Node, weight: Node, spacing: tuple[tuple[int, ...], ...], groups: int
 ) -> Node:
     """A convolution of integers, of which no kernel makes a matmul."""
     steps, margins, gaps = spacing

@@ -11,7 +11,7 @@ from aotc.aot.capture.imports.call import Call, NotSupported, Rows, wide
 from aotc.aot.capture.imports.reductions import norm
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make, walk
-from aotc.aot.ir.interpret import evaluate_all
+from aotc.aot.ir.reference import evaluate_all
 
 SUM, MEAN, MAX = 0, 1, 2  # torch's numbers of the modes
 

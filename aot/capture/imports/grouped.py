@@ -55,10 +55,7 @@ def _ends(values: Node, low: Operand, high: Operand) -> tuple[Node, Node]:
         return build.scalar(low - 1, dtype), build.scalar(low + 1, dtype)  # type: ignore[operator]
     least, most = (build.drop(build.extreme(name, values, (0,)), (0,)) for name in ("min", "max"))
     is_flat = build.equal(least, most)
-    return (
-        build.where(is_flat, least - 1, least),
-        build.where(is_flat, most + 1, most),
-    )
+    return (build.where(is_flat, least - 1, least), build.where(is_flat, most + 1, most))
 
 
 def _grouped(
@@ -136,10 +133,7 @@ def _fallback_backward(
     call: Call, data: Node, matrices: Node, ends: Node, gradient: Node
 ) -> tuple[Node, Node]:
     """d(x·W) by x and by W, each group by itself."""
-    return (
-        _by_rows(gradient, _turned(matrices), ends),
-        _by_depth(_turned(data), gradient, ends),
-    )
+    return (_by_rows(gradient, _turned(matrices), ends), _by_depth(_turned(data), gradient, ends))
 
 
 ROWS: Rows = {

@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aotc.aot.ir import index as ix
-from aotc.aot.ir.bound import Bound
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.size import fixed, proves_at_most, proves_below
 from aotc.aot.schedule.domain import batch_index, breaks, contiguous_run, operand_accesses
 from aotc.aot.schedule.group import Group

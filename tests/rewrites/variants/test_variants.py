@@ -13,7 +13,7 @@ from torch import nn
 from aotc.aot.capture.capture import capture
 from aotc.aot.capture.spec import Spec
 from aotc.aot.ir.graph import Graph
-from aotc.aot.ir.interpret import interpret
+from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.schedule.schedule import schedule
