@@ -46,6 +46,7 @@ from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.bundle.manifest import GOLDEN_NAME, Manifest, Target, identity_of
 from aotc.runtime.bundle.native_plan import BackendEntry
+from aotc.runtime.bundle.opening import open_bundle
 from aotc.runtime.bundle.plan import Plan, split_library
 from aotc.runtime.bundle.signature import Signature, TensorSpec
 from aotc.runtime.bundle.weights import Digests, MappedFile, hash_threads, read_header
@@ -95,7 +96,7 @@ def retune(
     check_free(os.fspath(out), options.force)
     store, counts = Store(options.cache_folder, options.cache_layers), Counts()
     with ExitStack() as stack:
-        directory = stack.enter_context(Directory(os.fspath(bundle)))
+        directory = stack.enter_context(open_bundle(bundle))
         workers = stack.enter_context(Workers(options.jobs))
         manifest, data = read_manifest(directory)
         require_trust(directory, identity_of(data))

@@ -8,6 +8,7 @@ import struct
 from .arrays.dtypes import DTYPES
 from .bundle.directory import Directory
 from .bundle.manifest import EXTRAS_NAME, GOLDEN_NAME, LIMITS, Extras, TensorSpec
+from .bundle.opening import open_bundle
 from .bundle.weights import read_header
 from .errors import BundleFileMissing, BundleMalformed, GoldenMissing
 from .mismatch import read_manifest
@@ -59,7 +60,7 @@ def read_golden(path: str | os.PathLike[str]) -> Golden:
 
     Raises `GoldenMissing` when they were deleted or never written, and `BundleError`s.
     """
-    with Directory(os.fspath(path)) as directory:
+    with open_bundle(path) as directory:
         manifest, _ = read_manifest(directory)
         data = read_extra(directory, GOLDEN_NAME)
         if data is None:

@@ -6,6 +6,7 @@ import os
 
 from .bundle.directory import Directory
 from .bundle.manifest import identity_of
+from .bundle.opening import open_bundle
 from .bundle.plan import Plan, split_library
 from .bundle.plan_rules import check_steps
 from .bundle.weights import ALIGNMENT_BYTES, Digests, MappedFile, hash_threads, read_header
@@ -65,10 +66,10 @@ def load(
     """
     thread_count = _setting("AOTC_THREADS", threads)
     extent = _setting("AOTC_LOAD_VERIFY", verify)
-    with Directory(os.fspath(path)) as directory:
+    with open_bundle(path) as directory:
         manifest, data = read_manifest(directory)
         identity = identity_of(data)
-        _check_digest(directory.path, identity, digest)
+        check_digest(directory.path, identity, digest)
         require_trust(directory, identity, trusted_keys, revoked)
         fallback = _find_ops(manifest, directory.path)
         target, ordinal = require_target(manifest, directory.path, device)
@@ -244,7 +245,7 @@ def _setting(name: str, argument: Any) -> Any:
     return parse(SETTINGS[name], argument, "argument")
 
 
-def _check_digest(path: str, identity: str, digest: str | None) -> None:
+def check_digest(path: str, identity: str, digest: str | None) -> None:
     """Raises `IdentityMismatch` for another digest than the one asked for, if one was."""
     if digest is None:
         return

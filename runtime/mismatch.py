@@ -6,6 +6,7 @@ import os
 
 from .bundle.directory import Directory
 from .bundle.manifest import FEATURES, LIMITS, MANIFEST_NAME, Manifest
+from .bundle.opening import open_bundle
 from .bundle.plan import PLAN_ABI
 from .drivers import DRIVERS
 from .drivers import load as load_driver
@@ -51,7 +52,7 @@ def check(path: str | os.PathLike[str], device: str | None = None) -> list[Misma
     """
     text = os.fspath(path)
     try:
-        with Directory(text) as directory:
+        with open_bundle(text) as directory:
             manifest = read_manifest(directory)[0]
             found = mismatches(manifest, device)
             found += _missing_ops(manifest, directory.path)

@@ -127,6 +127,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("TERM", "text", "", "the terminal; `dumb` has no progress bars"),
         Setting("XDG_CACHE_HOME", "path", None, "base of the default cache folder"),
         Setting("HOME", "path", None, "the user's folder"),
+        Setting("DOCKER_CONFIG", "path", None, "folder of the `config.json` of registries"),
     )
 }
 

@@ -12,6 +12,7 @@ import os
 
 from .bundle.directory import Directory
 from .bundle.manifest import EXTRAS_NAME, GOLDEN_NAME, identity_of
+from .bundle.opening import open_bundle
 from .comparison import compare
 from .errors import AotcError, BundleAltered, BundleFileMissing, GoldenMissing
 from .extras import read_extras, read_golden
@@ -94,7 +95,7 @@ def _signature(path: str, trusted_keys: Any, revoked: Any, must_ask: bool) -> li
             raise TrustedKeysMissing(origin="`signature` was asked for")
         return []
     try:
-        with Directory(path) as directory:
+        with open_bundle(path) as directory:
             keys = check_trust(directory, identity_of(read_manifest(directory)[1]), asked)
     except AotcError as error:
         return [_failure("signature", SIGNATURE_NAME, error)]
@@ -106,7 +107,7 @@ def _signature(path: str, trusted_keys: Any, revoked: Any, must_ask: bool) -> li
 
 def _integrity(path: str) -> list[Finding]:
     try:
-        with Directory(path) as directory:
+        with open_bundle(path) as directory:
             manifest, _ = read_manifest(directory)
             findings = [Finding("integrity", "manifest.msgpack", "ok")]
             for entry in manifest.files:

@@ -137,7 +137,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.targets",
     },
     "aot.profile": WORDS,
-    "aot.distribution": {*WORDS, "aot.pack"},
+    "aot.distribution": {*WORDS, "aot.pack", "aot.stages"},
     "aot.reduce": {
         *WORDS,
         "aot.build",

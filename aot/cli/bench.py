@@ -16,7 +16,7 @@ from aotc.aot.cli.machine import usable_cpus
 from aotc.aot.cli.printing import print_json, print_table, time_text
 from aotc.aot.errors import SpecMissing
 from aotc.aot.measure.processor import cpu_name
-from aotc.runtime.bundle.directory import Directory
+from aotc.runtime.bundle.opening import open_bundle
 from aotc.runtime.errors import AotcError, EnvironmentFault
 from aotc.runtime.mismatch import read_manifest, require_target
 
@@ -46,7 +46,7 @@ def command(
     `graph` is eager torch in a CUDA graph. On a device, times are those of the device, and `host`
     is how long a call keeps the caller; `bound` is a call whose memory is fixed beforehand.
     """
-    with Directory(str(bundle)) as directory:
+    with open_bundle(bundle) as directory:
         device = require_target(read_manifest(directory)[0], directory.path)[0].device
     if against:
         require_build_extra("aotc bench --against")

@@ -20,6 +20,7 @@ MODULES = (
     "aotc.runtime.errors",
     "aotc.runtime.drivers.cuda.errors",
     "aotc.runtime.backends.errors",
+    "aotc.runtime.bundle.image",
     "aotc.runtime.trust.errors",
     "aotc.aot.errors",
     "aotc.aot.cli.backends",

@@ -25,6 +25,30 @@ cache_dir = click.option(
 jobs = click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
 quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+trusted_keys = click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="KEY.pub.pem",
+    help="Public key of which one must have signed it [AOTC_TRUSTED_KEYS]; may be repeated.",
+)
+revoked = click.option(
+    "--revoked",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="List of digests that are refused [AOTC_REVOKED].",
+)
+transfers = click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    help="Transfers side by side.",
+)
+plain_http = click.option(
+    "--plain-http", is_flag=True, help="Speak HTTP without TLS, as registries on this machine do."
+)
 rewrites = click.option(
     "--rewrites",
     multiple=True,

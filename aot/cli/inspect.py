@@ -12,10 +12,10 @@ import click
 
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
-from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.bundle.launch_plan import STEP
 from aotc.runtime.bundle.manifest import LIMITS, Manifest, TensorSpec, identity_of
 from aotc.runtime.bundle.native_plan import SYMBOL, NativeLaunch
+from aotc.runtime.bundle.opening import open_bundle
 from aotc.runtime.bundle.plan import Image, Kernel, Launch, Plan
 from aotc.runtime.bundle.schema import write
 from aotc.runtime.bundle.torch_calls import TorchCall
@@ -59,7 +59,7 @@ def command(bundle: Path, with_kernels: bool, with_files: bool, as_json: bool) -
 
 def inspect_bundle(bundle: Path) -> dict[str, Any]:
     """All of a bundle's facts as plain data. Raises `BundleError`s."""
-    with Directory(str(bundle)) as directory:
+    with open_bundle(bundle) as directory:
         manifest, data = read_manifest(directory)
         plans = {
             target.name: Plan.from_msgpack(
@@ -197,7 +197,7 @@ def _kernel(kernel: Kernel, figures: dict[str, Any]) -> dict[str, Any]:
 
 def _provenance(bundle: Path) -> dict[str, Any]:
     """The build's facts; empty where the extras were deleted."""
-    with Directory(str(bundle)) as directory:
+    with open_bundle(bundle) as directory:
         data = read_extra(directory, PROVENANCE)
     if data is None or len(data) > LIMITS.file_bytes:
         return {}

@@ -15,7 +15,7 @@ from aotc.aot.cli.printing import bytes_text, print_json, print_table, time_text
 from aotc.aot.errors import FallbackProfileUnsupported
 from aotc.aot.measure.processor import cpu_name
 from aotc.runtime import load
-from aotc.runtime.bundle.directory import Directory
+from aotc.runtime.bundle.opening import open_bundle
 from aotc.runtime.errors import GoldenMissing
 from aotc.runtime.extras import read_golden
 
@@ -76,7 +76,7 @@ def profile_bundle(bundle: Path, device: str | None, repetitions: int) -> Profil
 
             gpu = program._open().executable.gpu
             name, limits = gpu.name, measure_limits(gpu)
-        with Directory(str(bundle)) as directory:
+        with open_bundle(bundle) as directory:
             facts = facts_of(directory, program.target)
         rows = rows_of(subject.plan, times_us, facts)
         return Profile(program.target, name, rows, call_us, limits)

@@ -24,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "Run a bundle on numpy files or random inputs."),
     "verify": ("verify", "Check a bundle's signatures, digests, compatibility and golden numbers."),
     "sign": ("sign", "Sign a bundle's digest, for `verify` and `load` to check."),
+    "push": ("push", "Send a bundle to an OCI registry or into an image layout on disk."),
+    "pull": ("pull", "Fetch a bundle from an OCI registry or an image layout."),
     "keygen": ("keygen", "Make a pair of keys to sign bundles with."),
     "bench": ("bench", "Measure a bundle, alone or against torch."),
     "profile": ("profile", "Time every kernel of a bundle against the device's limits."),

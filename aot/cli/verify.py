@@ -18,20 +18,8 @@ EXIT_CODES = {"signature": 6, "integrity": 6, "compatibility": 5, "golden": 1}
 
 @click.command("verify")
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option(
-    "--key",
-    "keys",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="KEY.pub.pem",
-    help="Public key of which one must have signed it [AOTC_TRUSTED_KEYS]; may be repeated.",
-)
-@click.option(
-    "--revoked",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="List of digests that are refused [AOTC_REVOKED].",
-)
+@flags.trusted_keys
+@flags.revoked
 @click.option("--signature", "layer", flag_value="signature", help="Signatures only.")
 @click.option("--integrity", "layer", flag_value="integrity", help="Digests only.")
 @click.option("--compat", "layer", flag_value="compatibility", help="Compatibility only.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aotc.aot.errors import UserError
-from aotc.runtime.errors import BundleError
+from aotc.runtime.errors import BundleError, EnvironmentFault
 
 
 class BundleUnsound(BundleError):
@@ -19,3 +19,58 @@ class SignatureOther(UserError):
     code = "signature-other"
     template = "`{path}` holds {found}, expected signatures of this bundle"
     hint = "pass `--force` to replace it and the signatures in it"
+
+
+class LayoutForeign(UserError):
+    """An image is to be written where something else than an OCI layout is."""
+
+    code = "layout-foreign"
+    template = "`{path}` is {found}, expected an OCI image layout or nothing"
+    hint = "choose another path"
+
+
+class ReferenceInvalid(UserError):
+    """A text is no reference of an image in a registry."""
+
+    code = "reference-invalid"
+    template = "reference `{found}`, expected {expected}"
+
+
+class CredentialsInvalid(EnvironmentFault):
+    """The file of registries' credentials cannot be used."""
+
+    code = "credentials-invalid"
+    template = "credentials in `{path}` are {found}"
+    hint = "`docker login HOST` writes them, or remove the file to go without"
+
+
+class RegistryFailed(EnvironmentFault):
+    """A registry cannot be reached, fails, or answers what its specification does not have."""
+
+    code = "registry-failed"
+    template = "{method} {url}: {detail}"
+    hint = "try again: what was transferred is kept where it can be"
+
+
+class RegistryDenied(EnvironmentFault):
+    """A registry asks for credentials, or refuses those that it was given."""
+
+    code = "registry-denied"
+    template = "{method} {url}: {detail}"
+    hint = "`docker login HOST` keeps user and password where aotc reads them"
+
+
+class RegistryMissing(EnvironmentFault):
+    """A registry has no image or blob of that name."""
+
+    code = "registry-missing"
+    template = "{method} {url}: {detail}"
+    hint = "check the name, the tag and whether the image was pushed"
+
+
+class ImageAltered(BundleError):
+    """Bytes that a registry sent do not have the digest that they were asked for by."""
+
+    code = "image-altered"
+    template = "{where} of `{path}` has sha256 {found}, expected {expected}"
+    hint = "nothing of it was kept: the registry, or what is between, altered it"

@@ -21,8 +21,8 @@ from typing import Any
 
 from aotc.aot.distribution.errors import BundleUnsound, SignatureOther
 from aotc.aot.errors import OutputExists
-from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest, identity_of
+from aotc.runtime.bundle.opening import open_bundle
 from aotc.runtime.errors import environment_fault
 from aotc.runtime.mismatch import read_manifest
 from aotc.runtime.trust.envelope import (
@@ -73,7 +73,7 @@ def sign(
     private = read_private_key(key)
     path = os.fspath(bundle)
     check_sound(path)
-    with Directory(path) as directory:
+    with open_bundle(path) as directory:
         manifest, data = read_manifest(directory)
     place = os.path.realpath(os.path.join(path, SIGNATURE_NAME) if out is None else os.fspath(out))
     payload = statement(manifest, data)
@@ -90,7 +90,10 @@ def sign(
 
 
 def check_sound(path: str) -> None:
-    """Raise `BundleUnsound` unless every file of the bundle matches its digest."""
+    """Raise `BundleUnsound` unless every file of the bundle matches its digest, and for what is no
+    bundle what reading its manifest raises."""
+    with open_bundle(path) as directory:
+        read_manifest(directory)
     for finding in verify(path, ("integrity",)):
         if finding.status == "failed":
             detail = finding.detail.partition("\n")[0]

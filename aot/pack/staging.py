@@ -125,7 +125,7 @@ class Staging:
             path = self._beside("staging")
             os.mkdir(path, FOLDER_MODE)
             try:
-                descriptor = _lock_folder(path)
+                descriptor = lock_folder(path)
                 if descriptor is not None:
                     return path, descriptor
             except FileNotFoundError:
@@ -148,7 +148,7 @@ class Staging:
                 else:
                     os.rename(path, self.out)
             elif entry.startswith(f".{self._name}.staging-"):
-                _remove_abandoned(path)
+                remove_abandoned(path)
 
     def _rename_new(self) -> None:
         if not _rename(self.path, self.out, RENAME_NOREPLACE):
@@ -213,7 +213,7 @@ def _fsync_folder(path: str) -> None:
         os.close(descriptor)
 
 
-def _lock_folder(path: str) -> int | None:
+def lock_folder(path: str) -> int | None:
     """An open descriptor that holds the directory's lock, or None where another holds it.
 
     Raises `FileNotFoundError` where the directory went before it was locked.
@@ -236,9 +236,9 @@ def _lock_folder(path: str) -> int | None:
     return descriptor
 
 
-def _remove_abandoned(path: str) -> None:
+def remove_abandoned(path: str) -> None:
     with contextlib.suppress(OSError):
-        descriptor = _lock_folder(path)
+        descriptor = lock_folder(path)
         if descriptor is not None:
             try:
                 # Asked again: where locks are not supported, nobody may delete.

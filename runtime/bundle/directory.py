@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO must not block
 FOLDER_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 READ_STEP_BYTES = 16 << 20
+LAYOUT_PREFIX = "oci-layout:"
 
 
 class Directory:

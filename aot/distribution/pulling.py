@@ -1,0 +1,327 @@
+"""`pull`: an image into a directory that appears whole or not at all.
+
+    the image's manifest     against the digest of the reference, if it has one
+    manifest.msgpack         against its layer; then the bundle's digest, revocation and signatures
+    all other files          their layers against the bundle's manifest, before a byte is fetched
+    their bytes              against these digests while they arrive; weights chunk by chunk
+
+So each byte is digested once, and nothing of an image that is not wanted is fetched. A layer that
+arrives wrong is fetched again, twice at most. What was cut off goes on where it ended, in this pull
+or in the next one.
+"""
+
+# The order of the system calls is this file's subject, so they are written as such:
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from aotc.aot.distribution.errors import ImageAltered
+from aotc.aot.distribution.image import digest_of, read_parts
+from aotc.aot.distribution.partial import Partial
+from aotc.aot.distribution.sources import Source
+from aotc.aot.distribution.transfers import JOBS, Transfers
+from aotc.aot.pack.staging import check_free
+from aotc.aot.stages import Progress
+from aotc.runtime.bundle.directory import Directory
+from aotc.runtime.bundle.image import Descriptor, Image, broken, read_image
+from aotc.runtime.bundle.manifest import (
+    EXTRAS_NAME,
+    LIMITS,
+    MANIFEST_NAME,
+    FileEntry,
+    Manifest,
+    WeightsEntry,
+    identity_of,
+)
+from aotc.runtime.errors import DiskFull, environment_fault
+from aotc.runtime.extras import read_extras
+from aotc.runtime.loading import check_digest
+from aotc.runtime.mismatch import read_manifest
+from aotc.runtime.trust.envelope import LIMIT_BYTES as ENVELOPE_LIMIT_BYTES
+from aotc.runtime.trust.trust import SIGNATURE_NAME, Policy, check_trust
+
+PIECE_BYTES = 64 << 20
+ATTEMPTS = 3  # to get the bytes of one digest
+HEAD_LIMITS = {
+    MANIFEST_NAME: LIMITS.file_bytes + 4096,
+    EXTRAS_NAME: LIMITS.file_bytes + 4096,
+    SIGNATURE_NAME: ENVELOPE_LIMIT_BYTES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PullReport:
+    """Where the bundle is, its digest, the image's digest, the bytes of all files and those that
+    were fetched: fewer where an earlier pull was cut off."""
+
+    path: str
+    bundle: str
+    digest: str
+    nbytes: int
+    fetched_bytes: int
+
+
+class _Wrong(Exception):
+    """The bytes that end at a chunk, or the file, do not have their digest."""
+
+    def __init__(self, begin: int, found: str, expected: str) -> None:
+        self.begin, self.found, self.expected = begin, found, expected
+
+
+def pull(
+    source: Source,
+    out: str | os.PathLike[str],
+    asked: Policy,
+    digest: str | None = None,
+    force: bool = False,
+    jobs: int = JOBS,
+    progress: Progress | None = None,
+) -> PullReport:
+    """Write the bundle in an image at `out`; with `force` a bundle there is replaced.
+
+    asked: whose signature it must have and what is revoked. digest: the bundle's, if it is pinned.
+    Raises `ImageInvalid`, `ImageAltered`, `DigestMismatch`, `SignatureError`s, the errors of the
+    source, `OutputExists`, `OutputForeign` and `EnvironmentFault`s; `out` is then as it was.
+    """
+    path = os.fspath(out)
+    check_free(path, force)
+    data = source.manifest()
+    if source.digest not in (None, digest_of(data)):
+        found = digest_of(data)[7:]
+        expected = str(source.digest)[7:]
+        raise ImageAltered(path=source.name, where="the manifest", found=found, expected=expected)
+    image = read_image(data, source.name)
+    total_bytes = sum(layer.nbytes for layer in image.files.values())
+    transfers = Transfers(total_bytes, progress)
+    with Partial(path, digest_of(data)) as partial:
+        fetch = _Fetch(source, partial, transfers)
+        bundle, manifest = _heads(image, fetch, asked, digest)
+        _check_room(partial.path, path, total_bytes)
+        _fetch_rest(image, manifest, fetch, jobs)
+        partial.publish(force)
+        return PullReport(partial.out, bundle, digest_of(data), total_bytes, transfers.nbytes)
+
+
+def _heads(image: Image, fetch: _Fetch, asked: Policy, digest: str | None) -> tuple[str, Manifest]:
+    """The files that say what the others are, fetched and checked; the bundle's digest too."""
+    for name, limit_bytes in HEAD_LIMITS.items():
+        layer = image.files.get(name)
+        if layer is None and name == MANIFEST_NAME:
+            raise broken(fetch.source.name, "layers", f"without `{name}`", "a bundle's files")
+        if layer is not None and layer.nbytes > limit_bytes:
+            found, expected = f"{layer.nbytes} bytes", f"at most {limit_bytes}"
+            raise broken(fetch.source.name, f"size of `{name}`", found, expected)
+    fetch.file(MANIFEST_NAME, image.files[MANIFEST_NAME])
+    if SIGNATURE_NAME in image.files:
+        fetch.file(SIGNATURE_NAME, image.files[SIGNATURE_NAME])
+    with Directory(fetch.partial.path) as directory:
+        directory.path = fetch.source.name
+        manifest, data = read_manifest(directory)
+        check_digest(directory.path, identity_of(data), digest)
+        check_trust(directory, identity_of(data), asked)
+        extras: tuple[FileEntry, ...] = ()
+        if EXTRAS_NAME in image.files:
+            fetch.file(EXTRAS_NAME, image.files[EXTRAS_NAME])
+            extras = read_extras(directory).files
+    _check_listed(image, manifest, extras, fetch.source.name)
+    return identity_of(data), manifest
+
+
+def _check_listed(
+    image: Image, manifest: Manifest, extras: tuple[FileEntry, ...], path: str
+) -> None:
+    """The image has the bundle's files and no others, each as the bundle's manifest says."""
+    entries = {entry.name: entry for entry in (*extras, *manifest.files)}
+    required = {entry.name for entry in manifest.files}
+    weights = {} if manifest.weights is None else {manifest.weights.name: manifest.weights}
+    for name in sorted(required | set(weights)):
+        if name not in image.files:
+            raise broken(path, "layers", f"without `{name}`", "every file that the bundle lists")
+    for name, layer in image.files.items():
+        entry: FileEntry | WeightsEntry | None = entries.get(name) or weights.get(name)
+        if entry is None:
+            if name not in HEAD_LIMITS:
+                raise broken(path, "layers", f"the file {name!r}", "files that the bundle lists")
+            continue
+        wanted = f"sha256:{entry.sha256.hex()}" if isinstance(entry, FileEntry) else layer.digest
+        if (layer.digest, layer.nbytes) != (wanted, entry.nbytes):
+            found = f"{layer.digest} of {layer.nbytes} bytes"
+            raise broken(path, f"layer of `{name}`", found, f"{wanted} of {entry.nbytes} bytes")
+
+
+def _check_room(folder: str, out: str, nbytes: int) -> None:
+    """Raise `DiskFull` before the transfer where the files cannot fit."""
+    state = os.statvfs(folder)
+    free_bytes = state.f_bavail * state.f_frsize
+    if free_bytes and nbytes > free_bytes:
+        detail = f"{nbytes} bytes are needed and {free_bytes} free"
+        raise DiskFull(action="write", path=out, detail=detail)
+
+
+def _fetch_rest(image: Image, manifest: Manifest, fetch: _Fetch, jobs: int) -> None:
+    """All files but the heads, large ones first."""
+    weights = manifest.weights
+    rest = [name for name in image.files if name not in HEAD_LIMITS]
+    whole = sorted(rest, key=lambda name: -image.files[name].nbytes)
+    tasks: list[Callable[[], None]] = []
+    if weights is not None:
+        whole.remove(weights.name)
+        chunked = _Chunked(fetch, image.files[weights.name], weights)
+        chunked.begin()
+        tasks += chunked.tasks()
+    tasks += [lambda name=name: fetch.file(name, image.files[name]) for name in whole]  # type: ignore[misc]
+    fetch.transfers.run(tasks, jobs if fetch.source.has_ranges else 1)
+    if weights is not None:
+        chunked.end()
+
+
+class _Fetch:
+    """Layers of one image into files."""
+
+    def __init__(self, source: Source, partial: Partial, transfers: Transfers) -> None:
+        self.source, self.partial, self.transfers = source, partial, transfers
+
+    def file(self, name: str, layer: Descriptor) -> None:
+        """A layer with one digest; goes on behind what the file has already."""
+        descriptor = self.partial.open(name)
+        try:
+            for attempt in range(1, ATTEMPTS + 1):
+                try:
+                    self._whole(descriptor, layer)
+                    break
+                except _Wrong as wrong:
+                    os.ftruncate(descriptor, 0)
+                    if attempt == ATTEMPTS:
+                        raise self.refusal(name, "the file", wrong) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self.partial.close(name, descriptor)
+
+    def _whole(self, descriptor: int, layer: Descriptor) -> None:
+        digest = hashlib.sha256()
+        place = os.fstat(descriptor).st_size
+        if place > layer.nbytes:
+            os.ftruncate(descriptor, 0)
+            place = 0
+        for data in read_parts(descriptor, 0, place, self.partial.path):
+            digest.update(data)
+
+        def consume(view: memoryview) -> None:
+            nonlocal place
+            digest.update(view)
+            self.write(descriptor, view, place)
+            place += len(view)
+
+        self.source.stream(layer, place, layer.nbytes, consume)
+        if f"sha256:{digest.hexdigest()}" != layer.digest:
+            raise _Wrong(0, digest.hexdigest(), layer.digest[7:])
+
+    def write(self, descriptor: int, view: memoryview, place: int) -> None:
+        """Bytes into a file, and into the count of those transferred."""
+        self.transfers.count(len(view))
+        try:
+            while view:
+                count = os.pwrite(descriptor, view, place)
+                view, place = view[count:], place + count
+        except OSError as error:
+            raise environment_fault("write", self.partial.out, error) from error
+
+    def refusal(self, name: str, where: str, wrong: _Wrong) -> ImageAltered:
+        """The error for bytes that came wrong each time."""
+        return ImageAltered(
+            path=self.source.name,
+            where=f"{where} `{name}`" if where == "the file" else f"{where} of `{name}`",
+            found=wrong.found,
+            expected=wrong.expected,
+        )
+
+
+class _Chunked:
+    """The weights: a file whose chunks have digests, so that its parts are fetched side by side."""
+
+    def __init__(self, fetch: _Fetch, layer: Descriptor, entry: WeightsEntry) -> None:
+        self._fetch, self._layer, self._entry = fetch, layer, entry
+        self._descriptor = -1
+
+    def begin(self) -> None:
+        """Open the file, and look which chunks an earlier pull left."""
+        self._descriptor = self._fetch.partial.open(self._entry.name)
+        found_bytes = os.fstat(self._descriptor).st_size
+        self._is_whole = [
+            found_bytes >= end and self._digest(begin, end) == self._entry.chunks[index]
+            for index, (begin, end) in enumerate(self._spans())
+        ]
+        try:
+            os.ftruncate(self._descriptor, self._entry.nbytes)
+        except OSError as error:
+            raise environment_fault("write", self._fetch.partial.out, error) from error
+
+    def tasks(self) -> list[Callable[[], None]]:
+        """What fetches the other chunks: runs of them, of at most PIECE_BYTES."""
+        runs: list[tuple[int, int]] = []
+        room = max(1, PIECE_BYTES // self._entry.chunk_bytes)
+        for index, is_whole in enumerate(self._is_whole):
+            if is_whole:
+                continue
+            if runs and runs[-1][1] == index and index - runs[-1][0] < room:
+                runs[-1] = (runs[-1][0], index + 1)
+            else:
+                runs.append((index, index + 1))
+        return [lambda run=run: self._run(*run) for run in runs]  # type: ignore[misc]
+
+    def end(self) -> None:
+        """Close the file, of which every chunk was checked."""
+        self._fetch.partial.close(self._entry.name, self._descriptor)
+
+    def _spans(self) -> Iterator[tuple[int, int]]:
+        size = self._entry.chunk_bytes
+        for begin in range(0, self._entry.nbytes, size):
+            yield begin, min(begin + size, self._entry.nbytes)
+
+    def _digest(self, begin: int, end: int) -> bytes:
+        digest = hashlib.sha256()
+        for data in read_parts(self._descriptor, begin, end, self._fetch.partial.path):
+            digest.update(data)
+        return digest.digest()
+
+    def _run(self, first: int, last: int) -> None:
+        """Fetch the chunks `first` to `last`, without the latter."""
+        size = self._entry.chunk_bytes
+        end = min(last * size, self._entry.nbytes)
+        begin = first * size
+        failures = 0
+        while begin < end:
+            try:
+                self._fetch.source.stream(self._layer, begin, end, self._writer(begin))
+                return
+            except _Wrong as wrong:
+                failures = failures + 1 if wrong.begin == begin else 1
+                begin = wrong.begin
+                if failures == ATTEMPTS:
+                    where = f"chunk {begin // size}"
+                    raise self._fetch.refusal(self._entry.name, where, wrong) from None
+
+    def _writer(self, begin: int) -> Callable[[memoryview], None]:
+        """What takes the bytes from the beginning of a chunk on; raises `_Wrong` at its end."""
+        size, place, digest = self._entry.chunk_bytes, begin, hashlib.sha256()
+
+        def consume(view: memoryview) -> None:
+            nonlocal place, digest
+            while view:
+                index = place // size
+                end = min((index + 1) * size, self._entry.nbytes)
+                part, view = view[: end - place], view[end - place :]
+                digest.update(part)
+                self._fetch.write(self._descriptor, part, place)
+                place += len(part)
+                if place == end:
+                    found, expected = digest.digest(), self._entry.chunks[index]
+                    if found != expected:
+                        raise _Wrong(index * size, found.hex(), expected.hex())
+                    digest = hashlib.sha256()
+
+        return consume

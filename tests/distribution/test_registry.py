@@ -1,0 +1,440 @@
+"""Push and pull over a registry that fails: what arrives is the bundle, or nothing, with a typed
+error; what was transferred is not transferred again."""
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import threading
+
+import pytest
+from fake_registry import cut, flip, hang_up, lose_upload, status, take_part
+from small_bundle import names, snapshot
+
+from aotc.runtime import load
+
+LARGE = 9 << 20
+
+
+def weights_digest(bundle):
+    return "sha256:" + hashlib.sha256((bundle / "weights.safetensors").read_bytes()).hexdigest()
+
+
+def left_beside(out):
+    return sorted(name for name in names(out.parent) if name.startswith(f".{out.name}."))
+
+
+def refusal(call, *arguments, **options):
+    with pytest.raises(Exception) as caught:  # noqa: PT011  # the caller compares its code
+        call(*arguments, **options)
+    return caught.value
+
+
+def test_there_and_back(push, pull, bundle, fake, tmp_path):
+    sent = push()
+    assert sent.reference == f"{fake.host}/team/model@{sent.digest}"
+    report = pull(f"@{sent.digest}")
+    out = tmp_path / "out"
+    assert snapshot(out) == snapshot(bundle)
+    assert {file.stat().st_mode & 0o777 for file in out.rglob("*") if file.is_file()} == {0o444}
+    assert (report.digest, report.bundle) == (sent.digest, sent.bundle)
+    assert report.fetched_bytes == report.nbytes == sent.nbytes
+    assert left_beside(out) == []
+    load(out).close()
+    assert refusal(pull).code == "output-exists"
+    pull(force=True)
+
+
+def test_the_manifest_is_a_model_of_the_cncf_s(push, fake):
+    image = json.loads(fake.manifests[push().digest])
+    assert image["artifactType"] == "application/vnd.cncf.model.manifest.v1+json"
+    assert image["config"]["mediaType"] == "application/vnd.cncf.model.config.v1+json"
+    by_name = {row["annotations"]["org.cncf.model.filepath"]: row for row in image["layers"]}
+    assert by_name["weights.safetensors"]["mediaType"] == "application/vnd.cncf.model.weight.v1.raw"
+    assert all(
+        row["annotations"]["org.opencontainers.image.title"] == n for n, row in by_name.items()
+    )
+    config = json.loads(fake.blobs[image["config"]["digest"]])
+    assert config["modelfs"]["diffIds"] == [row["digest"] for row in image["layers"]]
+    assert set(config) == {"descriptor", "config", "modelfs"}
+
+
+def test_what_is_there_is_not_sent_again(push, fake):
+    first = push()
+    fake.log.clear()
+    again = push("v2")
+    assert again.sent_bytes == 0
+    assert again.digest == first.digest
+    assert fake.asked("POST") == []
+
+
+def test_downloads_go_on_where_they_were_cut_off(push, pull, bundle, fake, tmp_path):
+    push()
+    for _ in range(3):
+        fake.fault("GET", weights_digest(bundle), cut(1_500_000))
+    pull()
+    assert snapshot(tmp_path / "out") == snapshot(bundle)
+    assert fake.sent_bytes < LARGE + (2 << 20)  # not again from the beginning
+
+
+def test_the_next_pull_goes_on(push, pull, bundle, fake, tmp_path):
+    push()
+    fake.fault("GET", weights_digest(bundle), cut(100_000), always=True)
+    error = refusal(pull, jobs=1)
+    assert (error.code, error.exit_code) == ("registry-failed", 7)
+    assert "cut off" in str(error)
+    assert not (tmp_path / "out").exists()
+    assert len(left_beside(tmp_path / "out")) == 1
+    fake.faults.clear()
+    fake.fault("GET", weights_digest(bundle), hang_up)
+    whole = pull()
+    assert whole.fetched_bytes < whole.nbytes
+    assert snapshot(tmp_path / "out") == snapshot(bundle)
+    assert left_beside(tmp_path / "out") == []
+
+
+def test_what_an_earlier_pull_left_is_checked(push, pull, bundle, fake, tmp_path):
+    push()
+    fake.fault("GET", weights_digest(bundle), hang_up, always=True)
+    refusal(pull)
+    fake.faults.clear()
+    partial = tmp_path / left_beside(tmp_path / "out")[0]
+    for file in [*partial.rglob("*")]:
+        if file.is_file():
+            file.chmod(0o644)
+            file.write_bytes(b"\1" * file.stat().st_size)
+    pull()
+    assert snapshot(tmp_path / "out") == snapshot(bundle)
+
+
+def test_a_partial_folder_that_others_may_write_is_not_used(push, pull, bundle, fake, tmp_path):
+    digest = push().digest
+    (tmp_path / f".out.partial-{digest[7:23]}").mkdir()
+    (tmp_path / f".out.partial-{digest[7:23]}").chmod(0o777)
+    pull()
+    assert snapshot(tmp_path / "out") == snapshot(bundle)
+    assert len(left_beside(tmp_path / "out")) == 1
+
+
+def test_wrong_bytes_are_fetched_again(push, pull, bundle, fake, tmp_path):
+    push()
+    fake.fault("GET", weights_digest(bundle), flip(70_000))
+    fake.fault("GET", "blobs", flip(20))
+    report = pull(jobs=1)
+    assert snapshot(tmp_path / "out") == snapshot(bundle)
+    assert report.nbytes < report.fetched_bytes < report.nbytes + (10 << 20)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "manifest.msgpack", "sources/copy.py"])
+def test_bytes_that_are_always_wrong(push, pull, bundle, fake, tmp_path, name):
+    push()
+    digest = "sha256:" + hashlib.sha256((bundle / name).read_bytes()).hexdigest()
+    fake.fault("GET", digest, flip(3), always=True)
+    error = refusal(pull)
+    assert (error.code, error.exit_code) == ("image-altered", 6)
+    assert name in str(error)
+    assert names(tmp_path) == []
+
+
+def test_a_registry_without_ranges(push, pull, bundle, fake, tmp_path):
+    push()
+    fake.has_ranges = False
+    pull()
+    fake.fault("GET", weights_digest(bundle), cut(6 << 20))
+    pull(force=True)
+    assert snapshot(tmp_path / "out") == snapshot(bundle)
+
+
+@pytest.mark.parametrize("fault", [status(500), status(503, retry_after="0"), status(429), hang_up])
+def test_failures_that_pass(push, pull, bundle, fake, tmp_path, fault):
+    fake.fault("HEAD", "blobs", fault)
+    fake.fault("POST", "uploads", fault)
+    fake.fault("PUT", "uploads", fault)
+    fake.fault("PUT", "manifests", fault)
+    push()
+    fake.fault("GET", "manifests", fault)
+    fake.fault("GET", "blobs", fault)
+    pull()
+    assert fake.faults == []
+    assert snapshot(tmp_path / "out") == snapshot(bundle)
+
+
+def test_failures_that_stay(push, pull, fake, tmp_path):
+    push()
+    fake.fault("GET", "manifests", status(500), always=True)
+    error = refusal(pull)
+    assert (error.code, error.exit_code) == ("registry-failed", 7)
+    assert len(fake.asked("GET", "manifests")) == 5
+    fake.fault("PUT", "manifests", status(500), always=True)
+    assert refusal(push, "v2").code == "registry-failed"
+    assert "v2" not in fake.manifests
+    assert refusal(pull, ":nothing").code == "registry-failed"
+    fake.faults.clear()
+    error = refusal(pull, ":nothing")
+    assert (error.code, error.exit_code) == ("registry-missing", 7)
+    assert names(tmp_path) == []
+
+
+def test_a_registry_that_is_not_there(pull, fake):
+    fake.close()
+    assert refusal(pull).code == "registry-failed"
+
+
+def test_uploads_go_on_where_they_were_cut_off(push, fake, bundle):
+    fake.fault("PATCH", "uploads", take_part(1_000_000))
+    fake.fault("PATCH", "uploads", status(500))
+    report = push(jobs=1)
+    assert fake.blobs[weights_digest(bundle)] == (bundle / "weights.safetensors").read_bytes()
+    assert report.sent_bytes < report.nbytes + (9 << 20)
+
+
+def test_uploads_that_are_lost_begin_again(push, fake, bundle):
+    fake.fault("PATCH", "uploads", lose_upload)
+    fake.fault("PUT", "uploads", lose_upload)
+    push(jobs=1)
+    assert weights_digest(bundle) in fake.blobs
+
+
+def write_config(tmp_path, fake, password):
+    (tmp_path / "docker").mkdir(exist_ok=True)
+    auth = base64.b64encode(f"user:{password}".encode()).decode()
+    (tmp_path / "docker" / "config.json").write_text(
+        json.dumps({"auths": {fake.host: {"auth": auth}}})
+    )
+
+
+def test_sign_in(push, pull, bundle, fake, tmp_path):
+    fake.password, fake.token = "pa55word", "tok3n"
+    error = refusal(push)
+    assert (error.code, error.exit_code) == ("registry-denied", 7)
+    write_config(tmp_path, fake, "wrong-pa55")
+    error = refusal(push)
+    assert error.code == "registry-denied"
+    assert "pa55" not in str(error) + repr(error) + str(error.as_map())
+    write_config(tmp_path, fake, "pa55word")
+    push()
+    pull()
+    assert snapshot(tmp_path / "out") == snapshot(bundle)
+    # It ends while it is in use.
+    fake.fault("GET", weights_digest(bundle), lambda handler: setattr(fake, "token", "another"))
+    pull(force=True)
+
+
+def test_blobs_from_elsewhere_get_no_credentials(push, pull, bundle, fake, tmp_path):
+    fake.password, fake.token = "pa55word", "tok3n"
+    write_config(tmp_path, fake, "pa55word")
+    push()
+    fake.blob_host = fake.host.replace("127.0.0.1", "localhost")  # another origin
+    fake.log.clear()
+    pull()
+    assert snapshot(tmp_path / "out") == snapshot(bundle)
+    elsewhere = fake.headers("/elsewhere")
+    assert elsewhere
+    assert not [headers for headers in elsewhere if "Authorization" in headers]
+    fake.fault("GET", "/elsewhere", status(403), always=True)
+    error = refusal(pull, force=True)
+    assert error.code == "registry-denied"
+    assert "secret" not in str(error)  # the query of a redirect is one
+
+
+def test_redirects_that_are_refused(push, pull, fake):
+    push()
+    for location in ("file:///etc/passwd", "", "ftp://a.b/c"):
+        fake.fault("GET", "blobs", lambda handler, to=location: handler.fail(307, location=to))
+        assert refusal(pull).exit_code == 7
+        fake.faults.clear()
+    fake.fault(
+        "GET", "blobs", lambda handler: handler.fail(302, location=handler.path), always=True
+    )
+    error = refusal(pull)
+    assert error.code == "registry-failed"
+    from aotc.aot.distribution.registry import Registry
+
+    with pytest.raises(Exception, match="a redirect to http"):
+        Registry._redirected(None, "GET", "https://a/b", "http://a/b")
+
+
+def test_a_pinned_digest(push, pull, fake, tmp_path):
+    sent = push()
+    pinned = f"@{sent.digest}"
+    fake.manifests[sent.digest] = fake.manifests[sent.digest] + b" "
+    error = refusal(pull, pinned)
+    assert (error.code, error.exit_code) == ("image-altered", 6)
+    error = refusal(pull, digest="sha256:" + "0" * 64)
+    assert error.exit_code == 6
+    assert names(tmp_path) == []
+
+
+def put_manifest(fake, tag, change):
+    tree = json.loads(fake.manifests[tag])
+    other = change(tree)  # most change the tree itself
+    fake.manifests["bad"] = json.dumps(other if isinstance(other, list | str) else tree).encode()
+
+
+def note(layer, name):
+    layer["annotations"] = {"org.cncf.model.filepath": name}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tree: tree["layers"].pop(0),
+        lambda tree: tree["layers"].pop(),
+        lambda tree: tree["layers"].append(tree["layers"][0]),
+        lambda tree: note(tree["layers"][3], "../../etc/passwd"),
+        lambda tree: note(tree["layers"][3], "/etc/passwd"),
+        lambda tree: note(tree["layers"][3], "a/.ssh"),
+        lambda tree: note(tree["layers"][3], "other"),
+        lambda tree: tree["layers"][3].pop("annotations"),
+        lambda tree: tree["layers"][3].update(mediaType="application/vnd.oci.image.layer.v1.tar"),
+        lambda tree: tree["layers"][3].update(digest="sha256:" + "0" * 64),
+        lambda tree: tree["layers"][3].update(digest="sha512:" + "0" * 128),
+        lambda tree: tree["layers"][3].update(digest="sha256:../../../../../../etc/passwd"),
+        lambda tree: tree["layers"][3].update(size=-1),
+        lambda tree: tree["layers"][3].update(size=1 << 50),
+        lambda tree: tree["layers"][3].update(size=True),
+        lambda tree: tree["layers"][0].update(size=1 << 40),
+        lambda tree: tree.update(schemaVersion=1),
+        lambda tree: tree.update(mediaType="application/vnd.oci.image.index.v1+json"),
+        lambda tree: tree.update(layers=[]),
+        lambda tree: tree.update(config=None),
+        lambda tree: tree.pop("layers") and None,
+        lambda tree: [],
+        lambda tree: "x" * (5 << 20),
+    ],
+)
+def test_images_that_are_no_bundle(push, pull, fake, tmp_path, change):
+    push()
+    put_manifest(fake, "v1", change)
+    fake.log.clear()
+    error = refusal(pull, ":bad")
+    assert error.exit_code in (6, 7), error
+    assert error.code in ("image-invalid", "image-altered", "registry-failed", "registry-missing")
+    assert names(tmp_path) == []
+    assert fake.sent_bytes < LARGE
+
+
+def test_an_unsigned_or_revoked_image_is_not_fetched(push, pull, bundle, fake, keys, tmp_path):
+    sent = push()
+    error = refusal(pull, keys=[keys[1]])
+    assert (error.code, error.exit_code) == ("signature-missing", 6)
+    (tmp_path / "revoked").write_text(sent.bundle)
+    assert refusal(pull, revoked=tmp_path / "revoked").code == "bundle-revoked"
+    assert fake.asked("GET", weights_digest(bundle)) == []
+    assert names(tmp_path) == ["revoked"]
+
+
+def test_a_signature_travels(push, pull, bundle, keys, tmp_path):
+    from aotc.aot.distribution.signing import sign
+
+    signed = tmp_path / "signed"
+    shutil.copytree(bundle, signed)
+    unsigned = push("unsigned")
+    sign(signed, keys[0])
+    assert push(source=signed).sent_bytes < 4096  # the rest is there
+    report = pull(keys=[keys[1]])
+    assert report.digest != unsigned.digest
+    assert report.bundle == unsigned.bundle
+    load(tmp_path / "out", trusted_keys=[keys[1]]).close()
+
+
+def test_two_pulls_at_once(push, pull, bundle, tmp_path):
+    push()
+    results = []
+
+    def call():
+        try:
+            results.append(pull().bundle)
+        except Exception as error:
+            results.append(error.code)
+
+    threads = [threading.Thread(target=call) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert snapshot(tmp_path / "out") == snapshot(bundle)
+    assert {each for each in results if len(each) < 64} <= {"output-exists"}
+    assert left_beside(tmp_path / "out") == []
+
+
+def test_a_disk_that_is_too_small(push, pull, fake, tmp_path, monkeypatch):
+    push()
+    state = os.statvfs(tmp_path)
+    values = {name: getattr(state, name) for name in ("f_frsize", "f_bavail")} | {"f_bavail": 7}
+    monkeypatch.setattr(os, "statvfs", lambda _: type("State", (), values))
+    error = refusal(pull)
+    assert (error.code, error.exit_code) == ("disk-full", 7)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "model:v1",
+        "localhost",
+        "localhost/Model",
+        "host.example/a//b",
+        "host.example/a:v1:v2",
+        "host.example/a@sha256:0",
+        "https://host.example/a",
+        "host.example/a:../b",
+        "user@host.example/a",
+    ],
+)
+def test_what_is_no_reference(text):
+    from aotc.aot.distribution.reference import read_reference
+
+    assert refusal(read_reference, text).code == "reference-invalid"
+
+
+def test_references():
+    from aotc.aot.distribution.reference import read_reference
+
+    found = read_reference("reg.example:5000/a/b-c_d:v1@sha256:" + "0" * 64)
+    assert (found.host, found.repository, found.tag) == ("reg.example:5000", "a/b-c_d", "v1")
+    assert found.version == "sha256:" + "0" * 64
+    assert [read_reference(each).is_loopback for each in ("localhost/a", "[::1]:5/a", "a.b/c")] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_credentials(tmp_path, monkeypatch):
+    from aotc.aot.distribution.credentials import find_credentials
+
+    folder = tmp_path / "docker"
+    assert find_credentials("a.b") is None
+    folder.mkdir()
+    config = folder / "config.json"
+    helper = tmp_path / "bin" / "docker-credential-test"
+    helper.parent.mkdir()
+    helper.write_text(
+        '#!/bin/sh\nread host\necho "{\\"Username\\":\\"u\\",\\"Secret\\":\\"$host\\"}"\n'
+    )
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{helper.parent}:{os.environ['PATH']}")
+    config.write_text(json.dumps({"credHelpers": {"a.b": "test"}, "auths": {"a.b": {}}}))
+    assert find_credentials("a.b") == ("u", "a.b")
+    assert find_credentials("c.d") is None
+    for text in ("{", "[]", '{"auths": 3}', '{"auths": {"a.b": {"auth": "ää"}}}'):
+        config.write_text(text)
+        assert refusal(find_credentials, "a.b").code == "credentials-invalid"
+    config.write_text(json.dumps({"credsStore": "../../bin/sh"}))
+    assert refusal(find_credentials, "a.b").code == "credentials-invalid"
+
+
+def test_commands(aotc, bundle, fake, tmp_path):
+    reference = f"{fake.host}/team/model:v1"
+    code, out, errors = aotc("push", bundle, reference, "--json", "--quiet")
+    assert code == 0, errors
+    pushed = json.loads(out)
+    assert pushed["schema"] == "aotc.push/1"
+    code, out, errors = aotc("pull", reference, "-o", tmp_path / "out", "--json", "--quiet")
+    assert code == 0, errors
+    assert json.loads(out)["bundle"] == pushed["bundle"]
+    assert aotc("pull", "nowhere", "-o", tmp_path / "other")[0] == 2
+    assert aotc("push", tmp_path / "absent", reference)[0] == 2
