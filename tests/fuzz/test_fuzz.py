@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import os
 import random
 import re
@@ -250,6 +251,21 @@ def test_sums_that_may_overflow_cannot_be_judged_and_others_can():
     assert judge.verdict([torch.stack([eager[0], torch.tensor(float("nan"))])]).wrong == 1
 
 
+def test_sums_that_may_overflow_decide_an_order_that_their_data_ties_with():
+    """`scans 20261126009`: replaced by 1, a large number is as large as a 1 of the data."""
+    row = "torch.tensor([[1.7e308, 1.7e308, 0.0, -1.7e308, 1.0]], dtype={dtype})"
+    given = Input("x0", "f64", (1, 5), row, 1)
+    steps = [("cumsum", {"axis": 1}), ("diff", {"axis": 1}),
+             ("places of cummax", {"axis": 1})]  # fmt: skip
+    steps = [Step(f"v{at}", name, ROWS[name].text, {"x": Ref(f"v{at - 1}" if at else "x0"), **more})
+             for at, (name, more) in enumerate(steps)]  # fmt: skip
+    judge = Judge(Program("", (given,), (), tuple(steps), ("v2",)), 0)
+    in_pairs = torch.tensor([[1.7e308, math.inf, math.inf, 1.7e308, 1.7e308]], dtype=torch.float64)
+    other = in_pairs.diff(dim=1).cummax(1).indices
+    assert bool((other != judge.eager[0]).any())
+    assert not judge.verdict([other]).wrong
+
+
 def test_the_smallest_subnormals_round_too():
     least = "torch.tensor([[5e-324, 0.0], [1.0, 2.0]], dtype={dtype})"
     given = Input("x0", "f64", (2, 2), least, 1)
@@ -357,6 +373,19 @@ def test_any_of_equal_elements_may_be_taken(name):
     assert judge.verdict([value, slope[[0, 2, 1, 3]] + slope[[3, 1, 2, 0]]]).wrong
 
 
+def test_each_of_many_equal_elements_may_be_taken():
+    """`sorts 20261126556` and `sorts 20261126584`: a few draws at random miss some."""
+    given = Input("x0", "f32", (1, 40), "torch.ones({shape})", 1)
+    for name in ("topk", "median"):
+        arguments = {"x": Ref("x0"), "k": 1, "axis": 1, "flag": True}
+        step = Step("v0", name, ROWS[name].text, arguments)
+        judge = Judge(Program("", (given,), (), (step,), ("v0",), has_gradients=True), 0)
+        value, slope = judge.eager
+        for place in range(40):
+            assert not judge.verdict([value, slope.sum() * torch.eye(40)[place : place + 1]]).wrong
+        assert judge.verdict([value, slope + 9]).wrong == 40
+
+
 def test_rows_of_attention_that_are_no_numbers_cannot_be_judged():
     """torch's fused kernel gives zeros there, its plain one NaN."""
     text = "torch.randn({{shape}}, generator={{generator}}).mul(torch.tensor([[{}], [1.0]]))"
@@ -451,6 +480,24 @@ def test_a_write_beside_memory_is_found(bench):
         guards.check(block.spans())
     assert built(program, bench, "cpu")  # between guards
     assert guards.Session._enter is guards._guarded_enter
+
+
+@pytest.mark.parametrize("dtype", ["f64", "i64", "f32"])
+def test_what_lies_beside_memory_is_not_read(dtype, bench):
+    """`attention 20261122739`: half of a read whose mask is known was read without a mask."""
+    text = "torch.randint(-9, 9, {shape}, generator={generator}).to({dtype})"
+    shapes = ((1, 1, 2, 12), (3, 1, 3, 12))
+    inputs = tuple(Input(f"x{at}", dtype, shape, text, at) for at, shape in enumerate(shapes))
+    turned = Step("v0", "transpose", ROWS["transpose"].text, {"x": Ref("x1"), "a": 2, "b": 3})
+    product = Step(
+        "v1",
+        "matmul with batches",
+        ROWS["matmul with batches"].text,
+        {"x": Ref("x0"), "y": Ref("v0")},
+    )
+    program = Program("", inputs, (), (turned, product), ("v1",))
+    (found,), (expected,) = built(program, bench, "cpu-x86-64-v3")[0], Judge(program, 0).eager
+    assert torch.equal(found, expected)
 
 
 def test_equality_of_nearly_equal_floats_cannot_be_judged():

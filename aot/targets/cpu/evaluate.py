@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeAlias
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import memory
 from aotc.aot.targets.cpu.elementwise import RULES
-from aotc.aot.targets.cpu.isa import Isa
 from aotc.aot.targets.cpu.lanes import Lanes
 from aotc.aot.targets.cpu.linear import Int, Lane, Pointer, integer
 from aotc.aot.targets.cpu.literals import LLVM_TYPES, float_constant
@@ -35,7 +34,6 @@ class Shifted(NamedTuple):
 class Kernel(memory.Code):
     """State of lowering one kernel: what is known about every value, and where code goes."""
 
-    isa: Isa
     no_alias: bool
     """Pointer arguments do not overlap (true for kernels of our own)."""
     scalars: dict[Value, Lane] = field(default_factory=dict)

@@ -67,7 +67,7 @@ class Lowering:
 
     def __init__(self, function: Function, isa: Isa, *, no_alias: bool) -> None:
         self.function = function
-        self.kernel = Kernel(isa, no_alias)
+        self.kernel = Kernel(no_alias, isa=isa)
         self.runs = usage.store_runs(function, no_alias=no_alias)
         self.keep = usage.plan(function, self.runs, no_alias=no_alias)
         self.closings = fused_store.closings(function, self.runs, self.keep) if no_alias else {}

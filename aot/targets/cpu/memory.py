@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from aotc.aot.targets.cpu.isa import Isa
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, Lanes
 from aotc.aot.targets.cpu.linear import Int, Lane, Linear, Pointer, integer
 from aotc.aot.targets.cpu.literals import LLVM_TYPES, float_constant, is_literal, is_vector
@@ -40,6 +41,7 @@ class Buffer(NamedTuple):
 class Code:
     """Where the code of a kernel goes, and the memory that it has."""
 
+    isa: Isa
     writer: Writer = field(default_factory=Writer)
     lanes: Lanes = field(init=False)
     min_depths: dict[Operation | None, int] = field(default_factory=dict)
@@ -131,16 +133,64 @@ def read(
     test = lanes.splat(mask) if mask is not None else lanes.splat(constant("true", "i1"))
     name = f"v{lanes.width}{_suffix(kind)}"
     if is_contiguous(pointer):
-        text = (
-            f"call {vector} @llvm.masked.load.{name}.p0({address}, i32 {align}, {test}, {filler})"
-        )
-        return writer.load(text, vector, [address, test, filler], min_depth)
+        return _read_masked(kernel, address, element, test, filler, min_depth)
     address = lanes.splat(address)
     text = (
         f"call {vector} @llvm.masked.gather.{name}.v{lanes.width}p0"
         f"({address}, i32 {align}, {test}, {filler})"
     )
     return writer.load(text, vector, [address, test, filler], min_depth)
+
+
+def _read_masked(
+    kernel: Code, address: Operand, element: str, test: Operand, filler: Operand, min_depth: int
+) -> Operand:
+    """Neighbouring elements from `address` on where `test` holds, in reads of legal width."""
+    writer, width = kernel.writer, kernel.lanes.width
+    kind, align = LLVM_TYPES[element], ITEMSIZE_BYTES[element]
+    # Elements of fewer than 32 bits are read one by one.
+    legal = max(1, kernel.isa.widest_masked_read_bits // (8 * align)) if align >= 4 else width
+    size = min(width, legal)
+    vector = f"<{size} x {kind}>"
+    parts = []
+    for start in range(0, width, size):
+        mask, other = (_part(writer, each, start, size) for each in (test, filler))
+        place = address
+        if start:
+            place = writer.emit(f"getelementptr {kind}, {address}, i64 {start}", "ptr", [address])
+        text = f"call {vector} @llvm.masked.load.v{size}{_suffix(kind)}.p0"
+        text += f"({place}, i32 {align}, {mask}, {other})"
+        parts.append(writer.load(text, vector, [place, mask, other], min_depth))
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [_joined(writer, *pair, kind) for pair in pairs]
+    return parts[0]
+
+
+def _part(writer: Writer, whole: Operand, start: int, size: int) -> Operand:
+    """`size` lanes of a vector."""
+    count, _, kind = whole.type.strip("<>").partition(" x ")
+    if int(count) == size:
+        return whole
+    vector = f"<{size} x {kind}>"
+    if whole.text == "zeroinitializer":
+        return Operand(whole.text, vector)
+    return _shuffled(writer, (whole,), range(start, start + size), vector)
+
+
+def _joined(writer: Writer, low: Operand, high: Operand, kind: str) -> Operand:
+    """The lanes of two vectors of one length."""
+    count = 2 * int(low.type.strip("<").partition(" ")[0])
+    return _shuffled(writer, (low, high), range(count), f"<{count} x {kind}>")
+
+
+def _shuffled(
+    writer: Writer, sources: Sequence[Operand], places: Sequence[int], vector: str
+) -> Operand:
+    other = sources[1] if len(sources) > 1 else Operand("poison", sources[0].type)
+    order = ", ".join(f"i32 {place}" for place in places)
+    text = f"shufflevector {sources[0]}, {other}, <{len(places)} x i32> <{order}>"
+    return writer.emit(text, vector, sources)
 
 
 def _read_scalar(
