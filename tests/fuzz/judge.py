@@ -21,17 +21,18 @@ import torch
 from aotc.aot.capture.rounding_sensitivity import WAYS, Comparisons, explained, parts, span_of
 from fuzz.generate import levels
 from fuzz.program import DTYPES, NAMES, Program
+from fuzz.rows.table import ROWS
 from fuzz.run import (
     EAGER,
     EPSILON,
-    MODERATE,
-    OVERFLOWING,
     SQUARED,
     WIDE,
+    WITHOUT_LARGE,
     ZEROS,
     Mode,
     Session,
 )
+from fuzz.ties import MANY, largest_group
 
 PERTURBED_RUNS = 6
 SECOND_RUNS = 24
@@ -89,6 +90,7 @@ class Judge:
         self._overflows: list[torch.Tensor] | None = None
         self._comparisons = Comparisons()
         self._met: list[list[torch.Tensor]] | None = None
+        self._taken: list[list[torch.Tensor]] | None = None
 
     def verdict(self, found: Sequence[torch.Tensor]) -> Verdict:
         """The verdict on all outputs."""
@@ -125,6 +127,8 @@ class Judge:
             first = undecided
             wrong, undecided = self._within(place, found, expected, SECOND_RUNS)
             wrong, undecided = wrong & ~first, undecided | (wrong & first)
+        if bool(wrong.any()):
+            wrong &= ~self._may_be_taken(place, found, expected)
         for excuse in (self._may_underflow, self._may_meet):
             if bool(wrong.any()):
                 is_open = excuse(place, found, expected)
@@ -171,9 +175,9 @@ class Judge:
     def overflows(self) -> list[torch.Tensor]:
         """For each output, the elements that hang on sums which may pass the largest number."""
         if self._overflows is None:
-            modes = OVERFLOWING, MODERATE
-            rows = (Session(self.program, self.environment, each).outputs() for each in modes)
-            self._overflows = [parts(torch.stack(pair)) for pair in zip(*rows, strict=True)]
+            rows = (Session(self.program, self.environment, each).outputs()
+                    for each in WITHOUT_LARGE)  # fmt: skip
+            self._overflows = [parts(torch.stack(own)) for own in zip(*rows, strict=True)]
         return self._overflows
 
     def _may_underflow(
@@ -200,19 +204,45 @@ class Judge:
                 if not self._comparisons.found:
                     self._met.clear()
                     break
-        is_open = torch.zeros_like(found, dtype=torch.bool)
-        for row in self._met:
+        return self._is_near(self._met, place, found, expected)
+
+    def _may_be_taken(
+        self, place: int, found: torch.Tensor, expected: torch.Tensor
+    ) -> torch.Tensor:
+        """Where what was found is near to what eager gives when others of equal elements are taken,
+        of which torch does not say which."""
+        if self._taken is None:
+            self._taken = []
+            steps = [each for each in self.program.steps if ROWS[each.op].breaks_ties]
+            values = Session(self.program, self.environment, EAGER).values() if steps else {}
+            size = max((largest_group(step, values) for step in steps), default=1)
+            turns = (*range(size), *range(MANY, MANY + SECOND_RUNS)) if size > 1 else ()
+            for turn in turns:
+                mode = Mode(turn=turn)
+                self._taken.append(Session(self.program, self.environment, mode).outputs())
+        return self._is_near(self._taken, place, found, expected)
+
+    def _is_near(
+        self,
+        answers: Sequence[list[torch.Tensor]],
+        place: int,
+        found: torch.Tensor,
+        expected: torch.Tensor,
+    ) -> torch.Tensor:
+        """Where what was found is near to one of the answers, as near as roundings bring it."""
+        is_near = torch.zeros_like(found, dtype=torch.bool)
+        for row in answers:
             others = [expected, *(each[place] for each in self._references[: PERTURBED_RUNS + 1])]
             if not expected.is_floating_point():
-                is_open |= row[place] == found
+                is_near |= row[place] == found
                 continue
             low, high, _ = span_of(torch.stack(others).double())
             name = NAMES[expected.dtype]
             met, own = row[place].double(), found.double()
             size = UNITS[name] * 2 * EPSILON[name] * met.abs() + TINY[name]
             near = (own - met).abs() <= WIDENED[name] * (high - low).clamp_min(0) + size
-            is_open |= near | (own == met) | (own.isnan() & met.isnan())
-        return is_open
+            is_near |= near | (own == met) | (own.isnan() & met.isnan())
+        return is_near
 
     def _within(
         self, place: int, found: torch.Tensor, expected: torch.Tensor, count: int

@@ -27,6 +27,7 @@ from fuzz.apart import apart
 from fuzz.program import NAMES, NAMESPACE, Program, Ref, Step
 from fuzz.rows.row import Op
 from fuzz.rows.table import ROWS
+from fuzz.ties import taken
 
 EPSILON = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 CALLS_WITH_STATE = 3
@@ -41,7 +42,8 @@ class Mode:
     perturbed are the ops that torch runs for the steps, on the way back too, rather than the steps;
     large: what is put in place of operands whose sums or products may pass the largest number in
     some order; small: how operands whose squares are no normal numbers are taken, as "zeros", or
-    as numbers whose squares are ("squared").
+    as numbers whose squares are ("squared"); turn: by how much equal elements are turned before one
+    of them is taken (`ties.py`).
     """
 
     is_wide: bool = False
@@ -51,6 +53,7 @@ class Mode:
     is_by_op: bool = False
     large: float | None = None
     small: str = ""
+    turn: int | None = None
 
     @property
     def is_near_limits(self) -> bool:
@@ -59,7 +62,7 @@ class Mode:
 
 
 EAGER, WIDE = Mode(), Mode(is_wide=True)
-OVERFLOWING, MODERATE = (Mode(is_plain=True, large=each) for each in REPLACEMENTS)
+WITHOUT_LARGE = tuple(Mode(is_plain=True, large=each) for each in REPLACEMENTS)
 ZEROS, SQUARED = (Mode(small=each) for each in ("zeros", "squared"))
 SQUARES = 2.0
 
@@ -87,6 +90,8 @@ def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Ge
         return None
     if row.breaks_ties and mode.seed is not None:
         given = {**given, **_in_another_order(step, given, generator)}
+    if row.breaks_ties and mode.turn is not None:
+        return taken(step, given, code, mode.turn, generator)
     with sdpa_kernel(SDPBackend.MATH) if mode.is_plain else nullcontext():
         value = eval(code, {**NAMESPACE, **given})
         if not is_by_step:
