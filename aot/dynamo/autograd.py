@@ -31,6 +31,7 @@ from aotc.aot.dynamo.calling import Boxed
 from aotc.aot.dynamo.errors import GradientMissing
 from aotc.aot.dynamo.graph_key import EXAMPLE, TEXT, is_users_op, kept, our_keys
 from aotc.aot.dynamo.options import Options
+from aotc.aot.dynamo.overlapping_outputs import keep_their_gradients_apart
 from aotc.aot.dynamo.programs import counting, toolchain_digest
 from aotc.aot.dynamo.recipe import ProgramGone, Recipe
 from aotc.aot.rewrites.registry import digest_of, registered
@@ -164,6 +165,7 @@ def _simplified(module: Any, inputs: Sequence[Any], compiled: Compiler) -> Calla
         return torch._dynamo.disable(compiled(graph, examples), reason="a compiled backward graph")
 
     repair_shapes()
+    keep_their_gradients_apart()
     # Whole results are kept, and the backward graph is compiled at once so that they are whole.
     patch = {"bundled_autograd_cache": True, "force_non_lazy_backward_lowering": True}
     with functorch_config.patch(patch), our_keys():

@@ -196,3 +196,19 @@ def test_bits_read_as_elements_of_another_size(fresh):
     for found, expected in zip(compiled(*given), model(*given), strict=True):
         assert found.dtype == expected.dtype
         assert torch.equal(found.view(torch.uint8), expected.view(torch.uint8))
+
+
+@pytest.mark.parametrize(
+    "view", [lambda x: x.unfold(1, 4, 1), lambda x: x.as_strided((3, 4), (1, 2))]
+)
+def test_gradients_of_outputs_that_overlap(view, fresh):
+    """`movement 20261122747`, gradients: each place of memory kept the gradient of one element."""
+
+    def model(x):
+        return view(x.neg())
+
+    x = torch.randn(2, 5, requires_grad=True)
+    slopes = torch.arange(view(x).numel()).reshape(view(x).shape) / 4
+    compiled = torch.compile(model, backend=aotc, options=STRICT)
+    found, expected = (torch.autograd.grad(each(x), x, slopes)[0] for each in (compiled, model))
+    assert torch.equal(found, expected)
