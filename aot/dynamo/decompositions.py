@@ -13,7 +13,7 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.nn import functional
 
 from aotc.aot.capture.aten_graph import memory_order
-from aotc.aot.capture.imports.table import DEVIATIONS, INDEXED_WHOLE
+from aotc.aot.capture.imports.table import DEVIATIONS, INDEXED_WHOLE, SUMS_OF_PRODUCTS
 from aotc.aot.dynamo import attention, pooling
 
 aten = torch.ops.aten
@@ -32,12 +32,13 @@ def _base(op: Any) -> str:
 def decompositions() -> Table:
     """Op → its arithmetic, for forward and backward graphs."""
     core = core_aten_decompositions()
-    whole = {*INDEXED_WHOLE, *DEVIATIONS}
+    whole = {*INDEXED_WHOLE, *DEVIATIONS, *SUMS_OF_PRODUCTS}
     table: Table = {op: row for op, row in core.items() if not whole & {_name(op), _base(op)}}
     table.update(get_decompositions([aten.native_batch_norm]))
     table.update(pooling.GRADIENTS)
     table[aten._scaled_dot_product_flash_attention_for_cpu.default] = attention.forward
     table[aten._scaled_dot_product_flash_attention_for_cpu_backward.default] = attention.backward
+    table[aten._softmax_backward_data.default] = _softmax_backward
     table[aten._transformer_encoder_layer_fwd.default] = _encoder_layer
     table[aten._weight_norm_interface_backward.default] = _weight_norm_backward
     table[aten.diagonal_scatter.default] = _diagonal_scatter
@@ -48,6 +49,12 @@ def decompositions() -> Table:
     table[aten.native_dropout.default] = _dropout
     table[aten.native_dropout_backward.default] = _dropout_backward
     return table
+
+
+def _softmax_backward(gradient: Tensor, weights: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    """P ∘ (g - Σ g ∘ P), as eager's kernel: g ∘ P - P Σ g ∘ P loses a difference of small terms."""
+    share = (gradient * weights).sum(dim, keepdim=True)
+    return ((gradient - share) * weights).to(dtype)
 
 
 def _distance(left: Tensor, right: Tensor, p: float = 2) -> Tensor:

@@ -112,6 +112,16 @@ def _of_tensors(target: Any) -> Row:
     return row
 
 
+def _fma(node: Node) -> FxCall | None:
+    left, right, start = node.inputs
+    left, right = (right, left) if left.op == "scalar" else (left, right)
+    if left.op == "scalar" or start.op == "scalar":
+        return None
+    if right.op == "scalar":
+        return FxCall(ARITHMETIC, aten.add.Tensor, (start, left), {"alpha": right.attr("value")})
+    return FxCall(ARITHMETIC, aten.addcmul.default, (start, left, right))
+
+
 def _where(node: Node) -> FxCall | None:
     """By which of the two values are numbers."""
     condition, first, second = (operand.op == "scalar" for operand in node.inputs)
@@ -188,6 +198,7 @@ OPS: Mapping[str, Row] = {
     **{name: _call(getattr(aten, name).default) for name in _UNARY.split()},
     **{name: _call(getattr(aten, name).Tensor) for name in ("add", "sub", "mul", "div")},
     "scale": _call(aten.mul.Tensor),
+    "fma": _fma,
     **{
         name: _by_operand(getattr(aten, name).Tensor, getattr(aten, name).Scalar)
         for name in _COMPARISONS

@@ -166,3 +166,12 @@ def test_elements_at_places_of_the_flat_tensor(accumulate):
     op, source = aten.put.default, torch.randn(2, 2)
     given = data, places, source, accumulate
     torch.testing.assert_close(decompositions()[op](*given), op(*given))
+
+
+def test_small_gradients_of_softmax_are_those_of_eager():
+    """A difference of terms that are no normal numbers keeps what eager's kernel keeps."""
+    weights = torch.tensor([[1.4e-45, 4.2e-45, 1.0], [0.25, 0.5, 0.25]])
+    gradient = torch.tensor([[-0.62, -0.86, -0.44], [1.0, 2.0, 3.0]])
+    op = aten._softmax_backward_data.default
+    found = decompositions()[op](gradient, weights, 1, torch.float32)
+    assert torch.equal(found, op(gradient, weights, 1, torch.float32))

@@ -227,6 +227,14 @@ def _add(call: Call, left: Value, right: Value, alpha: Any = 1) -> Complex:
     return _whole(call, pairs.plus(a, c), pairs.plus(b, d))
 
 
+def _addcmul(call: Call, data: Value, left: Value, right: Value, value: Any = 1) -> Complex:
+    return _add(call, data, _mul(call, _scaled(call, left, value), right))
+
+
+def _lerp(call: Call, start: Value, end: Value, weight: Any) -> Complex:
+    return _add(call, start, _mul(call, _sub(call, end, start), weight))
+
+
 def _sub(call: Call, left: Value, right: Value, alpha: Any = 1) -> Complex:
     (a, b), (c, d) = _parts(call, left), _parts(call, _scaled(call, right, alpha))
     return _whole(call, pairs.minus(a, c), pairs.minus(b, d))
@@ -344,6 +352,7 @@ COMPLEX_ROWS: Rows = {
     "_to_copy": _to_copy,
     "abs": _abs,
     "add": _add,
+    "addcmul": _addcmul,
     "addmm": _addmm,
     "angle": _angle,
     "baddbmm": _addmm,
@@ -356,6 +365,7 @@ COMPLEX_ROWS: Rows = {
     "exp": _of_pair(pairs.exponential),
     "full": _full,
     "full_like": _full,
+    "lerp": _lerp,
     "linear": _linear,
     "log": _of_pair(pairs.logarithm),
     "mul": _mul,

@@ -11,7 +11,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import Size, proves_at_most
-from aotc.aot.ir.types import DTYPES
+from aotc.aot.ir.types import DTYPES, round_scalar
 
 
 def _plain(op: str) -> Row:
@@ -114,16 +114,34 @@ def _generated() -> Rows:
 def _add(call: Call, left: Operand, right: Operand, alpha: Operand = 1) -> Node:
     if call.dtype == "bool":
         return call.pointwise("logical_or", left, right if alpha else False)
-    return call.pointwise("add", left, _scaled(call, right, alpha))
+    return _sum(call, left, right, alpha)
+
+
+def _sum(call: Call, start: Operand, left: Operand, right: Operand) -> Node:
+    """start + left · right, of floats rounded once: so torch's own kernels compute it.
+
+    Rounded twice, a product is infinite of which the sum is a number.
+    """
+    if _is_one(right):
+        return call.pointwise("add", start, left)
+    if DTYPES[call.dtype].kind == "float":
+        return call.pointwise("fma", left, right, start)
+    return call.pointwise("add", start, _scaled(call, left, right))
+
+
+def _is_one(value: Operand) -> bool:
+    return isinstance(value, int | float) and value == 1
 
 
 def _scaled(call: Call, right: Operand, alpha: Operand) -> Operand:
     if call.dtype == "u8" and isinstance(alpha, int):
         alpha %= 256  # an element: -3 is 253
-    return right if alpha == 1 else call.pointwise("mul", right, alpha)
+    return right if _is_one(alpha) else call.pointwise("mul", right, alpha)
 
 
 def _sub(call: Call, left: Operand, right: Operand, alpha: Operand = 1) -> Node:
+    if DTYPES[call.dtype].kind == "float" and not _is_one(alpha):
+        return _sum(call, left, right, -alpha)
     return call.pointwise("sub", left, _scaled(call, right, alpha))
 
 
@@ -245,18 +263,24 @@ def _fill(call: Call, data: Node, value: Operand) -> Node:
 
 
 def _addcmul(call: Call, data: Node, left: Node, right: Node, value: Operand = 1) -> Node:
-    product = call.pointwise("mul", left, right)
-    return _add(call, data, product, value)
+    return _sum(call, data, _scaled(call, left, value), right)
 
 
 def _addcdiv(call: Call, data: Node, left: Node, right: Node, value: Operand = 1) -> Node:
-    return _add(call, data, call.pointwise("div", left, right), value)
+    return call.pointwise("add", data, call.pointwise("div", _scaled(call, left, value), right))
 
 
 def _lerp(call: Call, start: Node, end: Node, weight: Operand) -> Node:
-    return call.pointwise(
-        "add", start, call.pointwise("mul", weight, call.pointwise("sub", end, start))
-    )
+    """From the nearer end: start + w (end - start), or end + (w - 1) (end - start)."""
+    away = call.pointwise("sub", end, start)
+    if isinstance(weight, int | float):
+        share = round_scalar(float(weight), "f64" if call.dtype == "f64" else "f32")
+        is_nearer_end = abs(share) >= 0.5
+        return _sum(call, *((end, share - 1.0) if is_nearer_end else (start, share)), away)
+    share = call.operand(weight, call.dtype)
+    is_nearer_end = build.pointwise("ge", build.unary("abs", share), 0.5)
+    factor = build.pointwise("where", is_nearer_end, share - 1.0, share)
+    return _sum(call, _where(call, is_nearer_end, end, start), factor, away)
 
 
 def _ndtr(call: Call, data: Node) -> Node:

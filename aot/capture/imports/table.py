@@ -86,6 +86,9 @@ INDEXED_WHOLE = ("index_add", "index_copy", "index_fill", "index_reduce", "one_h
 # The root of a variance that is not finite, or 0, may be a number.
 DEVIATIONS = ("std.correction", "std_mean.correction")
 
+# Sums of products, which torch's own kernels round once, and its decompositions twice.
+SUMS_OF_PRODUCTS = ("addcmul", "lerp")
+
 # Composite ops that the table imports whole: arithmetic of ours in place of torch's decomposition.
 NOT_DECOMPOSED = (
     "adaptive_avg_pool1d",
@@ -105,6 +108,7 @@ NOT_DECOMPOSED = (
     "special_log_ndtr",
     "special_ndtr",
     *DEVIATIONS,
+    *SUMS_OF_PRODUCTS,
     "take",
     "upsample_bicubic2d",
 )
