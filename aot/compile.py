@@ -28,7 +28,7 @@ from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.library import Library
 from aotc.aot.targets.target import Target
 from aotc.aot.tasks.task import Executor, Here, local_devices
-from aotc.aot.tune.compiling import Counts, Files, support_code
+from aotc.aot.tune.compiling import Counts, Files, require_support_code, support_code
 from aotc.aot.tune.job import Job, Operand
 from aotc.aot.tune.measuring import measurer_for
 from aotc.aot.tune.record import Line, Place, parse_record, print_record
@@ -145,9 +145,9 @@ def _tune(
     executor, store, counts = resources.executor, resources.store, resources.counts
     compiled, hits = counts.compiled, counts.cache_hits
     with clock.stage("tune"), ExitStack() as stack:
-        beside = support_code(target.device, executor, store)
+        beside = None if options.frozen else support_code(target.device, executor, store)
         measurer = None
-        if options.tune != "off" and not options.frozen:
+        if options.tune != "off" and beside is not None:
             measurer = measurer_for(target, beside, executor)
         if measurer is not None:
             stack.callback(measurer.close)
@@ -159,10 +159,15 @@ def _tune(
             mode=options.tune,
             frozen=options.frozen,
             record=_read_record(options.record),
+            has_record=options.record is not None,
             budget_seconds=options.tune_budget_seconds,
         )
         arguments = (executor, store, counts, clock.progress.advance)
         tuning = tune(_jobs(variants), policy, *arguments, measurer)
+        if beside is None:
+            if options.record is None:
+                require_support_code(target.device, store)
+            beside = support_code(target.device, executor, store)
         clock.dump("tune", print_record({line.place: line for line in tuning.lines}))
         clock.detail = (
             f"{counts.compiled - compiled} compiled, {counts.cache_hits - hits} from the cache"

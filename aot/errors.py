@@ -154,11 +154,22 @@ class NothingToReduce(UserError):
 
 
 class TuningRecordMiss(TuneError):
-    """`--frozen` was given and the record has no line for some kernels."""
+    """`--frozen` was given, and neither the record nor the cache has a choice for some kernels."""
 
     code = "tuning-record-miss"
-    template = "{count} kernels have no line in the tuning record: {kernels}"
+    template = "{count} kernels have no line in the tuning record or the cache: {kernels}"
     hint = "run once without `--frozen` and with `--tune quick --record FILE`"
+
+
+class FrozenMiss(TuneError):
+    """`--frozen` was given, and some kernels are neither in the cache nor in the tuning record."""
+
+    code = "frozen-miss"
+    template = "neither in the cache nor in the tuning record: {missing}"
+    hint = (
+        "fill the cache first by `aotc warm SPEC` with the same targets and options, or build once "
+        "without `--frozen`"
+    )
 
 
 class TuningDeviceMissing(TuneError):

@@ -43,7 +43,8 @@ def capture_and_rewrite(
 ) -> RewrittenModel:
     """The stages capture and rewrite, while the workers load the compilers that they will need."""
     families = {target.device: target.traits for target in targets}
-    warming = threading.Thread(target=_warm_up, args=(families, executor, store))
+    to_warm = () if options.frozen else families  # a frozen build compiles nothing, or very little
+    warming = threading.Thread(target=_warm_up, args=(to_warm, executor, store))
     warming.start()
     try:
         captured = _capture(spec, options, store, clock)

@@ -21,7 +21,7 @@ class BuildOptions:
     tune: Mode = "off"
     tune_budget_seconds: float | None = None  # no kernel is measured after this long
     record: Path | None = None  # tuning record, read and, after measuring, written
-    frozen: bool = False
+    frozen: bool = False  # measure and compile nothing that is not in cache or record
     force: bool = False
     debug: bool = False
     dump: Path | None = None  # folder that gets every stage's text, also of a build that fails

@@ -120,7 +120,12 @@ SETTINGS: dict[str, Setting] = {
             "the cost model's choice, a small space, or all candidates",
             ("off", "quick", "full"),
         ),
-        Setting("AOTC_FROZEN", "flag", False, "refuse to measure or to compile what is not cached"),
+        Setting(
+            "AOTC_FROZEN",
+            "flag",
+            False,
+            "measure nothing and compile nothing that is not in cache or record",
+        ),
         Setting("AOTC_JOBS", "count", 0, "compiler processes; 0 takes one for each CPU"),
         Setting("NO_COLOR", "presence", False, "no colour on the terminal"),
         Setting("CI", "presence", False, "plain lines in place of progress bars"),

@@ -34,7 +34,7 @@ NEEDED = ("torch", "triton", "numpy")
 @click.option("--tune", type=click.Choice(["off", "quick", "full"]), help="[AOTC_TUNE]")
 @click.option("--tune-budget", type=float, metavar="SECONDS", help="Measure no longer than this.")
 @click.option("--record", type=click.Path(path_type=Path), help="Tuning record, read and written.")
-@click.option("--frozen", is_flag=True, help="Measure nothing: fail on a miss of the record.")
+@flags.frozen
 @click.option("--allow-mismatch", is_flag=True, help="Keep a bundle whose numbers differ.")
 @flags.fallback
 @click.option("--round-intermediates", is_flag=True, help="Round 16-bit results as eager does.")

@@ -22,6 +22,11 @@ cache_dir = click.option(
     metavar="DIR",
     help="Folder of the artifact cache [AOTC_CACHE_DIR].",
 )
+frozen = click.option(
+    "--frozen",
+    is_flag=True,
+    help="Measure nothing and compile nothing that is not in cache or record [AOTC_FROZEN].",
+)
 jobs = click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
 quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

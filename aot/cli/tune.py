@@ -30,7 +30,7 @@ NEEDED = ("triton", "numpy")
 @click.option("--tune", type=click.Choice(["quick", "full"]), default="quick", show_default=True)
 @click.option("--tune-budget", type=float, metavar="SECONDS", help="Measure no longer than this.")
 @click.option("--record", type=click.Path(path_type=Path), help="Tuning record, read and written.")
-@click.option("--frozen", is_flag=True, help="Measure nothing: fail on a miss of the record.")
+@flags.frozen
 @flags.jobs
 @flags.cache_dir
 @flags.quiet

@@ -101,6 +101,7 @@ def _compiled_files(graph: Graph, sizes: Sizes, options: Options) -> Files:
         cache_folder=kept.root,
         cache_layers=kept.layers,
         tune=options.tune,  # type: ignore[arg-type]
+        frozen=settings.read("AOTC_FROZEN").value,
         skip=frozenset(settings.read("AOTC_SKIP").value),
     )
     skip = build_options.skip | INEXACT if options.round_intermediates else build_options.skip

@@ -23,7 +23,14 @@ from aotc.aot.dynamo.programs import counting
 from aotc.aot.dynamo.recipe import Compiled, LeftToTorch, RandomStep, Recipe, Step
 from aotc.aot.dynamo.regions import Region, regions
 from aotc.aot.dynamo.rng_functionalization import fix_states, split
-from aotc.aot.errors import DimUnreadable, InternalError, SizeUnsupported, UserError
+from aotc.aot.errors import (
+    DimUnreadable,
+    FrozenMiss,
+    InternalError,
+    SizeUnsupported,
+    TuningRecordMiss,
+    UserError,
+)
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.size import Size, UndecidedSize, is_static
 from aotc.runtime import AotcError
@@ -270,8 +277,8 @@ def _own(
         graph = graph.without_checks() if options.unchecked_indices else graph
         key = key_of(graph, shown, options)
         program = program_of(key, graph, shown, options)
-    except UserError:  # a rewrite of the user's that is wrong, a setting
-        raise
+    except (UserError, FrozenMiss, TuningRecordMiss):
+        raise  # a rewrite of the user's that is wrong, a setting, AOTC_FROZEN
     except AotcError as error:
         if isinstance(error, SizeUnsupported) and not is_static(sizes.symbols.values()):
             raise

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from aotc.aot.errors import KernelFailed, KernelTooLarge
+from aotc.aot.errors import FrozenMiss, KernelFailed, KernelTooLarge
 from aotc.aot.ir.native import NativeCall
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.targets.binary import KernelBinary
@@ -83,14 +83,20 @@ class Counts:
 
 
 def compile_each(
-    tasks: Sequence[Task], executor: Executor, store: Store, counts: Counts, report: Report
+    tasks: Sequence[Task],
+    executor: Executor,
+    store: Store,
+    counts: Counts,
+    report: Report,
+    may_compile: Callable[[Task], bool] = lambda task: True,
 ) -> dict[Task, KernelBinary | AotcError]:
     """The machine code of every task, or why there is none.
 
     A kernel whose code ends the compiler's process is compiled for the target's smaller
     architecture, with a warning. Hits come from the store without a lock. A worker of this machine
     compiles a miss while it holds the key's lock, so that of several builds at once one compiles
-    each kernel; what is compiled elsewhere is put into the store here.
+    each kernel; what is compiled elsewhere is put into the store here. A miss that `may_compile`
+    refuses becomes a FrozenMiss.
     """
     distinct = list(dict.fromkeys(tasks))
     made: dict[Task, KernelBinary | AotcError] = {}
@@ -104,6 +110,8 @@ def compile_each(
             made[task] = unpack(entry.files)
             counts.cache_hits += 1
     report(len(made), len(distinct), "from the cache")
+    refused = {task for task in distinct if task not in made and not may_compile(task)}
+    made |= {task: FrozenMiss(missing=f"kernel {task.spec.name}") for task in refused}
     missing = [task for task in distinct if task not in made]
     root = _root(executor, store)
     requests = [_request(root, task) for task in missing]
@@ -124,14 +132,9 @@ def compile_each(
         made[task] = unpack(files)
         counts.compiled += was_compiled
         counts.cache_hits += not was_compiled
-    again = {
-        task: replace(task, is_smaller=True)
-        for task, found in made.items()
-        if isinstance(found, KernelFailed) and task.target.smaller_architecture
-        if not task.is_smaller
-    }
+    again = _smaller(made)
     if again:
-        found = compile_each(list(again.values()), executor, store, counts, report)
+        found = compile_each(list(again.values()), executor, store, counts, report, may_compile)
         for task, smaller in again.items():
             if not isinstance(found[smaller], AotcError):
                 made[task] = found[smaller]
@@ -139,6 +142,16 @@ def compile_each(
         counts.failed -= sum(isinstance(each, AotcError) for each in found.values())
     counts.failed += sum(isinstance(found, AotcError) for found in made.values())
     return made
+
+
+def _smaller(made: Mapping[Task, KernelBinary | AotcError]) -> dict[Task, Task]:
+    """What failed for its architecture, or may not be compiled → the same for the smaller one."""
+    return {
+        task: replace(task, is_smaller=True)
+        for task, found in made.items()
+        if isinstance(found, KernelFailed | FrozenMiss) and task.target.smaller_architecture
+        if not task.is_smaller
+    }
 
 
 def _compiled_smaller(task: Task, smaller: Task) -> str:
@@ -183,6 +196,12 @@ def support_code(device: str, executor: Executor, store: Store) -> Files:
     if not root:
         store.put(support_code_key(device), files)
     return files
+
+
+def require_support_code(device: str, store: Store) -> None:
+    """Raise FrozenMiss unless the cache has the family's support code."""
+    if not store.holds(support_code_key(device)):
+        raise FrozenMiss(missing=f"the support code of {device}")
 
 
 def _root(executor: Executor, store: Store) -> str:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from aotc.aot.errors import TuningDeviceMissing, TuningRecordMiss
+from aotc.aot.errors import FrozenMiss, TuningDeviceMissing, TuningRecordMiss
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.measure.sampling import fastest
 from aotc.aot.targets.binary import KernelBinary
@@ -45,9 +45,19 @@ class Policy:
     target: Target
     device: str  # `amd-epyc-9b14-x2`, `nvidia-h200`
     mode: Mode = "off"
-    frozen: bool = False  # every kernel with a choice must be in the record
+    frozen: bool = False  # nothing is measured, and no kernel compiled that the record lacks
     record: Record = field(default_factory=dict)
+    has_record: bool = False  # a record was given, though it may have no lines
     budget_seconds: float | None = None  # no new kernel is measured after this long
+
+    @property
+    def needs_choices(self) -> bool:
+        """Whether each kernel's choice has to be known: else the cost model's choice is taken."""
+        return self.frozen and (self.mode != "off" or self.has_record or bool(self.record))
+
+    def is_recorded(self, digest: str) -> bool:
+        """Whether the given record has a line for the kernel on the target, of any device."""
+        return any(place[:2] == (digest, self.target.name) for place in self.record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +99,9 @@ def tune(
 ) -> Tuning:
     """Choose and compile every distinct kernel; `measurer` is needed where one is to be measured.
 
-    Raises TuningRecordMiss when frozen and a kernel has no line, TuningDeviceMissing without a
-    measurer, CompileError when a kernel does not compile.
+    Raises TuningRecordMiss when frozen and a kernel has no choice, FrozenMiss when frozen and one
+    would have to be compiled, TuningDeviceMissing without a measurer, CompileError when a kernel
+    does not compile.
     """
     resources = Resources(executor, store, counts, report)
     distinct = {job.spec.digest: job for job in jobs}
@@ -99,7 +110,7 @@ def tune(
         for digest, job in distinct.items()
         if (line := _line(digest, policy, store)) and _chosen(job.spec, line)
     }
-    if policy.frozen:
+    if policy.needs_choices:
         _refuse_misses(distinct, known)
     chosen = {digest: _chosen(job.spec, known.get(digest)) for digest, job in distinct.items()}
     is_open = {
@@ -131,7 +142,7 @@ def _is_measured(spec: KernelSpec, policy: Policy) -> bool:
 
 
 def _line(digest: str, policy: Policy, store: Store) -> Line | None:
-    """The record's line for a kernel: the given record first, then, when measuring, the cache's.
+    """The record's line for a kernel: the given record first, then, when tuning, the cache's.
 
     A line for this very device goes first, then the first by name of another one: a build machine
     without the serving machine's processor uses what was measured there.
@@ -143,7 +154,7 @@ def _line(digest: str, policy: Policy, store: Store) -> Line | None:
     others = [line for place, line in policy.record.items() if place[:2] == here]
     if others:
         return min(others, key=lambda line: line.place)
-    if policy.mode == "off" or policy.frozen:
+    if policy.mode == "off":
         return None
     entry = store.get(_key(digest, policy), (frozenset({"line.txt"}),))
     if entry is None:
@@ -191,7 +202,7 @@ def _without_measuring(
         for digest, spec in specs.items()
     }
     arguments = (resources.executor, resources.store, resources.counts, resources.report)
-    outcomes = compile_each(list(tasks.values()), *arguments)
+    outcomes = _compiled_or_refused(list(tasks.values()), policy, resources)
     kernels: dict[str, Tuned] = {}
     for digest, task in tasks.items():
         outcome = outcomes[task]
@@ -207,6 +218,21 @@ def _without_measuring(
             outcomes |= found
         kernels[digest] = Tuned(task.candidate, _binary(outcomes[task]))
     return kernels
+
+
+def _compiled_or_refused(
+    tasks: Sequence[Task], policy: Policy, resources: Resources
+) -> dict[Task, KernelBinary | AotcError]:
+    """The code of each task; raises FrozenMiss for all that a frozen build may not compile."""
+    arguments = (resources.executor, resources.store, resources.counts, resources.report)
+    if not policy.frozen:
+        return compile_each(tasks, *arguments)
+    outcomes = compile_each(tasks, *arguments, lambda task: policy.is_recorded(task.spec.digest))
+    missing = [task.spec.name for task in tasks if isinstance(outcomes[task], FrozenMiss)]
+    if missing:
+        names = ", ".join(missing[:8])
+        raise FrozenMiss(missing=f"{len(missing)} of {len(tasks)} kernels ({names})")
+    return outcomes
 
 
 def _binary(outcome: KernelBinary | AotcError) -> KernelBinary:

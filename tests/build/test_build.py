@@ -1,5 +1,6 @@
 """Whole builds: counters, reproducibility, what a failing build leaves behind, tuning records."""
 
+import json
 import os
 import signal
 import subprocess
@@ -200,6 +201,35 @@ def test_measuring_writes_a_record_and_frozen_builds_from_it(aotc, build, spec, 
     again = build(tmp_path / "again", "--tune", "quick")
     assert again["measured"] == 0  # from the tuning bucket of the cache
     assert again["identity"] == tuned["identity"]
+
+
+def test_frozen_without_tuning_builds_from_the_cache_alone(aotc, build, spec, tmp_path):
+    """[U4] No record is asked for where nothing would be measured; code comes from the cache."""
+    own = tmp_path / "own"
+    words = ("build", spec, "-o", tmp_path / "no", "--frozen", "--cache-dir", own)
+    for target in ("cpu", "cuda:sm_90"):
+        code, _, errors = aotc(*words, "--target", target)
+        assert code == 4
+        assert "neither in the cache nor in the tuning record: 3 of 3 kernels (" in errors
+        assert not list(own.glob("binaries-*"))
+    made = build(tmp_path / "made", cache_dir=own)
+    frozen = build(tmp_path / "frozen", "--frozen", cache_dir=own)
+    assert (frozen["compiled"], frozen["measured"]) == (0, 0)
+    assert frozen["identity"] == made["identity"]
+    record = next(own.glob("binaries-*/*/*/kernel.code"))
+    (record.parent / "entry.json").unlink()  # one kernel is deleted
+    code, _, errors = aotc(*words)
+    assert code == 4
+    assert "neither in the cache nor in the tuning record: 1 of 3 kernels (" in errors
+
+
+def test_every_command_says_the_same_of_frozen(aotc):
+    said = "measure nothing and compile nothing that is not in cache or record"
+    _, out, _ = aotc("doctor", "--json")
+    (row,) = [row for row in json.loads(out)["settings"] if row["name"] == "AOTC_FROZEN"]
+    assert row["meaning"] == said
+    for name in ("build", "tune"):
+        assert said in " ".join(aotc(name, "--help")[1].split()).lower()
 
 
 def test_dump_keeps_the_stages_of_a_build_that_fails(aotc, spec, cache, tmp_path, monkeypatch):

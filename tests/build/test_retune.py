@@ -84,11 +84,15 @@ def test_without_a_device_it_says_how_many_kernels_it_leaves(build, tune, tmp_pa
     assert int(found[1]) > 0
 
 
-def test_frozen_without_a_record_is_refused(tune, tmp_path):
-    code, _, errors = tune(tmp_path / "out", "--frozen")
+def test_frozen_takes_choices_from_the_cache_and_is_refused_without_any(tune, tmp_path):
+    code, _, errors = tune(tmp_path / "out", "--frozen", cache_dir=tmp_path / "cache")
     assert code == 4
     assert "no line in the tuning record" in errors
     assert not (tmp_path / "out").exists()
+    assert tune(tmp_path / "tuned")[0] == 0
+    code, report, errors = tune(tmp_path / "out", "--frozen")
+    assert code == 0, errors
+    assert (report["measured"], report["compiled"]) == (0, 0)
 
 
 def test_the_tuned_bundle_can_be_tuned_again(tune, tmp_path):

@@ -69,6 +69,17 @@ def test_every_command_line_of_aotc_parses(stages):
     assert found == 3
 
 
+def test_the_bundle_is_built_frozen_from_the_cache_that_was_warmed(stages):
+    lines = [line.split() for line in commands(stages[0])]
+    (warm,) = [line for line in lines if line[:2] == ["/opt/build/bin/aotc", "warm"]]
+    (build,) = [line for line in lines if line[:2] == ["/opt/build/bin/aotc", "build"]]
+    assert lines.index(warm) < lines.index(build)
+    assert "--frozen" in build
+    caches = [line[line.index("--cache") + 1] for line in (warm, build)]
+    assert caches[0] == caches[1]
+    assert not [line for line in lines if line[0] == "grep"]
+
+
 def test_an_instruction_that_is_not_known_is_refused():
     with pytest.raises(ValueError, match="VOLUME"):
         dockerfile.parse("FROM x\nVOLUME /data\n")

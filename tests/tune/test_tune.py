@@ -62,7 +62,7 @@ def compiled(monkeypatch):
     """The tasks that were compiled."""
     found = []
 
-    def compile_each(tasks, workers, store, counts, report):
+    def compile_each(tasks, workers, store, counts, report, may_compile=lambda task: True):
         found.extend(tasks)
         made = {}
         for number, task in enumerate(tasks):
@@ -156,6 +156,24 @@ def test_frozen_refuses_a_kernel_without_a_line(tmp_path):
     record = with_lines({}, [line for line in lines if line.spec_digest != spec("second").digest])
     with pytest.raises(TuningRecordMiss, match=r"^1 kernels .*: second"):
         run(tmp_path / "b", record=record, frozen=True)
+
+
+def test_frozen_takes_the_choices_of_an_earlier_tuning_from_the_cache(tmp_path):
+    run(tmp_path, FakeMeasurer())
+    assert blocks(run(tmp_path, frozen=True)) == FASTEST
+    with pytest.raises(
+        TuningRecordMiss, match="3 kernels have no line in the tuning record or the"
+    ):
+        run(tmp_path / "other", frozen=True)
+
+
+def test_frozen_without_tuning_or_record_takes_the_models_choice(tmp_path):
+    assert blocks(run(tmp_path, mode="off", frozen=True)) == PICKS
+
+
+def test_frozen_wants_every_choice_in_a_record_that_is_given(tmp_path):
+    with pytest.raises(TuningRecordMiss, match="3 kernels"):
+        run(tmp_path, mode="off", frozen=True, has_record=True)
 
 
 def stale(lines):
