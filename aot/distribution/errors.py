@@ -74,3 +74,12 @@ class ImageAltered(BundleError):
     code = "image-altered"
     template = "{where} of `{path}` has sha256 {found}, expected {expected}"
     hint = "nothing of it was kept: the registry, or what is between, altered it"
+
+
+class ProvenanceUnusable(BundleError):
+    """A bundle does not say what made it."""
+
+    code = "provenance-unusable"
+    exit_code = 2
+    template = "`{path}` is {found}, expected the facts of a build"
+    hint = "copy the bundle with all its files, or build it again with this version"

@@ -123,7 +123,7 @@ class _Sender:
             location, place = self._part(location, place, place + PART_BYTES, parts)
         count = blob.nbytes - place
         headers = {**BYTES, "Content-Length": str(count)}
-        url = registry.join(location, digest=blob.digest)
+        url = registry.join("PUT", location, location, digest=blob.digest)
         body = self._body(parts, place, blob.nbytes)
         response = registry.call("PUT", url, headers, body, accepts=(201,))
         registry.body(response, 1 << 16)
@@ -135,7 +135,7 @@ class _Sender:
             "Content-Length": str(end - begin),
             "Content-Range": f"{begin}-{end - 1}",
         }
-        url = self._registry.join(location)
+        url = location
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 body = self._body(parts, begin, end)
@@ -155,11 +155,7 @@ class _Sender:
     def _location(self, response: HTTPResponse, url: str) -> str:
         """Where an upload goes on: the `Location` of an answer, whose body is read."""
         self._registry.body(response, 1 << 16)
-        location = response.getheader("Location")
-        if not location:
-            detail = f"status {response.status} without a `Location`"
-            raise RegistryFailed(method="POST", url=url.partition("?")[0], detail=detail)
-        return self._registry.join(location)
+        return self._registry.join("POST", url, response.getheader("Location"))
 
     def _body(self, parts: Parts, begin: int, end: int) -> Callable[[], Iterator[bytes]]:
         def body() -> Iterator[bytes]:

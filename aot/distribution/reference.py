@@ -53,6 +53,9 @@ def read_reference(text: str) -> Reference:
     """The parts of a reference; raises `ReferenceInvalid`."""
     found = REFERENCE.fullmatch(text)
     host = found["host"] if found else ""
-    if found is None or len(text) > 512 or not ("." in host or ":" in host or host == "localhost"):
+    port = host.rpartition(":")[2]
+    is_host = "." in host or ":" in host or host == "localhost"
+    is_port = not port.isdigit() or int(port) < 65536
+    if found is None or len(text) > 512 or not is_host or not is_port:
         raise ReferenceInvalid(found=text[:80], expected=EXPECTED)
     return Reference(host, found["repository"], found["tag"], found["digest"])

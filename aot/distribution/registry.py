@@ -87,11 +87,22 @@ class Registry:
         """The address of a path below the repository."""
         return self._base + path + (f"?{urlencode(query)}" if query else "")
 
-    def join(self, location: str, **query: str) -> str:
-        """The address in a `Location` header, with a query added to its own."""
-        parts = urlsplit(urljoin(self._base, location))
+    def join(self, method: str, url: str, location: str | None, **query: str) -> str:
+        """Where an answer of `url` leads, with a query added to its own.
+
+        Raises `RegistryFailed` where that is nowhere, or leaves TLS.
+        """
+        try:
+            parts = urlsplit(urljoin(url, location or ""))
+            is_web = parts.scheme in ("http", "https") and parts.netloc
+        except ValueError:
+            is_web = False
+        if not location or not is_web or (parts.scheme == "http" and url.startswith("https:")):
+            where = parts.scheme if location and is_web else "nowhere"
+            detail = f"a redirect to {where}"
+            raise RegistryFailed(method=method, url=_plain(url), detail=detail)
         added = "&".join(filter(None, (parts.query, urlencode(query))))
-        return urlunsplit(parts._replace(query=added))
+        return urlunsplit(parts._replace(query=added, fragment=""))
 
     def call(
         self,
@@ -121,9 +132,9 @@ class Registry:
                 has_signed_in = True
                 continue
             if status in MOVED and method in ("GET", "HEAD") and redirects < REDIRECTS_LIMIT:
-                location = response.getheader("Location") or ""
+                location = response.getheader("Location")
                 self._drain(response)
-                url = self._redirected(method, url, location)
+                url = self.join(method, url, location)
                 redirects += 1
                 continue
             raise self._refusal(method, url, response)
@@ -207,9 +218,12 @@ class Registry:
             self.disconnect()
             detail = f"TLS: {error.reason or error}"
             raise RegistryFailed(method=method, url=_plain(url), detail=detail) from None
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, ValueError, OverflowError) as error:
             self.disconnect()
             raise Interrupted(_words(error)) from None
+        except BaseException:  # of the body: half a request was sent
+            self.disconnect()
+            raise
 
     def _connect(self, origin: str) -> HTTPConnection:
         scheme, _, host = origin.partition("://")
@@ -226,16 +240,6 @@ class Registry:
     def _is_ours(self, url: str) -> bool:
         return url.startswith(f"{self._origin}/")
 
-    def _redirected(self, method: str, url: str, location: str) -> str:
-        """Where a redirect leads; raises `RegistryFailed` where it leaves TLS."""
-        target = urljoin(url, location)
-        schemes = urlsplit(url).scheme, urlsplit(target).scheme
-        is_web = schemes[1] in ("http", "https") and urlsplit(target).netloc
-        if not location or not is_web or schemes == ("https", "http"):
-            detail = f"a redirect to {(location and schemes[1]) or 'nowhere'}"
-            raise RegistryFailed(method=method, url=_plain(url), detail=detail)
-        return target
-
     def _sign_in(self, challenge: str, url: str, method: str) -> None:
         """Answer a challenge; raises `RegistryDenied` where that is not possible."""
         kind, _, rest = challenge.partition(" ")
@@ -250,9 +254,12 @@ class Registry:
 
     def _token(self, values: dict[str, str], url: str, method: str) -> str:
         """A bearer token from the place that the challenge names."""
-        realm = urlsplit(values["realm"])
+        try:
+            realm = urlsplit(values["realm"])
+        except ValueError:
+            realm = urlsplit("")
         is_safe = realm.scheme == "https" or (realm.scheme == "http" and self._tls is None)
-        if not is_safe:
+        if not is_safe or not realm.netloc:
             detail = f"it sends sign-in to {realm.scheme or 'nowhere'}"
             raise RegistryDenied(method=method, url=_plain(url), detail=detail)
         asked: dict[str, str] = {

@@ -189,6 +189,27 @@ def test_uploads_go_on_where_they_were_cut_off(push, fake, bundle):
     assert report.sent_bytes < report.nbytes + (9 << 20)
 
 
+@pytest.mark.parametrize("location", ["", "file:///tmp/x", "http://[::1", "http://a:b/"])
+def test_uploads_that_lead_nowhere(push, fake, location):
+    fake.fault(
+        "POST",
+        "uploads",
+        lambda handler: handler.answer(202, location=location) or True,
+        always=True,
+    )
+    assert refusal(push).code == "registry-failed"
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    ["", "Bearer", "Basic realm=x", 'Bearer realm="http://[::1"', 'Bearer realm="file:///x"', "Ä"],
+)
+def test_challenges_that_lead_nowhere(pull, push, fake, challenge):
+    push()
+    fake.fault("GET", "manifests", status(401, www_authenticate=challenge), always=True)
+    assert refusal(pull).code == "registry-denied"
+
+
 def test_uploads_that_are_lost_begin_again(push, fake, bundle):
     fake.fault("PATCH", "uploads", lose_upload)
     fake.fault("PUT", "uploads", lose_upload)
@@ -240,8 +261,10 @@ def test_blobs_from_elsewhere_get_no_credentials(push, pull, bundle, fake, tmp_p
 
 def test_redirects_that_are_refused(push, pull, fake):
     push()
-    for location in ("file:///etc/passwd", "", "ftp://a.b/c"):
-        fake.fault("GET", "blobs", lambda handler, to=location: handler.fail(307, location=to))
+    for location in ("file:///etc/passwd", "", "ftp://a.b/c", "http://[::1", "http://a:99999/"):
+        fake.fault(
+            "GET", "blobs", lambda handler, to=location: handler.fail(307, location=to), always=True
+        )
         assert refusal(pull).exit_code == 7
         fake.faults.clear()
     fake.fault(
@@ -252,7 +275,7 @@ def test_redirects_that_are_refused(push, pull, fake):
     from aotc.aot.distribution.registry import Registry
 
     with pytest.raises(Exception, match="a redirect to http"):
-        Registry._redirected(None, "GET", "https://a/b", "http://a/b")
+        Registry.join(None, "GET", "https://a.b/c", "http://a.b/c")
 
 
 def test_a_pinned_digest(push, pull, fake, tmp_path):
@@ -382,6 +405,7 @@ def test_a_disk_that_is_too_small(push, pull, fake, tmp_path, monkeypatch):
         "https://host.example/a",
         "host.example/a:../b",
         "user@host.example/a",
+        "host.example:65536/a",
     ],
 )
 def test_what_is_no_reference(text):
