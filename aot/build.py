@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import platform
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy
 
 from aotc.aot import contents, validation
 from aotc.aot.capture.capture import Captured
@@ -54,7 +58,7 @@ class BuildReport:
     """What a build made and what it cost."""
 
     path: str
-    identity: str
+    digest: str
     targets: tuple[TargetReport, ...]
     compiled: int
     cache_hits: int
@@ -72,6 +76,12 @@ class BuildReport:
         return {
             **asdict(self),
             "targets": [target.record() for target in self.targets],
+            "machine": {
+                "python": platform.python_version(),
+                "implementation": sys.implementation.name,
+                "numpy": numpy.__version__,
+                "system": platform.platform(),
+            },
             "kernels": sum(target.kernels for target in self.targets),
             "measured": sum(target.measured for target in self.targets),
         }
@@ -104,8 +114,8 @@ def build(
             captured, compiled = _compile(spec, wanted, options, resources, clock)
         checks = [_validate(captured, each, options) for each in compiled]
         with clock.stage("pack"):
-            packed = pack(_contents(captured, compiled, checks, options, clock), out, options.force)
-            clock.detail = f"{len(packed.files)} files, identity {packed.identity[:12]}"
+            packed = pack(_contents(captured, compiled, options, clock), out, options.force)
+            clock.detail = f"{len(packed.files)} files, digest {packed.digest[:12]}"
     finally:
         if options.dump is not None:
             write_texts(options.dump, clock.texts)
@@ -114,7 +124,7 @@ def build(
         collect(store)
     return BuildReport(
         path=packed.path,
-        identity=packed.identity,
+        digest=packed.digest,
         targets=tuple(map(_target_report, compiled, checks)),
         compiled=counts.compiled,
         cache_hits=counts.cache_hits,
@@ -187,7 +197,6 @@ def _target_contents(compiled: Compiled) -> TargetContents:
 def _contents(
     captured: Captured,
     compiled: Sequence[Compiled],
-    checks: Sequence[tuple[Comparison, ...]],
     options: BuildOptions,
     clock: Clock,
 ) -> BundleContents:
@@ -196,20 +205,11 @@ def _contents(
         contents.Part(each.target, each.groups, each.sources, each.tuning, each.plan)
         for each in compiled
     ]
-    seconds: dict[str, float] = {}
-    for row in clock.rows:
-        seconds[row.stage] = round(seconds.get(row.stage, 0.0) + row.seconds, 3)
-    validated = {
-        each.target.name: [check.as_map() for check in rows] or "not validated"
-        for each, rows in zip(compiled, checks, strict=True)
-    }
     facts = {
         **contents.provenance(captured.name, parts),
         "rewrites": {each.name: each.digest for each in options.rewrites},
         "round_intermediates": options.round_intermediates,
-        "validated": validated,
         "torch_ops": [asdict(op) for op in captured.torch_ops],
-        "seconds": seconds,
     }
     extras = {**contents.sources(parts), **contents.json_file("provenance.json", facts)}
     if options.debug:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -36,7 +34,7 @@ if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
 TOLERANCES: Mapping[str, float] = {"f64": 1e-4, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
 TF32_TOLERANCE = 1e-2  # of f32, where products are rounded as f16's are
 ROUNDING_FACTOR = 3  # roundings of a model and, twice as large, those of our code
-DISTRIBUTIONS = ("aotc", "torch", "triton", "numpy")
+DISTRIBUTIONS = ("aotc", "torch", "triton")  # what code generation depends on
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +124,10 @@ def tolerances(
 
 
 def provenance(name: str, parts: Sequence[Part]) -> dict[str, Any]:
-    """Facts about the build for people: no paths, users or hosts."""
+    """Facts about the build for people, the same on every machine; others are in its report."""
     return {
         "model": name,
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": versions(),
         "targets": {part.target.name: _target_facts(part) for part in parts},
     }
 
@@ -222,8 +220,9 @@ def _stems(specs: Sequence[KernelSpec]) -> dict[str, KernelSpec]:
     return found
 
 
-def _versions() -> dict[str, str]:
-    found = {"implementation": sys.implementation.name}
+def versions() -> dict[str, str]:
+    """Distribution → its version."""
+    found = {}
     for name in DISTRIBUTIONS:
         try:
             found[name] = version(name)

@@ -43,18 +43,16 @@ from aotc.aot.tune.tune import Tuning
 from aotc.cache import Store
 from aotc.runtime import drivers
 from aotc.runtime.arrays.dtypes import DTYPES
-from aotc.runtime.bundle.directory import Directory
-from aotc.runtime.bundle.manifest import GOLDEN_NAME, Manifest, Target, identity_of
+from aotc.runtime.bundle.manifest import GOLDEN_NAME, Target
 from aotc.runtime.bundle.native_plan import BackendEntry
-from aotc.runtime.bundle.opening import open_bundle
+from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.plan import Plan, split_library
 from aotc.runtime.bundle.signature import Signature, TensorSpec
 from aotc.runtime.bundle.weights import Digests, MappedFile, hash_threads, read_header
 from aotc.runtime.comparison import compare
 from aotc.runtime.errors import GoldenMissing, InputError
-from aotc.runtime.extras import read_extra, read_extras, read_golden
+from aotc.runtime.extras import golden_of
 from aotc.runtime.loading import require_trust
-from aotc.runtime.mismatch import read_manifest
 
 PROVENANCE = "provenance.json"
 
@@ -64,7 +62,7 @@ class RetuneReport:
     """What `aotc tune` made."""
 
     path: str
-    identity: str
+    digest: str
     targets: tuple[str, ...]  # those whose kernels were chosen anew
     kernels: int  # distinct ones of these
     measured: int
@@ -85,40 +83,43 @@ def retune(
     out: str | os.PathLike[str],
     options: BuildOptions,
     progress: Progress | None = None,
+    digest: str | None = None,
 ) -> RetuneReport:
     """Write at `out` the bundle with the kernels that are fastest here.
 
-    Targets that do not run here are kept as they are. Raises BundleError for damage,
-    TuningDeviceMissing where no target runs here, SourcesMissing, GoldenMismatch where the new
-    kernels give other numbers, and the families of a build.
+    digest: the bundle digest that it must have, as `runtime.load` takes it. Only what that digest
+    covers is read, each file checked before it is used. Targets that do not run here are kept
+    as they are. Raises BundleError for damage, TuningDeviceMissing where no target runs here,
+    SourcesMissing, GoldenMismatch where the new kernels give other numbers, and the families of a
+    build.
     """
     started_s, clock = time.time(), Clock(progress or Quiet())
     check_free(os.fspath(out), options.force)
     store, counts = Store(options.cache_folder, options.cache_layers), Counts()
     with ExitStack() as stack:
-        directory = stack.enter_context(open_bundle(bundle))
+        opened = stack.enter_context(Bundle(bundle, digest))
+        require_trust(opened)
+        manifest = opened.manifest
         workers = stack.enter_context(Workers(options.jobs))
-        manifest, data = read_manifest(directory)
-        require_trust(directory, identity_of(data))
         clock.has_targets = len(manifest.targets) > 1
-        here = _targets_here(directory, manifest, options)
+        here = _targets_here(opened, options)
         resources = Resources(workers, store, counts)
         libraries = ()
         if manifest.backends:
-            libraries = extension("native libraries").tie_bundled(directory, manifest)
-        tunings, targets = _choose(directory, manifest, here, options, resources, clock)
-        contents = _contents(directory, manifest, targets, tunings, libraries)
+            libraries = extension("native libraries").tie_bundled(opened)
+        tunings, targets = _choose(opened, here, options, resources, clock)
+        contents = _contents(opened, targets, tunings, libraries)
         for entry, target in zip(manifest.targets, targets, strict=True):
             if target.name in tunings and validation.runs_here(here[target.name][0]):
                 arguments = here[target.name][0], target, contents, manifest.signature
                 _validate(*arguments)
-                _compare_ranges(*arguments, _kept(directory, manifest, entry))
+                _compare_ranges(*arguments, _kept(opened, entry))
         with clock.stage("pack"):
             packed = pack(contents, out, options.force)
-            clock.detail = f"{len(packed.files)} files, identity {packed.identity[:12]}"
+            clock.detail = f"{len(packed.files)} files, digest {packed.digest[:12]}"
     return RetuneReport(
         path=packed.path,
-        identity=packed.identity,
+        digest=packed.digest,
         targets=tuple(tunings),
         kernels=sum(len(tuning.kernels) for tuning in tunings.values()),
         measured=sum(tuning.measured for tuning in tunings.values()),
@@ -132,20 +133,20 @@ def retune(
 
 
 def _contents(
-    directory: Directory,
-    manifest: Manifest,
+    opened: Bundle,
     targets: tuple[TargetContents, ...],
     tunings: Mapping[str, Tuning],
     libraries: Sequence[tuple[BackendEntry, bytes]],
 ) -> BundleContents:
     """The new bundle: all but the targets and what is said of them as it was."""
+    manifest = opened.manifest
     return BundleContents(
         inputs=manifest.inputs,
         outputs=manifest.outputs,
         targets=targets,
-        weights=_weights(directory, manifest),
-        golden=_golden(directory.path, manifest),
-        extras=_extras(directory, tunings),
+        weights=_weights(opened),
+        golden=_golden(opened),
+        extras=_extras(opened, tunings),
         structure=manifest.structure,
         dims=manifest.dims,
         sizes=manifest.sizes,
@@ -158,36 +159,33 @@ def _contents(
     )
 
 
-def _targets_here(
-    directory: Directory, manifest: Manifest, options: BuildOptions
-) -> dict[str, tuple[TargetRow, Sources]]:
+def _targets_here(opened: Bundle, options: BuildOptions) -> dict[str, tuple[TargetRow, Sources]]:
     """The targets to choose anew: all that run here, or with `--frozen` all that have sources."""
     found = {}
-    for row in manifest.targets:
+    for row in opened.manifest.targets:
         runs = set(row.needs) <= drivers.load(row.device).features()
         if not runs and not options.frozen:
             continue
-        sources = read_sources(directory, row.name)
+        sources = read_sources(opened, row.name)
         if sources is None:
-            raise SourcesMissing(path=directory.path, target=row.name)
+            raise SourcesMissing(path=opened.path, target=row.name)
         target = find_target(row.name)
         traits = replace(target.traits, dot_precision=sources.dot_precision)
         found[row.name] = (replace(target, traits=traits), sources)
     if not found:
-        names = ", ".join(row.name for row in manifest.targets)
-        raise TuningDeviceMissing(target=names, count=_kernels(directory, manifest))
+        names = ", ".join(row.name for row in opened.manifest.targets)
+        raise TuningDeviceMissing(target=names, count=_kernels(opened))
     return found
 
 
-def _kernels(directory: Directory, manifest: Manifest) -> int:
+def _kernels(opened: Bundle) -> int:
     """Kernels of all targets that have sources."""
-    sources = (read_sources(directory, row.name) for row in manifest.targets)
+    sources = (read_sources(opened, row.name) for row in opened.manifest.targets)
     return sum(len(each.specs) for each in sources if each is not None)
 
 
 def _choose(
-    directory: Directory,
-    manifest: Manifest,
+    opened: Bundle,
     here: Mapping[str, tuple[TargetRow, Sources]],
     options: BuildOptions,
     resources: Resources,
@@ -195,8 +193,8 @@ def _choose(
 ) -> tuple[dict[str, Tuning], tuple[TargetContents, ...]]:
     """What was chosen for each target of `here`, and all targets of the new bundle."""
     tunings, targets = {}, []
-    for row in manifest.targets:
-        kept = _kept(directory, manifest, row)
+    for row in opened.manifest.targets:
+        kept = _kept(opened, row)
         if row.name in here:
             target, sources = here[row.name]
             clock.target = row.name
@@ -208,11 +206,10 @@ def _choose(
     return tunings, tuple(targets)
 
 
-def _kept(directory: Directory, manifest: Manifest, row: Target) -> TargetContents:
+def _kept(opened: Bundle, row: Target) -> TargetContents:
     """A target as the bundle has it."""
-    data = directory.read(manifest.file(row.plan))
-    plan = Plan.from_msgpack(data, directory.where(row.plan))
-    library, _ = split_library(directory.read(manifest.file(row.library)))
+    plan = Plan.from_msgpack(opened.read(row.plan), opened.where(row.plan))
+    library, _ = split_library(opened.read(row.library))
     return TargetContents(row.name, row.device, row.needs, plan, library)
 
 
@@ -290,17 +287,17 @@ def _bytes_of(tensor: TensorData) -> Array:
     return numpy.frombuffer(tensor.data, numpy.uint8)
 
 
-def _weights(directory: Directory, manifest: Manifest) -> dict[str, TensorData]:
+def _weights(opened: Bundle) -> dict[str, TensorData]:
     """All tensors in the order of the file, checked against their digests; mapped, not read."""
-    entry = manifest.weights
+    entry = opened.manifest.weights
     if entry is None:
         return {}
-    descriptor = directory.open_sized(entry.name, entry.nbytes)
+    descriptor = opened.directory.open_sized(entry.name, entry.nbytes)
     try:
         mapped = MappedFile(descriptor, entry.nbytes)
     finally:
         os.close(descriptor)
-    where = directory.where(entry.name)
+    where = opened.where(entry.name)
     Digests(mapped.view, entry, where, hash_threads()).finish()
     tensors = sorted(read_header(mapped.view, where).values(), key=lambda tensor: tensor.offset)
     return {
@@ -311,9 +308,10 @@ def _weights(directory: Directory, manifest: Manifest) -> dict[str, TensorData]:
     }
 
 
-def _golden(path: str, manifest: Manifest) -> Golden | None:
+def _golden(opened: Bundle) -> Golden | None:
+    manifest = opened.manifest
     try:
-        golden = read_golden(path)
+        golden = golden_of(opened)
     except GoldenMissing:
         return None
     views = [memoryview(golden.inputs[row.name]) for row in manifest.inputs]
@@ -331,12 +329,12 @@ def _golden(path: str, manifest: Manifest) -> Golden | None:
     )
 
 
-def _extras(directory: Directory, tunings: Mapping[str, Tuning]) -> dict[str, bytes]:
+def _extras(opened: Bundle, tunings: Mapping[str, Tuning]) -> dict[str, bytes]:
     """Sources and debug texts as they were; the provenance with what was chosen here."""
     extras = {}
-    for entry in read_extras(directory).files:
+    for entry in opened.extras().files:
         if entry.name != GOLDEN_NAME:
-            data = read_extra(directory, entry.name)
+            data = opened.read_extra(entry.name)
             extras[entry.name] = data or b""
     facts = json.loads(extras.get(PROVENANCE, b"{}"))
     for name, tuning in tunings.items():

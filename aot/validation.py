@@ -1,7 +1,7 @@
 """Validation: the finished code runs on the golden input in this process, before it is written.
 
 So a bundle with wrong numbers never replaces a good one. A target that this machine cannot run is
-not validated, which the report and `provenance.json` say.
+not validated, which the report says.
 """
 
 from __future__ import annotations

@@ -19,9 +19,8 @@ from pathlib import Path
 
 from aotc.aot.build import BuildOptions, build
 from aotc.aot.cli.contest import Contender, take_turns
-from aotc.runtime.bundle.directory import Directory
+from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.plan import Plan
-from aotc.runtime.loading import read_manifest
 from benchmarks.machine import facts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,9 +62,8 @@ def built(name: str, given: argparse.Namespace, folder: Path) -> tuple[Path, lis
 
 def checks_in(bundle: Path) -> int:
     """How many checks a call of a bundle of one target makes."""
-    with Directory(str(bundle)) as directory:
-        manifest, _ = read_manifest(directory)
-        plan = Plan.from_msgpack(directory.read(manifest.file(manifest.targets[0].plan)))
+    with Bundle(bundle) as opened:
+        plan = Plan.from_msgpack(opened.read(opened.manifest.targets[0].plan))
     return len(plan.at(plan.lows[0]).checks)
 
 

@@ -145,12 +145,12 @@ class BundleMalformed(BundleError):
     template = "`{path}`: field `{field}` is {found}, expected {expected}"
 
 
-class IdentityMismatch(BundleError):
-    """`load(…, digest=…)` was given another identity than the bundle's."""
+class DigestMismatch(BundleError):
+    """A digest was asked for, and the bundle has another one."""
 
-    code = "identity-mismatch"
-    template = "`{path}` has identity sha256:{found}, expected sha256:{expected}"
-    hint = "this is another build; pin its identity on purpose, or fetch the expected one"
+    code = "digest-mismatch"
+    template = "`{path}` has the bundle digest sha256:{found}, expected sha256:{expected}"
+    hint = "this is another build; pin its digest on purpose, or fetch the expected one"
 
 
 class GoldenMissing(BundleError):
@@ -344,6 +344,14 @@ class EnvironmentFault(AotcError):
     code = "environment"
     exit_code = 7
     template = "cannot {action} `{path}`: {detail}"
+
+
+class BundleReplaced(EnvironmentFault):
+    """Writers replaced the bundle's directory again and again while it was read."""
+
+    code = "bundle-replaced"
+    template = "`{path}` was replaced while it was read"
+    hint = "try again when its writers have ended"
 
 
 class DiskFull(EnvironmentFault):

@@ -1,4 +1,4 @@
-"""What lies beside a bundle's identity: the list of the extras, and the golden numbers in them."""
+"""The golden numbers of a bundle."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import os
 import struct
 
 from .arrays.dtypes import DTYPES
-from .bundle.directory import Directory
-from .bundle.manifest import EXTRAS_NAME, GOLDEN_NAME, LIMITS, Extras, TensorSpec
-from .bundle.opening import open_bundle
+from .bundle.manifest import GOLDEN_NAME, TensorSpec
+from .bundle.opened import Bundle, read_bundle
 from .bundle.weights import read_header
-from .errors import BundleFileMissing, BundleMalformed, GoldenMissing
-from .mismatch import read_manifest
+from .errors import BundleMalformed, GoldenMissing
 from .record import Record
 
 TYPE_CHECKING = False
@@ -35,37 +33,21 @@ class Golden(Record):
     tolerances: dict[str, float]
 
 
-def read_extras(directory: Directory) -> Extras:
-    """Name, size and digest of every extra; raises `BundleFileMissing` and other `BundleError`s."""
-    data = directory.read_head(EXTRAS_NAME, LIMITS.file_bytes + 4096)
-    return Extras.from_bytes(data, directory.where(EXTRAS_NAME))
-
-
-def read_extra(directory: Directory, name: str) -> bytes | None:
-    """One extra, checked against its digest; None when it, or the list of them, was deleted.
-
-    Raises `BundleError`s.
-    """
-    try:
-        for entry in read_extras(directory).files:
-            if entry.name == name:
-                return directory.read(entry)
-    except BundleFileMissing:
-        pass
-    return None
-
-
-def read_golden(path: str | os.PathLike[str]) -> Golden:
+def read_golden(path: str | os.PathLike[str], digest: str | None = None) -> Golden:
     """The golden numbers of the bundle at `path`, of the types that its manifest lists.
 
-    Raises `GoldenMissing` when they were deleted or never written, and `BundleError`s.
+    digest: the bundle digest that it must have, as `load` takes it. Raises `GoldenMissing` when
+    they were deleted or never written, and `BundleError`s.
     """
-    with open_bundle(path) as directory:
-        manifest, _ = read_manifest(directory)
-        data = read_extra(directory, GOLDEN_NAME)
-        if data is None:
-            raise GoldenMissing(path=directory.path)
-        where = directory.where(GOLDEN_NAME)
+    return read_bundle(path, golden_of, digest)
+
+
+def golden_of(bundle: Bundle) -> Golden:
+    """The same of an open bundle."""
+    manifest, where = bundle.manifest, bundle.where(GOLDEN_NAME)
+    data = bundle.read_extra(GOLDEN_NAME)
+    if data is None:
+        raise GoldenMissing(path=bundle.path)
     tensors = read_header(data, where)
     _check(manifest, tensors, where)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .bundle.directory import Directory
-from .bundle.manifest import identity_of
-from .bundle.opening import open_bundle
+from .bundle.opened import Bundle, read_bundle
 from .bundle.plan import Plan, split_library
 from .bundle.plan_rules import check_steps
 from .bundle.weights import ALIGNMENT_BYTES, Digests, MappedFile, hash_threads, read_header
@@ -14,10 +12,9 @@ from .drivers import load as load_driver
 from .errors import (
     BundleAltered,
     BundleMalformed,
-    IdentityMismatch,
     SettingInvalid,
 )
-from .mismatch import read_manifest, require_target
+from .mismatch import require_target
 from .programs.program import Loaded, Program
 from .settings import SETTINGS, parse, read
 
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from .bundle.manifest import Manifest, Target, TensorSpec, WeightsEntry
+    from .bundle.manifest import Manifest, Target, TensorSpec
     from .bundle.plan import LaunchPlan
     from .drivers.protocol import Driver
     from .programs.fallback import Fallback
@@ -49,7 +46,7 @@ def load(
     """Load the bundle at `path` and return a `Program`.
 
     device: `cpu`, `cuda` or `cuda:1`, or None for the first target of the bundle that runs here.
-    digest: the identity that the bundle must have, `sha256:` and 64 hex digits or the digits.
+    digest: the bundle digest that it must have, `sha256:` and 64 hex digits or the digits.
     threads: host threads that share one call's work; None reads `AOTC_THREADS`, 0 takes what
     affinity and cgroup limits allow.
     verify: `full` digests manifest, plan, code and weights before they are used; `code` leaves
@@ -64,46 +61,56 @@ def load(
     this machine, 5; among them `FallbackUnavailable`, `NativeAbsent` and `NativeDiffers`),
     `EnvironmentFault` (7; among them `DeviceMemoryFull`) and `SettingInvalid` (2).
     """
+    options = (device, threads, verify, stream, trusted_keys, revoked)
+    return read_bundle(path, lambda bundle: load_open(bundle, *options), digest)
+
+
+def load_open(
+    bundle: Bundle,
+    device: str | None = None,
+    threads: int | None = None,
+    verify: str | None = None,
+    stream: Any = None,
+    trusted_keys: Sequence[Any] | None = None,
+    revoked: str | os.PathLike[str] | None = None,
+) -> Program:
+    """The same of an open bundle; raises `BundleReplaced` too."""
     thread_count = _setting("AOTC_THREADS", threads)
     extent = _setting("AOTC_LOAD_VERIFY", verify)
-    with open_bundle(path) as directory:
-        manifest, data = read_manifest(directory)
-        identity = identity_of(data)
-        check_digest(directory.path, identity, digest)
-        require_trust(directory, identity, trusted_keys, revoked)
-        fallback = _find_ops(manifest, directory.path)
-        target, ordinal = require_target(manifest, directory.path, device)
-        driver = load_driver(target.device)
-        _check_stream(stream, driver, target.name)
-        weights = _map_weights(directory, manifest.weights)
-        digests = _start_digests(directory, manifest, weights) if extent == "full" else None
-        loaded = None
-        try:
-            plan_bytes = directory.read(manifest.file(target.plan))
-            library, vouched = split_library(directory.read(manifest.file(target.library)))
-            plan = Plan.from_msgpack(plan_bytes, directory.where(target.plan))
-            _check_code(plan, vouched)
-            spans = _spans(directory, manifest, weights)
-            _check_states(manifest, plan, spans, directory.where(target.plan))
-            check = _check_plan(manifest, plan, spans, library, driver)
-            # The code is digested by now. Weights whose digests still run may be uploaded, but
-            # nothing runs on them before `_finish`.
-            natives = _bind(directory, manifest, plan, (driver.DEVICE, ordinal))
-            rest = (weights, (ordinal, thread_count), fallback, natives, check)
-            loaded = _loaded(manifest, plan, library, spans, driver, *rest)
-        finally:
-            if digests is not None:
-                _finish(digests, loaded)
-    return _program(manifest, target, identity, plan, loaded, stream)
+    manifest = bundle.manifest
+    require_trust(bundle, trusted_keys, revoked)
+    fallback = _find_ops(manifest, bundle.path)
+    target, ordinal = require_target(manifest, bundle.path, device)
+    driver = load_driver(target.device)
+    _check_stream(stream, driver, target.name)
+    weights = _map_weights(bundle)
+    digests = _start_digests(bundle, weights) if extent == "full" else None
+    loaded = None
+    try:
+        plan_bytes = bundle.read(target.plan)
+        library, vouched = split_library(bundle.read(target.library))
+        plan = Plan.from_msgpack(plan_bytes, bundle.where(target.plan))
+        _check_code(plan, vouched)
+        spans = _spans(bundle, weights)
+        _check_states(manifest, plan, spans)
+        check = _check_plan(manifest, plan, spans, library, driver)
+        # The code is digested by now. Weights whose digests still run may be uploaded, but
+        # nothing runs on them before `_finish`.
+        natives = _bind(bundle, plan, (driver.DEVICE, ordinal))
+        rest = (weights, (ordinal, thread_count), fallback, natives, check)
+        loaded = _loaded(manifest, plan, library, spans, driver, *rest)
+    finally:
+        if digests is not None:
+            _finish(digests, loaded)
+    return _program(bundle, target, plan, loaded, stream)
 
 
 def require_trust(
-    directory: Directory,
-    identity: str,
+    bundle: Bundle,
     trusted_keys: Sequence[Any] | None = None,
     revoked: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Refuse the open bundle whose digest is `identity` unless arguments and settings trust it.
+    """Refuse an open bundle unless arguments and settings trust it.
 
     Raises what `trust.policy` and `trust.check_trust` raise.
     """
@@ -112,7 +119,7 @@ def require_trust(
         return  # and import nothing
     from .trust.trust import check_trust, policy
 
-    check_trust(directory, identity, policy(trusted_keys, revoked))
+    check_trust(bundle.directory, bundle.digest, policy(trusted_keys, revoked))
 
 
 def _check_stream(stream: Any, driver: Driver, target: str) -> None:
@@ -131,42 +138,33 @@ def _find_ops(manifest: Manifest, path: str) -> Fallback | None:
     return Fallback(manifest.torch, path)
 
 
-def _bind(
-    directory: Directory,
-    manifest: Manifest,
-    plan: Plan,
-    device: tuple[str, int],
-) -> Any:
+def _bind(bundle: Bundle, plan: Plan, device: tuple[str, int]) -> Any:
     """The native functions that the plan calls, from libraries that are loaded for it."""
     if not plan.named("native", "backend"):
         return None
     from .extensions import extension
 
     backends = extension("native back ends")
-
-    def read_file(name: str) -> bytes:
-        return directory.read(manifest.file(name))
-
-    libraries = backends.open_entries(manifest.backends, read_file, directory.path)
+    libraries = backends.open_entries(bundle.manifest.backends, bundle.read, bundle.path)
     natives = (step for lows in plan.lows for step in plan.at(lows).natives)
-    return backends.bind(natives, libraries, directory.path, device)
+    return backends.bind(natives, libraries, bundle.path, device)
 
 
 def _program(
-    manifest: Manifest,
+    bundle: Bundle,
     target: Target,
-    identity: str,
     plan: Plan,
     loaded: Loaded,
     stream: Any,
 ) -> Program:
     """The program with its first session; raises `DeviceMemoryFull`, with nothing left behind."""
+    parts = (bundle.manifest, target, bundle.digest, plan, loaded)
     try:
         if load_driver(target.device).HAS_DEVICE_MEMORY:
             from .programs.device_program import DeviceProgram
 
-            return DeviceProgram(manifest, target, identity, plan, loaded, stream)
-        return Program(manifest, target, identity, plan, loaded)
+            return DeviceProgram(*parts, stream)
+        return Program(*parts)
     except BaseException:  # its traceback holds `loaded`, so that nothing would be freed yet
         loaded.executable.close()
         raise
@@ -218,15 +216,13 @@ def _check_code(plan: Plan, vouched: bytes) -> None:
         )
 
 
-def _check_states(
-    manifest: Manifest, plan: Plan, spans: dict[str, tuple[int, int]], path: str
-) -> None:
+def _check_states(manifest: Manifest, plan: Plan, spans: dict[str, tuple[int, int]]) -> None:
     """The plan keeps what the manifest lists, and what it starts with is of that size."""
     found = [slot.nbytes for slot in plan.states]
     expected = [spec.nbytes for spec in manifest.states]
     if found != expected:
         raise BundleMalformed(
-            path=path, field="states", found=f"{found} bytes", expected=f"{expected} bytes"
+            path=plan.path, field="states", found=f"{found} bytes", expected=f"{expected} bytes"
         )
     for index, slot in enumerate(plan.states):
         nbytes = spans[slot.initial][1] if slot.initial in spans else slot.nbytes
@@ -234,7 +230,7 @@ def _check_states(
             field = f"states[{index}].initial"
             expected_text = f"{slot.nbytes}, as the state has"
             raise BundleMalformed(
-                path=path, field=field, found=f"{nbytes} bytes", expected=expected_text
+                path=plan.path, field=field, found=f"{nbytes} bytes", expected=expected_text
             )
 
 
@@ -245,37 +241,23 @@ def _setting(name: str, argument: Any) -> Any:
     return parse(SETTINGS[name], argument, "argument")
 
 
-def check_digest(path: str, identity: str, digest: str | None) -> None:
-    """Raises `IdentityMismatch` for another digest than the one asked for, if one was."""
-    if digest is None:
-        return
-    expected = digest.removeprefix("sha256:").lower()
-    if len(expected) != 64 or not set(expected) <= set("0123456789abcdef"):
-        raise SettingInvalid(
-            name="digest", found=digest, origin="argument", expected="`sha256:` and 64 hex digits"
-        )
-    if expected != identity:
-        raise IdentityMismatch(path=path, found=identity, expected=expected)
-
-
-def _map_weights(directory: Directory, entry: WeightsEntry | None) -> MappedFile | None:
+def _map_weights(bundle: Bundle) -> MappedFile | None:
+    entry = bundle.manifest.weights
     if entry is None:
         return None
-    descriptor = directory.open_sized(entry.name, entry.nbytes)
+    descriptor = bundle.directory.open_sized(entry.name, entry.nbytes)
     try:
         return MappedFile(descriptor, entry.nbytes)
     finally:
         os.close(descriptor)
 
 
-def _start_digests(
-    directory: Directory, manifest: Manifest, weights: MappedFile | None
-) -> Digests | None:
+def _start_digests(bundle: Bundle, weights: MappedFile | None) -> Digests | None:
     """Threads that check the weights' digests from now on."""
-    entry = manifest.weights
+    entry = bundle.manifest.weights
     if weights is None or entry is None:
         return None
-    return Digests(weights.view, entry, directory.where(entry.name), hash_threads())
+    return Digests(weights.view, entry, bundle.where(entry.name), hash_threads())
 
 
 def _finish(digests: Digests, loaded: Loaded | None) -> None:
@@ -288,16 +270,15 @@ def _finish(digests: Digests, loaded: Loaded | None) -> None:
         raise
 
 
-def _spans(
-    directory: Directory, manifest: Manifest, weights: MappedFile | None
-) -> dict[str, tuple[int, int]]:
+def _spans(bundle: Bundle, weights: MappedFile | None) -> dict[str, tuple[int, int]]:
     """Address and size in bytes of each tensor of the mapped weights.
 
     Raises `BundleMalformed` for one that is not aligned.
     """
-    if weights is None or manifest.weights is None:
+    entry = bundle.manifest.weights
+    if weights is None or entry is None:
         return {}
-    where = directory.where(manifest.weights.name)
+    where = bundle.where(entry.name)
     tensors = read_header(weights.view, where)
     for tensor in tensors.values():
         if tensor.offset % ALIGNMENT_BYTES:

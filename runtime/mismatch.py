@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 
-from .bundle.directory import Directory
-from .bundle.manifest import FEATURES, LIMITS, MANIFEST_NAME, Manifest
-from .bundle.opening import open_bundle
+from .bundle.manifest import FEATURES, Manifest
+from .bundle.opened import Bundle, read_bundle
 from .bundle.plan import PLAN_ABI
 from .drivers import DRIVERS
 from .drivers import load as load_driver
 from .errors import (
     AotcError,
-    BundleFileMissing,
     BundleIncompatible,
     DeviceUnknown,
-    NotABundle,
 )
 from .record import Record
 
@@ -42,26 +39,32 @@ class Mismatch(Record):
         return f"{where}{self.field} is {self.found}, expected {self.expected}"
 
 
-def check(path: str | os.PathLike[str], device: str | None = None) -> list[Mismatch]:
+def check(
+    path: str | os.PathLike[str], device: str | None = None, digest: str | None = None
+) -> list[Mismatch]:
     """Every reason why the bundle at `path` does not run on this machine; empty when it does.
+
+    digest: the bundle digest that it must have, as `load` takes it.
 
     Reads the manifest and the sizes of the files it lists, nothing else: no digest of a payload,
     no code. For a bundle that runs ops through torch, torch is asked for them. What is no bundle,
     too new, cut off or altered is a mismatch too; only an `EnvironmentFault` (no permission …) is
     raised.
     """
-    text = os.fspath(path)
     try:
-        with open_bundle(text) as directory:
-            manifest = read_manifest(directory)[0]
-            found = mismatches(manifest, device)
-            found += _missing_ops(manifest, directory.path)
-            found += _missing_backends(manifest, directory.path)
-            return found + _file_mismatches(directory, manifest)
+        return read_bundle(path, lambda bundle: check_open(bundle, device), digest)
     except AotcError as error:
         if error.exit_code == 7:
             raise
         return [_from_error(error)]
+
+
+def check_open(bundle: Bundle, device: str | None = None) -> list[Mismatch]:
+    """The same of an open bundle."""
+    found = mismatches(bundle.manifest, device)
+    found += _missing_ops(bundle.manifest, bundle.path)
+    found += _missing_backends(bundle.manifest, bundle.path)
+    return found + _file_mismatches(bundle)
 
 
 def _missing_ops(manifest: Manifest, path: str) -> list[Mismatch]:
@@ -95,15 +98,6 @@ def _missing_backends(manifest: Manifest, path: str) -> list[Mismatch]:
         except AotcError as error:
             found.append(_from_error(error))
     return found
-
-
-def read_manifest(directory: Directory) -> tuple[Manifest, bytes]:
-    """The manifest of an open bundle and its bytes; raises `BundleError`s."""
-    try:
-        data = directory.read_head(MANIFEST_NAME, LIMITS.file_bytes + 4096)
-    except BundleFileMissing:
-        raise NotABundle(path=directory.path, detail=f"it has no `{MANIFEST_NAME}`") from None
-    return Manifest.from_bytes(data, directory.where(MANIFEST_NAME)), data
 
 
 def mismatches(manifest: Manifest, device: str | None = None) -> list[Mismatch]:
@@ -191,14 +185,15 @@ def _target_mismatches(target: Target, ordinal: int) -> list[Mismatch]:
     return rows + [Mismatch(code, target.name, *row) for code, *row in missing]
 
 
-def _file_mismatches(directory: Directory, manifest: Manifest) -> list[Mismatch]:
+def _file_mismatches(bundle: Bundle) -> list[Mismatch]:
+    manifest = bundle.manifest
     sizes = [(entry.name, entry.nbytes) for entry in manifest.files]
     if manifest.weights is not None:
         sizes.append((manifest.weights.name, manifest.weights.nbytes))
     found = []
     for name, nbytes in sizes:
         try:
-            os.close(directory.open_sized(name, nbytes))
+            os.close(bundle.directory.open_sized(name, nbytes))
         except AotcError as error:
             if error.exit_code == 7:
                 raise

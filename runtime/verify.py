@@ -10,14 +10,20 @@ from __future__ import annotations
 import hashlib
 import os
 
-from .bundle.directory import Directory
-from .bundle.manifest import EXTRAS_NAME, GOLDEN_NAME, identity_of
-from .bundle.opening import open_bundle
+from .bundle.manifest import EXTRAS_NAME, GOLDEN_NAME, MANIFEST_NAME
+from .bundle.opened import Bundle, read_bundle
 from .comparison import compare
-from .errors import AotcError, BundleAltered, BundleFileMissing, GoldenMissing
-from .extras import read_extras, read_golden
-from .loading import load
-from .mismatch import check, read_manifest
+from .errors import (
+    AotcError,
+    BundleAltered,
+    BundleError,
+    BundleFileMissing,
+    GoldenMissing,
+    IncompatibleError,
+)
+from .extras import golden_of
+from .loading import load_open
+from .mismatch import check_open
 from .record import Record
 
 TYPE_CHECKING = False
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from .bundle.directory import Directory
     from .bundle.manifest import FileEntry, TensorSpec, WeightsEntry
     from .extras import Golden
 
@@ -57,26 +64,42 @@ def verify(
     threads: int | None = None,
     trusted_keys: Sequence[Any] | None = None,
     revoked: str | os.PathLike[str] | None = None,
+    digest: str | None = None,
 ) -> list[Finding]:
     """Findings of the layers asked for, in the order of LAYERS; damage is data, not an exception.
 
-    trusted_keys, revoked: as `load` takes them. Golden runs only where the layers before it found
-    nothing wrong. Raises `EnvironmentFault`, and what `trust.policy` raises.
+    digest, trusted_keys, revoked: as `load` takes them. Golden runs only where the layers before it
+    found nothing wrong. Raises `EnvironmentFault`, and what `trust.policy` raises.
     """
-    text = os.fspath(path)
+    trust = (trusted_keys, revoked)
+    try:
+        return read_bundle(
+            path, lambda bundle: _verify(bundle, layers, device, threads, trust), digest
+        )
+    except (BundleError, IncompatibleError) as error:  # of the manifest
+        return [_failure(layers[0] if len(layers) == 1 else "integrity", os.fspath(path), error)]
+
+
+def _verify(
+    bundle: Bundle,
+    layers: Sequence[str],
+    device: str | None,
+    threads: int | None,
+    trust: tuple[Any, Any],
+) -> list[Finding]:
     findings: list[Finding] = []
     if "signature" in layers:
-        findings += _signature(text, trusted_keys, revoked, must_ask=len(layers) == 1)
+        findings += _signature(bundle, trust, must_ask=len(layers) == 1)
     if "integrity" in layers:
-        findings += _integrity(text)
+        findings += _integrity(bundle)
     if "compatibility" in layers and not _failed(findings):
-        rows = check(text, device)
+        rows = check_open(bundle, device)
         findings += [
             Finding("compatibility", row.field, "failed", str(row), row.code, hint=row.hint)
             for row in rows
         ] or [Finding("compatibility", "this machine", "ok")]
     if "golden" in layers and not _failed(findings):
-        findings += _golden(text, device, (threads, trusted_keys, revoked))
+        findings += _golden(bundle, (device, threads, "full", None, *trust))
     return findings
 
 
@@ -84,19 +107,18 @@ def _failed(findings: list[Finding]) -> bool:
     return any(finding.status == "failed" for finding in findings)
 
 
-def _signature(path: str, trusted_keys: Any, revoked: Any, must_ask: bool) -> list[Finding]:
+def _signature(bundle: Bundle, trust: tuple[Any, Any], must_ask: bool) -> list[Finding]:
     """Who signed the bundle; nothing where nobody need have, unless that was asked for alone."""
     from .trust.errors import TrustedKeysMissing
     from .trust.trust import SIGNATURE_NAME, check_trust, policy
 
-    asked = policy(trusted_keys, revoked)
+    asked = policy(*trust)
     if not asked.keys and asked.revoked is None:
         if must_ask:
             raise TrustedKeysMissing(origin="`signature` was asked for")
         return []
     try:
-        with open_bundle(path) as directory:
-            keys = check_trust(directory, identity_of(read_manifest(directory)[1]), asked)
+        keys = check_trust(bundle.directory, bundle.digest, asked)
     except AotcError as error:
         return [_failure("signature", SIGNATURE_NAME, error)]
     found = [Finding("signature", SIGNATURE_NAME, "ok", f"signed by {key}") for key in keys]
@@ -105,28 +127,24 @@ def _signature(path: str, trusted_keys: Any, revoked: Any, must_ask: bool) -> li
     return found
 
 
-def _integrity(path: str) -> list[Finding]:
-    try:
-        with open_bundle(path) as directory:
-            manifest, _ = read_manifest(directory)
-            findings = [Finding("integrity", "manifest.msgpack", "ok")]
-            for entry in manifest.files:
-                findings.append(_file_finding(directory, entry, required=True))
-            if manifest.weights is not None:
-                findings.append(_weights_finding(directory, manifest.weights))
-            return findings + _extras_findings(directory)
-    except AotcError as error:
-        return [_failure("integrity", path, error)]
+def _integrity(bundle: Bundle) -> list[Finding]:
+    manifest, directory = bundle.manifest, bundle.directory
+    findings = [Finding("integrity", MANIFEST_NAME, "ok")]
+    for entry in manifest.files:
+        findings.append(_file_finding(directory, entry, required=True))
+    if manifest.weights is not None:
+        findings.append(_weights_finding(directory, manifest.weights))
+    return findings + _extras_findings(bundle)
 
 
-def _extras_findings(directory: Directory) -> list[Finding]:
+def _extras_findings(bundle: Bundle) -> list[Finding]:
     try:
-        extras = read_extras(directory)
+        extras = bundle.extras()
     except BundleFileMissing:
-        return [Finding("integrity", EXTRAS_NAME, "absent", "the bundle has no extras")]
+        return [Finding("integrity", EXTRAS_NAME, "absent", "deleted; nothing needs it")]
     except AotcError as error:
         return [_failure("integrity", EXTRAS_NAME, error)]
-    return [_file_finding(directory, entry, required=False) for entry in extras.files]
+    return [_file_finding(bundle.directory, entry, required=False) for entry in extras.files]
 
 
 def _failure(layer: str, subject: str, error: AotcError) -> Finding:
@@ -186,12 +204,10 @@ def _digests(directory: Directory, name: str, nbytes: int, chunk_bytes: int) -> 
     return digests
 
 
-def _golden(path: str, device: str | None, given: tuple[Any, Any, Any]) -> list[Finding]:
-    threads, trusted_keys, revoked = given
-    trust = {"trusted_keys": trusted_keys, "revoked": revoked}
+def _golden(bundle: Bundle, options: tuple[Any, ...]) -> list[Finding]:
     try:
-        golden = read_golden(path)
-        with load(path, device, threads=threads, verify="code", **trust) as program:
+        golden = golden_of(bundle)
+        with load_open(bundle, *options) as program:
             results = program.flatten(program(*golden.inputs.values()))
             pairs = zip(program.outputs, results, strict=True)
             return [_output_finding(spec, bytes(result), golden) for spec, result in pairs]

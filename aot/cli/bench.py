@@ -16,9 +16,9 @@ from aotc.aot.cli.machine import usable_cpus
 from aotc.aot.cli.printing import print_json, print_table, time_text
 from aotc.aot.errors import SpecMissing
 from aotc.aot.measure.processor import cpu_name
-from aotc.runtime.bundle.opening import open_bundle
+from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.errors import AotcError, EnvironmentFault
-from aotc.runtime.mismatch import read_manifest, require_target
+from aotc.runtime.mismatch import require_target
 
 KINDS = ("eager", "graph", "compile", "max-autotune", "aoti")
 
@@ -30,6 +30,7 @@ KINDS = ("eager", "graph", "compile", "max-autotune", "aoti")
 @click.option("--rounds", default=5, show_default=True, help="Turns of every contender.")
 @click.option("--seconds", default=0.5, show_default=True, help="Length of one turn.")
 @click.option("--fail-if-slower", type=float, metavar="PERCENT", help="Exit 1 if slower by more.")
+@flags.digest
 @flags.as_json
 def command(
     bundle: Path,
@@ -38,6 +39,7 @@ def command(
     rounds: int,
     seconds: float,
     fail_if_slower: float | None,
+    digest: str | None,
     as_json: bool,
 ) -> int:
     """Measure BUNDLE on its golden input; with --against, beside the model that SPEC names.
@@ -46,14 +48,16 @@ def command(
     `graph` is eager torch in a CUDA graph. On a device, times are those of the device, and `host`
     is how long a call keeps the caller; `bound` is a call whose memory is fixed beforehand.
     """
-    with open_bundle(bundle) as directory:
-        device = require_target(read_manifest(directory)[0], directory.path)[0].device
+    with Bundle(bundle, digest) as opened:
+        device = require_target(opened.manifest, opened.path)[0].device
     if against:
         require_build_extra("aotc bench --against")
         if spec is None:
             raise SpecMissing(command="aotc bench --against")
     ours = ("aotc", "bound") if against and device == "cuda" else ("aotc",)
-    results = contest(bundle, spec, (*ours, *against), rounds, seconds, device)
+    results = contest(
+        bundle, spec, (*ours, *against), rounds, seconds, device, digest=opened.digest
+    )
     if results[0].skipped:
         raise _failure(results[0], bundle)
     if as_json:

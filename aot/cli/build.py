@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,12 +45,23 @@ NEEDED = ("torch", "triton", "numpy")
 @click.option("--embed-backends", is_flag=True, help="Keep native libraries in the bundle.")
 @flags.rewrites
 @click.option("--debug", is_flag=True, help="Leave every stage's text in the bundle's debug/.")
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path),
+    help="Write times, checks and this machine's facts (JSON): the bundle has none.",
+)
 @flags.jobs
 @flags.cache_dir
 @flags.quiet
 @flags.as_json
 def command(
-    spec: str, out: Path, targets: tuple[str, ...], quiet: bool, as_json: bool, **given: Any
+    spec: str,
+    out: Path,
+    targets: tuple[str, ...],
+    log: Path | None,
+    quiet: bool,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Compile the model that SPEC names into the bundle directory OUT.
 
@@ -70,6 +82,8 @@ def command(
         report = build(spec, out, targets, options, progress)
     finally:
         progress.stop()
+    if log is not None:
+        log.write_text(json.dumps(report.record(), indent=2, sort_keys=True) + "\n")
     if as_json:
         print_json("aotc.build/1", report.record())
     else:
@@ -125,7 +139,7 @@ def rewrites_of(paths: Sequence[Path]) -> tuple[UserRewrite, ...]:
 
 def _print(report: BuildReport, seconds: float) -> None:
     click.echo(f"bundle   {report.path} ({bytes_text(report.bundle_bytes)})")
-    click.echo(f"identity sha256:{report.identity}")
+    click.echo(f"digest   sha256:{report.digest}")
     for line in report.dims:
         click.echo(f"dim      {line}")
     for line in report.specialised:

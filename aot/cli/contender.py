@@ -5,10 +5,10 @@
     python -m aotc.aot.cli.contender serve KIND SPEC PLACE DEVICE    sample on request
 
 KIND is a row of CALLS; PLACE is the bundle of aotc or the folder of AOTInductor; DEVICE is `cpu` or
-`cuda`. Each prints one JSON object a line. A serving contender answers every line `SECONDS` on its
-standard input with the times of `sampling.py`, and ends at the end of its input: the parent lets
-the contenders take turns, so that the spinning threads of one never meet another's, and the device
-has one to serve.
+`cuda`, and the digest that a bundle must have may follow. Each prints one JSON object a line. A
+serving contender answers every line `SECONDS` on its standard input with the times of
+`sampling.py`, and ends at the end of its input: the parent lets the contenders take turns, so that
+the spinning threads of one never meet another's, and the device has one to serve.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def _main(mode: str, *rest: str) -> None:
     if mode == "build-aoti":
         say(build_aoti(*rest))
         return
-    kind, spec, place, device = rest
+    kind, spec, place, device, *digest = rest
     missing = why_skipped(kind, device)
     if missing:
         say({"skipped": missing})
         return
     began_s = time.perf_counter()
-    call = CALLS[kind](spec, Path(place), device)
+    call = CALLS[kind](spec, Path(place), device, *digest)
     ready_s = time.perf_counter()
     call()
     synchronize(device)
@@ -135,7 +135,7 @@ def is_tensor_type() -> Any:
     return torch.Tensor
 
 
-def _aotc(spec: str, place: Path, device: str) -> Call:
+def _aotc(spec: str, place: Path, device: str, digest: str | None = None) -> Call:
     """The bundle as the peers are called: torch tensors in, new torch tensors out.
 
     Without a model to compare with, its golden input as plain buffers: no torch in the process.
@@ -144,17 +144,17 @@ def _aotc(spec: str, place: Path, device: str) -> Call:
 
     if spec:
         tensors = _tensors(spec, device)  # first: its file may register ops that the bundle needs
-        program = load(place, device)
+        program = load(place, device, digest)
         return _without_gradients(lambda: program(*tensors))
-    return _on_buffers(load(place, device), place)
+    return _on_buffers(load(place, device, digest), place)
 
 
-def _bound(spec: str, place: Path, device: str) -> Call:
+def _bound(spec: str, place: Path, device: str, digest: str | None = None) -> Call:
     """The bundle with the memory of inputs and outputs fixed, as a server would hold it."""
     from aotc.runtime import load
 
     tensors = _tensors(spec, device)
-    program = load(place, device)
+    program = load(place, device, digest)
     outputs: Any = program(*tensors)
     return _without_gradients(program.bind(*tensors, out=outputs))
 
@@ -171,7 +171,7 @@ def _on_buffers(program: Any, place: Path) -> Call:
     from aotc.aot.host_array import buffers
     from aotc.runtime.extras import read_golden
 
-    arrays = list(buffers(program.inputs, read_golden(place).inputs).values())
+    arrays = list(buffers(program.inputs, read_golden(place, program.digest).inputs).values())
     outputs = program(*arrays)
     return lambda: program(*arrays, out=outputs)
 

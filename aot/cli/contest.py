@@ -66,9 +66,12 @@ class Result:
 class Contender:
     """A running contender process."""
 
-    def __init__(self, kind: str, spec: str, place: Path, device: str = "cpu") -> None:
+    def __init__(
+        self, kind: str, spec: str, place: Path, device: str = "cpu", digest: str | None = None
+    ) -> None:
         self.kind = kind
-        self._process = _start("serve", kind, spec, str(place), device, stdin=subprocess.PIPE)
+        arguments = ("serve", kind, spec, str(place), device, *filter(None, [digest]))
+        self._process = _start(*arguments, stdin=subprocess.PIPE)
         self.times_us: list[float] = []
         self.host_us: list[float] = []
 
@@ -110,10 +113,12 @@ def contest(
     seconds: float,
     device: str = "cpu",
     prepared: Path | None = None,
+    digest: str | None = None,
 ) -> list[Result]:
     """Sample every contender `seconds` long in each of `rounds` turns.
 
-    `prepared`: a folder that holds AOTInductor's package already, if it takes part.
+    `prepared`: a folder that holds AOTInductor's package already, if it takes part. `digest`: the
+    bundle digest that `bundle` must have.
     """
     with ExitStack() as stack:
         folder = prepared or Path(
@@ -128,8 +133,9 @@ def contest(
                 if "skipped" in answer:
                     skipped[kind] = answer["skipped"]
                     continue
-            place = bundle if kind in OURS and bundle is not None else folder
-            contender = Contender(kind, spec or "", place, device)
+            is_ours = kind in OURS and bundle is not None
+            place = (bundle if is_ours else None) or folder
+            contender = Contender(kind, spec or "", place, device, digest if is_ours else None)
             stack.callback(contender.close)
             if "skipped" in contender.head:
                 skipped[kind] = contender.head["skipped"]

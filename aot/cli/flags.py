@@ -27,6 +27,11 @@ frozen = click.option(
     is_flag=True,
     help="Measure nothing and compile nothing that is not in cache or record [AOTC_FROZEN].",
 )
+digest = click.option(
+    "--digest",
+    metavar="sha256:HEX",
+    help="Refuse the bundle unless this is its digest.",
+)
 jobs = click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
 quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,14 +14,14 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.runtime.bundle.launch_plan import STEP
-from aotc.runtime.bundle.manifest import LIMITS, Manifest, TensorSpec, identity_of
+from aotc.runtime.bundle.manifest import LIMITS, FileEntry, Manifest, TensorSpec
 from aotc.runtime.bundle.native_plan import SYMBOL, NativeLaunch
-from aotc.runtime.bundle.opening import open_bundle
+from aotc.runtime.bundle.opened import Bundle, read_bundle
 from aotc.runtime.bundle.plan import Image, Kernel, Launch, Plan
 from aotc.runtime.bundle.schema import write
 from aotc.runtime.bundle.torch_calls import TorchCall
-from aotc.runtime.extras import read_extra
-from aotc.runtime.mismatch import mismatches, read_manifest
+from aotc.runtime.errors import BundleFileMissing
+from aotc.runtime.mismatch import mismatches
 
 PROVENANCE = "provenance.json"
 SHOWN = ("targets", "torch_ops")  # parts of it that have places of their own
@@ -39,10 +40,13 @@ GPU_COLUMNS = {
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option("--kernels", "with_kernels", is_flag=True, help="List every launch.")
 @click.option("--files", "with_files", is_flag=True, help="List every file with its digest.")
+@flags.digest
 @flags.as_json
-def command(bundle: Path, with_kernels: bool, with_files: bool, as_json: bool) -> None:
+def command(
+    bundle: Path, with_kernels: bool, with_files: bool, digest: str | None, as_json: bool
+) -> None:
     """Show what BUNDLE takes, gives and holds. Reads data only; no code of it is loaded."""
-    record = inspect_bundle(bundle)
+    record = inspect_bundle(bundle, digest)
     if as_json:
         print_json("aotc.inspect/1", record)
         return
@@ -57,20 +61,21 @@ def command(bundle: Path, with_kernels: bool, with_files: bool, as_json: bool) -
         )
 
 
-def inspect_bundle(bundle: Path) -> dict[str, Any]:
+def inspect_bundle(bundle: Path, digest: str | None = None) -> dict[str, Any]:
     """All of a bundle's facts as plain data. Raises `BundleError`s."""
-    with open_bundle(bundle) as directory:
-        manifest, data = read_manifest(directory)
-        plans = {
-            target.name: Plan.from_msgpack(
-                directory.read(manifest.file(target.plan)), directory.where(target.plan)
-            )
-            for target in manifest.targets
-        }
-    provenance = _provenance(bundle)
+    return read_bundle(bundle, _facts, digest)
+
+
+def _facts(opened: Bundle) -> dict[str, Any]:
+    manifest = opened.manifest
+    plans = {
+        row.name: Plan.from_msgpack(opened.read(row.plan), opened.where(row.plan))
+        for row in manifest.targets
+    }
+    provenance = _provenance(opened)
     return {
-        "path": str(bundle),
-        "identity": identity_of(data),
+        "path": opened.path,
+        "digest": opened.digest,
         "producer": manifest.producer,
         "inputs": [_tensor(spec) for spec in manifest.inputs],
         "outputs": [_tensor(spec) for spec in manifest.outputs],
@@ -96,7 +101,7 @@ def inspect_bundle(bundle: Path) -> dict[str, Any]:
         "provenance": {name: value for name, value in provenance.items() if name not in SHOWN},
         "files": [
             {"name": entry.name, "bytes": entry.nbytes, "sha256": entry.sha256.hex()}
-            for entry in manifest.files
+            for entry in _files(opened)
         ],
     }
 
@@ -195,10 +200,18 @@ def _kernel(kernel: Kernel, figures: dict[str, Any]) -> dict[str, Any]:
     return {**figures, "name": kernel.name, "symbol": kernel.symbol, **image}
 
 
-def _provenance(bundle: Path) -> dict[str, Any]:
+def _files(opened: Bundle) -> list[FileEntry]:
+    """Those with a digest of their own, in the order of the manifest and the list of extras."""
+    entries = [*opened.manifest.files]
+    with contextlib.suppress(BundleFileMissing):
+        extras = opened.extras().files
+        entries += [*filter(None, [opened.manifest.extras]), *extras]
+    return entries
+
+
+def _provenance(opened: Bundle) -> dict[str, Any]:
     """The build's facts; empty where the extras were deleted."""
-    with open_bundle(bundle) as directory:
-        data = read_extra(directory, PROVENANCE)
+    data = opened.read_extra(PROVENANCE)
     if data is None or len(data) > LIMITS.file_bytes:
         return {}
     parsed = json.loads(data)
@@ -207,7 +220,7 @@ def _provenance(bundle: Path) -> dict[str, Any]:
 
 def _print_head(record: dict[str, Any]) -> None:
     click.echo(f"bundle   {record['path']}")
-    click.echo(f"identity sha256:{record['identity']}")
+    click.echo(f"digest   sha256:{record['digest']}")
     click.echo(f"producer {record['producer']}")
     for kind in ("inputs", "outputs", "states"):
         for row in record[kind]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,14 +14,14 @@ from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table, time_text
 from aotc.aot.errors import FallbackProfileUnsupported
 from aotc.aot.measure.processor import cpu_name
-from aotc.runtime import load
-from aotc.runtime.bundle.opening import open_bundle
+from aotc.runtime.bundle.opened import Bundle, read_bundle
 from aotc.runtime.errors import GoldenMissing
-from aotc.runtime.extras import read_golden
+from aotc.runtime.extras import golden_of
+from aotc.runtime.loading import load_open
 
 if TYPE_CHECKING:
     from aotc.aot.profile.report import LaunchRow, Profile
-    from aotc.aot.profile.subject import Subject
+    from aotc.runtime import Program
 
 
 @click.command("profile")
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--repetitions", default=20, show_default=True, help="Medians are of so many.")
 @click.option("--launches", "each", is_flag=True, help="One line a launch, in their order.")
 @click.option("--trace", "trace_file", type=click.Path(path_type=Path), help="Chrome trace.")
+@flags.digest
 @flags.imports
 @flags.as_json
 def command(
@@ -38,6 +39,7 @@ def command(
     repetitions: int,
     each: bool,
     trace_file: Path | None,
+    digest: str | None,
     as_json: bool,
 ) -> None:
     """Time every launch of BUNDLE on its golden input, at the example's sizes where calls decide.
@@ -45,7 +47,7 @@ def command(
     On a device, `limit` is the share of the measured copy bandwidth or matrix rate, whichever is
     the nearer, that a kernel reaches.
     """
-    profile = profile_bundle(bundle, device, repetitions)
+    profile = profile_bundle(bundle, device, repetitions, digest)
     if trace_file is not None:
         from aotc.aot.profile.trace import trace
 
@@ -56,18 +58,21 @@ def command(
         _print(profile, each)
 
 
-def profile_bundle(bundle: Path, device: str | None, repetitions: int) -> Profile:
+def profile_bundle(
+    bundle: Path, device: str | None, repetitions: int, digest: str | None = None
+) -> Profile:
     """Load, run and time; raises the errors of `runtime.load`."""
     from aotc.aot.profile import cpu, cuda
-    from aotc.aot.profile.report import Profile, facts_of, rows_of
+    from aotc.aot.profile.report import Profile, rows_of
     from aotc.aot.profile.subject import subject_of
 
-    with closing(load(bundle, device)) as program:
+    program, golden, facts = read_bundle(bundle, lambda opened: _parts(opened, device), digest)
+    with closing(program):
         subject = subject_of(program)
         family = program.device.partition(":")[0]
         if family == "cuda" and len(subject.plan.launches) < len(subject.plan.steps):
             raise FallbackProfileUnsupported(path=str(bundle))
-        inputs = _inputs(bundle, subject)
+        inputs = golden or {spec.name: bytes(spec.nbytes) for spec in subject.inputs}
         measure = cuda.measure if family == "cuda" else cpu.measure
         times_us, call_us = measure(subject, inputs, max(repetitions, 1))
         name, limits = cpu_name(), None
@@ -76,18 +81,21 @@ def profile_bundle(bundle: Path, device: str | None, repetitions: int) -> Profil
 
             gpu = program._open().executable.gpu
             name, limits = gpu.name, measure_limits(gpu)
-        with open_bundle(bundle) as directory:
-            facts = facts_of(directory, program.target)
         rows = rows_of(subject.plan, times_us, facts)
         return Profile(program.target, name, rows, call_us, limits)
 
 
-def _inputs(bundle: Path, subject: Subject) -> dict[str, bytes | memoryview]:
-    """The golden input; zeros where it was deleted."""
-    try:
-        return {name: bytes(data) for name, data in read_golden(bundle).inputs.items()}
-    except GoldenMissing:
-        return {spec.name: bytes(spec.nbytes) for spec in subject.inputs}
+def _parts(
+    opened: Bundle, device: str | None
+) -> tuple[Program, dict[str, bytes], Mapping[str, Any]]:
+    """The program, its golden input, if it was not deleted, and what the build wrote of it."""
+    from aotc.aot.profile.report import facts_of
+
+    golden: dict[str, bytes] = {}
+    with suppress(GoldenMissing):
+        golden = {name: bytes(data) for name, data in golden_of(opened).inputs.items()}
+    program = load_open(opened, device)
+    return program, golden, facts_of(opened, program.target)
 
 
 def _print(profile: Profile, each: bool) -> None:

@@ -17,7 +17,7 @@ from aotc.aot.cli.progress import progress_for
     "-o", "--output", "out", required=True, type=click.Path(path_type=Path), metavar="BUNDLE"
 )
 @click.option("--force", is_flag=True, help="Replace a bundle that is there.")
-@click.option("--digest", metavar="sha256:…", help="The bundle's digest, if it is pinned.")
+@flags.digest
 @flags.trusted_keys
 @flags.revoked
 @flags.transfers

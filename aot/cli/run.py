@@ -21,10 +21,11 @@ from aotc.aot.host_array import (
     read_npy,
     write_npy,
 )
-from aotc.runtime import load
+from aotc.runtime.bundle.opened import Bundle, read_bundle
 from aotc.runtime.comparison import Comparison
 from aotc.runtime.errors import GoldenMissing, InputMissing
-from aotc.runtime.extras import Golden, read_golden
+from aotc.runtime.extras import Golden, golden_of
+from aotc.runtime.loading import load_open
 
 if TYPE_CHECKING:
     from aotc.runtime import Program, TensorSpec
@@ -42,6 +43,7 @@ DEFAULT_TOLERANCE = 1e-4
 @click.option("--seed", type=int, help="Draw inputs at random; else the golden input is used.")
 @click.option("--device", help="cpu, cuda or cuda:1; else the first target that runs here.")
 @click.option("--threads", type=int, help="Threads for one call [AOTC_THREADS].")
+@flags.digest
 @flags.imports
 @flags.as_json
 def command(
@@ -53,13 +55,16 @@ def command(
     seed: int | None,
     device: str | None,
     threads: int | None,
+    digest: str | None,
     as_json: bool,
 ) -> int:
     """Run BUNDLE once and show what came out. Exit 1 when an --expect is out of tolerance."""
     began_s = time.perf_counter()
-    with load(bundle, device, threads=threads) as program:
+    program, golden = read_bundle(
+        bundle, lambda opened: (load_open(opened, device, threads), _golden(opened)), digest
+    )
+    with program:
         loaded_s = time.perf_counter()
-        golden = _golden(bundle)
         files = _assignments("--input", inputs, program.inputs)
         arrays = input_arrays(program, golden.inputs, files, seed)
         targets = _assignments("--output", outputs, program.outputs)
@@ -108,9 +113,9 @@ def input_arrays(
     return arrays
 
 
-def _golden(bundle: Path) -> Golden:
+def _golden(opened: Bundle) -> Golden:
     try:
-        return read_golden(bundle)
+        return golden_of(opened)
     except GoldenMissing:
         return Golden({}, {}, {})
 

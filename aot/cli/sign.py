@@ -42,6 +42,6 @@ def command(bundle: Path, key: Path, output: Path | None, force: bool, as_json: 
         print_json("aotc.sign/1", record)
         return
     click.echo(f"signed   {report.path}")
-    click.echo(f"digest   sha256:{report.identity}")
+    click.echo(f"digest   sha256:{report.digest}")
     click.echo(f"key      {report.keyid}")
     click.echo(f"holds    {report.signatures} signature{'s' * (report.signatures > 1)}")

@@ -31,12 +31,15 @@ NEEDED = ("triton", "numpy")
 @click.option("--tune-budget", type=float, metavar="SECONDS", help="Measure no longer than this.")
 @click.option("--record", type=click.Path(path_type=Path), help="Tuning record, read and written.")
 @flags.frozen
+@flags.digest
 @flags.jobs
 @flags.cache_dir
 @flags.quiet
 @flags.imports
 @flags.as_json
-def command(bundle: Path, out: Path, quiet: bool, as_json: bool, **given: Any) -> None:
+def command(
+    bundle: Path, out: Path, digest: str | None, quiet: bool, as_json: bool, **given: Any
+) -> None:
     """Write BUNDLE at OUT with the kernels that are fastest on this machine.
 
     Needs triton here, but neither torch nor the model. Compiles and runs the Triton sources that
@@ -63,7 +66,7 @@ def command(bundle: Path, out: Path, quiet: bool, as_json: bool, **given: Any) -
             force=given["force"],
             jobs=setting("AOTC_JOBS", given["jobs"]) or None,
         )
-        report = retune(bundle, out, options, progress)
+        report = retune(bundle, out, options, progress, digest)
     finally:
         progress.stop()
     if as_json:
@@ -74,7 +77,7 @@ def command(bundle: Path, out: Path, quiet: bool, as_json: bool, **given: Any) -
 
 def _print(report: RetuneReport, seconds: float) -> None:
     click.echo(f"bundle   {report.path}")
-    click.echo(f"identity sha256:{report.identity}")
+    click.echo(f"digest   sha256:{report.digest}")
     click.echo(f"targets  {', '.join(report.targets)}")
     click.echo(
         f"kernels  {report.kernels}: {report.measured} measured, {report.changed} changed, "

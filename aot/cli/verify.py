@@ -25,6 +25,7 @@ EXIT_CODES = {"signature": 6, "integrity": 6, "compatibility": 5, "golden": 1}
 @click.option("--compat", "layer", flag_value="compatibility", help="Compatibility only.")
 @click.option("--golden", "layer", flag_value="golden", help="Golden numbers only.")
 @click.option("--device", help="cpu, cuda or cuda:1; else the first target that runs here.")
+@flags.digest
 @flags.imports
 @flags.as_json
 def command(
@@ -33,6 +34,7 @@ def command(
     revoked: Path | None,
     layer: str | None,
     device: str | None,
+    digest: str | None,
     as_json: bool,
 ) -> int:
     """Check BUNDLE: signatures where keys are trusted, integrity, compatibility, golden numbers;
@@ -43,7 +45,9 @@ def command(
     `--golden` is given and there are none.
     """
     layers = (layer,) if layer else LAYERS
-    findings = verify(bundle, layers, device, trusted_keys=keys or None, revoked=revoked)
+    findings = verify(
+        bundle, layers, device, trusted_keys=keys or None, revoked=revoked, digest=digest
+    )
     if as_json:
         rows = [finding.as_map() for finding in findings]
         print_json("aotc.verify/1", {"path": str(bundle), "findings": rows})

@@ -16,7 +16,7 @@ from aotc.aot.distribution.sources import LayoutSource, RegistrySource
 from aotc.aot.distribution.transfers import JOBS
 from aotc.aot.stages import Progress
 from aotc.runtime.bundle.directory import LAYOUT_PREFIX
-from aotc.runtime.bundle.opening import open_bundle
+from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.trust.trust import Policy
 
 
@@ -34,13 +34,13 @@ def push_bundle(
     is_layout = reference.startswith(LAYOUT_PREFIX)
     parts = None if is_layout else read_reference(reference)
     check_sound(os.fspath(bundle))
-    with open_bundle(bundle) as directory:
-        image = image_of(directory)
+    with Bundle(bundle) as opened:
+        image = image_of(opened)
         if parts is None:
-            written = write_layout(directory, image, reference)
+            written = write_layout(opened.directory, image, reference)
             return PushReport(written, image.digest, image.bundle, image.nbytes, image.nbytes)
         with Registry(parts, find_credentials(parts.host), plain_http) as registry:
-            return push(directory, image, registry, jobs, progress)
+            return push(opened.directory, image, registry, jobs, progress)
 
 
 def pull_bundle(

@@ -20,11 +20,9 @@ from aotc.runtime.bundle.manifest import (
     GOLDEN_NAME,
     MANIFEST_NAME,
     WEIGHTS_NAME,
-    identity_of,
 )
+from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.errors import BundleFileMissing, environment_fault
-from aotc.runtime.extras import read_extras
-from aotc.runtime.mismatch import read_manifest
 from aotc.runtime.trust.trust import SIGNATURE_NAME
 
 CONFIG_TYPE = "application/vnd.cncf.model.config.v1+json"
@@ -59,14 +57,14 @@ class ImageParts:
         return sum(layer.nbytes for _, layer in self.files)
 
 
-def image_of(directory: Directory) -> ImageParts:
+def image_of(opened: Bundle) -> ImageParts:
     """The image of an open bundle that was found sound; reads its weights to digest them.
 
     Raises `BundleError`s and `EnvironmentFault`.
     """
     files = tuple(
         (name, Descriptor(digest, nbytes, _type(name), {FILE_PATH: name, TITLE: name}))
-        for name, digest, nbytes in _digested(directory)
+        for name, digest, nbytes in _digested(opened)
     )
     config_bytes = _json(
         {
@@ -76,7 +74,6 @@ def image_of(directory: Directory) -> ImageParts:
         }
     )
     config = Descriptor(digest_of(config_bytes), len(config_bytes), CONFIG_TYPE, {})
-    bundle = identity_of(read_manifest(directory)[1])
     manifest_bytes = _json(
         {
             "schemaVersion": 2,
@@ -84,11 +81,11 @@ def image_of(directory: Directory) -> ImageParts:
             "artifactType": ARTIFACT_TYPE,
             "config": row(config),
             "layers": [row(layer) for _, layer in files],
-            "annotations": {BUNDLE_DIGEST: f"sha256:{bundle}"},
+            "annotations": {BUNDLE_DIGEST: f"sha256:{opened.digest}"},
         }
     )
     digest = digest_of(manifest_bytes)
-    return ImageParts(files, config, config_bytes, manifest_bytes, digest, bundle)
+    return ImageParts(files, config, config_bytes, manifest_bytes, digest, opened.digest)
 
 
 def digest_of(data: bytes) -> str:
@@ -119,9 +116,9 @@ def read_parts(descriptor: int, begin: int, end: int, path: str) -> Iterator[byt
         yield data
 
 
-def _digested(directory: Directory) -> Iterator[tuple[str, str, int]]:
+def _digested(opened: Bundle) -> Iterator[tuple[str, str, int]]:
     """Name, digest and size of every file, the manifest first."""
-    manifest, _ = read_manifest(directory)
+    manifest, directory = opened.manifest, opened.directory
     yield _whole(directory, MANIFEST_NAME)
     entries = list(manifest.files)
     for name in (EXTRAS_NAME, SIGNATURE_NAME):
@@ -130,7 +127,7 @@ def _digested(directory: Directory) -> Iterator[tuple[str, str, int]]:
         except BundleFileMissing:
             continue
         if name == EXTRAS_NAME:
-            entries += [each for each in read_extras(directory).files if _is_there(directory, each)]
+            entries += [each for each in opened.extras().files if _is_there(directory, each)]
     if manifest.weights is not None:
         yield _whole(directory, manifest.weights.name)
     for entry in sorted(entries, key=lambda entry: entry.name):

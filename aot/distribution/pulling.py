@@ -25,7 +25,6 @@ from aotc.aot.distribution.sources import Source
 from aotc.aot.distribution.transfers import JOBS, Transfers
 from aotc.aot.pack.staging import check_free
 from aotc.aot.stages import Progress
-from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.bundle.image import Descriptor, Image, broken, read_image
 from aotc.runtime.bundle.manifest import (
     EXTRAS_NAME,
@@ -34,12 +33,9 @@ from aotc.runtime.bundle.manifest import (
     FileEntry,
     Manifest,
     WeightsEntry,
-    identity_of,
 )
+from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.errors import DiskFull, environment_fault
-from aotc.runtime.extras import read_extras
-from aotc.runtime.loading import check_digest
-from aotc.runtime.mismatch import read_manifest
 from aotc.runtime.trust.envelope import LIMIT_BYTES as ENVELOPE_LIMIT_BYTES
 from aotc.runtime.trust.trust import SIGNATURE_NAME, Policy, check_trust
 
@@ -117,17 +113,14 @@ def _heads(image: Image, fetch: _Fetch, asked: Policy, digest: str | None) -> tu
     fetch.file(MANIFEST_NAME, image.files[MANIFEST_NAME])
     if SIGNATURE_NAME in image.files:
         fetch.file(SIGNATURE_NAME, image.files[SIGNATURE_NAME])
-    with Directory(fetch.partial.path) as directory:
-        directory.path = fetch.source.name
-        manifest, data = read_manifest(directory)
-        check_digest(directory.path, identity_of(data), digest)
-        check_trust(directory, identity_of(data), asked)
+    with Bundle(fetch.partial.path, digest, fetch.source.name) as opened:
+        check_trust(opened.directory, opened.digest, asked)
         extras: tuple[FileEntry, ...] = ()
         if EXTRAS_NAME in image.files:
             fetch.file(EXTRAS_NAME, image.files[EXTRAS_NAME])
-            extras = read_extras(directory).files
-    _check_listed(image, manifest, extras, fetch.source.name)
-    return identity_of(data), manifest
+            extras = opened.extras().files
+    _check_listed(image, opened.manifest, extras, fetch.source.name)
+    return opened.digest, opened.manifest
 
 
 def _check_listed(

@@ -21,10 +21,9 @@ from typing import Any
 
 from aotc.aot.distribution.errors import BundleUnsound, SignatureOther
 from aotc.aot.errors import OutputExists
-from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest, identity_of
-from aotc.runtime.bundle.opening import open_bundle
+from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest, digest_of
+from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.errors import environment_fault
-from aotc.runtime.mismatch import read_manifest
 from aotc.runtime.trust.envelope import (
     LIMIT_BYTES,
     SIGNATURES_LIMIT,
@@ -52,7 +51,7 @@ class SignReport:
     signatures the envelope now has."""
 
     path: str
-    identity: str
+    digest: str
     keyid: str
     signatures: int
 
@@ -73,8 +72,8 @@ def sign(
     private = read_private_key(key)
     path = os.fspath(bundle)
     check_sound(path)
-    with open_bundle(path) as directory:
-        manifest, data = read_manifest(directory)
+    with Bundle(path) as opened:
+        manifest, data = opened.manifest, opened.data
     place = os.path.realpath(os.path.join(path, SIGNATURE_NAME) if out is None else os.fspath(out))
     payload = statement(manifest, data)
     with _locked(os.path.dirname(place)):
@@ -86,14 +85,13 @@ def sign(
         if len(signatures) > SIGNATURES_LIMIT:
             raise SignatureOther(path=place, found=f"{SIGNATURES_LIMIT} signatures, the most")
         write_file(place, envelope_bytes(envelope.replace(signatures=signatures)))
-    return SignReport(place, identity_of(data), keyid, len(signatures))
+    return SignReport(place, digest_of(data), keyid, len(signatures))
 
 
 def check_sound(path: str) -> None:
     """Raise `BundleUnsound` unless every file of the bundle matches its digest, and for what is no
     bundle what reading its manifest raises."""
-    with open_bundle(path) as directory:
-        read_manifest(directory)
+    Bundle(path).directory.close()
     for finding in verify(path, ("integrity",)):
         if finding.status == "failed":
             detail = finding.detail.partition("\n")[0]
@@ -102,7 +100,7 @@ def check_sound(path: str) -> None:
 
 def statement(manifest: Manifest, data: bytes) -> bytes:
     """The in-toto statement of a bundle; `data` is its manifest's file."""
-    digests = {SUBJECT_NAME: identity_of(data), MANIFEST_NAME: hashlib.sha256(data).hexdigest()}
+    digests = {SUBJECT_NAME: digest_of(data), MANIFEST_NAME: hashlib.sha256(data).hexdigest()}
     predicate = {
         "producer": manifest.producer,
         "targets": [target.name for target in manifest.targets],

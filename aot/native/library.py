@@ -15,9 +15,8 @@ from aotc.runtime.backends.bundled import bind, read_entry, read_library
 from aotc.runtime.backends.errors import BackendName
 from aotc.runtime.backends.library import NativeLibrary, open_bytes
 from aotc.runtime.backends.steps import Natives
-from aotc.runtime.bundle.directory import Directory
-from aotc.runtime.bundle.manifest import Manifest
 from aotc.runtime.bundle.native_plan import BackendEntry, NativeLaunch
+from aotc.runtime.bundle.opened import Bundle
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +55,14 @@ def tie(library: NativeLibrary) -> TiedLibrary:
     return known
 
 
-def tie_bundled(directory: Directory, manifest: Manifest) -> tuple[tuple[BackendEntry, bytes], ...]:
+def tie_bundled(bundle: Bundle) -> tuple[tuple[BackendEntry, bytes], ...]:
     """Have this process use the libraries that a bundle calls; each with its bytes.
 
     Raises what `runtime.load` raises for them.
     """
-
-    def read(name: str) -> bytes:
-        return directory.read(manifest.file(name))
-
     found = []
-    for entry in manifest.backends:
-        data, place = read_entry(entry, read, directory.path)
+    for entry in bundle.manifest.backends:
+        data, place = read_entry(entry, bundle.read, bundle.path)
         library = open_bytes(data, entry.sha256.hex(), place)
         _tied[entry.name] = TiedLibrary(library, data)
         found.append((entry, data))

@@ -74,7 +74,7 @@ class BundleContents:
     """Everything of one bundle.
 
     targets: best first. weights: in the order of use, which is their order in the file. extras:
-    file name → bytes of what does not count to the identity (`sources/…`, `provenance.json`,
+    file name → bytes of what `load` does not need (`sources/…`, `provenance.json`,
     `debug/…`).
     """
 

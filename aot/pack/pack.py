@@ -23,22 +23,20 @@ from aotc.runtime.bundle.manifest import (
     Manifest,
     Target,
     WeightsEntry,
-    identity_of,
+    digest_of,
 )
 from aotc.runtime.bundle.native_plan import BackendEntry
 from aotc.runtime.bundle.plan import PLAN_ABI, files_of
 from aotc.runtime.bundle.plan_rules import check_steps
 from aotc.runtime.bundle.signature import Signature
 
-# Device family → file that holds a target's machine code.
-
 
 @dataclass(frozen=True, slots=True)
 class PackReport:
-    """Where the bundle is, its identity (hex SHA-256), and each file's name and size in bytes."""
+    """Where the bundle is, its digest (hex SHA-256), and each file's name and size in bytes."""
 
     path: str
-    identity: str
+    digest: str
     files: tuple[tuple[str, int], ...]
 
     @property
@@ -50,7 +48,7 @@ class PackReport:
 def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = False) -> PackReport:
     """Write `contents` as a bundle at `out`; the manifest last, then one rename.
 
-    The same contents give the same identity and the same bytes in every directory. On any failure
+    The same contents give the same digest and the same bytes in every directory. On any failure
     what stood at `out` is untouched. Raises `OutputExists`, `OutputForeign`, `BundleMalformed`
     (the contents break the schema) and `EnvironmentFault` (a full disk, permissions).
     """
@@ -64,13 +62,14 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
         weights = writer.weights(contents)
         backends = tuple(map(writer.backend, contents.backends))
         counted = tuple(writer.entries)
-        writer.extras(contents)
+        extras = writer.extras(contents)
         manifest = Manifest.made(
             targets=targets,
             inputs=contents.inputs,
             outputs=contents.outputs,
             weights=weights,
             files=counted,
+            extras=extras,
             structure=contents.structure,
             dims=contents.dims,
             sizes=contents.sizes,
@@ -82,7 +81,7 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
         ).to_bytes()
         writer.write(MANIFEST_NAME, [manifest])
         staging.publish(force)
-        return PackReport(staging.out, identity_of(manifest), tuple(writer.sizes))
+        return PackReport(staging.out, digest_of(manifest), tuple(writer.sizes))
 
 
 def _check(contents: BundleContents, target: TargetContents) -> None:
@@ -159,17 +158,18 @@ class _Writer:
         self.sizes.append((WEIGHTS_NAME, chunks.nbytes))
         return WeightsEntry(WEIGHTS_NAME, chunks.nbytes, CHUNK_BYTES, digests)
 
-    def extras(self, contents: BundleContents) -> None:
-        """What lies beside the identity: golden numbers, sources, provenance, debug texts."""
+    def extras(self, contents: BundleContents) -> FileEntry | None:
+        """What may be deleted: golden numbers, sources, provenance, debug texts; the entry of
+        their list, or None where there are none."""
         entries = []
         if contents.golden is not None:
             tensors = golden_tensors(contents.golden, contents.inputs, contents.outputs)
             entries.append(self.write(GOLDEN_NAME, tensor_file(tensors)))
         for name in sorted(contents.extras):
             entries.append(self.write(name, [contents.extras[name]]))
-        if entries:
-            data = Extras(tuple(entries)).to_bytes()
-            self.write(EXTRAS_NAME, [data])
+        if not entries:
+            return None
+        return self.write(EXTRAS_NAME, [Extras(tuple(entries)).to_bytes()])
 
 
 class _Chunks:

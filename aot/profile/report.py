@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.bundle.native_plan import NativeLaunch
+from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.plan import LaunchPlan
 from aotc.runtime.bundle.torch_calls import TorchCall
-from aotc.runtime.extras import read_extra
 
 PROVENANCE = "provenance.json"
 FACTS = ("registers", "spill_bytes")
@@ -139,9 +138,9 @@ def rows_of(
     return tuple(rows)
 
 
-def facts_of(directory: Directory, target: str) -> Mapping[str, Any]:
+def facts_of(bundle: Bundle, target: str) -> Mapping[str, Any]:
     """What the build wrote about a target; empty where its facts were deleted."""
-    data = read_extra(directory, PROVENANCE)
+    data = bundle.read_extra(PROVENANCE)
     parsed = json.loads(data) if data else {}
     facts = parsed.get("targets", {}).get(target, {}) if isinstance(parsed, dict) else {}
     return facts if isinstance(facts, dict) else {}

@@ -23,22 +23,21 @@ from aotc.aot.sources.schema import (
     SourcesRow,
     VariantRow,
 )
-from aotc.runtime.bundle.directory import Directory
 from aotc.runtime.bundle.extent import NUMBER, broken_rows, count_of
+from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.schema import Refused, read
-from aotc.runtime.extras import read_extra
 
 
-def read_sources(directory: Directory, target: str) -> Sources | None:
+def read_sources(bundle: Bundle, target: str) -> Sources | None:
     """The sources of a target of an open bundle; None where they were deleted.
 
     Raises `BundleError`s for damage, `SourcesInvalid` for what breaks the grammar.
     """
     name = f"{FOLDER}/{target}.json"
-    data = read_extra(directory, name)
+    data = bundle.read_extra(name)
     if data is None:
         return None
-    path = directory.where(name)
+    path = bundle.where(name)
     try:
         record = json.loads(data)
     except ValueError as error:
@@ -47,7 +46,7 @@ def read_sources(directory: Directory, target: str) -> Sources | None:
     texts: dict[str, str] = {}
     for kernel in row.kernels:
         for _, _, file in kernel.forms:
-            source = read_extra(directory, f"{FOLDER}/{file}")
+            source = bundle.read_extra(f"{FOLDER}/{file}")
             if source is None:
                 raise SourcesInvalid(path=path, detail=f"`{file}` is missing")
             texts[file] = source.decode("utf-8", "replace")

@@ -10,16 +10,15 @@ import sys
 from pathlib import Path
 
 from aotc.aot.cli.profile import profile_bundle
-from aotc.runtime.bundle.directory import Directory
-from aotc.runtime.mismatch import read_manifest
+from aotc.runtime.bundle.opened import Bundle
 
 REPETITIONS = 20
 
 
 def least_bytes(bundle: Path) -> int:
     """Weights, inputs and outputs, as the bundle stores them."""
-    with Directory(str(bundle)) as directory:
-        manifest, _ = read_manifest(directory)
+    with Bundle(bundle) as opened:
+        manifest = opened.manifest
     weights = manifest.weights.nbytes if manifest.weights else 0
     return int(weights + sum(spec.nbytes for spec in (*manifest.inputs, *manifest.outputs)))
 

@@ -16,6 +16,7 @@ from ..errors import (
     BundleFileRefused,
     BundleLimit,
     BundleNotFound,
+    BundleReplaced,
     BundleSizeMismatch,
     BundleTruncated,
     environment_fault,
@@ -29,20 +30,22 @@ if TYPE_CHECKING:
 
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a FIFO must not block
 FOLDER_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
-READ_STEP_BYTES = 16 << 20
+READ_STEP_BYTES = 64 << 20
 LAYOUT_PREFIX = "oci-layout:"
+DIGEST_STEP_BYTES = 1 << 20
+FILE_LIMIT_BYTES = 4 << 30  # of a file that is read whole; weights are mapped
 
 
 class Directory:
     """An open bundle directory; a context manager. `path` is used in messages only."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("_descriptor", "_opened_at", "path")
 
     def __init__(self, path: str) -> None:
         """Open the directory; raises `BundleNotFound` or `EnvironmentFault`."""
-        self.path = path
+        self.path = self._opened_at = path
         try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+            self._descriptor = _open_folder(path)
         except (FileNotFoundError, NotADirectoryError) as error:
             detail = (error.strerror or "not found").lower()
             raise BundleNotFound(path=path, detail=detail) from None
@@ -53,7 +56,18 @@ class Directory:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the descriptor; files that are open or mapped stay so."""
         os.close(self._descriptor)
+
+    def is_replaced(self) -> bool:
+        """Whether the path leads to another directory by now, or to none."""
+        try:
+            return not os.path.samestat(os.fstat(self._descriptor), os.stat(self._opened_at))
+        except OSError:
+            return True
 
     def where(self, name: str) -> str:
         """The path of a file, for messages."""
@@ -62,7 +76,7 @@ class Directory:
     def open(self, name: str) -> tuple[int, int]:
         """Descriptor and size in bytes of the plain file `name`; the caller closes it.
 
-        Raises `BundleFileMissing`, `BundleFileRefused` or `EnvironmentFault`.
+        Raises `BundleFileMissing`, `BundleFileRefused`, `BundleReplaced` or `EnvironmentFault`.
         """
         folder = self._descriptor
         *folders, last = name.split("/")
@@ -74,7 +88,8 @@ class Directory:
                 folder = inner
             descriptor = os.open(last, READ_FLAGS, dir_fd=folder)
         except FileNotFoundError:
-            raise BundleFileMissing(path=self.where(name)) from None
+            kind = BundleReplaced if self.is_replaced() else BundleFileMissing
+            raise kind(path=self.path if kind is BundleReplaced else self.where(name)) from None
         except OSError as error:
             raise self._refusal(name, error) from None
         finally:
@@ -109,27 +124,35 @@ class Directory:
         descriptor, nbytes = self.open(name)
         try:
             if nbytes > limit_bytes:
-                where = self.where(name)
-                raise BundleLimit(path=where, what="size in bytes", found=nbytes, limit=limit_bytes)
+                raise self._over_limit(name, nbytes, limit_bytes)
             return _read_all(descriptor, nbytes)
         except OSError as error:
             raise environment_fault("read", self.where(name), error) from None
         finally:
             os.close(descriptor)
 
-    def read(self, entry: FileEntry) -> bytes:
+    def read(self, entry: FileEntry, limit_bytes: int = FILE_LIMIT_BYTES) -> bytes:
         """A file that the manifest lists, checked against its size and digest.
 
-        The bytes returned are the bytes digested: what is on disk may change afterwards.
+        The bytes returned are the bytes digested: what is on disk may change afterwards. A large
+        file is digested once before memory is taken for it.
         """
+        if entry.nbytes > limit_bytes:
+            raise self._over_limit(entry.name, entry.nbytes, limit_bytes)
         descriptor = self.open_sized(entry.name, entry.nbytes)
         try:
+            if entry.nbytes > READ_STEP_BYTES:
+                self._check(entry, _digest_steps(descriptor, entry.nbytes))
+                os.lseek(descriptor, 0, os.SEEK_SET)
             data = _read_all(descriptor, entry.nbytes)
         except OSError as error:
             raise environment_fault("read", self.where(entry.name), error) from None
         finally:
             os.close(descriptor)
-        found = hashlib.sha256(data).digest()
+        self._check(entry, hashlib.sha256(data).digest())
+        return data
+
+    def _check(self, entry: FileEntry, found: bytes) -> None:
         if found != entry.sha256:
             raise BundleAltered(
                 path=self.where(entry.name),
@@ -137,7 +160,42 @@ class Directory:
                 found=found.hex(),
                 expected=entry.sha256.hex(),
             )
-        return data
+
+    def _over_limit(self, name: str, found: int, limit: int) -> BundleLimit:
+        return BundleLimit(path=self.where(name), what="size in bytes", found=found, limit=limit)
+
+
+def _open_folder(path: str) -> int:
+    """A bundle's directory.
+
+    Where a file system cannot exchange two directories, a writer renames the old one away before
+    the new one comes (`aot/pack/staging.py`): between the two, the old one is opened.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        parent, name = os.path.split(os.path.realpath(path))
+        try:
+            beside = os.listdir(parent)
+        except OSError:
+            beside = []
+        for each in beside:
+            if each.startswith(f".{name}.previous-"):
+                return os.open(os.path.join(parent, each), flags | os.O_NOFOLLOW)
+        return os.open(path, flags)  # by now the new one may be there
+
+
+def _digest_steps(descriptor: int, nbytes: int) -> bytes:
+    """SHA-256 of the first `nbytes` of a file, in memory that does not grow with it."""
+    digest, buffer = hashlib.sha256(), memoryview(bytearray(DIGEST_STEP_BYTES))
+    while nbytes:
+        count = os.readv(descriptor, [buffer[: min(nbytes, DIGEST_STEP_BYTES)]])
+        if not count:
+            break  # it shrank while it was read: the digest will not fit
+        digest.update(buffer[:count])
+        nbytes -= count
+    return digest.digest()
 
 
 def _read_all(descriptor: int, nbytes: int) -> bytes:

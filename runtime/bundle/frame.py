@@ -1,4 +1,4 @@
-"""The frame of the manifest and the extras: magic, version, length, payload, digest."""
+"""The frame of the manifest: magic, version, length, payload, digest."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FORMAT = (2, 0)
+FORMAT = (3, 0)
+MANIFEST_MAGIC = b"\x89AOTC\r\n\x1a"
 HEADER = struct.Struct(">8sHHI")
 TRAILER_BYTES = 32
 LIMITS = Limits(file_bytes=16 << 20, values=1 << 17, depth=16, text_bytes=1 << 16)
 
 
-def frame(magic: bytes, tree: Any) -> bytes:
+def frame(tree: Any) -> bytes:
     """Header, canonical payload and digest around a tree of plain values."""
     payload = encode(tree)
-    data = HEADER.pack(magic, *FORMAT, len(payload)) + payload
+    data = HEADER.pack(MANIFEST_MAGIC, *FORMAT, len(payload)) + payload
     return data + hashlib.sha256(data).digest()
 
 
-def unframe(magic: bytes, data: bytes, path: str, schema: Schema) -> Any:
+def unframe(data: bytes, path: str, schema: Schema) -> Any:
     """The tree inside a framed file.
 
     A newer minor version may have fields that `schema` lacks; they are left out, since whatever
@@ -43,8 +44,10 @@ def unframe(magic: bytes, data: bytes, path: str, schema: Schema) -> Any:
     what was altered. Raises `NotABundle`, `FormatTooNew`, `FormatTooOld`, `BundleTruncated`,
     `BundleSizeMismatch`, `BundleAltered`, and what `decode` raises.
     """
-    if not data or data[: len(magic)] != magic[: len(data)]:
-        raise NotABundle(path=path, detail=f"it starts with {data[:8]!r}, expected {magic!r}")
+    if not data or data[: len(MANIFEST_MAGIC)] != MANIFEST_MAGIC[: len(data)]:
+        raise NotABundle(
+            path=path, detail=f"it starts with {data[:8]!r}, expected {MANIFEST_MAGIC!r}"
+        )
     least_bytes = HEADER.size + TRAILER_BYTES
     if len(data) < HEADER.size:
         raise BundleTruncated(path=path, found=len(data), expected=least_bytes)

@@ -57,11 +57,12 @@ class Layout(Directory):
             self.manifest = self._manifest(self.image)
             self.files = read_image(self.manifest, self.folder.where(self.image.blob)).files
         except BaseException:
-            self.folder.__exit__()
+            self.folder.close()
             raise
 
-    def __exit__(self, *_: object) -> None:
-        self.folder.__exit__()
+    def close(self) -> None:
+        """Close the layout's folder."""
+        self.folder.close()
 
     def open(self, name: str) -> tuple[int, int]:
         """Descriptor and size of the blob of the bundle's file `name`, as `Directory.open`."""

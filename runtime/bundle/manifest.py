@@ -1,24 +1,27 @@
 """The manifest: what a bundle takes and gives, for which machines, and the digest of every file.
 
-The frame of `manifest.msgpack`; `extras.msgpack` has the same with another magic:
+The frame of `manifest.msgpack`:
 
     file     = magic[8] major:u16 minor:u16 length:u32 payload[length] sha256[32]
-    magic    = "\\x89AOTC\\r\\n\\x1a" for the manifest, "\\x89AOTX\\r\\n\\x1a" for the extras
-    sha256   = digest of all bytes before it; the manifest's is the bundle's **identity**
+    magic    = "\\x89AOTC\\r\\n\\x1a"
+    sha256   = digest of all bytes before it: the **bundle digest**
     payload  = canonical MessagePack (see `canonical.py`); numbers of the header are big-endian
 
 `targets` are listed best first. `features` are critical: a runtime that does not know one refuses
-the bundle by its name. Every file but the weights stands in `files`; the weights have a digest for
-each chunk. What does not count to the identity (golden, sources, provenance, debug) stands in
-extras.msgpack, which may be deleted together with what it lists.
+the bundle by its name. `files` are those that `load` needs, but for the weights, which have a
+digest for each chunk. All others (golden, sources, provenance, debug) are listed by
+`extras.msgpack`, whose own digest is in `extras`: so the bundle digest covers every file. They may
+be deleted.
 """
 
 from __future__ import annotations
 
 from ..record import Record, field
+from .canonical import decode, encode
 from .extent import DIMS_LIMIT, ROWS, count_of
 from .frame import FORMAT as FORMAT
 from .frame import LIMITS as LIMITS
+from .frame import MANIFEST_MAGIC as MANIFEST_MAGIC
 from .frame import TRAILER_BYTES, frame, unframe
 from .native_plan import BackendEntry, broken_backends
 from .schema import (
@@ -51,8 +54,6 @@ MANIFEST_NAME = "manifest.msgpack"
 EXTRAS_NAME = "extras.msgpack"
 WEIGHTS_NAME = "weights.safetensors"
 GOLDEN_NAME = "golden.safetensors"
-MANIFEST_MAGIC = b"\x89AOTC\r\n\x1a"
-EXTRAS_MAGIC = b"\x89AOTX\r\n\x1a"
 CHUNK_BYTES = 4 << 20
 FILE_LIMIT_BYTES = 1 << 44
 DYNAMIC = "dynamic-shapes"
@@ -90,7 +91,7 @@ class WeightsEntry(Record):
 
 
 class Manifest(Record):
-    """A manifest's contents; to add a field, declare it here and fill it in `aot/pack/bundle.py`.
+    """A manifest's contents; to add a field, declare it here and fill it in `aot/pack/pack.py`.
 
     A field that comes with a feature is there where `features` has it, and only there; a runtime
     that does not know a feature refuses the bundle by its name.
@@ -106,6 +107,7 @@ class Manifest(Record):
     outputs: tuple[TensorSpec, ...] = field(List(TensorSpec, limit=4096, least=1))
     weights: WeightsEntry | None = field(Optional(WeightsEntry))
     files: tuple[FileEntry, ...] = field(List(FileEntry, limit=4096))
+    extras: FileEntry | None = field(Optional(FileEntry), default=None)
     structure: Structure = field(Structure, default=PLAIN, feature=FEATURE)
     dims: tuple[Size, ...] = field(
         List(Size, limit=DIMS_LIMIT, least=1), default=(), feature=DYNAMIC
@@ -146,12 +148,12 @@ class Manifest(Record):
         """The whole file; raises `BundleMalformed` where the manifest breaks its own schema."""
         tree = self.to_map()
         Manifest.from_map(tree)
-        return frame(MANIFEST_MAGIC, tree)
+        return frame(tree)
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str = MANIFEST_NAME) -> Manifest:
         """Read and check a manifest; raises `BundleError`s and `IncompatibleError`s."""
-        return cls.from_map(unframe(MANIFEST_MAGIC, data, path, MANIFEST_SCHEMA), path)
+        return cls.from_map(unframe(data, path, MANIFEST_SCHEMA), path)
 
     @classmethod
     def from_map(cls, tree: Any, path: str = MANIFEST_NAME) -> Manifest:
@@ -162,7 +164,7 @@ class Manifest(Record):
 
 
 class Extras(Record):
-    """What lies in a bundle beside its identity, with digests."""
+    """The files of a bundle that may be deleted, with their digests."""
 
     files: tuple[FileEntry, ...] = field(List(FileEntry, limit=8192))
 
@@ -170,13 +172,12 @@ class Extras(Record):
         """The whole file `extras.msgpack`."""
         tree = EXTRAS_SCHEMA.write(self)
         read(EXTRAS_SCHEMA, tree, EXTRAS_NAME)
-        return frame(EXTRAS_MAGIC, tree)
+        return encode(tree)
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str = EXTRAS_NAME) -> Extras:
         """Read and check `extras.msgpack`."""
-        tree = unframe(EXTRAS_MAGIC, data, path, EXTRAS_SCHEMA)
-        extras: Extras = read(EXTRAS_SCHEMA, tree, path)
+        extras: Extras = read(EXTRAS_SCHEMA, decode(data, LIMITS, path), path)
         refuse(twins((entry.name for entry in extras.files), "files"), path)
         return extras
 
@@ -185,8 +186,8 @@ MANIFEST_SCHEMA, EXTRAS_SCHEMA = Fields(Manifest), Fields(Extras)
 FEATURES = MANIFEST_SCHEMA.features  # what this runtime knows
 
 
-def identity_of(data: bytes) -> str:
-    """The identity of a manifest's bytes: the hex SHA-256 that they end with."""
+def digest_of(data: bytes) -> str:
+    """The bundle digest in a manifest's bytes: the hex SHA-256 that they end with."""
     return data[-TRAILER_BYTES:].hex()
 
 
@@ -194,6 +195,8 @@ def _broken(manifest: Manifest) -> Broken:
     """Every relation between the fields that does not hold."""
     names = [entry.name for entry in manifest.files]
     yield from twins([*names, WEIGHTS_NAME, MANIFEST_NAME, EXTRAS_NAME], "files")
+    if manifest.extras is not None and manifest.extras.name != EXTRAS_NAME:
+        yield "extras.name", repr(manifest.extras.name), f"`{EXTRAS_NAME}`"
     yield from twins((target.name for target in manifest.targets), "targets")
     yield from twins(manifest.torch, "torch")
     for kind in ("inputs", "outputs", "states"):

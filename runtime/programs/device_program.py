@@ -42,7 +42,7 @@ class DeviceProgram(Program):
         self,
         manifest: Manifest,
         target: Target,
-        identity: str,
+        digest: str,
         plan: Plan,
         loaded: Loaded,
         stream: Any = None,
@@ -51,7 +51,7 @@ class DeviceProgram(Program):
         self.ordinal: int = loaded.executable.device
         self.memory = DeviceMemory(self.ordinal)
         self._stream = None if stream is None else handle_of(stream, self.ordinal)
-        super().__init__(manifest, target, identity, plan, loaded)
+        super().__init__(manifest, target, digest, plan, loaded)
         self.device = f"{target.device}:{self.ordinal}"
 
     def _ports(

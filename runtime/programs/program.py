@@ -95,7 +95,7 @@ class Program:
 
     inputs, outputs, states: tuples of `TensorSpec` (name, dtype, shape); dims: the dynamic
     sizes, each with its name and range; target: name of the target in use; device: where it
-    runs, `cpu` or `cuda:0`; identity: hex SHA-256 of the bundle; threads: host threads that share
+    runs, `cpu` or `cuda:0`; digest: hex SHA-256 of the bundle; threads: host threads that share
     the work of one call.
 
     Calling it takes arrays in the order of `inputs` or by name, as torch tensors, numpy arrays,
@@ -112,7 +112,7 @@ class Program:
     _stateless: type[Pool] = Pool  # the policy of programs that keep nothing
 
     def __init__(
-        self, manifest: Manifest, target: Target, identity: str, plan: Plan, loaded: Loaded
+        self, manifest: Manifest, target: Target, digest: str, plan: Plan, loaded: Loaded
     ) -> None:
         """Made by `load` only."""
         self.manifest = manifest
@@ -123,7 +123,7 @@ class Program:
         self.outputs: tuple[TensorSpec, ...] = manifest.outputs
         self.target: str = target.name
         self.device: str = target.device
-        self.identity = identity
+        self.digest = digest
         self.plan = plan
         self._structure = manifest.structure
         self._give = (

@@ -11,14 +11,14 @@ LIMIT_BYTES = 16 << 20
 HEX = frozenset("0123456789abcdef")
 
 
-def check_revoked(identity: str, revoked: str | os.PathLike[str], path: str) -> None:
+def check_revoked(digest: str, revoked: str | os.PathLike[str], path: str) -> None:
     """Raise `BundleRevoked` where the file `revoked` lists the digest (64 hex digits) of the bundle
     at `path`. A list that cannot be read revokes everything: `EnvironmentFault`, or
     `RevocationListInvalid` for one that is not understood."""
     name = os.fspath(revoked)
-    for line, digest in enumerate(_digests(name), 1):
-        if digest == identity:
-            raise BundleRevoked(path=path, found=identity, line=line, revoked=name)
+    for line, listed in enumerate(_digests(name), 1):
+        if listed == digest:
+            raise BundleRevoked(path=path, found=digest, line=line, revoked=name)
 
 
 def _digests(name: str) -> list[str]:

@@ -28,7 +28,7 @@ PREDICATE_TYPE = "urn:aotc:bundle:v1"
 SUBJECT_NAME = "bundle"
 
 
-def check_statement(payload: bytes, identity: str, path: str) -> None:
+def check_statement(payload: bytes, digest: str, path: str) -> None:
     """The payload is a statement that releases the bundle of this digest (64 hex digits).
 
     Raises `SignatureStatement` and `SignatureSubject`; `path` is for messages.
@@ -43,9 +43,9 @@ def check_statement(payload: bytes, identity: str, path: str) -> None:
         if statement.get(name) != expected:
             raise _broken(path, name, repr(statement.get(name))[:80], f"`{expected}`")
     found = [_digest(subject, path) for subject in _subjects(statement, path)]
-    if identity not in found:
+    if digest not in found:
         texts = ", ".join(f"sha256:{digest}" for digest in found[:2])
-        raise SignatureSubject(path=path, found=texts, expected=identity)
+        raise SignatureSubject(path=path, found=texts, expected=digest)
 
 
 def _subjects(statement: dict[str, Any], path: str) -> list[Any]:

@@ -64,13 +64,13 @@ def policy(
     return Policy(keys, read("AOTC_REVOKED").value if revoked is None else revoked)
 
 
-def check_trust(directory: Directory, identity: str, asked: Policy) -> tuple[PublicKey, ...]:
-    """The trusted keys that signed the open bundle whose digest is `identity` (64 hex digits).
+def check_trust(directory: Directory, digest: str, asked: Policy) -> tuple[PublicKey, ...]:
+    """The trusted keys that signed the open bundle whose digest is `digest` (64 hex digits).
 
     Raises `SignatureError`s, `RevocationListInvalid` and `EnvironmentFault`.
     """
     if asked.revoked is not None:
-        check_revoked(identity, asked.revoked, directory.path)
+        check_revoked(digest, asked.revoked, directory.path)
     if not asked.keys:
         return ()
     where = directory.where(SIGNATURE_NAME)
@@ -78,13 +78,13 @@ def check_trust(directory: Directory, identity: str, asked: Policy) -> tuple[Pub
         data = directory.read_head(SIGNATURE_NAME, LIMIT_BYTES)
     except BundleFileMissing:
         raise SignatureMissing(path=where, expected=_names(asked.keys)) from None
-    return check_envelope(data, identity, asked.keys, where)
+    return check_envelope(data, digest, asked.keys, where)
 
 
 def check_envelope(
-    data: bytes, identity: str, keys: Sequence[PublicKey], path: str
+    data: bytes, digest: str, keys: Sequence[PublicKey], path: str
 ) -> tuple[PublicKey, ...]:
-    """The keys whose signatures hold, each once; the payload releases the bundle `identity`.
+    """The keys whose signatures hold, each once; the payload releases the bundle `digest`.
 
     Raises `SignatureError`s; `path` is the envelope's, for messages.
     """
@@ -96,7 +96,7 @@ def check_envelope(
         raise SignaturePayloadType(
             path=path, found=repr(envelope.payload_type)[:80], expected=PAYLOAD_TYPE
         )
-    check_statement(envelope.payload, identity, path)
+    check_statement(envelope.payload, digest, path)
     return found
 
 

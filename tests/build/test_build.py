@@ -11,22 +11,17 @@ from pathlib import Path
 import pytest
 
 from aotc.runtime import load
-from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
 
 pytest.importorskip("torch")
 
 
-def identity_files(bundle):
-    """Name → bytes of every file that counts to the bundle's identity."""
-    manifest = Manifest.from_bytes((bundle / MANIFEST_NAME).read_bytes())
-    names = [entry.name for entry in manifest.files] + [MANIFEST_NAME]
-    if manifest.weights is not None:
-        names.append(manifest.weights.name)
-    return {name: (bundle / name).read_bytes() for name in names}
-
-
-def every_byte(bundle):
-    return {path: path.read_bytes() for path in sorted(bundle.rglob("*")) if path.is_file()}
+def bundle_files(bundle):
+    """Name → bytes of every file."""
+    return {
+        str(path.relative_to(bundle)): path.read_bytes()
+        for path in sorted(bundle.rglob("*"))
+        if path.is_file()
+    }
 
 
 def run_build(spec, out, cache, *options, **environment):
@@ -46,13 +41,13 @@ def test_a_second_build_compiles_nothing_and_gives_the_same_bytes(build, tmp_pat
     second = build(tmp_path / "deeper" / "two", cache_dir=tmp_path / "cache")
     assert (first["compiled"], first["cache_hits"]) == (first["kernels"], 0)
     assert (second["compiled"], second["cache_hits"]) == (0, first["kernels"])
-    assert first["identity"] == second["identity"]
-    assert identity_files(tmp_path / "one") == identity_files(tmp_path / "deeper" / "two")
+    assert first["digest"] == second["digest"]
+    assert bundle_files(tmp_path / "one") == bundle_files(tmp_path / "deeper" / "two")
 
 
 def test_a_cold_cache_gives_the_same_bundle_as_a_warm_one(build, bundle, tmp_path):
     build(tmp_path / "cold", cache_dir=tmp_path / "cache")
-    assert identity_files(tmp_path / "cold") == identity_files(bundle)
+    assert bundle_files(tmp_path / "cold") == bundle_files(bundle)
 
 
 def test_the_report_has_the_seven_stages_in_order(build, tmp_path):
@@ -78,7 +73,7 @@ def test_the_bundle_runs_and_agrees_with_torch(bundle, spec):
 
 def test_no_path_user_or_host_is_in_the_bundle(bundle, spec):
     words = [str(spec.parent), str(Path.cwd()), str(Path.home()), os.uname().nodename]
-    for path, data in every_byte(bundle).items():
+    for path, data in bundle_files(bundle).items():
         for word in words:
             assert len(word) < 4 or word.encode() not in data, f"{word} is in {path.name}"
 
@@ -94,12 +89,12 @@ def test_debug_leaves_every_stage_and_every_kernel(bundle):
 
 
 def test_an_output_that_exists_is_kept(aotc, spec, bundle, cache):
-    before = every_byte(bundle)
+    before = bundle_files(bundle)
     code, _, errors = aotc("build", spec, "-o", bundle, "--cache-dir", cache)
     assert code == 2
     assert "exists" in errors
     assert "--force" in errors
-    assert every_byte(bundle) == before
+    assert bundle_files(bundle) == before
 
 
 def test_force_replaces_a_bundle(build, bundle, tmp_path):
@@ -108,20 +103,20 @@ def test_force_replaces_a_bundle(build, bundle, tmp_path):
     (out / "stray").write_text("left by somebody")
     build(out, "--force")
     assert not (out / "stray").exists()
-    assert identity_files(out) == identity_files(bundle)
+    assert bundle_files(out) == bundle_files(bundle)
 
 
 def test_wrong_numbers_are_never_written(aotc, build, spec, cache, tmp_path, monkeypatch):
     out = tmp_path / "out"
     build(out)
-    before = every_byte(out)
+    before = bundle_files(out)
     monkeypatch.setattr(
         "aotc.aot.validation.tolerances", lambda captured, *_: (0.0,) * len(captured.graph.outputs)
     )
     code, _, errors = aotc("build", spec, "-o", out, "--force", "--cache-dir", cache)
     assert code == 1
     assert "differs from the exported model" in errors
-    assert every_byte(out) == before
+    assert bundle_files(out) == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     code, _, _ = aotc("build", spec, "-o", out, "--force", "--cache-dir", cache, "--allow-mismatch")
     assert code == 0
@@ -130,13 +125,13 @@ def test_wrong_numbers_are_never_written(aotc, build, spec, cache, tmp_path, mon
 def test_a_killed_build_leaves_the_old_bundle(build, spec, tmp_path):
     out = tmp_path / "out"
     build(out)
-    before = every_byte(out)
+    before = bundle_files(out)
     child = run_build(spec, out, tmp_path / "cold", "--force", "--quiet")
     while not (tmp_path / "cold" / "locks").exists() and child.poll() is None:
         time.sleep(0.005)  # until the first kernel is being compiled
     os.kill(child.pid, signal.SIGKILL)
     child.communicate()
-    assert every_byte(out) == before
+    assert bundle_files(out) == before
 
 
 def test_two_builds_at_once_compile_each_kernel_once(spec, tmp_path):
@@ -150,7 +145,7 @@ def test_two_builds_at_once_compile_each_kernel_once(spec, tmp_path):
         assert child.returncode == 0, errors
         reports.append(json.loads(out))
     assert sum(report["compiled"] for report in reports) == reports[0]["kernels"]
-    assert reports[0]["identity"] == reports[1]["identity"]
+    assert reports[0]["digest"] == reports[1]["digest"]
 
 
 def test_a_build_needs_no_compiler_linker_or_headers(spec, tmp_path):
@@ -197,10 +192,10 @@ def test_measuring_writes_a_record_and_frozen_builds_from_it(aotc, build, spec, 
     assert text.startswith("# aotc tuning record 1\n")
     frozen = build(tmp_path / "frozen", "--frozen", "--record", record)
     assert frozen["measured"] == 0
-    assert frozen["identity"] == tuned["identity"]
+    assert frozen["digest"] == tuned["digest"]
     again = build(tmp_path / "again", "--tune", "quick")
     assert again["measured"] == 0  # from the tuning bucket of the cache
-    assert again["identity"] == tuned["identity"]
+    assert again["digest"] == tuned["digest"]
 
 
 def test_frozen_without_tuning_builds_from_the_cache_alone(aotc, build, spec, tmp_path):

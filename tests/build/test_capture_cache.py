@@ -150,14 +150,14 @@ def test_a_weight_that_is_not_finite_is_warned_of_each_time(store):
 
 def test_a_build_says_that_it_came_from_the_cache(aotc, spec_file, tmp_path):
     cache = tmp_path / "cache"
-    identities = []
+    digests = []
     for turn in range(2):
         code, out, errors = aotc(
             "build", spec_file, "-o", tmp_path / f"bundle{turn}", "--cache-dir", cache, "--json"
         )
         assert code == 0, errors
         report = json.loads(out)
-        identities.append(report["identity"])
+        digests.append(report["digest"])
         detail = report["stages"][0]["detail"]
         assert detail.endswith(", from the cache") == bool(turn)
-    assert identities[0] == identities[1]
+    assert digests[0] == digests[1]

@@ -35,9 +35,9 @@ def tune(aotc, bundle, folder):
     return call
 
 
-def identity(path):
+def digest(path):
     with load(path) as program:
-        return program.identity
+        return program.digest
 
 
 def test_measured_here_and_built_with_its_record_are_the_same_bundle(
@@ -49,7 +49,7 @@ def test_measured_here_and_built_with_its_record_are_the_same_bundle(
     assert 0 < report["measured"] <= report["kernels"]
     assert record.read_text().count("\n") == 1 + report["measured"]
     built = build(tmp_path / "built", "--record", record, "--frozen")
-    assert built["identity"] == report["identity"] == identity(tmp_path / "tuned")
+    assert built["digest"] == report["digest"] == digest(tmp_path / "tuned")
     code, _, errors = aotc("verify", tmp_path / "tuned")
     assert code == 0, errors
 
@@ -60,7 +60,7 @@ def test_a_record_alone_suffices_and_compiles_nothing_twice(tune, folder, tmp_pa
     code, again, errors = tune(tmp_path / "again", "--record", record, "--frozen")
     assert code == 0, errors
     assert (again["measured"], again["compiled"]) == (0, 0)
-    assert again["identity"] == first["identity"]
+    assert again["digest"] == first["digest"]
 
 
 def test_what_the_cache_knows_reaches_a_new_record(tune, folder, tmp_path):
@@ -71,7 +71,7 @@ def test_what_the_cache_knows_reaches_a_new_record(tune, folder, tmp_path):
     assert code == 0, errors
     assert again["measured"] == 0
     assert record.read_text() == (folder / RECORD).read_text()
-    assert again["identity"] == report["identity"]
+    assert again["digest"] == report["digest"]
 
 
 @pytest.mark.skipif(bool(cuda.features()), reason="there is a device")

@@ -138,7 +138,7 @@ def test_another_user_in_another_folder_builds_the_same_bundle(many, spec, tmp_p
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["compiled"] == 9
-    assert report["identity"] == many[1]["identity"]
+    assert report["digest"] == many[1]["digest"]
 
 
 def test_a_gpu_alone_needs_no_working_device(aotc, spec, cache, tmp_path):

@@ -210,17 +210,16 @@ def test_a_bundle_for_a_gpu_holds_the_same_signature(built, tmp_path):
     """Built without a device; tests/gpu/test_dynamic.py runs such bundles."""
     from aotc.aot.build import build
     from aotc.aot.options import BuildOptions
-    from aotc.runtime.bundle.directory import Directory
+    from aotc.runtime.bundle.opened import Bundle
     from aotc.runtime.bundle.plan import Plan
-    from aotc.runtime.mismatch import read_manifest
 
     path, report = built("perceptron")
     spec, out = path.with_suffix(".py"), tmp_path / "out"
     found = build(str(spec), out, ["cuda:sm_90"], BuildOptions(tmp_path / "cache"))
     assert found.dims == report.dims
-    with Directory(str(out)) as directory:
-        manifest, _ = read_manifest(directory)
-        plan = Plan.from_msgpack(directory.read(manifest.file(manifest.targets[0].plan)))
+    with Bundle(out) as opened:
+        manifest = opened.manifest
+        plan = Plan.from_msgpack(opened.read(manifest.targets[0].plan))
     assert manifest.dims
     least, most = plan.at([1, 1]), plan.at([64, 128])
     arena_bytes, _ = plan.most_bytes()

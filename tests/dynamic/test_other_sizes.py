@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 
 import pytest
@@ -78,11 +77,10 @@ def test_a_size_that_is_special_to_the_model_is_found(built):
 
 
 def test_the_record_says_at_which_sizes(built):
-    path, _ = built("perceptron")
-    facts = json.loads((path / "provenance.json").read_text())
-    (rows,) = facts["validated"].values()
-    assert len(rows) == 4  # the example, random inputs, and both ends of the ranges
-    assert any("batch = 1, seq = 1" in row["name"] for row in rows)
+    _, report = built("perceptron")
+    (target,) = report.targets
+    assert len(target.checks) == 4  # the example, random inputs, and both ends of the ranges
+    assert any("batch = 1, seq = 1" in check.name for check in target.checks)
 
 
 def test_a_dim_that_torch_fixed_is_reported(built):

@@ -124,7 +124,7 @@ def test_a_finished_bundle_is_tuned_at_every_range(built, aotc, tmp_path):
     assert report["measured"] > len(sizes) / 2
     code, text, errors = aotc("tune", path, "-o", tmp_path / "frozen", "--frozen", *words)
     assert code == 0, errors
-    assert json.loads(text)["identity"] == report["identity"]
+    assert json.loads(text)["digest"] == report["digest"]
     case, model = CASES["perceptron"], made("perceptron")
     with load(tmp_path / "tuned") as program, torch.no_grad():
         for values in case.sizes:

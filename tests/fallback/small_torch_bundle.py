@@ -75,5 +75,5 @@ def contents() -> BundleContents:
 
 
 def write(path: Path) -> str:
-    """Pack it; returns the identity."""
-    return pack(contents(), path).identity
+    """Pack it; returns the digest."""
+    return pack(contents(), path).digest

@@ -16,14 +16,13 @@ import sys
 from collections import Counter
 
 from aotc.runtime.bundle.canonical import encode
-from aotc.runtime.bundle.directory import Directory
+from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.plan import LaunchPlan, Plan, split_library
 from aotc.runtime.bundle.plan_rules import check_steps
 from aotc.runtime.bundle.weights import MappedFile, read_header
 from aotc.runtime.drivers import memory, shared, states
 from aotc.runtime.drivers.cpu import driver
 from aotc.runtime.errors import AotcError
-from aotc.runtime.mismatch import read_manifest
 
 PAGE = mmap.PAGESIZE
 KEPT = []  # memory that lives until the end
@@ -172,8 +171,8 @@ def run(library: bytes, plan: LaunchPlan, weights: dict, specs: tuple) -> None:
 def main(bundle: str, count: int, seed: int) -> None:
     for module in (memory, shared, states, driver):
         module.Memory = Guarded
-    with Directory(bundle) as directory:
-        manifest, _ = read_manifest(directory)
+    with Bundle(bundle) as opened:
+        manifest, directory = opened.manifest, opened.directory
         target = manifest.targets[0]
         honest = directory.read(manifest.file(target.plan))
         library, digest = split_library(directory.read(manifest.file(target.library)))

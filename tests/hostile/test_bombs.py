@@ -46,6 +46,7 @@ def tree(**changes) -> dict:
         "inputs": [{"name": "x", "dtype": "f32", "shape": [2, 3]}],
         "outputs": [{"name": "y", "dtype": "f32", "shape": [2, 3]}],
         "weights": None,
+        "extras": None,
         "files": [
             {"name": "targets/null/plan.msgpack", "nbytes": 3, "sha256": digest},
             {"name": "targets/null/kernels.so", "nbytes": 3, "sha256": digest},

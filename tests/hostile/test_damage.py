@@ -104,7 +104,7 @@ def test_missing_files_are_named(guarded):
         file.write_bytes(data)
 
 
-def test_damage_beside_the_identity_does_not_stop_load_but_verify(bundle):
+def test_damage_beside_the_digest_does_not_stop_load_but_verify(bundle):
     for name in ("golden.safetensors", "provenance.json", "extras.msgpack"):
         file = bundle / name
         data = file.read_bytes()
@@ -127,7 +127,7 @@ def test_truncation_is_told_from_another_format(bundle):
     data = manifest.read_bytes()
     cases = {
         "not-a-bundle": b"PK\x03\x04" + data[4:],
-        "format-too-new": data[:8] + b"\x00\x03" + data[10:],
+        "format-too-new": data[:8] + b"\x00\x04" + data[10:],
         "format-too-old": data[:8] + b"\x00\x00" + data[10:],
         "bundle-truncated": data[:-1],
         "bundle-altered": flipped(data, 8 * 40),

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from aotc.aot.pack.tensors import tensor_file
 from aotc.runtime.bundle.canonical import encode
 from aotc.runtime.bundle.frame import frame, unframe
-from aotc.runtime.bundle.manifest import MANIFEST_MAGIC, Manifest
 from aotc.runtime.bundle.manifest import MANIFEST_SCHEMA as SCHEMA
+from aotc.runtime.bundle.manifest import Manifest
 from aotc.runtime.bundle.plan import Plan
 from aotc.runtime.bundle.weights import read_header
 from aotc.runtime.errors import BundleError, IncompatibleError
@@ -86,14 +86,14 @@ def test_plans(data):
 
 def test_manifests(bundle):
     data = (bundle / "manifest.msgpack").read_bytes()
-    base = unframe(MANIFEST_MAGIC, data, "x", SCHEMA)
+    base = unframe(data, "x", SCHEMA)
 
     @settings(max_examples=400, deadline=None)
     @given(st.data())
     def fuzz(data):
         tree = changed(base, data)
         try:
-            manifest = Manifest.from_bytes(frame(MANIFEST_MAGIC, tree))
+            manifest = Manifest.from_bytes(frame(tree))
         except (BundleError, IncompatibleError):
             return
         assert manifest.to_map() == tree

@@ -53,8 +53,8 @@ def contents(value: float = 1.0, dtype: str = "f32", shape: tuple[int, ...] = SH
 
 
 def write(path: Path, value: float = 1.0, force: bool = False) -> str:
-    """Pack it; returns the identity."""
-    return pack(contents(value), path, force).identity
+    """Pack it; returns the digest."""
+    return pack(contents(value), path, force).digest
 
 
 def write_writable(path: Path) -> Path:

@@ -66,12 +66,12 @@ def fault_of(bundle) -> EnvironmentFault | None:
 def test_every_call_fails_once(bundle, monkeypatch, code, exchange):
     if not exchange:
         monkeypatch.setattr(staging, "_rename", lambda *_: False)
-    old = load(bundle).identity
+    old = load(bundle).digest
     total = count_calls(bundle, monkeypatch)
     assert total > 30
     for index in range(total):
         monkeypatch.setattr(staging, "os", os)
-        if load(bundle).identity != old:
+        if load(bundle).digest != old:
             assert small_bundle.write(bundle, force=True) == old
         monkeypatch.setattr(staging, "os", FaultyOs(code, index))
         fault = fault_of(bundle)
@@ -102,7 +102,7 @@ def test_full_disk(bundle, limit_bytes):
 
 def test_killed_writers(bundle):
     """80 writers are killed at a random moment of replacing one bundle by another."""
-    identities = {load(bundle).identity, small_bundle.write(bundle, value=2.0, force=True)}
+    digests = {load(bundle).digest, small_bundle.write(bundle, value=2.0, force=True)}
     chance = random.Random(7)
     for _ in range(80):
         child = os.fork()
@@ -115,7 +115,7 @@ def test_killed_writers(bundle):
         time.sleep(chance.uniform(0, 0.02))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        assert load(bundle).identity in identities
+        assert load(bundle).digest in digests
     small_bundle.write(bundle, force=True)
     assert small_bundle.names(bundle.parent) == ["bundle"]
     assert all(finding.status == "ok" for finding in verify(bundle))
@@ -123,8 +123,8 @@ def test_killed_writers(bundle):
 
 def test_writers_at_once(bundle):
     """Four writers replace the same bundle; a reader always finds a whole one."""
-    identities = {load(bundle).identity}
-    identities |= {small_bundle.write(bundle, value=float(v), force=True) for v in range(4)}
+    digests = {load(bundle).digest}
+    digests |= {small_bundle.write(bundle, value=float(v), force=True) for v in range(4)}
     children = []
     for number in range(4):
         child = os.fork()
@@ -139,5 +139,5 @@ def test_writers_at_once(bundle):
         children.append(child)
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     assert codes == [0] * 4
-    assert load(bundle).identity in identities
+    assert load(bundle).digest in digests
     assert small_bundle.names(bundle.parent) == ["bundle"]

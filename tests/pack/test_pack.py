@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def test_two_directories_two_processes_same_bytes(tmp_path):
         "import null_driver, small_bundle, pathlib;"
         "print(small_bundle.write(pathlib.Path(sys.argv[2])))"
     )
-    identities, snapshots = [], []
+    digests, snapshots = [], []
     for index, seed in enumerate("01"):
         out = tmp_path / ("deeper/" * index) / f"name{index}"
         ran = subprocess.run(
@@ -45,26 +46,42 @@ def test_two_directories_two_processes_same_bytes(tmp_path):
             text=True,
             check=True,
         )
-        identities.append(ran.stdout.strip())
+        digests.append(ran.stdout.strip())
         snapshots.append(small_bundle.snapshot(out))
-    assert identities[0] == identities[1]
+    assert digests[0] == digests[1]
     assert snapshots[0] == snapshots[1]
 
 
-def test_identity_is_the_digest_that_the_format_page_states(bundle):
+def test_digest_is_the_digest_that_the_format_page_states(bundle):
     import hashlib
 
     data = (bundle / "manifest.msgpack").read_bytes()
-    assert load(bundle).identity == hashlib.sha256(data[:-32]).hexdigest() == data[-32:].hex()
+    assert load(bundle).digest == hashlib.sha256(data[:-32]).hexdigest() == data[-32:].hex()
 
 
-def test_identity_covers_weights_and_not_extras(tmp_path):
-    base = small_bundle.write(tmp_path / "a")
-    assert small_bundle.write(tmp_path / "b", value=2.0) != base
-    contents = small_bundle.contents()
-    object.__setattr__(contents, "extras", {"provenance.json": b"another"})
-    object.__setattr__(contents, "golden", None)
-    assert pack(contents, tmp_path / "c").identity == base
+def test_the_digest_covers_every_file(tmp_path):
+    """Weights, golden numbers, tolerances, sources and facts: each change gives another digest."""
+    base = small_bundle.contents()
+    golden = base.golden
+    ones = TensorData("f32", small_bundle.SHAPE, b"\1" * 24)
+    changes = [
+        {},
+        {"golden": None},
+        {"golden": replace(golden, tolerances=(0.0, 2e-4))},
+        {"golden": replace(golden, outputs=(ones, golden.outputs[1]))},
+        {"extras": {**base.extras, "provenance.json": b"another"}},
+        {"extras": {**base.extras, "sources/copy.py": b"import os"}},
+        {"extras": {"provenance.json": b"{}\n"}},
+        {"extras": {}},
+        {"golden": None, "extras": {}},
+    ]
+    digests = [
+        pack(replace(base, **change), tmp_path / str(number)).digest
+        for number, change in enumerate(changes)
+    ]
+
+    digests.append(small_bundle.write(tmp_path / "other weights", value=2.0))
+    assert len(set(digests)) == len(digests)
 
 
 def test_no_paths_users_or_hosts_inside(bundle):
@@ -92,8 +109,8 @@ def test_existing_output_is_kept_without_force(bundle):
 
 
 def test_force_replaces_a_bundle_whole(bundle):
-    identity = small_bundle.write(bundle, value=2.0, force=True)
-    assert load(bundle).identity == identity
+    digest = small_bundle.write(bundle, value=2.0, force=True)
+    assert load(bundle).digest == digest
     assert small_bundle.names(bundle.parent) == ["bundle"]
 
 
@@ -119,8 +136,8 @@ def test_a_program_loaded_before_goes_on_after_replacement(bundle):
 
 def test_fallback_without_renameat2(bundle, monkeypatch):
     monkeypatch.setattr("aotc.aot.pack.staging._rename", lambda *_: False)
-    identity = small_bundle.write(bundle, value=2.0, force=True)
-    assert load(bundle).identity == identity
+    digest = small_bundle.write(bundle, value=2.0, force=True)
+    assert load(bundle).digest == digest
     assert small_bundle.names(bundle.parent) == ["bundle"]
     with pytest.raises(OutputExists):
         small_bundle.write(bundle)

@@ -15,7 +15,7 @@ from aotc.runtime.arrays.strided import merge_dims
 from aotc.runtime.errors import (
     BundleIncompatible,
     DeviceUnknown,
-    IdentityMismatch,
+    DigestMismatch,
     InputCount,
     InputMissing,
     InputNotContiguous,
@@ -34,7 +34,7 @@ def test_signature(bundle):
         ]
         assert [each.name for each in program.outputs] == ["y", "w"]
         assert program.target == "null"
-        assert len(program.identity) == 64
+        assert len(program.digest) == 64
         assert repr(program) == "<aotc program (x: f32[2, 3]) -> (y: f32[2, 3], w: f32[6]) on null>"
 
 
@@ -115,13 +115,13 @@ def test_a_dropped_program_frees_its_code(bundle):
 
 
 def test_digest_pin(bundle):
-    identity = load(bundle).identity
-    load(bundle, digest=identity).close()
-    load(bundle, digest="sha256:" + identity.upper()).close()
-    with pytest.raises(IdentityMismatch) as caught:
+    digest = load(bundle).digest
+    load(bundle, digest=digest).close()
+    load(bundle, digest="sha256:" + digest.upper()).close()
+    with pytest.raises(DigestMismatch) as caught:
         load(bundle, digest="0" * 64)
     assert caught.value.exit_code == 6
-    for wrong in ("", "sha256:12", identity[:-1], "md5:" + identity):
+    for wrong in ("", "sha256:12", digest[:-1], "md5:" + digest):
         with pytest.raises(SettingInvalid):
             load(bundle, digest=wrong)
 

@@ -9,7 +9,7 @@ import small_bundle
 
 from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.bundle.frame import frame
-from aotc.runtime.bundle.manifest import MANIFEST_MAGIC, Extras, FileEntry, Manifest, TensorSpec
+from aotc.runtime.bundle.manifest import Extras, FileEntry, Manifest, TensorSpec
 from aotc.runtime.bundle.plan import Buffer, Kernel, Launch, LaunchPlan, Plan
 from aotc.runtime.errors import BundleMalformed
 
@@ -59,10 +59,10 @@ def test_manifest_round_trip(bundle):
     assert manifest.inputs[0].nbytes == 24
     assert str(manifest.inputs[0]) == "f32[2, 3]"
     with pytest.raises(BundleMalformed, match="`colour`"):
-        Manifest.from_bytes(frame(MANIFEST_MAGIC, {**manifest.to_map(), "colour": 1}))
+        Manifest.from_bytes(frame({**manifest.to_map(), "colour": 1}))
 
 
-def test_extras_are_no_manifest(bundle):
+def test_extras_list_what_may_be_deleted(bundle):
     data = (bundle / "extras.msgpack").read_bytes()
     names = [entry.name for entry in Extras.from_bytes(data).files]
     assert names == ["golden.safetensors", "provenance.json", "sources/copy.py"]

@@ -19,7 +19,7 @@ pytest.importorskip("triton")
 import native_bundle
 
 from aotc.runtime import load
-from aotc.runtime.bundle.manifest import identity_of
+from aotc.runtime.bundle.manifest import digest_of
 from aotc.runtime.drivers.cpu import driver as cpu
 from aotc.runtime.drivers.cpu import library
 from aotc.runtime.errors import BundleError, DriverFault, LibraryUnsealed
@@ -73,7 +73,7 @@ def answers(program) -> bool:
 
 
 def test_loads_never_run_the_file_on_disk(swapped):
-    pinned = identity_of((swapped / "manifest.msgpack").read_bytes())
+    pinned = digest_of((swapped / "manifest.msgpack").read_bytes())
     wrong = 0
     for _ in range(LOADS):
         with load(swapped, digest=pinned, threads=1) as program:

@@ -11,7 +11,7 @@ import small_bundle
 
 from aotc.aot.pack import pack
 from aotc.runtime import load
-from aotc.runtime.bundle.manifest import MANIFEST_MAGIC, Manifest, frame
+from aotc.runtime.bundle.manifest import Manifest, frame
 from aotc.runtime.bundle.schema import read, refuse, write
 from aotc.runtime.bundle.structure import FEATURE, Part, Structure, giver
 from aotc.runtime.errors import (
@@ -182,4 +182,4 @@ def test_a_plain_bundle_has_no_structure(nested):
 
 
 def _framed(tree):
-    return frame(MANIFEST_MAGIC, tree)
+    return frame(tree)

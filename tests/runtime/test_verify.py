@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import sys
 
@@ -11,6 +12,7 @@ import small_bundle
 from aotc.aot.pack import Golden, TensorData, pack
 from aotc.runtime import check
 from aotc.runtime.arrays.dtypes import DTYPES
+from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
 from aotc.runtime.comparison import elements, relative_difference
 from aotc.runtime.errors import GoldenMissing
 from aotc.runtime.extras import read_golden
@@ -53,13 +55,17 @@ def test_golden_numbers_that_differ(tmp_path):
 def test_golden_file_that_does_not_fit(bundle):
     other = small_bundle.contents(shape=(3, 2))
     pack(other, bundle.parent / "other")
-    for name, code in (
-        ("golden.safetensors", "bundle-altered"),
-        ("extras.msgpack", "bundle-malformed"),
-    ):
+    for name in ("golden.safetensors", "extras.msgpack"):
         (bundle / name).write_bytes((bundle.parent / "other" / name).read_bytes())
         findings = verify(bundle, layers=("golden",))
-        assert [each.code for each in findings] == [code]
+        assert [each.code for each in findings] == ["bundle-altered"]
+    manifest = Manifest.from_bytes((bundle / MANIFEST_NAME).read_bytes())
+    extras = manifest.extras.replace(
+        nbytes=(bundle / "extras.msgpack").stat().st_size,
+        sha256=hashlib.sha256((bundle / "extras.msgpack").read_bytes()).digest(),
+    )
+    (bundle / MANIFEST_NAME).write_bytes(manifest.replace(extras=extras).to_bytes())
+    assert [each.code for each in verify(bundle, layers=("golden",))] == ["bundle-malformed"]
 
 
 def test_golden_numbers_that_were_deleted(bundle):

@@ -55,5 +55,5 @@ def contents(spare: TensorSpec = SPARE) -> BundleContents:
 
 
 def write(path: Path, spare: TensorSpec = SPARE) -> str:
-    """Pack it; returns the identity."""
-    return pack(contents(spare), path).identity
+    """Pack it; returns the digest."""
+    return pack(contents(spare), path).digest

@@ -64,9 +64,9 @@ def refusal(bundle, *keys, **options):
 def test_a_signed_bundle_loads(bundle, keys):
     report = sign(bundle, keys.alice)
     data = (bundle / MANIFEST_NAME).read_bytes()
-    assert report.identity == data[-32:].hex()
+    assert report.digest == data[-32:].hex()
     with load(bundle, trusted_keys=[keys.bob_public, keys.alice_public]) as program:
-        assert program.identity == report.identity
+        assert program.digest == report.digest
     with load(bundle, trusted_keys=[Path(keys.alice_public).read_text()]):  # the key's text
         pass
     found = verify(bundle, trusted_keys=[keys.alice_public])
@@ -135,10 +135,10 @@ def test_every_altered_letter_of_an_envelope_is_refused(bundle, keys):
     from aotc.runtime.trust.keys import read_public_key
     from aotc.runtime.trust.trust import check_envelope
 
-    identity = sign(bundle, keys.alice).identity
+    digest = sign(bundle, keys.alice).digest
     data = (bundle / NAME).read_bytes()
     trusted = [read_public_key(keys.alice_public)]
-    assert check_envelope(data, identity, trusted, NAME) == tuple(trusted)
+    assert check_envelope(data, digest, trusted, NAME) == tuple(trusted)
     hint = data.index(keys.alice_id.encode())
     codes = set()
     for place in range(len(data) - 1):
@@ -147,7 +147,7 @@ def test_every_altered_letter_of_an_envelope_is_refused(bundle, keys):
         if hint - 10 <= place <= hint + 64:
             continue
         with pytest.raises(Exception) as caught:  # noqa: PT011  # the codes are compared below
-            check_envelope(bytes(altered), identity, trusted, NAME)
+            check_envelope(bytes(altered), digest, trusted, NAME)
         codes.add(caught.value.code)
     assert codes == {"signature-malformed", "signature-invalid"}
 
@@ -217,9 +217,9 @@ def test_an_envelope_that_is_no_file(bundle, keys, kind):
 
 
 def test_revoked(bundle, keys, tmp_path, monkeypatch):
-    identity = sign(bundle, keys.alice).identity
+    digest = sign(bundle, keys.alice).digest
     listed = tmp_path / "revoked.txt"
-    listed.write_text(f"# withdrawn\n{'0' * 64}\n\nsha256:{identity.upper()}  # wrong numbers\n")
+    listed.write_text(f"# withdrawn\n{'0' * 64}\n\nsha256:{digest.upper()}  # wrong numbers\n")
     error = refusal(bundle, keys.alice_public, revoked=listed)
     assert (error.code, error.exit_code, error.line) == ("bundle-revoked", 6, 4)
     with pytest.raises(Exception, match="revokes"):  # without a key, too
@@ -330,7 +330,7 @@ def test_commands(aotc, bundle, tmp_path):
     assert "signed by key" in out
     assert aotc("verify", bundle, "--signature")[0] == 2
     listed = tmp_path / "revoked"
-    listed.write_text(json.loads(aotc("inspect", bundle, "--json")[1])["identity"])
+    listed.write_text(json.loads(aotc("inspect", bundle, "--json")[1])["digest"])
     code, out, _ = aotc("verify", bundle, "--key", public, "--revoked", listed)
     assert code == 6
     assert "revokes" in out
