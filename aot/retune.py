@@ -55,6 +55,7 @@ from aotc.runtime.extras import golden_of
 from aotc.runtime.loading import require_trust
 
 PROVENANCE = "provenance.json"
+DEBUG = "debug/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,10 +331,11 @@ def _golden(opened: Bundle) -> Golden | None:
 
 
 def _extras(opened: Bundle, tunings: Mapping[str, Tuning]) -> dict[str, bytes]:
-    """Sources and debug texts as they were; the provenance with what was chosen here."""
+    """Sources as they were, the provenance with what was chosen here; no debug texts, which would
+    be of other kernels."""
     extras = {}
     for entry in opened.extras().files:
-        if entry.name != GOLDEN_NAME:
+        if entry.name != GOLDEN_NAME and not entry.name.startswith(DEBUG):
             data = opened.read_extra(entry.name)
             extras[entry.name] = data or b""
     facts = json.loads(extras.get(PROVENANCE, b"{}"))

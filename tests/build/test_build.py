@@ -46,7 +46,7 @@ def test_a_second_build_compiles_nothing_and_gives_the_same_bytes(build, tmp_pat
 
 
 def test_a_cold_cache_gives_the_same_bundle_as_a_warm_one(build, bundle, tmp_path):
-    build(tmp_path / "cold", cache_dir=tmp_path / "cache")
+    build(tmp_path / "cold", "--debug", cache_dir=tmp_path / "cache")
     assert bundle_files(tmp_path / "cold") == bundle_files(bundle)
 
 
@@ -101,7 +101,7 @@ def test_force_replaces_a_bundle(build, bundle, tmp_path):
     out = tmp_path / "out"
     build(out)
     (out / "stray").write_text("left by somebody")
-    build(out, "--force")
+    build(out, "--force", "--debug")
     assert not (out / "stray").exists()
     assert bundle_files(out) == bundle_files(bundle)
 

@@ -12,7 +12,7 @@ import pytest
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.sources import read_sources
 from aotc.runtime import load
-from aotc.runtime.bundle.directory import Directory
+from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.drivers.cuda import driver as cuda
 
 RECORD = "tiny.record"
@@ -126,9 +126,9 @@ def test_torch_is_not_imported(bundle, cache, tmp_path):
 def test_sources_are_read_as_they_were_written(bundle):
     from aotc.aot.sources import print_sources
 
-    with Directory(str(bundle)) as directory:
+    with Bundle(bundle) as opened:
         (name,) = (path.stem for path in (bundle / "sources").glob("*.json"))
-        sources = read_sources(directory, name)
+        sources = read_sources(opened, name)
     written = print_sources([sources])
     assert written == {
         f"sources/{path.name}": path.read_bytes() for path in (bundle / "sources").iterdir()
@@ -138,9 +138,9 @@ def test_sources_are_read_as_they_were_written(bundle):
 def test_where_in_a_buffer_a_launch_reads_is_kept(bundle, monkeypatch):
     from aotc.aot.sources import print_sources
 
-    with Directory(str(bundle)) as directory:
+    with Bundle(bundle) as opened:
         (name,) = (path.stem for path in (bundle / "sources").glob("*.json"))
-        sources = read_sources(directory, name)
+        sources = read_sources(opened, name)
     first = sources.variants[0].assignment.launches[0]
     moved = replace(first.operands[0], space="buffer", value=0, start_bytes=256)
     (variant,) = sources.variants
@@ -153,9 +153,9 @@ def test_where_in_a_buffer_a_launch_reads_is_kept(bundle, monkeypatch):
         variant, assignment=replace(variant.assignment, launches=launches, buffers=buffers)
     )
     written = print_sources([replace(sources, variants=(variant,))])
-    monkeypatch.setattr("aotc.aot.sources.reading.read_extra", lambda _, name: written.get(name))
-    with Directory(str(bundle)) as directory:
-        assert read_sources(directory, name).variants == (variant,)
+    monkeypatch.setattr(Bundle, "read_extra", lambda _, name: written.get(name))
+    with Bundle(bundle) as opened:
+        assert read_sources(opened, name).variants == (variant,)
 
 
 def test_kernels_with_other_numbers_are_never_written(tune, bundle, tmp_path, monkeypatch):

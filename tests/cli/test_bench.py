@@ -47,7 +47,7 @@ def test_what_needs_a_compiler_is_skipped_with_a_reason(aotc, bundle, spec, monk
 def test_slower_than_allowed_is_exit_1(aotc, bundle, spec, monkeypatch, percent, code):
     pytest.importorskip("torch")
     rows = [Result("aotc", (150.0,)), Result("eager", (100.0,))]
-    monkeypatch.setattr("aotc.aot.cli.bench.contest", lambda *arguments: rows)
+    monkeypatch.setattr("aotc.aot.cli.bench.contest", lambda *_, **__: rows)
     options = ("--against", "eager", "--fail-if-slower", percent)
     assert aotc("bench", bundle, spec, *options)[0] == code
 

@@ -60,7 +60,7 @@ BUNDLES = {
     "good": (0, {}),
     "altered code": (6, {"inspect": 0, "--compat": 0}),
     "altered plan": (6, {"--compat": 0}),
-    "altered weights": (6, {"inspect": 0, "--compat": 0, "--golden": 0}),  # S8: not digested
+    "altered weights": (6, {"inspect": 0, "--compat": 0}),
     "cut manifest": (6, {}),
     "without code": (6, {"inspect": 0}),
     "absent": (2, {}),

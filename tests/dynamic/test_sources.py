@@ -29,12 +29,15 @@ TARGETS = ("cpu:x86-64-v3", "cuda:sm_90")
 class Folder:
     """What `read_sources` asks of an open bundle."""
 
+    def __init__(self, files):
+        self.read_extra = files.get
+
     def where(self, name):
         return name
 
 
 @pytest.fixture
-def reread(monkeypatch):
+def reread():
     """Sources as `read_sources` finds them after a change to their record."""
 
     def read(sources, change=lambda record: None):
@@ -42,8 +45,7 @@ def reread(monkeypatch):
         record = json.loads(files[f"sources/{sources.target}.json"])
         change(record)
         files[f"sources/{sources.target}.json"] = json.dumps(record).encode()
-        monkeypatch.setattr("aotc.aot.sources.reading.read_extra", lambda _, name: files.get(name))
-        return read_sources(Folder(), sources.target)
+        return read_sources(Folder(files), sources.target)
 
     return read
 
