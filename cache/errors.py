@@ -48,3 +48,33 @@ class BucketUnknown(CacheError):
 
     code = "cache-bucket-unknown"
     template = "no cache bucket is called `{bucket}`, expected one of: {known}"
+
+
+class RemoteCacheAddressInvalid(CacheError):
+    """The address of the remote cache, or of the proxy before it, cannot be used."""
+
+    code = "remote-cache-address"
+    template = "remote cache is {found}, expected `http://host:port/path` or `https://…`"
+    hint = "credentials go to AOTC_REMOTE_CACHE_TOKEN or a file, not into the address"
+
+
+class RemoteCacheSecretInvalid(CacheError):
+    """The token or key of the remote cache cannot be used as it is; its value is never shown."""
+
+    code = "remote-cache-secret"
+    template = "{what} of the remote cache: {found}"
+    hint = (
+        "a token is printable text, sent over https or to this machine; a key has 32 bytes or "
+        "more (docs/remote-cache.md)"
+    )
+
+
+class RemoteCacheKeyMissing(CacheError):
+    """A remote cache without a key: anybody who can write there would choose the machine code."""
+
+    code = "remote-cache-key"
+    template = "remote cache `{url}` has no key, by which its records are authenticated"
+    hint = (
+        "name a file with AOTC_REMOTE_CACHE_KEY_FILE, or accept records of anybody who can write "
+        "to the server with AOTC_REMOTE_CACHE_AUTHENTICATION=none"
+    )
