@@ -120,6 +120,7 @@ def build(
         if options.dump is not None:
             write_texts(options.dump, clock.texts)
         note_misses(store, started_s)
+    store.send()
     if store.counters.misses:
         collect(store)
     return BuildReport(

@@ -118,6 +118,7 @@ def retune(
         with clock.stage("pack"):
             packed = pack(contents, out, options.force)
             clock.detail = f"{len(packed.files)} files, digest {packed.digest[:12]}"
+    store.send()
     return RetuneReport(
         path=packed.path,
         digest=packed.digest,

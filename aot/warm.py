@@ -79,6 +79,7 @@ def warm(
                 candidates = _compile_candidates(compiled, options, resources, clock)
                 kernels = len(compiled.tuning.kernels)
                 rows.append(Warmed(spec, target.name, kernels, max(kernels, candidates)))
+    store.send()
     if is_shared:
         share(store)
     return WarmReport(

@@ -9,6 +9,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+class CacheWarning(UserWarning):
+    """An entry was damaged, or the cache cannot be written; the build goes on without it."""
+
+
 class CacheError(Exception):
     """The cache's folder cannot be used; exit 7. A damaged entry is never an error, but a miss."""
 

@@ -5,7 +5,7 @@ A folder, such as an image's, is one kind; another kind needs the methods of `La
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -35,6 +35,16 @@ class Layer(Protocol):
         """The folder that has the key's entry; None where there is none, or no folder."""
         ...
 
+    def get_many(
+        self, keys: Iterable[Key], required: tuple[frozenset[str], ...] = ()
+    ) -> Iterator[tuple[Key, Mapping[str, bytes]]]:
+        """Of a layer that is copied: the entries that it has, several at a time."""
+        ...
+
+    def put_many(self, entries: Iterable[tuple[Key, Mapping[str, bytes]]]) -> int:
+        """Of a layer that is copied: keep entries that it lacks, where it takes any; how many."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FolderLayer:
@@ -60,3 +70,13 @@ class FolderLayer:
         """The folder that has the key's entry."""
         folder = entry_folder(self.root, key)
         return folder if exists(folder / RECORD) else None
+
+    def get_many(
+        self, keys: Iterable[Key], required: tuple[frozenset[str], ...] = ()
+    ) -> Iterator[tuple[Key, Mapping[str, bytes]]]:
+        """Nothing: entries of this machine are read where they stand."""
+        return iter(())
+
+    def put_many(self, entries: Iterable[tuple[Key, Mapping[str, bytes]]]) -> int:
+        """Keeps nothing."""
+        return 0

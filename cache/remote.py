@@ -91,7 +91,8 @@ class RemoteLayer:
         self._key = key
         self._is_writable = is_writable and bool(token)
         self._transport = Transport(Address.of(url), token, total_s)
-        self._absent: set[str] = set()  # addresses that the server did not have
+        self._absent: set[str] = set()  # addresses of which the server had nothing of use
+        self._unsound: set[str] = set()  # digests under which it had other bytes, or none
         self._is_warned = False
         self._is_down = False
         self._guard = threading.Lock()
@@ -101,6 +102,11 @@ class RemoteLayer:
         """Whether entries are sent: with a token, and as long as the server takes them."""
         return self._is_writable and not self._is_down
 
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether records of others are refused."""
+        return self._key is not None
+
     def get(self, key: Key, required: Required = ()) -> Files | None:
         """The files of the key's entry, digests checked; None where the server has it not, or not
         whole, or cannot be asked. Never raises."""
@@ -109,6 +115,7 @@ class RemoteLayer:
         try:
             return self._entry(key, required)
         except (TransportFault, Damage) as fault:
+            self._absent.add(self._address(key))  # to be written anew
             self._fail(str(fault), is_final=isinstance(fault, Refused))
             return None
 
@@ -158,9 +165,11 @@ class RemoteLayer:
         return files
 
     def _file(self, row: FileRow) -> bytes | None:
+        self._unsound.add(row.sha256)
         data = self._transport.get(f"/cas/{row.sha256}", row.size_bytes, row.size_bytes)
         if data is not None and hashlib.sha256(data).hexdigest() != row.sha256:
             raise Damage("a file has other bytes than its digest says")
+        self._unsound.discard(row.sha256)
         return data
 
     def _put(self, key: Key, files: Files) -> bool:
@@ -172,11 +181,15 @@ class RemoteLayer:
             return False
         if sum(map(len, files.values())) > ENTRY_LIMIT_BYTES:
             return False
+        address = self._address(key)
         try:
+            if address not in self._absent and self._transport.has(f"/ac/{address}"):
+                return False
             for row, (_, data) in zip(rows, sorted(files.items()), strict=True):
-                if not self._transport.has(f"/cas/{row['sha256']}"):
-                    self._transport.put(f"/cas/{row['sha256']}", data)
-            self._transport.put(f"/ac/{self._address(key)}", text)
+                path = f"/cas/{row['sha256']}"
+                if row["sha256"] in self._unsound or not self._transport.has(path):
+                    self._transport.put(path, data)
+            self._transport.put(f"/ac/{address}", text)
         except Refused as fault:
             self._is_writable = False
             self._warn_once(f"{fault}; nothing is written there")
@@ -184,6 +197,7 @@ class RemoteLayer:
         except TransportFault as fault:
             self._fail(str(fault))
             return False
+        self._absent.discard(address)
         with self._guard:
             self.traffic.entries_written += 1
         return True

@@ -21,7 +21,8 @@ What holds, and how:
   compiled twice, never that an entry is wrong.
 - A folder that cannot be written serves reads; puts then count as `refused` and fail nothing.
 - Below the folder there may be layers (`layers.py`, `AOTC_CACHE_LOWER`), such as an image's, which
-  are only ever read. What is missed above is looked up there, in their order.
+  are only ever read. What is missed above is looked up there, in their order. The last may be on a
+  server (`remote.py`): what comes from there is kept here, and `send` gives it what it lacks.
 - An entry's files never change after it appeared; deletion unlinks `entry.json` first.
 """
 
@@ -36,11 +37,11 @@ import socket
 import stat
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aotc.cache.errors import CacheUnsafe
+from aotc.cache.errors import CacheUnsafe, CacheWarning
 from aotc.cache.keys import Key, canonical
 from aotc.cache.layers import Layer
 from aotc.cache.reading import (
@@ -59,10 +60,6 @@ TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# aotc's artifact cache; saf
 LOCK_TIMEOUT_S = 300.0
 TOUCH_INTERVAL_S = 3600.0
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
-
-
-class CacheWarning(UserWarning):
-    """An entry was damaged, or the cache cannot be written; the build goes on without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +94,7 @@ class Store:
         self.layers = tuple(layers)
         self.counters = Counters()
         self.missed: list[Key] = []
+        self._used: dict[Key, None] = {}  # hit or missed, where a layer may want them
         self._is_warned = False
         _prepare(self.root)
 
@@ -106,6 +104,8 @@ class Store:
         `required`: an entry without all files of one of these sets is damaged. Raises CacheUnsafe.
         """
         folder = self.path(key)
+        if self._far:
+            self._used[key] = None
         try:
             files = read_entry(self.root, folder, key, required)
         except FileNotFoundError:
@@ -128,6 +128,31 @@ class Store:
         self.counters.hits += 1
         _touch(folder / RECORD)
         return Entry(key, files)
+
+    def fetch(self, keys: Iterable[Key], required: tuple[frozenset[str], ...] = ()) -> None:
+        """Bring what layers that are far away have of `keys` into the own folder, all at once.
+
+        A `get` of each of them then needs no network. `required` as there.
+        """
+        for layer in self._far:
+            wanted = [key for key in dict.fromkeys(keys) if not self.holds(key)]
+            for key, files in layer.get_many(wanted, required):
+                self.put(key, files)
+
+    def send(self) -> int:
+        """Send the entries that were used since the store was opened to the layers that take
+        them and lack them; how many were sent. Never fails."""
+        return sum(layer.put_many(self._entries(self._used)) for layer in self._far)
+
+    def _entries(self, keys: Iterable[Key]) -> Iterator[tuple[Key, Mapping[str, bytes]]]:
+        """Those of the keys' entries that stand in the own folder, whole."""
+        for key in keys:
+            with contextlib.suppress(Damage, OSError):
+                yield key, read_entry(self.root, self.path(key), key)
+
+    @property
+    def _far(self) -> list[Layer]:
+        return [layer for layer in self.layers if layer.is_copied]
 
     def holds(self, key: Key) -> bool:
         """Whether an entry of the key is there; its bytes are not looked at."""

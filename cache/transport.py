@@ -92,6 +92,7 @@ class Transport:
         total_s: seconds that a request may take, besides a second for each MiB of it. Raises
         RemoteCacheSecretInvalid and RemoteCacheAddressInvalid.
         """
+        self._idle: list[_Timed] = []  # its methods are atomic
         self.address = address
         self.total_s = total_s
         self._headers = {"Accept-Encoding": "identity", "User-Agent": "aotc"}
@@ -99,7 +100,6 @@ class Transport:
             self._headers["Authorization"] = _authorization(token, address)
         self._proxy = _proxy_of(address)
         self._tls = ssl.create_default_context() if address.scheme == "https" else None
-        self._idle: list[_Timed] = []  # its methods are atomic
         self.is_stopped = False  # makes every request that is under way fail at its next byte
 
     def get(self, path: str, limit_bytes: int, nbytes: int | None = None) -> bytes | None:
@@ -130,6 +130,9 @@ class Transport:
         """Close the kept connections."""
         while self._idle:
             self._idle.pop().close()
+
+    def __del__(self) -> None:
+        self.close()
 
     @contextlib.contextmanager
     def _response(

@@ -111,6 +111,20 @@ SETTINGS: dict[str, Setting] = {
             (),
             "cache folders below it that are only read, asked in this order",
         ),
+        Setting("AOTC_REMOTE_CACHE", "text", "", "address of a remote cache, below the others"),
+        Setting("AOTC_REMOTE_CACHE_KEY", "secret", "", "key that authenticates its records"),
+        Setting("AOTC_REMOTE_CACHE_KEY_FILE", "path", None, "file that holds the key"),
+        Setting("AOTC_REMOTE_CACHE_TOKEN", "secret", "", "sent to it; with one it is written"),
+        Setting("AOTC_REMOTE_CACHE_TOKEN_FILE", "path", None, "file that holds the token"),
+        Setting(
+            "AOTC_REMOTE_CACHE_AUTHENTICATION",
+            "choice",
+            "required",
+            "whether its records have to be authenticated by the key",
+            ("required", "none"),
+        ),
+        Setting("AOTC_REMOTE_CACHE_WRITE", "flag", True, "write there what it lacks, with a token"),
+        Setting("AOTC_REMOTE_CACHE_TIMEOUT", "seconds", 20, "seconds that a request may take"),
         Setting("AOTC_DUMP", "path", None, "folder for the text of each stage"),
         Setting("AOTC_SKIP", "names", (), "stages, rule sets or rules to skip, for bisecting"),
         Setting(
@@ -140,6 +154,7 @@ FLAGS = {"0": False, "false": False, "1": True, "true": True}
 EXPECTED = {
     "threads": f"a whole number from 0 to {MAX_THREADS}",
     "count": "a whole number from 0 to 4096",
+    "seconds": "a whole number from 1 to 4096",
     "path": "a path",
     "folders": "absolute paths with `:` between them",
     "files": "absolute paths with `:` between them",
@@ -148,6 +163,7 @@ EXPECTED = {
     "flag": "`0` or `1`",
     "presence": "anything",
     "text": "text",
+    "secret": "text, from a variable only",
 }
 
 
@@ -173,7 +189,8 @@ def read(name: str, flag: Any = None, project: Mapping[str, Any] | None = None) 
 
 def check_project(project: Mapping[str, Any]) -> None:
     """Raise `SettingUnknown` for a key of `[tool.aotc]` that no setting has."""
-    known = [row.key for row in SETTINGS.values() if row.name.startswith("AOTC_")]
+    rows = [row for row in SETTINGS.values() if row.name.startswith("AOTC_")]
+    known = [row.key for row in rows if row.kind != "secret"]  # the file is for everybody to read
     for key in project:
         if key not in known:
             raise SettingUnknown(name=key, origin="pyproject", known=", ".join(known))
@@ -213,6 +230,8 @@ def _parse(setting: Setting, given: Any) -> Any:
     if kind in ("threads", "count"):
         limit = MAX_THREADS if kind == "threads" else 4096
         return _whole_number(given, limit)
+    if kind == "seconds":
+        return _whole_number(given, 4096, low=1)
     if kind == "flag":
         return FLAGS[str(given).lower()]
     if kind == "names":
@@ -241,10 +260,10 @@ def _paths(given: Any) -> tuple[str, ...]:
     return tuple(each for each in entries if each)
 
 
-def _whole_number(given: Any, limit: int) -> int:
+def _whole_number(given: Any, limit: int, low: int = 0) -> int:
     if isinstance(given, (bool, float)):
         raise ValueError(given)
     number = int(given)
-    if not 0 <= number <= limit:
+    if not low <= number <= limit:
         raise ValueError(given)
     return number

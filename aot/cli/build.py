@@ -52,6 +52,7 @@ NEEDED = ("torch", "triton", "numpy")
 )
 @flags.jobs
 @flags.cache_dir
+@flags.remote_cache
 @flags.quiet
 @flags.as_json
 def command(
@@ -110,7 +111,7 @@ def _options(given: dict[str, Any]) -> BuildOptions:
     dump = setting("AOTC_DUMP")
     return BuildOptions(
         cache_folder=cache_folder(given["cache_dir"]),
-        cache_layers=cache_layers(),
+        cache_layers=cache_layers(given["remote_cache"]),
         device=device_name(),
         tune=setting("AOTC_TUNE", given["tune"]),
         tune_budget_seconds=given["tune_budget"],

@@ -13,7 +13,7 @@ import click
 
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
-from aotc.aot.cli.project import cache_folder, project_table
+from aotc.aot.cli.project import cache_folder, project_table, remote_layer, setting
 from aotc.runtime import settings
 
 DISTRIBUTIONS = ("aotc", "click", "filelock", "torch", "triton", "numpy")
@@ -111,7 +111,7 @@ def _cache() -> dict[str, Any]:
     from aotc.cache.errors import CacheError
 
     folder = cache_folder()
-    record: dict[str, Any] = {"folder": str(folder)}
+    record: dict[str, Any] = {"folder": str(folder), "remote": _remote()}
     try:
         found = list(rows(Store(folder)))
     except CacheError as error:
@@ -119,6 +119,21 @@ def _cache() -> dict[str, Any]:
     size = bytes_text(sum(row.size_bytes for row in found))
     free = bytes_text(shutil.disk_usage(_existing(folder)).free)
     return {**record, "state": f"{len(found)} entries, {size}", "free on its disk": free}
+
+
+def _remote() -> str:
+    """The remote cache and what may be done there; the server is not asked."""
+    url = setting("AOTC_REMOTE_CACHE")
+    if not url:
+        return "none"
+    from aotc.cache.errors import CacheError
+
+    try:
+        layer = remote_layer(url)
+    except CacheError as error:
+        return error.message
+    how = "written" if layer.is_writable else "only read"
+    return f"{url}, {how}, {'authenticated' if layer.is_authenticated else 'not authenticated'}"
 
 
 def _existing(folder: Path) -> Path:
@@ -133,6 +148,8 @@ def _settings() -> list[dict[str, Any]]:
         else:
             reading = settings.read(name, None, project_table())
         value = ",".join(reading.value) if isinstance(reading.value, tuple) else str(reading.value)
+        if row.kind == "secret" and value:
+            value = "(set)"
         rows.append(
             {"name": name, "value": value, "origin": reading.origin, "meaning": row.meaning}
         )

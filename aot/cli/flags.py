@@ -32,6 +32,9 @@ digest = click.option(
     metavar="sha256:HEX",
     help="Refuse the bundle unless this is its digest.",
 )
+remote_cache = click.option(
+    "--remote-cache", metavar="URL", help="Remote cache below the folder [AOTC_REMOTE_CACHE]."
+)
 jobs = click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
 quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -13,6 +13,7 @@ from aotc.runtime import settings
 
 if TYPE_CHECKING:
     from aotc.cache import Layer
+    from aotc.cache.remote import RemoteLayer
 
 
 class ProjectFileInvalid(UserError):
@@ -46,11 +47,29 @@ def cache_folder(flag: str | None = None) -> Path:
     return Path(settings.cache_dir(flag, project_table()).value)
 
 
-def cache_layers() -> tuple[Layer, ...]:
-    """The caches below one's own that are only read, first the one that is asked first."""
+def cache_layers(remote: str | None = None) -> tuple[Layer, ...]:
+    """The caches below one's own, first the one that is asked first; `remote`: the flag's value."""
     from aotc.cache import FolderLayer
 
-    return tuple(FolderLayer(Path(folder)) for folder in setting("AOTC_CACHE_LOWER"))
+    folders = tuple(FolderLayer(Path(folder)) for folder in setting("AOTC_CACHE_LOWER"))
+    url = setting("AOTC_REMOTE_CACHE", remote)
+    return (*folders, remote_layer(url)) if url else folders
+
+
+def remote_layer(url: str) -> RemoteLayer:
+    """The remote cache at `url`, as the settings describe it; the network is not used yet."""
+    from aotc.cache.remote import open_remote
+
+    return open_remote(
+        url,
+        key=setting("AOTC_REMOTE_CACHE_KEY"),
+        key_file=setting("AOTC_REMOTE_CACHE_KEY_FILE"),
+        token=setting("AOTC_REMOTE_CACHE_TOKEN"),
+        token_file=setting("AOTC_REMOTE_CACHE_TOKEN_FILE"),
+        is_authenticated=setting("AOTC_REMOTE_CACHE_AUTHENTICATION") == "required",
+        is_writable=setting("AOTC_REMOTE_CACHE_WRITE"),
+        total_s=float(setting("AOTC_REMOTE_CACHE_TIMEOUT")),
+    )
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -34,6 +34,7 @@ NEEDED = ("triton", "numpy")
 @flags.digest
 @flags.jobs
 @flags.cache_dir
+@flags.remote_cache
 @flags.quiet
 @flags.imports
 @flags.as_json
@@ -57,7 +58,7 @@ def command(
 
         options = BuildOptions(
             cache_folder=cache_folder(given["cache_dir"]),
-            cache_layers=cache_layers(),
+            cache_layers=cache_layers(given["remote_cache"]),
             device=device_name(),
             tune=given["tune"],
             tune_budget_seconds=given["tune_budget"],

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.argument("specs", nargs=-1, required=True, metavar="SPEC…")
 @flags.targets
 @flags.cache_dir
+@flags.remote_cache
 @click.option("--record", type=click.Path(path_type=Path), help="Tuning record: its choices too.")
 @click.option(
     "--tune",
@@ -52,7 +53,7 @@ def command(
 
     options = BuildOptions(
         cache_folder=cache_folder(given["cache_dir"]),
-        cache_layers=cache_layers(),
+        cache_layers=cache_layers(given["remote_cache"]),
         record=given["record"],
         tune=given["tune"],
         jobs=setting("AOTC_JOBS", given["jobs"]) or None,

@@ -104,6 +104,7 @@ def compile_each(
         if task.form.function == SYMBOL:
             made[task] = _native(task)
     missing = [task for task in distinct if task not in made]
+    store.fetch([task.key for task in missing], KERNEL_FILES)
     for task in missing:
         entry = store.get(task.key, KERNEL_FILES)
         if entry is not None:
@@ -173,6 +174,7 @@ def warm_up(device: str, executor: Executor, store: Store) -> None:
     A cache without this compiler's support code has none of its kernels either. A build calls this
     in a thread while it captures the model, and waits for it before it uses the workers.
     """
+    store.fetch([support_code_key(device)])
     if store.holds(support_code_key(device)):
         return
     own = _support_code_request(_root(executor, store), device)
