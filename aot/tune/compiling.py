@@ -100,9 +100,7 @@ def compile_each(
     """
     distinct = list(dict.fromkeys(tasks))
     made: dict[Task, KernelBinary | AotcError] = {}
-    for task in distinct:
-        if task.form.function == SYMBOL:
-            made[task] = _native(task)
+    made |= {task: _native(task) for task in distinct if task.form.function == SYMBOL}
     missing = [task for task in distinct if task not in made]
     store.fetch([task.key for task in missing], KERNEL_FILES)
     for task in missing:

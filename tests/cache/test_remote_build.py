@@ -51,7 +51,7 @@ def test_a_second_machine_compiles_nothing_and_writes_the_same_bundle(
         first["cache_hits"] + first["compiled"],
     )
     assert set(server.methods) == {"GET"}
-    assert report["identity"] == first["identity"]
+    assert report["digest"] == first["digest"]
     kept = b"".join(files_of(tmp_path / "out").values())
     for secret in (TOKEN.encode(), KEY, server.url.encode()):
         assert secret not in kept
@@ -75,7 +75,7 @@ def test_a_server_that_lies_changes_nothing(first, server, spec, aotc, tmp_path)
     assert code == 0
     assert errors.count("remote cache") == 1
     assert report["compiled"] > 0
-    assert report["identity"] == first["identity"]
+    assert report["digest"] == first["digest"]
     assert len(server.requests) <= remote.FAILURES + 2 * remote.CONNECTIONS
 
 
