@@ -195,6 +195,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "click": ("aot/cli",),
     "cryptography": ("runtime/trust/keys.py", "aot/distribution/signing.py"),
     "filelock": ("cache",),
+    "ray": ("aot/tasks/cluster.py",),
     "transformers": (),
     "safetensors": (),
 }

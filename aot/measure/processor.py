@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from aotc.aot.tasks.task import device_word
+from aotc.runtime import drivers
 from aotc.runtime.drivers.cpu.pool import default_threads
 
 
@@ -22,3 +23,11 @@ def cpu_name() -> str:
 def device_name() -> str:
     """One word for this kind of machine, as tuning records have it: `amd-epyc-9b14-x2`."""
     return f"{device_word(cpu_name())}-x{default_threads()}"
+
+
+def devices_here(family: str) -> tuple[list[str], list[str]]:
+    """What this machine has for a family of devices, in its driver's words, and what tuning records
+    call its devices."""
+    driver = drivers.load(family)
+    names = [device_word(name) for _, name, _, _ in driver.describe()]
+    return sorted(driver.features()), names or [device_name()]

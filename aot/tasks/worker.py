@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import marshal
 import os
+import select
 import shutil
 import signal
 import struct
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable
 from typing import IO, Any
@@ -50,13 +52,27 @@ def main() -> None:
     tempfile.tempdir = sys.argv[1]  # what is left there tells the parent what was being compiled
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     requests = sys.stdin.buffer
     try:
         while True:
             name, arguments = read_message(requests)
             write_message(replies, _answer(name, arguments))
-    except (EOFError, BrokenPipeError):  # the parent is gone, and may not have cleared this away
-        shutil.rmtree(sys.argv[1], ignore_errors=True)
+    except (EOFError, BrokenPipeError):
+        _clear_and_end()
+
+
+def _end_with_parent() -> None:
+    """End this process, also at work, once the parent is gone, which may have been killed."""
+    poll = select.poll()
+    poll.register(0, 0)  # of itself it reports that the other end was closed
+    poll.poll()
+    _clear_and_end()
+
+
+def _clear_and_end() -> None:
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
+    os._exit(0)
 
 
 def _answer(name: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:

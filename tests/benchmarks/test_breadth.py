@@ -30,7 +30,7 @@ def test_a_type_gives_a_model_and_inputs_on_which_it_runs():
 
 
 def test_a_model_is_built_run_and_judged(cache):
-    from aotc.aot.targets.workers import Workers
+    from aotc.aot.tasks.workers import Workers
 
     def make(_name):
         return torch.nn.Linear(4, 3).eval(), {"input": torch.randn(2, 4)}

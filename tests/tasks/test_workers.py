@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,8 @@ GOOD = "define void @body(ptr %a, i32 %x, i32 %y, i32 %z, ptr %g, ptr %s) {\n  r
 
 @pytest.fixture
 def workers(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))  # workers get this process's path
+    folder = Path(__file__).parents[1] / "targets_cpu"
+    monkeypatch.syspath_prepend(str(folder))  # workers get this process's path
     with Workers(2, keep=tmp_path / "kept") as pool:
         yield pool
 
@@ -86,6 +90,32 @@ def test_close_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ProcessLookupError):
         os.kill(outcome.value, 0)
+
+
+PARENT = """
+import sys
+from aotc.aot.tasks.task import Request
+from aotc.aot.tasks.workers import Workers
+
+say = "import os, time; os.write(2, b''); open({mark!r}, 'w').close(); time.sleep(60)"
+Workers(1).map([Request("k", "builtins:exec", (say,))])
+"""
+
+
+def test_a_parent_that_is_killed_leaves_nothing_behind(tmp_path) -> None:
+    """Neither the worker, which is at work, nor its folder."""
+    mark, folder = tmp_path / "mark", tmp_path / "folder"
+    folder.mkdir()
+    command = [sys.executable, "-c", PARENT.format(mark=str(mark))]
+    parent = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(folder)})
+    deadline = time.monotonic() + 60
+    while not mark.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    parent.kill()
+    parent.wait()
+    while list(folder.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert list(folder.iterdir()) == []
 
 
 def test_an_abort_of_llvm_keeps_the_ir(workers: Workers) -> None:
