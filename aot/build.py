@@ -26,7 +26,7 @@ from aotc.aot.signature import signature, states
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime, write_texts
 from aotc.aot.targets.families import find_target
 from aotc.aot.targets.target import Target
-from aotc.aot.tasks.workers import Workers
+from aotc.aot.tasks.task import Executor
 from aotc.aot.tune.compiling import Counts
 from aotc.cache import Store
 from aotc.cache.collect import collect, note_misses
@@ -93,13 +93,13 @@ def build(
     targets: Sequence[str],
     options: BuildOptions,
     progress: Progress | None = None,
-    workers: Workers | None = None,
+    executor: Executor | None = None,
 ) -> BuildReport:
     """Compile the model that `spec` names into a bundle at `out` for all `targets`, best first.
 
     Nothing is written at `out` unless every stage ends well and the code gives the exported
-    model's numbers on the golden input, on each target that this machine can run. `workers` are
-    used where there are any, and stay; else the build has its own. Raises the
+    model's numbers on the golden input, on each target that this machine can run. `executor` is
+    used where there is one, and stays; else the build has its own. Raises the
     families of `aot/errors.py`, and EnvironmentFault for a full disk or a missing permission.
     """
     started_s, clock = time.time(), Clock(progress or Quiet())
@@ -109,8 +109,8 @@ def build(
     store = Store(options.cache_folder, options.cache_layers)
     counts = Counts()
     try:
-        with Workers(options.jobs) if workers is None else nullcontext(workers) as pool:
-            resources = Resources(pool, store, counts)
+        with options.executor() if executor is None else nullcontext(executor) as own:
+            resources = Resources(own, store, counts)
             captured, compiled = _compile(spec, wanted, options, resources, clock)
         checks = [_validate(captured, each, options) for each in compiled]
         with clock.stage("pack"):

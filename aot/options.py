@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from aotc.aot.rewrites.registry import UserRewrite
+from aotc.aot.tasks.files import TaskFiles
+from aotc.aot.tasks.task import Executor
+from aotc.aot.tasks.workers import Workers
 from aotc.aot.tune.job import Mode
 from aotc.cache import Layer
 
@@ -26,6 +29,10 @@ class BuildOptions:
     debug: bool = False
     dump: Path | None = None  # folder that gets every stage's text, also of a build that fails
     jobs: int | None = None
+    ray: str | None = None  # address of a cluster that compiles and measures
+    measure_on: str = ""  # the device that measures, where it is not this machine's
+    tasks_to: Path | None = None  # folder that gets what is to be measured, for `aotc measure`
+    results_from: Path | None = None  # folder of its results
     allow_mismatch: bool = False
     fallback: Literal["torch"] | None = None  # what runs ops at each call that cannot be compiled
     skip: frozenset[str] = frozenset()  # rewrite steps and rules to leave out
@@ -35,3 +42,16 @@ class BuildOptions:
     unchecked_indices: bool = False  # whether programs take indices and divisors as they come
     embed_backends: bool = False  # whether the bundle keeps the native libraries that it calls
     rewrites: tuple[UserRewrite, ...] = ()  # of the user's
+
+    def executor(self) -> Executor:
+        """Who compiles and measures: worker processes here, a cluster, or files for a scheduler.
+
+        Raises the errors of `aot/tasks/`.
+        """
+        if self.ray is not None:
+            from aotc.aot.tasks.cluster import Cluster
+
+            return Cluster(self.ray, self.measure_on)
+        if self.tasks_to is not None or self.results_from is not None:
+            return TaskFiles(self.jobs, self.measure_on, self.tasks_to, self.results_from)
+        return Workers(self.jobs)

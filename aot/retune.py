@@ -34,14 +34,14 @@ from aotc.aot.pack import (
 from aotc.aot.pack.staging import check_free
 from aotc.aot.sources import Sources, read_sources
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime
-from aotc.aot.targets.families import find_target
+from aotc.aot.targets.families import FAMILIES, find_target
 from aotc.aot.targets.target import Target as TargetRow
-from aotc.aot.tasks.workers import Workers
+from aotc.aot.tasks.errors import ClusterDeviceMissing
+from aotc.aot.tasks.task import Executor
 from aotc.aot.tune.compiling import Counts
 from aotc.aot.tune.record import Choice
 from aotc.aot.tune.tune import Tuning
 from aotc.cache import Store
-from aotc.runtime import drivers
 from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.bundle.manifest import GOLDEN_NAME, Target
 from aotc.runtime.bundle.native_plan import BackendEntry
@@ -85,14 +85,16 @@ def retune(
     options: BuildOptions,
     progress: Progress | None = None,
     digest: str | None = None,
+    only: Sequence[str] = (),
 ) -> RetuneReport:
-    """Write at `out` the bundle with the kernels that are fastest here.
+    """Write at `out` the bundle with the kernels that are fastest here, or on the devices that the
+    options name.
 
     digest: the bundle digest that it must have, as `runtime.load` takes it. Only what that digest
-    covers is read, each file checked before it is used. Targets that do not run here are kept
-    as they are. Raises BundleError for damage, TuningDeviceMissing where no target runs here,
-    SourcesMissing, GoldenMismatch where the new kernels give other numbers, and the families of a
-    build.
+    covers is read, each file checked before it is used. Targets that nobody there runs are kept as
+    they are, and those that `only` does not name. Raises BundleError for damage,
+    TuningDeviceMissing where no target runs here, SourcesMissing, GoldenMismatch where the new
+    kernels give other numbers, and the families of a build.
     """
     started_s, clock = time.time(), Clock(progress or Quiet())
     check_free(os.fspath(out), options.force)
@@ -101,10 +103,10 @@ def retune(
         opened = stack.enter_context(Bundle(bundle, digest))
         require_trust(opened)
         manifest = opened.manifest
-        workers = stack.enter_context(Workers(options.jobs))
+        executor = stack.enter_context(options.executor())
         clock.has_targets = len(manifest.targets) > 1
-        here = _targets_here(opened, options)
-        resources = Resources(workers, store, counts)
+        here = _targets_here(opened, options, executor, only)
+        resources = Resources(executor, store, counts)
         libraries = ()
         if manifest.backends:
             libraries = extension("native libraries").tie_bundled(opened)
@@ -161,19 +163,34 @@ def _contents(
     )
 
 
-def _targets_here(opened: Bundle, options: BuildOptions) -> dict[str, tuple[TargetRow, Sources]]:
-    """The targets to choose anew: all that run here, or with `--frozen` all that have sources."""
+def _targets_here(
+    opened: Bundle,
+    options: BuildOptions,
+    executor: Executor,
+    only: Sequence[str],
+) -> dict[str, tuple[TargetRow, Sources]]:
+    """The targets to choose anew: all that can be measured, or with `--frozen` all that have
+    sources."""
     found = {}
+    missing: ClusterDeviceMissing | None = None
     for row in opened.manifest.targets:
-        runs = set(row.needs) <= drivers.load(row.device).features()
-        if not runs and not options.frozen:
+        if only and row.name not in only:
             continue
+        if not options.frozen:
+            try:
+                if executor.devices(row.device, row.needs, FAMILIES[row.device].is_apart) is None:
+                    continue
+            except ClusterDeviceMissing as error:
+                missing = error
+                continue
         sources = read_sources(opened, row.name)
         if sources is None:
             raise SourcesMissing(path=opened.path, target=row.name)
         target = find_target(row.name)
         traits = replace(target.traits, dot_precision=sources.dot_precision)
         found[row.name] = (replace(target, traits=traits), sources)
+    if not found and missing is not None:
+        raise missing
     if not found:
         names = ", ".join(row.name for row in opened.manifest.targets)
         raise TuningDeviceMissing(target=names, count=_kernels(opened))

@@ -15,7 +15,6 @@ from aotc.aot.front_end import capture_and_rewrite
 from aotc.aot.options import BuildOptions
 from aotc.aot.stages import Clock, Progress, Quiet
 from aotc.aot.targets.families import FAMILIES, find_target
-from aotc.aot.tasks.workers import Workers
 from aotc.aot.tune.compiling import Counts, Task, compile_each
 from aotc.cache import Store
 from aotc.cache.collect import share
@@ -65,7 +64,7 @@ def warm(
     wanted = list(dict.fromkeys(find_target(text) for text in targets))
     store, counts = Store(options.cache_folder, options.cache_layers), Counts()
     rows = []
-    with Workers(options.jobs) as executor:
+    with options.executor() as executor:
         resources = Resources(executor, store, counts)
         for spec in specs:
             clock = Clock(progress or Quiet())

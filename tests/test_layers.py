@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.sources",
     },
     "aot.sources": {*STAGE_FREE, "aot.lower", "aot.plan"},
-    "aot.options": {"aot.rewrites", "aot.tune", "cache"},
+    "aot.options": {"aot.rewrites", "aot.tasks", "aot.tune", "cache"},
     "aot.compile": {
         *STAGE_FREE,
         "aot.options",

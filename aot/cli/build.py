@@ -28,7 +28,7 @@ NEEDED = ("torch", "triton", "numpy")
 
 
 @click.command("build")
-@click.argument("spec")
+@click.argument("specs", nargs=-1, required=True, metavar="SPEC…")
 @click.option("-o", "--output", "out", required=True, type=click.Path(path_type=Path))
 @flags.targets
 @click.option("--force", is_flag=True, help="Replace a bundle that stands at the output path.")
@@ -50,13 +50,15 @@ NEEDED = ("torch", "triton", "numpy")
     type=click.Path(path_type=Path),
     help="Write times, checks and this machine's facts (JSON): the bundle has none.",
 )
+@flags.ray
+@flags.measure_on
 @flags.jobs
 @flags.cache_dir
 @flags.remote_cache
 @flags.quiet
 @flags.as_json
 def command(
-    spec: str,
+    specs: tuple[str, ...],
     out: Path,
     targets: tuple[str, ...],
     log: Path | None,
@@ -67,10 +69,13 @@ def command(
     """Compile the model that SPEC names into the bundle directory OUT.
 
     SPEC is FILE.py[:NAME] with `model` or `build_model()` and `example_inputs`, or
-    PACKAGE.MODULE:NAME, or a FILE.pt2 that torch.export.save wrote.
+    PACKAGE.MODULE:NAME, or a FILE.pt2 that torch.export.save wrote. Of several, OUT is the folder
+    of their bundles, each by its SPEC's name; what was built stays where a later one fails.
     """
-    check_free(str(out), given["force"])
-    refuse_missing_file(spec)
+    places = bundle_places(specs, out)
+    for spec, place in places.items():
+        check_free(str(place), given["force"])
+        refuse_missing_file(spec)
     require_build_extra("aotc build")
     started_s = time.perf_counter()
     progress = progress_for(quiet)
@@ -80,15 +85,37 @@ def command(
 
         options = _options(given)
         progress.end(StageTime("import", time.perf_counter() - started_s, "torch, triton"))
-        report = build(spec, out, targets, options, progress)
+        records = []
+        with options.executor() as executor:
+            for spec, place in places.items():
+                report = build(spec, place, targets, options, progress, executor)
+                progress.stop()
+                records.append(report.record())
+                if as_json:
+                    print_json("aotc.build/1", report.record())
+                else:
+                    _print(report, time.perf_counter() - started_s)
+                started_s = time.perf_counter()
     finally:
         progress.stop()
     if log is not None:
-        log.write_text(json.dumps(report.record(), indent=2, sort_keys=True) + "\n")
-    if as_json:
-        print_json("aotc.build/1", report.record())
-    else:
-        _print(report, time.perf_counter() - started_s)
+        logged = records if len(records) > 1 else records[0]
+        log.write_text(json.dumps(logged, indent=2, sort_keys=True) + "\n")
+
+
+def bundle_places(specs: Sequence[str], out: Path) -> dict[str, Path]:
+    """SPEC → where its bundle goes; raises UsageError where two would go to one place."""
+    if len(specs) == 1:
+        return {specs[0]: out}
+    places = {}
+    for spec in specs:
+        path, _, name = spec.partition(":")
+        is_file = path.endswith((".py", ".pt2"))
+        stem = Path(path).stem if is_file else path.rpartition(".")[2]
+        places[spec] = out / "-".join(filter(None, [stem, name]))
+    if len(set(places.values())) < len(specs):
+        raise click.UsageError("two of the SPECs have the same name, expected different ones")
+    return places
 
 
 def refuse_missing_file(spec: str) -> None:
@@ -121,6 +148,8 @@ def _options(given: dict[str, Any]) -> BuildOptions:
         debug=given["debug"],
         dump=Path(dump) if dump else None,
         jobs=setting("AOTC_JOBS", given["jobs"]) or None,
+        ray=given["ray"],
+        measure_on=given["measure_on"],
         allow_mismatch=given["allow_mismatch"],
         skip=frozenset(setting("AOTC_SKIP")),
         rewrites=rewrites_of(given["rewrites"]),

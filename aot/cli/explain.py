@@ -33,6 +33,7 @@ MODULES = (
     "aotc.aot.schedule.schedule",
     "aotc.aot.schedule.unsupported",
     "aotc.aot.targets.toolchain",
+    "aotc.aot.tasks.errors",
     "aotc.cache.errors",
 )
 

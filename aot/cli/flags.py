@@ -36,6 +36,18 @@ remote_cache = click.option(
     "--remote-cache", metavar="URL", help="Remote cache below the folder [AOTC_REMOTE_CACHE]."
 )
 jobs = click.option("--jobs", type=int, help="Compiler processes [AOTC_JOBS].")
+ray = click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Compile and measure on a Ray cluster: HOST:PORT, ray://HOST:PORT or auto.",
+)
+measure_on = click.option(
+    "--on",
+    "measure_on",
+    default="",
+    metavar="DEVICE",
+    help="Device that measures.",
+)
 quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 trusted_keys = click.option(

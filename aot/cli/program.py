@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "build": ("build", "Compile a model into a bundle."),
     "inspect": ("inspect", "Show what a bundle takes, gives and holds; runs nothing of it."),
     "tune": ("tune", "Choose the kernels of a bundle anew on this machine."),
+    "measure": ("measure", "Measure what `aotc tune --tasks-to` has written, for any scheduler."),
     "run": ("run", "Run a bundle on numpy files or random inputs."),
     "verify": ("verify", "Check a bundle's signatures, digests, compatibility and golden numbers."),
     "sign": ("sign", "Sign a bundle's digest, for `verify` and `load` to check."),

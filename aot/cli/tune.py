@@ -16,6 +16,7 @@ from aotc.aot.cli.project import cache_folder, cache_layers, setting
 from aotc.aot.errors import BuildExtraMissing
 from aotc.aot.measure.processor import device_name
 from aotc.aot.pack.staging import check_free
+from aotc.aot.tasks.errors import TasksWritten
 
 if TYPE_CHECKING:
     from aotc.aot.retune import RetuneReport
@@ -25,13 +26,30 @@ NEEDED = ("triton", "numpy")
 
 @click.command("tune")
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("-o", "--output", "out", required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace a bundle that stands at the output path.")
 @click.option("--tune", type=click.Choice(["quick", "full"]), default="quick", show_default=True)
 @click.option("--tune-budget", type=float, metavar="SECONDS", help="Measure no longer than this.")
 @click.option("--record", type=click.Path(path_type=Path), help="Tuning record, read and written.")
 @flags.frozen
 @flags.digest
+@click.option(
+    "--target", "only", multiple=True, metavar="NAME", help="Only this target of the bundle's."
+)
+@flags.ray
+@flags.measure_on
+@click.option(
+    "--tasks-to",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write what is to be measured for `aotc measure`, and no bundle.",
+)
+@click.option(
+    "--results-from",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Take times from what `aotc measure` has written.",
+)
 @flags.jobs
 @flags.cache_dir
 @flags.remote_cache
@@ -39,13 +57,23 @@ NEEDED = ("triton", "numpy")
 @flags.imports
 @flags.as_json
 def command(
-    bundle: Path, out: Path, digest: str | None, quiet: bool, as_json: bool, **given: Any
+    bundle: Path,
+    out: Path | None,
+    digest: str | None,
+    quiet: bool,
+    as_json: bool,
+    only: tuple[str, ...],
+    **given: Any,
 ) -> None:
-    """Write BUNDLE at OUT with the kernels that are fastest on this machine.
+    """Write BUNDLE at OUT with the kernels that are fastest on this machine, or with `--ray` on the
+    devices of a cluster, or with `--tasks-to` and `--results-from` wherever `aotc measure` runs.
 
     Needs triton here, but neither torch nor the model. Compiles and runs the Triton sources that
     lie in BUNDLE: do this with bundles that you trust.
     """
+    _check_usage(out, given)
+    if out is None:  # nothing will be written there
+        out = given["tasks_to"] / "bundle"
     check_free(str(out), given["force"])
     for name in NEEDED:
         if importlib.util.find_spec(name) is None:
@@ -66,14 +94,35 @@ def command(
             frozen=setting("AOTC_FROZEN", "1" if given["frozen"] else None),
             force=given["force"],
             jobs=setting("AOTC_JOBS", given["jobs"]) or None,
+            ray=given["ray"],
+            measure_on=given["measure_on"],
+            tasks_to=given["tasks_to"],
+            results_from=given["results_from"],
         )
-        report = retune(bundle, out, options, progress, digest)
+        report = retune(bundle, out, options, progress, digest, only)
+    except TasksWritten as written:
+        progress.stop()
+        if as_json:
+            print_json("aotc.tasks/1", dict(written.fields))
+        else:
+            click.echo(str(written))
+        return
     finally:
         progress.stop()
     if as_json:
         print_json("aotc.tune/1", report.record())
     else:
         _print(report, time.perf_counter() - started_s)
+
+
+def _check_usage(out: Path | None, given: dict[str, Any]) -> None:
+    is_by_files = given["tasks_to"] is not None or given["results_from"] is not None
+    if out is None and given["tasks_to"] is None:
+        raise click.UsageError("missing option '-o' / '--output'")
+    if is_by_files and given["ray"] is not None:
+        raise click.UsageError("either '--ray' or '--tasks-to' and '--results-from'")
+    if is_by_files and not given["measure_on"]:
+        raise click.UsageError("'--tasks-to' and '--results-from' need '--on DEVICE'")
 
 
 def _print(report: RetuneReport, seconds: float) -> None:

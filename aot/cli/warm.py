@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @flags.fallback
 @flags.rewrites
 @click.option("--shared", is_flag=True, help="Let other users read the cache, as in an image.")
+@flags.ray
 @flags.jobs
 @flags.quiet
 @flags.as_json
@@ -60,6 +61,7 @@ def command(
         skip=frozenset(setting("AOTC_SKIP")),
         rewrites=rewrites_of(given["rewrites"]),
         fallback=given["fallback"],
+        ray=given["ray"],
     )
     progress = progress_for(quiet)
     try:

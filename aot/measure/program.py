@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Self
 
-from aotc.aot.errors import TuneError
+from aotc.aot.tasks.task import Outcome, Request
 from aotc.runtime.bundle.canonical import Limits, decode, encode
 from aotc.runtime.bundle.plan_parts import GRID, MAPS, Map
 from aotc.runtime.bundle.schema import (
@@ -30,14 +31,7 @@ NBYTES = Integer(0, 1 << 44)
 CODE = Matching(bytes, lambda value: True, "bytes")
 REASON = Matching(str, lambda value: True, "text")
 PROGRAMS_LIMIT = 4096
-
-
-class DeviceDiffers(TuneError):
-    """Kernels were to be measured on a device of one name, and this machine has others."""
-
-    code = "device-differs"
-    template = "found {found} here, expected the device `{expected}`"
-    hint = "measure where it is; `aotc doctor` prints a machine's devices"
+TIMEOUT_SECONDS = 60.0  # of all programs of one kernel
 
 
 class Buffer(Record):
@@ -95,6 +89,31 @@ class Measurement(Record):
         return dict(self.support_code)
 
 
+def ask(task: Measurement, function: str) -> Generator[Request, Outcome, Rows]:
+    """Ask for all programs at once; where one ends the process, for each alone, and for the sound
+    ones at once again. Gives the rows of all; `function` measures."""
+
+    def request(programs: Sequence[Program]) -> Request:
+        data = task.replace(programs=tuple(programs)).to_bytes()
+        return Request(task.kernel, function, (data,), TIMEOUT_SECONDS)
+
+    outcome = yield request(task.programs)
+    if outcome.error is None:
+        return list(map(tuple, outcome.value))
+    if len(task.programs) == 1:
+        return [(math.inf, str(outcome.error).partition("\n")[0])]
+    found: Rows = []
+    for program in task.programs:
+        found += yield from ask(task.replace(programs=(program,)), function)
+    sound = [index for index, (time_us, _) in enumerate(found) if time_us < math.inf]
+    if sound:
+        again = yield request([task.programs[index] for index in sound])
+        if again.error is None:  # else the times of each alone must do
+            for index, row in zip(sound, again.value, strict=True):
+                found[index] = tuple(row)
+    return found
+
+
 class Times(Record):
     """The result of a task: for each program microseconds of a launch, or why there are none."""
 
@@ -120,3 +139,8 @@ class Times(Record):
     def values(self) -> Rows:
         """What `of` was given."""
         return [(float.fromhex(text), reason) for text, reason in self.rows]
+
+
+def read_times(data: bytes, path: str) -> Rows:
+    """The rows of a file of results; raises BundleMalformed, BundleLimit, BundleTruncated."""
+    return Times.from_bytes(data, path).values

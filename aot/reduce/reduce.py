@@ -99,7 +99,7 @@ class _Bench:
         options = replace(self.options, force=True)
         with tempfile.TemporaryDirectory(prefix="aotc-reduce-") as folder:
             try:
-                build(spec, Path(folder) / "bundle", self.targets, options, workers=self.workers)
+                build(spec, Path(folder) / "bundle", self.targets, options, executor=self.workers)
             except AotcError as error:
                 return Failure(error.code, " ".join(str(error).split("\nhint:")[0].split()))
             except Exception as error:  # a bug of ours that no error names yet

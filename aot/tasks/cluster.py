@@ -26,13 +26,20 @@ from pathlib import Path
 from typing import Any
 
 from aotc import runtime
+from aotc.aot.tasks.errors import (
+    ClusterDeviceMissing,
+    ClusterDevicesSeveral,
+    ClusterDiffers,
+    ClusterExtraMissing,
+    ClusterTaskLost,
+    ClusterUnreachable,
+)
 from aotc.aot.tasks.task import (
     Batch,
     Devices,
     Executor,
     Outcome,
     Request,
-    TaskError,
     describe,
     device_word,
     keep_text,
@@ -56,62 +63,6 @@ RESOURCE, ACCELERATOR = "aotc:", "accelerator_type:"
 SOURCES = ("aot/targets", "aot/tasks", "aot/measure", "runtime")
 
 Placement = Mapping[str, Any]  # Ray's options of a task
-
-
-class ClusterExtraMissing(TaskError):
-    """`--ray` was given where Ray is not installed."""
-
-    code = "cluster-extra-missing"
-    exit_code = 7
-    template = "`ray` is not installed, `--ray` needs it"
-    hint = 'pip install "aotc[ray]"'
-
-
-class ClusterUnreachable(TaskError):
-    """Nobody answers at the address of `--ray`, or it is no Ray cluster that this process fits."""
-
-    code = "cluster-unreachable"
-    exit_code = 7
-    template = "no Ray cluster at `{address}`: {detail}"
-    hint = "start one with `ray start --head`, and give the address that it prints"
-
-
-class ClusterDiffers(TaskError):
-    """A node has other versions, so that its code would be another compiler's."""
-
-    code = "cluster-differs"
-    exit_code = 5
-    template = "found {found} on the node {node}, expected {expected} as here"
-    hint = "install the same versions on every node"
-
-
-class ClusterDeviceMissing(TaskError):
-    """The cluster has nothing of what a task needs."""
-
-    code = "cluster-device-missing"
-    exit_code = 7
-    template = "the cluster has no {expected}; it has {found}"
-    hint = (
-        "start the node with its devices as a resource: "
-        """`ray start --resources='{{"aotc:NAME": 1}}'`, NAME as `aotc doctor` prints it"""
-    )
-
-
-class ClusterDevicesSeveral(TaskError):
-    """Devices of several names run the target, and a record's line is about one."""
-
-    code = "cluster-devices-several"
-    exit_code = 2
-    template = "the cluster has {found} for `{needs}`, expected one kind of device"
-    hint = "name one with `--on`"
-
-
-class ClusterTaskLost(TaskError):
-    """A task's node or Ray worker died, as often as it was tried."""
-
-    code = "cluster-task-lost"
-    template = "task `{task}` was lost on the cluster, tried up to {tries} times: {detail}"
-    hint = "what else runs on the nodes, and how much memory is free there? then start again"
 
 
 class Cluster(Executor):

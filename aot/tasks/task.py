@@ -25,13 +25,6 @@ from aotc.runtime.errors import AotcError
 LIMITS = Limits(file_bytes=1 << 30, values=1 << 20, depth=32, text_bytes=1 << 24)
 
 
-class TaskError(AotcError):
-    """Who runs the tasks failed, not the task: never taken for a kernel that does not compile."""
-
-    code = "task"
-    exit_code = 4
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """A function to run elsewhere."""

@@ -13,16 +13,15 @@ from aotc.aot.extensions import extension
 from aotc.aot.ir.native import NativeCall
 from aotc.aot.ir.size import typical
 from aotc.aot.lower.spec import KernelSpec
-from aotc.aot.measure.program import Buffer, Measurement, Program, Rows
+from aotc.aot.measure.program import Buffer, Measurement, Program, ask
 from aotc.aot.measure.sampling import fastest
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.target import Target
 from aotc.aot.tasks.task import Batch, Devices, Executor, Outcome, Request
-from aotc.aot.tune.job import Job, Option
+from aotc.aot.tune.job import Job, Operand, Option
 from aotc.aot.tune.record import Choice
 from aotc.runtime.bundle.native_plan import SYMBOL
 
-TIMEOUT_SECONDS = 60.0  # of all candidates of one kernel
 SPILL_LIMIT_BYTES = 256  # of one thread, beyond which a candidate is not tried
 # What a launch takes roughly, for the length of what is measured.
 BYTES_PER_US = 3.5e6
@@ -95,7 +94,8 @@ class Measurer:
         is_tried = [option.binary.spill_bytes <= SPILL_LIMIT_BYTES for option in options]
         tried = [index for index in range(len(options)) if is_tried[index] or not any(is_tried)]
         report(job, f"{len(tried)} of {len(options)} candidates")
-        rows = yield from self._rows(job, [options[index] for index in tried])
+        task = self._task(job.spec, job.operands, [options[index] for index in tried])
+        rows = yield from ask(task, self._function)
         times_us = [math.inf] * len(options)
         for index, (time_us, _) in zip(tried, rows, strict=True):
             times_us[index] = time_us
@@ -107,41 +107,24 @@ class Measurer:
         )
         return times_us
 
-    def _rows(self, job: Job, options: Sequence[Option]) -> Generator[Request, Outcome, Rows]:
-        """All at once; where one ends the process, each alone, and the sound ones again at once."""
-        outcome = yield self._request(job, options)
-        if outcome.error is None:
-            return list(map(tuple, outcome.value))
-        if len(options) == 1:
-            return [(math.inf, str(outcome.error).partition("\n")[0])]
-        found: Rows = []
-        for option in options:
-            found += yield from self._rows(job, [option])
-        sound = [index for index, (time_us, _) in enumerate(found) if time_us < math.inf]
-        if sound:
-            again = yield self._request(job, [options[index] for index in sound])
-            if again.error is None:  # else the times of each alone must do
-                for index, row in zip(sound, again.value, strict=True):
-                    found[index] = tuple(row)
-        return found
-
-    def _request(self, job: Job, options: Sequence[Option]) -> Request:
-        spec = job.spec
+    def _task(
+        self, spec: KernelSpec, operands: Sequence[Operand], options: Sequence[Option]
+    ) -> Measurement:
         expected_us = max(spec.bytes / BYTES_PER_US, spec.operations / OPERATIONS_PER_US)
-        task = Measurement(
-            "aotc.measurement/1",
-            spec.name,
-            self._family,
-            self.devices.name if self.devices.is_elsewhere else "",
-            self._support_code,
-            tuple(
-                Buffer(param.type.removeprefix("*"), operand.nbytes, operand.role)
-                for param, operand in zip(spec.params, job.operands, strict=True)
-            ),
-            tuple(_program(spec, option) for option in options),
-            int(expected_us * 1e3),
+        buffers = [
+            Buffer(param.type.removeprefix("*"), operand.nbytes, operand.role)
+            for param, operand in zip(spec.params, operands, strict=True)
+        ]
+        return Measurement(
+            format="aotc.measurement/1",
+            kernel=spec.name,
+            family=self._family,
+            device=self.devices.name if self.devices.is_elsewhere else "",
+            support_code=self._support_code,
+            buffers=tuple(buffers),
+            programs=tuple(_program(spec, option) for option in options),
+            expected_ns=int(expected_us * 1e3),
         )
-        return Request(spec.name, self._function, (task.to_bytes(),), TIMEOUT_SECONDS)
 
 
 def measurer_for(

@@ -161,7 +161,7 @@ def _found(
     with tempfile.TemporaryDirectory() as folder:
         options = BuildOptions(Path(setting["cache_dir"]), tune=setting["tune"])
         out = Path(folder) / "bundle"
-        build(f"{MODULE}:model", out, [setting["target"]], options, workers=staff)
+        build(f"{MODULE}:model", out, [setting["target"]], options, executor=staff)
         with load(out) as program:
             given = _on(setting["target"], arguments)
             return [torch.as_tensor(each).cpu().clone() for each in _arrays(program(**given))]

@@ -28,7 +28,7 @@ def workers():
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_a_bundle_gives_eager_numbers(path, workers, cache, tmp_path):
     model, inputs, _ = _spec(path)
-    build(str(path), tmp_path / "bundle", ["cpu"], BuildOptions(cache), workers=workers)
+    build(str(path), tmp_path / "bundle", ["cpu"], BuildOptions(cache), executor=workers)
     with closing(load(tmp_path / "bundle")) as program:
         found = program(*inputs)
     for own, expected in zip(found, model(*inputs), strict=True):

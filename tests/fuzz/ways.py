@@ -115,7 +115,7 @@ def built(program: Program, bench: Bench, target: str) -> Results:
     path, out = bench.written(program), bench.folder / "bundle"
     options = BuildOptions(bench.cache, tune="off", force=True, allow_mismatch=True)
     try:
-        report = build(str(path), out, [target], options, workers=bench.workers)
+        report = build(str(path), out, [target], options, executor=bench.workers)
         with closing(load(out)) as loaded:
             results = _called(program, loaded)
     finally:
@@ -264,7 +264,7 @@ def bad_data(
     options = BuildOptions(bench.cache, tune="off", force=True, allow_mismatch=True)
     found: list[tuple[Program, list[torch.Tensor] | InputError]] = []
     try:
-        build(str(path), out, [target], options, workers=bench.workers)
+        build(str(path), out, [target], options, executor=bench.workers)
         with closing(load(out)) as loaded:
             for variant in (*bad_variants(program), program):
                 try:

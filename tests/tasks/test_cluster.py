@@ -11,8 +11,8 @@ import pytest
 
 from aotc.aot.errors import KernelFailed
 from aotc.aot.tasks import cluster as subject
-from aotc.aot.tasks.cluster import (
-    Cluster,
+from aotc.aot.tasks.cluster import Cluster
+from aotc.aot.tasks.errors import (
     ClusterDeviceMissing,
     ClusterDiffers,
     ClusterTaskLost,

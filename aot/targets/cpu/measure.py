@@ -11,9 +11,10 @@ from aotc.aot.extensions import bound_natives, extension
 from aotc.aot.ir.native import CALL, NativeCall
 from aotc.aot.ir.size import typical
 from aotc.aot.measure.processor import device_name
-from aotc.aot.measure.program import DeviceDiffers, Measurement, Program, Rows
+from aotc.aot.measure.program import Measurement, Program, Rows
 from aotc.aot.targets import toolchain
 from aotc.aot.targets.cpu.library import EXECUTOR
+from aotc.aot.tasks.errors import DeviceDiffers
 from aotc.runtime.arrays.dlpack import HOST
 from aotc.runtime.bundle.native_plan import NativeLaunch
 from aotc.runtime.bundle.plan import (

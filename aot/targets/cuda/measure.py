@@ -20,8 +20,9 @@ from typing import Any, Self
 from aotc.aot.extensions import extension
 from aotc.aot.measure.device_lock import device_turn
 from aotc.aot.measure.numbers import agree, pattern
-from aotc.aot.measure.program import Buffer, DeviceDiffers, Measurement, Program, Rows
+from aotc.aot.measure.program import Buffer, Measurement, Program, Rows
 from aotc.aot.measure.sampling import halve
+from aotc.aot.tasks.errors import DeviceDiffers
 from aotc.aot.tasks.task import device_word
 from aotc.runtime.drivers.cuda.driver import describe
 from aotc.runtime.drivers.cuda.handles import Arguments
