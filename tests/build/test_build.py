@@ -210,7 +210,7 @@ def test_frozen_without_tuning_builds_from_the_cache_alone(aotc, build, spec, tm
     made = build(tmp_path / "made", cache_dir=own)
     frozen = build(tmp_path / "frozen", "--frozen", cache_dir=own)
     assert (frozen["compiled"], frozen["measured"]) == (0, 0)
-    assert frozen["identity"] == made["identity"]
+    assert frozen["digest"] == made["digest"]
     record = next(own.glob("binaries-*/*/*/kernel.code"))
     (record.parent / "entry.json").unlink()  # one kernel is deleted
     code, _, errors = aotc(*words)

@@ -3,10 +3,12 @@
     python tests/hostile/swaps.py FOLDER COUNT [fallback]
 
 A second process replaces FOLDER/bundle without end, with two bundles in turn; `fallback`: as on a
-file system that cannot exchange two directories. COUNT loads, each with a call: prints how many gave
-the one and the other, and exits with 1 where one was refused, or gave other bytes than its digest
-says.
+file system that cannot exchange two directories. COUNT loads, each with a call: prints how many
+gave the one and the other, and exits with 1 where one was refused, or gave other bytes than its
+digest says.
 """
+
+# ruff: noqa: E402
 
 import os
 import signal
