@@ -4,15 +4,18 @@ import hashlib
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
+from dataclasses import replace
 
 import pytest
 from small_bundle import snapshot
 
 from aotc.aot.distribution import registry as client
 from aotc.aot.distribution.exchange import pull_bundle, push_bundle
+from aotc.aot.pack import TensorData, pack
 from aotc.runtime.trust.trust import Policy
 
 PROGRAM = shutil.which("docker-registry")
@@ -68,6 +71,34 @@ def test_there_and_back(server, bundle, tmp_path):
     report = pull_bundle(f"{reference}@{sent.digest}", tmp_path / "out", NOBODY)
     assert snapshot(tmp_path / "out") == snapshot(bundle)
     assert report.bundle == sent.bundle
+
+
+MEMORY = """
+import resource
+from aotc.aot.distribution.exchange import pull_bundle, push_bundle
+from aotc.runtime.trust.trust import Policy
+
+peaks = []
+for name in ("small", "large"):
+    reference = f"{reference}-{{name}}:v1"
+    push_bundle(f"{folder}/{{name}}", reference)
+    pull_bundle(reference, f"{folder}/{{name}}-out", Policy((), None))
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+print(peaks[1] - peaks[0])
+"""
+
+
+def test_memory_does_not_grow_with_the_weights(server, tmp_path):
+    import small_bundle
+
+    contents = small_bundle.contents()
+    pack(contents, tmp_path / "small")
+    large = {**contents.weights, "large": TensorData("u8", (96 << 20,), bytes(96 << 20))}
+    pack(replace(contents, weights=large), tmp_path / "large")
+    code = MEMORY.format(reference=f"127.0.0.1:{server.port}/m", folder=tmp_path)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) < 40  # MiB: four pieces of 4 MiB on their way, and buffers
 
 
 def test_a_registry_that_is_killed_meanwhile(server, bundle, tmp_path, monkeypatch):

@@ -6,7 +6,10 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 from fake_registry import cut, flip, hang_up, lose_upload, status, take_part
@@ -90,6 +93,41 @@ def test_the_next_pull_goes_on(push, pull, bundle, fake, tmp_path):
     fake.fault("GET", weights_digest(bundle), hang_up)
     whole = pull()
     assert whole.fetched_bytes < whole.nbytes
+    assert snapshot(tmp_path / "out") == snapshot(bundle)
+    assert left_beside(tmp_path / "out") == []
+
+
+def arrived(folder):
+    """Bytes of the weights that a pull has on disk."""
+    files = [*folder.glob(".out.partial-*/weights.safetensors")]
+    return sum(file.stat().st_blocks * 512 for file in files)
+
+
+def test_a_pull_that_is_killed_goes_on(push, pull, bundle, fake, tmp_path):
+    push()
+    reached, go_on = threading.Event(), threading.Event()
+
+    def stall(handler):
+        data = fake.blobs[weights_digest(bundle)]
+        handler.answer(200, data[: 6 << 20], content_length=str(len(data)))
+        reached.set()
+        return go_on.wait(60)
+
+    fake.fault("GET", weights_digest(bundle), stall, always=True)
+    arguments = ["pull", f"{fake.host}/team/model:v1", "-o", str(tmp_path / "out"), "--jobs", "1"]
+    code = f"from aotc.aot.cli.program import run; run({arguments!r})"
+    child = subprocess.Popen([sys.executable, "-c", code])
+    assert reached.wait(60)
+    while arrived(tmp_path) < 5 << 20:
+        assert child.poll() is None
+        time.sleep(0.01)
+    child.kill()
+    child.wait()
+    go_on.set()
+    assert not (tmp_path / "out").exists()
+    fake.faults.clear()
+    report = pull()
+    assert report.nbytes - report.fetched_bytes >= 4 << 20
     assert snapshot(tmp_path / "out") == snapshot(bundle)
     assert left_beside(tmp_path / "out") == []
 
