@@ -114,7 +114,7 @@ def build(
             captured, compiled = _compile(spec, wanted, options, resources, clock)
         checks = [_validate(captured, each, options) for each in compiled]
         with clock.stage("pack"):
-            packed = pack(_contents(captured, compiled, options, clock), out, options.force)
+            packed = pack(_contents(spec, captured, compiled, options, clock), out, options.force)
             clock.detail = f"{len(packed.files)} files, digest {packed.digest[:12]}"
     finally:
         if options.dump is not None:
@@ -196,6 +196,7 @@ def _target_contents(compiled: Compiled) -> TargetContents:
 
 
 def _contents(
+    spec: str,
     captured: Captured,
     compiled: Sequence[Compiled],
     options: BuildOptions,
@@ -208,6 +209,7 @@ def _contents(
     ]
     facts = {
         **contents.provenance(captured.name, parts),
+        "source": contents.source_facts(spec),
         "rewrites": {each.name: each.digest for each in options.rewrites},
         "round_intermediates": options.round_intermediates,
         "torch_ops": [asdict(op) for op in captured.torch_ops],

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -19,6 +22,7 @@ from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import LEAVES
 from aotc.aot.sources import Sources, print_sources
 from aotc.aot.targets.target import Target
+from aotc.aot.targets.versions import tool_versions
 from aotc.aot.tune.record import Choice
 from aotc.aot.tune.tune import Tuning
 from aotc.runtime.bundle.launch_plan import STEP
@@ -34,7 +38,6 @@ if TYPE_CHECKING:  # it imports torch, which `aotc tune` does without
 TOLERANCES: Mapping[str, float] = {"f64": 1e-4, "f32": 1e-4, "f16": 1e-2, "bf16": 5e-2}
 TF32_TOLERANCE = 1e-2  # of f32, where products are rounded as f16's are
 ROUNDING_FACTOR = 3  # roundings of a model and, twice as large, those of our code
-DISTRIBUTIONS = ("aotc", "torch", "triton")  # what code generation depends on
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,10 @@ def provenance(name: str, parts: Sequence[Part]) -> dict[str, Any]:
     """Facts about the build for people, the same on every machine; others are in its report."""
     return {
         "model": name,
-        "versions": versions(),
+        "versions": {
+            "torch": _torch_version(),
+            **tool_versions(part.target.device for part in parts),
+        },
         "targets": {part.target.name: _target_facts(part) for part in parts},
     }
 
@@ -220,12 +226,21 @@ def _stems(specs: Sequence[KernelSpec]) -> dict[str, KernelSpec]:
     return found
 
 
-def versions() -> dict[str, str]:
-    """Distribution → its version."""
-    found = {}
-    for name in DISTRIBUTIONS:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "a checkout"
-    return found
+def source_facts(spec: str) -> dict[str, str]:
+    """The digest of the file that a SPEC names, or of its module's; empty where it has none."""
+    location = spec.partition(":")[0]
+    path: str | None = location
+    if not location.endswith((".py", ".pt2")):
+        found = importlib.util.find_spec(location)
+        path = None if found is None else found.origin
+    if path is None or not Path(path).is_file():
+        return {}
+    with Path(path).open("rb") as file:
+        return {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _torch_version() -> str:
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return "a checkout"

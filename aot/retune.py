@@ -36,6 +36,7 @@ from aotc.aot.sources import Sources, read_sources
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime
 from aotc.aot.targets.families import FAMILIES, find_target
 from aotc.aot.targets.target import Target as TargetRow
+from aotc.aot.targets.versions import tool_versions
 from aotc.aot.tasks.errors import ClusterDeviceMissing
 from aotc.aot.tasks.task import Executor
 from aotc.aot.tune.compiling import Counts
@@ -357,6 +358,8 @@ def _extras(opened: Bundle, tunings: Mapping[str, Tuning]) -> dict[str, bytes]:
             data = opened.read_extra(entry.name)
             extras[entry.name] = data or b""
     facts = json.loads(extras.get(PROVENANCE, b"{}"))
+    families = (row.device for row in opened.manifest.targets if row.name in tunings)
+    facts["versions"] = {**facts.get("versions", {}), **tool_versions(families)}
     for name, tuning in tunings.items():
         row = facts.setdefault("targets", {}).setdefault(name, {})
         row["tuning"] = [str(line) for line in tuning.lines]

@@ -32,7 +32,7 @@ from aotc.aot.distribution.sources import RegistrySource
 from aotc.aot.pack import TensorData, pack
 from aotc.runtime import load
 from aotc.runtime.bundle.image import Descriptor
-from aotc.runtime.bundle.opening import open_bundle
+from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.trust.trust import Policy
 
 TESTS = Path(__file__).parents[1] / "tests"
@@ -71,8 +71,8 @@ def _measure(bundle: Path, reference: str, options: argparse.Namespace) -> None:
     print(f"push (digested twice, stored by the registry)  {time.perf_counter() - started:6.2f} s")
     layout = f"oci-layout:{options.folder}/layout:v1"
     push_bundle(bundle, layout)
-    with open_bundle(bundle) as directory:
-        files = dict(image_of(directory).files)
+    with Bundle(bundle) as opened:
+        files = dict(image_of(opened).files)
     shutil.rmtree(bundle)
     layer = files["weights.safetensors"]
     out, plain = options.folder / "out", options.folder / "plain"

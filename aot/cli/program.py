@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sign": ("sign", "Sign a bundle's digest, for `verify` and `load` to check."),
     "push": ("push", "Send a bundle to an OCI registry or into an image layout on disk."),
     "pull": ("pull", "Fetch a bundle from an OCI registry or an image layout."),
+    "sbom": ("sbom", "Print what made a bundle, as an SPDX document."),
     "keygen": ("keygen", "Make a pair of keys to sign bundles with."),
     "bench": ("bench", "Measure a bundle, alone or against torch."),
     "profile": ("profile", "Time every kernel of a bundle against the device's limits."),

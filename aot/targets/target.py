@@ -38,7 +38,8 @@ class Family:
     and so tells by its place in the cache whether this compiler was here before; `library` puts
     both together. `measure` takes a Measurement's bytes and gives its Rows. `candidates`: mode of
     tuning → how many candidates of a kernel it looks at, best first by the model. `is_apart`: a
-    kernel that fails there may end its process, and compiling does not disturb measuring.
+    kernel that fails there may end its process, and compiling does not disturb measuring. `tools`:
+    the versions of the programs that it runs beside Triton, by name.
     """
 
     find: Callable[[str], Target | None]
@@ -49,3 +50,4 @@ class Family:
     measure: str
     candidates: Mapping[str, int]
     is_apart: bool = False
+    tools: Callable[[], Mapping[str, str]] = dict

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from aotc.aot.errors import TargetDeviceAbsent
 from aotc.aot.targets.cuda.library import library
 from aotc.aot.targets.cuda.machines import GPUS
-from aotc.aot.targets.cuda.pipeline import assembler_architectures
+from aotc.aot.targets.cuda.pipeline import assembler_architectures, assembler_versions
 from aotc.aot.targets.target import Family, Target
 from aotc.runtime.drivers.cuda import driver
 
@@ -67,4 +67,5 @@ FAMILY = Family(
     # A GPU's kernels have more knobs, and measuring costs microseconds where a CPU's costs ms.
     {"off": 1, "quick": 12, "full": 96},
     is_apart=True,
+    tools=assembler_versions,
 )

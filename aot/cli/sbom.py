@@ -1,0 +1,28 @@
+"""`aotc sbom BUNDLE`: what made the bundle, as an SPDX document."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from aotc.aot.distribution.sbom import bill_of_materials
+
+
+@click.command("sbom")
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there."
+)
+def command(bundle: Path, output: Path | None) -> None:
+    """Print what made BUNDLE, a software bill of materials as SPDX 2.3 in JSON.
+
+    It names the tools with their versions, the digest of the model's file and native libraries; the
+    same bundle gives the same bytes.
+    """
+    text = json.dumps(bill_of_materials(bundle), indent=2, ensure_ascii=False)
+    if output is None:
+        click.echo(text)
+    else:
+        output.write_text(text + "\n", encoding="utf-8")
