@@ -35,7 +35,7 @@ from aotc.aot.capture.aten_signature import (
 )
 from aotc.aot.capture.importer import RELAID, Importer
 from aotc.aot.capture.imports.call import OF_STORAGE, NotSupported, type_of
-from aotc.aot.capture.sizes import LARGEST_EXTENT, Sizes, extent_of, reading
+from aotc.aot.capture.sizes import LARGEST_EXTENT, Sizes, ends_of, extent_of, reading
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import Dim, Extent, Size, UndecidedSize, size_of
@@ -131,7 +131,7 @@ def memory_order(value: torch.Tensor) -> tuple[int, ...] | None:
     Dynamic sizes count as the example's.
     """
     try:
-        shape, strides = _hints(value.shape), _hints(value.stride())
+        shape, strides = hints(value.shape), hints(value.stride())
     except (TypeError, ValueError):
         return None
     order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
@@ -152,7 +152,7 @@ def _gaps(value: torch.Tensor) -> tuple[Extent, ...] | None:
     if memory_order(value) is not None:
         return None
     try:
-        shape, strides = _hints(value.shape), _hints(value.stride())
+        shape, strides = hints(value.shape), hints(value.stride())
         own = tuple(map(extent_of, value.stride()))
     except (TypeError, ValueError, UndecidedSize):
         return None
@@ -164,7 +164,7 @@ def _gaps(value: torch.Tensor) -> tuple[Extent, ...] | None:
     return own
 
 
-def _hints(values: Sequence[Any]) -> list[int]:
+def hints(values: Sequence[Any]) -> list[int]:
     """Sizes as numbers, those of the example where they are dynamic."""
     return [value if isinstance(value, int) else int(value.node.hint) for value in values]
 
@@ -515,10 +515,7 @@ def _extents(examples: Sequence[Any]) -> Iterator[tuple[torch.SymInt, int]]:
 def _dim(extent: torch.SymInt, high: int) -> Dim:
     """The dim of a symbol: the range of its guards within what 32 bits address."""
     node = extent.node
-    allowed = node.shape_env.var_to_range[node.expr]
-    low = int(allowed.lower) if getattr(allowed.lower, "is_Integer", False) else 1
-    if getattr(allowed.upper, "is_Integer", False):  # else infinity
-        high = min(high, int(allowed.upper))
+    low, high = ends_of(node.shape_env.var_to_range[node.expr], high)
     low = max(1, low)
     high = max(low, high)
     return Dim(str(node.expr), low, high, min(max(int(node.hint), low), high))

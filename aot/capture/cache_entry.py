@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 import numpy
 import torch
-from torch.utils import _pytree as pytree
 
-from aotc.aot.capture.capture import Captured, warn_of_weights
+from aotc.aot.capture.capture import Captured, example_arrays, trials_of, warn_of_weights
 from aotc.aot.capture.exporting import run
-from aotc.aot.capture.golden import golden_tensors, has_halves, quiet_settings
+from aotc.aot.capture.golden import golden_tensors, quiet_settings
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.libraries import register_types
-from aotc.aot.capture.random_inputs import Trial, judged, trials
 from aotc.aot.capture.rounding_sensitivity import undecided_of
 from aotc.aot.capture.spec import Spec
 from aotc.aot.ir.graph import Constant, Graph
@@ -95,23 +93,14 @@ def from_files(files: Mapping[str, bytes], spec: Spec) -> Captured | None:
     return Captured(
         name=facts["name"],
         graph=graph,
-        golden_inputs=_inputs(spec),
+        golden_inputs=example_arrays(spec),
         golden_outputs=golden_outputs,
         structure=read(Structure, facts["structure"], spec.path),
         golden_roundings=tuple(map(float.fromhex, facts["roundings"])),
         dot_precision=facts["dot_precision"],
-        trials=_trials(spec, graph, golden_outputs),
+        trials=trials_of(spec, module, graph, golden_outputs),
         undecided=undecided_of(lambda: run(spec, module), golden_outputs),
     )
-
-
-def _trials(spec: Spec, graph: Graph, known: Sequence[Array]) -> tuple[Trial, ...]:
-    """Made anew: an entry holds the numbers of the example only."""
-    assert spec.module is not None
-    given = (spec.arguments, dict(spec.keyword_arguments))
-    with torch.no_grad(), quiet_settings():
-        drawn = trials(spec.module, *given, known, has_halves(graph))
-    return judged(drawn)
 
 
 def _held(spec: Spec) -> dict[str, torch.Tensor]:
@@ -156,11 +145,6 @@ def _run(spec: Spec) -> tuple[Array, ...]:
     with torch.no_grad(), quiet_settings():
         found = golden_tensors(lambda: spec.module(*spec.arguments, **spec.keyword_arguments))
         return tuple(map(to_array, found))
-
-
-def _inputs(spec: Spec) -> tuple[Array, ...]:
-    leaves = pytree.tree_leaves((spec.arguments, dict(spec.keyword_arguments)))
-    return tuple(to_array(leaf).copy() for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
 def _bits(array: Array) -> list[Any]:

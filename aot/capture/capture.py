@@ -17,7 +17,6 @@ from typing import Any
 import numpy
 import torch
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.aliases import has_plain_memory
 from aotc.aot.capture.exported import Functional, held_tensor, import_program
@@ -110,6 +109,11 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     return Captured(spec.name, graph, *numbers, precision, *known, golden.undecided)
 
 
+def example_arrays(spec: Spec) -> tuple[Array, ...]:
+    """The tensors of the example, each as an array of its own."""
+    return tuple(to_array(tensor).copy() for tensor in spec.tensors())
+
+
 def _trials(
     spec: Spec, found: Exported, graph: Graph, known: Sequence[Array], uses_rng: bool
 ) -> tuple[Trial, ...]:
@@ -120,10 +124,21 @@ def _trials(
     else:
         model = found.program.module() if kept or spec.module is None else spec.module
     more = (numpy.array(GOLDEN_SEED),) if uses_rng else ()
+    return trials_of(spec, model, graph, known, kept, more)
+
+
+def trials_of(
+    spec: Spec,
+    model: Any,
+    graph: Graph,
+    known: Sequence[Array],
+    states: Sequence[torch.Tensor] = (),
+    more: tuple[Array, ...] = (),
+) -> tuple[Trial, ...]:
+    """A spec's model on random inputs, as `trials` has it."""
     given = (spec.arguments, dict(spec.keyword_arguments))
     with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED):
-        drawn = trials(model, *given, known, has_halves(graph), kept, more)
-    return judged(drawn)
+        return judged(trials(model, *given, known, has_halves(graph), states, more))
 
 
 class WeightWarning(UserWarning):
@@ -159,8 +174,7 @@ def _golden(
 ) -> _Golden:
     """What the exported model gives for its example."""
     kept = [state.name for state in graph.states]
-    leaves = pytree.tree_leaves((spec.arguments, dict(spec.keyword_arguments)))
-    inputs = tuple(to_array(leaf).copy() for leaf in leaves if isinstance(leaf, torch.Tensor))
+    inputs = example_arrays(spec)
     module = program.module()
     if draws(decomposed):
         module = decomposed.module()

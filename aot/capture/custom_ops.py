@@ -53,6 +53,11 @@ def called_op(node: torch.fx.Node) -> Any:
     return node.target if place is None else node.args[place]
 
 
+def base_name(op: Any) -> str:
+    """`softmax` of `aten::softmax.int`, `mine::op` of others; empty for what is no op."""
+    return str(op._schema.name).removeprefix("aten::") if hasattr(op, "_schema") else ""
+
+
 def custom_digests() -> str:
     """What the ops of `IMPORTS` do, as text."""
     return " ".join(sorted({each.digest for each in IMPORTS.values()}))

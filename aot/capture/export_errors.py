@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from aotc.aot.capture.user_code import users_innermost
+from aotc.aot.capture.user_code import Source, users_innermost
 from aotc.aot.errors import ExportFailed
 
 
@@ -27,7 +27,7 @@ class Remedy:
 
 
 # The first row whose sign is in torch's reason; the last one fits all.
-CURES = (
+REMEDIES = (
     Remedy(
         "specialized integer from data-dependent",
         "a size or an index is the value of a tensor",
@@ -102,7 +102,7 @@ def export_refusal(
     stopped at, the others are named with it.
     """
     reason = _reason(error)
-    row = next(row for row in CURES if row.sign in reason)
+    row = next(row for row in REMEDIES if row.sign in reason)
     detail = f"{row.meaning} ({reason})" if row.meaning else reason
     place = _place(error, path)
     if row.is_of_data:
@@ -129,6 +129,10 @@ def _place(error: BaseException, path: str) -> str:
     source = users_innermost(f"{trace}{_own_trace(str(error))}")
     if source is None:
         return path
+    return _with_text(source)
+
+
+def _with_text(source: Source) -> str:
     line = linecache.getline(source.path, source.line_number).strip()
     return f"{source}: {line}" if line else str(source)
 
@@ -159,6 +163,5 @@ class DataReads(TorchFunctionMode):
         if getattr(function, "__name__", "") in READS and isinstance(args[0], torch.Tensor):
             source = users_innermost("".join(traceback.format_stack()))
             if source is not None:
-                line = linecache.getline(source.path, source.line_number).strip()
-                self.lines.setdefault(f"{source}: {line}" if line else str(source))
+                self.lines.setdefault(_with_text(source))
         return function(*args, **(kwargs or {}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -10,14 +11,14 @@ from typing import Any
 import numpy
 import torch
 
-from aotc.aot.capture.custom_ops import IMPORTS, CustomOp, called_op, ways_out
+from aotc.aot.capture.custom_ops import IMPORTS, called_op, ways_out
 from aotc.aot.capture.fallback import torch_call
 from aotc.aot.capture.imports.call import Call, NotSupported, part_type_of, type_of
 from aotc.aot.capture.imports.complexes import Complex, complex_row, constant_of, is_complex
 from aotc.aot.capture.imports.rng import PHILOX, SEED_NAME, first_free, seed_input
 from aotc.aot.capture.imports.table import CHECKS, ROWS
 from aotc.aot.capture.sizes import asserted, extent_of
-from aotc.aot.capture.source_lines import source_of
+from aotc.aot.capture.source_lines import place_of
 from aotc.aot.capture.triton_calls import KERNEL_CALL, kernel_call
 from aotc.aot.errors import InternalError, TypeRuleError
 from aotc.aot.ir import build
@@ -140,7 +141,7 @@ class Importer:
             self._item(node)
             return
         if name == KERNEL_CALL:
-            self._kernel(node)
+            self._made(node, kernel_call, self.values)  # its results by names of parameters
             return
         base = name.removeprefix("aten::")
         if base in CHECKS:
@@ -150,7 +151,9 @@ class Importer:
             self._number(node)
             return
         if name in IMPORTS:
-            self._custom(node, IMPORTS[name])
+            arguments, _ = self._arguments(node)
+            if arguments is not None:  # else an operand was refused, and is listed
+                self._made(node, IMPORTS[name].imported, arguments)
             return
         self.draws |= name == PHILOX
         is_of_parts = is_complex(node)
@@ -162,12 +165,11 @@ class Importer:
         arguments, seen = self._arguments(node)
         if arguments is None:
             return  # an operand was refused, and is listed
-        source = source_of(node)
+        place = place_of(node)
         try:
-            place = str(source) if source else ""
-            check = partial(self._note_check, _asked_for(node, base), place)
+            check = partial(self._note_check, _asked_for(node, base), place or "")
             call = Call(_result_types(node), seen, self._table, _gives_complex(node), check)
-            with made_for(str(source) if source else None):
+            with made_for(place):
                 empty = None if is_of_parts else _nothing(call)
                 result = empty or row(call, *arguments)
                 result = _rounded(result) if self.rounds else result
@@ -200,9 +202,8 @@ class Importer:
         if self.fallback:
             if self._has_refused_operands(node):
                 return
-            source = source_of(node)
             try:
-                with made_for(str(source) if source else None):
+                with made_for(place_of(node)):
                     self.values[node] = torch_call(node, self.values)
                 return
             except NotSupported as refused:
@@ -211,24 +212,11 @@ class Importer:
                     reason = "; ".join(filter(None, parts))
         self._refuse(node, reason)
 
-    def _custom(self, node: torch.fx.Node, op: CustomOp) -> None:
-        """A call of an op that another part of aotc imports."""
-        arguments, _ = self._arguments(node)
-        if arguments is None:
-            return  # an operand was refused, and is listed
-        source = source_of(node)
+    def _made(self, node: torch.fx.Node, made: Callable[..., Any], *given: Any) -> None:
+        """The values of a call that is imported in a way of its own, or its refusal."""
         try:
-            with made_for(str(source) if source else None):
-                self.values[node] = op.imported(node, arguments)
-        except (NotSupported, TypeRuleError) as refused:
-            self._refuse(node, str(refused))
-
-    def _kernel(self, node: torch.fx.Node) -> None:
-        """A call of a Triton kernel of the user's; its results are taken by parameter name."""
-        source = source_of(node)
-        try:
-            with made_for(str(source) if source else None):
-                self.values[node] = kernel_call(node, self.values)
+            with made_for(place_of(node)):
+                self.values[node] = made(node, *given)
         except (NotSupported, TypeRuleError) as refused:
             self._refuse(node, str(refused))
 
@@ -258,7 +246,7 @@ class Importer:
         if isinstance(made, Node) and "_assert_async" in str(node.target):
             made = build.cast(made, "bool")
             message = str(node.args[1]) if len(node.args) > 1 else ASSERTED
-            self._note_check(message, str(source_of(node) or ""), made, "assertion", 0, 0)
+            self._note_check(message, place_of(node) or "", made, "assertion", 0, 0)
             return
         value = condition.meta.get("val") if isinstance(condition, torch.fx.Node) else None
         if isinstance(value, torch.SymBool):
@@ -297,7 +285,7 @@ class Importer:
         return any(self.values.get(each) is None for each in operands)
 
     def _refuse(self, node: torch.fx.Node, reason: str) -> None:
-        source = source_of(node)
+        source = place_of(node)
         place = f" at {source}" if source else ""
         because = f": {reason}" if reason else ""
         self.unsupported.append(f"`{called_op(node)}`{place}{because}")

@@ -122,7 +122,7 @@ def _probe(
     graph: Graph,
     sizes: Sizes,
 ) -> Probe | None:
-    leaves, layout = pytree.tree_flatten((spec.arguments, dict(spec.keyword_arguments)))
+    leaves, layout = spec.leaves()
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     given = [node for node in graph.given if node is not seed_input()]
     for place, node in zip(places, given, strict=True):

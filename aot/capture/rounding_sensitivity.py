@@ -35,6 +35,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from aotc.aot.capture.custom_ops import base_name
 from aotc.aot.capture.eager import NATIVE_NAMESPACES
 from aotc.aot.capture.golden import golden_tensors, quiet_settings, widest
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, seeded
@@ -70,7 +71,7 @@ class Comparisons:
 
     def operands(self, function: Any, args: Any) -> Any:
         """The operands of an op, changed where they are to meet."""
-        name = function._schema.name.removeprefix("aten::").rstrip("_")
+        name = base_name(function).rstrip("_")
         if name in PAIRS:
             return (self._met(name, *args[:2]), *args[1:]) if _is_float(args[0]) else args
         if name in OF_ZERO:
@@ -175,7 +176,7 @@ class ReplacedLarge(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        name = function._schema.name.removeprefix("aten::")
+        name = base_name(function)
         if name in DEGREES:
             args = self._replaced(args, DEGREES[name])
         return function(*args, **(kwargs or {}))

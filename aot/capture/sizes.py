@@ -209,10 +209,8 @@ def _dim(
     allowed = program.range_constraints.get(symbol)
     low, high = least, LARGEST_EXTENT
     if allowed is not None:
-        found = int(allowed.lower) if getattr(allowed.lower, "is_Integer", False) else 1
+        found, high = ends_of(allowed, high)
         low = least if found == _TRACED_LOW else max(1, found)
-        if getattr(allowed.upper, "is_Integer", False):  # else infinity
-            high = min(high, int(allowed.upper))
     for _, value in inputs:
         if any(getattr(size, "node", None) and size.node.expr == symbol for size in value.shape):
             fixed_numel = prod(s for s in value.shape if isinstance(s, int))
@@ -227,6 +225,13 @@ def _dim(
         low,
     )
     return Dim(name, low, max(low, high), min(max(example, low), max(low, high)))
+
+
+def ends_of(allowed: Any, high: int) -> tuple[int, int]:
+    """The ends of a range of torch's, up to `high`; either may be infinite."""
+    low = int(allowed.lower) if getattr(allowed.lower, "is_Integer", False) else 1
+    has_end = getattr(allowed.upper, "is_Integer", False)
+    return low, min(high, int(allowed.upper)) if has_end else high
 
 
 # -- guards ----------------------------------------------------------------------------------------

@@ -21,6 +21,12 @@ def source_of(node: torch.fx.Node) -> Source | None:
     return innermost(node.meta.get("stack_trace") or "")
 
 
+def place_of(node: torch.fx.Node) -> str | None:
+    """The same as text: `model.py:31 in forward`."""
+    source = source_of(node)
+    return str(source) if source else None
+
+
 @contextmanager
 def all_user_frames(entry: str) -> Iterator[None]:
     """torch.export keeps every line of the user's that runs below the file `entry`.

@@ -47,6 +47,14 @@ class Spec:
     decompositions: Decompositions = field(default_factory=dict)  # of ops of the user's
     dynamic_shapes: Any = None  # in the words of torch.export
 
+    def leaves(self) -> tuple[list[Any], pytree.TreeSpec]:
+        """What the arguments hold, one after the other, and how it nests."""
+        return pytree.tree_flatten((self.arguments, dict(self.keyword_arguments)))
+
+    def tensors(self) -> list[torch.Tensor]:
+        """The tensors among it."""
+        return [leaf for leaf in self.leaves()[0] if isinstance(leaf, torch.Tensor)]
+
 
 class FunctionModule(torch.nn.Module):
     """A plain function as a module, since torch.export takes nothing else."""
@@ -111,9 +119,8 @@ def has_host_kernels(spec: Spec) -> bool:
     """Whether Triton kernels behind ops may be launched for the model, on tensors of the host."""
     from torch._library.triton import triton_ops_to_kernels
 
-    leaves = pytree.tree_leaves((spec.arguments, dict(spec.keyword_arguments)))
-    held = spec.module or spec.program
-    tensors = [*leaves, *(held.state_dict().values() if spec.module else held.state_dict.values())]
+    state: Any = spec.module.state_dict() if spec.module else spec.program.state_dict
+    tensors = (*spec.tensors(), *state.values())
     is_here = all(each.is_cpu for each in tensors if isinstance(each, torch.Tensor))
     return bool(triton_ops_to_kernels) and is_here
 
@@ -211,7 +218,7 @@ def _load_exported(path: Path) -> Spec:
 def with_distinct_inputs(spec: Spec) -> Spec:
     """The spec with a copy of each tensor that shares memory with one before it, or with what the
     model holds."""
-    leaves, layout = pytree.tree_flatten((spec.arguments, dict(spec.keyword_arguments)))
+    leaves, layout = spec.leaves()
     taken = set() if spec.module is None else _held(spec.module)
     is_changed = False
     for place, leaf in enumerate(leaves):

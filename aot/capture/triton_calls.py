@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from aotc.aot.capture.custom_ops import base_name
 from aotc.aot.capture.imports.call import NotSupported, type_of
 from aotc.aot.capture.triton_source import kernel_text, python_text
 from aotc.aot.ir import build
@@ -271,5 +272,4 @@ def _is_empty(node: torch.fx.Node) -> bool:
     """Whether the tensor was made without contents."""
     while (viewed := _viewed(node)) is not None:
         node = viewed
-    name = getattr(getattr(node.target, "_schema", None), "name", "")
-    return name.removeprefix("aten::").startswith(("empty", "new_empty"))
+    return base_name(node.target).startswith(("empty", "new_empty"))

@@ -19,6 +19,8 @@ from aotc.aot.capture.aten_signature import Fixed, Given, Made, Passed, Shown, T
 from aotc.runtime import Program
 from aotc.runtime.bundle.extent import Row, evaluate
 
+Dims = tuple[tuple[int, int | None], ...]  # (argument, axis) that shows each size of a call
+
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
@@ -39,13 +41,20 @@ class Interface:
     taken: tuple[Taken | Shown, ...]
     made: tuple[Made, ...]
     results: tuple[Given | Passed | Viewed | Fixed | Numbered, ...]
-    dims: tuple[tuple[int, int | None], ...] = ()
+    dims: Dims = ()
     rows: tuple[Row, ...] = ()
 
     @property
     def has_program(self) -> bool:
         """Whether anything is computed."""
         return bool(self.made)
+
+
+def sizes_at(dims: Dims, arguments: Sequence[Any]) -> list[int]:
+    """The sizes of a call, each read where an argument shows it."""
+    return [
+        arguments[place] if axis is None else arguments[place].shape[axis] for place, axis in dims
+    ]
 
 
 def number_of(value: Any, values: list[int]) -> int:
@@ -129,10 +138,7 @@ class Call:
 
     def _frame_for(self, arguments: Sequence[Any]) -> Frame:
         """The frame of the sizes that the arguments have."""
-        key = tuple(
-            arguments[place] if axis is None else arguments[place].shape[axis]
-            for place, axis in self._interface.dims
-        )
+        key = tuple(sizes_at(self._interface.dims, arguments))
         frame = self._frames.get(key)
         if frame is None:
             if len(self._frames) >= FRAMES_KEPT:

@@ -13,6 +13,7 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.nn import functional
 
 from aotc.aot.capture.aten_graph import memory_order
+from aotc.aot.capture.custom_ops import base_name
 from aotc.aot.capture.imports.table import DEVIATIONS, INDEXED_WHOLE, SUMS_OF_PRODUCTS
 from aotc.aot.dynamo import attention, pooling
 
@@ -24,16 +25,12 @@ def _name(op: Any) -> str:
     return str(op.name()).removeprefix("aten::") if hasattr(op, "name") else ""
 
 
-def _base(op: Any) -> str:
-    return _name(op).partition(".")[0]
-
-
 @functools.cache
 def decompositions() -> Table:
     """Op → its arithmetic, for forward and backward graphs."""
     core = core_aten_decompositions()
     whole = {*INDEXED_WHOLE, *DEVIATIONS, *SUMS_OF_PRODUCTS}
-    table: Table = {op: row for op, row in core.items() if not whole & {_name(op), _base(op)}}
+    table: Table = {op: row for op, row in core.items() if not whole & {_name(op), base_name(op)}}
     table.update(get_decompositions([aten.native_batch_norm]))
     table.update(pooling.GRADIENTS)
     table[aten._scaled_dot_product_flash_attention_for_cpu.default] = attention.forward

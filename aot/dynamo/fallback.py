@@ -59,7 +59,7 @@ def leave_tangents(module: GraphModule, fallback: str) -> Callable[..., Any]:
 
 
 def _eager(module: GraphModule) -> tuple[Boxed, GraphModule | bytes | None]:
-    return run_eagerly(module), module
+    return boxed(module), module
 
 
 def _has_effects(module: GraphModule) -> bool:
@@ -71,8 +71,8 @@ def _calls(module: GraphModule) -> int:
     return sum(node.op == "call_function" for node in module.graph.nodes)
 
 
-def run_eagerly(module: GraphModule) -> Boxed:
-    """The graph as torch runs it, op after op."""
+def boxed(module: Callable[..., Any]) -> Boxed:
+    """A graph as torch runs it op after op, or compiled by it, that takes a list and empties it."""
 
     def call(arguments: list[Any]) -> Any:
         given = tuple(arguments)
@@ -95,27 +95,18 @@ def _by_inductor(
 
     try:
         stored = compiled(is_stored=True)
-        return _unboxed(stored), stored.serialize()
+        return boxed(stored), stored.serialize()
     except Exception as error:  # torch has no one type for code that it cannot store
         log.info("aotc: Inductor's code of a region is not stored: %s", error)
     try:
-        return _unboxed(compiled(is_stored=False)), None
+        return boxed(compiled(is_stored=False)), None
     except Exception as error:  # whatever Inductor lacks, torch's own ops run
         log.warning("aotc: Inductor refuses a region, which runs op by op: %s", error)
-        return run_eagerly(module), None
+        return boxed(module), None
 
 
 def load_inductor(data: bytes) -> Boxed:
     """The callable of what Inductor compiled in another process."""
     from torch._inductor.standalone_compile import AOTCompiledArtifact
 
-    return _unboxed(AOTCompiledArtifact.deserialize(data))
-
-
-def _unboxed(compiled: Callable[..., Any]) -> Boxed:
-    def call(arguments: list[Any]) -> Any:
-        given = tuple(arguments)
-        arguments.clear()
-        return compiled(*given)
-
-    return call
+    return boxed(AOTCompiledArtifact.deserialize(data))

@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotc.aot.capture.aten_graph import check_storage
+from aotc.aot.capture.custom_ops import base_name
 from aotc.aot.capture.importer import Importer
 from aotc.aot.capture.imports.call import NotSupported
 from aotc.aot.capture.imports.table import NOT_DECOMPOSED, ROWS
@@ -303,21 +304,16 @@ def _method(name: str) -> Callable[..., Any]:
 def core_decompositions() -> Mapping[Any, Callable[..., Any]]:
     """Those of the capture stage, whose import table knows the core ops and a few others whole."""
     table = torch.export.default_decompositions()
-    return {op: table[op] for op in list(table) if _base(op) not in NOT_DECOMPOSED}
+    return {op: table[op] for op in list(table) if base_name(op) not in NOT_DECOMPOSED}
 
 
 def _decomposition(op: Any) -> Callable[..., Any] | None:
     """What an op is made of, where our table does not know it as it stands."""
     known = core_decompositions().get(op)
-    if known is not None or op.namespace != "aten" or _base(op) in ROWS:
+    if known is not None or op.namespace != "aten" or base_name(op) in ROWS:
         return known
     is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), COMPOSITE)
     return op.decompose if is_composite else None  # type: ignore[no-any-return]
-
-
-def _base(op: Any) -> str:
-    """`softmax` of `aten::softmax.int`."""
-    return op.name().removeprefix("aten::").partition(".")[0]  # type: ignore[no-any-return]
 
 
 class _Recorder(TorchDispatchMode):

@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from aotc.aot.dynamo.fx_import import VALUE_KEYS, Reading, value_of
+from aotc.aot.dynamo.fx_import import Reading, value_of
 from aotc.aot.dynamo.fx_lowering import FxCall
-from aotc.aot.dynamo.fx_writer import Writer
+from aotc.aot.dynamo.fx_writer import Writer, key_of
 from aotc.aot.ir.graph import Node
 
 
@@ -109,8 +109,7 @@ def _merged(writer: Writer, row: Sequence[torch.fx.Node]) -> list[torch.fx.Node]
     def write(target: Any, *args: Any) -> torch.fx.Node:
         node = writer.module.graph.call_function(target, args)
         node.meta = {name: row[0].meta[name] for name in ("stack_trace",) if name in row[0].meta}
-        key = next(key for key in VALUE_KEYS if key in row[0].meta)
-        node.meta[key] = target(*torch.fx.map_arg(args, value_of))
+        node.meta[key_of(row[0])] = target(*torch.fx.map_arg(args, value_of))
         made.append(node)
         return node
 

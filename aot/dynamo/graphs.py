@@ -15,7 +15,7 @@ from aotc.aot.capture.sizes import Sizes
 from aotc.aot.dynamo.calling import Boxed, Call
 from aotc.aot.dynamo.checking import checked
 from aotc.aot.dynamo.compiling import key_of, program_of
-from aotc.aot.dynamo.fallback import leave, log, refuse, run_eagerly
+from aotc.aot.dynamo.fallback import boxed, leave, log, refuse
 from aotc.aot.dynamo.layouts import channels_last, report, take_layouts
 from aotc.aot.dynamo.numbering import interface_of
 from aotc.aot.dynamo.options import Options
@@ -228,7 +228,7 @@ class InRange:
         if self._outside is None:
             self._outside = PerSize(*self._arguments, "a number lies outside of its range")
         if self._outside.count >= NUMBERS_COMPILED:
-            return run_eagerly(self._arguments[0])(arguments)
+            return boxed(self._arguments[0])(arguments)
         return self._outside(arguments)
 
 

@@ -56,21 +56,9 @@ def _scattered(gradient: Tensor, data: Tensor, indices: Tensor, first: int) -> T
     return found.view(data.shape)
 
 
-def _max_pool3d(
-    gradient: Tensor,
-    data: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    indices: Tensor,
-) -> Tensor:
-    return _scattered(gradient, data, indices, -3)
-
-
-def _adaptive_max_pool2d(gradient: Tensor, data: Tensor, indices: Tensor) -> Tensor:
-    return _scattered(gradient, data, indices, -2)
+def _to_maxima(first: int) -> Callable[..., Tensor]:
+    """Of what is given last, the places of the maxima."""
+    return lambda gradient, data, *rest: _scattered(gradient, data, rest[-1], first)
 
 
 def _window_of(
@@ -212,8 +200,8 @@ def _are_fixed(*tensors: Tensor) -> bool:
 
 GRADIENTS: Mapping[Any, Callable[..., Any]] = {
     aten.max_pool2d_with_indices_backward.default: _max_pool2d,
-    aten.max_pool3d_with_indices_backward.default: _max_pool3d,
-    aten.adaptive_max_pool2d_backward.default: _adaptive_max_pool2d,
+    aten.max_pool3d_with_indices_backward.default: _to_maxima(-3),
+    aten.adaptive_max_pool2d_backward.default: _to_maxima(-2),
     aten.avg_pool2d_backward.default: _average_pool,
     aten.avg_pool3d_backward.default: _average_pool,
     aten._adaptive_avg_pool2d_backward.default: _adaptive_average_pool,

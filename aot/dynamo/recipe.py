@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from aotc.aot.dynamo.calling import Boxed, Call, Interface, number_of
-from aotc.aot.dynamo.fallback import load_inductor, run_eagerly
+from aotc.aot.dynamo.calling import Boxed, Call, Dims, Interface, number_of, sizes_at
+from aotc.aot.dynamo.fallback import boxed, load_inductor
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import cached_program
 from aotc.cache import Key
@@ -75,18 +75,14 @@ class RandomStep:
     """All draws of a graph in its order, and where the sizes of a call are read, as `Interface`."""
 
     draws: tuple[RandomOp, ...]
-    dims: tuple[tuple[int, int | None], ...]
+    dims: Dims
     rows: tuple[Row, ...]
 
     def opened(self) -> Boxed:
         """The callable: arguments of the graph in, tensors out."""
 
         def call(arguments: list[Any]) -> list[torch.Tensor]:
-            sizes = [
-                arguments[place] if axis is None else arguments[place].shape[axis]
-                for place, axis in self.dims
-            ]
-            values = evaluate(self.rows, sizes)
+            values = evaluate(self.rows, sizes_at(self.dims, arguments))
             results = [each for draw in self.draws for each in draw.results(values, arguments)]
             arguments.clear()
             return results
@@ -141,7 +137,7 @@ class LeftToTorch:
         """The callable."""
         if isinstance(self.content, bytes):
             return load_inductor(self.content)
-        return run_eagerly(self.content)
+        return boxed(self.content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
+from aotc.aot.capture.aten_graph import hints
 from aotc.aot.capture.sizes import Sizes, extent_of, reading
 from aotc.aot.dynamo.numbering import numbered, read_dims
 from aotc.aot.dynamo.recipe import Blank, RandomOp, RandomStep
@@ -81,11 +82,7 @@ def fix_states(module: GraphModule, examples: Sequence[Any]) -> list[Any]:
 
 def _at_its_size(value: Any) -> Any:
     with value.fake_mode:
-        return torch.empty([_hint(each) for each in value.shape], dtype=value.dtype)
-
-
-def _hint(extent: Any) -> int:
-    return extent if isinstance(extent, int) else int(extent.node.hint)
+        return torch.empty(hints(value.shape), dtype=value.dtype)
 
 
 def split(module: GraphModule, examples: Sequence[Any], sizes: Sizes) -> Split | None:

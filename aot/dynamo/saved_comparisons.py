@@ -15,6 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
+from aotc.aot.capture.custom_ops import base_name
 from aotc.aot.capture.rounding_sensitivity import EXACT
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
@@ -27,7 +28,7 @@ def keep_compared(joint: GraphModule) -> None:
     """
     seen: set[Node] = set()
     for node in joint.graph.nodes:
-        if _name(node) in COMPARISONS and len(operands := [*_operands(node)]) > 1:
+        if base_name(node.target) in COMPARISONS and len(operands := [*_operands(node)]) > 1:
             for each in operands:
                 _keep(each, seen)
 
@@ -40,7 +41,7 @@ def _keep(first: Node, seen: set[Node]) -> None:
         if node in seen or node.op != "call_function":
             continue
         seen.add(node)
-        if node.target is operator.getitem or _name(node) in EXACT:
+        if node.target is operator.getitem or base_name(node.target) in EXACT:
             waiting += _operands(node)
         else:
             node.meta.setdefault("recompute", CheckpointPolicy.MUST_SAVE)
@@ -53,11 +54,3 @@ def _operands(node: Node) -> Iterator[Node]:
         is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
         if is_float or isinstance(value, tuple | list):
             yield each
-
-
-def _name(node: Node) -> str:
-    """The name of an op of ATen; empty for anything else."""
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
-        return ""
-    return target._schema.name.rpartition("::")[2]

@@ -238,17 +238,17 @@ def share(count: Extent, dtype: str) -> Node | Scalar:
     return 1.0 / count if count else float("nan")
 
 
-def softmax(data: Node, axis: int) -> Node:
+def softmax(data: Node, axes: Sequence[int]) -> Node:
     """e^(x - max) · (1 / sum): the canonical form that the schedule knows as one row kernel."""
-    shifted = data - reduce("max", data, (axis,))
+    shifted = data - reduce("max", data, axes)
     exponential = unary("exp", shifted)
-    return exponential * unary("reciprocal", reduce("sum", exponential, (axis,)))
+    return exponential * unary("reciprocal", reduce("sum", exponential, axes))
 
 
-def log_softmax(data: Node, axis: int) -> Node:
+def log_softmax(data: Node, axes: Sequence[int]) -> Node:
     """(x - max) - log(sum e^(x - max))."""
-    shifted = data - reduce("max", data, (axis,))
-    total = reduce("sum", unary("exp", shifted), (axis,))
+    shifted = data - reduce("max", data, axes)
+    total = reduce("sum", unary("exp", shifted), axes)
     return shifted - unary("log", total)
 
 

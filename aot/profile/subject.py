@@ -21,12 +21,12 @@ class Subject:
     outputs: Sequence[TensorSpec]
 
 
-def subject_of(program: Program, sizes: Sequence[int] = ()) -> Subject:
-    """The program, at `sizes` of its dims where they are dynamic; empty: the example's."""
+def subject_of(program: Program) -> Subject:
+    """The program, at the example's sizes of its dims where they are dynamic."""
     executable: Any = program._open().executable
     if program.plan.fixed is not None:
         return Subject(executable, program.plan.fixed, program.inputs, program.outputs)
-    chosen = sizes or example_sizes(program.plan)
+    chosen = example_sizes(program.plan)
     values = program.signature.values(chosen)
     inputs, outputs = program.signature.at(values)
     plan = program.plan.at(chosen)

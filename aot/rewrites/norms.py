@@ -174,17 +174,6 @@ def _is_marked(axes: tuple[int, ...], of_any: object, peak: object, marker: floa
     return axes == of_any == peak and marker != marker
 
 
-def _unmarked(x: Node, axes: tuple[int, ...]) -> Node:
-    shifted = x - build.reduce("max", x, axes)
-    return _normalize(build.unary("exp", shifted), axes)
-
-
-def _unmarked_logarithm(x: Node, axes: tuple[int, ...]) -> Node:
-    shifted = x - build.reduce("max", x, axes)
-    total = build.reduce("sum", build.unary("exp", shifted), axes)
-    return shifted - build.unary("log", total)
-
-
 def _normalize(exponential: Node, axes: tuple[int, ...]) -> Node:
     total = build.reduce("sum", exponential, axes)
     return exponential * build.unary("reciprocal", total)
@@ -254,7 +243,7 @@ RULES: tuple[Rule, ...] = (
             _marked / call("sum", _marked, axes="axes"),
             both_orders(_marked * call("reciprocal", call("sum", _marked, axes="axes"))),
         ),
-        _unmarked,
+        lambda x, axes: build.softmax(x, axes),
         _is_marked,
         is_exact=False,
     ),
@@ -262,7 +251,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "log-softmax-peak",
         _shifted - call("log", call("sum", _marked, axes="axes")),
-        _unmarked_logarithm,
+        lambda x, axes: build.log_softmax(x, axes),
         _is_marked,
         is_exact=False,
     ),

@@ -33,7 +33,7 @@ def _input(name: str, dtype: str, *shape: int) -> Node:
 
 
 def _softmax(rows: int, columns: int, dtype: str) -> list[Node]:
-    return [build.softmax(_input("x", dtype, rows, columns), 1)]
+    return [build.softmax(_input("x", dtype, rows, columns), (1,))]
 
 
 def _layer_norm(rows: int, columns: int, dtype: str) -> list[Node]:
@@ -56,7 +56,7 @@ def _residual(rows: int, columns: int, dtype: str) -> list[Node]:
 def _cross_entropy(rows: int, columns: int, dtype: str) -> list[Node]:
     logits = build.cast(_input("x", dtype, rows, columns), "f32")
     labels = _input("labels", "i64", rows, 1)
-    found = make("gather", (build.log_softmax(logits, 1), labels), {"axis": 1})
+    found = make("gather", (build.log_softmax(logits, (1,)), labels), {"axis": 1})
     return [-found]
 
 

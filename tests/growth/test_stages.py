@@ -54,7 +54,7 @@ def nested_skips(count: int) -> Graph:
     """The first values are read again by the last, the way down and up of a UNet."""
     data, kept = given(), []
     for number in range(count // 4):
-        data = build.softmax(build.unary("sin" if number % 2 else "cos", data), 1)
+        data = build.softmax(build.unary("sin" if number % 2 else "cos", data), (1,))
         kept.append(data)
     for other in reversed(kept):
         data = build.unary("tanh", data + other)

@@ -36,7 +36,7 @@ TOLERANCES = {"f32": 3e-5, "f64": 1e-12, "bf16": 2e-2, "f16": 3e-3}
 def _log_softmax_of_a_label():
     """Cross-entropy: each row's log-probability of its label."""
     x, labels = operand("x", 33, 20011), operand("labels", 33, 1, dtype="i64")
-    return [op("gather", b.log_softmax(x, 1), labels, axis=1)]
+    return [op("gather", b.log_softmax(x, (1,)), labels, axis=1)]
 
 
 def _of_large_numbers():

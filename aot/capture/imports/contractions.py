@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Rows, spread, wide
+from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows, spread, wide
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.size import Extent
@@ -37,34 +37,26 @@ def _linear(call: Call, data: Node, weight: Node, bias: Node | None = None) -> N
     return product if bias is None else call.pointwise("add", product, bias)
 
 
-def _addmm(
-    call: Call, start: Node, left: Node, right: Node, beta: Operand = 1, alpha: Operand = 1
-) -> Node:
-    return _plus(call, start, _product(left, right), beta, alpha)
-
-
-def _plus(call: Call, start: Node, product: Node, beta: Operand, alpha: Operand) -> Node:
+def _plus(product_of: Callable[[Call, Node, Node], Node]) -> Row:
     """beta · start + alpha · product."""
-    if alpha != 1:
-        product = call.pointwise("mul", product, alpha)
-    if beta == 0:
-        return product
-    scaled = start if beta == 1 else start * beta
-    return call.pointwise("add", product, scaled)
+
+    def row(
+        call: Call, start: Node, left: Node, right: Node, beta: Operand = 1, alpha: Operand = 1
+    ) -> Node:
+        product = product_of(call, left, right)
+        if alpha != 1:
+            product = call.pointwise("mul", product, alpha)
+        if beta == 0:
+            return product
+        return call.pointwise("add", product, start if beta == 1 else start * beta)
+
+    return row
 
 
-def _addbmm(
-    call: Call, start: Node, left: Node, right: Node, beta: Operand = 1, alpha: Operand = 1
-) -> Node:
-    products = _product(left, right)
-    whole = build.drop(build.reduce("sum", wide(products), (0,)), (0,))
-    return _plus(call, start, build.cast(whole, call.dtype), beta, alpha)
-
-
-def _addmv(
-    call: Call, start: Node, left: Node, right: Node, beta: Operand = 1, alpha: Operand = 1
-) -> Node:
-    return _plus(call, start, _matmul(call, left, right), beta, alpha)
+def _summed(call: Call, left: Node, right: Node) -> Node:
+    """The products of a batch, summed over it."""
+    total = build.reduce("sum", wide(_product(left, right)), (0,))
+    return build.cast(build.drop(total, (0,)), call.dtype)
 
 
 def _convolution(
@@ -340,10 +332,10 @@ ROWS: Rows = {
     "mv": _matmul,
     "dot": _matmul,
     "linear": _linear,
-    "addmm": _addmm,
-    "baddbmm": _addmm,
-    "addbmm": _addbmm,
-    "addmv": _addmv,
+    "addmm": _plus(lambda _, left, right: _product(left, right)),
+    "baddbmm": _plus(lambda _, left, right: _product(left, right)),
+    "addbmm": _plus(_summed),
+    "addmv": _plus(_matmul),
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
 }

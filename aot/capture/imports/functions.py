@@ -195,21 +195,20 @@ def _shift(is_left: bool) -> Row:
 
 def _copysign(call: Call, size: Operand, sign: Operand) -> Node:
     magnitude = abs(call.operand(size, call.dtype))
-    source = call.operand(sign, call.dtype)
-    # 1 / -0 is -inf, so that a zero's sign counts.
-    is_zero = build.equal(source, 0.0)
-    probe = build.where(is_zero, 1.0 / source, source)
-    is_below = probe < 0.0
+    is_below = _has_sign(call.operand(sign, call.dtype))
     return call.fill(build.where(is_below, -magnitude, magnitude))
+
+
+def _has_sign(x: Node) -> Node:
+    """Whether a number is below 0, or -0.0, of which 1 / x is -inf."""
+    return build.where(build.equal(x, 0.0), 1.0 / x, x) < 0.0
 
 
 def _sign_bit(call: Call, data: Node) -> Node:
     if data.type.kind != "float":
         is_below = data < 0 if data.type.kind == "int" else None
         return is_below or call.fill(build.scalar(False, "bool"))
-    is_zero = build.equal(data, 0.0)
-    probe = build.where(is_zero, 1.0 / data, data)
-    return probe < 0.0
+    return _has_sign(data)
 
 
 def _infinite(sign: float) -> Row:
@@ -345,10 +344,7 @@ def _digamma(x: Node) -> Node:
         total = part if total is None else total + part
         z = build.pointwise("where", is_small, z + 1.0, z)
     square = build.unary("reciprocal", z * z)
-    series: Node | float = BERNOULLI[0]
-    for coefficient in BERNOULLI[1:]:
-        series = square * series + coefficient
-    end = 0.5 / z + square * series
+    end = 0.5 / z + square * _polynomial(BERNOULLI, square)
     right = build.unary("log", z) - end - total
     fraction = x - build.unary("trunc", x)
     turn = math.pi / build.unary("tan", fraction * math.pi)

@@ -9,12 +9,12 @@ torch's CPU. Where there are too many writes and places for that, a kernel makes
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Rows, wide, wrapped
+from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows, wide, wrapped
 from aotc.aot.capture.imports.movement import memory_order, memory_places
 from aotc.aot.capture.imports.scans import SUM, scan
 from aotc.aot.capture.state_values import is_state_value, mark_state
@@ -259,12 +259,32 @@ def _extent(data: Node, dim: int) -> Extent:
     return data.shape[dim] if data.type.rank else 1
 
 
+def _scattered(
+    call: Call, data: Node, dim: int, index: Node, source: Operand, merge: Merge = SUM_UP
+) -> Node:
+    call.check_index(index, _extent(data, dim))
+    return _along(data, dim, index, source, merge)
+
+
 def _scatter(
     call: Call, data: Node, dim: int, index: Node, source: Operand, reduce: str | None = None
 ) -> Node:
     merge = REPLACE if reduce is None else Merge(OLD_NAMES[reduce])
+    return _scattered(call, data, dim, index, source, merge)
+
+
+def _rows_written(
+    call: Call, data: Node, dim: int, index: Node, source: Node, merge: Merge = REPLACE
+) -> Node:
     call.check_index(index, _extent(data, dim))
-    return _along(data, dim, index, source, merge)
+    return _whole_rows(data, dim, index, source, merge)
+
+
+def _reducing(write: Callable[..., Node]) -> Row:
+    """By torch's name of the reduction, and whether the element's own value is reduced too."""
+    return lambda call, data, dim, index, source, reduce, includes_self=True: write(
+        call, data, dim, index, source, Merge(reduce, includes_self)
+    )
 
 
 def _as_strided_scatter(
@@ -284,36 +304,12 @@ def _as_strided_scatter(
     return build.permute(build.reshape(written, lying.shape), back)
 
 
-def _scatter_add(call: Call, data: Node, dim: int, index: Node, source: Operand) -> Node:
-    call.check_index(index, _extent(data, dim))
-    return _along(data, dim, index, source, SUM_UP)
-
-
-def _scatter_reduce(
-    call: Call,
-    data: Node,
-    dim: int,
-    index: Node,
-    source: Node,
-    reduce: str,
-    includes_self: bool = True,
-) -> Node:
-    call.check_index(index, _extent(data, dim))
-    return _along(data, dim, index, source, Merge(reduce, includes_self))
-
-
 def _index_add(
     call: Call, data: Node, dim: int, index: Node, source: Node, alpha: Operand = 1
 ) -> Node:
     if alpha != 1:
-        source = build.pointwise("mul", source, alpha)
-    call.check_index(index, _extent(data, dim))
-    return _whole_rows(data, dim, index, source, SUM_UP)
-
-
-def _index_copy(call: Call, data: Node, dim: int, index: Node, source: Node) -> Node:
-    call.check_index(index, _extent(data, dim))
-    return _whole_rows(data, dim, index, source, REPLACE)
+        source = source * alpha
+    return _rows_written(call, data, dim, index, source, SUM_UP)
 
 
 def _index_fill(call: Call, data: Node, dim: int, index: Node, value: Operand) -> Node:
@@ -324,19 +320,6 @@ def _index_fill(call: Call, data: Node, dim: int, index: Node, value: Operand) -
         shape[dim] = index.type.numel
     source = build.expand(build.cast(filled, data.dtype), shape)
     return _whole_rows(data, dim, index, source, REPLACE)
-
-
-def _index_reduce(
-    call: Call,
-    data: Node,
-    dim: int,
-    index: Node,
-    source: Node,
-    reduce: str,
-    includes_self: bool = True,
-) -> Node:
-    call.check_index(index, _extent(data, dim))
-    return _whole_rows(data, dim, index, source, Merge(reduce, includes_self))
 
 
 def _whole_rows(data: Node, dim: int, index: Node, source: Node, merge: Merge) -> Node:
@@ -422,21 +405,12 @@ def _embedding(call: Call, table: Node, indices: Node, *rest: Any) -> Node:
     return make("take", (table, indices), {"axis": 0})
 
 
-def _index_select(call: Call, data: Node, dim: int, indices: Node) -> Node:
-    call.check_index(indices, data.shape[dim] if data.type.rank else 1)
-    if 0 in (data.type.rank, indices.type.rank):
-        data, indices = build.align(data, 1), build.align(indices, 1)
-        found = make("take", (data, indices), {"axis": dim % data.type.rank})
-        return build.reshape(found, call.shape)
-    return make("take", (data, indices), {"axis": dim % data.type.rank})
-
-
-def _gather(call: Call, data: Node, dim: int, index: Node, *rest: Any) -> Node:
-    call.check_index(index, data.shape[dim] if data.type.rank else 1)
+def _looked_up(op: str, call: Call, data: Node, dim: int, index: Node, *rest: Any) -> Node:
+    call.check_index(index, _extent(data, dim))
     if 0 in (data.type.rank, index.type.rank):
         data, index = (build.align(item, 1) for item in (data, index))
-        return build.reshape(make("gather", (data, index), {"axis": 0}), call.shape)
-    return make("gather", (data, index), {"axis": dim % data.type.rank})
+        return build.reshape(make(op, (data, index), {"axis": 0}), call.shape)
+    return make(op, (data, index), {"axis": dim % data.type.rank})
 
 
 def _index(call: Call, data: Node, indices: Sequence[Node | None], is_checked: bool = True) -> Node:
@@ -480,19 +454,19 @@ ROWS: Rows = {
     "masked_scatter": _masked_scatter,
     "scatter": _scatter,
     "as_strided_scatter": _as_strided_scatter,
-    "scatter_add": _scatter_add,
-    "scatter_reduce": _scatter_reduce,
+    "scatter_add": _scattered,
+    "scatter_reduce": _reducing(_scattered),
     "index_add": _index_add,
-    "index_copy": _index_copy,
+    "index_copy": _rows_written,
     "index_fill": _index_fill,
-    "index_reduce": _index_reduce,
+    "index_reduce": _reducing(_rows_written),
     "index_put": _index_put,
     "_unsafe_index_put": partial(_index_put, is_checked=False),
     "embedding": _embedding,
-    "gather": _gather,
+    "gather": partial(_looked_up, "gather"),
     "index": _index,
     "_unsafe_index": partial(_index, is_checked=False),
-    "index_select": _index_select,
+    "index_select": partial(_looked_up, "take"),
     "one_hot": _one_hot,
     "take": _take,
 }

@@ -126,34 +126,31 @@ def _moments_row(function: Callable[..., tuple[Node, Node]], has_mean: bool = Fa
     return row
 
 
-def _softmax(call: Call, data: Node, dim: int, *rest: Any) -> Node:
-    operand = wide(_promoted_input(call, data))
-    return _rows(call, operand, dim, build.softmax)
+def _along(function: Callable[[Node, Sequence[int]], Node]) -> Row:
+    """Softmax or its logarithm; a number is a row of one element."""
 
+    def row(call: Call, data: Node, dim: int, *rest: Any) -> Node:
+        data = wide(build.cast(data, call.dtype) if data.type.kind != "float" else data)
+        column = build.align(data, max(data.type.rank, 1))
+        found = function(column, (dim % column.type.rank,))
+        return build.cast(build.reshape(found, data.shape), call.dtype)
 
-def _log_softmax(call: Call, data: Node, dim: int, *rest: Any) -> Node:
-    operand = wide(_promoted_input(call, data))
-    return _rows(call, operand, dim, build.log_softmax)
-
-
-def _promoted_input(call: Call, data: Node) -> Node:
-    return build.cast(data, call.dtype) if data.type.kind != "float" else data
-
-
-def _rows(call: Call, operand: Node, dim: int, function: Any) -> Node:
-    if operand.type.rank == 0:
-        column = build.reshape(operand, (1,))
-        return build.cast(build.reshape(function(column, 0), ()), call.dtype)
-    return build.cast(function(operand, dim % operand.type.rank), call.dtype)
+    return row
 
 
 def _affine(data: Node, weight: Node | None, bias: Node | None, shape: Sequence[int]) -> Node:
-    """data · weight + bias, the parameters reshaped to `shape`, in the type of `data`."""
+    """data · weight + bias, the parameters as of the last dims `shape`, in the type of `data`."""
+    shape = (*[1] * (data.type.rank - len(shape)), *shape)
     if weight is not None:
         data = data * build.cast(build.reshape(weight, shape), data.dtype)
     if bias is not None:
         data = data + build.cast(build.reshape(bias, shape), data.dtype)
     return data
+
+
+def _last(data: Node, shape: Sequence[int]) -> tuple[int, ...]:
+    """The last axes, which are those of `shape`."""
+    return tuple(range(data.type.rank - len(shape), data.type.rank))
 
 
 def _layer_norm(
@@ -165,11 +162,9 @@ def _layer_norm(
     epsilon: float = 1e-5,
     *rest: Any,
 ) -> Node:
-    rank = data.type.rank
-    axes = tuple(range(rank - len(shape), rank))
+    axes = _last(data, shape)
     normal = build.standardize(wide(data), axes, epsilon)
-    padded = (*[1] * (rank - len(shape)), *shape)
-    return build.cast(_affine(normal, weight, bias, padded), call.dtype)
+    return build.cast(_affine(normal, weight, bias, shape), call.dtype)
 
 
 def _native_layer_norm(
@@ -180,8 +175,7 @@ def _native_layer_norm(
     bias: Node | None,
     epsilon: float,
 ) -> tuple[Node, Node, Node]:
-    rank = data.type.rank
-    axes = tuple(range(rank - len(shape), rank))
+    axes = _last(data, shape)
     normal = _layer_norm(call, data, shape, weight, bias, epsilon)
     return normal, *_statistics(call, wide(data), axes, epsilon)
 
@@ -202,13 +196,11 @@ def _rms_norm(
     weight: Node | None = None,
     epsilon: float | None = None,
 ) -> Node:
-    rank = data.type.rank
-    axes = tuple(range(rank - len(shape), rank))
+    axes = _last(data, shape)
     if epsilon is None:
         epsilon = 2.0 ** (1 - DTYPES[wide(data).dtype].significand_bits)
     normal = build.root_mean_square_norm(wide(data), axes, epsilon)
-    padded = (*[1] * (rank - len(shape)), *shape)
-    return build.cast(_affine(normal, weight, None, padded), call.dtype)
+    return build.cast(_affine(normal, weight, None, shape), call.dtype)
 
 
 def _group_norm(
@@ -389,10 +381,10 @@ ROWS: Rows = {
     "var_mean": _moments_row(_variance, has_mean=True),
     "std": _moments_row(_deviation),
     "std_mean": _moments_row(_deviation, has_mean=True),
-    "softmax": _softmax,
-    "_softmax": _softmax,
-    "log_softmax": _log_softmax,
-    "_log_softmax": _log_softmax,
+    "softmax": _along(build.softmax),
+    "_softmax": _along(build.softmax),
+    "log_softmax": _along(build.log_softmax),
+    "_log_softmax": _along(build.log_softmax),
     "layer_norm": _layer_norm,
     "native_layer_norm": _native_layer_norm,
     "rms_norm": _rms_norm,
