@@ -62,11 +62,11 @@ def fingerprint(spec: Spec) -> dict[str, str] | None:
             "spec": spec.path,
             "versions": _versions(),
         }
-    except _Untold:
+    except _NotHashable:
         return None
 
 
-class _Untold(Exception):
+class _NotHashable(Exception):
     """A value whose meaning does not show in its pickle."""
 
 
@@ -108,9 +108,9 @@ class _Digester(pickle.Pickler):
             self._dependencies.add(value)
             return None
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
-            raise _Untold
+            raise _NotHashable
         if not value.is_cpu or value.is_quantized:
-            raise _Untold
+            raise _NotHashable
         storage = value.untyped_storage()
         known = len(self._storages)
         number = self._storages.setdefault(storage.data_ptr(), known)
@@ -155,10 +155,10 @@ def _digest(value: Any, dependencies: Dependencies) -> str:
     sink = _Hash()
     try:
         _Digester(sink, dependencies).dump(value)
-    except _Untold:
+    except _NotHashable:
         raise
     except Exception:  # whatever a user's class does when it is pickled
-        raise _Untold from None
+        raise _NotHashable from None
     return sink.state.hexdigest()
 
 
@@ -176,7 +176,7 @@ def _files(modules: Iterable[str]) -> str:
     for name in sorted(filter(is_users, modules)):
         file = file_of(name)
         if file is None:  # typed into an interpreter
-            raise _Untold
+            raise _NotHashable
         digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()
 
@@ -192,7 +192,7 @@ def _libraries(modules: Iterable[str]) -> str:
 def _package(name: str) -> str:
     file = file_of(name)
     if file is None:
-        raise _Untold
+        raise _NotHashable
     paths = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
     states = [(path, path.stat()) for path in paths]
     return "".join(f"{path} {state.st_size} {state.st_mtime_ns}\n" for path, state in states)

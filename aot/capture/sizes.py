@@ -424,12 +424,12 @@ def converted(expression: Any, known: Mapping[Any, Extent]) -> Extent:
             raise UndecidedSize(SHAPE_OF_DATA)
         return size
     name = type(expression).__name__
-    if name not in _SPELLINGS:
+    if name not in _OF_SYMPY:
         return _truncated(expression, known)
     parts = [converted(part, known) for part in expression.args]
     total = parts[0]
     for part in parts[1:]:
-        total = _SPELLINGS[name](total, part)
+        total = _OF_SYMPY[name](total, part)
     return total
 
 
@@ -470,7 +470,7 @@ def _power(base: Extent, exponent: Extent) -> Extent:
     return prod([base] * exponent)
 
 
-_SPELLINGS: dict[str, Any] = {
+_OF_SYMPY: dict[str, Any] = {
     "Add": lambda left, right: left + right,
     "Mul": lambda left, right: left * right,
     "Pow": _power,

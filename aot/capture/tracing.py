@@ -14,7 +14,7 @@ from aotc.aot.capture.imports.call import DTYPE_NAMES
 from aotc.aot.capture.imports.table import NOT_DECOMPOSED
 from aotc.aot.capture.sizes import Sizes
 from aotc.aot.capture.spec import FunctionModule, Spec
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir.graph import Node, walk
 from aotc.aot.ir.size import fixed
 from aotc.aot.ir.types import TensorType
 
@@ -40,9 +40,8 @@ def traced(function: Callable[..., Any], operands: Sequence[Node]) -> Node:
     if graph.constants:
         raise ValueError("it makes tensors of its own: compute them from its operands")
     new: dict[Node, Node] = dict(zip(graph.inputs, operands, strict=True))
-    for node in graph.nodes():
-        if node not in new:
-            new[node] = node.on(tuple(new[each] for each in node.inputs))
+    for node in walk(graph.returned, new):
+        new[node] = node.on(tuple(new[each] for each in node.inputs))
     return new[graph.returned[0]]
 
 

@@ -94,7 +94,7 @@ class Call:
         taken = [row for row in interface.taken if isinstance(row, Taken)] if program else []
         self._places = [row.place for row in taken]
         self._taken = taken
-        self._turned = any(row.steps or list(row.order) != sorted(row.order) for row in taken)
+        self._is_permuted = any(row.steps or list(row.order) != sorted(row.order) for row in taken)
         self._unread = [0] * (len(interface.taken) - len(taken)) if program else []
         self._given = [(place, row.number) for place, row in rows if isinstance(row, Given)]
         self._passed = [(place, row.place) for place, row in rows if isinstance(row, Passed)]
@@ -106,7 +106,7 @@ class Call:
         """Run once; `arguments` is empty afterwards."""
         frame = self._fixed or self._frame_for(arguments)
         values = [arguments[place] for place in self._places]
-        if self._turned or not all(map(_is_contiguous, values)):
+        if self._is_permuted or not all(map(_is_contiguous, values)):
             values = [_laid(*pair) for pair in zip(values, self._taken, strict=True)]
         addresses = [*map(_address, values), *self._unread]
         made = [
@@ -177,7 +177,7 @@ def keep_freed_memory() -> None:
     glibc gives freed memory at the end of its heap back to the system from twice the size on of the
     largest block that was ever mapped by itself and freed; the gradients of each step then come as
     fresh pages, which the system has to zero one by one. It learns that size from one block that
-    nobody touches. What a user told glibc (MALLOC_TRIM_THRESHOLD_ and others) stays in force.
+    nobody touches. What a user set for glibc (MALLOC_TRIM_THRESHOLD_ and others) stays in force.
     """
     torch.empty(LARGEST_OF_THE_HEAP_BYTES, dtype=torch.uint8)
 

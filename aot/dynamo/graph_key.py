@@ -153,11 +153,11 @@ def _placeholder(node: Node, numbers: Mapping[Node, int], memory: dict[int, int]
     if memory.setdefault(storage._cdata, len(numbers)) != len(numbers):
         raise Unprintable("arguments that share memory")
     flags = (value.requires_grad, value.is_leaf, value.is_inference())
-    turned = (value.is_conj(), value.is_neg())
+    lazy = (value.is_conj(), value.is_neg())
     source = getattr(node, SOURCE, None)
     name = "" if source is None else source.name
     layout = f"{value.dtype} {value.device} {numbers_of_layout}"
-    return f"argument {name} {layout} {storage.nbytes()} {flags} {turned}"
+    return f"argument {name} {layout} {storage.nbytes()} {flags} {lazy}"
 
 
 def _call(node: Node, numbers: Mapping[Node, int], memory: dict[int, int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -224,8 +224,9 @@ class Graph:
         return Graph(self.inputs, outputs, *names_of_ends, kept, self.states)
 
 
-def walk(outputs: tuple[Node, ...]) -> Iterator[Node]:
-    """Every node that `outputs` need, operands before their users, each once."""
+def walk(outputs: tuple[Node, ...], known: Container[Node] = ()) -> Iterator[Node]:
+    """Every node that `outputs` need, operands before their users, each once; but for those that
+    are known, and what these alone need."""
     seen: set[Node] = set()
     for output in outputs:
         stack: list[tuple[Node, bool]] = [(output, False)]
@@ -234,7 +235,7 @@ def walk(outputs: tuple[Node, ...]) -> Iterator[Node]:
             if is_expanded:
                 yield node
                 continue
-            if node in seen:
+            if node in seen or node in known:
                 continue
             seen.add(node)
             if not node.inputs:

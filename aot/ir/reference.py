@@ -402,9 +402,7 @@ def evaluate_all(
     outputs: tuple[Node, ...], values: dict[Node, Array], constants: Mapping[str, Constant]
 ) -> list[Array]:
     """Results of `outputs`, given those of the inputs in `values`, which also collects the rest."""
-    for node in walk(outputs):
-        if node in values:
-            continue
+    for node in walk(outputs, values):
         if node.op == "constant":
             values[node] = constants[node.attr("name")].array
         else:

@@ -92,17 +92,10 @@ class Context:
 
     def is_constant(self, node: Node) -> bool:
         """Whether `node` depends on constants and literals only, its shape included."""
-        waiting = [] if node in self.constancy else [node]
-        while waiting:
-            item = waiting[-1]
-            unknown = [operand for operand in item.inputs if operand not in self.constancy]
-            if unknown:
-                waiting += unknown
-                continue
+        for item in walk((node,), self.constancy):
             is_known = item.op != "input" and not OPS[item.op].is_opaque and not item.sizes()
             of_inputs = all(self.constancy[operand] for operand in item.inputs)
             self.constancy[item] = is_known and of_inputs
-            waiting.pop()
         return self.constancy[node]
 
 

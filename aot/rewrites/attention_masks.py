@@ -149,7 +149,7 @@ def _only_aligns(node: Node) -> bool:
     return before[-2:] == after[-2:] and {*before[:-2], *after[:-2]} <= {1}
 
 
-def _turned(line: _Line | None, node: Node) -> _Line | None:
+def _seen_along(line: _Line | None, node: Node) -> _Line | None:
     """What a row of numbers counts where `node` sees it along one of the last two axes."""
     axes = [axis - node.type.rank for axis, extent in enumerate(node.shape) if extent != 1]
     if line is None or axes not in ([-1], [-2]):
@@ -168,7 +168,7 @@ def _line(node: Node) -> _Line | None:
     if node.op == "iota":
         return _AXES.get(node.attr("axis") - node.type.rank)
     if node.op == "reshape" and node.inputs[0].type.rank == 1:
-        return _turned(_line(node.inputs[0]), node)
+        return _seen_along(_line(node.inputs[0]), node)
     if node.op in ("expand", "cast") or _only_aligns(node):
         return _line(node.inputs[0])
     if node.op in ("add", "sub"):

@@ -169,14 +169,8 @@ class _Folder:
 
     def _parts(self, root: Node) -> _Parts:
         """What an expression is made of, each of its nodes looked at once."""
-        waiting = [root]
-        while waiting:
-            node = waiting[-1]
-            unknown = [operand for operand in node.inputs if operand not in self.parts]
-            waiting += unknown
-            if not unknown:
-                operands = [self.parts[operand] for operand in node.inputs]
-                self.parts[waiting.pop()] = _Parts.of(node, operands)
+        for node in walk((root,), self.parts):
+            self.parts[node] = _Parts.of(node, [self.parts[operand] for operand in node.inputs])
         return self.parts[root]
 
     def _everywhere(self, node: Node) -> Node | None:

@@ -98,8 +98,8 @@ def _convolution_grouped(root: Node) -> Node | None:
     inner, rows = inputs * math.prod(kernel), root.type.numel // outputs
     left = build.reshape(build.permute(split, order), (groups, rows, inner))
     filters = build.reshape(weight, (groups, outputs // groups, inputs, *kernel))
-    turned = build.permute(filters, (0, *range(3, 3 + rank), 2, 1))
-    right = build.reshape(turned, (groups, inner, outputs // groups))
+    ordered = build.permute(filters, (0, *range(3, 3 + rank), 2, 1))
+    right = build.reshape(ordered, (groups, inner, outputs // groups))
     product = build.permute(make("matmul", (left, right)), (1, 0, 2))
     return _back(build.reshape(product, (rows, outputs)), root)
 

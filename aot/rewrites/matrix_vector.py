@@ -15,7 +15,7 @@ from aotc.aot.ir.rules import Rule, rule_for
 def _column_sum(root: Node) -> Node | None:
     """A · b → sum over k of A[m, k] · b[k] for a column b and a matrix A that lies row by row"""
     matrix, column = root.inputs
-    if root.shape[-1] != 1 or _is_turned(matrix):
+    if root.shape[-1] != 1 or _lies_by_columns(matrix):
         return None
     return _summed(root, matrix, build.transpose(column), root.type.rank - 1)
 
@@ -23,7 +23,7 @@ def _column_sum(root: Node) -> Node | None:
 def _column_transpose(root: Node) -> Node | None:
     """A · b → (bᵀ · Aᵀ)ᵀ for a column b and a matrix A that lies column by column"""
     matrix, column = root.inputs
-    if root.shape[-1] != 1 or not _is_turned(matrix):
+    if root.shape[-1] != 1 or not _lies_by_columns(matrix):
         return None
     return build.transpose(make("matmul", (build.transpose(column), build.transpose(matrix))))
 
@@ -31,7 +31,7 @@ def _column_transpose(root: Node) -> Node | None:
 def _row_sum(root: Node) -> Node | None:
     """a · B → sum over k of a[k] · B[k, n] for a row a and a matrix B that lies column by column"""
     row, matrix = root.inputs
-    if root.shape[-2] != 1 or root.shape[-1] == 1 or not _is_turned(matrix):
+    if root.shape[-2] != 1 or root.shape[-1] == 1 or not _lies_by_columns(matrix):
         return None
     return _summed(root, build.transpose(row), matrix, root.type.rank - 2)
 
@@ -43,7 +43,7 @@ def _summed(root: Node, left: Node, right: Node, axis: int) -> Node:
     return build.cast(build.reduce("sum", products, (axis,)), root.dtype)
 
 
-def _is_turned(matrix: Node) -> bool:
+def _lies_by_columns(matrix: Node) -> bool:
     """Whether elements of one column, not of one row, lie together in the memory behind it."""
     rank = matrix.type.rank
     if matrix.shape[-2] == 1:

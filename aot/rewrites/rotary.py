@@ -16,8 +16,10 @@ from aotc.aot.ir.match import any_node, call, match
 from aotc.aot.ir.size import Shape, fixed
 
 x, cos, sin = any_node("x"), any_node("cos"), any_node("sin")
-_TURNED = call("concat", -call("slice", x, name="second"), call("slice", x, name="first"), axis="a")
-_ROTARY = x * cos + _TURNED * sin
+_ROTATED = call(
+    "concat", -call("slice", x, name="second"), call("slice", x, name="first"), axis="a"
+)
+_ROTARY = x * cos + _ROTATED * sin
 SIZE = 3  # the axis along a head
 
 
@@ -102,8 +104,8 @@ def _joined(members: list[_Rotary]) -> dict[Node, Node]:
     shape[axis] = sum(member.node.shape[axis] for member in members)
     whole = build.reshape(columns, shape)
     second = -build.slice_axis(whole, SIZE, size // 2, size)
-    turned = build.concat([second, build.slice_axis(whole, SIZE, 0, size // 2)], SIZE)
-    result = make("mul", (whole, first.cos)) + make("mul", (turned, first.sin))
+    rotated = build.concat([second, build.slice_axis(whole, SIZE, 0, size // 2)], SIZE)
+    result = make("mul", (whole, first.cos)) + make("mul", (rotated, first.sin))
     found, start = {}, 0
     for member in members:
         stop = start + fixed(member.node.shape[axis])

@@ -27,7 +27,7 @@ from aotc.aot.lower.matmul.gpu_source import lower_matmul_gpu
 from aotc.aot.lower.spec import Candidate, KernelSpec
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.machines import GPUS
-from benchmarks.gpu.own_kernels import LAUNCHES, Binary, Device, compile_one
+from benchmarks.gpu.kernel_timing import LAUNCHES, Binary, Device, compile_one
 
 BATCH = 8
 BYTES_PER_US, OPERATIONS_PER_US = 4.3e6, 790e6

@@ -32,7 +32,7 @@ from benchmarks.gpu.launching import Compiled, Kernel, compile_source, graph_of_
 Shape = tuple[int, int, int]
 CAPABILITY = 90
 COLD_BYTES = 256 << 20  # of weights in rotation, several times the second-level cache
-# The limits of one H200 as `aotc profile` measures them (2026-11-21), for the floors.
+# The limits of one H200 as `aotc profile` measures them (2026-11-21), for the lower bounds.
 PRODUCT_OPERATIONS_PER_US = 959e6
 COPY_BYTES_PER_US = 3.97e6
 WORST_ERROR = 0.02  # of a result, relative to its largest number

@@ -43,7 +43,7 @@ START = (
     "host memory, files in the page cache; medians. Ours checks every byte of the bundle and has "
     "no torch; torch loads the pickled model, memory-mapped, with warm compiler caches."
 )
-FLOORS = (
+LOWER_BOUNDS = (
     "What no implementation can beat: weights (tables of embeddings whole), inputs and outputs "
     "moved once at the measured copy bandwidth, or all operations at the measured rate of "
     "products, whichever is longer. `launches` is the sum of our launches one by one; in a call "
@@ -78,7 +78,7 @@ def page(suite: Suite) -> str:
         ("Forward", FORWARD, _forward(suite)),
         ("Single calls", CALLS, _calls(suite)),
         ("Process start to first result", START, _starts(suite)),
-        ("Floors", FLOORS, _floors(suite)),
+        ("Lower bounds", LOWER_BOUNDS, _lower_bounds(suite)),
         ("Kernels of the models", KERNEL_TIMES, _kernels_of_models(suite)),
         ("Build and tuning", BUILD, _builds(suite)),
         *((f"Kernels: {name}", "", _kernels(suite, name)) for name in KERNELS),
@@ -163,7 +163,7 @@ def _starts(suite: Suite) -> str:
     return table(heads, rows) if rows else ""
 
 
-def _floors(suite: Suite) -> str:
+def _lower_bounds(suite: Suite) -> str:
     rows = []
     for model, found in _results(suite, "floors"):
         limits, nbytes = found["limits"], found["least_bytes"]

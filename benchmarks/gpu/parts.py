@@ -144,13 +144,13 @@ def _start_compiled(suite: Suite, models: Sequence[Model]) -> None:
 def _start_step(suite: Suite, model: Model, part: str, kinds: tuple[str, ...]) -> Step:
     out = str(suite.result(part, model.name))
     places = (_theirs(suite, model), str(bundle(suite, model)), out)
-    return Step(part, model.name, ("-m", "benchmarks.gpu.starts", *places, *kinds))
+    return Step(part, model.name, ("-m", "benchmarks.gpu.startup", *places, *kinds))
 
 
-def _floors(suite: Suite, models: Sequence[Model]) -> None:
+def _lower_bounds(suite: Suite, models: Sequence[Model]) -> None:
     suite.one_by_one([
         Step("floors", model.name, (
-            "-m", "benchmarks.gpu.floors", str(bundle(suite, model)),
+            "-m", "benchmarks.gpu.lower_bounds", str(bundle(suite, model)),
             str(suite.result("floors", model.name)),
         ))
         for model in _built(suite, models)
@@ -178,7 +178,7 @@ PARTS: Mapping[str, Callable[[Suite, Sequence[Model]], None]] = {
     "compile": _compile,
     "forward": _forward,
     "start": _start,
-    "floors": _floors,
+    "floors": _lower_bounds,
     "start_compiled": _start_compiled,
     "kernels": _kernels,
 }

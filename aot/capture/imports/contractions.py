@@ -99,10 +99,10 @@ def convolved(
     if data.type.kind == "float":
         attrs = {"stride": steps, "padding": margins, "dilation": gaps, "groups": groups}
         return make("convolution", (data, weight), attrs)
-    return _sum_of_taps(call, data, weight, (steps, margins, gaps), groups)
+    return _sum_of_windows(call, data, weight, (steps, margins, gaps), groups)
 
 
-def _sum_of_taps(
+def _sum_of_windows(
     call: Call, data: Node, weight: Node, spacing: tuple[tuple[int, ...], ...], groups: int
 ) -> Node:
     """A convolution of integers, of which no kernel makes a matmul."""
@@ -111,11 +111,11 @@ def _sum_of_taps(
     widths = (0, 0, *margins)
     attrs = {"axes": tuple(range(2, 2 + count)), "sizes": weight.shape[2:]}
     attrs |= {"strides": steps, "dilations": gaps}
-    taps = make("window", (build.pad(data, widths, widths, 0),), attrs)
+    windows = make("window", (build.pad(data, widths, widths, 0),), attrs)
     outputs, inputs = weight.shape[:2]
     lead = (groups, outputs // groups, inputs)
-    positions, kernel = taps.shape[2 : 2 + count], weight.shape[2:]
-    across = build.reshape(taps, (data.shape[0], groups, 1, inputs, *positions, *kernel))
+    positions, kernel = windows.shape[2 : 2 + count], weight.shape[2:]
+    across = build.reshape(windows, (data.shape[0], groups, 1, inputs, *positions, *kernel))
     own = build.reshape(weight, (1, *lead, *[1] * count, *kernel))
     axes = (3, *range(4 + count, 4 + 2 * count))
     total = build.drop(build.reduce("sum", across * own, axes), axes)
@@ -236,16 +236,16 @@ def _of_weight(gradient: Node, data: Node, weight: Node, spacing: Spacing) -> No
     For a transposed convolution data and gradient have changed places.
     """
     grid = _Grid(gradient, data, weight.shape[2:], spacing)
-    taps, rows = grid.taps(data), grid.rows(gradient)
+    windows, rows = grid.windows(data), grid.rows(gradient)
     kernel, groups = weight.shape[2:], spacing.groups
     outer, inner = weight.shape[0] // groups, weight.shape[1]
     # [*kernel, C, T] and [T, O], channels split into groups
     count = len(kernel)
-    taps = build.reshape(taps, (*kernel, groups, inner, grid.length))
-    taps = build.permute(taps, (count, *range(count), count + 1, count + 2))
+    windows = build.reshape(windows, (*kernel, groups, inner, grid.length))
+    windows = build.permute(windows, (count, *range(count), count + 1, count + 2))
     rows = build.reshape(rows, (grid.length, groups, outer))
     if inner == 1:
-        seen = build.reshape(taps, (groups, 1, *kernel, grid.length))
+        seen = build.reshape(windows, (groups, 1, *kernel, grid.length))
         own = build.reshape(
             build.permute(rows, (1, 2, 0)), (groups, outer, *[1] * count, grid.length)
         )
@@ -253,7 +253,7 @@ def _of_weight(gradient: Node, data: Node, weight: Node, spacing: Spacing) -> No
         total = build.drop(build.reduce("sum", seen * own, axis), axis)
         return build.reshape(total, weight.shape)
     depth = math.prod(kernel) * inner
-    left = build.reshape(taps, (groups, depth, grid.length))
+    left = build.reshape(windows, (groups, depth, grid.length))
     right = build.permute(rows, (1, 0, 2))
     if groups == 1:
         left = build.reshape(left, (depth, grid.length))
@@ -264,18 +264,18 @@ def _of_weight(gradient: Node, data: Node, weight: Node, spacing: Spacing) -> No
 
 
 class _Grid:
-    """The positions of a convolution in the order of memory, those that a tap reaches beside them.
+    """The positions of a convolution in the order of memory, and those that kernel offsets reach.
 
     An axis has `extents` places, `stride` elements of the data each. `pitches`: rows from a place
-    to the next one along an axis. `reaches`: elements from the first tap to the last.
+    to the next one along an axis. `reaches`: elements from the first kernel offset to the last.
     """
 
     def __init__(
         self, gradient: Node, data: Node, kernel: Sequence[Extent], spacing: Spacing
     ) -> None:
         self.spacing, self.kernel = spacing, tuple(kernel)
-        taps = zip(kernel, spacing.dilation, strict=True)
-        self.reaches = [(size - 1) * gap for size, gap in taps]
+        rows = zip(kernel, spacing.dilation, strict=True)
+        self.reaches = [(size - 1) * gap for size, gap in rows]
         over = [reach // step for reach, step in zip(self.reaches, spacing.stride, strict=True)]
         self.blocks = [places + 1 for places in over]
         positions = gradient.shape[2:]
@@ -297,8 +297,8 @@ class _Grid:
         flat = build.reshape(flat, (self.filled, channels))
         return build.stored(build.pad(flat, (0, 0), (self.length - self.filled, 0), 0))
 
-    def taps(self, data: Node) -> Node:
-        """What each tap sees at each place: [*kernel, C, T], a view of a copy of the data."""
+    def windows(self, data: Node) -> Node:
+        """What each kernel offset sees: [*kernel, C, T], a view of a copy of the data."""
         steps, count, channels = self.spacing.stride, len(self.extents), data.shape[1]
         for axis, (margin, step) in enumerate(zip(self.spacing.padding, steps, strict=True)):
             high = self.extents[axis] * step - margin - data.shape[axis + 2]

@@ -132,8 +132,8 @@ class _Transform:
 
         inner = self.along_rows((split(data[0]), split(data[1])), first, first)  # type: ignore[arg-type]
         exponents = numpy.outer(numpy.arange(second), numpy.arange(first))
-        turned = self._times(inner, *_roots(self.sign, exponents, first * second))
-        rows = tuple(build.permute(part, order) for part in turned)
+        rotated = self._times(inner, *_roots(self.sign, exponents, first * second))
+        rows = tuple(build.permute(part, order) for part in rotated)
         found = self.along_rows((rows[0], rows[1]), second, second)
         joined = (
             build.reshape(build.permute(part, order), (*outer, first * second))

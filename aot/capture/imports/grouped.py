@@ -81,14 +81,8 @@ def _product(left: Node, right: Node, ends: Node | None) -> Node:
     if ranks == (2, 3):
         return _by_rows(left, right, ends)
     if ranks == (3, 2):  # (B·a)ᵀ = aᵀ·Bᵀ
-        turned = _by_rows(_turned(right), _turned(left), ends)
-        return _turned(turned)
+        return build.transpose(_by_rows(build.transpose(right), build.transpose(left), ends))
     return _by_depth(left, right, ends)
-
-
-def _turned(node: Node) -> Node:
-    rank = node.type.rank
-    return build.permute(node, (*range(rank - 2), rank - 1, rank - 2))
 
 
 def _by_rows(data: Node, matrices: Node, ends: Node) -> Node:
@@ -133,7 +127,8 @@ def _fallback_backward(
     call: Call, data: Node, matrices: Node, ends: Node, gradient: Node
 ) -> tuple[Node, Node]:
     """d(x·W) by x and by W, each group by itself."""
-    return (_by_rows(gradient, _turned(matrices), ends), _by_depth(_turned(data), gradient, ends))
+    of_data = _by_rows(gradient, build.transpose(matrices), ends)
+    return of_data, _by_depth(build.transpose(data), gradient, ends)
 
 
 ROWS: Rows = {

@@ -279,32 +279,33 @@ def _fold(
     padding: Sizes,
     stride: Sizes,
 ) -> Node:
-    """Sums of overlapping patches `[N, C · kernel, positions]`: each tap is laid out and added."""
+    """Sums of overlapping patches `[N, C · kernel, positions]`: for each kernel offset, laid out
+    and added."""
     extents, sizes, gaps, margins, strides = (
         spread(item, 2) for item in (size, kernel, dilation, padding, stride)
     )
     rows = zip(extents, sizes, gaps, margins, strides, strict=True)
     positions = [
-        (extent + 2 * margin - gap * (taps - 1) - 1) // step + 1
-        for extent, taps, gap, margin, step in rows
+        (extent + 2 * margin - gap * (size - 1) - 1) // step + 1
+        for extent, size, gap, margin, step in rows
     ]
     channels = call.shape[-3]
     samples = data.type.numel // (channels * math.prod(sizes) * math.prod(positions))
     patches = build.reshape(wide(data), (samples, channels, *sizes, *positions))
-    taps = []
-    for tap in product(*map(range, sizes)):
+    layers = []
+    for offset in product(*map(range, sizes)):
         part = patches
-        for axis, place in enumerate(tap, 2):
+        for axis, place in enumerate(offset, 2):
             part = build.slice_axis(part, axis, place, place + 1)
         part = build.drop(part, (2, 3))
         low, high = [0, 0], [0, 0]
-        for axis, place in enumerate(tap):
+        for axis, place in enumerate(offset):
             part = spaced(part, axis + 2, strides[axis])
             low.append(place * gaps[axis])
             whole = extents[axis] + 2 * margins[axis]
             high.append(whole - low[-1] - part.shape[axis + 2])
-        taps.append(build.pad(part, low, high, 0))
-    total = reduce(add, taps)
+        layers.append(build.pad(part, low, high, 0))
+    total = reduce(add, layers)
     for axis, (extent, margin) in enumerate(zip(extents, margins, strict=True), 2):
         total = build.slice_axis(total, axis, margin, margin + extent)
     return build.cast(build.reshape(total, call.shape), call.dtype)

@@ -37,6 +37,16 @@ class Resized:
     has_corners: bool
     factor: float | None
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether both sizes are known."""
+        return isinstance(self.extent, int) and isinstance(self.wanted, int)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether a result may differ from the element of its number."""
+        return self.extent != self.wanted or self.factor not in (None, 1.0)
+
     def count(self, dtype: str) -> Node:
         """The numbers of the results."""
         return build.cast(build.iota((self.wanted,), 0), dtype)
@@ -63,9 +73,8 @@ class Resized:
         return build.minimum(at, last)
 
 
-def dynamic_nearest(extent: Extent, wanted: Extent, factor: float | None, shift: float) -> Node:
+def dynamic_nearest(axis: Resized, shift: float) -> Node:
     """Index of the element of each result; `shift` is added to its number."""
-    axis = Resized(extent, wanted, False, factor)
     count = axis.count("f32")
     place = (count + shift if shift else count) * axis.step("f32")
     return axis.inside(build.unary("floor", place))
@@ -86,7 +95,7 @@ def dynamic_cubic(axis: Resized, dtype: str) -> Weighted:
     base = build.unary("floor", at)
     weights = cubic_weights(at - base)
     first = build.cast(base, "i64") - 1
-    return [(axis.inside(first + tap), weight) for tap, weight in enumerate(weights)]
+    return [(axis.inside(first + step), weight) for step, weight in enumerate(weights)]
 
 
 def cubic_weights(share: Any) -> list[Any]:
@@ -105,73 +114,77 @@ def cubic_weights(share: Any) -> list[Any]:
 # -- by tables -------------------------------------------------------------------------------------
 
 
-# One axis as taps: (places i64 [taps, n], weights f64 [taps, n]) of its n results.
-Taps = tuple[Array, Array]
+# One axis as neighbours of its n results: (indices i64 [count, n], weights f64 [count, n]).
+Neighbours = tuple[Array, Array]
 
 
 Real = type[numpy.float32] | type[numpy.float64]  # in which places are computed
 
 
-def _step(extent: int, wanted: int, factor: float | None, real: Real = numpy.float32) -> Any:
+def _step(axis: Resized, real: Real) -> Any:
     """Distance between results in elements, without corners aligned."""
-    if factor is not None and factor > 0:
-        return real(1.0 / factor)
-    return real(extent) / real(wanted)
+    if axis.factor is not None and axis.factor > 0:
+        return real(1.0 / axis.factor)
+    return real(axis.extent) / real(axis.wanted)
 
 
-def _nearest(extent: int, wanted: int, factor: float | None, shift: float) -> Array:
+def _nearest(axis: Resized, shift: float) -> Array:
     """Index of the element of each result; `shift` is added to its number."""
-    count = numpy.arange(wanted, dtype=numpy.float32) + numpy.float32(shift)
-    at = count * _step(extent, wanted, factor)
-    return numpy.minimum(numpy.floor(at).astype(numpy.int64), extent - 1)
+    count = numpy.arange(axis.wanted, dtype=numpy.float32) + numpy.float32(shift)
+    at = count * _step(axis, numpy.float32)
+    return numpy.minimum(numpy.floor(at).astype(numpy.int64), axis.extent - 1)
 
 
-def _source(extent: int, wanted: int, has_corners: bool, factor: float | None, real: Real) -> Array:
+def _source(axis: Resized, real: Real) -> Array:
     """Where each result lies, in elements."""
-    count = numpy.arange(wanted, dtype=real)
-    if has_corners:
-        step = real(extent - 1) / real(wanted - 1) if wanted > 1 else 0
+    count = numpy.arange(axis.wanted, dtype=real)
+    if axis.has_corners:
+        step = real(axis.extent - 1) / real(axis.wanted - 1) if axis.wanted > 1 else 0
         return numpy.asarray(count * real(step))
     half = real(0.5)
-    return numpy.asarray((count + half) * _step(extent, wanted, factor, real) - half)
+    return numpy.asarray((count + half) * _step(axis, real) - half)
 
 
-def _linear(extent: int, wanted: int, has_corners: bool, factor: float | None, real: Real) -> Taps:
-    at = numpy.maximum(_source(extent, wanted, has_corners, factor, real), real(0))
-    low = numpy.minimum(numpy.floor(at).astype(numpy.int64), extent - 1)
-    high = numpy.minimum(low + 1, extent - 1)
+def _linear(axis: Resized, real: Real) -> Neighbours:
+    at = numpy.maximum(_source(axis, real), real(0))
+    low = numpy.minimum(numpy.floor(at).astype(numpy.int64), axis.extent - 1)
+    high = numpy.minimum(low + 1, axis.extent - 1)
     share = numpy.minimum(at - low, 1).astype(numpy.float64)
     return numpy.stack([low, high]), numpy.stack([1 - share, share])
 
 
-def _cubic(extent: int, wanted: int, has_corners: bool, factor: float | None, real: Real) -> Taps:
-    at = _source(extent, wanted, has_corners, factor, real)
+def _cubic(axis: Resized, real: Real) -> Neighbours:
+    at = _source(axis, real)
     base = numpy.floor(at)
     share = (at - base).astype(numpy.float64)
     first = base.astype(numpy.int64) - 1
-    places = numpy.stack([numpy.clip(first + tap, 0, extent - 1) for tap in range(4)])
+    places = numpy.stack([numpy.clip(first + step, 0, axis.extent - 1) for step in range(4)])
     return places, numpy.stack(cubic_weights(share))
 
 
-def _factors(scales: tuple[Any, ...], count: int) -> list[float | None]:
-    """The factors torch was given, one a spatial axis; absent ones come from the sizes."""
+def _axes(
+    call: Call, data: Node, scales: tuple[Any, ...], has_corners: bool = False
+) -> list[tuple[int, Resized]]:
+    """The spatial axes, by the factors that torch was given; absent ones come from the sizes."""
+    count = data.type.rank - 2
     listed = list(scales[0]) if scales and isinstance(scales[0], list | tuple) else list(scales)
-    return listed if len(listed) == count else [None] * count
+    factors = listed if len(listed) == count else [None] * count
+    return [
+        (axis, Resized(data.shape[axis], call.shape[axis], has_corners, factor))
+        for axis, factor in enumerate(factors, 2)
+    ]
 
 
 def _resize_nearest(
     shift: float, call: Call, data: Node, size: Sequence[int] | None, *scales: Any
 ) -> Node:
     """Nearest resizing; `shift` is added to a result's number before it is scaled."""
-    result = data
-    for axis, factor in enumerate(_factors(scales, data.type.rank - 2), 2):
-        extent, wanted = data.shape[axis], call.shape[axis]
-        if isinstance(extent, int) and isinstance(wanted, int):
-            result = _taken(call, result, axis, _nearest(extent, wanted, factor, shift))
-        elif extent != wanted or factor not in (None, 1.0):
-            at = dynamic_nearest(extent, wanted, factor, shift)
-            result = make("take", (result, at), {"axis": axis})
-    return result
+    for axis, resized in _axes(call, data, scales):
+        if resized.is_fixed:
+            data = _taken(call, data, axis, _nearest(resized, shift))
+        elif resized.is_changed:
+            data = make("take", (data, dynamic_nearest(resized, shift)), {"axis": axis})
+    return data
 
 
 def _taken(call: Call, data: Node, axis: int, places: Array) -> Node:
@@ -196,46 +209,36 @@ def _repeated(data: Node, axis: int, count: int) -> Node:
 
 
 def _resize_weighted(
-    taps_of: Callable[[int, int, bool, float | None, Real], Taps],
-    taps_at: Callable[[Resized, str], Weighted],
+    neighbours_of: Callable[[Resized, Real], Neighbours],
+    neighbours_at: Callable[[Resized, str], Weighted],
 ) -> Row:
     """Rows of weighted resizing: by tables, and by arithmetic where a size is dynamic."""
 
-    def of_bytes(
-        call: Call, data: Node, has_corners: bool, factors: Sequence[float | None]
-    ) -> Node:
-        for axis, factor in reversed(list(enumerate(factors, 2))):
-            extent, wanted = data.shape[axis], call.shape[axis]
-            if extent == wanted:  # torch leaves such an axis as it is, whatever the factor
+    def of_bytes(call: Call, data: Node, axes: Sequence[tuple[int, Resized]]) -> Node:
+        for axis, resized in reversed(axes):
+            if resized.extent == resized.wanted:  # torch leaves it, whatever the factor
                 continue
-            if not isinstance(extent, int) or not isinstance(wanted, int):
+            if not resized.is_fixed:
                 raise NotSupported("weighted resizing of `u8` along a dynamic dim")
-            places, weights = taps_of(extent, wanted, has_corners, factor, numpy.float64)
-            data = resized_bytes(call, data, axis, places, weights)
+            data = resized_bytes(call, data, axis, *neighbours_of(resized, numpy.float64))
         return data
 
     def row(
         call: Call, data: Node, size: Sequence[int] | None, has_corners: bool, *scales: Any
     ) -> Node:
-        count = data.type.rank - 2
-        factors = _factors(scales, count)
+        axes = _axes(call, data, scales, has_corners)
         if data.dtype == "u8":
-            return of_bytes(call, data, has_corners, factors)
-        result = wide(data)
+            return of_bytes(call, data, axes)
         if data.type.kind != "float":
             raise NotSupported(f"weighted resizing of `{data.dtype}`")
         real = numpy.float64 if data.dtype == "f64" else numpy.float32  # as torch's CPU kernels
-        for axis, factor in enumerate(factors, 2):
-            extent, wanted = data.shape[axis], call.shape[axis]
-            if extent == wanted and factor in (None, 1.0):
-                continue
-            if isinstance(extent, int) and isinstance(wanted, int):
-                places, weights = taps_of(extent, wanted, has_corners, factor, real)
-                taps = _tables(call, places, weights, result.dtype)
-            else:
-                axis_of = Resized(extent, wanted, has_corners, factor)
-                taps = taps_at(axis_of, result.dtype)
-            result = _weighted(result, axis, taps)
+        result = wide(data)
+        for axis, resized in axes:
+            if resized.is_fixed and resized.is_changed:
+                neighbours = _tables(call, *neighbours_of(resized, real), result.dtype)
+                result = _weighted(result, axis, neighbours)
+            elif resized.is_changed:
+                result = _weighted(result, axis, neighbours_at(resized, result.dtype))
         return build.cast(result, call.dtype)
 
     return row
@@ -246,10 +249,10 @@ def _tables(call: Call, places: Array, weights: Array, dtype: str) -> Weighted:
     return [(call.table(at, "i64"), call.table(weight, dtype)) for at, weight in pairs]
 
 
-def _weighted(data: Node, axis: int, taps: Weighted) -> Node:
+def _weighted(data: Node, axis: int, neighbours: Weighted) -> Node:
     """Sum of lookups along an axis, each with its weights."""
     parts = []
-    for place, weight in taps:
+    for place, weight in neighbours:
         column = build.column(data.type.rank, axis, weight.shape[0])
         found = make("take", (data, place), {"axis": axis})
         parts.append(found * build.reshape(weight, column))
@@ -332,31 +335,31 @@ def _grid_sampler(
         column, row = (build.unary("round", place) for place in fitted(raw))
         return build.cast(_sampled(wide(data), column, row), call.dtype)
     if method == "bilinear":
-        taps = [_linear_taps(place) for place in fitted(raw)]
-        found = _combined(wide(data), taps, lambda places: places)
+        neighbours = [_linear_neighbours(place) for place in fitted(raw)]
+        found = _combined(wide(data), neighbours, lambda places: places)
     else:
-        taps = [_cubic_taps(place) for place in raw]
-        found = _combined(wide(data), taps, fitted)
+        neighbours = [_cubic_neighbours(place) for place in raw]
+        found = _combined(wide(data), neighbours, fitted)
     return build.cast(found, call.dtype)
 
 
-def _linear_taps(place: Node) -> Weighted:
+def _linear_neighbours(place: Node) -> Weighted:
     low = build.unary("floor", place)
     share = place - low
     return [(low, 1.0 - share), (low + 1.0, share)]
 
 
-def _cubic_taps(place: Node) -> Weighted:
+def _cubic_neighbours(place: Node) -> Weighted:
     base = build.unary("floor", place)
     weights = cubic_weights(place - base)
-    return [(base + float(tap - 1), weight) for tap, weight in enumerate(weights)]
+    return [(base + float(step - 1), weight) for step, weight in enumerate(weights)]
 
 
 def _combined(
-    data: Node, taps: Sequence[Weighted], fit: Callable[[Sequence[Node]], Sequence[Node]]
+    data: Node, neighbours: Sequence[Weighted], fit: Callable[[Sequence[Node]], Sequence[Node]]
 ) -> Node:
     parts = []
-    columns, rows = taps
+    columns, rows = neighbours
     for (row, row_weight), (column, column_weight) in product(rows, columns):
         weight = row_weight * column_weight
         weight = build.reshape(weight, (weight.shape[0], 1, *weight.shape[1:]))
@@ -369,7 +372,7 @@ MOST_WEIGHT = 1 << 15
 
 
 def resized_bytes(call: Call, data: Node, axis: int, places: Array, weights: Array) -> Node:
-    """u8, one axis resized: `places` i64 and `weights` f64, both [taps, n]."""
+    """u8, one axis resized: `places` i64 and `weights` f64, both [count, n]."""
     whole, bits = _whole_weights(_merged(places, weights))
     total = build.scalar(1 << (bits - 1), "i32")
     for at, weight in zip(places, whole, strict=True):
@@ -383,7 +386,7 @@ def resized_bytes(call: Call, data: Node, axis: int, places: Array, weights: Arr
 
 
 def _merged(places: Array, weights: Array) -> Array:
-    """Weights with those of one place summed at its first tap: beyond an edge is the edge."""
+    """Weights with those of one place summed at the first of them: beyond an edge is the edge."""
     merged = numpy.array(weights)
     for later in range(1, len(places)):
         for first in range(later):

@@ -1,4 +1,4 @@
-"""What a bundle's launches take and what they could: `python -m benchmarks.gpu.floors BUNDLE JSON`.
+"""What launches take and what they could: `python -m benchmarks.gpu.lower_bounds BUNDLE JSON`.
 
 The profile of `aotc profile` and, beside it, the bytes that every implementation has to move.
 """

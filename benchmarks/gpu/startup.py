@@ -1,4 +1,4 @@
-"""Process start → first result: `python -m benchmarks.gpu.starts SAVED BUNDLE JSON KIND…`.
+"""Process start → first result: `python -m benchmarks.gpu.startup SAVED BUNDLE JSON KIND…`.
 
 Each time is that of a whole process, from its start to its end, which loads what was deployed,
 answers once and has the answer in host memory. Ours has no torch. Torch's loads the saved model,
