@@ -21,7 +21,7 @@ BEGIN, END = "<!-- scripts/rewrites_page.py writes from here -->", "<!-- to here
 # A row's comment, then its name, in the call that makes the rule.
 ROW = re.compile(
     r"^    # (?P<equation>.+)\n(?:    # .+\n)*"
-    r"    (?:Rule|rule_for|_opposite)\(\s*(?:\([^)]*\)|\w+)?,?\s*\"(?P<name>[\w-]+)\"",
+    r"    (?:Rule|inexact|rule_for|_opposite)\(\s*(?:\([^)]*\)|\w+)?,?\s*\"(?P<name>[\w-]+)\"",
     re.MULTILINE,
 )
 FOUND_AS = {

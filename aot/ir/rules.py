@@ -37,6 +37,16 @@ class Rule:
     is_exact: bool = True
 
 
+def inexact(
+    name: str,
+    pattern: Pattern,
+    replace: Callable[..., Node | None],
+    guard: Callable[..., bool] | None = None,
+) -> Rule:
+    """A rule that rounds otherwise."""
+    return Rule(name, pattern, replace, guard, is_exact=False)
+
+
 def rule_for(
     ops: Iterable[str], name: str, replace: Callable[..., Node | None], is_exact: bool = True
 ) -> Rule:

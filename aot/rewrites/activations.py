@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.match import Either, Pattern, any_node, both_orders, call, either
-from aotc.aot.ir.rules import Rule
+from aotc.aot.ir.rules import Rule, inexact
 
 x, inner = any_node("x"), any_node("inner")
 
@@ -63,41 +63,30 @@ def _is(expected: Polynomial) -> Callable[[Node, Node], bool]:
 
 RULES: tuple[Rule, ...] = (
     # 1 / (1 + e^-x) → sigmoid(x)
-    Rule(
-        "sigmoid", call("reciprocal", _fading), lambda x: build.unary("sigmoid", x), is_exact=False
-    ),
+    inexact("sigmoid", call("reciprocal", _fading), lambda x: build.unary("sigmoid", x)),
     # ½(1 + tanh(x/2)) → sigmoid(x)
-    Rule(
+    inexact(
         "sigmoid-tanh",
         either((_half_angle + 1.0) * 0.5, _half_angle * 0.5 + 0.5),
         lambda x: build.unary("sigmoid", x),
-        is_exact=False,
     ),
     # x · sigmoid(x) → silu(x)
-    Rule(
-        "silu",
-        both_orders(x * call("sigmoid", x)),
-        lambda x: build.unary("silu", x),
-        is_exact=False,
-    ),
+    inexact("silu", both_orders(x * call("sigmoid", x)), lambda x: build.unary("silu", x)),
     # x / (1 + e^-x) → silu(x)
-    Rule("silu-quotient", x / _fading, lambda x: build.unary("silu", x), is_exact=False),
+    inexact("silu-quotient", x / _fading, lambda x: build.unary("silu", x)),
     # x · (1 + tanh(x/2)) · ½ → silu(x)
-    Rule(
+    inexact(
         "silu-tanh",
         either(
             call("mul", both_orders(x * (_half_angle + 1.0)), 0.5),
             both_orders((x * 0.5) * (_half_angle + 1.0)),
         ),
         lambda x: build.unary("silu", x),
-        is_exact=False,
     ),
     # x · ½(1 + erf(x/√2)) → gelu(x)
-    Rule(
-        "gelu", _half_product("erf"), lambda x: build.unary("gelu", x), _is(_OF_ERF), is_exact=False
-    ),
+    inexact("gelu", _half_product("erf"), lambda x: build.unary("gelu", x), _is(_OF_ERF)),
     # x · ½ erfc(-x/√2) → gelu(x)
-    Rule(
+    inexact(
         "gelu-complement",
         either(
             both_orders((x * 0.5) * _complement),
@@ -106,23 +95,17 @@ RULES: tuple[Rule, ...] = (
         ),
         lambda x: build.unary("gelu", x),
         _is(_OF_ERFC),
-        is_exact=False,
     ),
     # x · ½(1 + tanh(√(2/π)(x + 0.044715 x³))) → gelu_tanh(x)
-    Rule(
-        "gelu-tanh",
-        _half_product("tanh"),
-        lambda x: build.unary("gelu_tanh", x),
-        _is(_OF_TANH),
-        is_exact=False,
+    inexact(
+        "gelu-tanh", _half_product("tanh"), lambda x: build.unary("gelu_tanh", x), _is(_OF_TANH)
     ),
     # x · sigmoid(2√(2/π)(x + 0.044715 x³)) → gelu_tanh(x)
-    Rule(
+    inexact(
         "gelu-tanh-sigmoid",
         both_orders(x * call("sigmoid", inner)),
         lambda x: build.unary("gelu_tanh", x),
         _is(_OF_SIGMOID),
-        is_exact=False,
     ),
 )
 

@@ -9,7 +9,7 @@ from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.match import AnyLiteral, any_node, call
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.rounding import is_rounded, rounded
-from aotc.aot.ir.rules import Context, Rule, rule_for
+from aotc.aot.ir.rules import Context, Rule, inexact, rule_for
 from aotc.aot.ir.types import Scalar, holds_exactly
 
 x, y, z = any_node("x"), any_node("y"), any_node("z")
@@ -136,37 +136,18 @@ ARITHMETIC: tuple[Rule, ...] = (
     # cos(-x) → cos(x)
     Rule("cos-neg", call("cos", -x), lambda x: build.unary("cos", x)),
     # (x · c) · d → x · (c·d)
-    Rule(
+    inexact(
         "mul-mul-literals",
         call("mul", x * c, d),
         lambda x, c, d: x * (c * d),
         lambda x, c, d: _are_moderate(x, c, d) or (x.type.kind == "float" and _lies_between(c, d)),
-        is_exact=False,
     ),
     # (x · c) / d → x · (c/d)
-    Rule(
-        "mul-div-literals",
-        call("div", x * c, d),
-        lambda x, c, d: x * (c / d),
-        _are_moderate,
-        is_exact=False,
-    ),
+    inexact("mul-div-literals", call("div", x * c, d), lambda x, c, d: x * (c / d), _are_moderate),
     # (x / c) · d → x · (d/c)
-    Rule(
-        "div-mul-literals",
-        call("mul", x / c, d),
-        lambda x, c, d: x * (d / c),
-        _are_moderate,
-        is_exact=False,
-    ),
+    inexact("div-mul-literals", call("mul", x / c, d), lambda x, c, d: x * (d / c), _are_moderate),
     # (x / c) / d → x / (c·d)
-    Rule(
-        "div-div-literals",
-        call("div", x / c, d),
-        lambda x, c, d: x / (c * d),
-        _are_moderate,
-        is_exact=False,
-    ),
+    inexact("div-div-literals", call("div", x / c, d), lambda x, c, d: x / (c * d), _are_moderate),
     # (x + c) + d → x + (c+d) for integers
     Rule(
         "add-add-literals",
@@ -179,48 +160,29 @@ ARITHMETIC: tuple[Rule, ...] = (
     # 1 / x → reciprocal(x)
     Rule("reciprocal", 1.0 / x, lambda x: build.unary("reciprocal", x)),
     # reciprocal(sqrt(x)) → rsqrt(x)
-    Rule(
-        "reciprocal-sqrt",
-        call("reciprocal", call("sqrt", x)),
-        lambda x: build.unary("rsqrt", x),
-        is_exact=False,
+    inexact(
+        "reciprocal-sqrt", call("reciprocal", call("sqrt", x)), lambda x: build.unary("rsqrt", x)
     ),
     # x / sqrt(y) → x · rsqrt(y)
-    Rule(
+    inexact(
         "div-sqrt",
         x / call("sqrt", y),
         lambda x, y: x * build.unary("rsqrt", y),
         lambda x: x.type.rank > 0,
-        is_exact=False,
     ),
     # x^1 → x
     Rule("pow-one", call("pow", x, 1.0), lambda x: x),
     # x^2 → x · x
-    Rule("pow-two", call("pow", x, 2.0), lambda x: x * x, is_exact=False),
+    inexact("pow-two", call("pow", x, 2.0), lambda x: x * x),
     # x^3 → (x · x) · x
-    Rule("pow-three", call("pow", x, 3.0), lambda x: x * x * x, is_exact=False),
+    inexact("pow-three", call("pow", x, 3.0), lambda x: x * x * x),
     # x^-1 → reciprocal(x)
-    Rule(
-        "pow-minus-one",
-        call("pow", x, -1.0),
-        lambda x: build.unary("reciprocal", x),
-        is_exact=False,
-    ),
+    inexact("pow-minus-one", call("pow", x, -1.0), lambda x: build.unary("reciprocal", x)),
     # x^½ → sqrt(x) for x > 0
-    Rule(
-        "pow-half",
-        call("pow", x, 0.5),
-        lambda x: build.unary("sqrt", x),
-        _is_positive,
-        is_exact=False,
-    ),
+    inexact("pow-half", call("pow", x, 0.5), lambda x: build.unary("sqrt", x), _is_positive),
     # x^-½ → rsqrt(x) for x > 0
-    Rule(
-        "pow-minus-half",
-        call("pow", x, -0.5),
-        lambda x: build.unary("rsqrt", x),
-        _is_positive,
-        is_exact=False,
+    inexact(
+        "pow-minus-half", call("pow", x, -0.5), lambda x: build.unary("rsqrt", x), _is_positive
     ),
     # |(-x)| → |x|
     Rule("abs-neg", call("abs", -x), lambda x: abs(x)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
 from aotc.aot.ir.match import AnyLiteral, Bindings, any_node, both_orders, call, either
-from aotc.aot.ir.rules import Context, Rule, rule_for
+from aotc.aot.ir.rules import Context, Rule, inexact, rule_for
 from aotc.aot.ir.size import Extent, proves_at_most
 from aotc.aot.ir.types import DTYPES
 
@@ -204,40 +204,34 @@ def _half_centered_as_elsewhere(
 RULES: tuple[Rule, ...] = (
     # x - sum(x · c) · d → x - sum(x) · (c·d) where that is computed too, for powers of two c: a
     # variance beside a distance from a mean that overflows as the mean does
-    Rule("centered-sum", x - _sound_mean, _centered_as_elsewhere, is_exact=False),
+    inexact("centered-sum", x - _sound_mean, _centered_as_elsewhere),
     # x/2 - sum(x · c) · d → (x - sum(x) · 2·c·d) / 2 where that is computed too, likewise
-    Rule(
-        "half-centered-sum",
-        call("scale", x, 0.5) - _sound_mean,
-        _half_centered_as_elsewhere,
-        is_exact=False,
-    ),
+    inexact("half-centered-sum", call("scale", x, 0.5) - _sound_mean, _half_centered_as_elsewhere),
     # x / s → x · (1/s) for constants s that are fewer than what they divide
-    Rule("divide-constant", x / s, _multiply, _is_divisor, is_exact=False),
+    inexact("divide-constant", x / s, _multiply, _is_divisor),
     # conv(x, w) - t → conv(x, w) + (-t) for constants, and so behind a bias
     Rule("shift-sub", _either - t, _add_negated, _is_shift),
     # conv(x, w) · s → conv(x, w · s) for a constant scale a channel
-    Rule("convolution-scale", both_orders(_convolution * s), _scale, _folds, is_exact=False),
+    inexact("convolution-scale", both_orders(_convolution * s), _scale, _folds),
     # (x · w) · s → x · (w · s) for a constant scale a column
-    Rule("matmul-scale", both_orders(_matmul * s), _scale, _folds, is_exact=False),
+    inexact("matmul-scale", both_orders(_matmul * s), _scale, _folds),
     # wide(conv(x, w)) · s → wide(conv(x, narrow(wide(w) · s)))
     rule_for(("mul",), "widened-scale", _scale_widened, is_exact=False),
     # wide(conv + b) · s → wide(conv) · s + wide(b) · s for constants
     rule_for(("mul",), "widened-scale-distribute", _distribute_widened, is_exact=False),
     # (conv + b) · s → conv · s + b · s for constants
-    Rule("scale-distribute", _sum * s, _distribute, _distributes, is_exact=False),
+    inexact("scale-distribute", _sum * s, _distribute, _distributes),
     # (conv + b) + t → conv + (b + t) for constants
-    Rule("shift-join", _sum + t, _join, _joins, is_exact=False),
+    inexact("shift-join", _sum + t, _join, _joins),
     # e / sum(e) → e · reciprocal(sum(e)) where e = e^(x - max x), whose sum is at least 1
-    Rule(
+    inexact(
         "softmax",
         _exponential / call("sum", _exponential, axes="axes"),
         _normalize,
         lambda axes, peak: axes == peak,
-        is_exact=False,
     ),
     # e / sum(e) → softmax(x) where e = e^(x - m) and m = max(x), or NaN if an x is
-    Rule(
+    inexact(
         "softmax-peak",
         either(
             _marked / call("sum", _marked, axes="axes"),
@@ -245,14 +239,12 @@ RULES: tuple[Rule, ...] = (
         ),
         lambda x, axes: build.softmax(x, axes),
         _is_marked,
-        is_exact=False,
     ),
     # (x - m) - log sum e^(x - m) → log_softmax(x), m as above
-    Rule(
+    inexact(
         "log-softmax-peak",
         _shifted - call("log", call("sum", _marked, axes="axes")),
         lambda x, axes: build.log_softmax(x, axes),
         _is_marked,
-        is_exact=False,
     ),
 )
