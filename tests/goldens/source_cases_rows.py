@@ -6,7 +6,7 @@ from case_graphs import layer_norm, op, operand, softmax, weight
 from source_table import case
 
 from aotc.aot.ir import build as b
-from aotc.aot.ir.graph import make
+from aotc.aot.ir.graph import make, number
 from aotc.aot.ir.size import Dim, size_of
 
 
@@ -117,7 +117,7 @@ def elements_that_a_call_decides():
 @case("cpu")
 def extent_that_a_call_decides():
     n = dim("n", 1, 4000, 300)
-    return [op("div", operand("x", n, 8), b.cast(b.number(n, "i64"), "f32"))]
+    return [op("div", operand("x", n, 8), b.cast(number(n, "i64"), "f32"))]
 
 
 @case("cpu")
