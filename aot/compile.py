@@ -24,8 +24,8 @@ from aotc.aot.schedule.buckets import buckets
 from aotc.aot.schedule.group import Group
 from aotc.aot.sources import Lowered, Sources
 from aotc.aot.stages import Clock
+from aotc.aot.targets.binary import Library
 from aotc.aot.targets.families import FAMILIES
-from aotc.aot.targets.library import Library
 from aotc.aot.targets.target import Target
 from aotc.aot.tasks.task import Executor, Here, local_devices
 from aotc.aot.tune.compiling import Counts, Files, require_support_code, support_code

@@ -28,7 +28,7 @@ from aotc.aot.cli.contest import Contender, take_turns
 from aotc.aot.errors import AotcError
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.rules import Context
-from aotc.aot.lower import emit, literal
+from aotc.aot.lower import emit
 from aotc.aot.lower.row import statistics as row_statistics
 from aotc.aot.schedule import schedule
 from benchmarks.machine import facts
@@ -72,7 +72,7 @@ def _any_cast(node: Node) -> Node:
 def without_rounding() -> Iterator[None]:
     """Kernels in which 16-bit values keep f32's bits from load to store."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(literal, "rounded", lambda text, dtype: text))
+        stack.enter_context(patch.object(emit, "rounded", lambda text, dtype: text))
         stack.enter_context(patch.object(emit.Emitter, "_rounded", lambda self, node, value: value))
         stack.enter_context(patch.object(schedule, "_rounded", lambda *each: frozenset()))
         stack.enter_context(patch.object(Context, "is_shared", lambda *each: False))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 # Purpose → module, from the runtime's own package on.
-EXTENSIONS = {"native back ends": "backends.bundled"}
+EXTENSIONS = {"native back ends": "backends.discovery"}
 
 
 def extension(purpose: str) -> Any:

@@ -161,7 +161,7 @@ def _program(
     parts = (bundle.manifest, target, bundle.digest, plan, loaded)
     try:
         if load_driver(target.device).HAS_DEVICE_MEMORY:
-            from .programs.device_program import DeviceProgram
+            from .programs.device import DeviceProgram
 
             return DeviceProgram(*parts, stream)
         return Program(*parts)

@@ -16,8 +16,8 @@ from aotc.runtime.arrays.dlpack import HOST
 from aotc.runtime.bundle.plan import LaunchPlan, Plan
 from aotc.runtime.bundle.plan_parts import Launch
 from aotc.runtime.bundle.torch_calls import TorchCall
+from aotc.runtime.drivers.memory import HostShared, missing_on_host
 from aotc.runtime.drivers.protocol import Missing
-from aotc.runtime.drivers.shared import HostShared, missing_on_host
 
 DEVICE = HOST[0]
 HAS_DEVICE_MEMORY = False

@@ -83,7 +83,7 @@ def _devices() -> dict[str, Any]:
 
 def _assemblers() -> dict[str, Any]:
     """What compiles for GPUs here, device or not."""
-    from aotc.aot.targets.cuda.pipeline import assembler_versions
+    from aotc.aot.targets.cuda.machines import assembler_versions
     from aotc.aot.targets.cuda.target import known
 
     versions = assembler_versions()

@@ -31,7 +31,7 @@ MODULES = (
     "aotc.aot.pack.staging",
     "aotc.aot.rewrites.user_rewrites",
     "aotc.aot.schedule.schedule",
-    "aotc.aot.schedule.unsupported",
+    "aotc.aot.schedule.schedule",
     "aotc.aot.targets.toolchain",
     "aotc.aot.tasks.errors",
     "aotc.cache.errors",

@@ -7,21 +7,15 @@ like others: parameters are what the group reads, then what it stores.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from aotc.aot.ir.call import CallArgument, CallCandidate
-from aotc.aot.ir.graph import Node
 from aotc.aot.lower import kernel_file
-from aotc.aot.lower.body import INDENT
+from aotc.aot.lower.emit import INDENT
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
 from aotc.aot.schedule.group import Group
 from aotc.aot.traits import LAUNCH_OPTIONS, TargetTraits
-from aotc.kernels.templates.registry import kernel_text
-
-Block = Mapping[str, int]  # values of a candidate's configs
-Grid = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,43 +26,6 @@ class Called:
     function: str
     arguments: tuple[CallArgument, ...]
     candidates: tuple[CallCandidate, ...]
-
-
-class Place(NamedTuple):
-    """Where a tensor lies: the number of an operand or result, the first element, steps by dim."""
-
-    memory: int
-    start: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-
-def places_of(node: Node) -> tuple[list[Place], list[Place], dict[str, Any]]:
-    """Where operands and results of a `placed` op lie, and the attributes of the first result."""
-    stored = node.attr("stored")
-    operands = [Place(*place) for place in node.attr("operands")]
-    return operands, [Place(*place) for _, _, place in stored], dict(stored[0][1])
-
-
-def from_template(
-    template: str,
-    function: str,
-    stored: Mapping[str, int],
-    reads: Mapping[str, Place | None],
-    numbers: Mapping[str, Any],
-    blocks: Sequence[tuple[Block, Grid]],
-    **options: int,
-) -> Called:
-    """A call of a template's function: pointers to results, to operands (any where there is None),
-    numbers, and the configs of the candidates."""
-    arguments: list[CallArgument] = [(f"{name}_ptr", "stored", at) for name, at in stored.items()]
-    for name, place in reads.items():
-        at = (0, 0) if place is None else (place.memory, place.start)
-        arguments.append((f"{name}_ptr", "read", at))
-    arguments += [(name, "value", str(value)) for name, value in numbers.items()]
-    arguments += [(name, "config", name) for name in blocks[0][0]]
-    candidates = [((*block.items(), *options.items()), grid) for block, grid in blocks]
-    return Called(kernel_text(template), function, tuple(arguments), tuple(candidates))
 
 
 def lower_call(group: Group, traits: TargetTraits) -> KernelSpec:

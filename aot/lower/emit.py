@@ -1,8 +1,13 @@
-"""Writes nodes as Triton text: the value of a node at an index, each computed once."""
+"""Writes nodes as Triton text: the value of a node at an index, each computed once.
+
+Below that: named values and lines, one loop deep; element types, literals and conversions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -15,18 +20,7 @@ from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.rounding import is_rounded
 from aotc.aot.ir.size import kernel_text, proves_at_most, proves_below
-from aotc.aot.ir.types import DTYPES
-from aotc.aot.lower.body import Body, Value
-from aotc.aot.lower.literal import (
-    CONVERSIONS,
-    bare,
-    computed,
-    literal,
-    rounded,
-    rounded_literal,
-    triton_type,
-    wrapped,
-)
+from aotc.aot.ir.types import DTYPES, SHORT_FLOATS, Scalar, holds_exactly, round_scalar
 from aotc.aot.schedule.trace import (
     Access,
     accesses,
@@ -35,6 +29,172 @@ from aotc.aot.schedule.trace import (
     lookup_index,
     reduced_extents,
 )
+
+INDENT = "    "
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Text of a value and the loop symbols that it varies with."""
+
+    text: str
+    symbols: frozenset[Symbol] = frozenset()
+    is_literal: bool = False
+
+
+@dataclass(slots=True)
+class Body:
+    """Lines of a function body. Within a loop, what does not vary with it goes before it."""
+
+    lines: list[str] = field(default_factory=list)
+    loop: list[str] | None = None
+    loop_symbols: frozenset[Symbol] = frozenset()
+    count: int = 0
+
+    def bind(self, expression: str, symbols: Iterable[Symbol], prefix: str = "v") -> Value:
+        """Name an expression: `v7 = expression`."""
+        name = f"{prefix}{self.count}"
+        self.count += 1
+        found = frozenset(symbols)
+        self.write(f"{name} = {expression}", found)
+        return Value(name, found)
+
+    def write(self, line: str, symbols: frozenset[Symbol] = frozenset()) -> None:
+        """Add a line, inside the open loop if it varies with the loop's symbols."""
+        if self.loop is not None and symbols & self.loop_symbols:
+            self.loop.append(line)
+        else:
+            self.lines.append(line)
+
+    def name(self, name: str, text: str, symbols: frozenset[Symbol]) -> None:
+        """Give a value a name of its own: that of the last line, if that line is the value."""
+        lines = self.loop or self.lines
+        if lines and lines[-1].startswith(f"{text} = "):
+            lines[-1] = f"{name}{lines[-1].removeprefix(text)}"
+        else:
+            self.write(f"{name} = {text}", symbols)
+
+    def unwiden(self, text: str) -> bool:
+        """Take back the widening of a 16-bit load, where that was the last thing written."""
+        wide, lines = f".to({triton_type('f32')})", self.loop or self.lines
+        if not lines or not (
+            lines[-1].startswith(f"{text} = tl.load(") and lines[-1].endswith(wide)
+        ):
+            return False
+        lines[-1] = lines[-1].removesuffix(wide)
+        return True
+
+    def open_loop(self, symbols: Iterable[Symbol]) -> None:
+        """Lines that vary with the symbols are kept apart until the loop is closed."""
+        self.loop, self.loop_symbols = [], frozenset(symbols)
+
+    def close_loop(self) -> list[str]:
+        """The lines of the loop's body."""
+        assert self.loop is not None
+        found, self.loop, self.loop_symbols = self.loop, None, frozenset()
+        return found
+
+
+# Rounding between fused operations need not be reproduced, but for what `ir/rounding.py` says.
+_COMPUTED = dict.fromkeys(SHORT_FLOATS, "f32")
+
+
+_NUMBER = re.compile(r'-?[\d.]+(e[+-]?\d+)?|True|False|float\("[^"]+"\)')
+
+
+def computed(dtype: str) -> str:
+    """Element type in which a kernel computes values of `dtype`."""
+    return _COMPUTED.get(dtype, dtype)
+
+
+def triton_type(dtype: str) -> str:
+    """Triton's name of an element type: `tl.float32`."""
+    return DTYPES[dtype].triton_language
+
+
+def pointer(dtype: str) -> str:
+    """Triton's type of a pointer to elements of `dtype`: `*fp32`."""
+    return f"*{DTYPES[dtype].triton}"
+
+
+def literal(value: Scalar, dtype: str) -> str:
+    """A literal of `dtype`; a plain Python number wherever Triton types it right by itself."""
+    dtype = computed(dtype)
+    if DTYPES[dtype].kind == "float":
+        if value == 0 and math.copysign(1.0, value) < 0:
+            return f"({wrapped('0.0', dtype)} * -1.0)"  # Triton makes 0.0 of the literal -0.0
+        text = repr(float(value)) if math.isfinite(value) else f'float("{float(value)}")'
+    else:
+        text = repr(value)
+    return text if dtype in ("f32", "i32", "i64") else wrapped(text, dtype)
+
+
+def as_tensor(text: str, dtype: str) -> str:
+    """A value that a tile can be made of: a plain number as a tensor of one element."""
+    return wrapped(text, dtype) if _NUMBER.fullmatch(text) else text
+
+
+def rounded(text: str, dtype: str) -> str:
+    """A value that is computed in a wider type, rounded to `dtype` and wide again.
+
+    LLVM and ptxas keep such a pair of conversions: neither is asked for inexact arithmetic.
+    """
+    return f"{text}.to({triton_type(dtype)}).to({triton_type(computed(dtype))})"
+
+
+def rounded_literal(text: str, dtype: str) -> str:
+    """The same of a literal's text."""
+    if text == literal(-0.0, dtype):
+        return text
+    value = float(text.removeprefix('float("').removesuffix('")'))
+    return literal(round_scalar(value, dtype), dtype)
+
+
+def wrapped(text: str, dtype: str) -> str:
+    """A literal as a tensor of rank 0, for operations that need an element type."""
+    return f"tl.full((), {text}, {triton_type(computed(dtype))})"
+
+
+def bare(text: str) -> str:
+    """Without the outer parentheses of `(a + b)`."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0 and place < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+def _cast(node: Node, operand: Value) -> str:
+    """Rounds to a 16-bit type at once, though the value goes on in f32."""
+    given = node.inputs[0].dtype
+    source, target = computed(given), computed(node.dtype)
+    rounds = computed(node.dtype) != node.dtype and not holds_exactly(given, node.dtype)
+    if source == target and not rounds:
+        return ""
+    text = wrapped(operand.text, source) if operand.is_literal else operand.text
+    if rounds:
+        text = text if source == target else f"{text}.to({triton_type(target)})"
+        return rounded(text, node.dtype)
+    row = DTYPES[target]
+    if DTYPES[source].kind == "float" and row.kind == "int" and row.itemsize_bytes < 4:
+        text = f"{text}.to({triton_type('i32')})"  # eager's way: it wraps around what does not fit
+    return f"{text}.to({triton_type(target)})"
+
+
+def _bitcast(node: Node, operand: Value) -> str:
+    source, target = node.inputs[0].dtype, node.dtype
+    text = wrapped(operand.text, source) if operand.is_literal else operand.text
+    text += f".to({triton_type(source)})" if computed(source) != source else ""
+    text += f".to({triton_type(target)}, bitcast=True)"
+    return text + (f".to({triton_type(computed(target))})" if computed(target) != target else "")
+
+
+# Op → text of its result, of an operand that is rounded to its type; empty: the operand itself.
+CONVERSIONS: Mapping[str, Callable[[Node, Value], str]] = {"cast": _cast, "bitcast": _bitcast}
+
 
 Position = tuple[Index, ...]
 Guard = tuple[Bound, ...]
@@ -222,10 +382,8 @@ class Emitter:
         typing = operands[1:] if node.op == "where" else operands
         is_constant = all(operand.is_literal for operand in typing)
         texts = [
-            wrapped(operand.text, source.dtype)
-            if operand.is_literal
-            and "tl.full" not in operand.text
-            and (is_constant or f"{{{place}}}." in template)
+            as_tensor(operand.text, source.dtype)
+            if operand.is_literal and (is_constant or f"{{{place}}}." in template)
             else operand.text
             for place, (operand, source) in enumerate(zip(operands, node.inputs, strict=True))
         ]
@@ -272,8 +430,8 @@ class Emitter:
         return all(self.varies_with(condition.index) & symbols for condition in conditions)
 
     def _choose(self, conditions: Guard, value: Value, otherwise: Value, dtype: str) -> Value:
-        if value.is_literal and otherwise.is_literal and "tl.full" not in value.text:
-            value = Value(wrapped(value.text, dtype))  # two plain numbers have no type
+        if value.is_literal and otherwise.is_literal:
+            value = Value(as_tensor(value.text, dtype))  # two plain numbers have no type
         text = " & ".join(map(self._condition, conditions))
         symbols = frozenset().union(*(self.varies_with(row.index) for row in conditions))
         expression = f"tl.where({text}, {value.text}, {otherwise.text})"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aotc.aot.ir import index as ix
@@ -12,12 +13,10 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Symbol
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.size import KERNEL_PREFIX, Dim, kernel_text
-from aotc.aot.lower.body import INDENT, Body
-from aotc.aot.lower.emit import Emitter
-from aotc.aot.lower.literal import bare, pointer
+from aotc.aot.lower.emit import INDENT, Body, Emitter, Position, Value, bare, pointer
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec, Param
 from aotc.aot.schedule.group import Group, Root
-from aotc.kernels.templates.registry import called_functions
+from aotc.kernels.templates.registry import Template, called_functions
 
 PROGRAM_SYMBOLS = frozenset({"z", "panel", "kernel_offset"})  # numbers, not blocks
 
@@ -34,6 +33,26 @@ class Draft:
 def buffer_names(group: Group) -> dict[Node, str]:
     """Names of the pointer parameters of what the group reads."""
     return {node: f"in{place}" for place, node in enumerate(group.reads)}
+
+
+def emitter_of(
+    group: Group,
+    body: Body,
+    masks: dict[Symbol, str],
+    stops: Callable[[Node, Position], Value | None] = lambda node, index: None,
+    is_of_gpu: bool = False,
+) -> Emitter:
+    """What writes the values of a group into `body`; see `Emitter`."""
+    buffers, starts = buffer_names(group), dict(group.starts)
+    return Emitter(
+        body,
+        buffers,
+        masks,
+        stops,
+        rounded=group.rounded,
+        starts=starts,
+        approximates=is_of_gpu,
+    )
 
 
 def parameters(group: Group) -> tuple[Param, ...]:
@@ -147,3 +166,75 @@ def kernel_of(group: Group, drafts: Sequence[Draft], candidates: Sequence[Candid
         operations=group.operations,
         sizes=sizes,
     )
+
+
+def fill(
+    template: Template,
+    holes: Mapping[str, Sequence[str]],
+    constants: Mapping[str, str],
+    before_loop: Sequence[str],
+) -> list[str]:
+    """Lines of the template's function body.
+
+    Each statement that calls a hole gives way to the lines given for it, each constant to its
+    text; `before_loop` goes before the first loop. Assignments that nothing reads are dropped.
+    """
+    text = template.text()
+    function = next(
+        node
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef) and node.name == template.function
+    )
+    lines: list[str] = []
+    source = text.splitlines()
+    waiting = list(before_loop)
+    for statement in function.body:
+        if isinstance(statement, ast.For):
+            lines += waiting
+            waiting = []
+        lines += _filled(statement, source, holes, constants)
+    return _without_unread(lines)
+
+
+def _filled(
+    statement: ast.stmt,
+    source: Sequence[str],
+    holes: Mapping[str, Sequence[str]],
+    constants: Mapping[str, str],
+) -> list[str]:
+    if isinstance(statement, ast.For | ast.If):
+        lines = _replaced([statement], source, constants, 0)[:1]
+        for inner in statement.body:
+            lines += [
+                textwrap.indent(line, "    ") for line in _filled(inner, source, holes, constants)
+            ]
+        return lines
+    value = getattr(statement, "value", None)
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in holes:
+        return list(holes[value.func.id])
+    last = statement.end_lineno or statement.lineno
+    return _replaced([statement], source, constants, last - statement.lineno)
+
+
+def _replaced(
+    statements: Sequence[ast.stmt], source: Sequence[str], constants: Mapping[str, str], more: int
+) -> list[str]:
+    """The statement's own lines with the constants put in."""
+    first = statements[0].lineno - 1
+    lines = [line[statements[0].col_offset :] for line in source[first : first + more + 1]]
+    pattern = re.compile(rf"\b({'|'.join(constants)})\b")
+    return [pattern.sub(lambda match: constants[match[1]], line) for line in lines]
+
+
+def _without_unread(lines: list[str]) -> list[str]:
+    while True:
+        text = "\n".join(lines)
+        kept = [
+            line
+            for line in lines
+            if not (match := re.match(r" *(\w+) = ", line))
+            or len(re.findall(rf"\b{match[1]}\b", text)) > 1
+        ]
+        if len(kept) == len(lines):
+            return kept
+        lines = kept

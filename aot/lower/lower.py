@@ -7,13 +7,11 @@ from collections.abc import Callable
 
 from aotc.aot.errors import SizeUnsupported
 from aotc.aot.extensions import extension
-from aotc.aot.ir.graph import Node
 from aotc.aot.ir.size import UndecidedSize
-from aotc.aot.lower import grouped, scatter
-from aotc.aot.lower.attention import on_memory as attention
 from aotc.aot.lower.attention.source import lower_attention
-from aotc.aot.lower.call import Called, kernel_of, lower_call
+from aotc.aot.lower.call import kernel_of, lower_call
 from aotc.aot.lower.matmul.source import lower_matmul
+from aotc.aot.lower.placed import ON_MEMORY
 from aotc.aot.lower.pointwise.source import lower_pointwise
 from aotc.aot.lower.row.source import lower_row
 from aotc.aot.lower.spec import KernelSpec
@@ -33,19 +31,6 @@ def _lower_call(group: Group, traits: TargetTraits) -> KernelSpec:
         spec: KernelSpec = extension("native kernels").lower_native(group, traits)
         return spec
     return lower_call(group, traits)
-
-
-# The kernels of `placed` ops.
-ON_MEMORY: dict[str, Callable[[Node], Called]] = {
-    row.__name__: row
-    for row in (
-        attention.attention,
-        attention.attention_backward,
-        scatter.scatter_rows,
-        scatter.copy,
-        grouped.grouped_matmul,
-    )
-}
 
 
 LOWERED: dict[str, Callable[[Group, TargetTraits], KernelSpec]] = {

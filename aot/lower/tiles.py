@@ -11,6 +11,8 @@ from aotc.aot.ir.size import Extent, bounds, content, highest, proves_at_most, t
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.traits import TargetTraits
 
+WARP = 32  # threads of a GPU that run together
+VECTOR_BYTES = 16  # one load or store of a thread
 LARGEST_TILE = 1 << 20  # elements that Triton allows in a tensor
 LARGEST_ROW = 1 << 16  # reduced elements held in one tile; longer rows are read in chunks
 ROW_CHUNK = 1 << 13

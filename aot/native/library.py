@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.runtime.arrays.dlpack import HOST
-from aotc.runtime.backends.bundled import bind, read_entry, read_library
+from aotc.runtime.backends.discovery import bind, read_entry, read_library
 from aotc.runtime.backends.errors import BackendName
 from aotc.runtime.backends.library import NativeLibrary, open_bytes
 from aotc.runtime.backends.steps import Natives

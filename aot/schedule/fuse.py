@@ -44,7 +44,7 @@ FUSIONS: dict[tuple[str, str], Fusion] = {
         Fusion("row", "pointwise", "same-elements", _ON_TILE),
         Fusion("row", "view", "same-elements", "the store writes in the order of the view"),
         Fusion("row", "reduce", "same-elements", "the rows are in registers already"),
-        Fusion("row", "matmul", "never", f"{_PER_TILE}; a norm of one row: absorb.py"),
+        Fusion("row", "matmul", "never", f"{_PER_TILE}; a norm of one row: `absorbed`"),
         Fusion("pointwise", "pointwise", "priced", "free for one reader, else priced"),
         Fusion("pointwise", "row", "priced", "free for one reader, else priced"),
         Fusion("pointwise", "matmul", "priced", _PER_TILE),

@@ -11,6 +11,8 @@ from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.schedule.trace import LEAVES
 
 GroupKind = Literal["pointwise", "row", "matmul", "attention", "call", "torch"]
+LONGEST = 3  # operations in a name
+WORK_KINDS = ("pointwise", "reduce", "check")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +125,34 @@ def _listed(
 def _outside(node: Node) -> str:
     """An input or a constant, or a result without elements, which no group stores."""
     return str(node.attr("name")) if node.op in ("input", "constant") else str(node.type)
+
+
+def label(kind: str, nodes: tuple[Node, ...]) -> str:
+    """`softmax`, `layer_norm`, `matmul_add_gelu`, `add_mul` … from the nodes of a kernel."""
+    work = [node.op for node in nodes if node.kind in WORK_KINDS and node.op != "cast"]
+    if kind == "row":
+        return _row_label(work)
+    if kind == "attention":
+        causal = any(node.kind == "attention" and node.attr("causal") for node in nodes)
+        return "causal_attention" if causal else "attention"
+    if kind == "matmul":
+        return "_".join([_matmul_name(nodes), *_after_matmul(nodes)[:LONGEST]])
+    moved = [node.op for node in nodes if node.kind in ("pad", "concat", "take", "gather")]
+    return "_".join(list(dict.fromkeys(moved + work))[:LONGEST]) or "copy"
+
+
+def _row_label(work: list[str]) -> str:
+    if {"max", "exp", "sum"} <= set(work):
+        return "softmax"
+    if {"rsqrt", "sqrt"} & set(work):
+        return "layer_norm" if work.count("sum") > 1 else "rms_norm"
+    return "_".join(list(dict.fromkeys(work))[:LONGEST])
+
+
+def _matmul_name(nodes: tuple[Node, ...]) -> str:
+    return "convolution" if any(node.op == "window" for node in nodes) else "matmul"
+
+
+def _after_matmul(nodes: tuple[Node, ...]) -> list[str]:
+    at = next(place for place, node in enumerate(nodes) if node.kind.startswith("matmul"))
+    return [node.op for node in nodes[at:] if node.kind == "pointwise" and node.op != "cast"]

@@ -1,48 +1,130 @@
 """Decides which nodes get a buffer, and which kernel stores them; others are computed where read.
 
-Walks from the outputs backwards and notes, for every node, at which places each kernel would
+Walks from the outputs backwards and notes, for every node, at which points each kernel would
 evaluate it, and how often. A node with several readers is computed in a kernel that its readers
-already share, or recomputed at each place, or stored: whichever cost.py finds cheapest. A value
-that is read at shifted places, a step of a stencil, is computed again at each of them.
+already share, or recomputed at each point, or stored: whichever cost.py finds cheapest. A value
+that is read at shifted points, a step of a stencil, is computed again at each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
+from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.index import Bound, Index, Symbol
 from aotc.aot.ir.infer import PACK_N
-from aotc.aot.ir.size import Shape, typical
-from aotc.aot.schedule.absorb import absorbed
+from aotc.aot.ir.ops import OPS
+from aotc.aot.ir.reductions import REDUCTIONS
+from aotc.aot.ir.size import Extent, Shape, typical
+from aotc.aot.schedule.attention import attention_accesses, attention_domain
 from aotc.aot.schedule.calls import MEMORY_KINDS, call_clusters
 from aotc.aot.schedule.cost import chain, is_worth_a_buffer
 from aotc.aot.schedule.cycles import Cycles
-from aotc.aot.schedule.evaluation_indices import Place, operand_indices, root_index
+from aotc.aot.schedule.domain import batch_index, matmul_domain, operand_accesses
 from aotc.aot.schedule.fuse import fusion
 from aotc.aot.schedule.group import GroupKind
-from aotc.aot.schedule.grow import MATMULS, Cluster, clusters
+from aotc.aot.schedule.grow import MATMULS, Cluster, clusters, row_indices, row_symbols
 from aotc.aot.schedule.trace import (
     LEAVES,
     STORED,
+    Access,
+    accesses,
+    data_index,
     is_unrolled,
     is_window_sum,
     kept_extents,
+    lookup_index,
     reduced_extents,
+    unrolled_index,
 )
 from aotc.aot.traits import TargetTraits
+
+# Where a kernel evaluates a node for each element that it stores: an index into the node, and the
+# conditions under which the value there is used.
+Point = tuple[tuple[Index, ...], tuple[Bound, ...]]
+
+
+def root_index(cluster: Cluster | None, node: Node) -> Point:
+    """Where a kernel evaluates a node that it stores, or that its cluster has."""
+    if cluster is not None:
+        known = cluster.index.get(node)
+        if known is None and cluster.kind == "row":
+            known = cluster.index.get(cluster.root_op.inputs[0])
+        if known is not None and len(known) == node.type.rank:
+            return known, ()
+    return _elements(node.shape), ()
+
+
+def operand_indices(cluster: Cluster | None, node: Node, point: Point) -> list[Point]:
+    """The points in its operands that a node at a point needs, in the operands' order."""
+    index, guard = point
+    found = _needs(cluster, node, index)
+    if found is None:
+        return [(_elements(operand.shape), guard) for operand in node.inputs]
+    return [(need.index, (*guard, *need.conditions)) for need in found]
+
+
+def _needs(
+    cluster: Cluster | None, node: Node, index: tuple[Index, ...]
+) -> Sequence[Access] | None:
+    """What a node at an index needs of each operand; None where that is all of them."""
+    if node.kind == "reduce":
+        return [Access(node.inputs[0], _reduced(cluster, node, index))]
+    if node.kind in MATMULS:
+        domain = matmul_domain(node)
+        return operand_accesses(node, domain, batch_index(node, domain))
+    if node.kind == "attention":
+        return attention_accesses(node, attention_domain(node))
+    if node.kind in ("call", "torch"):
+        return None
+    if node.kind in ("take", "gather"):
+        data, indices = node.inputs
+        where = lookup_index(node, index)
+        # Each look-up is an index of its own.
+        loaded = ix.symbol(f"loaded {id(indices)} {where}", data.shape[node.attr("axis")])
+        return Access(data, data_index(node, index, loaded)), Access(indices, where)
+    return accesses(node, index)
+
+
+def _reduced(cluster: Cluster | None, node: Node, index: tuple[Index, ...]) -> tuple[Index, ...]:
+    """The index of a reduction's operand."""
+    if is_unrolled(node):
+        return unrolled_index(node, index)
+    (operand,) = node.inputs
+    if cluster is not None and cluster.kind == "row":
+        known = cluster.index.get(operand)
+        if known is not None:
+            return known
+        kept, reduced = row_symbols(cluster.root_op)
+        if row_symbols(node) == (kept, reduced):
+            return row_indices(node, ix.of(kept), ix.of(reduced))[operand]
+    axes = node.attr("axes")
+    return tuple(
+        ix.symbol(f"reduced{axis}", extent) if axis in axes else index[axis]
+        for axis, extent in enumerate(operand.shape)
+    )
+
+
+def _elements(shape: Sequence[Extent]) -> tuple[Index, ...]:
+    return tuple(ix.of(Symbol(f"i{axis}", extent)) for axis, extent in enumerate(shape))
+
 
 REPEATED_WORK = 8.0  # operations behind an element that rows had better read than repeat
 MAX_ROOTS = 8  # stores of one kernel; more only spill registers
 MAX_CHECKS = 64  # of one kernel: each is done before the next begins
 FEW_PARTS = 4  # of a concat that is read like a view
-MOST_PLACES = 16  # at which one kernel evaluates a node for each of its elements
+MOST_POINTS = 16  # at which one kernel evaluates a node for each of its elements
 MOST_VALUES = 768  # evaluated in one kernel for each of its elements: its text, and registers
 DEEPEST = 96  # values between an element that a kernel stores and one that it computes for that
 NEARBY = 64  # nodes behind a root in which work that two kernels share is looked for
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+LONGEST_ROW = 8192  # elements that a program sums at once, in registers
+MOST_COLUMNS = 16384  # of the product: with more, its programs repeat too much of the work
 
-Places = dict[Place, int]  # place → how often a kernel evaluates a node there
+Points = dict[Point, int]  # point → how often a kernel evaluates a node there
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +153,7 @@ def kernels(graph: Graph, stored: Iterable[Node], traits: TargetTraits) -> list[
 
 
 class _Materializer:
-    """The backward walk: places of evaluations and the kernels so far."""
+    """The backward walk: points of evaluation and the kernels so far."""
 
     def __init__(self, graph: Graph, traits: TargetTraits) -> None:
         self.traits = traits
@@ -86,9 +168,9 @@ class _Materializer:
         }
         self.materialised = {root for kernel in made for root in kernel.roots}
         self.cycles = Cycles(graph, (kernel.roots for kernel in made))
-        self.places: dict[Node, dict[Kernel, Places]] = {node: {} for node in self.nodes}
+        self.points: dict[Node, dict[Kernel, Points]] = {node: {} for node in self.nodes}
         self.evaluated: dict[Kernel, list[Node]] = {}  # what each kernel evaluates
-        self.values: dict[Kernel, int] = {}  # how many values that is, a node at several places
+        self.values: dict[Kernel, int] = {}  # how many values that is, a node at several points
         self.cut: set[Kernel] = set()  # whose first root was too much for its readers
         self.depths: dict[Node, int] = dict.fromkeys(self.nodes, 0)
         self.checks: list[Kernel] = []  # kernels of nothing else
@@ -100,51 +182,51 @@ class _Materializer:
                 continue
             if node in self.owner:
                 kernel = self.owner[node]
-                place = root_index(kernel.cluster, node)
-                self._count_operands(node, {kernel: {place: typical(node.type.numel)}})
+                point = root_index(kernel.cluster, node)
+                self._count_operands(node, {kernel: {point: typical(node.type.numel)}})
                 if node in kernel.roots:
                     self.cycles.passed(kernel.roots)
             elif node in stored or self._needs_buffer(node):
                 kernel = self._store(node)
                 if len(kernel.roots) > 1:  # it may compute this on the way to another root
                     self._deepen(node)
-                place = root_index(kernel.cluster, node)
-                self._count_operands(node, {kernel: {place: typical(node.type.numel)}})
+                point = root_index(kernel.cluster, node)
+                self._count_operands(node, {kernel: {point: typical(node.type.numel)}})
             else:
                 self._inline(node)
         return list(self.kernels)
 
     def _inline(self, node: Node) -> None:
         """Compute the node in the kernels that read it."""
-        for kernel, places in self.places[node].items():
-            self.values[kernel] = self.values.get(kernel, 0) + len(places)
+        for kernel, points in self.points[node].items():
+            self.values[kernel] = self.values.get(kernel, 0) + len(points)
         self._deepen(node)
-        self._count_operands(node, self.places[node])
+        self._count_operands(node, self.points[node])
 
     def _deepen(self, node: Node) -> None:
         for operand in node.inputs:
             self.depths[operand] = max(self.depths[operand], self.depths[node] + 1)
 
-    def _count_operands(self, node: Node, found: Mapping[Kernel, Places]) -> None:
-        for kernel, places in found.items():
-            for place, count in places.items():
-                self._count_at(kernel, node, place, count)
+    def _count_operands(self, node: Node, found: Mapping[Kernel, Points]) -> None:
+        for kernel, points in found.items():
+            for point, count in points.items():
+                self._count_at(kernel, node, point, count)
 
-    def _count_at(self, kernel: Kernel, node: Node, place: Place, count: int) -> None:
-        """Note what the node at one place needs of its operands."""
+    def _count_at(self, kernel: Kernel, node: Node, point: Point, count: int) -> None:
+        """Note what the node at one point needs of its operands."""
         cluster = kernel.cluster
-        for position, at in enumerate(operand_indices(cluster, node, place)):
+        for position, at in enumerate(operand_indices(cluster, node, point)):
             operand = node.inputs[position]
             if cluster and operand in cluster.members:
                 continue
             share = _evaluations(node, position, count)
             if kernel.kind == "row" and not self.traits.is_gpu:
                 share = max(share, self._in_rows(kernel, node, position, count))
-            readers = self.places[operand]
+            readers = self.points[operand]
             if kernel not in readers:
                 readers[kernel] = {}
                 self.evaluated.setdefault(kernel, []).append(operand)
-            # Several readers at one place share the value.
+            # Several readers at one point share the value.
             readers[kernel][at] = max(share, readers[kernel].get(at, 0))
 
     def _in_rows(self, kernel: Kernel, node: Node, position: int, count: int) -> int:
@@ -165,7 +247,7 @@ class _Materializer:
     def _needs_buffer(self, node: Node) -> bool:
         if node in self.absorbed:
             return False
-        readers = self.places[node]
+        readers = self.points[node]
         if self._is_too_much(node):
             return True
         verdicts = {fusion(_kind(node), kernel.kind).verdict for kernel in readers}
@@ -174,12 +256,12 @@ class _Materializer:
         if "never" in verdicts:
             return True
         self._join_readers(node)
-        total = sum(sum(places.values()) for places in readers.values())
-        place = (node, total, len(readers), self.materialised, self.traits)
-        if is_worth_a_buffer(*place):
+        total = sum(sum(points.values()) for points in readers.values())
+        costs = (node, total, len(readers), self.materialised, self.traits)
+        if is_worth_a_buffer(*costs):
             return True
         # A kernel that is there anyway can store it for no launch of its own.
-        is_free = is_worth_a_buffer(*place, is_launched=True)
+        is_free = is_worth_a_buffer(*costs, is_launched=True)
         return is_free and self._home(node, readers) is not None
 
     def _is_too_much(self, node: Node) -> bool:
@@ -187,15 +269,15 @@ class _Materializer:
         if self.depths[node] >= DEEPEST:
             return True
         return any(
-            len(places) > MOST_PLACES or self.values.get(kernel, 0) + len(places) > MOST_VALUES
-            for kernel, places in self.places[node].items()
+            len(points) > MOST_POINTS or self.values.get(kernel, 0) + len(points) > MOST_VALUES
+            for kernel, points in self.points[node].items()
         )
 
     def _join_readers(self, node: Node) -> None:
         """Make one kernel of the pointwise kernels that read the node at its own elements."""
         readers = [
             kernel
-            for kernel in self.places[node]
+            for kernel in self.points[node]
             if kernel.kind == "pointwise"
             and prod(kernel.shape or ()) == node.type.numel
             and kernel not in self.cut  # else it would be as deep as before
@@ -212,11 +294,11 @@ class _Materializer:
             self.cycles.join(roots)
             del self.kernels[kernel]
             for each in self.evaluated.pop(kernel, ()):
-                places, known = self.places[each].pop(kernel), self.places[each].get(first)
+                points, known = self.points[each].pop(kernel), self.points[each].get(first)
                 if known is None:
-                    self.places[each][first] = known = {}
+                    self.points[each][first] = known = {}
                     self.evaluated.setdefault(first, []).append(each)
-                for at, count in places.items():
+                for at, count in points.items():
                     known[at] = max(count, known.get(at, 0))
             for each in self._nearby(kernel.roots):
                 self.near.setdefault(each, []).append(first)
@@ -227,7 +309,7 @@ class _Materializer:
         home = None
         is_cut = self._is_too_much(node)
         if not is_cut:  # else its readers would compute it all the same
-            home = self._home(node, dict.fromkeys([*self.places[node], *self._sharing(node)]))
+            home = self._home(node, dict.fromkeys([*self.points[node], *self._sharing(node)]))
         if home is None:
             home = Kernel([node])
             self.kernels[home] = None
@@ -241,7 +323,7 @@ class _Materializer:
             self.cycles.join(home.roots)
             if home in self.checks and (node.op != "check" or len(home.roots) == MAX_CHECKS):
                 self.checks.remove(home)
-            if self.places[node].pop(home, None) is not None:
+            if self.points[node].pop(home, None) is not None:
                 self.evaluated[home].remove(node)
         if home.kind == "pointwise":
             for each in self._nearby([node]):
@@ -253,9 +335,9 @@ class _Materializer:
         for kernel in candidates:
             fits = kernel.shape == node.shape and len(kernel.roots) < self._most_roots(kernel, node)
             fits = fits and self.values.get(kernel, 0) < MOST_VALUES
-            # What the kernel reads at other places it would compute again all the same.
+            # What the kernel reads at other points it would compute again all the same.
             fits = fits and {root_index(kernel.cluster, node)}.issuperset(
-                self.places[node].get(kernel, ())
+                self.points[node].get(kernel, ())
             )
             if fits and not self.cycles.closes([*kernel.roots, node]):
                 return kernel
@@ -334,3 +416,90 @@ def _evaluations(node: Node, position: int, count: int) -> int:
     if elements < result and not is_repeated:
         return max(1, count * elements // result)
     return count
+
+
+def compared(graph: Graph) -> frozenset[Node]:
+    """Computed floats that both sides of a comparison are chosen from, moved on one side.
+
+    `x == x.amax()` holds where the largest element lies only if both sides are the same bits. Two
+    kernels that compute a value may round it differently: whether a product and a sum become one
+    fused multiply-add depends on what else reads the product. Such a value is stored, and both
+    sides read it.
+    """
+    found: set[Node] = set()
+    for node in graph.nodes():
+        if node.op not in COMPARISONS or node.inputs[0].type.kind != "float":
+            continue
+        right = _sources(node.inputs[1])
+        left = _sources(node.inputs[0]) if right else {}  # a literal has none
+        common = left.keys() & right.keys()
+        found.update(source for source in common if left[source] or right[source])
+    return frozenset(source for source in found if source.type.numel)
+
+
+def _sources(value: Node) -> dict[Node, bool]:
+    """What the elements are chosen from, and whether moved on the way there."""
+    found: dict[Node, bool] = {}
+    seen: set[tuple[Node, bool]] = set()
+    waiting = [(value, False)]
+    while waiting:
+        node, is_moved = entry = waiting.pop()
+        if entry in seen or node.type.kind != "float" or node.op in (*STORED, *LEAVES):
+            continue
+        seen.add(entry)
+        if OPS[node.op].is_choice or node.op == "cast":
+            moves = is_moved or node.kind != "pointwise"
+            waiting += [(operand, moves) for operand in node.inputs]
+        else:
+            found[node] = found.get(node, False) or is_moved
+    return found
+
+
+def absorbed(
+    found: list[Cluster], graph: Graph, traits: TargetTraits
+) -> tuple[list[Cluster], frozenset[Node]]:
+    """The clusters that stay kernels, and the nodes of those that a product takes over: norms of a
+    single row, which each of its programs computes by itself.
+
+    A product of one row reads the row in every program anyway; a kernel of one program that only
+    norms it costs more than the few sums that all programs repeat. Decoding has such a norm before
+    every product of a layer.
+    """
+    if not traits.is_gpu:
+        return found, frozenset()
+    users, outputs = graph.users(), frozenset(graph.outputs)
+    kept: list[Cluster] = []
+    nodes: set[Node] = set()
+    for cluster in found:
+        if _is_short_row(cluster) and _product_behind(cluster.tip, users, outputs):
+            nodes |= cluster.members
+        else:
+            kept.append(cluster)
+    return kept, frozenset(nodes)
+
+
+def _is_short_row(cluster: Cluster) -> bool:
+    """Whether the cluster reduces one row that a program can hold, by plain reductions."""
+    if cluster.kind != "row":
+        return False
+    row, reduced = row_symbols(cluster.root_op)
+    reductions = [REDUCTIONS[node.op] for node in cluster.members if node.kind == "reduce"]
+    is_row = row.extent == 1 and reduced.extent <= LONGEST_ROW
+    is_plain = not any(each.is_search for each in reductions)
+    return is_row and cluster.tip.type.numel == reduced.extent and is_plain
+
+
+def _product_behind(
+    tip: Node, users: Mapping[Node, tuple[Node, ...]], outputs: frozenset[Node]
+) -> bool:
+    """Whether the value goes into one product of one row and nowhere else."""
+    node = tip
+    while node not in outputs and len(users[node]) == 1:
+        (user,) = users[node]
+        if user.kind == "view" and user.type.numel == tip.type.numel:
+            node = user
+            continue
+        is_row = user.kind in MATMULS and prod(user.shape[:-1]) == 1
+        is_left = is_row and user.inputs[0] is node and user.inputs[1] is not node
+        return is_left and user.shape[-1] <= MOST_COLUMNS
+    return False

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from heapq import heappop, heappush
 from math import prod
 
-from aotc.aot.errors import InternalError
+from aotc.aot.errors import InternalError, UnsupportedError
+from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.rounding import is_rounded, shared
-from aotc.aot.ir.size import typical
+from aotc.aot.ir.size import bounds, typical
 from aotc.aot.schedule import domain as loops
 from aotc.aot.schedule.attention import attention_accesses, attention_domain
-from aotc.aot.schedule.base_offsets import starts
 from aotc.aot.schedule.calls import MEMORY_KINDS, call_group, with_memory
-from aotc.aot.schedule.compared import compared
 from aotc.aot.schedule.contiguous_copies import with_contiguous_copies
 from aotc.aot.schedule.cost import group_bytes, group_operations
-from aotc.aot.schedule.group import Domain, Group, Root, Schedule
+from aotc.aot.schedule.group import Domain, Group, Root, Schedule, label
 from aotc.aot.schedule.grow import row_symbols
-from aotc.aot.schedule.label import label
-from aotc.aot.schedule.materialize import Kernel, kernels
+from aotc.aot.schedule.materialize import Kernel, compared, kernels
 from aotc.aot.schedule.states import states_last, with_states
 from aotc.aot.schedule.trace import LEAVES, STORED, Access, Boundary, Tracer
-from aotc.aot.schedule.unsupported import check_supported
 from aotc.aot.traits import TargetTraits
 
 # Kinds whose texts read memory at an index only; the others take whole tensors.
 MOVABLE_KINDS = frozenset({"pointwise", "row", "matmul"})
 
+LARGEST_NUMEL = 2**31 - 1
 STACK_FRAMES = 10_000  # a kernel is traced by calls within calls, as deep as it is
 
 
@@ -231,3 +229,60 @@ def _ordered(groups: list[Group]) -> tuple[Group, ...]:
         detail = f"kernels wait for each other: {', '.join(left)}"
         raise InternalError(stage="schedule", detail=detail)
     return tuple(found)
+
+
+class EmptyTensorUnsupported(UnsupportedError):
+    """The model computes from a tensor of no elements."""
+
+    code = "empty-tensor"
+    template = "the model computes {tensor}, which has no elements{source}"
+    hint = "leave empty tensors out of the model"
+
+
+class TensorTooLarge(UnsupportedError):
+    """Kernels address elements with 32 bits."""
+
+    code = "tensor-too-large"
+    template = "the model holds {tensor} with {numel} elements, expected at most 2147483647{source}"
+    hint = "split the tensor, or give the model smaller inputs"
+
+
+def check_supported(graph: Graph) -> None:
+    """Raise `TensorTooLarge` or `EmptyTensorUnsupported` where one is due."""
+    for node in graph.nodes():
+        if bounds(node.type.numel)[0] > LARGEST_NUMEL:
+            named = f"`{node.op}` of {node.type}"
+            raise TensorTooLarge(tensor=named, numel=node.type.numel, source=_at(node))
+        if node.type.numel and _reads_nothing(node):
+            raise EmptyTensorUnsupported(tensor=f"`{node.op}` of {node.type}", source=_at(node))
+
+
+def _reads_nothing(node: Node) -> bool:
+    """Whether elements are computed from an operand without any, but for parts of a concat."""
+    return node.kind not in ("concat", "view") and 0 in (item.type.numel for item in node.inputs)
+
+
+def _at(node: Node) -> str:
+    return f", at {node.source}" if node.source else ""
+
+
+def starts(accesses: Iterable[Access], movable: Collection[Node]) -> tuple[tuple[Node, int], ...]:
+    """Elements before the first one that any access reads, of the `movable` nodes with such.
+
+    Steps of a recurrence read one buffer at places of their own, and are one kernel so: the place
+    is in the launch, not in the text. Only a buffer of the arena is movable: inputs, outputs and
+    weights are given as they begin.
+    """
+    first: dict[Node, int] = {}
+    for access in accesses:
+        node = access.node
+        if node not in movable:
+            continue
+        low, high = ix.linear(access.index, node.shape).bounds()
+        start = 0
+        # Of an access that only a condition keeps inside its buffer, the bounds say nothing; of one
+        # of dynamic size, too little.
+        if isinstance(low, int) and isinstance(high, int) and isinstance(node.type.numel, int):
+            start = low if 0 <= low <= high < node.type.numel else 0
+        first[node] = min(start, first.get(node, start))
+    return tuple((node, low) for node, low in first.items() if low > 0)

@@ -4,8 +4,7 @@ What `aotc tune` needs to choose and plan anew where the model is not. Data that
 `schema.py` has the grammar. The Triton sources are run by `aotc tune` alone, never by the runtime.
 """
 
-from aotc.aot.sources.lowered import Lowered, Sources
-from aotc.aot.sources.reading import read_sources
-from aotc.aot.sources.writing import print_sources
+from aotc.aot.sources.files import print_sources, read_sources
+from aotc.aot.sources.schema import Lowered, Sources
 
 __all__ = ["Lowered", "Sources", "print_sources", "read_sources"]

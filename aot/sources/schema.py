@@ -1,4 +1,5 @@
-"""The grammar of a bundle's `sources/`: `sources/TARGET.json` is a `SourcesRow`.
+"""What a target's kernels and plan are made from, and the grammar of its file:
+`sources/TARGET.json` is a `SourcesRow`.
 
     extent     number | [number of a value]          values and rows: `runtime/bundle/extent.py`
     scratch    [name, type, bytes, 0 | 1 for zeroed]
@@ -15,9 +16,13 @@ A bundle of fixed shapes has no dims and one variant. The ranges of a variant ha
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from aotc.aot.ir.size import Dim, Extent
+from aotc.aot.lower import KernelSpec
 from aotc.aot.lower.spec import Candidate, Param, Scratch, TensorMap
+from aotc.aot.plan import BufferAssignment
 from aotc.aot.plan.arena import Lifetime
 from aotc.aot.plan.buffer_assignment import SPACES
 from aotc.runtime.bundle.extent import DIMS_LIMIT, ROWS, Number
@@ -37,6 +42,35 @@ from aotc.runtime.bundle.schema import (
 )
 from aotc.runtime.bundle.torch_calls import CallTensor, TorchCall
 from aotc.runtime.record import Record, field
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """Kernels and their buffer assignment for all sizes, or for one range of dynamic ones."""
+
+    specs: tuple[KernelSpec, ...]  # one a launch
+    assignment: BufferAssignment
+    dims: tuple[Dim, ...] = ()  # those of the program, narrowed
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What one target of a bundle was compiled from; fixed shapes have one variant.
+
+    dims: the dynamic sizes; limits: numbers of elements that must fit 31 bits.
+    """
+
+    target: str
+    dot_precision: str
+    variants: tuple[Lowered, ...]
+    dims: tuple[Dim, ...] = ()
+    limits: tuple[Extent, ...] = ()
+
+    @property
+    def specs(self) -> tuple[KernelSpec, ...]:
+        """The kernels of all launches of all variants."""
+        return tuple(spec for each in self.variants for spec in each.specs)
+
 
 VERSION = 4
 FOLDER = "sources"

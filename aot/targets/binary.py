@@ -1,4 +1,4 @@
-"""KernelBinary: the machine code of one kernel, of any family, with what is known about it."""
+"""KernelBinary: the machine code of one kernel, of any family. Library: that of one target."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from aotc.runtime.bundle.plan import Image
 
 FACTS = ("scratch_bytes", "threads", "shared_bytes", "registers", "spill_bytes", "is_programmatic")
 
@@ -63,3 +65,11 @@ def kernel_symbol(
 def pack_texts(texts: Mapping[str, str]) -> bytes:
     """Texts by file suffix, compressed: a tenth of their size."""
     return zlib.compress(json.dumps(texts, sort_keys=True).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The file's bytes and, where kernels are found by their place, the place of each symbol."""
+
+    data: bytes
+    images: Mapping[str, Image] = field(default_factory=dict)

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from aotc.aot.targets.binary import KernelBinary
-from aotc.aot.targets.library import Library
+from aotc.aot.targets.binary import KernelBinary, Library
 from aotc.aot.traits import TargetTraits
 
 

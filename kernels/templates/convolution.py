@@ -44,19 +44,11 @@ def store(out0, acc, z, x, y, M, N):
 
 @triton.jit
 def convolution(
-    in0,
-    in1,
-    out0,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    KERNEL_SIZE: tl.constexpr,
-    RUN: tl.constexpr,
-    ACCUMULATOR: tl.constexpr,
-    PRECISION: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
+    in0, in1, out0,
+    M: tl.constexpr, N: tl.constexpr, KERNEL_SIZE: tl.constexpr, RUN: tl.constexpr,
+    ACCUMULATOR: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     BK: tl.constexpr,
-):
+):  # fmt: skip
     z = tl.program_id(2)
     x = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
     y = tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
@@ -74,20 +66,11 @@ def convolution(
 
 @triton.jit
 def convolution_packed(
-    in0,
-    in1,
-    out0,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    KERNEL_SIZE: tl.constexpr,
-    RUN: tl.constexpr,
-    PACK: tl.constexpr,
-    ACCUMULATOR: tl.constexpr,
-    PRECISION: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-):
+    in0, in1, out0,
+    M: tl.constexpr, N: tl.constexpr, KERNEL_SIZE: tl.constexpr, RUN: tl.constexpr,
+    PACK: tl.constexpr, ACCUMULATOR: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
     # Kernel offsets of few channels: BK holds several of them, each in PACK columns.
     z = tl.program_id(2)
     x = tl.program_id(0) * BM + tl.arange(0, BM)[:, None]
@@ -104,22 +87,11 @@ def convolution_packed(
 
 @triton.jit
 def convolution_split(
-    in0,
-    in1,
-    out0,
-    partials,
-    counters,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    KERNEL_SIZE: tl.constexpr,
-    RUN: tl.constexpr,
-    ACCUMULATOR: tl.constexpr,
-    PRECISION: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    SPLIT: tl.constexpr,
-):
+    in0, in1, out0, partials, counters,
+    M: tl.constexpr, N: tl.constexpr, KERNEL_SIZE: tl.constexpr, RUN: tl.constexpr,
+    ACCUMULATOR: tl.constexpr, PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr, SPLIT: tl.constexpr,
+):  # fmt: skip
     # Each tile's loop is shared by SPLIT programs; the last one adds up what all of them stored,
     # always in the same order. Counters are zero again when it is done.
     z = tl.program_id(2) // SPLIT

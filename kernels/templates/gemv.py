@@ -1,8 +1,8 @@
-"""Matrix product of very few rows: B streams through once, no tensor cores.
+"""Matrix products of very few rows: B streams through once, no tensor cores.
 
-A program has BN columns and all BM rows; the products of each column are added up along a third
-axis and reduced once at the end. Holes as in matmul.py. As it stands it multiplies contiguous
-[Z, M, K] by the transposed [Z, N, K]; the grid is (column blocks, Z, 1).
+A program has BN columns and BM rows; the products of each column are added up along a third axis
+and reduced once at the end. Holes as in matmul.py. As they stand, they multiply contiguous
+[Z, M, K] by the transposed [Z, N, K].
 """
 
 import triton
@@ -24,20 +24,13 @@ def store(out0, acc, z, x, y, M, N):
     tl.store(out0 + (z * M + x) * N + y, acc, mask=(x < M) & (y < N))
 
 
+# The grid is (column blocks, Z, 1).
 @triton.jit
 def gemv(
-    in0,
-    in1,
-    out0,
-    M: tl.constexpr,
-    N: tl.constexpr,
-    K: tl.constexpr,
-    ACCUMULATOR: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+    in0, in1, out0,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, ACCUMULATOR: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
     z = tl.program_id(1)
     ys = tl.program_id(0) * BN
     x = tl.arange(0, BM)[:, None, None]
@@ -49,5 +42,29 @@ def gemv(
         products += a.to(ACCUMULATOR) * b.to(ACCUMULATOR)
     acc = tl.sum(products, axis=2)
     x = tl.arange(0, BM)[:, None]
+    y = ys + tl.arange(0, BN)[None, :]
+    store(out0, acc, z, x, y, M, N)
+
+
+# Few rows of a dynamic number: BM is as many as calls typically have; more of them read B again.
+# The grid is (column blocks, Z, row blocks).
+@triton.jit
+def gemv_rows(
+    in0, in1, out0,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, ACCUMULATOR: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    z = tl.program_id(1)
+    ys = tl.program_id(0) * BN
+    xs = tl.program_id(2) * BM
+    x = xs + tl.arange(0, BM)[:, None, None]
+    y = ys + tl.arange(0, BN)[None, :, None]
+    products = tl.zeros((BM, BN, BK), ACCUMULATOR)
+    for start in tl.range(0, K, BK, num_stages=STAGES):
+        a = load_a(in0, z, x, start + tl.arange(0, BK)[None, None, :], M, K)
+        b = load_b(in1, z, start + tl.arange(0, BK)[None, None, :], y, K, N)
+        products += a.to(ACCUMULATOR) * b.to(ACCUMULATOR)
+    acc = tl.sum(products, axis=2)
+    x = xs + tl.arange(0, BM)[:, None]
     y = ys + tl.arange(0, BN)[None, :]
     store(out0, acc, z, x, y, M, N)

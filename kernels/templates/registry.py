@@ -16,7 +16,6 @@ class Template:
     file: str
     function: str
     holes: tuple[str, ...]
-    constants: tuple[str, ...]  # constexprs that `lower` replaces by literals
 
     def text(self) -> str:
         """The source of the template."""
@@ -52,33 +51,21 @@ def called_functions(*files: str) -> dict[str, str]:
 
 
 _HOLES = ("load_a", "load_b", "store")
-_CONSTANTS = ("M", "N", "K", "ACCUMULATOR")
+_CPU_HOLES = ("tile_rows", *_HOLES)
 _GPU_HOLES = ("describe", *_HOLES)
-_GPU_CONSTANTS = (*_CONSTANTS, "PRECISION")
-_WINDOW_CONSTANTS = ("M", "N", "KERNEL_SIZE", "RUN", "ACCUMULATOR", "PRECISION")
 
 TEMPLATES: dict[str, Template] = {
-    row.name: row
-    for row in (
-        Template("matmul", "matmul.py", "matmul", _HOLES, _CONSTANTS),
-        Template("matmul_packed", "matmul_packed.py", "matmul_packed", _HOLES, _CONSTANTS),
-        Template("plain", "matmul_plain.py", "matmul_plain", _GPU_HOLES, _GPU_CONSTANTS),
-        Template("split", "matmul_split.py", "matmul_split", _GPU_HOLES, _GPU_CONSTANTS),
-        Template(
-            "persistent", "matmul_persistent.py", "matmul_persistent", _GPU_HOLES, _GPU_CONSTANTS
-        ),
-        Template("gemv", "gemv.py", "gemv", _HOLES, _CONSTANTS),
-        Template("gemv_rows", "gemv_rows.py", "gemv_rows", _HOLES, _CONSTANTS),
-        Template("convolution", "convolution.py", "convolution", _HOLES, _WINDOW_CONSTANTS),
-        Template(
-            "convolution_packed",
-            "convolution.py",
-            "convolution_packed",
-            _HOLES,
-            (*_WINDOW_CONSTANTS, "PACK"),
-        ),
-        Template(
-            "convolution_split", "convolution.py", "convolution_split", _HOLES, _WINDOW_CONSTANTS
-        ),
+    name: Template(name, file, function, holes)
+    for name, file, function, holes in (
+        ("matmul", "matmul.py", "matmul", _CPU_HOLES),
+        ("matmul_packed", "matmul.py", "matmul_packed", _CPU_HOLES),
+        ("plain", "matmul.py", "matmul_plain", _GPU_HOLES),
+        ("split", "matmul.py", "matmul_split", _GPU_HOLES),
+        ("persistent", "matmul.py", "matmul_persistent", _GPU_HOLES),
+        ("gemv", "gemv.py", "gemv", _HOLES),
+        ("gemv_rows", "gemv.py", "gemv_rows", _HOLES),
+        ("convolution", "convolution.py", "convolution", _HOLES),
+        ("convolution_packed", "convolution.py", "convolution_packed", _HOLES),
+        ("convolution_split", "convolution.py", "convolution_split", _HOLES),
     )
 }

@@ -126,16 +126,8 @@ class Borrowed:
     dtype: a name of DTYPES, or the DLPack type as text where aotc has none; strides in bytes.
     """
 
-    __slots__ = (
-        "_deleter",
-        "_managed",
-        "address",
-        "device",
-        "dtype",
-        "read_only",
-        "shape",
-        "strides",
-    )
+    __slots__ = ("_deleter", "_managed", "address", "device", "dtype", "read_only", "shape",
+                 "strides")  # fmt: skip
 
     address: int
     device: str

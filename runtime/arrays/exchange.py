@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 
-from ..errors import InputDevice, InputGradient, InputUnreadable
+from ..errors import InputDevice, InputGradient
 from .buffers import buffer_address, writable_address
 from .dlpack import DEVICES, HOST, HOST_DEVICES, Array, Borrowed, borrow, is_contiguous
 from .dtypes import DTYPES
@@ -76,9 +76,7 @@ class TorchKind:
             port.torch_dtype = getattr(torch, TORCH_DTYPES[port.dtype])
         if value.layout is not torch.strided:
             found = f"a tensor of layout {value.layout}"
-            raise InputUnreadable(
-                role=port.role, name=port.name, found=found, expected="a dense tensor"
-            )
+            raise port.unreadable(found, "a dense tensor")
         found_dtype = str(value.dtype).removeprefix("torch.")
         port.check(BY_TORCH.get(found_dtype, found_dtype), tuple(value.shape))
 
@@ -191,12 +189,7 @@ class CapsuleKind:
             device = int(value.__dlpack_device__()[0])
             borrowed = borrow(value) if device in HOST_DEVICES else None
         except Exception as error:  # what a producer raises is its own choice
-            raise InputUnreadable(
-                role=port.role,
-                name=port.name,
-                found=f"an array that gives no DLPack capsule ({error})",
-                expected=f"{port.dtype}{list(port.shape)}",
-            ) from error
+            raise port.no_capsule(error) from error
         if borrowed is None:
             found = DEVICES.get(device, f"dlpack device {device}")
             raise InputDevice(role=port.role, name=port.name, found=found, expected=HOST[0])
@@ -244,19 +237,15 @@ class BufferKind:
         try:
             view = memoryview(value)
         except (TypeError, BufferError) as error:
-            raise port.unreadable(value) from error
+            raise port.no_array(value) from error
         dtype = _buffer_dtype(view, port)
         shape = tuple(view.shape or ())
         if len(shape) == 1 and view.c_contiguous and dtype in ("u8", port.dtype):
             if view.nbytes == port.nbytes:
                 return view  # without dims of its own: it stands for the contiguous array
             if dtype != port.dtype:
-                raise InputUnreadable(
-                    role=port.role,
-                    name=port.name,
-                    found=f"{view.nbytes} bytes",
-                    expected=f"{port.nbytes} bytes for {port.dtype}{list(port.shape)}",
-                )
+                expected = f"{port.nbytes} bytes for {port.dtype}{list(port.shape)}"
+                raise port.unreadable(f"{view.nbytes} bytes", expected)
         port.check(dtype, shape)
         return view
 
@@ -332,5 +321,5 @@ def _classify(port: Port, value: Any) -> Kind:
     try:
         memoryview(value).release()
     except TypeError:
-        raise port.unreadable(value) from None
+        raise port.no_array(value) from None
     return BUFFER

@@ -23,20 +23,8 @@ class Port:
     number of the device that the program runs on, None in host memory.
     """
 
-    __slots__ = (
-        "copy",
-        "device_template",
-        "dtype",
-        "index",
-        "name",
-        "nbytes",
-        "numpy_dtype",
-        "ordinal",
-        "role",
-        "shape",
-        "torch_dtype",
-        "torch_template",
-    )
+    __slots__ = ("copy", "device_template", "dtype", "index", "name", "nbytes", "numpy_dtype",
+                 "ordinal", "role", "shape", "torch_dtype", "torch_template")  # fmt: skip
 
     def __init__(
         self, spec: TensorSpec, role: str, index: int, copy: Copy, ordinal: int | None = None
@@ -77,14 +65,19 @@ class Port:
         expected = "contiguous, writable memory"
         return OutputUnusable(role=self.role, name=self.name, found=found, expected=expected)
 
-    def unreadable(self, value: Any) -> InputUnreadable:
+    def unreadable(self, found: str, expected: str) -> InputUnreadable:
+        """The error for an argument that cannot be read as an array."""
+        return InputUnreadable(role=self.role, name=self.name, found=found, expected=expected)
+
+    def no_array(self, value: Any) -> InputUnreadable:
         """The error for an argument that is no array at all."""
-        return InputUnreadable(
-            role=self.role,
-            name=self.name,
-            found=f"a `{type(value).__name__}`",
-            expected=f"an array {self.dtype}{list(self.shape)}",
-        )
+        expected = f"an array {self.dtype}{list(self.shape)}"
+        return self.unreadable(f"a `{type(value).__name__}`", expected)
+
+    def no_capsule(self, error: Exception) -> InputUnreadable:
+        """The error for an array whose library does not lend it by DLPack."""
+        found = f"an array that gives no DLPack capsule ({error})"
+        return self.unreadable(found, f"{self.dtype}{list(self.shape)}")
 
 
 def ports(

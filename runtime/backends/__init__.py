@@ -6,8 +6,7 @@
 """
 
 from .abi import ABI
-from .backend import Backend, get_backend
-from .function import Function
+from .backend import Backend, Function, get_backend
 from .signature import ScalarSlot, Signature, TensorSlot
 
 __all__ = ["ABI", "Backend", "Function", "ScalarSlot", "Signature", "TensorSlot", "get_backend"]

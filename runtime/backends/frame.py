@@ -5,7 +5,7 @@
 
 Direct calls fill a frame and call the function on its addresses. In a plan the executor's native
 code does so: the launch's only argument is the frame, and what changes from call to call are the
-`data` fields of its tensors (`aot/targets/cpu/native_call.py` reads these offsets). A change of any
+`data` fields of its tensors (`aot/targets/cpu/executor.py` reads these offsets). A change of any
 number here is a new plan abi.
 """
 

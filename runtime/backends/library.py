@@ -55,21 +55,9 @@ class NativeLibrary:
     lock: held during calls of functions that are not concurrent.
     """
 
-    __slots__ = (
-        "_configs",
-        "_get_function",
-        "_handle",
-        "_lock",
-        "_states",
-        "_table",
-        "devices",
-        "function_names",
-        "is_closed",
-        "lock",
-        "name",
-        "path",
-        "version",
-    )
+    __slots__ = ("_configs", "_get_function", "_handle", "_lock", "_states", "_table",
+                 "devices", "function_names", "is_closed", "lock", "name", "path",
+                 "version")  # fmt: skip
 
     def __init__(self, handle: Any, path: str) -> None:
         """Read the table; raises the errors of a library that is no back end of this ABI."""

@@ -56,23 +56,9 @@ class Frame:
     pointers: what the kernel gets.
     """
 
-    __slots__ = (
-        "_block",
-        "_fields",
-        "_guard",
-        "_is_guarded",
-        "_tensor_type",
-        "_workspace",
-        "base",
-        "key",
-        "layout",
-        "pointers",
-        "rows",
-        "scalars",
-        "shapes",
-        "stream",
-        "words",
-    )
+    __slots__ = ("_block", "_fields", "_guard", "_is_guarded", "_tensor_type", "_workspace",
+                 "base", "key", "layout", "pointers", "rows", "scalars", "shapes", "stream",
+                 "words")  # fmt: skip
 
     def __init__(self, native: NativeFunction, key: Any) -> None:
         described, device, stream = key

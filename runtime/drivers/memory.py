@@ -1,18 +1,29 @@
-"""Zeroed private memory for native code: page aligned, from huge pages where it is large."""
+"""Host memory for native code: blocks of it, the states of a session, and what the sessions of all
+shapes of one caller share."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
 
+from ..errors import DriverFault
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from ..bundle.plan import StateSlot
+    from .protocol import Missing
+
 HUGE_PAGE_BYTES = 2 << 20
 
 
 class Memory:
-    """A block of anonymous memory; freed by `close` or with the object.
+    """A block of anonymous memory, zeroed; freed by `close` or with the object.
 
-    Private, so that a forked child has a copy of its own. `address` is a multiple of the page size,
-    and of 2 MiB for blocks of that size and more.
+    From huge pages where it is large. Private, so that a forked child has a copy of its own.
+    `address` is a multiple of the page size, and of 2 MiB for blocks of that size and more.
     """
 
     __slots__ = ("_mapping", "address", "nbytes")
@@ -42,3 +53,126 @@ class Memory:
         """Free the block; idempotent."""
         self._mapping.close()
         self.address = 0
+
+
+ALIGNMENT_BYTES = 64
+
+
+def offsets_of(slots: tuple[StateSlot, ...], alignment_bytes: int) -> tuple[list[int], int]:
+    """Where each state lies in the block, and the block's size, in bytes."""
+    offsets, end = [], 0
+    for slot in slots:
+        offsets.append(end)
+        end += -(-max(1, slot.nbytes) // alignment_bytes) * alignment_bytes
+    return offsets, end
+
+
+class HostStates:
+    """The states of one session, in a block of their own, not the arena; `addresses` has one entry
+    each. For one thread at a time."""
+
+    __slots__ = ("_block", "_slots", "_weights", "addresses")
+
+    def __init__(self, slots: tuple[StateSlot, ...], weights: Mapping[str, int]) -> None:
+        """Initial values; raises OSError or ValueError where the system has no room."""
+        self._slots = slots
+        self._weights = weights
+        offsets, nbytes = offsets_of(slots, ALIGNMENT_BYTES)
+        self._block = Memory(nbytes) if slots else None
+        base = self._block.address if self._block is not None else 0
+        self.addresses = [base + offset for offset in offsets]
+        self.reset()
+
+    def reset(self) -> None:
+        """Back to the initial values."""
+        for slot, address in zip(self._slots, self.addresses, strict=True):
+            if slot.initial is None:
+                ctypes.memset(address, 0, slot.nbytes)
+            else:
+                ctypes.memmove(address, self._weights[slot.initial], slot.nbytes)
+
+    def read(self, index: int, host_address: int) -> None:
+        """Copy a state's bytes to host memory."""
+        ctypes.memmove(host_address, self.addresses[index], self._slots[index].nbytes)
+
+    def write(self, index: int, host_address: int) -> None:
+        """Copy a state's bytes from host memory."""
+        ctypes.memmove(self.addresses[index], host_address, self._slots[index].nbytes)
+
+    def close(self) -> None:
+        """Free the memory; idempotent."""
+        if self._block is not None:
+            self._block.close()
+
+
+def missing_on_host(
+    features: frozenset[str], needs: Sequence[str], device: str, ordinal: int
+) -> list[Missing]:
+    """What a target that runs in this process lacks: a device without a number, features."""
+    rows: list[Missing] = []
+    if ordinal:
+        hint = "the host has no number: use the name alone"
+        rows.append(("device-absent", "device", f"`{device}:{ordinal}`", f"`{device}`", hint))
+    absent = sorted(set(needs) - features)
+    if absent:
+        found = "this CPU without " + ", ".join(f"`{name}`" for name in absent)
+        expected = "a CPU with " + ", ".join(f"`{name}`" for name in needs)
+        hint = "rebuild with `aotc build --target` for the instruction set of this machine"
+        rows.append(("instruction-set", "instruction set", found, expected, hint))
+    return rows
+
+
+class HostShared:
+    """One caller's arena, which grows with the shapes, its threads' scratch and its states."""
+
+    __slots__ = ("arena", "scratch", "states")
+
+    def __init__(
+        self,
+        arena_bytes: int,
+        slots: Sequence[StateSlot],
+        weights: Mapping[str, int],
+        scratch_bytes: int = 0,
+    ) -> None:
+        """scratch_bytes: of all threads together.
+
+        Raises OSError, ValueError or OverflowError where the system has no room.
+        """
+        blocks: list[Memory] = []
+        try:
+            blocks = [Memory(nbytes) for nbytes in (arena_bytes, scratch_bytes)]
+            self.states = HostStates(tuple(slots), weights)
+        except BaseException:
+            for block in blocks:
+                block.close()
+            raise
+        self.arena, self.scratch = blocks
+
+    def fits(self, executable: Any) -> bool:
+        """Whether the arena is large enough for the executable's plan."""
+        return bool(executable.plan.arena_bytes <= self.arena.nbytes)
+
+    def grow(self, executable: Any) -> None:
+        """Have an arena that the plan fits in; sessions that use the old one are closed before.
+
+        It is twice the old one where there is room, so that shapes that grow in small steps make it
+        grow seldom; pages that no shape uses are never there. Raises `DriverFault` where the system
+        has no room for the plan.
+        """
+        nbytes, twice_bytes = executable.plan.arena_bytes, 2 * self.arena.nbytes
+        self.arena.close()
+        self.arena = Memory(0)  # also where there is no room for the larger one
+        for wanted_bytes in sorted({nbytes, max(nbytes, twice_bytes)}, reverse=True):
+            try:
+                self.arena = Memory(wanted_bytes)
+                return
+            except (OSError, ValueError, OverflowError) as error:
+                if wanted_bytes == nbytes:
+                    detail = f"no memory for a session of {nbytes} bytes: {error}"
+                    raise DriverFault(driver="cpu", detail=detail) from error
+
+    def close(self) -> None:
+        """Free the memory; idempotent."""
+        self.arena.close()
+        self.scratch.close()
+        self.states.close()

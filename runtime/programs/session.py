@@ -95,22 +95,9 @@ class Session:
     For one thread at a time: a call while another one runs raises `SessionBusy`.
     """
 
-    __slots__ = (
-        "_addresses",
-        "_arity",
-        "_inputs",
-        "_instance",
-        "_known",
-        "_last",
-        "_loaded",
-        "_native",
-        "_outputs",
-        "_program",
-        "_run",
-        "_shapes",
-        "_shared",
-        "_turn",
-    )
+    __slots__ = ("_addresses", "_arity", "_inputs", "_instance", "_known", "_last", "_loaded",
+                 "_native", "_outputs", "_program", "_run", "_shapes", "_shared",
+                 "_turn")  # fmt: skip
 
     def __init__(self, program: Called) -> None:
         self._turn = _thread.allocate_lock()  # held while a call runs
@@ -214,7 +201,7 @@ class Session:
             try:
                 shape = memoryview(value).shape
             except TypeError:  # DLPack alone tells a shape too late
-                raise port.unreadable(value) from None
+                raise port.no_array(value) from None
         return tuple(shape or ())
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:

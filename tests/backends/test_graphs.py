@@ -213,7 +213,7 @@ def test_a_library_of_the_digest_with_another_workspace(built, many, monkeypatch
     """What the plan reserved is held against what the function asks for."""
     bundle = built(models.MANY, "--embed-backends")
     plan = plan_of(bundle)
-    from aotc.runtime.backends.bundled import bind
+    from aotc.runtime.backends.discovery import bind
     from aotc.runtime.backends.library import open_file
 
     libraries = {"many": open_file(str(many))}

@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotc import runtime
 from aotc.runtime.arrays import numpy_fields, torch_guard
-from aotc.runtime.backends import errors, function, prepared
+from aotc.runtime.backends import backend as backends
+from aotc.runtime.backends import errors, prepared
 from aotc.runtime.drivers.cuda.errors import StreamForeign
 from aotc.runtime.errors import (
     InputDevice,
@@ -47,7 +48,7 @@ def never_slow(monkeypatch):
     def refuse(*_):
         raise AssertionError("an array was looked at anew")
 
-    monkeypatch.setattr(function, "view_of", refuse)
+    monkeypatch.setattr(backends, "view_of", refuse)
 
 
 @pytest.fixture(params=["guard", "no guard", "no fields"])
@@ -231,7 +232,7 @@ def on_device(compile_library, monkeypatch):
     `current` is torch's stream by the device's number.
     """
     place = runtime.get_backend(compile_library("streams.c", "streams")).place
-    looks, current, view_of = [], {0: 7, 1: 8}, function.view_of
+    looks, current, view_of = [], {0: 7, 1: 8}, backends.view_of
 
     def seen(slot, label, value, stream):
         view = view_of(slot, label, value, stream)
@@ -239,8 +240,8 @@ def on_device(compile_library, monkeypatch):
         looks.append(label)
         return view
 
-    monkeypatch.setattr(function, "view_of", seen)
-    monkeypatch.setattr(function.streams, "current", current.get)
+    monkeypatch.setattr(backends, "view_of", seen)
+    monkeypatch.setattr(backends.streams, "current", current.get)
     return place, looks, current
 
 

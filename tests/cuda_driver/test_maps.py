@@ -10,7 +10,7 @@ from aotc.runtime.bundle.plan import Buffer, Image, Kernel, Launch, LaunchPlan, 
 from aotc.runtime.drivers.cuda.device import Device
 from aotc.runtime.drivers.cuda.driver import Executable
 from aotc.runtime.drivers.cuda.errors import CudaError
-from aotc.runtime.drivers.cuda.maps import TensorMap
+from aotc.runtime.drivers.cuda.handles import TensorMap
 
 ROWS, COLUMNS = 4, 16  # of bf16
 NBYTES = ROWS * COLUMNS * 2

@@ -18,7 +18,7 @@ from aotc.aot.ir.reference import evaluate  # noqa: E402
 from aotc.aot.ir.text import parse_graph, print_graph  # noqa: E402
 from aotc.aot.rewrites.rewrite import rewrite  # noqa: E402
 from aotc.aot.schedule import schedule  # noqa: E402
-from aotc.aot.schedule.unsupported import EmptyTensorUnsupported  # noqa: E402
+from aotc.aot.schedule.schedule import EmptyTensorUnsupported  # noqa: E402
 from aotc.aot.targets.cpu.target import CPU  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.runtime.bundle.plan import Buffer, LaunchPlan
-from aotc.runtime.drivers import states
+from aotc.runtime.drivers import memory
 from aotc.runtime.drivers.cpu import driver as cpu
 from aotc.runtime.programs.session import Session
 
@@ -109,18 +109,18 @@ def put_up() -> None:
     """From now on the sessions of this process have guards."""
     Session._enter = _guarded_enter  # type: ignore[method-assign]
     cpu.Executable.session = _guarded_native  # type: ignore[method-assign]
-    states.offsets_of = _offsets_of
+    memory.offsets_of = _offsets_of
 
 
 def take_down() -> None:
     """Sessions that are made from now on have none."""
     Session._enter = _FIRST_ENTER  # type: ignore[method-assign]
     cpu.Executable.session = _FIRST_NATIVE  # type: ignore[method-assign]
-    states.offsets_of = _FIRST_OFFSETS
+    memory.offsets_of = _FIRST_OFFSETS
 
 
 _FIRST_ENTER, _FIRST_NATIVE = Session._enter, cpu.Executable.session
-_FIRST_OFFSETS = states.offsets_of
+_FIRST_OFFSETS = memory.offsets_of
 _FIXED: dict[int, _Spans] = {}  # of sessions of the driver that no call met yet, by their id
 
 

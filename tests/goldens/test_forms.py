@@ -16,7 +16,7 @@ from aotc.aot.lower import emit
 from aotc.aot.lower.attention import source as attention
 from aotc.aot.lower.convolution import source as convolution
 from aotc.aot.lower.lower import LOWERED, ON_MEMORY
-from aotc.aot.lower.matmul.gpu_tables import STYLES
+from aotc.aot.lower.matmul.choice import STYLES
 from aotc.aot.lower.row import gpu_candidates, statistics
 from aotc.aot.lower.row.source import FORMS, levels_of
 from aotc.aot.native import lowering

@@ -20,7 +20,7 @@ from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.plan import LaunchPlan, Plan, split_library
 from aotc.runtime.bundle.plan_rules import check_steps
 from aotc.runtime.bundle.weights import MappedFile, read_header
-from aotc.runtime.drivers import memory, shared, states
+from aotc.runtime.drivers import memory
 from aotc.runtime.drivers.cpu import driver
 from aotc.runtime.errors import AotcError
 
@@ -169,7 +169,7 @@ def run(library: bytes, plan: LaunchPlan, weights: dict, specs: tuple) -> None:
 
 
 def main(bundle: str, count: int, seed: int) -> None:
-    for module in (memory, shared, states, driver):
+    for module in (memory, driver):
         module.Memory = Guarded
     with Bundle(bundle) as opened:
         manifest, directory = opened.manifest, opened.directory

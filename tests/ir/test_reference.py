@@ -11,7 +11,7 @@ from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reference import REFERENCE, evaluate, interpret
 from aotc.aot.ir.storage import narrow, widen
 from aotc.aot.ir.text import parse_graph
-from aotc.aot.lower.literal import CONVERSIONS
+from aotc.aot.lower.emit import CONVERSIONS
 
 torch = pytest.importorskip("torch")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotc.aot.lower.attention.on_memory import _blocks
-from aotc.aot.lower.call import Place
+from aotc.aot.lower.placed import Strided, _sides
 from aotc.aot.schedule.attention import is_cheaper_on_memory
 
 # Rows, keys, elements of q and k, of v: what is cheaper, and the kernel's blocks, the first choice
@@ -33,7 +32,7 @@ def test_choices(line):
     shape, _, expected = line.partition(": ")
     rows, keys, element, width = map(int, shape.split())
     shapes = (1, 2, rows, element), (1, 2, keys, element), (1, 2, keys, width)
-    blocks = _blocks(*(Place(0, 0, each, ()) for each in shapes))
+    blocks = _sides(*(Strided(0, 0, each, ()) for each in shapes))
     found = ["kernel" if is_cheaper_on_memory(*shapes) else "arithmetic"]
     found += [f"{row['BM']}x{row['BN']}" for row in blocks]
     assert " ".join(found) == expected

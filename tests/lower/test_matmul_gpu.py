@@ -13,7 +13,7 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.reference import interpret
 from aotc.aot.ir.storage import widen
 from aotc.aot.lower import lower
-from aotc.aot.lower.matmul.gpu_tables import STYLES
+from aotc.aot.lower.matmul.choice import STYLES
 from aotc.aot.schedule import schedule
 from aotc.aot.targets.cuda.compile import compile_kernel
 from aotc.aot.targets.cuda.machines import GPUS

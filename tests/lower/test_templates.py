@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from aotc.aot.lower.template import fill
+from aotc.aot.lower.kernel_file import fill
 from aotc.kernels.templates.registry import FUNCTIONS, GROUPED, SCATTER, STATE_COPY, TEMPLATES
 
 sys.path.insert(0, str(Path(__file__).parent))

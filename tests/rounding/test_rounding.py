@@ -15,8 +15,8 @@ from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.spec import Spec
 from aotc.aot.dynamo import aotc
 from aotc.aot.rewrites.rewrite import rewrite
+from aotc.aot.targets.cuda.compile import compile_cubin
 from aotc.aot.targets.cuda.machines import GPUS
-from aotc.aot.targets.cuda.pipeline import compile_cubin
 from aotc.aot.targets.toolchain import load_kernel
 from aotc.runtime import load
 from tests.rounding import programs

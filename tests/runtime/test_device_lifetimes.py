@@ -14,7 +14,7 @@ from device_bundle import NUMBERS, OTHERS, DeviceBlock, Interface, Lender, numbe
 from aotc.runtime import load
 from aotc.runtime.drivers.cuda.errors import CudaError
 from aotc.runtime.errors import InputUnreadable, ProgramClosed
-from aotc.runtime.programs import device_session
+from aotc.runtime.programs import device
 from aotc.runtime.verify import verify
 
 
@@ -27,7 +27,7 @@ def test_many_loans_are_given_back(program):
 
 def test_large_loans_are_given_back_without_waiting_for_the_last_call(program, cuda, monkeypatch):
     """Only the calls of the older half are waited for; the newer ones may still run."""
-    monkeypatch.setattr(device_session, "BORROWED_BYTES_LIMIT", 96)
+    monkeypatch.setattr(device, "BORROWED_BYTES_LIMIT", 96)
     given = [Lender(DeviceBlock(NUMBERS)) for _ in range(12)]
     outs = [DeviceBlock(bytes(96)) for _ in given]
     weight = Interface(DeviceBlock(bytes(24)), shape=(6,))

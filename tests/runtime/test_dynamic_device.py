@@ -18,7 +18,7 @@ from aotc.runtime.bundle.signature import Size
 from aotc.runtime.drivers.cuda.driver import Executable
 from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 from aotc.runtime.errors import SizeInvalid, SizeOutOfRange
-from aotc.runtime.programs.device_program import DeviceProgram
+from aotc.runtime.programs.device import DeviceProgram
 from aotc.runtime.programs.session import LEAST_SHAPES_KEPT
 
 ROW_BYTES = 24

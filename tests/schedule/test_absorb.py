@@ -10,7 +10,7 @@ import pytest
 from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import make
 from aotc.aot.schedule import schedule
-from aotc.aot.schedule.absorb import LONGEST_ROW, MOST_COLUMNS
+from aotc.aot.schedule.materialize import LONGEST_ROW, MOST_COLUMNS
 from aotc.aot.targets.cpu.target import CPU
 from aotc.aot.targets.cuda.machines import GPUS
 

@@ -10,7 +10,7 @@ from aotc.aot.ir import build as b
 from aotc.aot.ir.graph import Constant, Graph, Node, make
 from aotc.aot.ir.text import parse_graph
 from aotc.aot.schedule import Schedule, schedule
-from aotc.aot.schedule.unsupported import EmptyTensorUnsupported
+from aotc.aot.schedule.schedule import EmptyTensorUnsupported
 from aotc.aot.targets.cpu.target import CPU
 
 GRAPHS = sorted((Path(__file__).parent / "graphs").glob("*.txt"))

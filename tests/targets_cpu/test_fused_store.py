@@ -118,24 +118,24 @@ F32 = "*fp32"
 @pytest.mark.parametrize("depth", [16, 48, 40])
 def test_a_product_of_one_block_has_no_accumulators_in_memory(depth):
     found = lowering(plain, depth, [F32] * 3)
-    assert found.closings
+    assert found.fused_stores
     operands_bytes = 4 * 16 * (BLOCKS["BM"] + BLOCKS["BN"]) + 256
     limit = operands_bytes + (ACCUMULATORS_BYTES if depth > BLOCKS["BK"] else 0)
     assert found.run().scratch_bytes <= limit
 
 
 def test_all_that_follows_a_product_element_by_element_closes_it():
-    stores = list(lowering(fused, 32, [F32] * 5 + ["*i1"]).closings)
+    stores = list(lowering(fused, 32, [F32] * 5 + ["*i1"]).fused_stores)
     assert [each.name for each in stores] == ["scf.for", "tt.store", "tt.store"]
 
 
 @pytest.mark.parametrize("kernel", [over_itself, summed])
 def test_a_product_that_others_read_or_whose_operands_are_written_is_not_closed(kernel):
-    assert not lowering(kernel, 64, [F32] * 3).closings
+    assert not lowering(kernel, 64, [F32] * 3).fused_stores
 
 
 def test_pointers_that_may_overlap_close_nothing():
-    assert not lowering(plain, 32, [F32] * 3, no_alias=False).closings
+    assert not lowering(plain, 32, [F32] * 3, no_alias=False).fused_stores
 
 
 def test_a_long_expression_is_not_written_for_each_accumulator():
@@ -144,7 +144,7 @@ def test_a_long_expression_is_not_written_for_each_accumulator():
     store = next(each for each in block if each.name == "tt.store")
     assert fused_store._instructions(store.operands[1], {}) <= fused_store.MOST_INSTRUCTIONS
     kept = {store.operands[1]: usage.Keep.AT_ONCE}
-    assert not fused_store.closings(found.function, found.runs, kept)
+    assert not fused_store.fused_stores(found.function, found.runs, kept)
 
 
 @triton.jit

@@ -10,8 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from aotc.aot.targets.cpu.lanes import Lanes
-from aotc.aot.targets.cpu.linear import Int, Lane, Linear, Pointer, integer
-from aotc.aot.targets.cpu.literals import wrap
+from aotc.aot.targets.cpu.linear import Int, Lane, Linear, Pointer, integer, wrap
 from aotc.aot.targets.cpu.writer import Operand, Writer
 
 WIDTH = 8

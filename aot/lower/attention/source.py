@@ -2,26 +2,369 @@
 
 from __future__ import annotations
 
+import ast
+import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from aotc.aot.ir import index as ix
+from aotc.aot.ir.graph import Node
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import Extent, content, fixed, highest, is_static, kernel_text, typical
+from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import kernel_file
-from aotc.aot.lower.attention.candidates import candidates
-from aotc.aot.lower.attention.operands import Attention
-from aotc.aot.lower.attention.overlapped import HOLES, overlapped_source
-from aotc.aot.lower.attention.template_lines import Lines
+from aotc.aot.lower.attention.candidates import Problem, candidates
+from aotc.aot.lower.emit import INDENT, Body, Value, as_tensor, computed, triton_type
+from aotc.aot.lower.kernel_file import fill
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
-from aotc.aot.lower.template import fill
-from aotc.aot.schedule.group import Group
+from aotc.aot.lower.tiles import power_above
+from aotc.aot.schedule.attention import (
+    attention_accesses,
+    groups,
+    has_few_rows,
+    head_element,
+    query_position,
+)
+from aotc.aot.schedule.group import Group, Root
+from aotc.aot.schedule.trace import Access, accesses
 from aotc.aot.traits import TargetTraits
 from aotc.kernels.templates.registry import Template, called_functions
 
+LOG2_E = 1 / math.log(2)
+SMALLEST_DOT = 16  # elements along each axis of a dot
+DESCRIPTOR_BYTES = 16  # what addresses and strides of a tensor descriptor must be multiples of
+FARTHEST = 2**31 - 1  # element that an address of 32 bits reaches
+HEAD_AXES = 2  # of a descriptor of all heads, beside rows and elements
 _LOADS = ("load_q", "load_k", "load_v", "load_mask", "last_k", "last_v", "last_mask")
 _DESCRIPTIONS = ("describe_q", "describe_k", "describe_v")
-_SIZES = (
-    "HEADS", "RATIO", "T", "ROWS", "BR", "S", "BD", "BV", "SCALE", "CAUSAL", "OFFSET", "PRECISION",
-    "SAFE",
-)  # fmt: skip
+# Of the Gluon form.
+DESCRIPTIONS = ("describe_q", "describe_k", "describe_v", "describe_out")
+HEADS = ("head_q", "head_k", "head_v", "head_out")
+HOLES = (*DESCRIPTIONS, *HEADS)
+CONSTEXPRS = ("BN", "GROUP", "STAGES")
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """All heads of an operand as one tensor: extents, strides and places of head z on two axes."""
+
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    places: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Rows of one head in memory: stored node, first element, extents and the stride of rows."""
+
+    memory: Node
+    start: Index
+    extents: tuple[Extent, Extent]
+    stride: Extent
+
+    def heads(self) -> Heads | None:
+        """The first element of head z as a place on two axes, if it can be written so."""
+        axes = []
+        for atom, stride in self.start.terms:
+            lowest, highest = ix.of(atom).bounds()
+            if lowest < 0 or stride < 0:
+                return None
+            axes.append((highest + 1, stride, str(ix.of(atom))))
+        if len(axes) > HEAD_AXES:
+            return None
+        axes += [(1, self.stride, "0")] * (HEAD_AXES - len(axes))
+        extents, strides, places = zip(*axes, strict=True)
+        return Heads(extents, strides, places)
+
+
+class Attention:
+    """One attention as its forms see it: symbols, accesses, operands in memory."""
+
+    def __init__(self, group: Group, traits: TargetTraits) -> None:
+        assert group.root_op is not None
+        assert group.domain.reduced is not None
+        self.group, self.root_op, self.domain, self.traits = (
+            group, group.root_op, group.domain, traits,
+        )  # fmt: skip
+        self.keys = group.domain.reduced
+        self.needs = attention_accesses(group.root_op, group.domain)
+        self.row = Symbol("sk", self.keys.extent)  # keys along the rows of a tile
+        self.column = Symbol("sl", self.keys.extent)  # keys along its lanes
+        self.element = head_element(group.root_op)
+
+    def problem(self) -> Problem:
+        """What the choice of a config depends on."""
+        key, value = (operand.shape for operand in self.root_op.inputs[1:3])
+        return Problem(
+            extents=self._extents(),
+            key_block=padded(fixed(key[3])),
+            value_block=padded(fixed(value[3])),
+            itemsize_bytes=DTYPES[self.root_op.dtype].itemsize_bytes,
+            is_causal=self.root_op.attr("causal"),
+            offset=typical(self.root_op.attr("offset")),
+            has_few_rows=has_few_rows(self.root_op),
+            has_descriptors=self._has_descriptors(),
+            may_overlap=self._may_overlap(),
+        )
+
+    def _extents(self) -> tuple[Extent, Extent, Extent]:
+        return self.domain.outer.extent, self.domain.rows.extent, self.keys.extent
+
+    def constants(self) -> dict[str, str]:
+        """The literals of the templates: sizes, scale and what is compiled in."""
+        sizes = self.problem()
+        heads, rows, keys = sizes.extents
+        scale = 1.0 if self.has_bias else self.root_op.attr("scale") * LOG2_E
+        return {
+            "HEADS": kernel_text(heads),
+            "RATIO": str(groups(self.root_op)),
+            "T": kernel_text(rows),
+            "ROWS": kernel_text(rows),
+            "BR": str(power_above(highest(rows))),
+            "S": kernel_text(keys),
+            "BD": str(sizes.key_block),
+            "BV": str(sizes.value_block),
+            "SCALE": repr(scale),
+            "CAUSAL": str(self.root_op.attr("causal")),
+            "OFFSET": kernel_text(self.root_op.attr("offset")),
+            "SAFE": str(self.root_op.attr("is_safe")),
+            "PRECISION": repr(self.traits.dot_precision).replace("'", '"'),
+        }
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether the mask is added to the scores."""
+        return len(self.needs) == 4 and self.root_op.inputs[3].dtype != "bool"
+
+    def _may_overlap(self) -> bool:
+        """Whether operands and result are tensors of heads, rows and elements."""
+        # Its text holds numbers.
+        if not self._has_descriptors() or not is_static(self._extents()):
+            return False
+        matrices = (*(self.matrix(place) for place in range(3)), self.result())
+        return all(matrix is not None and matrix.heads() is not None for matrix in matrices)
+
+    def _has_descriptors(self) -> bool:
+        """Whether q, k and v are rows in memory, of 16 bits, and no mask is an operand."""
+        if len(self.needs) == 4 or DTYPES[self.root_op.dtype].itemsize_bytes != 2:
+            return False
+        return all(self.matrix(place) is not None for place in range(3))
+
+    def matrix(self, place: int) -> Matrix | None:
+        """Operand `place` as rows of contiguous elements in memory, or None where it is not so."""
+        need: Access | None = self.needs[place]
+        while need is not None and need.node not in self.group.reads:
+            need = accesses(need.node, need.index)[0] if need.node.kind == "view" else None
+        if need is None:
+            return None
+        outer = self.domain.rows if place == 0 else self.keys
+        inner = self.domain.lanes if place == 2 else self.element
+        return _matrix(need.node, need.index, outer, inner)
+
+    def result(self) -> Matrix | None:
+        """The stored result likewise, where nothing but views follows on the attention."""
+        (root, *more) = self.group.roots
+        node = root.node
+        while node.kind == "view" and node is not self.root_op:
+            (node,) = node.inputs
+        if more or node is not self.root_op:
+            return None
+        return _matrix(root.node, root.index, self.domain.rows, self.domain.lanes)
+
+
+def _matrix(memory: Node, index: Sequence[Index], outer: Symbol, inner: Symbol) -> Matrix | None:
+    """Rows `outer` of elements `inner` of a stored node, if its strides allow a descriptor."""
+    offset = ix.linear(index, memory.shape)
+    stride = offset.stride(outer)
+    start = offset.substitute({outer: ix.ZERO, inner: ix.ZERO})
+    if stride is None or offset.stride(inner) != 1 or {outer, inner} & start.symbols():
+        return None
+    parts = (stride, start.constant, *(count for _, count in start.terms))
+    itemsize = DTYPES[memory.dtype].itemsize_bytes
+    if any(content(part) * itemsize % DESCRIPTOR_BYTES for part in parts):
+        return None
+    if typical(memory.type.numel) > FARTHEST:  # a plan of sizes refuses calls with more
+        return None
+    return Matrix(memory, start, (outer.extent, inner.extent), stride)
+
+
+def padded(extent: int) -> int:
+    """Block of a head's elements."""
+    return max(SMALLEST_DOT, power_above(extent))
+
+
+def has_tail(symbol: Symbol) -> bool:
+    return padded(symbol.length) != symbol.length
+
+
+class Lines:
+    """The lines that fill the holes of one form."""
+
+    def __init__(self, writer: Attention, is_split: bool, found: Sequence[Candidate]) -> None:
+        self.writer, self.is_split, self.domain = writer, is_split, writer.domain
+        self.body, self.masks = Body(), dict[Symbol, str]()
+        self.buffers = kernel_file.buffer_names(writer.group)
+        self.emitter = kernel_file.emitter_of(writer.group, self.body, self.masks, self._stop)
+        blocks, keys = kernel_file.blocks_of(found, "BN"), writer.keys.extent
+        self.has_last = kernel_file.has_tail(writer.keys, blocks)
+        # Dynamic sizes, but never beyond the shortest block.
+        self.is_one_block = not isinstance(keys, int) and highest(keys) <= min(blocks)
+        tallest = kernel_file.blocks_of(found, "BM")
+        self.has_row_mask = kernel_file.has_tail(self.domain.rows, tallest)
+
+    def loading(self) -> dict[str, list[str]]:
+        """Holes of a form that loads through pointers."""
+        writer = self.writer
+        self._mask(self.domain.rows, self.has_row_mask)
+        self.body.write(f"d = tl.arange(0, {padded(writer.element.length)})[None, :]")
+        self._mask(writer.element, has_tail(writer.element))
+        self._mask(self.domain.lanes, has_tail(self.domain.lanes))
+        self._operand("q", writer.needs[0], "BM", padded(writer.element.length))
+        before, self.body.lines = self.body.lines, []
+        self.emitter.forget_all()
+        holes: dict[str, list[str]] = {}
+        if not self.is_split:
+            holes |= self._block("load", is_last=False)
+        holes |= self._block("last", is_last=self.has_last)
+        holes["load_q"] = [*before, *self.body.lines]
+        return {**holes, "hide": self._hide(), "store": self._store()}
+
+    def describing(self) -> dict[str, list[str]]:
+        """Holes of a form that loads through descriptors."""
+        rows = (("q", "queries", "BM"), ("k", "keys", "BN"), ("v", "values", "BN"))
+        holes = {}
+        for place, (letter, name, block) in enumerate(rows):
+            matrix = self.writer.matrix(place)
+            assert matrix is not None
+            shape = ", ".join(map(kernel_text, matrix.extents))
+            width = padded(fixed(matrix.extents[1]))
+            start = str(matrix.start)
+            address = self.buffers[matrix.memory] + (f" + {start}" if start != "0" else "")
+            holes[f"describe_{letter}"] = [
+                f"{name} = tl.make_tensor_descriptor(",
+                f"    {address}, [{shape}], [{kernel_text(matrix.stride)}, 1], [{block}, {width}]",
+                ")",
+            ]
+        self._mask(self.domain.rows, self.has_row_mask)
+        self._mask(self.domain.lanes, has_tail(self.domain.lanes))
+        masks, self.body.lines = self.body.lines, []
+        hide = [line.replace("= s[", "= (start + tl.arange(0, BN))[", 1) for line in self._hide()]
+        return {**holes, "hide": hide, "store": [*masks, *self._store()]}
+
+    def _mask(self, symbol: Symbol, has_tail: bool) -> None:
+        if has_tail:
+            kernel_file.write_mask(self.body, symbol, self.masks)
+
+    def _block(self, prefix: str, is_last: bool) -> dict[str, list[str]]:
+        """Loads of a block of keys; the last one may reach beyond them."""
+        writer = self.writer
+        inside = frozenset({writer.row, writer.column})
+        self.body.open_loop(inside)
+        loop = self.body.loop
+        assert loop is not None
+        self.body.write("sk = s[:, None]", inside)
+        self._mask(writer.row, is_last)
+        self._operand("k", self._of(1, writer.row), "BN", padded(writer.element.length))
+        at_mask = len(loop)
+        if len(writer.needs) == 4:
+            self._write_mask(is_last)
+        at_value = len(loop)
+        self._operand("v", self._of(2, writer.row), "BN", padded(self.domain.lanes.length))
+        lines = self.body.close_loop()
+        self.emitter.forget(inside)
+        self.masks.pop(writer.row, None)
+        self.masks.pop(writer.column, None)
+        return {
+            f"{prefix}_k": lines[:at_mask],
+            f"{prefix}_mask": lines[at_mask:at_value],
+            f"{prefix}_v": lines[at_value:],
+        }
+
+    def _of(self, place: int, keys: Symbol) -> Access:
+        """Access of an operand with keys along the given symbol."""
+        need = self.writer.needs[place]
+        values = {self.writer.keys: ix.of(keys)}
+        return Access(need.node, tuple(part.substitute(values) for part in need.index))
+
+    def _operand(self, name: str, need: Access, rows: str, columns: int) -> None:
+        """The tile `name` of an operand, zero where it is masked."""
+        value = self.emitter.filled(need, "0.0" if self.masks else "")
+        dtype = need.node.dtype
+        text = as_tensor(value.text, dtype)
+        masks = [mask for symbol, mask in self.masks.items() if symbol in value.symbols]
+        if masks and not self.emitter.is_filled(need, 0.0):
+            text = f"tl.where({' & '.join(masks)}, {text}, 0.0)"
+        if computed(dtype) != dtype and not self.body.unwiden(text):
+            text = f"{text}.to({triton_type(dtype)})"
+        element = self.writer.element
+        if name != "v" and element in self.masks and element not in value.symbols:
+            # Equal elements, of which the product is to have no more than there are.
+            text = f"tl.where({self.masks[element]}, {text}, 0.0)"
+        lanes = value.symbols & {self.writer.element, self.domain.lanes}
+        if not lanes or not value.symbols & {self.domain.rows, self.writer.row}:
+            text = f"tl.broadcast_to({text}, {rows}, {columns})"
+        self.body.name(name, text, value.symbols & {self.writer.row})
+
+    def _write_mask(self, is_last: bool) -> None:
+        writer = self.writer
+        inside = frozenset({writer.column})
+        self.body.write("sl = s[None, :]", inside)
+        self._mask(writer.column, is_last)
+        need = self._of(3, writer.column)
+        value = self.emitter.value_of_type(need.node, need.index)  # it is compared with -inf
+        if not writer.has_bias:
+            self.body.write(f'scores = tl.where({value.text}, scores, float("-inf"))', inside)
+            return
+        # The smallest finite numbers stay finite as exponents of two; -inf stays what it is.
+        bias = f"tl.maximum({value.text} * {LOG2_E!r}, -2.5e38)"
+        bias = f'tl.where({value.text} == float("-inf"), {value.text}, {bias})'
+        scale = writer.root_op.attr("scale") * LOG2_E
+        self.body.write(f"scores = scores * {scale!r} + {bias}", inside)
+
+    def _hide(self) -> list[str]:
+        """Keys beyond the last one, and what a causal row does not see."""
+        writer = self.writer
+        lines = []
+        if self.has_last:
+            keys = kernel_text(writer.keys.extent)
+            lines.append(f'scores = tl.where(sl < {keys}, scores, float("-inf"))')
+        if writer.root_op.attr("causal"):
+            _, _, query, _ = query_position(writer.root_op, self.domain)
+            seen = f"sl <= {query + writer.root_op.attr('offset')}"
+            lines.append(f'scores = tl.where({seen}, scores, float("-inf"))')
+        return ["sl = s[None, :]", *lines] if lines else []
+
+    def _store(self) -> list[str]:
+        """The epilogue on the result, a tile [BM, BV]; in a split form [BR, BV]."""
+        rows, roots = self.domain.rows, self.writer.group.roots
+        self.emitter.forget_all()
+        self.body.lines = []
+        if self.is_split:
+            row = Symbol("r", rows.extent)
+            tall = power_above(highest(rows.extent))
+            self.body.write(f"r = tl.arange(0, {tall})[:, None]")
+            self.masks.pop(rows, None)
+            self._mask(row, tall != rows.extent)
+            values = {rows: ix.of(row)}
+            roots = tuple(
+                Root(root.node, tuple(part.substitute(values) for part in root.index))
+                for root in roots
+            )
+        elif rows.extent == 1:
+            self.body.write("result = tl.sum(tl.where(x == 0, result, 0.0), 0)[None, :]")
+        if self.domain.lanes.extent == 1:  # its columns are alike: no index tells them apart
+            first = f"tl.arange(0, {padded(1)})[None, :] == 0"
+            self.body.write(f"result = tl.sum(tl.where({first}, result, 0.0), 1)[:, None]")
+        kernel_file.write_stores(self.emitter, roots)
+        return self.body.lines
+
+    def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
+        if node is not self.writer.root_op:
+            return None
+        rows = Symbol("r", self.domain.rows.extent) if self.is_split else self.domain.rows
+        tile = frozenset({rows, self.domain.lanes, self.domain.outer})
+        return Value("result", frozenset(symbol for symbol in tile if symbol.extent != 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +378,7 @@ class _Form:
 def _form_row(
     name: str, function: str, holes: tuple[str, ...], functions: tuple[str, ...]
 ) -> _Form:
-    template = Template(name, f"attention/{name}.py", function, (*holes, "hide", "store"), _SIZES)
+    template = Template(name, f"attention/{name}.py", function, (*holes, "hide", "store"))
     return _Form(template, functions)
 
 
@@ -88,3 +431,69 @@ def _draft(attention: Attention, name: str, found: Sequence[Candidate]) -> kerne
         text for each, text in called_functions("attention/blocks.py").items() if each in functions
     )
     return kernel_file.Draft(name, lines_of_body, shared)
+
+
+def overlapped_source(attention: Attention, template: Template, function: str) -> str:
+    """The template as it stands, but for its holes and the kernel itself."""
+    text = template.text()
+    lines = text.splitlines()
+    body = ast.parse(text).body
+    title = textwrap.fill(f'"""{attention.group}."""', 96, subsequent_indent=INDENT)
+    parts = [title]
+    matrices = _matrices(attention)
+    for node in body[1:]:
+        if isinstance(node, ast.FunctionDef) and node.name in (*DESCRIPTIONS, template.function):
+            continue
+        if isinstance(node, ast.FunctionDef) and node.name in HEADS:
+            parts.append(_placed(node.name, matrices[HEADS.index(node.name)]))
+            continue
+        first = node.decorator_list[0].lineno if isinstance(node, ast.FunctionDef) else node.lineno
+        parts.append("\n".join(lines[first - 1 : node.end_lineno]))
+    names = [param.name for param in kernel_file.parameters(attention.group)]
+    names += [f"{name}: gl.constexpr" for name in CONSTEXPRS]
+    filled = fill(template, _described(attention, matrices), attention.constants(), ())
+    signature = f"@gluon.jit\ndef {function}({', '.join(names)}):"
+    parts.append("\n".join([signature, *(textwrap.indent(line, INDENT) for line in filled)]))
+    return "\n\n\n".join(parts) + "\n"
+
+
+def _matrices(attention: Attention) -> tuple[Matrix, ...]:
+    """q, k, v and the result; `Problem.may_overlap` has said that they are there."""
+    found = (*(attention.matrix(place) for place in range(3)), attention.result())
+    return tuple(matrix for matrix in found if matrix is not None)
+
+
+def _placed(function: str, matrix: Matrix) -> str:
+    """The function that gives the place of head z on the two axes of heads."""
+    heads = matrix.heads()
+    assert heads is not None
+    return (
+        f"@gluon.jit\ndef {function}(z, RATIO: gl.constexpr):\n"
+        f"{INDENT}return {', '.join(heads.places)}"
+    )
+
+
+def _described(attention: Attention, matrices: Sequence[Matrix]) -> dict[str, list[str]]:
+    """The lines that make the four descriptors."""
+    buffers: dict[Node, str] = kernel_file.buffer_names(attention.group)
+    memories = [*(buffers[matrix.memory] for matrix in matrices[:-1]), "out0"]
+    names = ("queries", "keys", "values", "result")
+    rows = ("64", "BN", "BN", "64")
+    layouts = ("QUERIES", "KEYS", "VALUES", "RESULTS")
+    found = {}
+    for hole, name, memory, matrix, block, layout in zip(
+        DESCRIPTIONS, names, memories, matrices, rows, layouts, strict=True
+    ):
+        heads = matrix.heads()
+        assert heads is not None
+        first = matrix.start.constant
+        address = memory + (f" + {first}" if first else "")
+        shape = ", ".join(map(str, (*heads.extents, *matrix.extents)))
+        strides = ", ".join(map(str, (*heads.strides, matrix.stride, 1)))
+        found[hole] = [
+            f"{name} = tma.make_tensor_descriptor(",
+            f"{INDENT}{address}, [{shape}], [{strides}],",
+            f"{INDENT}[1, 1, {block}, {padded(fixed(matrix.extents[1]))}], {layout},",
+            ")",
+        ]
+    return found

@@ -8,9 +8,8 @@ from math import ceil, log2
 
 from aotc.aot.ir.size import Extent, highest, typical
 from aotc.aot.ir.types import DTYPES
-from aotc.aot.lower.matmul.choice import Choice, Problem
+from aotc.aot.lower.matmul.choice import STYLES, Choice, Problem, Tile
 from aotc.aot.lower.matmul.gpu_cost import Machine, machine_of, nanoseconds
-from aotc.aot.lower.matmul.gpu_tables import STYLES, Tile
 from aotc.aot.lower.spec import Candidate, Scratch
 from aotc.aot.lower.tiles import blocks, power_above
 from aotc.aot.traits import TargetTraits

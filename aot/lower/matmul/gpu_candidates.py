@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from math import ceil
 
 from aotc.aot.ir.size import highest
-from aotc.aot.lower.matmul.choice import Choice, Problem
-from aotc.aot.lower.matmul.gpu_cost import Machine, machine_of, nanoseconds
-from aotc.aot.lower.matmul.gpu_tables import (
+from aotc.aot.lower.matmul.choice import (
     GEMV_ALONG_COLUMNS,
     GEMV_ALONG_DEPTH,
     SPLITS,
     STYLES,
     SWAPPED_TILES,
     TILES,
+    Choice,
+    Problem,
     Tile,
 )
+from aotc.aot.lower.matmul.gpu_cost import Machine, machine_of, nanoseconds
 from aotc.aot.lower.tiles import power_above, power_below
 from aotc.aot.traits import TargetTraits
 

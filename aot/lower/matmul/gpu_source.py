@@ -12,9 +12,8 @@ from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import fixed, kernel_text, typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import kernel_file
-from aotc.aot.lower.body import Body, Value
-from aotc.aot.lower.emit import Emitter
-from aotc.aot.lower.literal import as_tensor, computed, triton_type
+from aotc.aot.lower.emit import Body, Value, as_tensor, computed, triton_type
+from aotc.aot.lower.kernel_file import fill
 from aotc.aot.lower.matmul.choice import MAP_NAMES, Choice, Problem
 from aotc.aot.lower.matmul.gpu_candidates import CANDIDATES, choices, surest
 from aotc.aot.lower.matmul.operands import (
@@ -24,7 +23,6 @@ from aotc.aot.lower.matmul.operands import (
 )
 from aotc.aot.lower.row import statistics
 from aotc.aot.lower.spec import Candidate, KernelSpec, TensorMap
-from aotc.aot.lower.template import fill
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.domain import whole_row
 from aotc.aot.schedule.group import Group
@@ -176,13 +174,8 @@ class _Part:
     def __init__(self, product: Product, choice: Choice) -> None:
         self.product, self.choice, self.walk = product, choice, product.walk
         self.body, self.masks = Body(), dict[Symbol, str]()
-        self.emitter = Emitter(
-            self.body,
-            kernel_file.buffer_names(product.group),
-            self.masks,
-            self._stop,
-            rounded=product.group.rounded,
-            approximates=True,
+        self.emitter = kernel_file.emitter_of(
+            product.group, self.body, self.masks, self._stop, True
         )
 
     def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
@@ -204,9 +197,7 @@ class _PointerLoads(_Part):
             self._side("a", self.product.left, "m"),
             self._side("b", self.product.right, "n"),
         ]
-        inside = frozenset(
-            {side.inner for side in sides} | {Symbol("kernel_offset", self.walk.kernel_size)}
-        )
+        inside = frozenset({side.inner for side in sides} | {self.walk.kernel_offset})
         self.body.open_loop(inside)
         self._write_side(sides[0], "a")
         count = len(self.body.loop or ())
@@ -214,19 +205,13 @@ class _PointerLoads(_Part):
         lines = self.body.close_loop()
         return _Loads(lines[:count], lines[count:], before=self.body.lines)
 
-    def _depth(self, inner: Symbol) -> Index:
-        """Position k of an element `inner` of the current run, or of all elements."""
-        if inner.extent == self.walk.depth:
-            return ix.of(inner)
-        return ix.of(Symbol("kernel_offset", self.walk.kernel_size)) * self.walk.run + ix.of(inner)
-
     def _side(self, name: str, operand: Operand, letter: str) -> _Side:
         """The operand in terms of its own k; beyond its last row it reads that row again."""
         walk, depth = self.walk, self.product.group.domain.reduced
         assert depth is not None
         is_in_run = walk.is_split and (name == "a" or walk.is_padded)
         inner = Symbol(f"{'c' if is_in_run else 'k'}{name}", walk.run if is_in_run else walk.depth)
-        outer, values = operand.outer, {depth: self._depth(inner)}
+        outer, values = operand.outer, {depth: self.walk.position(inner)}
         if letter in self.choice.tails and outer.extent != 1:
             if operand.is_along_depth:
                 outer = Symbol(f"{outer.name}{name}", outer.extent)
@@ -250,21 +235,12 @@ class _PointerLoads(_Part):
         value, text = self.emitter.cut_off(side.need, side.inner)
         dtype = self.product.root_op.dtype
         text = as_tensor(text, dtype)
-        is_wide = computed(dtype) != dtype and not self._narrowed(value)
+        is_wide = computed(dtype) != dtype and not self.body.unwiden(value.text)
         if is_wide and not self.is_flat:
             text = f"{text}.to({triton_type(dtype)})"
         if not self.is_flat and not {side.inner, side.outer} <= value.symbols:
             text = f"tl.broadcast_to({text}, {'BM, BK' if name == 'a' else 'BK, BN'})"
         self.body.name(name, text, inside)
-
-    def _narrowed(self, value: Value) -> bool:
-        """Take back the conversion of a load that is the operand itself."""
-        loop, wide = self.body.loop, f".to({triton_type('f32')})"
-        if not loop or not loop[-1].startswith(f"{value.text} = tl.load("):
-            return False
-        if loop[-1].endswith(wide):
-            loop[-1] = loop[-1].removesuffix(wide)
-        return True
 
     def _row_statistic(self, node: Node) -> Value:
         """A reduction of the only row of A, in each program: it does not vary with k."""

@@ -1,4 +1,4 @@
-"""The product of a matmul group on a GPU: its operands, their places and its epilogue's roots."""
+"""The product of a matmul group: how its loop walks k, its operands and its epilogue's roots."""
 
 from __future__ import annotations
 
@@ -10,13 +10,71 @@ from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
 from aotc.aot.ir.size import Extent, content, proves_at_most
 from aotc.aot.ir.types import DTYPES
-from aotc.aot.lower.matmul.loop import Walk, walk_of
+from aotc.aot.lower.emit import Body
+from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.domain import batch_index, contiguous_run, operand_accesses
 from aotc.aot.schedule.group import Group, Root
 from aotc.aot.schedule.trace import Access, accesses
 
+SMALLEST_BLOCK = 16  # BK below which the loop costs more than the multiplications
 ROW_MULTIPLE = 16  # elements
 DESCRIPTOR_BYTES = 16  # what addresses and strides of a tensor descriptor must be multiples of
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How the loop walks k: straight through, or run by run, one a kernel offset of a window.
+
+    Each run takes `block` steps of the loop: its own length, or the next power of two if no power
+    of two that is worth a block divides it.
+    """
+
+    depth: Extent
+    run: Extent
+    block: Extent
+
+    @property
+    def is_split(self) -> bool:
+        """Whether there are several runs."""
+        return self.run != self.depth
+
+    @property
+    def kernel_size(self) -> Extent:
+        """Number of runs."""
+        return self.depth // self.run
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether a run takes more steps than it has elements."""
+        return self.block != self.run
+
+    @property
+    def kernel_offset(self) -> Symbol:
+        """Which run it is."""
+        return Symbol("kernel_offset", self.kernel_size)
+
+    def position(self, inner: Symbol) -> Index:
+        """Position k of an element `inner` of the current run, or of all elements."""
+        if inner.extent == self.depth:
+            return ix.of(inner)
+        return ix.of(self.kernel_offset) * self.run + ix.of(inner)
+
+    def write_depth(self, body: Body, inner: Symbol, dim: str, has_offset: bool) -> None:
+        """Write an operand's own k along its tile, and if it is that of one run, with `has_offset`
+        also which run it is."""
+        start, inside = "start", frozenset({inner})
+        if inner.extent != self.depth:
+            start = f"start % {self.block}"
+            if has_offset:
+                body.write(f"kernel_offset = start // {self.block}", inside)
+        body.write(f"{inner.name} = {start} + tl.arange(0, BK){dim}", inside)
+
+
+def walk_of(depth: Extent, run: Extent) -> Walk:
+    """The walk over `depth` elements in contiguous runs; a run of 0 is none worth a split."""
+    if run in (0, depth) or not isinstance(run, int):
+        return Walk(depth, depth, depth)
+    return Walk(depth, run, run if (run & -run) >= SMALLEST_BLOCK else power_above(run))
 
 
 @dataclass(frozen=True, slots=True)

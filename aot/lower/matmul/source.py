@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
 from aotc.aot.ir.index import Index, Symbol
-from aotc.aot.ir.size import fixed, highest, kernel_text
+from aotc.aot.ir.size import fixed, highest, kernel_text, typical
 from aotc.aot.lower import kernel_file
-from aotc.aot.lower.body import Body, Value
-from aotc.aot.lower.emit import Emitter
-from aotc.aot.lower.literal import as_tensor, computed, triton_type
-from aotc.aot.lower.matmul.gpu_forms import lower_product
-from aotc.aot.lower.matmul.loop import Walk, walk_of
-from aotc.aot.lower.matmul.operands import product_of
+from aotc.aot.lower.convolution.source import lower_convolution
+from aotc.aot.lower.emit import Body, Value, as_tensor, computed, triton_type
+from aotc.aot.lower.kernel_file import fill
+from aotc.aot.lower.matmul.gpu_source import lower_matmul_gpu
+from aotc.aot.lower.matmul.operands import Walk, product_of, walk_of
 from aotc.aot.lower.spec import Candidate, KernelSpec
-from aotc.aot.lower.template import fill
 from aotc.aot.lower.tiles import (
     COPIED,
     IN_PLACE,
@@ -51,12 +50,15 @@ def lower_matmul(group: Group, traits: TargetTraits) -> KernelSpec:
     writer = _MatmulWriter(group, root_op, candidates, walk)
     lines = fill(
         TEMPLATES["matmul_packed" if is_packed else "matmul"],
-        {"load_a": writer.load_a, "load_b": writer.load_b, "store": writer.store},
+        {
+            "tile_rows": [writer.tile_rows()],
+            "load_a": writer.load_a,
+            "load_b": writer.load_b,
+            "store": writer.store,
+        },
         writer.constants(),
         writer.before_loop,
     )
-    if writer.is_shifted:
-        lines = [_shifted(line, domain.rows) for line in lines]
     return kernel_file.kernel_of(group, [kernel_file.Draft("", lines)], candidates)
 
 
@@ -68,12 +70,6 @@ def _reading(group: Group, is_packed: bool) -> Reading:
     is_plain = product.left.strides is not None and product.left.is_along_depth
     is_wide = computed(product.root_op.dtype) == product.root_op.dtype
     return IN_PLACE if is_plain and is_wide else COPIED
-
-
-def _shifted(line: str, rows: Symbol) -> str:
-    """The template's first row of a tile, the last tile moved back to end with the rows."""
-    first = "tl.program_id(0) * BM"
-    return line.replace(first, f"tl.minimum({first}, {kernel_text(rows.extent)} - BM)")
 
 
 @dataclass(slots=True)
@@ -95,14 +91,7 @@ class _MatmulWriter:
         self.group, self.root_op, self.domain, self.walk = group, root_op, group.domain, walk
         self.body, self.masks = Body(), dict[Symbol, str]()
         self.accumulator = computed(root_op.dtype)
-        self.emitter = Emitter(
-            self.body,
-            kernel_file.buffer_names(group),
-            self.masks,
-            self._stop,
-            rounded=group.rounded,
-            starts=dict(group.starts),
-        )
+        self.emitter = kernel_file.emitter_of(group, self.body, self.masks, self._stop)
         self.has_tail = {
             symbol.name: kernel_file.has_tail(symbol, kernel_file.blocks_of(candidates, block))
             for symbol, block in self._blocks()
@@ -135,6 +124,13 @@ class _MatmulWriter:
             "ACCUMULATOR": triton_type(self.accumulator),
         }
 
+    def tile_rows(self) -> str:
+        """The rows of a tile; the last tile may move back to end with the rows."""
+        first = "tl.program_id(0) * BM"
+        if self.is_shifted:
+            first = f"tl.minimum({first}, {kernel_text(self.domain.rows.extent)} - BM)"
+        return f"x = {first} + tl.arange(0, BM)[:, None]"
+
     def _blocks(self) -> list[tuple[Symbol, str]]:
         assert self.domain.reduced is not None
         return [(self.domain.rows, "BM"), (self.domain.lanes, "BN"), (self.domain.reduced, "BK")]
@@ -149,9 +145,7 @@ class _MatmulWriter:
                 kernel_file.write_mask(self.body, symbol, self.masks)
                 self.masks[tile] = self.masks.pop(symbol)
         left, right = self._left(), self._right()
-        inside = frozenset(
-            {left.inner, right.inner, Symbol("kernel_offset", self.walk.kernel_size)}
-        )
+        inside = frozenset({left.inner, right.inner, self.walk.kernel_offset})
         self.body.open_loop(inside)
         self._write_side(left, "[None, :]", "a")
         count = len(self.body.loop or ())
@@ -164,12 +158,6 @@ class _MatmulWriter:
         kernel_file.write_stores(self.emitter, roots)
         self.store = self.body.lines
 
-    def _depth(self, inner: Symbol) -> Index:
-        """Position k of an element `inner` of the current run, or of all elements."""
-        if inner.extent == self.walk.depth:
-            return ix.of(inner)
-        return ix.of(Symbol("kernel_offset", self.walk.kernel_size)) * self.walk.run + ix.of(inner)
-
     def _left(self) -> _Side:
         """A: rows clamped instead of masked, k along the lanes."""
         rows, depth = self.domain.rows, self.domain.reduced
@@ -181,7 +169,7 @@ class _MatmulWriter:
         inner = Symbol("ca" if self.walk.is_split else "ka", self.walk.run)
         domain = replace(self.domain, rows=rows)
         need, _ = operand_accesses(self.root_op, domain, batch_index(self.root_op, domain))
-        index = tuple(part.substitute({depth: self._depth(inner)}) for part in need.index)
+        index = tuple(part.substitute({depth: self.walk.position(inner)}) for part in need.index)
         return _Side(Access(need.node, index), inner, rows, "BM, BK")
 
     def _right(self) -> _Side:
@@ -194,12 +182,12 @@ class _MatmulWriter:
         if self.root_op.kind == "matmul_packed":
             # The panel is padded with zeros: all of its columns may be read.
             column = Symbol("n", self.columns_block)
-            panel = (ix.of(self.panel), self._depth(inner), ix.of(column))
+            panel = (ix.of(self.panel), self.walk.position(inner), ix.of(column))
             return _Side(Access(operand, panel), inner, column, "BK, BN")
         _, need = operand_accesses(
             self.root_op, self.domain, batch_index(self.root_op, self.domain)
         )
-        values = {depth: self._depth(inner)}
+        values = {depth: self.walk.position(inner)}
         index = tuple(part.substitute(values) for part in self._in_columns(need.index))
         need = Access(need.node, index)
         return _Side(need, inner, self.column, "BK, BN")
@@ -226,3 +214,39 @@ class _MatmulWriter:
             return None
         tile = frozenset({self.domain.rows, self.column, self.panel, self.domain.outer})
         return Value("acc", frozenset(symbol for symbol in tile if symbol.extent != 1))
+
+
+# Sizes of the pointwise convolutions on which windows won (benchmarks/gpu/convolution.py).
+FEWEST_ROWS = 256
+MOST_OPERATIONS = 2_000_000_000
+
+
+def lower_product(group: Group, traits: TargetTraits) -> KernelSpec:
+    """The matmul of the group on a GPU, in all forms that suit it.
+
+    Windows are written by convolution/source.py where they are plain loads. So are small products
+    of many rows, beside the forms of gpu_source.py: with little to compute, its shorter programs
+    win.
+    """
+    is_windowed = any(node.op == "window" for node in group.nodes)
+    windows = lower_convolution(group, traits) if is_windowed or _is_small(group) else None
+    if windows is not None and is_windowed:
+        return windows
+    plain = lower_matmul_gpu(group, traits)
+    return plain if windows is None else _merged(windows, plain)
+
+
+def _is_small(group: Group) -> bool:
+    """Whether the product has many rows and little work."""
+    domain = group.domain
+    is_flat = domain.outer.extent == 1 and typical(domain.rows.extent) >= FEWEST_ROWS
+    return is_flat and group.operations <= MOST_OPERATIONS
+
+
+def _merged(first: KernelSpec, second: KernelSpec) -> KernelSpec:
+    """One spec with the candidates of both in turns; the second where they read other dims."""
+    if first.sizes != second.sizes:
+        return second
+    pairs = zip_longest(first.candidates, second.candidates)
+    candidates = tuple(each for each in chain.from_iterable(pairs) if each is not None)
+    return replace(second, forms=(*first.forms, *second.forms), candidates=candidates)

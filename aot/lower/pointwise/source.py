@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from aotc.aot.ir import index as ix
 from aotc.aot.ir.index import Index, Remainder, Symbol
 from aotc.aot.ir.ops import OPS
-from aotc.aot.ir.size import kernel_text, typical
-from aotc.aot.lower import gpu_tiles, kernel_file
-from aotc.aot.lower.body import Body
-from aotc.aot.lower.emit import Emitter
+from aotc.aot.ir.size import Extent, content, kernel_text, typical
+from aotc.aot.lower import kernel_file
+from aotc.aot.lower.emit import Body
 from aotc.aot.lower.spec import Candidate, KernelSpec
-from aotc.aot.lower.tiles import pointwise_candidates
+from aotc.aot.lower.tiles import WARP, blocks, pointwise_candidates, power_above, power_below
 from aotc.aot.schedule.group import Group
 from aotc.aot.schedule.trace import Tracer
 from aotc.aot.traits import TargetTraits
@@ -32,14 +33,7 @@ def lower_pointwise(group: Group, traits: TargetTraits) -> KernelSpec:
         body.write(f"{symbol.name} = {start} + tl.arange(0, {block}){dim}")
         if kernel_file.has_tail(symbol, kernel_file.blocks_of(candidates, block)):
             kernel_file.write_mask(body, symbol, masks)
-    emitter = Emitter(
-        body,
-        kernel_file.buffer_names(group),
-        masks,
-        rounded=group.rounded,
-        starts=dict(group.starts),
-        approximates=is_gpu,
-    )
+    emitter = kernel_file.emitter_of(group, body, masks, is_of_gpu=is_gpu)
     kernel_file.write_stores(emitter, group.roots)
     return kernel_file.kernel_of(group, [kernel_file.Draft("", body.lines)], candidates)
 
@@ -62,14 +56,14 @@ def _candidates(group: Group, traits: TargetTraits) -> tuple[Candidate, ...]:
     element_bytes = group.bytes / max(1, typical(rows.extent * lanes.extent))
     if not traits.is_gpu:
         return pointwise_candidates(rows.extent, lanes.extent, element_bytes, traits)
-    shape = gpu_tiles.PointwiseShape(
+    shape = PointwiseShape(
         rows.extent,
         lanes.extent,
         element_bytes,
-        functions=sum(OPS[node.op].cost >= gpu_tiles.FUNCTION_COST for node in group.nodes),
+        functions=sum(OPS[node.op].cost >= FUNCTION_COST for node in group.nodes),
         is_transposed=_is_transposed(group),
     )
-    return gpu_tiles.pointwise_candidates(shape, traits)
+    return gpu_candidates(shape, traits)
 
 
 def _is_transposed(group: Group) -> bool:
@@ -93,3 +87,66 @@ def _is_contiguous(offset: Index, symbol: Symbol) -> bool:
         if count == 1 and (atom == symbol or is_run):
             return True
     return False
+
+
+SMALLEST_PROGRAM = 256  # elements
+LARGEST_PROGRAM = 4096  # elements of a pointwise tile: more only cost registers
+TRANSPOSED_TILE = 64  # side of a square tile that changes the order of elements in shared memory
+WIDE = 8  # tiles along the lanes from which a partial tile does not matter
+FEWEST_WAVES = 2  # programs for each multiprocessor that a small kernel is cut into
+FUNCTION_COST = 10.0  # operations from which a node counts as a function: an instruction that waits
+FUNCTIONS_FOR_8_WARPS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PointwiseShape:
+    """What the tile of a pointwise kernel depends on."""
+
+    rows: Extent
+    lanes: Extent
+    element_bytes: float  # traffic of one element, all operands together
+    functions: int  # exponentials and the like for one element
+    is_transposed: bool  # some operand is contiguous along the rows
+
+
+def _largest_divisor(extent: Extent) -> int:
+    """Largest power of two that divides the extent at every call."""
+    return content(extent) & -content(extent)
+
+
+def _lanes_block(lanes: Extent, elements: int) -> int:
+    """Lanes of one tile: a divisor of all lanes where that is wide enough, so that no mask is."""
+    if typical(lanes) >= elements * WIDE:
+        return elements
+    divisor = min(_largest_divisor(lanes), elements)
+    whole = min(power_above(typical(lanes)), elements)
+    return divisor if divisor >= min(128, whole) else whole
+
+
+def gpu_candidates(shape: PointwiseShape, traits: TargetTraits) -> tuple[Candidate, ...]:
+    """Configs XBLOCK, YBLOCK, num_warps; the grid is one axis, lane blocks within row blocks."""
+    total = typical(shape.rows * shape.lanes)
+    pick = power_below(traits.program_bytes / max(1.0, shape.element_bytes))
+    pick = max(SMALLEST_PROGRAM, min(LARGEST_PROGRAM, pick * 2 if shape.functions else pick))
+    while pick > SMALLEST_PROGRAM and total < pick * traits.multiprocessors * FEWEST_WAVES:
+        pick //= 2
+    found = []
+    for elements in (pick, pick * 2, max(SMALLEST_PROGRAM, pick // 2)):
+        for more in (1, 2):
+            found.append(_pointwise(shape, elements, more))
+    return tuple(dict.fromkeys(found))
+
+
+def _pointwise(shape: PointwiseShape, elements: int, more_warps: int) -> Candidate:
+    lanes_block = _lanes_block(shape.lanes, elements)
+    if shape.is_transposed:
+        elements = max(elements, 2048)
+        side = TRANSPOSED_TILE if elements >= TRANSPOSED_TILE**2 else TRANSPOSED_TILE // 2
+        lanes_block = min(power_above(typical(shape.lanes)), side)
+    rows_block = min(power_above(typical(shape.rows)), max(1, elements // lanes_block))
+    programs = blocks(shape.rows, rows_block) * blocks(shape.lanes, lanes_block)
+    warps = 4 if shape.functions < FUNCTIONS_FOR_8_WARPS else 8
+    # A thread has at least four elements.
+    warps = max(1, min(warps * more_warps, rows_block * lanes_block // (4 * WARP)))
+    config = (("XBLOCK", rows_block), ("YBLOCK", lanes_block), ("num_warps", warps))
+    return Candidate(config, (programs, 1, 1))

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from aotc.aot.ir.size import Extent, typical
-from aotc.aot.lower.gpu_tiles import VECTOR_BYTES, WARP
 from aotc.aot.lower.spec import Candidate
-from aotc.aot.lower.tiles import blocks, power_above, power_below, row_block
+from aotc.aot.lower.tiles import VECTOR_BYTES, WARP, blocks, power_above, power_below, row_block
 from aotc.aot.traits import TargetTraits
 
 LARGEST_HELD = 1 << 15  # elements of a row in the registers of one program

@@ -3,34 +3,476 @@
 Every form reads a row once from memory where the machine can: a held row stays in the registers of
 its program; a streamed one is read again out of the cache if elements of it are stored; a shared
 one is held in pieces by programs that wait for each other's partial values.
+
+The body of a kernel has three parts that are chosen apart.
+
+- The layout of a tile: several rows, several columns, or one row as vectors.
+- The loop: a program holds all that it reads of its rows in registers (WHOLE), or reads chunks once
+  for each level of reductions and once more to store elements. It joins each chunk to one partial
+  value a row (JOINED), or keeps partial values of each lane, joined behind the loop (LANES).
+- The exchange between programs that share rows, through scratch memory: none (ALONE), the last one
+  to arrive joins what all have stored (LAST_JOINS), or each waits for the others of its row
+  (ALL_WAIT).
+
+Waiting programs must all be running: they are numbered in the order in which they begin, so those
+waited for have begun or are the next to begin, and a row has fewer programs than any device of the
+kind can run at once. One thread of each program waits, on a counter: on an H200 words that say by
+themselves that they are there, polled by all threads, were slower, for polls and stores meet in one
+slice of the cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from aotc.aot.ir import index as ix
 from aotc.aot.ir.graph import Node
-from aotc.aot.ir.size import proves_at_most, typical
+from aotc.aot.ir.index import Index, Symbol
+from aotc.aot.ir.size import highest, kernel_text, proves_at_most, typical
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.lower import kernel_file
-from aotc.aot.lower.gpu_tiles import VECTOR_BYTES
+from aotc.aot.lower.emit import INDENT, Body, Value, as_tensor, triton_type
 from aotc.aot.lower.row.gpu_candidates import RowShape, RowTiles, row_tiles
-from aotc.aot.lower.row.statistics import singles, statistics
-from aotc.aot.lower.row.writer import (
-    ALL_WAIT,
-    JOINED,
-    LANES,
-    LAST_JOINS,
-    WHOLE,
-    Levels,
-    RowForm,
-    RowWriter,
+from aotc.aot.lower.row.statistics import (
+    Partial,
+    Statistic,
+    Tile,
+    accumulated,
+    finished,
+    identity,
+    prepared,
+    singles,
+    statistics,
 )
-from aotc.aot.lower.spec import Candidate, KernelSpec
-from aotc.aot.lower.tiles import column_candidates, row_candidates
+from aotc.aot.lower.spec import Candidate, KernelSpec, Scratch
+from aotc.aot.lower.tiles import VECTOR_BYTES, column_candidates, row_candidates
+from aotc.aot.schedule.domain import kept_index
 from aotc.aot.schedule.group import Group
-from aotc.aot.schedule.trace import is_unrolled
+from aotc.aot.schedule.trace import Access, is_unrolled, reduction_index
 from aotc.aot.traits import TargetTraits
+
+Levels = Sequence[Sequence[Statistic]]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the elements of rows lie in a tile, as text."""
+
+    block: str  # of the kept elements; empty: one of them
+    kept: str  # their dim
+    reduced: str  # positions in a tile
+    tile: str  # its shape
+    row: str  # shape of a value for each row
+    lanes: str  # shape of one for each lane
+    along: str  # of a reduction of the tile
+    joined: str  # of a reduction of what lanes or programs have
+
+
+ROWS = Layout(
+    block="XBLOCK",
+    kept="[:, None]",
+    reduced="tl.arange(0, RBLOCK)[None, :]",
+    tile="XBLOCK, RBLOCK",
+    row="XBLOCK, 1",
+    lanes="XBLOCK, RBLOCK",
+    along="axis=1, keep_dims=True",
+    joined="axis=1, keep_dims=True",
+)
+COLUMNS = Layout(
+    block="YBLOCK",
+    kept="[None, :]",
+    reduced="tl.arange(0, RBLOCK)[:, None]",
+    tile="RBLOCK, YBLOCK",
+    row="1, YBLOCK",
+    lanes="RBLOCK, YBLOCK",
+    along="axis=0, keep_dims=True",
+    joined="axis=0, keep_dims=True",
+)
+# One row: a thread has whole vectors, and what is known of the row is a number.
+VECTORS = Layout(
+    block="",
+    kept="",
+    reduced="tl.arange(0, RBLOCK // VECTOR)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]",
+    tile="RBLOCK // VECTOR, VECTOR",
+    row="",
+    lanes="RBLOCK // VECTOR,",
+    along="axis=None",
+    joined="axis=0",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """How a program goes along its rows."""
+
+    is_chunked: bool = False
+    is_by_lane: bool = False
+
+
+WHOLE, JOINED, LANES = Loop(), Loop(is_chunked=True), Loop(is_chunked=True, is_by_lane=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """How programs that share rows learn each other's partial values."""
+
+    begins: tuple[str, ...] = ()  # lines that say which row and part of it is the program's
+    head: int = 0  # counters before those of the rows: programs that began, rows that are done
+    waits: bool = False
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several programs have a row."""
+        return bool(self.begins)
+
+    @property
+    def program(self) -> str:
+        """Number of a program, or of all that share its rows."""
+        return "row" if self.is_shared else "tl.program_id(0)"
+
+    @property
+    def counter(self) -> str:
+        """Address of the counter of a row."""
+        return f"arrived + {self.head} + row" if self.head else "arrived + row"
+
+
+ALONE = Exchange()
+LAST_JOINS = Exchange(("row = tl.program_id(0) // PARTS", "part = tl.program_id(0) % PARTS"))
+ALL_WAIT = Exchange(
+    ("begun = tl.atomic_add(arrived, 1)", "row = begun // PARTS", "part = begun % PARTS"), 2, True
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RowForm:
+    """One form of a row kernel."""
+
+    loop: Loop
+    exchange: Exchange = ALONE
+    is_of_gpu: bool = True  # programs in one row of the grid; 16-bit values approximated
+
+    @property
+    def is_held(self) -> bool:
+        """Whether whole rows are in registers: a reduction is written where it is read."""
+        return not (self.loop.is_chunked or self.exchange.is_shared)
+
+    def layout(self, is_lanes: bool) -> Layout:
+        """Of tiles whose reduced elements lie along the lanes, or whose kept ones do."""
+        if not is_lanes:
+            return COLUMNS
+        return VECTORS if self.loop.is_by_lane or self.exchange.is_shared else ROWS
+
+
+class RowWriter:
+    """Writes the body of a row kernel in one form; `levels` are the passes over a row."""
+
+    def __init__(
+        self, group: Group, form: RowForm, levels: Levels, candidates: Sequence[Candidate]
+    ) -> None:
+        domain = group.domain
+        assert domain.reduced is not None
+        self.group, self.form, self.levels, self.reduced = group, form, levels, domain.reduced
+        self.layout = form.layout(domain.is_reduced_in_lanes)
+        self.kept_symbol = domain.rows if domain.is_reduced_in_lanes else domain.lanes
+        self.kept: Index = kept_index(domain)
+        found = {self.kept_symbol, domain.outer}
+        self.kept_symbols = frozenset(symbol for symbol in found if symbol.extent != 1)
+        self.body, self.masks = Body(), dict[Symbol, str]()
+        self.emitter = kernel_file.emitter_of(
+            group, self.body, self.masks, self._stop, form.is_of_gpu
+        )
+        if form.loop.is_by_lane and any(map(self._varies, range(len(group.roots)))):
+            self.row_policy = "evict_last"  # the last pass reads the row again
+            self.emitter.policy = self._policy
+        self.has_tail = kernel_file.has_tail(
+            self.reduced, kernel_file.blocks_of(candidates, "RBLOCK")
+        )
+        self._write_kept(candidates)
+
+    def lines(self) -> list[str]:
+        """Partial values of each level and their exchange, then what is stored."""
+        exchange = self.form.exchange
+        if not self.form.loop.is_chunked:
+            self._write_reduced("part * RBLOCK + " if exchange.is_shared else "")
+        if exchange.waits:
+            self._write_others()
+        for number, level in enumerate(() if self.form.is_held else self.levels):
+            partials = self._partials(level)
+            if not exchange.is_shared:
+                self._know(level, partials)
+                continue
+            self._put(number, partials)
+            if exchange.waits:
+                self._wait(number)
+                self._join(number)
+        if exchange.is_shared and not exchange.waits:
+            self._write_if(f"tl.atomic_add({exchange.counter}, 1) == PARTS - 1", self._end_as_last)
+            return self.body.lines
+        self._store_elements()
+        if exchange.waits:
+            self._write_if("part == 0", lambda: self._store(False))
+            self._leave()
+        else:
+            self._store(False)
+        return self.body.lines
+
+    # -- positions ---------------------------------------------------------------------------------
+
+    def _write_kept(self, candidates: Sequence[Candidate]) -> None:
+        """Which rows or columns are the program's."""
+        for line in self.form.exchange.begins:
+            self.body.write(line)
+        symbol, block, program = self.kept_symbol, self.layout.block, self.form.exchange.program
+        if self.group.domain.outer.extent != 1:
+            if self.form.is_of_gpu:
+                blocks = f"tl.cdiv({kernel_text(symbol.extent)}, {block})"
+                self.body.write(f"z = {program} // {blocks}")
+                program = f"{program} % {blocks}"
+            else:
+                self.body.write("z = tl.program_id(1)")
+        if symbol.extent == 1:
+            return
+        if not block:
+            self.body.write(f"{symbol.name} = {program}")
+            return
+        lanes = f"tl.arange(0, {block}){self.layout.kept}"
+        self.body.write(f"{symbol.name} = {program} * {block} + {lanes}")
+        if kernel_file.has_tail(symbol, kernel_file.blocks_of(candidates, block)):
+            kernel_file.write_mask(self.body, symbol, self.masks)
+
+    def _write_reduced(self, start: str) -> None:
+        self.body.write(f"r = {start}{self.layout.reduced}", frozenset({self.reduced}))
+        if self.has_tail:
+            kernel_file.write_mask(self.body, self.reduced, self.masks)
+
+    def _write_others(self) -> None:
+        dim = "[:, None]" if self.layout.block else ""
+        self.body.write(f"others = tl.arange(0, QBLOCK){dim}")
+
+    # -- passes over the rows ----------------------------------------------------------------------
+
+    def _write_pass(self, write: Callable[[], object]) -> None:
+        self.body.open_loop({self.reduced})
+        self._write_reduced("start + ")
+        write()
+        inner = self.body.close_loop()
+        self.emitter.forget(frozenset({self.reduced}))
+        if len(inner) > 1 + self.has_tail:
+            self.body.write(f"for start in {self._steps()}:")
+            self.body.lines += [INDENT + line for line in inner]
+
+    def _steps(self) -> str:
+        """Where the chunks of a pass begin."""
+        end = kernel_text(self.reduced.extent)
+        if not self.form.loop.is_by_lane:
+            return f"range(0, {end}, RBLOCK)"
+        if not self.form.exchange.is_shared:
+            return f"tl.range(0, {end}, RBLOCK, num_stages=STAGES)"
+        return f"tl.range(part * RBLOCK, {end}, PARTS * RBLOCK, num_stages=STAGES)"
+
+    def _partials(self, level: Sequence[Statistic]) -> list[list[str]]:
+        """Names of a level's partial values of what the program reads."""
+        if not self.form.loop.is_chunked:
+            return [self._of_piece(statistic) for statistic in level]
+        known = [[self._accumulator(partial) for partial in row.partials()] for row in level]
+        self._write_pass(lambda: self._update(level, known))
+        if not self.form.loop.is_by_lane:
+            return known
+        tile = Tile("", self.layout.joined)
+        return [row.join(names, tile, self._named) for row, names in zip(level, known, strict=True)]
+
+    def _of_piece(self, statistic: Statistic) -> list[str]:
+        count = "tl.full((), RBLOCK, tl.float32)"
+        if self.has_tail:
+            length = kernel_text(self.reduced.extent)
+            count = f"tl.minimum(RBLOCK, {length} - part * RBLOCK).to(tl.float32)"
+        operand = self._operand(statistic.nodes[0])
+        return statistic.of_tile(self._tile(operand.text, count), self._named)
+
+    def _accumulator(self, partial: Partial) -> str:
+        shape = self.layout.lanes if self.form.loop.is_by_lane else self.layout.row
+        text = f"tl.full(({shape}), {partial.identity}, {triton_type(partial.dtype)})"
+        return self.body.bind(text, (), "lane" if self.form.loop.is_by_lane else "v").text
+
+    def _update(self, level: Sequence[Statistic], known: Sequence[Sequence[str]]) -> None:
+        """A chunk taken into the partial values."""
+        inside = frozenset({self.reduced})
+
+        def bind(text: str) -> str:
+            return self.body.bind(text, inside).text
+
+        for statistic, names in zip(level, known, strict=True):
+            tile = self._tile(self._operand(statistic.nodes[0]).text)
+            if self.form.loop.is_by_lane:
+                tile = replace(tile, is_vector=self.layout is VECTORS)
+            else:
+                # Along the lanes a comparison is twice as fast, across them slower (on a CPU).
+                start = "start" if self.layout is COLUMNS else ""
+                joined = statistic.of_tile(replace(tile, start=start), bind)
+                tile = Tile(joined[0], tile.along, positions=joined[-1])
+            texts = statistic.update(names, tile, bind)
+            fresh = texts if len(texts) == 1 else [bind(text) for text in texts]
+            for name, text in zip(names, fresh, strict=True):
+                self.body.write(f"{name} = {text}", inside)
+
+    def _tile(self, text: str, count: str = "") -> Tile:
+        mask = self.masks[self.reduced] if self.has_tail else ""
+        return Tile(text, self.layout.along, mask, "r", count)
+
+    def _operand(self, node: Node) -> Value:
+        """The tile of a reduction, elements beyond the row replaced by its identity."""
+        index = reduction_index(node, self.kept, ix.of(self.reduced))
+        value = self.emitter.operand(node, Access(node.inputs[0], index))
+        symbols = value.symbols | {self.reduced}
+        text = prepared(node, value.text)
+        if self.has_tail:
+            text = f"tl.where({self.masks[self.reduced]}, {text}, {identity(node)})"
+        elif self.reduced not in value.symbols or self.kept_symbol not in value.symbols:
+            text = f"tl.broadcast_to({as_tensor(text, accumulated(node))}, {self.layout.tile})"
+        return Value(text, symbols) if text == value.text else self.body.bind(text, symbols)
+
+    def _stop(self, node: Node, index: tuple[Index, ...]) -> Value | None:
+        """A reduction inside one tile."""
+        if node.kind != "reduce" or not self.form.is_held:
+            return None
+        tile = self._operand(node)
+        text = finished(node, tile.text, self.layout.along)
+        return self.body.bind(text, tile.symbols - {self.reduced})
+
+    def _named(self, expression: str) -> str:
+        """Name a value of whole rows."""
+        return self.body.bind(expression, self.kept_symbols).text
+
+    def _know(self, level: Sequence[Statistic], partials: Sequence[Sequence[str]]) -> None:
+        """Tell the emitter the values of the reductions, from the joined partial values."""
+        for statistic, names in zip(level, partials, strict=True):
+            values = statistic.values(names, self.reduced.extent)
+            for node, text in zip(statistic.nodes, values, strict=True):
+                index = reduction_index(node, self.kept, ix.of(self.reduced))
+                axes = node.attr("axes")
+                row = tuple(ix.ZERO if at in axes else part for at, part in enumerate(index))
+                name = text if text.isidentifier() else self._named(text)
+                self.emitter.known[node, row, ()] = Value(name, self.kept_symbols)
+
+    # -- stores ------------------------------------------------------------------------------------
+
+    def _varies(self, place: int) -> bool:
+        """Whether a root is stored for each element, not only for each row."""
+        return any(self.reduced in part.symbols() for part in self.group.roots[place].index)
+
+    def _store(self, varying: bool) -> None:
+        """Store the roots that vary with the reduced elements, or those that do not."""
+        for place, root in enumerate(self.group.roots):
+            if self._varies(place) == varying:
+                kernel_file.write_store(self.emitter, root, place)
+
+    def _store_elements(self) -> None:
+        if not self.form.loop.is_chunked:
+            self._store(True)
+            return
+        self.row_policy = "evict_first"  # nothing reads the row again
+        self._write_pass(lambda: self._store(True))
+
+    def _policy(self, symbols: frozenset[Symbol]) -> str:
+        """How caches treat a load: what all rows share is read again by each program."""
+        if self.reduced not in symbols or not self.kept_symbols:
+            return ""
+        return self.row_policy if symbols & self.kept_symbols else "evict_last"
+
+    def _write_if(self, condition: str, write: Callable[[], object]) -> None:
+        """What only those programs do for which the condition holds."""
+        before, self.body.lines = self.body.lines, []
+        write()
+        inner, self.body.lines = self.body.lines, before
+        if inner:
+            self.body.lines += [f"if {condition}:", *(INDENT + line for line in inner)]
+
+    # -- exchange ----------------------------------------------------------------------------------
+
+    def scratch(self, candidate: Candidate) -> tuple[Scratch, ...]:
+        """Scratch memory of a candidate: partial values of all programs, a counter for each row."""
+        if not self.form.exchange.is_shared:
+            return ()
+        config, programs = dict(candidate.config), candidate.grid[0]
+        count = programs * (config[self.layout.block] if self.layout.block else 1)
+        partials = [each for level in self.levels for row in level for each in row.partials()]
+        rows = [DTYPES[each.dtype] for each in partials]
+        counters = self.form.exchange.head + programs // config["PARTS"]
+        return (
+            *(
+                Scratch(f"part{at}", f"*{row.triton}", count * row.itemsize_bytes)
+                for at, row in enumerate(rows)
+            ),
+            Scratch("arrived", "*i32", highest(counters * 4), is_zeroed=True),
+        )
+
+    def _place(self, number: int) -> int:
+        """The first pointer of a level's partial values."""
+        return sum(len(row.partials()) for level in self.levels[:number] for row in level)
+
+    def _where(self, part: str) -> str:
+        if not self.layout.block:
+            return f"row * PARTS + {part}"
+        return f"(row * PARTS + {part}) * YBLOCK + tl.arange(0, YBLOCK)[None, :]"
+
+    def _put(self, number: int, partials: Sequence[Sequence[str]]) -> None:
+        """Store the program's partial values of a level."""
+        where = self._where("part")
+        names = (name for row in partials for name in row)
+        for at, name in enumerate(names, self._place(number)):
+            self.body.write(f"tl.store(part{at} + {where}, {name})")
+        self.body.write("tl.debug_barrier()")
+
+    def _wait(self, number: int) -> None:
+        """Until all programs of the row have stored theirs."""
+        counter = self.form.exchange.counter
+        self.body.lines += [
+            f"seen = tl.atomic_add({counter}, 1) + 1",
+            f"while seen < PARTS * {number + 1}:",
+            f"{INDENT}seen = tl.atomic_add({counter}, 0)",
+        ]
+
+    def _join(self, number: int) -> None:
+        """Make the values of a level known, from all programs of the row."""
+        programs = Tile("", "axis=0, keep_dims=True" if self.layout.block else "axis=0")
+        at, found = self._place(number), []
+        for statistic in self.levels[number]:
+            partials = statistic.partials()
+            found.append(statistic.join(self._get(at, partials), programs, self._named))
+            at += len(partials)
+        self._know(self.levels[number], found)
+
+    def _get(self, at: int, partials: Sequence[Partial]) -> list[str]:
+        """Load the partial values of all programs of the row; not from a cache of this program."""
+        where = self._where("others")
+        return [
+            self._named(
+                f"tl.load(part{at + number} + {where}, mask=others < PARTS,"
+                f" other={partial.identity}, volatile=True)"
+            )
+            for number, partial in enumerate(partials)
+        ]
+
+    def _end_as_last(self) -> None:
+        """What the last program of a row does, which clears its counter."""
+        self._write_others()
+        self._join(0)
+        self._store(False)
+        self.body.write(f"tl.store({self.form.exchange.counter}, 0)")
+
+    def _leave(self) -> None:
+        """The last program of a row clears its counter, that of the last row the head."""
+        counter, last = self.form.exchange.counter, f"PARTS * {len(self.levels) + 1} - 1"
+        last_row = kernel_text(self.kept_symbol.extent - 1)
+        self.body.lines += [
+            f"if tl.atomic_add({counter}, 1) == {last}:",
+            f"{INDENT}tl.store({counter}, 0)",
+            f"{INDENT}if tl.atomic_add(arrived + 1, 1) == {last_row}:",
+            f"{INDENT * 2}tl.store(arrived, 0)",
+            f"{INDENT * 2}tl.store(arrived + 1, 0)",
+        ]
+
 
 FORMS = {
     "": RowForm(WHOLE),

@@ -16,7 +16,7 @@ from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.rounding import is_rounded
 from aotc.aot.ir.size import Extent, fixed, kernel_text
 from aotc.aot.ir.types import DTYPES, holds_exactly
-from aotc.aot.lower.literal import bare, computed, literal, triton_type
+from aotc.aot.lower.emit import bare, computed, literal, triton_type
 
 Bind = Callable[[str], str]  # names an expression
 LOWEST = -3.4028234663852886e38  # below every finite f32: its distance to an infinity is no NaN

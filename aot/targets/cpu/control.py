@@ -15,9 +15,9 @@ from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import root_ops
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import Kernel, Shifted
+from aotc.aot.targets.cpu.lanes import typed
 from aotc.aot.targets.cpu.linear import Int, Lane, Pointer, integer
 from aotc.aot.targets.cpu.memory import Buffer
-from aotc.aot.targets.cpu.operands import typed
 from aotc.aot.targets.cpu.ttir import Block, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 

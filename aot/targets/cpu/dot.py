@@ -15,12 +15,10 @@ from typing import NamedTuple
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import fused_store, memory, root_ops
 from aotc.aot.targets.cpu.dot_operands import Side, side
-from aotc.aot.targets.cpu.evaluate import Kernel
-from aotc.aot.targets.cpu.linear import Int, Linear, Pointer, integer
-from aotc.aot.targets.cpu.literals import LLVM_TYPES
+from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
+from aotc.aot.targets.cpu.lanes import typed
+from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Buffer, Index
-from aotc.aot.targets.cpu.operands import typed
-from aotc.aot.targets.cpu.stored_product import StoredProduct
 from aotc.aot.targets.cpu.ttir import Dense, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 
@@ -98,7 +96,7 @@ def dot(kernel: Kernel, operation: Operation) -> None:
 def _product(kernel: Kernel, operation: Operation, shape: tuple[int, int]) -> Product:
     left, _, start = operation.operands
     depth = (left.type.shape or ())[1]
-    found = kernel.closing
+    found = kernel.fused_store
     stored = found if found is not None and found.dot is operation else None
     is_new = _is_zero(kernel, start)
     is_at_once = is_new and stored is not None and stored.operation is operation

@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 from aotc.aot.targets.cpu import memory, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Kernel
-from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, as_f32
 from aotc.aot.targets.cpu.linear import Int, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Buffer, Index
-from aotc.aot.targets.cpu.operands import as_f32
 from aotc.aot.targets.cpu.ttir import Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
 

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import floats, integers
-from aotc.aot.targets.cpu.lanes import Lanes
-from aotc.aot.targets.cpu.linear import Int, Lane, Pointer, integer
-from aotc.aot.targets.cpu.literals import LLVM_TYPES, is_vector
-from aotc.aot.targets.cpu.operands import (
+from aotc.aot.targets.cpu.lanes import (
     LINEAR_KINDS,
+    Lanes,
     Rule,
     as_f32,
     from_f32,
@@ -18,6 +16,7 @@ from aotc.aot.targets.cpu.operands import (
     select,
     typed,
 )
+from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Lane, Pointer, integer, is_vector
 from aotc.aot.targets.cpu.ttir import Operation
 
 

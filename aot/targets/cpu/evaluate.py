@@ -13,14 +13,32 @@ from typing import NamedTuple, TypeAlias
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import memory
 from aotc.aot.targets.cpu.elementwise import RULES
-from aotc.aot.targets.cpu.lanes import Lanes
-from aotc.aot.targets.cpu.linear import Int, Lane, Pointer, integer
-from aotc.aot.targets.cpu.literals import LLVM_TYPES, float_constant
+from aotc.aot.targets.cpu.lanes import Lanes, compare, select, typed
+from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Lane, Pointer, float_constant, integer
 from aotc.aot.targets.cpu.memory import Bound, Buffer, Index
-from aotc.aot.targets.cpu.operands import compare, select, typed
-from aotc.aot.targets.cpu.stored_product import StoredProduct
 from aotc.aot.targets.cpu.ttir import Attribute, Block, Dense, Operation, Value
 from aotc.aot.targets.cpu.writer import Operand, constant
+
+
+class StoredProduct(NamedTuple):
+    """A product that ends in stores, which nobody else reads; `fused_store.py` finds them."""
+
+    operation: Operation
+    """The dot, or the loop around it."""
+    dot: Operation
+    value: Value
+    """What the stores read."""
+    stores: tuple[Operation, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.type.shape or ()
+
+    @property
+    def mask(self) -> Value | None:
+        """Where elements are stored, the same for all stores."""
+        operands = self.stores[0].operands
+        return operands[2] if len(operands) > 2 else None
 
 
 class Shifted(NamedTuple):
@@ -44,7 +62,7 @@ class Kernel(memory.Code):
     pending: dict[Value, Pending] = field(default_factory=dict)
     in_place: dict[Value, Buffer] = field(default_factory=dict)
     """Where a tensor has to be computed: the buffer of the loop-carried value that it follows."""
-    closing: StoredProduct | None = None
+    fused_store: StoredProduct | None = None
     """The product that stores its elements as it goes, while it is lowered."""
     active_bounds: frozenset[Bound] = frozenset()
     """Where the loops of the current root are cut."""

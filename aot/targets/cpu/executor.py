@@ -13,8 +13,6 @@ that the system does not run, costs nothing.
 
 from __future__ import annotations
 
-from aotc.aot.targets.cpu.native_call import NATIVE_CALL
-from aotc.aot.targets.cpu.strided_copy import COPY_STRIDED
 from aotc.aot.targets.toolchain import Export, Object, compile_module
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.drivers.cpu import executor_abi as abi
@@ -385,10 +383,142 @@ done:
 """
 
 
+# The kernel that calls a native function; its one argument is a frame
+# (`runtime/backends/frame.py`), laid out by the runtime when the session opened; tensors that
+# change from call to call are patched into it. Each tile has a context and a message of its own.
+# The first tile that fails keeps its status and message in the frame and tells the session, which
+# then ends: the launches after it would read what was never written.
+NATIVE_CALL = f"""\
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define void @native(ptr %arguments, i32 %x, i32 %y, i32 %z, ptr %grid, ptr %scratch) nounwind {{
+entry:
+  %context = alloca [{abi.CONTEXT_BYTES} x i8], align 8
+  %message = alloca [{abi.MESSAGE_BYTES} x i8], align 8
+  %frame = load ptr, ptr %arguments
+  %template = getelementptr i8, ptr %frame, i64 {abi.FRAME_CONTEXT}
+  call void @llvm.memcpy.p0.p0.i64(ptr %context, ptr %template, i64 {abi.CONTEXT_BYTES}, i1 false)
+  store i8 0, ptr %message
+  %tile.at = getelementptr i8, ptr %context, i64 {abi.CONTEXT_TILE}
+  %tiles.at = getelementptr i8, ptr %context, i64 {abi.CONTEXT_TILES}
+  %workspace.at = getelementptr i8, ptr %context, i64 {abi.CONTEXT_WORKSPACE}
+  %message.at = getelementptr i8, ptr %context, i64 {abi.CONTEXT_MESSAGE}
+  %tiles = load i32, ptr %grid
+  store i32 %x, ptr %tile.at
+  store i32 %tiles, ptr %tiles.at
+  store ptr %scratch, ptr %workspace.at
+  store ptr %message, ptr %message.at
+  %tensors.at = getelementptr i8, ptr %frame, i64 {abi.FRAME_TENSORS}
+  %scalars.at = getelementptr i8, ptr %frame, i64 {abi.FRAME_SCALARS}
+  %function = load ptr, ptr %frame
+  %tensors = load ptr, ptr %tensors.at
+  %scalars = load ptr, ptr %scalars.at
+  %status = call i32 %function(ptr %context, ptr %tensors, ptr %scalars)
+  %fine = icmp eq i32 %status, 0
+  br i1 %fine, label %done, label %failed
+failed:
+  %status.at = getelementptr i8, ptr %frame, i64 {abi.FRAME_STATUS}
+  %pair = cmpxchg ptr %status.at, i32 0, i32 %status acq_rel acquire, align 4
+  %first = extractvalue {{ i32, i1 }} %pair, 1
+  br i1 %first, label %tell, label %done
+tell:
+  %kept = getelementptr i8, ptr %frame, i64 {abi.FRAME_MESSAGE}
+  call void @llvm.memcpy.p0.p0.i64(ptr %kept, ptr %message, i64 {abi.MESSAGE_BYTES}, i1 false)
+  %failed.at = getelementptr i8, ptr %frame, i64 {abi.FRAME_FAILED}
+  %number.at = getelementptr i8, ptr %frame, i64 {abi.FRAME_NUMBER}
+  %session.failed = load ptr, ptr %failed.at
+  %number = load i32, ptr %number.at
+  store atomic i32 %number, ptr %session.failed release, align 4
+  br label %done
+done:
+  ret void
+}}
+"""
+
+
+def _copy_items(item_bytes: int) -> str:
+    """A loop over one dim of strided items of a size that has a register."""
+    kind, label = f"i{8 * item_bytes}", f"items.{item_bytes}"
+    return f"""\
+{label}:
+  %n.{label} = phi i64 [ 0, %strided ], [ %next.{label}, %{label} ]
+  %skip.{label} = mul i64 %n.{label}, %stride
+  %from.{label} = getelementptr i8, ptr %from, i64 %skip.{label}
+  %to.{label} = getelementptr {kind}, ptr %to, i64 %n.{label}
+  %item.{label} = load {kind}, ptr %from.{label}, align 1
+  store {kind} %item.{label}, ptr %to.{label}, align 1
+  %next.{label} = add i64 %n.{label}, 1
+  %more.{label} = icmp ult i64 %next.{label}, %count
+  br i1 %more.{label}, label %{label}, label %done
+"""
+
+
+# The copy of a strided array to contiguous memory: items of 1, 2, 4, 8 and 16 bytes; strides may be
+# zero or negative.
+COPY_STRIDED = f"""\
+define internal ptr @copy_dim(ptr %to, ptr %from, i64 %item, i64 %rank, ptr %shape, ptr %strides) \
+nounwind {{
+entry:
+  %scalar = icmp eq i64 %rank, 0
+  br i1 %scalar, label %one, label %any
+one:
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %item, i1 false)
+  %to.one = getelementptr i8, ptr %to, i64 %item
+  ret ptr %to.one
+any:
+  %count = load i64, ptr %shape
+  %stride = load i64, ptr %strides
+  %empty = icmp eq i64 %count, 0
+  br i1 %empty, label %nothing, label %depth
+nothing:
+  ret ptr %to
+depth:
+  %inner = icmp eq i64 %rank, 1
+  br i1 %inner, label %row, label %outer
+row:
+  %bytes = mul i64 %count, %item
+  %dense = icmp eq i64 %stride, %item
+  br i1 %dense, label %block, label %strided
+block:
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 false)
+  br label %done
+strided:
+  switch i64 %item, label %done [ i64 1, label %items.1 i64 2, label %items.2
+    i64 4, label %items.4 i64 8, label %items.8 i64 16, label %items.16 ]
+{"".join(_copy_items(item_bytes) for item_bytes in (1, 2, 4, 8, 16))}\
+done:
+  %to.row = getelementptr i8, ptr %to, i64 %bytes
+  ret ptr %to.row
+outer:
+  %rank.inner = sub i64 %rank, 1
+  %shape.inner = getelementptr i64, ptr %shape, i64 1
+  %strides.inner = getelementptr i64, ptr %strides, i64 1
+  br label %dims
+dims:
+  %n = phi i64 [ 0, %outer ], [ %n.next, %dims ]
+  %to.n = phi ptr [ %to, %outer ], [ %to.next, %dims ]
+  %skip = mul i64 %n, %stride
+  %from.n = getelementptr i8, ptr %from, i64 %skip
+  %to.next = call ptr @copy_dim(ptr %to.n, ptr %from.n, i64 %item, i64 %rank.inner, \
+ptr %shape.inner, ptr %strides.inner)
+  %n.next = add i64 %n, 1
+  %more = icmp ult i64 %n.next, %count
+  br i1 %more, label %dims, label %end
+end:
+  ret ptr %to.next
+}}
+
+define void @copy_strided(ptr %to, ptr %from, i64 %item, i64 %rank, ptr %shape, ptr %strides) {{
+  %end = call ptr @copy_dim(ptr %to, ptr %from, i64 %item, i64 %rank, ptr %shape, ptr %strides)
+  ret void
+}}
+"""
+
+
 def executor_text() -> str:
     """The whole executor as LLVM IR."""
-    own = (DECLARATIONS, RUN_PROGRAMS, CLAIM, WORKER, SPREAD, TAKE_SLOT, EXECUTE)
-    return "\n".join((*own, NATIVE_CALL, COPY_STRIDED))
+    scheduling = (RUN_PROGRAMS, CLAIM, WORKER, SPREAD, TAKE_SLOT, EXECUTE)
+    return "\n".join((DECLARATIONS, *scheduling, NATIVE_CALL, COPY_STRIDED))
 
 
 def executor_object() -> Object:

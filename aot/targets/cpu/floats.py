@@ -8,12 +8,8 @@ import struct
 from collections.abc import Callable, Sequence
 
 from aotc.aot.errors import CompileError
-from aotc.aot.targets.cpu.lanes import Lanes
-from aotc.aot.targets.cpu.linear import Lane
-from aotc.aot.targets.cpu.literals import float_constant, is_literal, is_vector, scalar_type
-from aotc.aot.targets.cpu.math import FUNCTIONS, WIDTHS
-from aotc.aot.targets.cpu.math import symbol as math_symbol
-from aotc.aot.targets.cpu.operands import (
+from aotc.aot.targets.cpu.lanes import (
+    Lanes,
     Rule,
     as_f32,
     compare,
@@ -24,6 +20,9 @@ from aotc.aot.targets.cpu.operands import (
     select,
     typed,
 )
+from aotc.aot.targets.cpu.linear import Lane, float_constant, is_literal, is_vector, scalar_type
+from aotc.aot.targets.cpu.math import FUNCTIONS, WIDTHS
+from aotc.aot.targets.cpu.math import symbol as math_symbol
 from aotc.aot.targets.cpu.ttir import Operation
 from aotc.aot.targets.cpu.writer import Operand
 

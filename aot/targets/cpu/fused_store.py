@@ -14,10 +14,9 @@ from collections.abc import Iterator, Sequence
 
 from aotc.aot.targets.cpu import tiles
 from aotc.aot.targets.cpu.elementwise import RULES
-from aotc.aot.targets.cpu.evaluate import Kernel
+from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
+from aotc.aot.targets.cpu.lanes import compare
 from aotc.aot.targets.cpu.linear import Int
-from aotc.aot.targets.cpu.operands import compare
-from aotc.aot.targets.cpu.stored_product import StoredProduct
 from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value
 from aotc.aot.targets.cpu.usage import COSTS, ROOT_OPS, WRITES, Keep, Runs
 from aotc.aot.targets.cpu.writer import Operand
@@ -68,7 +67,7 @@ def takes_no_turn(product: StoredProduct, kernel: Kernel) -> Operand | None:
     return compare(kernel.lanes, "icmp sge", *ends)
 
 
-def closings(
+def fused_stores(
     function: Function, runs: Runs, kept: dict[Value, Keep]
 ) -> dict[Operation, StoredProduct]:
     """Products that are written at their stores: by their own operation, and by their stores.
@@ -78,10 +77,10 @@ def closings(
     found: dict[Operation, StoredProduct] = {}
     blocks = [function.blocks] + [r for op in function.walk() for r in op.regions]
     for block in (b for region in blocks for b in region):
-        for closing in _of_block(block, runs, kept):
-            if not _overwrites(closing, function.arguments):
-                found[closing.operation] = closing
-                found.update(dict.fromkeys(closing.stores, closing))
+        for fused in _of_block(block, runs, kept):
+            if not _overwrites(fused, function.arguments):
+                found[fused.operation] = fused
+                found.update(dict.fromkeys(fused.stores, fused))
     return found
 
 
@@ -157,10 +156,10 @@ def _writes(operation: Operation) -> bool:
     return any(each.name in WRITES for each in operation.walk())
 
 
-def _overwrites(closing: StoredProduct, arguments: Sequence[Value]) -> bool:
+def _overwrites(fused: StoredProduct, arguments: Sequence[Value]) -> bool:
     """Whether the stores may write what the product still reads."""
-    read = _roots(closing.dot.operands[:2], closing.operation)
-    written = _roots([each.operands[0] for each in closing.stores], closing.operation)
+    read = _roots(fused.dot.operands[:2], fused.operation)
+    written = _roots([each.operands[0] for each in fused.stores], fused.operation)
     return bool(read & written) or not read | written <= set(arguments)
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aotc.aot.targets.cpu.lanes import Lanes
-from aotc.aot.targets.cpu.linear import Int, Lane, integer
-from aotc.aot.targets.cpu.literals import LLVM_TYPES, is_literal, is_vector, number, scalar_type
-from aotc.aot.targets.cpu.operands import (
+from aotc.aot.targets.cpu.lanes import (
+    Lanes,
     Rule,
     compare,
     intrinsic_suffix,
@@ -15,6 +13,16 @@ from aotc.aot.targets.cpu.operands import (
     result_kind,
     select,
     typed,
+)
+from aotc.aot.targets.cpu.linear import (
+    LLVM_TYPES,
+    Int,
+    Lane,
+    integer,
+    is_literal,
+    is_vector,
+    number,
+    scalar_type,
 )
 from aotc.aot.targets.cpu.ttir import Operation
 from aotc.aot.targets.cpu.writer import Operand, constant

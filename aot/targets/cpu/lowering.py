@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import (
-    atomics,
     control,
     dot,
     fused_store,
@@ -24,11 +23,9 @@ from aotc.aot.targets.cpu import (
     usage,
 )
 from aotc.aot.targets.cpu.elementwise import RULES
-from aotc.aot.targets.cpu.evaluate import TENSORS, VIEWS, Kernel, literal
+from aotc.aot.targets.cpu.evaluate import TENSORS, VIEWS, Kernel, StoredProduct, literal
 from aotc.aot.targets.cpu.isa import Isa
-from aotc.aot.targets.cpu.linear import Int, Pointer, integer
-from aotc.aot.targets.cpu.literals import LLVM_TYPES
-from aotc.aot.targets.cpu.stored_product import StoredProduct
+from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Pointer, integer
 from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value, parse
 from aotc.aot.targets.cpu.writer import Operand
 
@@ -70,7 +67,9 @@ class Lowering:
         self.kernel = Kernel(no_alias, isa=isa)
         self.runs = usage.store_runs(function, no_alias=no_alias)
         self.keep = usage.plan(function, self.runs, no_alias=no_alias)
-        self.closings = fused_store.closings(function, self.runs, self.keep) if no_alias else {}
+        self.fused_stores = (
+            fused_store.fused_stores(function, self.runs, self.keep) if no_alias else {}
+        )
 
     def run(self) -> Lowered:
         for place, argument in enumerate(self.function.arguments):
@@ -101,7 +100,7 @@ class Lowering:
     def operation(self, operation: Operation) -> None:
         """Raises CompileError for an operation that is not known, whether its results are read."""
         if operation.name in ROOT_OPS:
-            if operation not in self.closings or operation.name == "tt.store":
+            if operation not in self.fused_stores or operation.name == "tt.store":
                 ROOT_OPS[operation.name](self, operation)
         elif operation.name not in KNOWN:
             _refuse(self, operation)
@@ -113,13 +112,13 @@ class Lowering:
 
     def close(self, store: Operation) -> bool:
         """Lowers the product that ends in a store, if one does; True if it stored its elements."""
-        found = self.closings.get(store)
+        found = self.fused_stores.get(store)
         if found is None:
             return False
-        self.kernel.closing = found if fused_store.is_open(found, self.kernel) else None
+        self.kernel.fused_store = found if fused_store.is_open(found, self.kernel) else None
         ROOT_OPS[found.operation.name](self, found.operation)
-        is_stored = self.kernel.closing is not None
-        self.kernel.closing = None
+        is_stored = self.kernel.fused_store is not None
+        self.kernel.fused_store = None
         if is_stored:
             no_turn = fused_store.takes_no_turn(found, self.kernel)
             if no_turn is not None:
@@ -270,8 +269,8 @@ ROOT_OPS: dict[str, Callable[[Lowering, Operation], None]] = {
     "tt.store": _store,
     "tt.reduce": _call(reduce.reduce),
     "tt.scan": _call(reduce.scan),
-    "tt.atomic_rmw": _call(atomics.atomic),
-    "tt.atomic_cas": _call(atomics.atomic),
+    "tt.atomic_rmw": _call(root_ops.atomic),
+    "tt.atomic_cas": _call(root_ops.atomic),
     "tt.dot": _call(dot.dot),
     "scf.for": _control(control.for_loop),
     "scf.while": _control(control.while_loop),

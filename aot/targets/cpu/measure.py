@@ -13,7 +13,7 @@ from aotc.aot.ir.size import typical
 from aotc.aot.measure.processor import device_name
 from aotc.aot.measure.program import Measurement, Program, Rows
 from aotc.aot.targets import toolchain
-from aotc.aot.targets.cpu.library import EXECUTOR
+from aotc.aot.targets.cpu.target import EXECUTOR
 from aotc.aot.tasks.errors import DeviceDiffers
 from aotc.runtime.arrays.dlpack import HOST
 from aotc.runtime.bundle.native_plan import NativeLaunch

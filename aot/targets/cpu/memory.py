@@ -8,10 +8,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from aotc.aot.targets.cpu.isa import Isa
-from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, Lanes
-from aotc.aot.targets.cpu.linear import Int, Lane, Linear, Pointer, integer
-from aotc.aot.targets.cpu.literals import LLVM_TYPES, float_constant, is_literal, is_vector
-from aotc.aot.targets.cpu.operands import compare, select, typed
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, Lanes, compare, select, typed
+from aotc.aot.targets.cpu.linear import (
+    LLVM_TYPES,
+    Int,
+    Lane,
+    Linear,
+    Pointer,
+    float_constant,
+    integer,
+    is_literal,
+    is_vector,
+)
 from aotc.aot.targets.cpu.ttir import Dense, Operation
 from aotc.aot.targets.cpu.writer import Operand, Writer, constant
 

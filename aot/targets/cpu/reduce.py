@@ -10,10 +10,18 @@ from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.types import Scalar
 from aotc.aot.targets.cpu import memory, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Kernel, literal
-from aotc.aot.targets.cpu.linear import Int, Lane, Linear, integer
-from aotc.aot.targets.cpu.literals import LLVM_TYPES, float_constant, is_vector, wrap
+from aotc.aot.targets.cpu.lanes import typed
+from aotc.aot.targets.cpu.linear import (
+    LLVM_TYPES,
+    Int,
+    Lane,
+    Linear,
+    float_constant,
+    integer,
+    is_vector,
+    wrap,
+)
 from aotc.aot.targets.cpu.memory import Buffer, Index
-from aotc.aot.targets.cpu.operands import typed
 from aotc.aot.targets.cpu.ttir import Block, Operation
 from aotc.aot.targets.cpu.writer import Operand, constant
 

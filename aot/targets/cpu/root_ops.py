@@ -1,14 +1,26 @@
-"""Root operations: they run over the elements of lazy tensors and write them to memory."""
+"""Root operations: they run over the elements of lazy tensors and write them to memory: stores and
+atomics."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from aotc.aot.targets.cpu import interleave, memory, tiles
-from aotc.aot.targets.cpu.evaluate import Kernel, Pending
-from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES
+from aotc.aot.errors import CompileError
+from aotc.aot.targets.cpu import memory, tiles
+from aotc.aot.targets.cpu.elementwise import RULES
+from aotc.aot.targets.cpu.evaluate import VIEWS, Kernel, Pending
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, typed
+from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Lane, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Bound, Buffer, Index
 from aotc.aot.targets.cpu.ttir import Operation, Value
+from aotc.aot.targets.cpu.usage import COSTS
+from aotc.aot.targets.cpu.writer import Operand
+
+LANES = 16  # of a processor with registers for two vectors
+LONG = 10  # instructions that wait for each other: from one function on, two vectors are faster
+FEWEST_VECTORS = 8  # of a row: of fewer, the last turn would mostly be without work
+NARROW = frozenset({"f32", "f16", "bf16", "i32", "i1", "i8"})
 
 
 def new_buffer(kernel: Kernel, value: Value, bounds: tuple[Bound, ...] = ()) -> Buffer:
@@ -92,7 +104,7 @@ def store(kernel: Kernel, run: Sequence[Operation]) -> None:
         write(kernel, run, mask, index)
 
     lane = tiles.lane_dimension(kernel, first.operands[0]) if shape else None
-    vectors = interleave.vectors_of(kernel, [operation.operands[1] for operation in run], lane)
+    vectors = vectors_of(kernel, [operation.operands[1] for operation in run], lane)
     tiles.run(kernel, shape, body, lane_dim=lane, cuts=cuts, vectors=vectors)
     filling.finish([cut.bound for cut in cuts])
 
@@ -108,3 +120,132 @@ def write(kernel: Kernel, run: Sequence[Operation], mask: Value | None, index: I
         if element == "i1":
             found = kernel.lanes.cast("zext", found, "i8")
         memory.write(kernel, address, found, memory.stored_element(element), test)
+
+
+_ATOMICS = {
+    1: "and",
+    2: "or",
+    3: "xor",
+    4: "add",
+    5: "fadd",
+    6: "max",
+    7: "min",
+    8: "umax",
+    9: "umin",
+    10: "xchg",
+}
+"""Code of `atomic_rmw_op` → LLVM's name."""
+
+
+def atomic(kernel: Kernel, operation: Operation) -> None:
+    """`tt.atomic_rmw` and `tt.atomic_cas`, one element at a time; the old values are kept."""
+    result = operation.results[0]
+    shape = result.type.shape or ()
+    buffer = new_buffer(kernel, result) if shape else None
+
+    def body(index: Index) -> None:
+        operands = [kernel.at(x, index) for x in operation.operands]
+        old = _atomic_element(kernel, operation, operands)
+        lane = typed(kernel.lanes, old, result.type.element)
+        if buffer is None:
+            kernel.scalars[result] = lane
+        else:
+            memory.write_buffer(kernel, buffer, index, lane)
+
+    _each_element(kernel, shape, body)
+    if buffer is not None:
+        kernel.buffers[result] = buffer._replace(min_depth=kernel.writer.depth)
+
+
+def _each_element(kernel: Kernel, shape: tuple[int, ...], body: Callable[[Index], None]) -> None:
+    """Scalar loops over a tile: an extra dimension of one takes the lanes."""
+    if not shape:
+        body(())
+        return
+    tiles.run(kernel, (*shape, 1), lambda index: body(index[:-1]), lane_dim=len(shape))
+
+
+def _atomic_element(kernel: Kernel, operation: Operation, operands: Sequence[Lane]) -> Operand:
+    lanes = kernel.lanes
+    address = lanes.operand(operands[0])
+    kind = LLVM_TYPES[operation.results[0].type.element]
+    if operation.name == "tt.atomic_cas":
+        expected, wanted = (lanes.operand(x) for x in operands[1:3])
+        pair = kernel.writer.effect(
+            f"cmpxchg {address}, {expected}, {wanted} seq_cst seq_cst", f"{{ {kind}, i1 }}"
+        )
+        return kernel.writer.effect(f"extractvalue {pair} , 0", kind)
+    code = operation.integer("atomic_rmw_op")
+    if code not in _ATOMICS:
+        raise CompileError(message=f"atomic operation {code} is not supported by the cpu target")
+    value = lanes.operand(operands[1])
+    if len(operands) > 2:
+        mask = lanes.operand(operands[2])
+        if mask.text != "true":
+            safe = kernel.bin()
+            address = kernel.writer.emit(
+                f"select {mask}, {address}, {safe}", "ptr", [mask, address, safe]
+            )
+    return kernel.writer.effect(f"atomicrmw {_ATOMICS[code]} {address}, {value} seq_cst", kind)
+
+
+def vectors_of(kernel: Kernel, values: list[Value], lane: int | None) -> int:
+    """How many vectors of elements a store computes side by side: two for long expressions of f32
+    over contiguous memory, along dimension `lane`; else one.
+
+    An element of a long expression waits for one instruction after the other, and a processor looks
+    only so far ahead: it does not reach the next turn of the loop. Two vectors in one turn,
+    instruction by instruction, wait together. That needs the registers of AVX-512.
+    """
+    shape = values[0].type.shape or ()
+    is_fit = lane is not None and kernel.isa.lanes == LANES and not kernel.pending
+    if not is_fit or lane is None or shape[lane] < FEWEST_VECTORS * LANES:
+        return 1
+    width = 2 * LANES
+    with kernel.width(width), kernel.writer.probe() as depth:
+        mark = kernel.lanes.atom(Operand("%place", "i32", depth), "i32", width, natural=True)
+        index = [integer(0)] * len(shape)
+        index[lane] = Int("i32", mark.base, Linear((), 1))
+        walk = _Walk(kernel)
+        longest = max(walk.length(value, tuple(index)) for value in values)
+    return 2 if walk.is_fit and longest >= LONG else 1
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Goes through the expressions behind values; `is_fit` until one has other memory or types."""
+
+    kernel: Kernel
+    is_fit: bool = True
+    known: dict[tuple[Value, Index], float] = field(default_factory=dict)
+
+    def length(self, value: Value, index: Index) -> float:
+        """Instructions on the longest way from memory to the value."""
+        key = (value, index)
+        if key not in self.known:
+            self.known[key] = 0
+            self.known[key] = self._length(value, index)
+        return self.known[key]
+
+    def _length(self, value: Value, index: Index) -> float:
+        made = value.owner
+        if made is None or not value.type.is_tensor or not self.is_fit:
+            return 0
+        if value in self.kernel.buffers or made.name == "tt.load":
+            self.is_fit = value not in self.kernel.buffers and self._is_even(
+                made.operands[0], index
+            )
+            return 0
+        if made.name in VIEWS:
+            return self.length(*VIEWS[made.name](self.kernel, made, value, index))
+        if made.name in RULES:
+            self.is_fit = value.type.element in NARROW
+            return COSTS.get(made.name, 1) + max(self.length(x, index) for x in made.operands)
+        self.is_fit = made.name in ("arith.constant", "tt.splat", "tt.make_range")
+        return 0
+
+    def _is_even(self, pointer: Value, index: Index) -> bool:
+        """Whether the lanes read neighbouring elements, or all the same one."""
+        found = self.kernel.at(pointer, index)
+        is_one = isinstance(found, Pointer) and found.offset.is_uniform
+        return is_one or memory.is_contiguous(found)

@@ -1,15 +1,34 @@
-"""The CPU family's targets: one for each row of `isa.py`."""
+"""The CPU family's targets: one for each row of `isa.py`.
+
+Their library is one shared object that holds the kernels and the executor.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from aotc.aot.targets import toolchain
+from aotc.aot.targets.binary import KernelBinary, Library
+from aotc.aot.targets.cpu.executor import executor_object
 from aotc.aot.targets.cpu.isa import ISAS
-from aotc.aot.targets.cpu.library import library
 from aotc.aot.targets.target import Family, Target
 from aotc.aot.traits import TargetTraits
 from aotc.runtime.drivers.cpu.driver import ISA_FEATURES, best_isa, features
+
+EXECUTOR = "executor.o"
+
+
+def support_code() -> dict[str, bytes]:
+    """The executor's object: it depends on the compiler alone."""
+    return {EXECUTOR: executor_object().data}
+
+
+def library(kernels: Sequence[KernelBinary], support_code: Mapping[str, bytes]) -> Library:
+    """Link the kernels and the executor; raises ToolchainError."""
+    objects = {kernel.symbol: kernel.code for kernel in kernels if kernel.code}
+    return Library(toolchain.link({"executor": support_code[EXECUTOR], **objects}))
+
 
 CPU = TargetTraits()
 
@@ -35,7 +54,7 @@ FAMILY = Family(
     find,
     known,
     "aotc.aot.targets.cpu.compile:compile_kernel",
-    "aotc.aot.targets.cpu.library:support_code",
+    "aotc.aot.targets.cpu.target:support_code",
     library,
     "aotc.aot.targets.cpu.measure:measure",
     {"off": 1, "quick": 4, "full": 1000},

@@ -1,9 +1,16 @@
-"""The GPUs that code is generated for, by compute capability."""
+"""The GPUs that code is generated for, by compute capability, and the assemblers that are here."""
 
 from __future__ import annotations
 
+import functools
+import importlib.util
+import re
+import subprocess
+from pathlib import Path
+
 from aotc.aot.traits import TargetTraits
 
+ASSEMBLERS = ("ptxas", "ptxas-blackwell")  # which one serves what is Triton's business
 BACKEND = "cuda"  # as Triton calls its back end
 TENSOR_COPIES_SHARED_KIB = 227  # what GPUs have that copy tiles by descriptors
 
@@ -43,3 +50,38 @@ GPUS: dict[int, TargetTraits] = {
     120: _gpu(120, 188, 99, 128, 1600),
     121: _gpu(121, 48, 99, 24, 270),
 }
+
+
+def capability(architecture: str) -> int:
+    """The number in `sm_90`."""
+    return int(architecture.removeprefix("sm_"))
+
+
+@functools.cache
+def assembler_architectures() -> frozenset[str]:
+    """Names such as `sm_90` that some assembler of the Triton wheel knows; empty without Triton."""
+    texts = [_ask(path, "--help") for path in _assemblers()]
+    return frozenset(name for text in texts for name in re.findall(r"'(sm_\d+)a?'", text))
+
+
+def assembler_versions() -> dict[str, str]:
+    """Assembler → its version; empty without Triton."""
+    found = {path.name: re.search(r"V([\d.]+)", _ask(path, "--version")) for path in _assemblers()}
+    return {name: match[1] for name, match in found.items() if match}
+
+
+def _assemblers() -> list[Path]:
+    """The wheel's assemblers, found without importing Triton."""
+    spec = importlib.util.find_spec("triton")
+    if spec is None or spec.origin is None:
+        return []
+    folder = Path(spec.origin).parent / "backends" / "nvidia" / "bin"
+    return [folder / name for name in ASSEMBLERS if (folder / name).is_file()]
+
+
+def _ask(path: Path, option: str) -> str:
+    try:
+        result = subprocess.run([path, option], capture_output=True, text=True, check=False)
+    except OSError:  # a wheel of another system
+        return ""
+    return result.stdout

@@ -25,8 +25,7 @@ from aotc.aot.measure.sampling import halve
 from aotc.aot.tasks.errors import DeviceDiffers
 from aotc.aot.tasks.task import device_word
 from aotc.runtime.drivers.cuda.driver import describe
-from aotc.runtime.drivers.cuda.handles import Arguments
-from aotc.runtime.drivers.cuda.maps import parameters
+from aotc.runtime.drivers.cuda.handles import Arguments, parameters
 from aotc.runtime.errors import AotcError
 
 LAUNCHES = 20  # of one graph at least, unless a launch is long

@@ -29,27 +29,12 @@ def describe_v(in2, z, S: tl.constexpr, DV: tl.constexpr, BN: tl.constexpr, BV: 
 
 @triton.jit
 def attention_descriptor(
-    in0,
-    in1,
-    in2,
-    out0,
-    HEADS: tl.constexpr,
-    RATIO: tl.constexpr,
-    T: tl.constexpr,
-    S: tl.constexpr,
-    D: tl.constexpr,
-    DV: tl.constexpr,
-    BD: tl.constexpr,
-    BV: tl.constexpr,
-    SCALE: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    OFFSET: tl.constexpr,
-    PRECISION: tl.constexpr,
-    SAFE: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    GROUP: tl.constexpr,
-):
+    in0, in1, in2, out0,
+    HEADS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr, S: tl.constexpr, D: tl.constexpr,
+    DV: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, SCALE: tl.constexpr,
+    CAUSAL: tl.constexpr, OFFSET: tl.constexpr, PRECISION: tl.constexpr, SAFE: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
     z, tile = place(HEADS, tl.cdiv(T, BM), GROUP, CAUSAL)
     queries = describe_q(in0, z, T, D, BM, BD)
     keys = describe_k(in1, z // RATIO, S, D, BN, BD)

@@ -67,27 +67,12 @@ def store(out0, result, z, x, y, T, DV):
 
 @triton.jit
 def attention(
-    in0,
-    in1,
-    in2,
-    out0,
-    HEADS: tl.constexpr,
-    RATIO: tl.constexpr,
-    T: tl.constexpr,
-    S: tl.constexpr,
-    D: tl.constexpr,
-    DV: tl.constexpr,
-    BD: tl.constexpr,
-    BV: tl.constexpr,
-    SCALE: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    OFFSET: tl.constexpr,
-    PRECISION: tl.constexpr,
-    SAFE: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    GROUP: tl.constexpr,
-):
+    in0, in1, in2, out0,
+    HEADS: tl.constexpr, RATIO: tl.constexpr, T: tl.constexpr, S: tl.constexpr, D: tl.constexpr,
+    DV: tl.constexpr, BD: tl.constexpr, BV: tl.constexpr, SCALE: tl.constexpr,
+    CAUSAL: tl.constexpr, OFFSET: tl.constexpr, PRECISION: tl.constexpr, SAFE: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
     z, tile = place(HEADS, tl.cdiv(T, BM), GROUP, CAUSAL)
     x = tile * BM + tl.arange(0, BM)[:, None]
     y = tl.arange(0, BV)[None, :]

@@ -23,28 +23,11 @@ def hide(scores, x, s, S: tl.constexpr, BN: tl.constexpr):
 
 @triton.jit
 def attention_split(
-    in0,
-    in1,
-    in2,
-    out0,
-    partial,
-    sums,
-    arrived,
-    ROWS: tl.constexpr,
-    S: tl.constexpr,
-    D: tl.constexpr,
-    DV: tl.constexpr,
-    BD: tl.constexpr,
-    BV: tl.constexpr,
-    SCALE: tl.constexpr,
-    PRECISION: tl.constexpr,
-    SAFE: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    SPLITS: tl.constexpr,
-    BR: tl.constexpr,
-    BS: tl.constexpr,
-):
+    in0, in1, in2, out0, partial, sums, arrived,
+    ROWS: tl.constexpr, S: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BD: tl.constexpr,
+    BV: tl.constexpr, SCALE: tl.constexpr, PRECISION: tl.constexpr, SAFE: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, SPLITS: tl.constexpr, BR: tl.constexpr, BS: tl.constexpr,
+):  # fmt: skip
     z = tl.program_id(1)
     split = tl.program_id(0)
     x = tl.arange(0, BM)[:, None]

@@ -10,8 +10,7 @@ from ...bundle.native_plan import SYMBOL, NativeLaunch
 from ...bundle.torch_calls import TorchCall
 from ...errors import DriverFault
 from ..checks import WORD_BYTES, Checks, check_addresses
-from ..memory import Memory
-from ..shared import HostShared, missing_on_host
+from ..memory import HostShared, Memory, missing_on_host
 from . import executor_abi as abi
 from .library import Library
 from .pool import default_threads, process_pool
@@ -80,17 +79,8 @@ class Executable:
     """
 
     steps_kept = 1 << 17
-    __slots__ = (
-        "fallback",
-        "functions",
-        "inputs",
-        "library",
-        "natives",
-        "outputs",
-        "plan",
-        "threads",
-        "weights",
-    )
+    __slots__ = ("fallback", "functions", "inputs", "library", "natives", "outputs", "plan",
+                 "threads", "weights")  # fmt: skip
 
     def __init__(
         self,
@@ -181,16 +171,8 @@ class NativeSession:
     Calls of one session must not overlap; sessions may run at once in several threads.
     """
 
-    __slots__ = (
-        "_blocks",
-        "_checks",
-        "_parts",
-        "addresses",
-        "arena_address",
-        "run",
-        "states",
-        "workers",
-    )
+    __slots__ = ("_blocks", "_checks", "_parts", "addresses", "arena_address", "run", "states",
+                 "workers")  # fmt: skip
 
     def __init__(self, executable: Executable, shared: HostShared | None = None) -> None:
         plan: LaunchPlan = executable.plan
@@ -371,16 +353,8 @@ class _Memory:
 class _Layout:
     """Where the parts of a native stretch lie in the control block, as offsets from its start."""
 
-    __slots__ = (
-        "_arguments",
-        "_executable",
-        "_frames",
-        "_launches",
-        "_patches",
-        "_steps",
-        "end",
-        "start",
-    )
+    __slots__ = ("_arguments", "_executable", "_frames", "_launches", "_patches", "_steps",
+                 "end", "start")  # fmt: skip
 
     def __init__(
         self, executable: Executable, steps: list[tuple[Any, BoundStep | None]], start: int

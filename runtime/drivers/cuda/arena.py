@@ -1,21 +1,24 @@
-"""Memory of a session on the device, its own or that of all shapes of one caller."""
+"""Memory of a session on the device, its own or that of all shapes of one caller: the arena, states
+and the words of checks."""
 
 from __future__ import annotations
 
+from ..checks import WORD_BYTES, Checks, check_addresses
+from ..memory import offsets_of
 from .staging import Staging
-from .states import DeviceStates
 from .streams import LEGACY, LEGACY_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from ...bundle.plan import Buffer, StateSlot
-    from .checks import DeviceChecks
+    from ...bundle.plan import Buffer, LaunchPlan, StateSlot
+    from ...errors import InputError
     from .device import Device
     from .graph import LaunchGraph
-    from .handles import Event
+    from .handles import Event, Pinned
+    from .staging import Staging
 
 ALIGNMENT_BYTES = 256
 LASTING = (LEGACY, LEGACY_NAME)  # two names of the stream that nobody can destroy
@@ -233,3 +236,121 @@ class Shared:
         self.staging.close()
         self.arena.close()
         self._done = self._reached = self._last = None
+
+
+ALIGNMENT_BYTES = 256
+
+
+class DeviceStates:
+    """The states of one session, in a block of their own, not the arena; `addresses` has one device
+    address each.
+
+    They are fixed when the session's graph is built, so that a replay finds them. Every question
+    waits for the session's last run first, and is answered before it returns.
+    """
+
+    __slots__ = ("_device", "_owned", "_slots", "_staging", "_wait", "_weights", "addresses",
+                 "nbytes")  # fmt: skip
+
+    def __init__(
+        self,
+        device: Device,
+        slots: tuple[StateSlot, ...],
+        weights: Mapping[str, int],
+        staging: Staging,
+        wait: Callable[[], None],
+    ) -> None:
+        """Initial values, from `weights` by device address; `wait` returns after the last run.
+
+        Raises `DeviceMemoryFull`.
+        """
+        self._device = device
+        self._slots = slots
+        self._weights = weights
+        self._staging = staging
+        self._wait = wait
+        offsets, self.nbytes = offsets_of(self._slots, ALIGNMENT_BYTES)
+        base = self._device.allocate(self.nbytes, "a session's states") if self._slots else 0
+        self._owned = [base] if base else []
+        self.addresses = [base + offset for offset in offsets]
+        if self._slots:
+            self._fill()
+
+    def reset(self) -> None:
+        """Back to the initial values."""
+        self._wait()
+        self._fill()
+
+    def _fill(self) -> None:
+        stream = self._staging.stream
+        for slot, address in zip(self._slots, self.addresses, strict=True):
+            if not slot.nbytes:
+                continue
+            if slot.initial is None:
+                self._device.fill(address, 0, slot.nbytes, stream)
+            else:
+                self._device.copy(address, self._weights[slot.initial], slot.nbytes, stream)
+        self._staging.synchronize()
+
+    def read(self, index: int, host_address: int) -> None:
+        """Copy a state's bytes to host memory."""
+        self._wait()
+        if self._slots[index].nbytes:
+            address, nbytes = self.addresses[index], self._slots[index].nbytes
+            self._device.copy_to_host(host_address, address, nbytes)
+
+    def write(self, index: int, host_address: int) -> None:
+        """Copy a state's bytes from host memory."""
+        self._wait()
+        if self._slots[index].nbytes:
+            address, nbytes = self.addresses[index], self._slots[index].nbytes
+            self._device.copy_to_device(address, host_address, nbytes)
+
+    def close(self) -> None:
+        """Give the memory back; idempotent."""
+        for address in self._owned:
+            self._device.free(address)
+        self._owned.clear()
+
+
+class DeviceChecks:
+    """The words of one session's checks, in host memory that its kernels write to; none where no
+    launch of its plan marks one.
+
+    A kernel writes only where data is wrong, so that a call costs nothing more, and its graph needs
+    no node for it. The host reads the words after it has waited for the device, and before each
+    run, when it sees what has come by then. addresses: those of the words, by the number of the
+    check.
+    """
+
+    __slots__ = ("_checks", "_memory", "addresses")
+
+    def __init__(self, device: Device, plan: LaunchPlan) -> None:
+        """Raises `DeviceMemoryFull`."""
+        self._memory: Pinned | None = None
+        self._checks: Checks | None = None
+        self.addresses: list[int] = []
+        spaces = {space for launch in plan.launches for space, _ in launch.args}
+        if "check" in spaces:
+            nbytes = WORD_BYTES * len(plan.checks)
+            self._memory = device.pinned(nbytes, "the words of a session's checks", is_mapped=True)
+            self._checks = Checks(plan.checks, self._memory.address)
+            self.addresses = check_addresses(plan.checks, self._memory.address)
+
+    def __bool__(self) -> bool:
+        return self._checks is not None
+
+    def verify(self) -> None:
+        """Raise what the device has found in the data of earlier calls, once."""
+        if self._checks is not None:
+            self._checks.verify()
+
+    def close(self) -> InputError | None:
+        """Give the memory back; returns the error that was not raised yet, if any. Idempotent."""
+        checks, self._checks = self._checks, None
+        memory, self._memory = self._memory, None
+        if checks is None or memory is None:
+            return None
+        found = checks.found()
+        memory.close()
+        return found

@@ -10,9 +10,9 @@ from .arena import Arena
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bundle.plan import Image, LaunchPlan
+    from .arena import DeviceStates
     from .device import Device
     from .handles import Function
-    from .states import DeviceStates
 
 
 class DeviceCode:

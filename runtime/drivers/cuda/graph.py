@@ -29,15 +29,8 @@ class LaunchGraph:
     Arguments are read when a node is added or patched, never later.
     """
 
-    __slots__ = (
-        "_device",
-        "_follows_kernel",
-        "_handle",
-        "_last",
-        "_nodes",
-        "execution",
-        "is_closed",
-    )
+    __slots__ = ("_device", "_follows_kernel", "_handle", "_last", "_nodes", "execution",
+                 "is_closed")  # fmt: skip
 
     def __init__(self, device: DeviceContext) -> None:
         self._device = device

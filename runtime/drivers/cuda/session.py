@@ -18,14 +18,12 @@ from functools import partial
 
 from ...bundle.native_plan import NativeLaunch
 from ...bundle.plan_parts import Launch
-from .checks import DeviceChecks
+from .arena import DeviceChecks, DeviceStates
 from .context import adopt
 from .errors import AddressMissing, DeviceClosed, DeviceLost
 from .graph import LaunchGraph
-from .handles import Arguments
-from .maps import TensorMap, parameters
+from .handles import Arguments, TensorMap, parameters
 from .staging import Staging
-from .states import DeviceStates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

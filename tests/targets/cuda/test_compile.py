@@ -10,9 +10,9 @@ import pytest
 
 from aotc.aot.errors import KernelTooLarge
 from aotc.aot.targets.binary import KernelBinary, kernel_symbol
-from aotc.aot.targets.cuda import library
 from aotc.aot.targets.cuda.compile import compile_kernel
-from aotc.aot.targets.cuda.pipeline import assembler_architectures
+from aotc.aot.targets.cuda.machines import assembler_architectures
+from aotc.aot.targets.cuda.target import library
 from aotc.aot.targets.toolchain import ToolchainError
 from aotc.aot.tasks.task import Request
 from aotc.aot.tasks.workers import Workers
@@ -166,7 +166,7 @@ def test_images_lie_side_by_side_aligned_and_by_symbol():
         KernelBinary("k1", b"a" * 64, threads=128, scratch_bytes=9),
         KernelBinary("k2", b"b" * 100, threads=64, shared_bytes=7),
     ]
-    made = library.library(kernels, {})
+    made = library(kernels, {})
     assert made.data == b"a" * 64 + b"b" * 100 + bytes(28)
     assert made.images["k2"].as_map() == {
         "offset": 64,

@@ -10,8 +10,8 @@ import math
 
 from aotc.aot.targets.cpu.math import double_coefficients as fitted
 from aotc.aot.targets.cpu.math.angles import DOUBLES as ANGLES
+from aotc.aot.targets.cpu.math.every_type import SAME_FORM
 from aotc.aot.targets.cpu.math.formats import Format, log_limits, pow_signs
-from aotc.aot.targets.cpu.math.singles import SAME_FORM
 from aotc.aot.targets.cpu.math.vector_ir import Function, Value
 
 LOG2_E, LOG2_E_REST = 1.4426950408889634, 2.0355273740931033e-17

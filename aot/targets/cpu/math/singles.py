@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
-from aotc.aot.targets.cpu.math import inverse_trigonometry
 from aotc.aot.targets.cpu.math import single_coefficients as fitted
 from aotc.aot.targets.cpu.math.angles import SINGLES as ANGLES
+from aotc.aot.targets.cpu.math.every_type import SAME_FORM
 from aotc.aot.targets.cpu.math.formats import Format, pow_signs
-from aotc.aot.targets.cpu.math.remainder import fmod
 from aotc.aot.targets.cpu.math.vector_ir import Function, Value
 
 _VECTOR = "<16 x float>"
@@ -107,28 +105,6 @@ def _pow(x: Value, y: Value) -> Value:
     return pow_signs(x, y, result)
 
 
-def rsqrt(x: Value) -> Value:
-    return 1.0 / x.sqrt()
-
-
-def intrinsic(name: str) -> Callable[[Value], Value]:
-    return lambda x: x.text.intrinsic(name, x)
-
-
-# Written alike for every element type.
-SAME_FORM: dict[str, Function] = {
-    "asin": Function(1, inverse_trigonometry.asin, 4.0),
-    "acos": Function(1, inverse_trigonometry.acos, 4.0),
-    "atan": Function(1, inverse_trigonometry.atan, 4.0),
-    "atan2": Function(2, inverse_trigonometry.atan2, 4.0),
-    "fmod": Function(2, fmod, 0.0),
-    "sqrt": Function(1, Value.sqrt, 0.5),
-    "rsqrt": Function(1, rsqrt, 1.5),
-    "floor": Function(1, intrinsic("floor"), 0.0),
-    "ceil": Function(1, intrinsic("ceil"), 0.0),
-    "trunc": Function(1, intrinsic("trunc"), 0.0),
-    "round": Function(1, Value.round_even, 0.0, "halves go to the even integer"),
-}
 FUNCTIONS: dict[str, Function] = {
     "exp": Function(1, F32.exp, 3.0),
     "exp2": Function(1, F32.exp2, 2.0),

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 
-from ..arrays.dlpack import (
+from ...arrays.dlpack import (
     CUDA_DEVICE,
     CUDA_MANAGED_DEVICE,
     DEVICES,
@@ -25,22 +25,22 @@ from ..arrays.dlpack import (
     borrow,
     is_contiguous,
 )
-from ..arrays.dtypes import DTYPES
-from ..arrays.exchange import BUFFER, BY_NUMPY, NUMPY, TORCH, CapsuleKind
-from ..arrays.exchange import kind_of as host_kind_of
-from ..drivers.cuda.device_array import DeviceArray, device_name
-from ..drivers.cuda.streams import LEGACY, LEGACY_NAME
-from ..errors import InputDevice, InputGradient, InputMisaligned, InputStrided, InputUnreadable
+from ...arrays.dtypes import DTYPES
+from ...arrays.exchange import BUFFER, BY_NUMPY, NUMPY, TORCH, CapsuleKind
+from ...arrays.exchange import kind_of as host_kind_of
+from ...errors import InputDevice, InputGradient, InputMisaligned, InputStrided
+from .device_array import DeviceArray, device_name
+from .streams import LEGACY, LEGACY_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
 
-    from ..arrays.dlpack import Borrowed
-    from ..arrays.exchange import Kind
-    from ..arrays.port import Port
-    from ..drivers.cuda.device_array import DeviceMemory
+    from ...arrays.dlpack import Borrowed
+    from ...arrays.exchange import Kind
+    from ...arrays.port import Port
+    from .device_array import DeviceMemory
 
     class Caller(Protocol):
         """What the kinds of arrays ask of a session; see `DeviceSession`."""
@@ -187,7 +187,7 @@ class DeviceCapsuleKind:
         try:
             kind, ordinal = value.__dlpack_device__()
         except Exception as error:  # what a producer raises is its own choice
-            raise _no_capsule(port, error) from error
+            raise port.no_capsule(error) from error
         if kind in HOST_DEVICES or (kind in CUDA_DEVICES and ordinal == port.ordinal):
             return int(kind)
         name = DEVICES.get(int(kind), f"dlpack device {kind}")
@@ -197,7 +197,7 @@ class DeviceCapsuleKind:
         try:
             borrowed = borrow(value, session.stream or LEGACY_NAME)
         except Exception as error:
-            raise _no_capsule(port, error) from error
+            raise port.no_capsule(error) from error
         session.hold_borrowed(borrowed, port.nbytes)
         port.check(borrowed.dtype, borrowed.shape)
         return borrowed
@@ -240,15 +240,11 @@ class InterfaceKind:
             stream, mask = row.get("stream"), row.get("mask")
         except Exception as error:
             found = f"an array whose `__cuda_array_interface__` cannot be read ({error})"
-            raise InputUnreadable(
-                role=port.role, name=port.name, found=found, expected=f"{port.dtype}{port.shape}"
-            ) from error
+            raise port.unreadable(found, f"{port.dtype}{port.shape}") from error
         is_bf16 = typestr in ("<V2", "|V2") and port.dtype == "bf16"
         port.check("bf16" if is_bf16 else BY_NUMPY.get(typestr, typestr), shape)
         if mask is not None:
-            raise InputUnreadable(
-                role=port.role, name=port.name, found="a masked array", expected="a plain one"
-            )
+            raise port.unreadable("a masked array", "a plain one")
         itemsize = DTYPES[port.dtype].itemsize_bytes
         if strides is not None and not is_contiguous(shape, tuple(strides), itemsize):
             raise InputStrided(role=port.role, name=port.name)
@@ -281,7 +277,7 @@ class OwnKind:
         try:
             ordinal = value.ordinal
         except BufferError as error:
-            raise _no_capsule(port, error) from error
+            raise port.no_capsule(error) from error
         if ordinal != port.ordinal:
             raise wrong_device(port, device_name(ordinal))
         port.check(value.dtype, value.shape)
@@ -340,15 +336,6 @@ def _made_contiguous(port: Port, value: Any) -> Any:
     if copy is None:
         raise InputStrided(role=port.role, name=port.name)
     return copy(value)
-
-
-def _no_capsule(port: Port, error: Exception) -> InputUnreadable:
-    return InputUnreadable(
-        role=port.role,
-        name=port.name,
-        found=f"an array that gives no DLPack capsule ({error})",
-        expected=f"{port.dtype}{list(port.shape)}",
-    )
 
 
 # Libraries whose arrays' module is not the one that has `from_dlpack`.

@@ -1,0 +1,203 @@
+"""Ops on memory, the op `placed` → calls of templates that stand by themselves.
+
+A program has a tile of an attention's rows, or for the gradients a whole head of keys, so that
+scores stay in the cache and every sum has one order. Of rows that are written or added it has part
+of what lies within an index, of a grouped product a block of the result, of one group or of rows of
+several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+from aotc.aot.ir.call import CallArgument
+from aotc.aot.ir.graph import Node
+from aotc.aot.lower.call import Called
+from aotc.aot.lower.tiles import power_above
+from aotc.aot.schedule.attention import block_of
+from aotc.kernels.templates.registry import ATTENTION, GROUPED, SCATTER, STATE_COPY, kernel_text
+
+Block = Mapping[str, int]  # values of a candidate's configs
+Grid = tuple[int, int, int]
+MORE_BLOCKS = ((32, 64), (64, 32), (128, 128))  # that tuning tries: rows and keys
+SCATTERED_BLOCK = 64  # elements of a program's block: small, so that every core gets some
+COPIED_BLOCK = 4096  # elements of a program that copies
+SMALLEST, LARGEST = 16, 64  # of a block's sides; GPUs multiply blocks of 16 at least
+
+
+class Strided(NamedTuple):
+    """Where a tensor lies: the number of an operand or result, the first element, steps by dim."""
+
+    memory: int
+    start: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def operands_of(node: Node) -> tuple[list[Strided], list[Strided], dict[str, Any]]:
+    """Where operands and results of a `placed` op lie, and the attributes of the first result."""
+    stored = node.attr("stored")
+    operands = [Strided(*place) for place in node.attr("operands")]
+    return operands, [Strided(*place) for _, _, place in stored], dict(stored[0][1])
+
+
+def from_template(
+    template: str,
+    function: str,
+    stored: Mapping[str, int],
+    reads: Mapping[str, Strided | None],
+    numbers: Mapping[str, Any],
+    blocks: Sequence[tuple[Block, Grid]],
+    **options: int,
+) -> Called:
+    """A call of a template's function: pointers to results, to operands (any where there is None),
+    numbers, and the configs of the candidates."""
+    arguments: list[CallArgument] = [(f"{name}_ptr", "stored", at) for name, at in stored.items()]
+    for name, place in reads.items():
+        at = (0, 0) if place is None else (place.memory, place.start)
+        arguments.append((f"{name}_ptr", "read", at))
+    arguments += [(name, "value", str(value)) for name, value in numbers.items()]
+    arguments += [(name, "config", name) for name in blocks[0][0]]
+    candidates = [((*block.items(), *options.items()), grid) for block, grid in blocks]
+    return Called(kernel_text(template), function, tuple(arguments), tuple(candidates))
+
+
+_attention = partial(from_template, ATTENTION, num_stages=1, num_warps=1)
+
+
+def attention(node: Node) -> Called:
+    """One program for each block of rows of a head."""
+    (query, key, value, *masks), _, how = operands_of(node)
+    batch, heads, rows, _ = query.shape
+    ends = {"HEADS": heads, "SAFE": how["is_safe"]}
+    numbers = {**_attention_numbers(how, query, key, value, *masks), **ends}
+    blocks = [(each, (-(-rows // each["BM"]), heads, batch)) for each in _sides(query, key, value)]
+    reads = {"q": query, "k": key, "v": value, "mask": masks[0] if masks else None}
+    return _attention("attention_forward", {"out": 0, "sums": 1}, reads, numbers, blocks)
+
+
+def attention_backward(node: Node) -> Called:
+    """One program for each head of keys."""
+    (query, key, value, gradient, out, sums, *masks), stored, how = operands_of(node)
+    ends = {"g": gradient, "out": out, "sums": sums}
+    gradients = dict(zip(("dq", "dk", "dv"), stored, strict=True))
+    numbers = {
+        **_attention_numbers(how, query, key, value, *masks),
+        **{name.upper(): place.strides[:3] for name, place in ends.items()},
+        **{name.upper(): (place.strides[2], place.start) for name, place in gradients.items()},
+    }
+    blocks = [(each, (key.shape[1], key.shape[0], 1)) for each in _sides(query, key, value)]
+    memories = {name: place.memory for name, place in gradients.items()}
+    reads = {"q": query, "k": key, "v": value, "mask": masks[0] if masks else None, **ends}
+    return _attention("attention_backward", memories, reads, numbers, blocks)
+
+
+def _attention_numbers(
+    how: dict[str, Any], query: Strided, key: Strided, value: Strided, mask: Strided | None = None
+) -> dict[str, Any]:
+    """What both kernels are given: sizes, what scores are made of, and steps to the next batch,
+    head and row."""
+    _, heads, rows, element = query.shape
+    return {
+        "RATIO": heads // key.shape[1],
+        "T": rows,
+        "S": key.shape[2],
+        "D": element,
+        "E": value.shape[3],
+        "BD": power_above(element),
+        "BE": power_above(value.shape[3]),
+        "SCALE": how["scale"],
+        "CAUSAL": how["offset"] if how["causal"] else None,
+        **{name: place.strides[:3] for name, place in zip("QKV", (query, key, value), strict=True)},
+        "MASK": mask.strides if mask else None,
+    }
+
+
+def _sides(query: Strided, key: Strided, value: Strided) -> list[Block]:
+    """Rows and keys of a block, the first as a rule the fastest."""
+    rows, keys = query.shape[2], key.shape[2]
+    widest = max(query.shape[3], value.shape[3])
+    tallest, longest = power_above(rows), power_above(keys)
+    fitting = [row for row in MORE_BLOCKS if row[0] <= tallest and row[1] <= longest]
+    sides = dict.fromkeys(((block_of(rows, widest), block_of(keys, widest)), *fitting))
+    return [{"BM": down, "BN": across} for down, across in sides]
+
+
+def scatter_rows(node: Node) -> Called:
+    """A program has part of what lies within an index of `axis`, and goes over all rows."""
+    (data, index, source), _, how = operands_of(node)
+    axis = how["axis"]
+    rows = source.shape[axis]
+    outer, inner = prod(data.shape[:axis]), prod(data.shape[axis + 1 :])
+    block = min(power_above(inner), SCATTERED_BLOCK)
+    numbers = {
+        "ROWS": rows,
+        "EXTENT": data.shape[axis],
+        "INNER": inner,
+        "SHARED": prod(index.shape) == rows,
+        "ADDS": how["adds"],
+        "BLOCK": block,
+    }
+    reads = {"place": index, "source": source}
+    blocks: list[tuple[Block, Grid]] = [({}, (outer, -(-inner // block), 1))]
+    return from_template(
+        SCATTER, "scatter", {"out": 0}, reads, numbers, blocks, num_stages=1, num_warps=1
+    )
+
+
+def copy(node: Node) -> Called:
+    """A program copies a block of all elements."""
+    (source,), _, _ = operands_of(node)
+    count = prod(source.shape)
+    numbers = {"COUNT": count, "BLOCK": COPIED_BLOCK}
+    blocks: list[tuple[Block, Grid]] = [({}, (-(-count // COPIED_BLOCK), 1, 1))]
+    return from_template(
+        STATE_COPY,
+        "state_copy",
+        {"out": 0},
+        {"source": source},
+        numbers,
+        blocks,
+        num_stages=1,
+        num_warps=8,
+    )
+
+
+def grouped_matmul(node: Node) -> Called:
+    """The smaller blocks are what tuning tries."""
+    (left, right, ends), _, _ = operands_of(node)
+    lines, depth = left.shape
+    width, groups = right.shape[-1], ends.shape[0]
+    sizes = {"ROWS": depth, "M": lines, "N": width}
+    function, programs = "grouped_depth", groups
+    if len(right.shape) == 3:
+        sizes = {"ROWS": lines, "N": width, "K": depth, "GROUPS": groups}
+        function, programs = "grouped_rows", 1
+    numbers = {
+        **sizes,
+        **({"SPAN": power_above(groups)} if programs == 1 else {}),
+        "A": left.strides,
+        "B": right.strides,
+        "ACCUMULATOR": "tl.float64" if node.dtype == "f64" else "tl.float32",
+    }
+    row, column, deep = (
+        max(SMALLEST, min(LARGEST, power_above(extent))) for extent in (lines, width, depth)
+    )
+    sides = (row, column), (max(SMALLEST, row // 2), column), (row, max(SMALLEST, column // 2))
+    blocks: list[tuple[Block, Grid]] = []
+    for rows, columns in dict.fromkeys(sides):
+        grid = -(-width // columns), -(-lines // rows), programs
+        blocks.append(({"BM": rows, "BN": columns, "BK": deep}, grid))
+    reads = {"a": left, "b": right, "ends": ends}
+    return from_template(
+        GROUPED, function, {"out": 0}, reads, numbers, blocks, num_stages=3, num_warps=4
+    )
+
+
+# The kernels of `placed` ops.
+ON_MEMORY: dict[str, Callable[[Node], Called]] = {
+    row.__name__: row for row in (attention, attention_backward, scatter_rows, copy, grouped_matmul)
+}
