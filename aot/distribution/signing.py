@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from aotc.aot.distribution.errors import BundleUnsound, SignatureOther
+from aotc.aot.distribution.errors import BundleUnsound, ReferenceInvalid, SignatureOther
 from aotc.aot.errors import OutputExists
+from aotc.runtime.bundle.directory import LAYOUT_PREFIX
 from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest, digest_of
 from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.errors import environment_fault
@@ -71,6 +72,8 @@ def sign(
     """
     private = read_private_key(key)
     path = os.fspath(bundle)
+    if out is None and path.startswith(LAYOUT_PREFIX):
+        raise ReferenceInvalid(found=path, expected="a bundle's directory, which is then pushed")
     check_sound(path)
     with Bundle(path) as opened:
         manifest, data = opened.manifest, opened.data

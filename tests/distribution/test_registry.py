@@ -2,10 +2,14 @@
 error; what was transferred is not transferred again."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
+import random
 import shutil
+import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -15,7 +19,12 @@ import pytest
 from fake_registry import cut, flip, hang_up, lose_upload, status, take_part
 from small_bundle import names, snapshot
 
+from aotc.aot.distribution import registry
+from aotc.aot.distribution.exchange import pull_bundle
+from aotc.aot.distribution.reference import read_reference
 from aotc.runtime import load
+from aotc.runtime.errors import AotcError
+from aotc.runtime.trust.trust import Policy
 
 LARGE = 9 << 20
 
@@ -217,6 +226,87 @@ def test_failures_that_stay(push, pull, fake, tmp_path):
 def test_a_registry_that_is_not_there(pull, fake):
     fake.close()
     assert refusal(pull).code == "registry-failed"
+
+
+def test_a_registry_that_is_silent(push, pull, fake, monkeypatch):
+    push()
+    monkeypatch.setattr(registry, "TIMEOUT_S", 0.2)
+    fake.fault("GET", "manifests", lambda handler: time.sleep(1), always=True)
+    error = refusal(pull)
+    assert error.code == "registry-failed"
+    assert "no answer within" in str(error)
+
+
+def test_a_certificate_that_nobody_vouches_for(tmp_path, monkeypatch):
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    pem, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    name = ["-subj", "/CN=x", "-addext", "subjectAltName=DNS:registry.localhost"]
+    made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", *name, "-keyout", key, "-out", pem]
+    subprocess.run([openssl, *made], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem, key)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                with (
+                    contextlib.suppress(OSError),
+                    context.wrap_socket(peer, server_side=True) as tls,
+                ):
+                    tls.recv(4096)
+                    tls.sendall(b"HTTP/1.1 404 no\r\nContent-Length: 0\r\n\r\n")
+
+    threading.Thread(target=serve, daemon=True).start()
+    port = listener.getsockname()[1]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [(2, 1, 6, "", ("127.0.0.1", port))])
+    reference = read_reference(f"registry.localhost:{port}/a")
+
+    def get():
+        with registry.Registry(reference, None) as opened:
+            return opened.read("GET", opened.url("manifests/v1"), 10)
+
+    error = refusal(get)
+    assert error.code == "registry-failed"
+    assert "TLS" in str(error)
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+    assert refusal(get).code == "registry-missing"  # vouched for: it answers
+    listener.close()
+
+
+def test_answers_of_random_bytes(monkeypatch, tmp_path):
+    """Whatever a server sends is a typed error."""
+    rng = random.Random(3)
+    parts = [
+        b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 206 x\r\n", b"HTTP/1.1 307 x\r\n", b"HTTP/1.1 401 x\r\n",
+        b"Location: http://[\r\n", b"Location: /v2/\xff\r\n", b"Content-Length: -1\r\n",
+        b"Content-Length: 99\r\n", b"Content-Length: x\r\n", b"Transfer-Encoding: chunked\r\n",
+        b"WWW-Authenticate: Bearer realm=\"http://\xe9/\"\r\n", b"Retry-After: 0\r\n", b"\r\n",
+        b"zz\r\n", b"5\r\nhello\r\n", b"{}", b"[" * 99, b"x" * 70000, b"\0" * 9,
+    ]  # fmt: skip
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                with contextlib.suppress(OSError), peer:
+                    peer.recv(4096)
+                    peer.sendall(b"".join(rng.choices(parts, k=rng.randint(0, 6))))
+
+    threading.Thread(target=serve, daemon=True).start()
+    monkeypatch.setattr(registry, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(registry, "ATTEMPTS", 1)
+    reference = f"127.0.0.1:{listener.getsockname()[1]}/a:v1"
+    for _ in range(150):
+        error = refusal(pull_bundle, reference, tmp_path / "out", Policy((), None))
+        assert isinstance(error, AotcError), error
+        assert error.exit_code in (6, 7), error
+    listener.close()
+    assert names(tmp_path) == []
 
 
 def test_uploads_go_on_where_they_were_cut_off(push, fake, bundle):
@@ -447,14 +537,10 @@ def test_a_disk_that_is_too_small(push, pull, fake, tmp_path, monkeypatch):
     ],
 )
 def test_what_is_no_reference(text):
-    from aotc.aot.distribution.reference import read_reference
-
     assert refusal(read_reference, text).code == "reference-invalid"
 
 
 def test_references():
-    from aotc.aot.distribution.reference import read_reference
-
     found = read_reference("reg.example:5000/a/b-c_d:v1@sha256:" + "0" * 64)
     assert (found.host, found.repository, found.tag) == ("reg.example:5000", "a/b-c_d", "v1")
     assert found.version == "sha256:" + "0" * 64

@@ -100,11 +100,43 @@ def test_signing_is_deterministic_and_adds_signatures(bundle, keys, tmp_path):
         load(bundle, trusted_keys=[key]).close()
 
 
+def test_signatures_that_nobody_checks_are_said(bundle, keys):
+    assert [each for each in verify(bundle) if each.layer == "signature"] == []
+    sign(bundle, keys.alice)
+    found = verify(bundle)[0]
+    assert (found.layer, found.status) == ("signature", "absent")
+    assert "no key is trusted" in found.detail
+
+
+def test_people_who_sign_at_once(bundle, tmp_path):
+    pytest.importorskip("cryptography", reason="the extra `signing` is not installed")
+    from concurrent.futures import ThreadPoolExecutor
+
+    from aotc.aot.distribution.signing import make_keys
+
+    made = [make_keys(str(tmp_path / f"key{index}")) for index in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda pair: sign(bundle, pair[0]), made))
+    for _, public, _ in made:
+        load(bundle, trusted_keys=[public]).close()
+    assert not [name for name in small_bundle.names(bundle) if name.endswith(".staging")]
+
+
+def test_tune_asks_too(aotc, bundle, keys, tmp_path, monkeypatch):
+    monkeypatch.setenv("AOTC_TRUSTED_KEYS", keys.alice_public)
+    monkeypatch.setenv("AOTC_CACHE_DIR", str(tmp_path / "cache"))
+    code, _, errors = aotc("tune", bundle, "-o", tmp_path / "tuned", "--quiet")
+    assert code == 6
+    assert "expected a signature" in errors
+
+
 def test_an_envelope_elsewhere(bundle, keys, tmp_path):
     report = sign(bundle, keys.alice, out=tmp_path / "out.json")
     assert not (bundle / NAME).exists()
     shutil.copy(report.path, bundle / NAME)
     load(bundle, trusted_keys=[keys.alice_public]).close()
+    with pytest.raises(Exception, match="expected a bundle's directory"):
+        sign("oci-layout:/anywhere", keys.alice)
 
 
 def test_unsigned(bundle, keys):
