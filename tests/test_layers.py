@@ -15,7 +15,7 @@ PACKAGES = ("aot", "cache", "kernels", "runtime")
 # Package → the packages it may import, each with the packages inside it; a package is the longest
 # prefix in this table. `aot.errors`, `aot.traits` and `aot.stages` are the compiler's words, beside
 # every stage, RUNTIME_WORDS the runtime's; its other modules at the top stand above its packages.
-WORDS = {"aot.errors", "aot.traits", "aot.extensions", "aot.version", "runtime"}
+WORDS = {"aot.errors", "aot.traits", "aot.extensions", "aot.folders", "aot.version", "runtime"}
 RUNTIME_WORDS = {
     "runtime.record",
     "runtime.settings",
@@ -105,6 +105,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.host_kernels": {"aot.capture", "aot.rewrites", "kernels"},
     "aot.signature": {*STAGE_FREE, "aot.plan"},
     "aot.errors": {"runtime"},
+    "aot.folders": {"runtime"},
     "aot.traits": {"runtime"},
     "aot.extensions": {"runtime"},
     "aot.version": set(),

@@ -23,6 +23,7 @@ MODULES = (
     "aotc.runtime.bundle.image",
     "aotc.runtime.trust.errors",
     "aotc.aot.errors",
+    "aotc.aot.folders",
     "aotc.aot.cli.backends",
     "aotc.aot.cli.project",
     "aotc.aot.distribution.errors",

@@ -15,7 +15,8 @@ import os
 from types import TracebackType
 
 from aotc.aot.distribution.errors import RegistryFailed
-from aotc.aot.pack.staging import FILE_MODE, FOLDER_MODE, Staging, lock_folder, remove_abandoned
+from aotc.aot.folders import lock_folder, remove_abandoned
+from aotc.aot.pack.staging import FILE_MODE, FOLDER_MODE, Staging
 from aotc.runtime.errors import environment_fault
 
 OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+
+from aotc.aot.folders import user_folder
+from aotc.runtime.errors import environment_fault
 
 
 @contextmanager
@@ -18,8 +19,9 @@ def device_turn(*ordinals: int) -> Iterator[int]:
     """Wait until no other process of this user measures on one of the devices, the first that is
     free, and keep others waiting. Gives its ordinal, the first device's where none is given.
 
-    The lock is a file of the temporary folder and ends with its process. Devices go by ordinal:
-    processes that number theirs differently may wait without need. Not reentrant.
+    The lock is a file in this user's own temporary folder and ends with its process. Devices go by
+    ordinal: processes that number theirs differently may wait without need. Not reentrant. Raises
+    `FolderUnsafe` and `EnvironmentFault`.
     """
     locks = {ordinal: _opened(ordinal) for ordinal in ordinals or (0,)}
     try:
@@ -34,8 +36,12 @@ def device_turn(*ordinals: int) -> Iterator[int]:
 
 
 def _opened(ordinal: int) -> int:
-    path = Path(tempfile.gettempdir()) / f"aotc-{os.getuid()}-cuda-{ordinal}.turn"
-    return os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    path = f"{user_folder()}/cuda-{ordinal}.turn"
+    flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except OSError as error:
+        raise environment_fault("lock", path, error) from error
 
 
 def _is_free(lock: int) -> bool:

@@ -12,13 +12,11 @@ the two leaves the old one under its `.previous` name, and the next writer puts 
 """
 
 # The order of the system calls is this file's subject, so they are written as such:
-# ruff: noqa: PTH102, PTH103, PTH104, PTH112, PTH116, PTH118, PTH123, PTH208
+# ruff: noqa: PTH102, PTH103, PTH104, PTH112, PTH118, PTH123, PTH208
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import secrets
 import shutil
@@ -27,6 +25,7 @@ from types import TracebackType
 from typing import Self
 
 from aotc.aot.errors import OutputExists, UserError
+from aotc.aot.folders import lock_folder, remove_abandoned
 from aotc.runtime.bundle.manifest import MANIFEST_MAGIC, MANIFEST_NAME
 from aotc.runtime.errors import environment_fault
 
@@ -34,7 +33,6 @@ AT_FDCWD = -100
 RENAME_NOREPLACE = 1
 RENAME_EXCHANGE = 2
 UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
-NO_LOCKS = (*UNSUPPORTED, errno.EBADF, errno.ENOLCK)  # NFS refuses locks on folders with EBADF
 FILE_MODE = 0o444  # a bundle is never written in place: its weights are mapped while it serves
 FOLDER_MODE = 0o755
 ATTEMPTS = 16
@@ -211,41 +209,6 @@ def _fsync_folder(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def lock_folder(path: str) -> int | None:
-    """An open descriptor that holds the directory's lock, or None where another holds it.
-
-    Raises `FileNotFoundError` where the directory went before it was locked.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except OSError as error:
-            if error.errno not in NO_LOCKS:  # without locks leftovers stay, nothing else changes
-                raise
-        if not os.path.samestat(os.fstat(descriptor), os.stat(path)):
-            raise FileNotFoundError(errno.ENOENT, "replaced", path)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def remove_abandoned(path: str) -> None:
-    with contextlib.suppress(OSError):
-        descriptor = lock_folder(path)
-        if descriptor is not None:
-            try:
-                # Asked again: where locks are not supported, nobody may delete.
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(descriptor)
 
 
 def _rename(source: str, to: str, flags: int) -> bool:

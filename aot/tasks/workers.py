@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from aotc.aot.errors import KernelFailed
+from aotc.aot.folders import make_owned
 from aotc.aot.tasks.task import (
     Batch,
     Devices,
@@ -136,11 +137,12 @@ class _Worker:
     """One process, its pipes and its folder for temporary files."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="aotc-worker-"))
+        path, self._lock = make_owned("worker")
+        self.folder = Path(path)
         self._errors = (self.folder / "stderr").open("wb")
-        path = [entry or str(Path.cwd()) for entry in sys.path]
+        search = [entry or str(Path.cwd()) for entry in sys.path]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", BOOT, str(self.folder), *path],
+            [sys.executable, "-c", BOOT, str(self.folder), *search],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -220,6 +222,7 @@ class _Worker:
         self.replies.close()
         self._errors.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self._lock)
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -87,7 +87,7 @@ def test_close_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
     (outcome,) = pool.map(_requests(("os:getpid",)))
     pool.close()
     pool.close()
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.rglob("worker-*")) == []
     with pytest.raises(ProcessLookupError):
         os.kill(outcome.value, 0)
 
@@ -113,9 +113,9 @@ def test_a_parent_that_is_killed_leaves_nothing_behind(tmp_path) -> None:
         time.sleep(0.01)
     parent.kill()
     parent.wait()
-    while list(folder.iterdir()) and time.monotonic() < deadline:
+    while list(folder.rglob("worker-*")) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert list(folder.iterdir()) == []
+    assert list(folder.rglob("worker-*")) == []
 
 
 def test_an_abort_of_llvm_keeps_the_ir(workers: Workers) -> None:

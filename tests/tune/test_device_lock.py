@@ -37,4 +37,4 @@ def test_a_turn_can_be_taken_again(tmp_path, monkeypatch):
     for _ in range(2):
         with device_turn():
             pass
-    assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o600]
+    assert [path.stat().st_mode & 0o777 for path in tmp_path.glob("*/*")] == [0o600]

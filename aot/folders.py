@@ -1,0 +1,122 @@
+"""Folders of living processes: locked while their owner lives, removed by the next one otherwise.
+
+Temporary folders and locks are in one folder of the user, `aotc-UID` of the system's temporary
+folder (TMPDIR), of mode 0700: nobody else can make or see what is in it.
+"""
+
+# The order of the system calls is this file's subject, so they are written as such:
+# ruff: noqa: PTH100, PTH102, PTH112, PTH116, PTH118, PTH208
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+
+from aotc.runtime.errors import EnvironmentFault, environment_fault
+
+NO_LOCKS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOLCK)  # NFS: EBADF
+ATTEMPTS = 16
+
+
+class FolderUnsafe(EnvironmentFault):
+    """The folder of this user's temporary files belongs to another user, or others can enter it."""
+
+    code = "folder-unsafe"
+    template = "temporary folder `{path}` is {found}, expected one that only its owner can enter"
+    hint = "set TMPDIR to a folder of your own"
+
+
+def user_folder() -> str:
+    """The folder of this user's temporary files and locks, made where it is missing.
+
+    Raises `FolderUnsafe` and `EnvironmentFault`.
+    """
+    path = os.path.join(os.path.abspath(tempfile.gettempdir()), f"aotc-{os.geteuid()}")
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        state = os.lstat(path)
+    except OSError as error:
+        raise environment_fault("use", path, error) from error
+    found = ""
+    if not stat.S_ISDIR(state.st_mode):
+        found = "a link or a file"
+    elif state.st_uid != os.geteuid():
+        found = f"owned by user {state.st_uid}"
+    elif state.st_mode & 0o077:
+        found = f"of mode {stat.S_IMODE(state.st_mode):o}"
+    if found:
+        raise FolderUnsafe(path=path, found=found)
+    return path
+
+
+def make_owned(kind: str) -> tuple[str, int]:
+    """A new folder `kind-…` for this process, and the descriptor that holds its lock.
+
+    Those whose owners are dead are removed first. Raises `FolderUnsafe` and `EnvironmentFault`.
+    """
+    parent = user_folder()
+    try:
+        sweep(parent)
+        for _ in range(ATTEMPTS):
+            path = os.path.join(parent, f"{kind}-{secrets.token_hex(8)}")
+            os.mkdir(path, 0o700)
+            try:
+                descriptor = lock_folder(path)
+            except FileNotFoundError:  # another process took it for abandoned
+                continue
+            if descriptor is not None:
+                return path, descriptor
+    except OSError as error:
+        raise environment_fault("write into", parent, error) from error
+    raise EnvironmentFault(action="write into", path=parent, detail="others remove new folders")
+
+
+def sweep(parent: str | None = None) -> int:
+    """Remove the folders of dead processes; how many there were."""
+    parent = parent or user_folder()
+    found = [os.path.join(parent, name) for name in sorted(os.listdir(parent))]
+    folders = [path for path in found if os.path.isdir(path)]
+    for path in folders:
+        remove_abandoned(path)
+    return sum(not os.path.lexists(path) for path in folders)
+
+
+def lock_folder(path: str) -> int | None:
+    """An open descriptor that holds the directory's lock, or None where another holds it.
+
+    Raises `FileNotFoundError` where the directory went before it was locked.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError as error:
+            if error.errno not in NO_LOCKS:  # without locks leftovers stay, nothing else changes
+                raise
+        if not os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            raise FileNotFoundError(errno.ENOENT, "replaced", path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def remove_abandoned(path: str) -> None:
+    with contextlib.suppress(OSError):
+        descriptor = lock_folder(path)
+        if descriptor is not None:
+            try:
+                # Asked again: where locks are not supported, nobody may delete.
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(descriptor)
