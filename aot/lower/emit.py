@@ -486,7 +486,9 @@ class Emitter:
                 position[axis] = ix.constant(place)
             value = self.value(node.inputs[0], tuple(position), guard)
             if total is None:
-                total = value
+                is_sum = node.op == "sum" and node.type.kind == "float"
+                # From 0.0 on, as torch sums: of -0.0 alone too.
+                total = self.body.bind(f"0.0 + {value.text}", value.symbols) if is_sum else value
             else:
                 text = OPS[REDUCTIONS[node.op].combine].triton.format(total.text, value.text)
                 total = self.body.bind(bare(text), total.symbols | value.symbols)

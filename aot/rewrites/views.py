@@ -123,14 +123,16 @@ def _concat_concat(root: Node) -> Node | None:
 
 
 def _reduce_ones(root: Node) -> Node | None:
-    """sum, max … over dims of 1 → x"""
+    """max … over dims of 1 → x; sum → x + 0.0, which is 0.0 of -0.0"""
     (data,) = root.inputs
     if REDUCTIONS[root.op].result:
         return None
     axes = tuple(axis for axis in root.attr("axes") if data.shape[axis] != 1)
     if axes == root.attr("axes"):
         return None
-    return build.reduce(root.op, data, axes) if axes else data
+    if axes:
+        return build.reduce(root.op, data, axes)
+    return data + 0.0 if root.op == "sum" and data.type.kind == "float" else data
 
 
 def _reduce_nothing(root: Node) -> Node | None:

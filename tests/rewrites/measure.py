@@ -40,6 +40,10 @@ def _products(node: Node, operands: Sequence[int]) -> int:
 def _arithmetic(node: Node, operands: Sequence[int]) -> int:
     """Operations, each with a weight; signs weigh more the deeper they are."""
     total = sum(operands)
+    if node.op == "add" and _is_zero(node.inputs[1]):
+        return 2 * operands[0]  # what a sum over dims of 1 becomes
+    if node.op == "sub" and _is_zero(node.inputs[0]):
+        return 2 * operands[1] + 1  # what that of a `neg` becomes
     if node.kind == "pointwise":
         factor, own = {
             "pow": (32, 32),
@@ -134,6 +138,10 @@ def _literals_first(node: Node, operands: Sequence[int]) -> int:
 def _bytes(node: Node, operands: Sequence[int]) -> int:
     """Bytes of what is computed: the same in a narrower type is less."""
     return sum(operands) + (typical(node.type.nbytes) if node.kind in _POINTWISE else 0)
+
+
+def _is_zero(node: Node) -> bool:
+    return node.op == "scalar" and node.attr("value") == 0
 
 
 def _is_literal(node: Node) -> bool:
