@@ -119,7 +119,7 @@ def tolerances(
     limits = {**TOLERANCES, "f32": TF32_TOLERANCE} if dot_precision == "tf32" else TOLERANCES
     widest = max(limits.get(node.type.dtype, 0.0) for node in graph.nodes())
     own = captured.golden_roundings
-    rows = zip((*graph.returned, *graph.kept), map(max, own, roundings or own), strict=True)
+    rows = zip((*graph.returned, *graph.new_states), map(max, own, roundings or own), strict=True)
     return tuple(
         max(widest, ROUNDING_FACTOR * rounding) if node.type.dtype in TOLERANCES else 0.0
         for node, rounding in rows

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
 APART = 0  # torch's answer where no two elements surely lie in one place
-NATIVE_NAMESPACES = ("aten", "prims")  # whose ops take f64 where they take f32
+ATEN_NAMESPACES = ("aten", "prims")  # whose ops take f64 where they take f32
 # Products read elements wherever they lie; a batch of one matrix would be copied for each row.
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "convolution")
 COPIES = ("clone", "_to_copy")
@@ -56,7 +56,7 @@ class ExactRests(TorchDispatchMode):
 
 def _reads_memory(function: Any) -> bool:
     """Whether an op's kernel may depend on where its operands' elements lie."""
-    if function.namespace not in NATIVE_NAMESPACES or function.is_view:
+    if function.namespace not in ATEN_NAMESPACES or function.is_view:
         return False
     is_one_by_one = torch.Tag.pointwise in function.tags
     name = function._schema.name.rpartition("::")[2]

@@ -17,7 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from aotc.aot.capture.eager import NATIVE_NAMESPACES, Eager
+from aotc.aot.capture.eager import ATEN_NAMESPACES, Eager
 from aotc.aot.ir.graph import Graph
 
 # Element type → that in which a model's roundings are too small to count.
@@ -139,7 +139,7 @@ class _WidenedTwice(_Widened):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if function.namespace not in NATIVE_NAMESPACES or function._schema.is_mutable:
+        if function.namespace not in ATEN_NAMESPACES or function._schema.is_mutable:
             raise NotImplementedError(f"{function} in f64")
         return super().__torch_dispatch__(function, types, args, kwargs)
 

@@ -36,7 +36,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from aotc.aot.capture.custom_ops import base_name
-from aotc.aot.capture.eager import NATIVE_NAMESPACES
+from aotc.aot.capture.eager import ATEN_NAMESPACES
 from aotc.aot.capture.golden import golden_tensors, quiet_settings, widest
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, seeded
 from aotc.aot.ir.storage import Array
@@ -305,8 +305,8 @@ class MovedRoundings(TorchDispatchMode):
         if _is_exact(function, args, kwargs):
             return function(*args, **kwargs)
         is_changing = function._schema.is_mutable
-        is_native = function.namespace in NATIVE_NAMESPACES
-        if not is_changing and is_native and _has_terms(function):
+        is_aten = function.namespace in ATEN_NAMESPACES
+        if not is_changing and is_aten and _has_terms(function):
             args, kwargs = self._moved(args), self._moved(kwargs)
         result = function(*args, **kwargs)
         if is_changing:

@@ -159,7 +159,7 @@ class Graph:
         return self.outputs[: len(self.outputs) - len(self.states) - len(self.checks)]
 
     @property
-    def kept(self) -> tuple[Node, ...]:
+    def new_states(self) -> tuple[Node, ...]:
         """The outputs that the states hold after a call."""
         first = len(self.returned)
         return self.outputs[first : first + len(self.states)]

@@ -25,7 +25,7 @@ def _signature(graph: Graph, _: Sequence[Node]) -> Iterator[str]:
 
 def _states(graph: Graph, _: Sequence[Node]) -> Iterator[str]:
     before = graph.inputs[len(graph.given) :]
-    for state, old, new in zip(graph.states, before, graph.kept, strict=True):
+    for state, old, new in zip(graph.states, before, graph.new_states, strict=True):
         if old.type != new.type:
             yield f"state `{state.name}` is {old.type}, and {new.type} after a call"
 

@@ -421,4 +421,4 @@ def interpret(graph: Graph, inputs: Sequence[Array]) -> list[Array]:
         if array.shape != node.shape or array.dtype != stored:
             raise ValueError(f"input is {array.dtype}{list(array.shape)}, expected {node.type}")
         values[node] = array
-    return evaluate_all((*graph.returned, *graph.kept), values, graph.constants)
+    return evaluate_all((*graph.returned, *graph.new_states), values, graph.constants)

@@ -7,6 +7,7 @@ the user's layout stand at the outputs or meet their opposite.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
@@ -116,10 +117,14 @@ def _sink_permute(root: Node, context: Context) -> Node | None:
     if is_constant and not context.is_constant(root):  # it is folded where it is
         return None
     operands = [_unpermuted(each, dims, largest, is_constant, context) for each in root.inputs]
-    if any(operand is None for operand in operands):
-        return None
-    plain = tuple(operand for operand in operands if operand is not None)
-    return build.permute(make(root.op, plain, root.attrs), dims)
+    found = _of(root, operands)
+    return None if found is None else build.permute(found, dims)
+
+
+def _of(root: Node, operands: Sequence[Node | None]) -> Node | None:
+    """The same op of other operands, where all are there; its shape may differ."""
+    known = tuple(operand for operand in operands if operand is not None)
+    return make(root.op, known, root.attrs) if len(known) == len(operands) else None
 
 
 def _unpermuted(
@@ -299,10 +304,8 @@ def _sink_reshape(root: Node) -> Node | None:
     if not shape or shape[-1:] != root.shape[-1:] or len(shape) >= root.type.rank:
         return None
     operands = [_flattened(operand, shape, root) for operand in root.inputs]
-    if any(operand is None for operand in operands):
-        return None
-    flat = tuple(operand for operand in operands if operand is not None)
-    return build.reshape(make(root.op, flat, root.attrs), root.shape)
+    flat = _of(root, operands)
+    return None if flat is None else build.reshape(flat, root.shape)
 
 
 def _flattened(operand: Node, shape: Shape, root: Node) -> Node | None:

@@ -21,7 +21,7 @@ def with_states(graph: Graph) -> Graph:
     if not graph.states:
         return graph
     before = graph.inputs[len(graph.given) :]
-    after = list(graph.kept)
+    after = list(graph.new_states)
     readers = readers_of(graph)
     own: dict[Node, Node] = {}  # copies that are left out
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
@@ -59,7 +59,7 @@ def _only_copy(
 
 def states_last(groups: tuple[Group, ...], graph: Graph) -> tuple[Group, ...]:
     """The groups in order, but those that copy into states after all others."""
-    kept = {node for node in graph.kept if _is_kept(node)}
+    kept = {node for node in graph.new_states if _is_kept(node)}
     late = [group for group in groups if any(root.node in kept for root in group.roots)]
     is_late = set(map(id, late))
     return (*(group for group in groups if id(group) not in is_late), *late)

@@ -308,7 +308,7 @@ ASYMPTOTIC = 10  # from here on that series is good to f64's precision
 def _log_gamma(x: Node) -> Node:
     """log |Γ(x)|, by reflection below ½; ∞ at the poles and at both infinities, 0 at 1 and 2."""
     is_left = x < 0.5
-    z = build.pointwise("where", is_left, 1.0 - x, x) - 1.0
+    z = build.where(is_left, 1.0 - x, x) - 1.0
     series: Node | float = LANCZOS[0]
     for place, coefficient in enumerate(LANCZOS[1:], 1):
         series = coefficient / (z + float(place)) + series
@@ -321,39 +321,39 @@ def _log_gamma(x: Node) -> Node:
     fraction = abs(x - nearest)
     sine = build.unary("sin", fraction * math.pi)
     left = math.log(math.pi) - (build.unary("log", sine) + right)
-    whole = build.pointwise("where", is_left, left, right)
+    whole = build.where(is_left, left, right)
     # Next to 0, where π x may be subnormal.
     size = abs(x)
     at_zero = -build.unary("log", size)
-    whole = build.pointwise("where", size < 1e-20, at_zero, whole)
+    whole = build.where(size < 1e-20, at_zero, whole)
     is_root = build.equal(x, 1.0) | build.equal(x, 2.0)
-    whole = build.pointwise("where", is_root, 0.0, whole)
+    whole = build.where(is_root, 0.0, whole)
     is_pole = is_left & build.equal(x, nearest)
     is_infinite = is_pole | build.unary("isinf", x)
-    return build.pointwise("where", is_infinite, math.inf, whole)
+    return build.where(is_infinite, math.inf, whole)
 
 
 def _digamma(x: Node) -> Node:
     """Γ′/Γ, by reflection below 0; ∓∞ at ±0 and NaN at the other poles, as torch has it."""
     is_left = x < 0.0
-    z = build.pointwise("where", is_left, 1.0 - x, x)
+    z = build.where(is_left, 1.0 - x, x)
     total: Node | None = None
     for _ in range(ASYMPTOTIC):
         is_small = z < float(ASYMPTOTIC)
-        part = build.pointwise("where", is_small, build.unary("reciprocal", z), 0.0)
+        part = build.where(is_small, build.unary("reciprocal", z), 0.0)
         total = part if total is None else total + part
-        z = build.pointwise("where", is_small, z + 1.0, z)
+        z = build.where(is_small, z + 1.0, z)
     square = build.unary("reciprocal", z * z)
     end = 0.5 / z + square * _polynomial(BERNOULLI, square)
     right = build.unary("log", z) - end - total
     fraction = x - build.unary("trunc", x)
     turn = math.pi / build.unary("tan", fraction * math.pi)
     is_pole = build.equal(x, build.unary("trunc", x))
-    left = build.pointwise("where", is_pole, math.nan, right - turn)
-    whole = build.pointwise("where", is_left, left, right)
+    left = build.where(is_pole, math.nan, right - turn)
+    whole = build.where(is_left, left, right)
     # 1 / x is infinite with the sign of a zero.
     at_zero = -build.unary("reciprocal", x)
-    return build.pointwise("where", build.equal(x, 0.0), at_zero, whole)
+    return build.where(build.equal(x, 0.0), at_zero, whole)
 
 
 def _in_f64(formula: Callable[[Node], Node]) -> Row:

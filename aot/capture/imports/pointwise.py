@@ -278,8 +278,8 @@ def _lerp(call: Call, start: Node, end: Node, weight: Operand) -> Node:
         is_nearer_end = abs(share) >= 0.5
         return _sum(call, *((end, share - 1.0) if is_nearer_end else (start, share)), away)
     share = call.operand(weight, call.dtype)
-    is_nearer_end = build.pointwise("ge", build.unary("abs", share), 0.5)
-    factor = build.pointwise("where", is_nearer_end, share - 1.0, share)
+    is_nearer_end = abs(share) >= 0.5
+    factor = build.where(is_nearer_end, share - 1.0, share)
     return _sum(call, _where(call, is_nearer_end, end, start), factor, away)
 
 

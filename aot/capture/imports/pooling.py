@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial, reduce
 from itertools import product
 from operator import add
+from typing import Any
 
 import numpy
 
@@ -35,7 +36,7 @@ def _windows(
     """Windows over the last `count` dims at the positions torch has, and the axes inside one."""
     rank = data.type.rank
     sizes = spread(kernel, count)
-    strides = spread(stride, count) if stride not in ((), []) else sizes
+    strides = _strides(stride, sizes)
     margins, gaps = spread(padding, count), spread(dilation, count)
     axes = tuple(range(rank - count, rank))
     low, high = [0] * rank, [0] * rank
@@ -51,19 +52,13 @@ def _windows(
     return windows, tuple(range(rank, rank + count))
 
 
-def _max_pool(
-    count: int,
-    call: Call,
-    data: Node,
-    kernel: Sizes,
-    stride: Sizes = (),
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    is_ceiling: bool = False,
-) -> Node:
-    least = lowest(data.dtype)
-    windows, inner = _windows(call, data, count, kernel, stride, padding, dilation, least)
-    return build.drop(_peak(windows, inner), inner)
+def _strides(stride: Sizes, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """One a dim; none given are the windows' sizes."""
+    return spread(stride, len(sizes)) if stride not in ((), []) else sizes
+
+
+def _max_pool(count: int, call: Call, data: Node, *window: Any) -> Node:
+    return _max_pool_with_indices(count, call, data, *window)[0]
 
 
 def _peak(windows: Node, inner: tuple[int, ...]) -> Node:
@@ -82,8 +77,7 @@ def _max_pool_with_indices(
     is_ceiling: bool = False,
 ) -> tuple[Node, Node]:
     sizes, gaps = spread(kernel, count), spread(dilation, count)
-    strides = spread(stride, count) if stride not in ((), []) else sizes
-    margins = spread(padding, count)
+    strides, margins = _strides(stride, sizes), spread(padding, count)
     least = lowest(data.dtype)
     windows, inner = _windows(call, data, count, sizes, strides, margins, gaps, least)
     first = build.drop(_place_of_peak(windows, inner), inner)
@@ -111,7 +105,7 @@ def _average_pool(
     divisor: int | None = None,
 ) -> Node:
     sizes = spread(kernel, count)
-    strides = spread(stride, count) if stride not in ((), []) else sizes
+    strides = _strides(stride, sizes)
     reached = _reached(call, data, sizes, spread(padding, count))
     windows, inner = _windows(call, wide(data), count, reached[0], strides, reached[1], 1, 0.0)
     total = build.drop(build.reduce("sum", windows, inner), inner)

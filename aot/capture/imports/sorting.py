@@ -29,12 +29,8 @@ def precedes(left: Node, right: Node, is_descending: bool = False) -> Node:
     less = left < right
     if left.type.kind != "float":
         return less
-    is_last = build.pointwise(
-        "logical_and",
-        build.unary("isnan", right),
-        build.unary("logical_not", build.unary("isnan", left)),
-    )
-    return build.pointwise("logical_or", less, is_last)
+    is_last = build.unary("isnan", right) & ~build.unary("isnan", left)
+    return less | is_last
 
 
 def _counted(shape: Sequence[Extent], axis: int) -> Node:
@@ -54,10 +50,8 @@ def _order(keys: Node, wanted: Extent, is_descending: bool) -> Node:
     square = (*[1] * len(lead), extent, extent)
     is_earlier = _counted(square, rank - 1) < _counted(square, rank - 2)
     before = precedes(other, own, is_descending)
-    tied_before = build.pointwise(
-        "logical_and", build.unary("logical_not", precedes(own, other, is_descending)), is_earlier
-    )
-    counts = build.cast(build.pointwise("logical_or", before, tied_before), "i32")
+    tied_before = ~precedes(own, other, is_descending) & is_earlier
+    counts = build.cast(before | tied_before, "i32")
     ranks = build.reshape(build.reduce("sum", counts, (rank - 1,)), (*lead, 1, extent))
     table = (*[1] * len(lead), wanted, extent)
     is_there = build.equal(ranks, _counted(table, rank - 2))
@@ -144,24 +138,16 @@ def _merge(values: Node, places: Node, is_descending: bool) -> tuple[Node, Node]
         is_open = low < high
         is_beyond = precedes(second, first, is_descending)
         low = build.where(
-            build.pointwise("logical_and", is_open, build.unary("logical_not", is_beyond)),
+            is_open & ~is_beyond,
             middle + 1,
             low,
         )
-        high = build.where(build.pointwise("logical_and", is_open, is_beyond), middle, high)
+        high = build.where(is_open & is_beyond, middle, high)
     rest = place - low
     first, second = _at(rows, low, 0, length), _at(rows, rest, length, length)
     has_first = low < length
     is_second_gone = rest >= length
-    takes_first = build.pointwise(
-        "logical_and",
-        has_first,
-        build.pointwise(
-            "logical_or",
-            is_second_gone,
-            build.unary("logical_not", precedes(second, first, is_descending)),
-        ),
-    )
+    takes_first = has_first & (is_second_gone | ~precedes(second, first, is_descending))
     source = build.where(takes_first, low, rest + length)
     source = build.minimum(source, 2 * length - 1)
     merged = build.reshape(places, shape)
@@ -255,7 +241,7 @@ def _mode(call: Call, data: Node, dim: int = -1, keeps_dim: bool = False) -> tup
     low = [int(each == axis) for each in range(data.type.rank)]
     later = build.pad(values, low, [0] * data.type.rank, 0)
     before = build.slice_axis(later, axis, 0, data.shape[axis])
-    is_first = build.pointwise("logical_or", is_first, build.pointwise("ne", values, before))
+    is_first = is_first | build.pointwise("ne", values, before)
     starts = build.expand(build.where(is_first, counter, 0), data.shape)
     lengths = counter - scan_along(MAXIMUM, starts, axis)
     longest = build.reduce("argmax", lengths, (axis,))
@@ -276,7 +262,7 @@ def _places(call: Call, edges: Node, values: Operand, is_right: bool, order: Nod
     across = build.reshape(edges, (*lead, *[1] * len(inner), edges.shape[-1]))
     own = build.reshape(sought, (*sought.shape, 1))
     # Written as what is not passed, so that NaN stands behind all.
-    is_passed = build.unary("logical_not", build.pointwise("gt" if is_right else "ge", across, own))
+    is_passed = ~build.pointwise("gt" if is_right else "ge", across, own)
     axis = len(sought.shape)
     count = build.reduce("sum", build.cast(is_passed, "i32"), (axis,))
     return build.cast(build.reshape(count, call.shape), call.dtype)
