@@ -1,7 +1,9 @@
 """Bundles in OCI image layouts on disk: loaded where they lie, checked as in a directory."""
 
+import errno
 import hashlib
 import json
+import os
 import random
 import re
 import shutil
@@ -123,8 +125,6 @@ def test_every_damaged_blob_is_refused(layout):
 
 
 def test_links_and_pipes_are_refused(layout, tmp_path):
-    import os
-
     for name in ("index.json", "oci-layout"):
         shutil.move(layout / name, tmp_path / name)
         (layout / name).symlink_to(tmp_path / name)
@@ -149,6 +149,40 @@ def test_what_is_no_layout(tmp_path, bundle):
         push_bundle(bundle, f"oci-layout:{tmp_path}/other:v1")
     assert caught.value.code == "layout-foreign"
     assert small_bundle.names(tmp_path / "other") == ["notes.txt"]
+
+
+def test_a_write_that_fails_leaves_the_layout_as_it_was(layout, tmp_path, monkeypatch):
+    """At each call that puts a file into place; what a killed writer left goes with the next."""
+    small_bundle.write(tmp_path / "small")
+    index = (layout / "index.json").read_bytes()
+    replace, calls = os.replace, []
+
+    def fail_at(place):
+        def failing(source, target):
+            calls.append(target)
+            if len(calls) == place:
+                raise OSError(errno.EIO, "Input/output error", target)
+            replace(source, target)
+
+        return failing
+
+    place = 0
+    while True:
+        place += 1
+        calls.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", fail_at(place))
+            try:
+                push_bundle(tmp_path / "small", f"oci-layout:{layout}:small")
+                break
+            except AotcError as error:
+                assert error.exit_code == 7  # noqa: PT017
+        assert (layout / "index.json").read_bytes() == index
+        load(f"oci-layout:{layout}:v1").close()
+        (layout / "blobs" / "sha256" / f"{place}.staging").write_text("left")
+    assert place > 3
+    load(f"oci-layout:{layout}:small").close()
+    assert not list(layout.rglob("*.staging"))
 
 
 def test_random_changes_of_index_and_manifest(layout):

@@ -3,6 +3,7 @@ error; what was transferred is not transferred again."""
 
 import base64
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -226,6 +227,35 @@ def test_failures_that_stay(push, pull, fake, tmp_path):
 def test_a_registry_that_is_not_there(pull, fake):
     fake.close()
     assert refusal(pull).code == "registry-failed"
+
+
+def test_a_disk_that_fills_up(push, pull, bundle, tmp_path, monkeypatch):
+    push()
+    write = os.pwrite
+
+    def full(descriptor, data, place):
+        if place > 2 << 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data, place)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    error = refusal(pull)
+    assert (error.code, error.exit_code) == ("disk-full", 7)
+    assert names(tmp_path) == []
+
+
+def test_another_range_than_asked_for(push, pull, bundle, fake, tmp_path):
+    push()
+    shifted = {"content_range": "bytes 1-9/9999999", "content_length": "9"}
+    fake.fault(
+        "GET",
+        weights_digest(bundle),
+        lambda handler: handler.answer(206, b"123456789", **shifted) or True,
+        always=True,
+    )
+    error = refusal(pull)
+    assert error.code == "registry-failed"
+    assert "another range" in str(error)
 
 
 def test_a_registry_that_is_silent(push, pull, fake, monkeypatch):

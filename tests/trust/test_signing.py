@@ -2,8 +2,10 @@
 and nothing of the bundle is used before."""
 
 import base64
+import errno
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import small_bundle
 
 from aotc.runtime import load
 from aotc.runtime.bundle.manifest import MANIFEST_NAME
+from aotc.runtime.errors import EnvironmentFault
 from aotc.runtime.verify import verify
 
 NAME = "signature.dsse.json"
@@ -106,6 +109,20 @@ def test_signatures_that_nobody_checks_are_said(bundle, keys):
     found = verify(bundle)[0]
     assert (found.layer, found.status) == ("signature", "absent")
     assert "no key is trusted" in found.detail
+
+
+def test_a_signature_that_cannot_be_written(bundle, keys, monkeypatch):
+    sign(bundle, keys.alice)
+    before = small_bundle.snapshot(bundle)
+
+    def read_only(*_):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "replace", read_only)
+    with pytest.raises(EnvironmentFault) as caught:
+        sign(bundle, keys.bob)
+    assert (caught.value.code, caught.value.exit_code) == ("permission", 7)
+    assert small_bundle.snapshot(bundle) == before
 
 
 def test_people_who_sign_at_once(bundle, tmp_path):
@@ -236,8 +253,6 @@ def test_the_signature_of_another_bundle(bundle, keys, tmp_path):
 
 @pytest.mark.parametrize("kind", ["folder", "link", "fifo"])
 def test_an_envelope_that_is_no_file(bundle, keys, kind):
-    import os
-
     sign(bundle, keys.alice, out=bundle.parent / "real.json")
     if kind == "folder":
         (bundle / NAME).mkdir()
