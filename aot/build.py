@@ -122,7 +122,7 @@ def build(
         note_misses(store, started_s)
     store.send()
     if store.counters.misses:
-        collect(store)
+        collect(store, options.cache_max_bytes)
     return BuildReport(
         path=packed.path,
         digest=packed.digest,

@@ -20,6 +20,7 @@ class BuildOptions:
 
     cache_folder: Path
     cache_layers: tuple[Layer, ...] = ()  # caches that are only read, such as an image's
+    cache_max_bytes: int | None = 10 << 30  # what the cache may have at the end; None: any number
     device: str = "any"  # this machine, as tuning records name it; devices have their own names
     tune: Mode = "off"
     tune_budget_seconds: float | None = None  # no kernel is measured after this long

@@ -5,22 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.cache.keys import BUCKETS, Difference, Key, differences, key_of
+from aotc.cache.leftovers import CLOCK_DRIFT_S, MISSES, Leftovers, clear_leftovers
 from aotc.cache.reading import RECORD, read_json, read_record
 from aotc.cache.store import Store, delete_entry
 
 CAP_BYTES = 10 * 1024**3
 KEEP_FRACTION = 0.7  # of the cap; so that a full cache is not collected after every put
-STALE_S = 24 * 3600.0
-CLOCK_DRIFT_S = 24 * 3600.0
-MISSES = "misses.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +29,15 @@ class Row:
     size_bytes: int
     used_s: float  # time of last use, seconds since the epoch
     made_s: float  # time of publication
+
+    @property
+    def kind(self) -> str:
+        """The bucket's name without its version."""
+        return self.bucket.rpartition("-v")[0]
+
+    def last_use_s(self, now_s: float) -> float:
+        """Time of last use; a time far in the future is a wrong clock and counts as now."""
+        return now_s if self.used_s > now_s + CLOCK_DRIFT_S else self.used_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,36 +73,83 @@ def size_bytes(store: Store) -> int:
     return sum(row.size_bytes for row in rows(store))
 
 
-def collect(store: Store, cap_bytes: int = CAP_BYTES, now_s: float | None = None) -> int:
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What was deleted, or would be."""
+
+    entries: int
+    bytes: int
+    leftovers: Leftovers | None = None
+
+
+def collect(store: Store, cap_bytes: int | None = CAP_BYTES, now_s: float | None = None) -> int:
     """Delete leftovers, then the least recently used entries above the cap; returns bytes freed.
 
-    Never fails: what cannot be deleted stays. Open files of a reader stay valid.
+    What a build does at its end. Never fails: what cannot be deleted stays. Open files of a reader
+    stay valid.
     """
     now = time.time() if now_s is None else now_s
-    _clear_leftovers(store.root, now)
-    found = list(rows(store))
-    total = sum(row.size_bytes for row in found)
-    if total <= cap_bytes:
-        return 0
-    freed = 0
-    for row in sorted(found, key=lambda row: _age_order(row, now)):
-        if total - freed <= cap_bytes * KEEP_FRACTION:
-            break
-        delete_entry(row.folder)
-        freed += row.size_bytes
-    return freed
+    clear_leftovers(store.root, now)
+    return _delete(_above(list(rows(store)), cap_bytes, now, KEEP_FRACTION)).bytes
+
+
+def collect_all(store: Store, cap_bytes: int | None, now_s: float | None = None) -> Deleted:
+    """The same at the user's wish: with all locks that nobody holds, down to the cap itself."""
+    now = time.time() if now_s is None else now_s
+    leftovers = clear_leftovers(store.root, now, lock_age_s=0.0)
+    deleted = _delete(_above(list(rows(store)), cap_bytes, now, 1.0))
+    return Deleted(deleted.entries, deleted.bytes, leftovers)
+
+
+def prune(
+    store: Store,
+    bucket: str | None = None,
+    unused_s: float | None = None,
+    cap_bytes: int | None = None,
+    is_dry: bool = False,
+    now_s: float | None = None,
+) -> Deleted:
+    """Delete the entries of a bucket that were not used for so long, then the least recently used
+    of what is left of it above the cap; all of them where neither is given.
+
+    `is_dry`: delete nothing, and say what would be.
+    """
+    now = time.time() if now_s is None else now_s
+    found = [row for row in rows(store) if bucket in (None, row.kind)]
+    if unused_s is None and cap_bytes is None:
+        return _delete(found, is_dry)
+    chosen = [row for row in found if unused_s is not None and now - row.last_use_s(now) > unused_s]
+    rest = [row for row in found if row not in chosen]
+    return _delete([*chosen, *_above(rest, cap_bytes, now, 1.0)], is_dry)
 
 
 def clear(store: Store, bucket: str | None = None) -> int:
     """Delete all entries, or those of one bucket; returns how many."""
-    count = 0
-    for row in rows(store):
-        if bucket is None or row.bucket.rpartition("-v")[0] == bucket:
-            delete_entry(row.folder)
-            count += 1
+    count = prune(store, bucket).entries
     if bucket is None:
-        _clear_leftovers(store.root, time.time())
+        clear_leftovers(store.root, time.time(), lock_age_s=0.0)
     return count
+
+
+def _above(found: Sequence[Row], cap_bytes: int | None, now_s: float, keep: float) -> list[Row]:
+    """What goes when all together are above the cap: the least recently used, down to its part."""
+    total = sum(row.size_bytes for row in found)
+    if cap_bytes is None or total <= cap_bytes:
+        return []
+    chosen = []
+    for row in sorted(found, key=lambda row: (row.last_use_s(now_s), row.digest)):
+        if total <= cap_bytes * keep:
+            break
+        chosen.append(row)
+        total -= row.size_bytes
+    return chosen
+
+
+def _delete(chosen: Sequence[Row], is_dry: bool = False) -> Deleted:
+    if not is_dry:
+        for row in chosen:
+            delete_entry(row.folder)
+    return Deleted(len(chosen), sum(row.size_bytes for row in chosen))
 
 
 def share(store: Store) -> None:
@@ -149,42 +201,3 @@ def explain(store: Store, wanted: Key, before_s: float = float("inf")) -> Explan
     if best is None:
         return Explanation(wanted, None, ())
     return Explanation(wanted, best[2], differences(best[2], wanted))
-
-
-def _age_order(row: Row, now_s: float) -> float:
-    """Time of last use; a time far in the future is a wrong clock and counts as now."""
-    return now_s if row.used_s > now_s + CLOCK_DRIFT_S else row.used_s
-
-
-def _clear_leftovers(root: Path, now_s: float) -> None:
-    """Staging folders of dead writers, quarantined entries and old locks."""
-    for folder in _children(root / "staging"):
-        if _is_abandoned(folder, now_s):
-            shutil.rmtree(folder, ignore_errors=True)
-    for folder in _children(root / "quarantine"):
-        shutil.rmtree(folder, ignore_errors=True)
-    for lock in _children(root / "locks"):
-        with contextlib.suppress(OSError):
-            if now_s - lock.stat().st_mtime > STALE_S:
-                lock.unlink()
-
-
-def _children(folder: Path) -> list[Path]:
-    with contextlib.suppress(OSError):
-        return sorted(folder.iterdir())
-    return []
-
-
-def _is_abandoned(staged: Path, now_s: float) -> bool:
-    """Whether the process that fills a staging folder is gone, or the folder is a day old."""
-    host, _, rest = staged.name.rpartition("-")[0].rpartition("-")
-    if host == socket.gethostname() and rest.isdigit():
-        try:
-            os.kill(int(rest), 0)
-        except ProcessLookupError:
-            return True
-        except OSError:
-            pass
-    with contextlib.suppress(OSError):
-        return now_s - staged.stat().st_mtime > STALE_S
-    return False

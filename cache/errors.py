@@ -82,3 +82,29 @@ class RemoteCacheKeyMissing(CacheError):
         "name a file with AOTC_REMOTE_CACHE_KEY_FILE, or accept records of anybody who can write "
         "to the server with AOTC_REMOTE_CACHE_AUTHENTICATION=none"
     )
+
+
+class ArchiveInvalid(CacheError):
+    """A file is not an archive that `aotc cache export` wrote; nothing of it was used."""
+
+    code = "cache-archive"
+    exit_code = 6
+    template = "`{path}` is not a cache archive: {found}"
+    hint = "make it anew by `aotc cache export`; nothing of it was imported"
+
+
+class CacheNotWritable(CacheError):
+    """An entry of an archive could not be kept: a full disk, a folder that can only be read."""
+
+    code = "cache-not-writable"
+    template = "cache folder `{path}` cannot be written, after {added} entries were added"
+    hint = "what was added is whole; the same import goes on from there"
+
+
+class ArchiveTaken(CacheError):
+    """`aotc cache export` was to write where a file is."""
+
+    code = "cache-archive-taken"
+    exit_code = 2
+    template = "`{path}` exists, expected a file to make"
+    hint = "choose another path, or replace the file with `--force`"

@@ -44,6 +44,7 @@ from pathlib import Path
 from aotc.cache.errors import CacheUnsafe, CacheWarning
 from aotc.cache.keys import Key, canonical
 from aotc.cache.layers import Layer
+from aotc.cache.leftovers import CLOCK_DRIFT_S, hold
 from aotc.cache.reading import (
     FILE_NAME,
     RECORD,
@@ -59,6 +60,7 @@ from aotc.cache.reading import (
 TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# aotc's artifact cache; safe to delete\n"
 LOCK_TIMEOUT_S = 300.0
 TOUCH_INTERVAL_S = 3600.0
+READS = 8  # of an entry that is deleted and put anew each time
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 
 
@@ -107,12 +109,10 @@ class Store:
         if self._far:
             self._used[key] = None
         try:
-            files = read_entry(self.root, folder, key, required)
+            files = self._read(folder, key, required)
         except FileNotFoundError:
             return self._get_lower(key, required)
         except Damage as damage:
-            if not os.path.lexists(folder / RECORD):  # deleted between two reads: an ordinary miss
-                return self._get_lower(key, required)
             self._miss(key)
             self.counters.damaged += 1
             warnings.warn(
@@ -154,6 +154,25 @@ class Store:
     def _far(self) -> list[Layer]:
         return [layer for layer in self.layers if layer.is_copied]
 
+    def _read(
+        self, folder: Path, key: Key, required: tuple[frozenset[str], ...] = ()
+    ) -> dict[str, bytes]:
+        """The files of an entry; raises FileNotFoundError, Damage, CacheUnsafe and OSError.
+
+        Half of an entry is no damage where it is being deleted, and perhaps put anew, meanwhile:
+        its folder is then another one or has changed.
+        """
+        for _ in range(READS):
+            before = _state(folder)
+            try:
+                return read_entry(self.root, folder, key, required)
+            except Damage:
+                if not os.path.lexists(folder / RECORD):
+                    break
+                if _state(folder) == before:
+                    raise
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
+
     def holds(self, key: Key) -> bool:
         """Whether an entry of the key is there; its bytes are not looked at."""
         return self.folder_of(key) is not None
@@ -184,11 +203,8 @@ class Store:
         """
         folder = self.path(key)
         try:
-            staged = self._stage(key, files)
-            try:
+            with self._stage(key, files) as staged:
                 is_ours = self._publish(staged, folder, key)
-            finally:
-                shutil.rmtree(staged, ignore_errors=True)
         except OSError as fault:
             self._refuse(fault)
             return False
@@ -222,22 +238,25 @@ class Store:
         self.counters.misses += 1
         self.missed.append(key)
 
-    def _stage(self, key: Key, files: Mapping[str, bytes]) -> Path:
-        """Write the entry into a private folder; the record goes in last."""
+    @contextlib.contextmanager
+    def _stage(self, key: Key, files: Mapping[str, bytes]) -> Iterator[Path]:
+        """A private folder with the entry, whose record went in last; deleted if it is left."""
         name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(8)}"
         staged = self.root / "staging" / name
         self._make_folders("staging")
         staged.mkdir(mode=0o700)
+        held = hold(staged)
         try:
             rows = []
             for file, data in sorted(files.items()):
                 _write(staged / file, data)
                 rows.append(file_row(file, data))
             _write(staged / RECORD, canonical({"key": key.record(), "files": rows}))
-        except BaseException:
+            yield staged
+        finally:
             shutil.rmtree(staged, ignore_errors=True)
-            raise
-        return staged
+            if held >= 0:
+                os.close(held)
 
     def _publish(self, staged: Path, folder: Path, key: Key) -> bool:
         """Rename the staged folder into place, unless a sound entry stands there."""
@@ -250,7 +269,7 @@ class Store:
                 if fault.errno not in _TAKEN:
                     raise
             try:
-                read_entry(self.root, folder, key)
+                self._read(folder, key)
                 return False
             except (Damage, FileNotFoundError):
                 self._quarantine(folder)  # a torn deletion or a damaged entry: make room once
@@ -306,6 +325,15 @@ def _prepare(root: Path) -> None:
                 (root / "CACHEDIR.TAG").write_text(TAG)
 
 
+def _state(folder: Path) -> tuple[int, ...]:
+    """What tells a folder from another one at its place, and from itself after a change."""
+    try:
+        state = folder.lstat()
+    except OSError:
+        return ()
+    return (state.st_dev, state.st_ino, state.st_ctime_ns)
+
+
 def _write(path: Path, data: bytes) -> None:
     if not FILE_NAME.fullmatch(path.name):
         raise ValueError(f"file name {path.name!r}, expected letters, digits and `._-`")
@@ -317,5 +345,6 @@ def _write(path: Path, data: bytes) -> None:
 def _touch(record: Path) -> None:
     """Mark the entry as used, at most once an hour; a read-only folder keeps its times."""
     with contextlib.suppress(OSError):
-        if time.time() - record.lstat().st_mtime > TOUCH_INTERVAL_S:
+        age_s = time.time() - record.lstat().st_mtime
+        if age_s > TOUCH_INTERVAL_S or age_s < -CLOCK_DRIFT_S:
             os.utime(record, follow_symlinks=False)

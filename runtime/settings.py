@@ -125,6 +125,12 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting("AOTC_REMOTE_CACHE_WRITE", "flag", True, "write there what it lacks, with a token"),
         Setting("AOTC_REMOTE_CACHE_TIMEOUT", "seconds", 20, "seconds that a request may take"),
+        Setting(
+            "AOTC_CACHE_MAX_SIZE",
+            "size",
+            10 << 30,
+            "bytes that a build leaves in the artifact cache; `none` has no limit",
+        ),
         Setting("AOTC_DUMP", "path", None, "folder for the text of each stage"),
         Setting("AOTC_SKIP", "names", (), "stages, rule sets or rules to skip, for bisecting"),
         Setting(
@@ -158,6 +164,7 @@ EXPECTED = {
     "path": "a path",
     "folders": "absolute paths with `:` between them",
     "files": "absolute paths with `:` between them",
+    "size": "a number of bytes such as `500MB`, `10GiB` or `0`, or `none`",
     "search path": "paths with `:` between them",
     "names": "names with commas between them",
     "flag": "`0` or `1`",
@@ -239,6 +246,8 @@ def _parse(setting: Setting, given: Any) -> Any:
         return tuple(str(name).strip() for name in names if str(name).strip())
     if kind in ("folders", "files"):
         return _absolute_paths(given)
+    if kind == "size":
+        return _size_bytes(given)
     if kind == "search path":
         return _paths(given)
     text = str(given)
@@ -258,6 +267,22 @@ def _absolute_paths(given: Any) -> tuple[str, ...]:
 def _paths(given: Any) -> tuple[str, ...]:
     entries = given.split(os.pathsep) if isinstance(given, str) else [str(each) for each in given]
     return tuple(each for each in entries if each)
+
+
+def _size_bytes(given: Any) -> int | None:
+    """`500MB`, `1.5 GiB`, `10G`, `4096` in bytes; None for `none`."""
+    if isinstance(given, bool):
+        raise ValueError(given)
+    text = str(given).strip()
+    if text.lower() == "none":
+        return None
+    number = text.rstrip("BKMGTbkmgti ")
+    unit = text[len(number) :].strip().lower().removesuffix("b")
+    scale = 1024 if unit.endswith("i") else 1000
+    letter = unit.removesuffix("i")
+    if (unit and letter not in ("k", "m", "g", "t")) or not set(number) <= set("0123456789."):
+        raise ValueError(given)
+    return int(float(number) * (scale ** ("kmgt".index(letter) + 1) if letter else 1))
 
 
 def _whole_number(given: Any, limit: int, low: int = 0) -> int:

@@ -139,6 +139,7 @@ def _options(given: dict[str, Any]) -> BuildOptions:
     return BuildOptions(
         cache_folder=cache_folder(given["cache_dir"]),
         cache_layers=cache_layers(given["remote_cache"]),
+        cache_max_bytes=setting("AOTC_CACHE_MAX_SIZE"),
         device=device_name(),
         tune=setting("AOTC_TUNE", given["tune"]),
         tune_budget_seconds=given["tune_budget"],

@@ -1,180 +1,379 @@
-"""`aotc cache dir|size|ls|clear|explain`: the artifact cache, looked at and emptied."""
+"""`aotc cache …`: the artifact cache looked at, checked, bounded, moved and explained."""
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aotc.aot.cli import flags
+from aotc.aot.cli.cache_texts import age_text, explanation_lines, fields_of, summary, target_of
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
-from aotc.aot.cli.project import cache_folder
+from aotc.aot.cli.project import cache_folder, setting
+from aotc.aot.cli.suggesting import SuggestingGroup
+from aotc.cache.keys import BUCKETS
+from aotc.runtime.settings import SETTINGS, parse
 
 if TYPE_CHECKING:
-    from aotc.cache import Key, Store
-    from aotc.cache.collect import Explanation
+    from aotc.cache import Store
+    from aotc.cache.collect import Deleted, Explanation, Row
 
-_bucket_option = click.option(
-    "--bucket", type=click.Choice(["binaries", "tuning"]), help="Only this kind of entry."
+INTEGRITY_EXIT_CODE = 6
+UNITS_S = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+
+
+@dataclass(slots=True)
+class Given:
+    """Options that may stand before the subcommand or after it; those after it win."""
+
+    folder: str | None = None
+    as_json: bool = False
+
+    def store(self) -> Store:
+        """The cache; raises CacheUnsafe and CacheNotAFolder."""
+        from aotc.cache import Store
+
+        return Store(cache_folder(self.folder))
+
+
+def _set_folder(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.ensure_object(Given).folder = value
+
+
+def _set_json(context: click.Context, option: click.Parameter, value: bool) -> None:
+    if value:
+        context.ensure_object(Given).as_json = True
+
+
+def _shared(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of the group and of each of its commands."""
+    folder = click.option(
+        "--cache-dir",
+        "--cache",
+        metavar="DIR",
+        expose_value=False,
+        callback=_set_folder,
+        help="The cache's folder [AOTC_CACHE_DIR].",
+    )
+    as_json = click.option(
+        "--json",
+        is_flag=True,
+        expose_value=False,
+        callback=_set_json,
+        help="Print one JSON object.",
+    )
+    return folder(as_json(function))
+
+
+class _Size(click.ParamType):
+    """`10GiB`, `500MB`, `none`."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        return parse(SETTINGS["AOTC_CACHE_MAX_SIZE"], value, "flag")
+
+
+class _Duration(click.ParamType):
+    """`30d`, `12h`, `45min` in seconds."""
+
+    name = "AGE"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(s|min|h|d|w)", str(value))
+        if found is None:
+            self.fail(
+                f"{value!r} is not an age, expected one such as 30d, 12h or 45min", param, ctx
+            )
+        return float(found[1]) * UNITS_S[found[2]]
+
+
+_kind = click.option(
+    "--kind", "--bucket", type=click.Choice(list(BUCKETS)), help="Only this kind of entry."
 )
+_dry_run = click.option("--dry-run", is_flag=True, help="Delete nothing, and say what would be.")
 
 
-@click.group("cache")
-@click.option("--cache-dir", "folder", metavar="DIR", help="The cache's folder [AOTC_CACHE_DIR].")
+@click.group("cache", cls=SuggestingGroup)
+@_shared
 @click.pass_context
-def command(context: click.Context, folder: str | None) -> None:
-    """Show, explain or clear the artifact cache."""
-    context.obj = folder
+def command(context: click.Context) -> None:
+    """Show, check, bound, move and explain the artifact cache.
+
+    `--cache-dir` and `--json` may stand before or after the subcommand.
+    """
+    context.ensure_object(Given)
 
 
 @command.command("dir")
+@_shared
 @click.pass_obj
-def show_folder(folder: str | None) -> None:
+def show_folder(given: Given) -> None:
     """Print the cache's folder."""
-    click.echo(cache_folder(folder))
+    folder = cache_folder(given.folder)
+    if given.as_json:
+        print_json("aotc.cache.dir/1", {"folder": str(folder)})
+    else:
+        click.echo(folder)
 
 
 @command.command("size")
-@flags.as_json
+@_shared
 @click.pass_obj
-def show_size(folder: str | None, as_json: bool) -> None:
+def show_size(given: Given) -> None:
     """Print how many entries there are and their bytes."""
     from aotc.cache.collect import rows
 
-    found = list(rows(_open(folder)))
-    total = sum(row.size_bytes for row in found)
-    if as_json:
-        print_json("aotc.cache.size/1", {"entries": len(found), "bytes": total})
+    found = list(rows(given.store()))
+    total, limit = sum(row.size_bytes for row in found), setting("AOTC_CACHE_MAX_SIZE")
+    if given.as_json:
+        record = {"entries": len(found), "bytes": total, "max_bytes": limit}
+        print_json("aotc.cache.size/1", record)
     else:
-        click.echo(f"{len(found)} entries, {bytes_text(total)}")
+        most = "no limit" if limit is None else f"at most {bytes_text(limit)}"
+        click.echo(f"{len(found)} entries, {bytes_text(total)} ({most})")
 
 
 @command.command("ls")
-@_bucket_option
-@flags.as_json
+@_kind
+@_shared
 @click.pass_obj
-def list_entries(folder: str | None, bucket: str | None, as_json: bool) -> None:
-    """List the entries, the last used first, with the fields of their keys."""
+def list_entries(given: Given, kind: str | None) -> None:
+    """List the entries, the last used first: what each is, for which target, its size and age."""
     from aotc.cache.collect import key_record, rows
 
-    found = [row for row in rows(_open(folder)) if not bucket or row.bucket.startswith(bucket)]
-    found.sort(key=lambda row: -row.used_s)
-    entries = [
-        {
-            "digest": row.digest,
-            "bucket": row.bucket,
-            "bytes": row.size_bytes,
-            "used": datetime.fromtimestamp(row.used_s, UTC).isoformat(timespec="seconds"),
-            "fields": _fields(key_record(row)),
-        }
-        for row in found
-    ]
-    if as_json:
-        print_json("aotc.cache.ls/1", {"entries": entries})
+    found = [row for row in rows(given.store()) if kind in (None, row.kind)]
+    now_s = time.time()
+    found.sort(key=lambda row: (-row.last_use_s(now_s), row.digest))
+    if given.as_json:
+        print_json("aotc.cache.ls/1", {"entries": [_entry(row, now_s) for row in found]})
         return
-    table = [
-        (
-            row.digest[:12],
-            row.bucket,
-            bytes_text(row.size_bytes),
-            _age_text(time.time() - row.used_s),
-            _summary(key_record(row)),
-        )
-        for row in found
-    ]
-    print_table(("digest", "bucket", "size", "used", "key"), table)
+    table = []
+    for row in found:
+        key, used = key_record(row), age_text(now_s - row.last_use_s(now_s))
+        size = bytes_text(row.size_bytes)
+        table.append((row.digest[:12], row.kind, summary(key), target_of(key) or "-", size, used))
+    print_table(("digest", "kind", "what it is", "target", "size", "used"), table)
+
+
+@command.command("verify")
+@_shared
+@click.pass_obj
+def verify_entries(given: Given) -> int:
+    """Read every entry and check every byte by its digest; changes nothing.
+
+    Exit 6 where an entry is damaged, or somebody else could have written it. A build takes such an
+    entry for a miss.
+    """
+    from aotc.cache.checking import check
+
+    findings = list(check(given.store()))
+    bad = [finding for finding in findings if finding.state != "sound"]
+    if given.as_json:
+        entries = [
+            {"digest": each.row.digest, "kind": each.row.kind, "state": each.state}
+            | {"detail": each.detail}
+            for each in bad
+        ]
+        record = {"entries": len(findings), "sound": len(findings) - len(bad), "findings": entries}
+        print_json("aotc.cache.verify/1", record)
+    else:
+        for each in bad:
+            click.echo(f"{each.row.digest[:12]}  {each.row.kind}  {each.state}: {each.detail}")
+        click.echo(f"{len(findings)} entries: {len(findings) - len(bad)} sound, {len(bad)} not")
+    return INTEGRITY_EXIT_CODE if bad else 0
+
+
+@command.command("gc")
+@click.option("--max-size", type=_Size(), help="Keep at most so much [AOTC_CACHE_MAX_SIZE].")
+@_shared
+@click.pass_obj
+def collect_garbage(given: Given, max_size: int | None) -> None:
+    """Delete what killed processes left, damaged entries, and the least recently used entries
+    above the limit.
+
+    What a writer is making, and what a reader has open, stays.
+    """
+    from aotc.cache.collect import collect_all
+
+    store = given.store()
+    found = collect_all(store, _limit(max_size, "max_size"))
+    if given.as_json:
+        print_json("aotc.cache.gc/1", _deleted(found))
+        return
+    assert found.leftovers is not None
+    click.echo(
+        f"{found.leftovers.staged} unfinished, {found.leftovers.torn} half-deleted and "
+        f"{found.leftovers.quarantined} damaged entries deleted, {found.leftovers.locks} locks"
+    )
+    click.echo(f"{found.entries} entries above the limit deleted, {bytes_text(found.bytes)}")
+
+
+@command.command("prune")
+@click.option("--older-than", type=_Duration(), help="What was not used for so long: 30d, 12h.")
+@click.option("--max-size", type=_Size(), help="The least recently used above so much: 5GiB.")
+@_kind
+@_dry_run
+@_shared
+@click.pass_context
+def prune_entries(
+    context: click.Context,
+    older_than: float | None,
+    max_size: int | None,
+    kind: str | None,
+    dry_run: bool,
+) -> None:
+    """Delete entries by their age, by their size together, or by their kind."""
+    from aotc.cache.collect import prune
+
+    given = context.ensure_object(Given)
+    if older_than is None and max_size is None and kind is None:
+        raise click.UsageError("say which: --older-than, --max-size or --kind", context)
+    found = prune(given.store(), kind, older_than, max_size, dry_run)
+    if given.as_json:
+        print_json("aotc.cache.prune/1", {**_deleted(found), "dry_run": dry_run})
+    else:
+        word = "would be deleted" if dry_run else "deleted"
+        click.echo(f"{found.entries} entries {word}, {bytes_text(found.bytes)}")
 
 
 @command.command("clear")
-@_bucket_option
-@flags.as_json
+@_kind
+@_shared
 @click.pass_obj
-def clear_entries(folder: str | None, bucket: str | None, as_json: bool) -> None:
-    """Delete all entries, or those of one bucket."""
+def clear_entries(given: Given, kind: str | None) -> None:
+    """Delete all entries, or those of one kind."""
     from aotc.cache.collect import clear
 
-    count = clear(_open(folder), bucket)
-    if as_json:
+    count = clear(given.store(), kind)
+    if given.as_json:
         print_json("aotc.cache.clear/1", {"deleted": count})
     else:
         click.echo(f"{count} entries deleted")
 
 
+@command.command("export")
+@click.argument("path", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
+@click.option("--force", is_flag=True, help="Replace a file that stands there.")
+@_kind
+@_shared
+@click.pass_obj
+def export_entries(given: Given, path: Path, force: bool, kind: str | None) -> None:
+    """Write all entries into one archive FILE: equal entries give equal bytes."""
+    from aotc.cache.archive import export_to
+    from aotc.cache.errors import ArchiveTaken
+
+    if path.exists() and not force:
+        raise ArchiveTaken(path=str(path))
+    found = export_to(given.store(), path, kind)
+    if given.as_json:
+        record = {"path": str(path), "entries": found.entries, "bytes": found.bytes}
+        more = {"sha256": found.digest, "skipped": found.skipped}
+        print_json("aotc.cache.export/1", {**record, **more})
+        return
+    click.echo(f"{found.entries} entries, {bytes_text(found.bytes)}, sha256:{found.digest}")
+    if found.skipped:
+        click.echo(f"{found.skipped} left out: `aotc cache verify` says why", err=True)
+
+
+@command.command("import")
+@click.argument(
+    "path", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE"
+)
+@_shared
+@click.pass_obj
+def import_entries(given: Given, path: Path) -> None:
+    """Add the entries of an archive FILE that `export` wrote; what the cache has stays.
+
+    Nothing is added unless every digest of the whole file agrees. Entries become machine code:
+    import archives of people whom you trust.
+    """
+    from aotc.cache.archive import import_from
+
+    found = import_from(given.store(), path)
+    if given.as_json:
+        record = {"entries": found.entries, "added": found.added, "present": found.present}
+        print_json("aotc.cache.import/1", record)
+    else:
+        click.echo(f"{found.entries} entries: {found.added} added, {found.present} were there")
+
+
 @command.command("explain")
 @click.argument("wanted", required=False, metavar="[DIGEST]")
-@flags.as_json
+@_shared
 @click.pass_obj
-def explain_misses(folder: str | None, wanted: str | None, as_json: bool) -> None:
+def explain_misses(given: Given, wanted: str | None) -> None:
     """Say why the last build missed: the nearest stored key and the fields that differ.
 
     With the first digits of a DIGEST, only for that key.
     """
     from aotc.cache.collect import explain, last_misses
 
-    store = _open(folder)
+    store = given.store()
     started_s, keys = last_misses(store)
     chosen = [key for key in keys if not wanted or key.digest.startswith(wanted)]
     explanations = [explain(store, key, before_s=started_s) for key in chosen]
-    if as_json:
-        print_json("aotc.cache.explain/1", {"misses": [_record(item) for item in explanations]})
+    if given.as_json:
+        misses = [_explanation(item) for item in explanations]
+        print_json("aotc.cache.explain/1", {"misses": misses})
         return
     if not explanations:
         click.echo("the last build missed nothing")
     for item in explanations:
-        _print_explanation(item)
+        for line in explanation_lines(item):
+            click.echo(line)
 
 
-def _open(folder: str | None) -> Store:
-    from aotc.cache import Store
-
-    return Store(cache_folder(folder))
-
-
-def _print_explanation(item: Explanation) -> None:
-    click.echo(f"{item.wanted.digest[:12]}  {_summary(item.wanted)}")
-    if item.nearest is None:
-        click.echo("  nothing like it was stored before")
-        return
-    click.echo(f"  nearest stored: {item.nearest.digest[:12]}, which differs in")
-    for difference in item.differing:
-        click.echo(
-            f"    {difference.field}: {_short(difference.stored)} → {_short(difference.wanted)}"
-        )
+def _limit(given: int | None, name: str) -> int | None:
+    """The limit of the option, where it is given, `none` too; else that of the setting."""
+    source = click.get_current_context().get_parameter_source(name)
+    is_given = source is click.core.ParameterSource.COMMANDLINE
+    limit: int | None = given if is_given else setting("AOTC_CACHE_MAX_SIZE")
+    return limit
 
 
-def _record(item: Explanation) -> dict[str, Any]:
+def _deleted(found: Deleted) -> dict[str, Any]:
+    record: dict[str, Any] = {"entries": found.entries, "bytes": found.bytes}
+    if found.leftovers is not None:
+        left = found.leftovers
+        record["leftovers"] = {
+            "unfinished": left.staged,
+            "half_deleted": left.torn,
+            "damaged": left.quarantined,
+            "locks": left.locks,
+        }
+    return record
+
+
+def _entry(row: Row, now_s: float) -> dict[str, Any]:
+    from aotc.cache.collect import key_record
+
+    key, used = key_record(row), datetime.fromtimestamp(row.last_use_s(now_s), UTC)
+    return {
+        "digest": row.digest,
+        "bucket": row.bucket,
+        "kind": row.kind,
+        "what": summary(key),
+        "target": target_of(key),
+        "bytes": row.size_bytes,
+        "used": used.isoformat(timespec="seconds"),
+        "fields": fields_of(key),
+    }
+
+
+def _explanation(item: Explanation) -> dict[str, Any]:
     return {
         "digest": item.wanted.digest,
-        "fields": _fields(item.wanted),
+        "fields": fields_of(item.wanted),
         "nearest": item.nearest.digest if item.nearest else None,
         "differing": [
             {"field": row.field, "stored": row.stored, "wanted": row.wanted}
             for row in item.differing
         ],
     }
-
-
-def _fields(key: Key | None) -> dict[str, Any] | None:
-    return dict(key.fields) if key else None
-
-
-def _summary(key: Key | None) -> str:
-    """The short fields of a key: digests are cut to eight digits."""
-    if key is None:
-        return "(damaged record)"
-    return " ".join(f"{name}={_short(value)}" for name, value in key.fields)
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    is_digest = len(text) == 64 and all(letter in "0123456789abcdef" for letter in text)
-    return text[:8] if is_digest else text if len(text) <= 40 else text[:39] + "…"
-
-
-def _age_text(seconds: float) -> str:
-    for unit, size_s in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size_s:
-            return f"{seconds / size_s:.0f} {unit} ago"
-    return "now"

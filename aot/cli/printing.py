@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import click
 
+from aotc.aot.cli.suggesting import near
 from aotc.runtime import settings
 
 INTERNAL_EXIT_CODE = 70
@@ -52,12 +53,28 @@ def print_error(error: Exception) -> int:
 
 def print_usage(error: click.ClickException) -> int:
     """A command line that click refuses, in the form of all errors; exit 2."""
-    message = error.format_message().rstrip(".")
-    print(f"{_paint('error', 31)}: {message[:1].lower()}{message[1:]}", file=sys.stderr)
-    context = getattr(error, "ctx", None)
-    if context is not None:
-        print(f"\n{_paint('hint', 36)}: see `{context.command_path} --help`", file=sys.stderr)
+    message, hint = usage_texts(error)
+    print(f"{_paint('error', 31)}: {message}", file=sys.stderr)
+    if hint:
+        print(f"\n{_paint('hint', 36)}: {hint}", file=sys.stderr)
     return error.exit_code
+
+
+def usage_texts(error: click.ClickException) -> tuple[str, str]:
+    """Message and hint of a command line that click refuses."""
+    message = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        message = f"no such option `{error.option_name}`"
+    context = getattr(error, "ctx", None)
+    help_text = f"see `{context.command_path} --help`" if context is not None else ""
+    meant = "".join(f"did you mean `{name}`? " for name in near(error))
+    return f"{message[:1].lower()}{message[1:]}", f"{meant}{help_text}".strip()
+
+
+def print_error_json(code: str, exit_code: int, message: str, hint: str) -> None:
+    """The one JSON object of a command that failed under `--json`, on stdout."""
+    texts = {"code": code, "exit_code": exit_code, "message": message, "hint": hint}
+    print_json("aotc.error/1", texts)
 
 
 def print_unexpected(error: Exception) -> int:

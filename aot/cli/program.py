@@ -10,7 +10,16 @@ from collections.abc import Sequence
 
 import click
 
-from aotc.aot.cli.printing import print_error, print_unexpected, print_usage, print_warning
+from aotc.aot.cli.printing import (
+    INTERNAL_EXIT_CODE,
+    print_error,
+    print_error_json,
+    print_unexpected,
+    print_usage,
+    print_warning,
+    usage_texts,
+)
+from aotc.aot.cli.suggesting import SuggestingGroup
 from aotc.aot.extensions import EXTENSIONS, extension
 from aotc.aot.version import VERSION
 from aotc.runtime.errors import environment_fault
@@ -35,7 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "reduce": ("reduce", "Find the smallest part of a model that fails to build or differs."),
     "backends": ("backends", "Find, check and begin native back ends."),
     "doctor": ("doctor", "Show this machine, the installed parts and every setting."),
-    "cache": ("cache", "Show, explain or clear the artifact cache."),
+    "cache": ("cache", "Show, check, bound, move and explain the artifact cache."),
     "explain": ("explain", "Say what an error code means and what to do."),
 }
 
@@ -49,7 +58,7 @@ exit codes:
 """
 
 
-class CommandTable(click.Group):
+class CommandTable(SuggestingGroup):
     """A click group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -81,8 +90,13 @@ def program() -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code and prints every error once, to stderr."""
+    """Run one command; returns the exit code and prints every error once, to stderr.
+
+    With `--json` among the arguments an error is also the one JSON object on stdout.
+    """
     warnings.showwarning = print_warning
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    as_json = "--json" in words
     try:
         code = program.main(arguments, prog_name="aotc", standalone_mode=False)
         sys.stdout.flush()
@@ -90,6 +104,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
+        if as_json:
+            print_error_json("usage", error.exit_code, *usage_texts(error))
         return print_usage(error)
     except (click.Abort, KeyboardInterrupt):
         print("error: interrupted", file=sys.stderr)
@@ -98,8 +114,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except Exception as error:
-        if hasattr(error, "exit_code") and hasattr(error, "code"):
-            return print_error(error)
-        if isinstance(error, OSError) and error.filename is not None:  # a path of the user's
-            return print_error(environment_fault("use", os.fsdecode(error.filename), error))
+        return _failed(error, as_json)
+
+
+def _failed(error: Exception, as_json: bool) -> int:
+    """Print an error that a command ended with; returns the exit code."""
+    if isinstance(error, OSError) and error.filename is not None:  # a path of the user's
+        error = environment_fault("use", os.fsdecode(error.filename), error)
+    code, exit_code = getattr(error, "code", None), getattr(error, "exit_code", None)
+    if code is None or exit_code is None:
+        if as_json:
+            print_error_json("internal", INTERNAL_EXIT_CODE, f"internal error: {error!r}", "")
         return print_unexpected(error)
+    if as_json:
+        message, _, hint = str(error).partition("\nhint: ")
+        print_error_json(str(code), int(exit_code), message, hint)
+    return print_error(error)

@@ -22,6 +22,8 @@ READING = {
     "cache.size": ("cache", "size"),
     "cache.ls": ("cache", "ls"),
     "cache.explain": ("cache", "explain"),
+    "cache.dir": ("cache", "dir"),
+    "cache.verify": ("cache", "verify"),
     "explain": ("explain",),
 }
 

@@ -91,3 +91,30 @@ def test_every_row_is_complete():
         assert row.meaning
         assert row.expected
         assert settings.parse(row, row.default, "x") == row.default or row.default is None
+
+
+SIZES = {
+    "0": 0,
+    "4096": 4096,
+    "1kB": 1000,
+    "1KiB": 1024,
+    "10GiB": 10 << 30,
+    "10 GiB": 10 << 30,
+    "10G": 10**10,
+    "1.5Mi": 3 << 19,
+    "2tb": 2 * 10**12,
+    "none": None,
+}
+
+
+@pytest.mark.parametrize("text", SIZES)
+def test_sizes_have_units(monkeypatch, text):
+    monkeypatch.setenv("AOTC_CACHE_MAX_SIZE", text)
+    assert settings.read("AOTC_CACHE_MAX_SIZE").value == SIZES[text]
+
+
+@pytest.mark.parametrize("text", ["much", "-1", "10 apples", "GiB", "1e9", "1.2.3", "10ib", "5ii"])
+def test_other_sizes_are_refused(monkeypatch, text):
+    monkeypatch.setenv("AOTC_CACHE_MAX_SIZE", text)
+    with pytest.raises(SettingInvalid, match="10GiB"):
+        settings.read("AOTC_CACHE_MAX_SIZE")
