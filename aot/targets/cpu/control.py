@@ -11,14 +11,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import root_ops
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import Kernel, Shifted
 from aotc.aot.targets.cpu.lanes import typed
 from aotc.aot.targets.cpu.linear import Int, Lane, Pointer, integer
 from aotc.aot.targets.cpu.memory import Buffer
-from aotc.aot.targets.cpu.ttir import Block, Operation, Value
+from aotc.aot.targets.cpu.ttir import Block, Operation, Value, unsupported
 from aotc.aot.targets.cpu.writer import Operand, constant
 
 RunBlock = Callable[[Block], Operation]
@@ -71,10 +70,7 @@ class CarriedShift(Carried):
         index = tuple(integer(0) for _ in value.type.shape or ())
         step = kernel.at(_step(self.argument, value), index)
         if not isinstance(step, Int):
-            raise CompileError(
-                message="a loop-carried tensor that moves by other than i32 or i64 is not supported"
-                " by the cpu target"
-            )
+            raise unsupported("a loop-carried tensor that moves by other than i32 or i64")
         offset = kernel.shifted[self.argument].offset
         return [
             kernel.lanes.operand(kernel.lanes.add(offset, kernel.lanes.extend(step, offset.kind)))
@@ -237,10 +233,7 @@ def for_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
 def _counter(kernel: Kernel, counter: Operand, lower: Lane, step: Lane) -> Int:
     """A loop counter is a multiple of what its constant start and step are both multiples of."""
     if not (isinstance(lower, Int) and isinstance(step, Int)):
-        raise CompileError(
-            message="a `for` loop that does not count in i32 or i64 is not supported by the cpu"
-            " target"
-        )
+        raise unsupported("a `for` loop that does not count in i32 or i64")
     multiple = 1
     if lower.constant is not None and step.constant is not None:
         multiple = math.gcd(lower.constant, step.constant)
@@ -253,9 +246,7 @@ def while_loop(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     before, after = operation.regions[0][0], operation.regions[1][0]
     tensors = [x for x in (*before.arguments, *after.arguments) if x.type.is_tensor]
     if tensors:
-        raise CompileError(
-            message="a `while` loop that carries tensors is not supported by the cpu target"
-        )
+        raise unsupported("a `while` loop that carries tensors")
     start = [kernel.lanes.operand(kernel.scalar(x)) for x in operation.operands]
     with kernel.writer.while_loop(start) as (phis, test, repeat, results):
         kernel.min_depths[operation] = kernel.writer.depth
@@ -277,9 +268,7 @@ def branch(kernel: Kernel, operation: Operation, run: RunBlock) -> None:
     condition = kernel.lanes.operand(kernel.scalar(operation.operands[0]))
     buffers = {x: root_ops.new_buffer(kernel, x) for x in operation.results if x.type.is_tensor}
     if any(x.is_pointer for x in (r.type for r in buffers)):
-        raise CompileError(
-            message="a branch that gives tensors of pointers is not supported by the cpu target"
-        )
+        raise unsupported("a branch that gives tensors of pointers")
     scalars = [x for x in operation.results if not x.type.is_tensor]
 
     def side(region: list[Block]) -> Callable[[], list[Operand]]:

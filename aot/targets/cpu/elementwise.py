@@ -1,23 +1,432 @@
-"""Elementwise operations on lane values: one row of a table for each operation of Triton IR."""
+"""Elementwise operations on lane values: one row of a table for each operation of Triton IR.
+
+Integers keep linear forms where they can, and are instructions elsewhere; f16 and bf16 are computed
+in f32 and rounded once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+import struct
+from collections.abc import Callable, Sequence
 
 from aotc.aot.errors import CompileError
-from aotc.aot.targets.cpu import floats, integers
 from aotc.aot.targets.cpu.lanes import (
     LINEAR_KINDS,
     Lanes,
     Rule,
     as_f32,
+    compare,
     from_f32,
+    intrinsic_suffix,
+    matched,
     result_kind,
     select,
     typed,
 )
-from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Lane, Pointer, integer, is_vector
-from aotc.aot.targets.cpu.ttir import Operation
+from aotc.aot.targets.cpu.linear import (
+    LLVM_TYPES,
+    Int,
+    Lane,
+    Pointer,
+    float_constant,
+    integer,
+    is_literal,
+    is_vector,
+    number,
+    scalar_type,
+)
+from aotc.aot.targets.cpu.math import FUNCTIONS, WIDTHS
+from aotc.aot.targets.cpu.math import symbol as math_symbol
+from aotc.aot.targets.cpu.ttir import Operation, unsupported
+from aotc.aot.targets.cpu.writer import Operand, constant
+
+_FLOAT_PREDICATES = (
+    "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord",
+    "ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true",
+)  # fmt: skip
+_LITERAL_LANE = re.compile(r"0x[0-9A-F]{16}")
+LARGEST_SHIFT = 60  # of a divisor's exponent, within which its inverse is far from the limits
+_COMPUTED_AS_THEY_ARE = frozenset({"f32", "f64"})
+
+
+def in_f32(function: Callable[[Lanes, list[Operand]], Operand]) -> Rule:
+    """Computes f16 and bf16 in f32 and rounds once."""
+
+    def rule(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+        kind = result_kind(operation)
+        given = matched(lanes, operands)
+        if kind in _COMPUTED_AS_THEY_ARE:
+            return function(lanes, given)
+        kinds = [v.type.element for v in operation.operands]
+        return from_f32(
+            lanes,
+            function(lanes, [as_f32(lanes, x, k) for x, k in zip(given, kinds, strict=True)]),
+            kind,
+        )
+
+    return rule
+
+
+def _float(name: str, flags: str = "") -> Rule:
+    return in_f32(lambda lanes, x: lanes.binary(name, x[0], x[1], flags))
+
+
+def _add(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    """a + b, not in one with a product: LLVM's `contract` makes multiply-adds of products without
+    that flag too, where they are negated, and a value in two places would have two roundings.
+
+    But where a reduction sums its elements.
+    """
+    is_of_sum = operation.parent is not None and operation.parent.name == "tt.reduce"
+    return _float("fadd", "contract " if is_of_sum else "")(lanes, operation, operands)
+
+
+def _multiply(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    """a · b, never part of a fused multiply-add: a value in two places has one rounding there.
+
+    But where it is a summand alone and a factor a power of two: then it has no rounding.
+    """
+    is_power = any(_is_power_of_two(lanes.operand(x)) for x in operands)
+    is_free = is_power and all(map(_is_sum, operation.results[0].uses))
+    return _float("fmul", "contract " if is_free else "")(lanes, operation, operands)
+
+
+def _is_sum(user: Operation) -> bool:
+    """Whether the operation sums its operand along a dimension, as it is or where a mask holds."""
+    if user.name == "arith.select":
+        return all(map(_is_sum, user.results[0].uses))
+    return user.name == "tt.reduce" and user.body.operations[0].name == "arith.addf"
+
+
+def _is_power_of_two(operand: Operand) -> bool:
+    value = _literal_value(operand)
+    return value is not None and abs(math.frexp(value)[0]) == 0.5
+
+
+def _divide(lanes: Lanes, x: list[Operand]) -> Operand:
+    """a / b; by one divisor for all lanes, as a · (1 / b), rounded as the quotient is.
+
+    Within an ulp where a or it is near the subnormal numbers, or where all bits of b are ones.
+    """
+    a, b = x
+    known = _literal_divisor(b)
+    if known is not None:
+        inverse, opposite = (float_constant(each, "f32") for each in (1.0 / known, -known))
+        return _divide_by(lanes, a, lanes.splat(inverse), lanes.splat(opposite))
+    divisor = lanes.uniform_source(b)
+    if divisor is None or is_literal(divisor) or not is_vector(a):
+        return lanes.binary("fdiv", a, b)
+    scale = _scale(lanes, divisor)
+    one = float_constant(1.0, "f64" if divisor.type == "double" else "f32")
+    tame = lanes.binary("fmul", divisor, scale)
+    inverse = lanes.splat(lanes.binary("fdiv", one, tame))
+    opposite = lanes.splat(lanes.writer.emit(f"fneg {tame}", tame.type, [tame]))
+    quotient = _divide_by(lanes, a, inverse, opposite)
+    return lanes.binary("fmul", quotient, lanes.splat(scale))
+
+
+def _scale(lanes: Lanes, divisor: Operand) -> Operand:
+    """A power of 2 that brings a divisor near the limits to where its inverse is normal."""
+    kind = "f64" if divisor.type == "double" else "f32"
+    limit, step = (2.0**900, 2.0**200) if kind == "f64" else (2.0**100, 2.0**64)
+    size = lanes.writer.call(f"llvm.fabs.{intrinsic_suffix(divisor)}", divisor.type, [divisor])
+    is_small = compare(lanes, "fcmp olt", size, float_constant(1 / limit, kind))
+    is_large = compare(lanes, "fcmp ogt", size, float_constant(limit, kind))
+    one = float_constant(1.0, kind)
+    lowered = select(lanes, is_large, float_constant(1 / step, kind), one)
+    return select(lanes, is_small, float_constant(step, kind), lowered)
+
+
+def _literal_value(operand: Operand) -> float | None:
+    """The f32 or f64 in all lanes of a literal."""
+    lanes = set(_LITERAL_LANE.findall(operand.text)) if is_literal(operand) else set()
+    if len(lanes) != 1:
+        return None
+    (value,) = struct.unpack("<d", bytes.fromhex(lanes.pop()[2:])[::-1])
+    return float(value)
+
+
+def _literal_divisor(operand: Operand) -> float | None:
+    """The f32 in all lanes of a literal vector, if dividing by it is worth more than one `fdiv`."""
+    value = _literal_value(operand)
+    if value is None or scalar_type(operand.type) != "float" or not is_vector(operand):
+        return None
+    fraction = abs(math.frexp(value)[0])
+    is_special = fraction in (0.5, 1 - 2.0**-24)  # LLVM's own; all ones, which Markstein excepts
+    is_tame = 2.0**-LARGEST_SHIFT <= abs(value) <= 2.0**LARGEST_SHIFT
+    return value if is_tame and not is_special else None
+
+
+def _divide_by(lanes: Lanes, a: Operand, inverse: Operand, opposite: Operand) -> Operand:
+    """a / b rounded as a division is, by its remainder, of 1 / b and -b.
+
+    P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor",
+    IBM J. Res. Dev. 34 (1990). Zeros and infinities leave no remainder, or one that makes NaN.
+    """
+    fused = f"llvm.fma.{intrinsic_suffix(a)}"
+    near = lanes.binary("fmul", a, inverse)
+    rest = lanes.writer.call(fused, a.type, [near, opposite, a])
+    exact = lanes.writer.call(fused, a.type, [rest, inverse, near])
+    zero = float_constant(0.0, "f64" if scalar_type(a.type) == "double" else "f32")
+    has_rest = compare(lanes, "fcmp one", rest, lanes.splat(zero))
+    is_number = compare(lanes, "fcmp ord", exact, exact)
+    return select(lanes, is_number, select(lanes, has_rest, exact, near), near)
+
+
+def intrinsic(name: str, flags: str = "") -> Rule:
+    return in_f32(
+        lambda lanes, x: lanes.writer.call(
+            f"llvm.{name}.{intrinsic_suffix(x[0])}", x[0].type, x, flags
+        )
+    )
+
+
+def call_math(lanes: Lanes, name: str, operands: Sequence[Operand]) -> Operand:
+    """Calls one of the vector functions of `math.py`, which exist for some lanes."""
+    kind = operands[0].type
+    element = scalar_type(kind)
+    if name not in FUNCTIONS.get(element, ()):
+        raise unsupported(f"`{name}` of `{kind}`", ", expected f32 or f64")
+    width = int(kind[1 : kind.index(" ")]) if is_vector(operands[0]) else 1
+    if width in WIDTHS:
+        lanes.writer.functions.add((element, name, width))
+        return lanes.writer.call(math_symbol(name, width, element), kind, operands)
+    wide = [_resize(lanes, x, width, 8) for x in operands]
+    return _resize(lanes, call_math(lanes, name, wide), 8, width)
+
+
+def _resize(lanes: Lanes, operand: Operand, width: int, wanted: int) -> Operand:
+    picks = ", ".join(f"i32 {i}" if i < width else "i32 poison" for i in range(wanted))
+    kind = f"<{wanted} x {scalar_type(operand.type)}>"
+    return lanes.writer.emit(
+        f"shufflevector {operand}, {operand.type} poison, <{wanted} x i32> <{picks}>",
+        kind,
+        [operand],
+    )
+
+
+def _math(name: str) -> Rule:
+    return in_f32(lambda lanes, x: call_math(lanes, name, x))
+
+
+def _negate(lanes: Lanes, x: list[Operand]) -> Operand:
+    return lanes.writer.emit(f"fneg {x[0]}", x[0].type, x)
+
+
+def _rsqrt(lanes: Lanes, x: list[Operand]) -> Operand:
+    root = lanes.writer.call(f"llvm.sqrt.{intrinsic_suffix(x[0])}", x[0].type, x)
+    one = float_constant(1.0, "f64" if scalar_type(x[0].type) == "double" else "f32")
+    return lanes.binary("fdiv", lanes.splat(one) if is_vector(root) else one, root)
+
+
+PROPAGATE_NAN = 0xFFFF
+
+
+def _clamp(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    """min(max(x, low), high); of NaN it is NaN where the kernel asks for that, else `low`."""
+    keeps_nan = operation.integer("propagateNan") & 0xFFFF == PROPAGATE_NAN
+    ends = ("maximum", "minimum") if keeps_nan else ("maxnum", "minnum")
+
+    def clamp(lanes: Lanes, x: list[Operand]) -> Operand:
+        suffix = intrinsic_suffix(x[0])
+        low = lanes.writer.call(f"llvm.{ends[0]}.{suffix}", x[0].type, x[:2])
+        return lanes.writer.call(f"llvm.{ends[1]}.{suffix}", x[0].type, [low, x[2]])
+
+    return in_f32(clamp)(lanes, operation, operands)
+
+
+def _compare_floats(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    kinds = [v.type.element for v in operation.operands]
+    a, b = (as_f32(lanes, x, k) for x, k in zip(matched(lanes, operands), kinds, strict=True))
+    return compare(lanes, f"fcmp {_FLOAT_PREDICATES[operation.integer('predicate')]}", a, b)
+
+
+_DEVICE_INTRINSICS = {
+    "fabs": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "sqrt": "sqrt",
+    "rint": "roundeven", "nearbyint": "roundeven", "round": "round", "copysign": "copysign",
+    "fmax": "maxnum", "fmin": "minnum", "fma": "fma",
+}  # fmt: skip
+
+
+def _extern(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    """`__nv_<name>f` as the front end writes libdevice calls for f32."""
+    symbol = str(operation.attributes.get("symbol", ""))
+    name = symbol.removeprefix("__nv_")
+    base = name.removesuffix("f") if operation.operands[0].type.element != "f64" else name
+    for candidate in (base, name):
+        if candidate in ("isnan", "isinf", "finite", "isfinited"):
+            return _classify(lanes, candidate, lanes.operand(operands[0]))
+        if candidate == "rsqrt":
+            return in_f32(_rsqrt)(lanes, operation, operands)
+        if candidate == "fast_fdivide":
+            return in_f32(_divide)(lanes, operation, operands)
+        if candidate in _DEVICE_INTRINSICS:
+            return intrinsic(_DEVICE_INTRINSICS[candidate])(lanes, operation, operands)
+        if candidate in FUNCTIONS["float"]:
+            return _math(candidate)(lanes, operation, operands)
+    raise unsupported(f"device function `{symbol}`")
+
+
+def _classify(lanes: Lanes, name: str, operand: Operand) -> Lane:
+    magnitude = lanes.writer.call(f"llvm.fabs.{intrinsic_suffix(operand)}", operand.type, [operand])
+    infinity = float_constant(math.inf, "f32")
+    test = {"isnan": "fcmp uno", "isinf": "fcmp oeq"}.get(name, "fcmp olt")
+    found = compare(lanes, test, magnitude, operand if name == "isnan" else infinity)
+    return typed(lanes, lanes.cast("zext", found, "i32"), "i32", most=1)
+
+
+_INTEGER_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+
+
+def _integer(name: str, linear: Callable[[Lanes, Int, Int], Lane | None] | None = None) -> Rule:
+    def rule(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+        a, b = operands
+        kind = result_kind(operation)
+        if isinstance(a, Int) and isinstance(b, Int) and linear is not None:
+            found = linear(lanes, a, b)
+            if found is not None:
+                return found
+        if kind == "i1":
+            folded = _fold_bool(name, lanes.operand(a), lanes.operand(b))
+            if folded is not None:
+                return folded
+        x, y = matched(lanes, operands)
+        made = lanes.binary(name, x, y)
+        return typed(lanes, made, kind)
+
+    return rule
+
+
+def _fold_bool(name: str, a: Operand, b: Operand) -> Operand | None:
+    for one, other in ((a, b), (b, a)):
+        if name == "and" and one.text in ("true", "false"):
+            return other if one.text == "true" else one
+        if name == "or" and one.text in ("true", "false"):
+            return one if one.text == "true" else other
+    return None
+
+
+def _and(lanes: Lanes, a: Int, b: Int) -> Lane | None:
+    """x & (2ⁿ - 1) = x % 2ⁿ of a natural number."""
+    mask = b.constant
+    if mask is None or mask < 0 or mask & (mask + 1) or not a.natural:
+        return None
+    divisor = integer(mask + 1, a.kind)
+    return lanes.divide(a, divisor, remainder=True) if divisor.natural else None
+
+
+def _quotient(*, remainder: bool, signed: bool) -> Callable[[Lanes, Int, Int], Lane]:
+    return lambda lanes, a, b: lanes.divide(a, b, remainder=remainder, signed=signed)
+
+
+def _shift(name: str) -> Rule:
+    """Shifts as GPUs do them: by as many bits as there are, or more, nothing is left but signs."""
+
+    def rule(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+        a, b = operands
+        kind = result_kind(operation)
+        bits = int(kind[1:])
+        shift = b.constant if isinstance(b, Int) else None
+        if isinstance(a, Int) and shift is not None and 0 <= shift < bits - 1:
+            power = integer(1 << shift, kind)
+            if name == "shl":
+                return lanes.multiply(a, power)
+            if a.natural:
+                return lanes.divide(a, power, remainder=False)
+        x, y = matched(lanes, operands)
+        return typed(lanes, _clamped_shift(lanes, name, x, y, bits), kind)
+
+    return rule
+
+
+def _clamped_shift(lanes: Lanes, name: str, x: Operand, y: Operand, bits: int) -> Operand:
+    """LLVM leaves a shift by `bits` or more undefined."""
+    limit = _like(lanes, y, bits)
+    if is_literal(y) and not is_vector(y) and 0 <= number(y) < bits:
+        return lanes.binary(name, x, y)
+    fits = compare(lanes, "icmp ult", y, limit)
+    within = select(lanes, fits, y, _like(lanes, y, bits - 1))
+    made = lanes.binary(name, x, within)
+    return made if name == "ashr" else select(lanes, fits, made, _like(lanes, y, 0))
+
+
+def _like(lanes: Lanes, operand: Operand, value: int) -> Operand:
+    """A literal of an operand's type."""
+    found = constant(value, scalar_type(operand.type))
+    return lanes.splat(found) if is_vector(operand) else found
+
+
+def _extreme(name: str) -> Rule:
+    """min and max of integers; signed ones of natural numbers are natural too."""
+    is_max, signed = name.startswith("max"), name.endswith("si")
+
+    def rule(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+        a, b = operands
+        kind = result_kind(operation)
+        most = None
+        if isinstance(a, Int) and isinstance(b, Int) and signed:
+            if a.constant is not None and b.constant is not None:
+                return integer((max if is_max else min)(a.constant, b.constant), kind)
+            if (a.natural or b.natural) if is_max else (a.natural and b.natural):
+                most = _most_of_extreme(a, b, is_max)
+        x, y = matched(lanes, operands)
+        made = lanes.writer.call(
+            f"llvm.{'s' if signed else 'u'}{name[:3]}.{intrinsic_suffix(x)}", x.type, [x, y]
+        )
+        return typed(lanes, made, kind, most=most)
+
+    return rule
+
+
+def _most_of_extreme(a: Int, b: Int, is_max: bool) -> int:
+    """The largest value of a minimum or maximum that is a natural number."""
+    largest = (1 << int(a.kind[1:]) - 1) - 1
+    known = [largest if x.most is None else x.most for x in (a, b)]
+    return max(known) if is_max else min(known)
+
+
+def _compare_integers(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    predicate = operation.integer("predicate")
+    a, b = operands
+    if isinstance(a, Int) and isinstance(b, Int):
+        truth = _known_order(lanes, a, b, predicate)
+        if truth is not None:
+            return constant("true" if truth else "false", "i1")
+    return compare(lanes, f"icmp {_INTEGER_PREDICATES[predicate]}", *matched(lanes, operands))
+
+
+def _known_order(lanes: Lanes, a: Int, b: Int, predicate: int) -> bool | None:
+    """What a comparison gives, where both sides differ by a number that is known."""
+    d = lanes.add(a, b, -1).constant
+    if d is None:
+        return None
+    is_unsigned = predicate >= 6
+    if a.constant is not None and b.constant is not None:
+        d = a.constant - b.constant
+        if is_unsigned:
+            mask = (1 << int(a.kind[1:])) - 1
+            d = (a.constant & mask) - (b.constant & mask)
+    elif predicate > 1 and d and (is_unsigned or not (a.cannot_wrap and b.cannot_wrap)):
+        return None
+    return (d == 0, d != 0, d < 0, d <= 0, d > 0, d >= 0)[predicate - 4 * is_unsigned]
+
+
+def _multiply_high(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    kind = result_kind(operation)
+    bits = int(kind[1:])
+    a, b = (lanes.cast("zext", x, f"i{2 * bits}") for x in matched(lanes, operands))
+    product = lanes.binary("mul", a, b)
+    high = lanes.binary("lshr", product, constant(bits, f"i{2 * bits}"))
+    return typed(lanes, lanes.cast("trunc", high, LLVM_TYPES[kind]), kind)
+
+
+def _absolute(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
+    value = lanes.operand(operands[0])
+    flag = constant("false", "i1")  # the smallest integer stays as it is
+    made = lanes.writer.call(f"llvm.abs.{intrinsic_suffix(value)}", value.type, [value, flag])
+    return typed(lanes, made, result_kind(operation))
 
 
 def _float_to_float(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
@@ -128,8 +537,48 @@ def _select(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lan
 
 
 RULES: dict[str, Rule] = {
-    **integers.RULES,
-    **floats.RULES,
+    "math.absi": _absolute,
+    "arith.addi": _integer("add", lambda lanes, a, b: lanes.add(a, b)),
+    "arith.subi": _integer("sub", lambda lanes, a, b: lanes.add(a, b, -1)),
+    "arith.muli": _integer("mul", lambda lanes, a, b: lanes.multiply(a, b)),
+    "arith.divsi": _integer("sdiv", _quotient(remainder=False, signed=True)),
+    "arith.divui": _integer("udiv", _quotient(remainder=False, signed=False)),
+    "arith.remsi": _integer("srem", _quotient(remainder=True, signed=True)),
+    "arith.remui": _integer("urem", _quotient(remainder=True, signed=False)),
+    "arith.andi": _integer("and", _and),
+    "arith.ori": _integer("or"),
+    "arith.xori": _integer("xor"),
+    "arith.shli": _shift("shl"),
+    "arith.shrsi": _shift("ashr"),
+    "arith.shrui": _shift("lshr"),
+    **{f"arith.{name}": _extreme(name) for name in ("maxsi", "minsi", "maxui", "minui")},
+    "arith.cmpi": _compare_integers,
+    "tt.mulhiui": _multiply_high,
+    "arith.addf": _add,
+    "arith.subf": _float("fsub"),
+    "arith.mulf": _multiply,
+    "arith.divf": in_f32(_divide),
+    "tt.precise_divf": _float("fdiv"),
+    "arith.remf": _math("fmod"),
+    "arith.negf": in_f32(_negate),
+    "arith.cmpf": _compare_floats,
+    "arith.maximumf": intrinsic("maximum"),
+    "arith.minimumf": intrinsic("minimum"),
+    "arith.maxnumf": intrinsic("maxnum"),
+    "arith.minnumf": intrinsic("minnum"),
+    "tt.clampf": _clamp,
+    "tt.extern_elementwise": _extern,
+    "math.absf": intrinsic("fabs"),
+    "math.ceil": intrinsic("ceil"),
+    "math.floor": intrinsic("floor"),
+    "math.fma": intrinsic("fma"),
+    "math.sqrt": intrinsic("sqrt"),
+    "tt.precise_sqrt": intrinsic("sqrt"),
+    "math.rsqrt": in_f32(_rsqrt),
+    **{
+        f"math.{name}": _math(name)
+        for name in ("exp", "exp2", "log", "log2", "sin", "cos", "erf", "tanh")
+    },
     "arith.extf": _float_to_float,
     "arith.truncf": _float_to_float,
     "tt.fp_to_fp": _float_to_float,

@@ -16,7 +16,7 @@ from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.lanes import Lanes, compare, select, typed
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Lane, Pointer, float_constant, integer
 from aotc.aot.targets.cpu.memory import Bound, Buffer, Index
-from aotc.aot.targets.cpu.ttir import Attribute, Block, Dense, Operation, Value
+from aotc.aot.targets.cpu.ttir import Attribute, Block, Dense, Operation, Value, unsupported
 from aotc.aot.targets.cpu.writer import Operand, constant
 
 
@@ -105,10 +105,7 @@ class Kernel(memory.Code):
                     offset=self.lanes.add(moved.offset, self.lanes.extend(offset, "i64"))
                 )
             if not isinstance(moved, Int):
-                raise CompileError(
-                    message="a loop-carried tensor of computed addresses is not supported by the"
-                    " cpu target"
-                )
+                raise unsupported("a loop-carried tensor of computed addresses")
             return self.lanes.add(moved, offset)
         return self.define(value, index)
 
@@ -126,9 +123,7 @@ class Kernel(memory.Code):
             return RULES[operation.name](
                 self.lanes, operation, [self.at(x, index) for x in operation.operands]
             )
-        raise CompileError(
-            message=f"operation `{operation.name}` is not supported by the cpu target"
-        )
+        raise unsupported(f"operation `{operation.name}`")
 
     def _covers(self, buffer: Buffer) -> bool:
         """Everything of the buffer was computed, or all that the current loops ask for."""
@@ -326,10 +321,8 @@ def _gather(kernel: Kernel, operation: Operation, value: Value, index: Index) ->
     source, places = operation.operands
     place = kernel.at(places, index)
     if not isinstance(place, Int):
-        raise CompileError(
-            message=f"gather by indices of type `{places.type.element}` is not supported by the"
-            " cpu target, expected i32 or i64"
-        )
+        kind = places.type.element
+        raise unsupported(f"gather by indices of type `{kind}`", ", expected i32 or i64")
     axis = operation.integer("axis")
     return kernel.at(source, (*index[:axis], place, *index[axis + 1 :]))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import (
     control,
     dot,
@@ -26,7 +25,7 @@ from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import TENSORS, VIEWS, Kernel, StoredProduct, literal
 from aotc.aot.targets.cpu.isa import Isa
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Pointer, integer
-from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value, parse
+from aotc.aot.targets.cpu.ttir import Block, Function, Operation, Value, parse, unsupported
 from aotc.aot.targets.cpu.writer import Operand
 
 _ATTRIBUTES = 'nounwind noinline "min-legal-vector-width"="512" "prefer-vector-width"="512"'
@@ -193,7 +192,7 @@ class Lowering:
             if following.arguments:
                 break
             current = following
-        raise CompileError(message="control flow of the kernel is not supported by the cpu target")
+        raise unsupported("control flow of the kernel")
 
     def _leave_by_branch(self, terminator: Operation, names: dict[str, Block]) -> Block:
         """`if c: return`: one side only returns, the rest of the kernel is the other."""
@@ -201,9 +200,7 @@ class Lowering:
         sides = [names[_label(x)] for x in terminator.successors]
         returns = [len(x.operations) == 1 and x.operations[0].name == "tt.return" for x in sides]
         if not any(returns):
-            raise CompileError(
-                message="control flow of the kernel is not supported by the cpu target"
-            )
+            raise unsupported("control flow of the kernel")
         condition = self.kernel.lanes.operand(self.kernel.scalar(terminator.operands[0]))
         following = writer.fresh("rest")
         targets = ("%done", f"%{following}") if returns[0] else (f"%{following}", "%done")
@@ -252,17 +249,13 @@ def _label(successor: str) -> str:
 def _refuse(lowering: Lowering, operation: Operation) -> None:
     callee = operation.attributes.get("callee")
     of = f" of `{callee}`" if callee else ""
-    raise CompileError(
-        message=f"operation `{operation.name}`{of} is not supported by the cpu target"
-    )
+    raise unsupported(f"operation `{operation.name}`{of}")
 
 
 def _refuse_assertion(lowering: Lowering, operation: Operation) -> None:
     message = operation.attributes.get("message", "")
-    raise CompileError(
-        message=f"operation `tt.assert` (`{message}`) is not supported by the cpu target: compile"
-        " the kernel without `debug=True`, which leaves device assertions out"
-    )
+    hint = ": compile the kernel without `debug=True`, which leaves device assertions out"
+    raise unsupported(f"operation `tt.assert` (`{message}`)", hint)
 
 
 ROOT_OPS: dict[str, Callable[[Lowering, Operation], None]] = {

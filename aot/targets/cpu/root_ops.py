@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import memory, tiles
 from aotc.aot.targets.cpu.elementwise import RULES
 from aotc.aot.targets.cpu.evaluate import VIEWS, Kernel, Pending
 from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, typed
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Lane, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Bound, Buffer, Index
-from aotc.aot.targets.cpu.ttir import Operation, Value
+from aotc.aot.targets.cpu.ttir import Operation, Value, unsupported
 from aotc.aot.targets.cpu.usage import COSTS
 from aotc.aot.targets.cpu.writer import Operand
 
@@ -177,7 +176,7 @@ def _atomic_element(kernel: Kernel, operation: Operation, operands: Sequence[Lan
         return kernel.writer.effect(f"extractvalue {pair} , 0", kind)
     code = operation.integer("atomic_rmw_op")
     if code not in _ATOMICS:
-        raise CompileError(message=f"atomic operation {code} is not supported by the cpu target")
+        raise unsupported(f"atomic operation {code}")
     value = lanes.operand(operands[1])
     if len(operands) > 2:
         mask = lanes.operand(operands[2])

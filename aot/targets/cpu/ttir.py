@@ -44,6 +44,11 @@ class Dense(NamedTuple):
     values: tuple[float | int, ...]
 
 
+def unsupported(what: str, more: str = "") -> CompileError:
+    """The error for what the CPU target does not compile."""
+    return CompileError(message=f"{what} is not supported by the cpu target{more}")
+
+
 @dataclass(eq=False, slots=True)
 class Value:
     """An SSA value: result `index` of `owner`, or an argument of a block when `owner` is None."""
@@ -354,9 +359,7 @@ def _hex_values(digits: str, element: str) -> tuple[float | int, ...]:
         element
     )
     if code is None:
-        raise CompileError(
-            message=f"dense constant of `{element}` is not supported by the cpu target"
-        )
+        raise unsupported(f"dense constant of `{element}`")
     return tuple(x for (x,) in struct.iter_unpack("<" + code, data))
 
 
