@@ -68,6 +68,7 @@ Placement = Mapping[str, Any]  # Ray's options of a task
 class Cluster(Executor):
     """The cluster at an address; a context manager that leaves it."""
 
+    queued = QUEUED
     shares_files = False
 
     def __init__(
@@ -233,6 +234,7 @@ class Cluster(Executor):
 class _Part(Executor):
     """What a cluster has of some resources; closed with the cluster."""
 
+    queued = QUEUED
     shares_files = False
 
     def __init__(self, cluster: Cluster, placement: Placement, count: int) -> None:

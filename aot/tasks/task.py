@@ -80,6 +80,9 @@ class Executor:
     """Runs requests; a context manager that gives back what it holds."""
 
     count = 1  # how many run at once
+    queued = (
+        1  # for each that runs: how many to submit at once, so that none waits for this process
+    )
     shares_files = True  # whether its requests see the files of this machine, such as the cache
 
     def begin(self) -> Batch:

@@ -65,7 +65,7 @@ class Measurer:
             for job, options in work:
                 asking = self._times(job, options, report)
                 flights[batch.submit(next(asking))] = job, options, asking
-                while len(flights) >= executor.count:
+                while len(flights) >= executor.queued * executor.count:
                     yield from self._advance(batch, results, flights)
             while flights:
                 yield from self._advance(batch, results, flights)

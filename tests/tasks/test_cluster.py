@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import CancelledError
@@ -10,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from aotc.aot.errors import KernelFailed
+from aotc.aot.measure.processor import device_name
 from aotc.aot.tasks import cluster as subject
 from aotc.aot.tasks.cluster import Cluster
 from aotc.aot.tasks.errors import (
@@ -18,6 +22,7 @@ from aotc.aot.tasks.errors import (
     ClusterTaskLost,
 )
 from aotc.aot.tasks.task import Request, device_word
+from aotc.aot.tune.record import parse_record
 
 ray = pytest.importorskip("ray", reason="ray is not installed")
 from ray.cluster_utils import Cluster as LocalCluster  # noqa: E402
@@ -135,3 +140,64 @@ def test_a_resource_that_is_lost_is_not_waited_for(nodes, cluster, monkeypatch):
         nodes.remove_node(node)
         with pytest.raises(ClusterDeviceMissing, match="gone"):
             next(batch.results())
+
+
+# The commands.
+
+
+def built(aotc, out, spec, cache, *options):
+    words = ("build", spec, "-o", out, "--cache-dir", cache, "--quiet", "--json", *options)
+    code, text, errors = aotc(*words)
+    assert code == 0, errors
+    return json.loads(text)
+
+
+def test_a_build_on_a_cluster_is_the_bundle_of_a_build_here(
+    nodes, cluster, aotc, bundle, spec, tmp_path
+):
+    report = built(aotc, tmp_path / "out", spec, tmp_path / "cache", "--ray", nodes.address)
+    assert report["compiled"] > 0
+    here = built(aotc, tmp_path / "here", spec, tmp_path / "cache-here")
+    assert here["compiled"] == report["compiled"]
+    assert here["digest"] == report["digest"]
+    again = built(
+        aotc, tmp_path / "again", spec, tmp_path / "cache"
+    )  # what nodes made is kept here
+    assert again["compiled"] == 0
+
+
+def test_a_bundle_is_tuned_on_a_device_of_the_cluster(nodes, cluster, aotc, bundle, tmp_path):
+    device = nodes.add_node(num_cpus=0, resources={f"aotc:{device_name()}": 1})
+    record = tmp_path / "record"
+    cache = ("--cache-dir", tmp_path / "cache", "--quiet")
+    ray = ("--ray", nodes.address, "--on", device_name(), "--record", record)
+    code, _, errors = aotc("tune", bundle, "-o", tmp_path / "out", *ray, *cache)
+    assert code == 0, errors
+    assert {place[2] for place in parse_record(record.read_text(), "")} == {device_name()}
+    assert aotc("verify", tmp_path / "out")[0] == 0
+    nodes.remove_node(device)
+    other = ("--cache-dir", tmp_path / "other", "--quiet", "--ray", nodes.address)
+    code, _, errors = aotc("tune", bundle, "-o", tmp_path / "no", "--on", "NVIDIA H200", *other)
+    assert code == 7
+    assert "2 × recorded" in errors
+    assert not (tmp_path / "no").exists()
+
+
+SILENT = """
+import socket, sys
+from aotc.aot.tasks.cluster import Cluster
+from aotc.aot.tasks.errors import ClusterUnreachable
+
+server = socket.create_server(("127.0.0.1", 0))
+try:
+    Cluster(f"127.0.0.1:{server.getsockname()[1]}", timeout_seconds=2.0)
+except ClusterUnreachable as error:
+    print(error)
+"""
+
+
+def test_a_server_that_is_not_rays_is_given_up():
+    done = subprocess.run(
+        [sys.executable, "-c", SILENT], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "no answer of Ray's in 2 s" in done.stdout, done.stderr
