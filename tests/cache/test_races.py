@@ -9,6 +9,8 @@ import signal
 import time
 import warnings
 
+import pytest
+
 from aotc.cache import Key, Store
 from aotc.cache.collect import collect, rows
 
@@ -110,11 +112,12 @@ def test_sixty_killed_writers_leave_only_whole_entries(tmp_path):
     assert list((root / "staging").iterdir()) == []
 
 
-def compile_once(root, gate):
+def compile_once(root, gate, count=20):
     """What a build does for each kernel: get, lock, get again, compile, put."""
     os.read(gate, 1)
     store = Store(root)
-    for index, key in enumerate(keys()[:20]):
+    for index in range(count):
+        key = Key.of("binaries", kernel=f"k{index}")
         if store.get(key):
             continue
         with store.lock(key):
@@ -125,16 +128,20 @@ def compile_once(root, gate):
     return True
 
 
-def test_parallel_builds_compile_each_kernel_once(tmp_path):
+@pytest.mark.parametrize(
+    ("processes", "count"), [(4, 20), pytest.param(32, 200, marks=pytest.mark.nightly)]
+)
+def test_parallel_builds_compile_each_kernel_once(tmp_path, processes, count):
     root = tmp_path / "cache"
     Store(root)
     reader, writer_end = os.pipe()
-    children = [spawn(lambda: compile_once(root, reader)) for _ in range(4)]
-    os.write(writer_end, b"xxxx")
-    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 4
+    children = [spawn(lambda: compile_once(root, reader, count)) for _ in range(processes)]
+    os.write(writer_end, b"x" * processes)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     os.close(reader)
     os.close(writer_end)
-    assert sum(int(path.read_text()) for path in tmp_path.glob("puts-*")) == 20
+    assert codes == [0] * processes
+    assert sum(int(path.read_text()) for path in tmp_path.glob("puts-*")) == count
 
 
 def test_the_death_of_a_lock_holder_blocks_nobody(tmp_path):
