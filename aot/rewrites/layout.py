@@ -117,8 +117,8 @@ def _sink_permute(root: Node, context: Context) -> Node | None:
     if is_constant and not context.is_constant(root):  # it is folded where it is
         return None
     operands = [_unpermuted(each, dims, largest, is_constant, context) for each in root.inputs]
-    found = _of(root, operands)
-    return None if found is None else build.permute(found, dims)
+    plain = _of(root, operands)
+    return None if plain is None else build.permute(plain, dims)
 
 
 def _of(root: Node, operands: Sequence[Node | None]) -> Node | None:
