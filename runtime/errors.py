@@ -354,6 +354,14 @@ class BundleReplaced(EnvironmentFault):
     hint = "try again when its writers have ended"
 
 
+class MemoryFull(EnvironmentFault, MemoryError):
+    """The system has no room in memory for what is to be loaded or returned; size in bytes."""
+
+    code = "memory-full"
+    template = "no memory for {purpose}: {nbytes} bytes are needed"
+    hint = "free memory, give smaller inputs, or raise the process's limits"
+
+
 class DiskFull(EnvironmentFault):
     """No space or quota is left for a file that aotc writes."""
 

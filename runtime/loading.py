@@ -13,6 +13,7 @@ from .errors import (
     BundleAltered,
     BundleMalformed,
     SettingInvalid,
+    environment_fault,
 )
 from .mismatch import require_target
 from .programs.program import Loaded, Program
@@ -248,6 +249,8 @@ def _map_weights(bundle: Bundle) -> MappedFile | None:
     descriptor = bundle.directory.open_sized(entry.name, entry.nbytes)
     try:
         return MappedFile(descriptor, entry.nbytes)
+    except OSError as error:
+        raise environment_fault("map", bundle.where(entry.name), error) from None
     finally:
         os.close(descriptor)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 
+from ..errors import MemoryFull
 from .dtypes import BY_DLPACK, DTYPES
 
 TYPE_CHECKING = False
@@ -177,7 +178,7 @@ class Array:
     shape: tuple[int, ...]
 
     def __init__(self, dtype: str, shape: tuple[int, ...]) -> None:
-        """Allocate without initializing; raises `MemoryError`."""
+        """Allocate without initializing; raises `MemoryFull`."""
         row = DTYPES[dtype]
         nbytes = row.itemsize_bytes
         for extent in shape:
@@ -254,10 +255,10 @@ def header_bytes(shape: tuple[int, ...]) -> int:
 
 
 def allocate_block(nbytes: int) -> int:
-    """Memory from the C library, aligned to 64 bytes; raises `MemoryError`."""
+    """Memory from the C library, aligned to 64 bytes; raises `MemoryFull`."""
     block = _libc.aligned_alloc(ALIGNMENT_BYTES, _round_up(nbytes))
     if not block:
-        raise MemoryError(f"{nbytes} bytes for an output")
+        raise MemoryFull(purpose="an array", nbytes=nbytes)
     return block  # type: ignore[no-any-return]
 
 

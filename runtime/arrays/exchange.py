@@ -98,10 +98,13 @@ class TorchKind:
         return value.data_ptr()  # type: ignore[no-any-return]
 
     def make(self, port: Port) -> tuple[Any, int]:
-        if port.torch_template is None:
-            port.torch_template = self.template(port, HOST[0])
         # A third of the cost of `torch.empty` with its keyword arguments.
-        value = sys.modules["torch"].empty_like(port.torch_template)
+        try:
+            if port.torch_template is None:
+                port.torch_template = self.template(port, HOST[0])
+            value = sys.modules["torch"].empty_like(port.torch_template)
+        except RuntimeError as error:  # torch's for an allocation that fails
+            raise MemoryError(str(error)) from error
         return value, value.data_ptr()
 
     def template(self, port: Port, device: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import InputDtype, InputRank, InputShape, InputUnreadable, OutputUnusable
+from ..errors import InputDtype, InputRank, InputShape, InputUnreadable, MemoryFull, OutputUnusable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,6 +64,11 @@ class Port:
         """The error for an array that cannot be used where it lies."""
         expected = "contiguous, writable memory"
         return OutputUnusable(role=self.role, name=self.name, found=found, expected=expected)
+
+    def no_memory(self) -> MemoryFull:
+        """The error for an array that there is no room for."""
+        purpose = f"{self.role} `{self.name}` {self.dtype}{list(self.shape)}"
+        return MemoryFull(purpose=purpose, nbytes=self.nbytes)
 
     def unreadable(self, found: str, expected: str) -> InputUnreadable:
         """The error for an argument that cannot be read as an array."""

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 import os
 
-from ..errors import BundleFileMissing, BundleReplaced, DigestMismatch, NotABundle, SettingInvalid
+from ..errors import (
+    BundleFileMissing,
+    BundleReplaced,
+    DigestMismatch,
+    MemoryFull,
+    NotABundle,
+    SettingInvalid,
+)
 from .manifest import LIMITS, MANIFEST_NAME, Extras, Manifest, digest_of
 from .opening import open_bundle
 
@@ -101,16 +108,21 @@ def read_bundle(
 ) -> Result:
     """What `work` makes of the open bundle at `path`; made again where it was replaced meanwhile.
 
-    Raises what `Bundle` and `work` raise; `BundleReplaced` after ATTEMPTS replacements.
+    Raises what `Bundle` and `work` raise, `MemoryFull`, and `BundleReplaced` after so many ATTEMPTS.
     """
-    for _ in range(ATTEMPTS - 1):
-        try:
-            with Bundle(path, digest) as bundle:
-                return work(bundle)
-        except BundleReplaced:
-            pass
-    with Bundle(path, digest) as bundle:
-        return work(bundle)
+    try:
+        for _ in range(ATTEMPTS - 1):
+            try:
+                with Bundle(path, digest) as bundle:
+                    return work(bundle)
+            except BundleReplaced:
+                pass
+        with Bundle(path, digest) as bundle:
+            return work(bundle)
+    except MemoryFull:
+        raise
+    except MemoryError:
+        raise MemoryFull(purpose=f"reading `{os.fspath(path)}`", nbytes="more") from None
 
 
 def _digits(digest: str) -> str:

@@ -181,7 +181,10 @@ class DeviceSession(Session):
     def _make_on_device(self, kind: DeviceKind, addresses: list[int]) -> Sequence[Any]:
         values = []
         for port in self._outputs:
-            value, address = kind.make(port, self)
+            try:
+                value, address = kind.make(port, self)
+            except MemoryError as error:
+                raise port.no_memory() from error
             values.append(value)
             addresses.append(address)
         self.finish_with(kind.finish)

@@ -307,7 +307,10 @@ class Session:
         """Fresh outputs of a kind, nested as the model's are; appends their addresses."""
         values = []
         for port in self._outputs:
-            value, address = kind.make(port)
+            try:
+                value, address = kind.make(port)
+            except MemoryError as error:
+                raise port.no_memory() from error
             values.append(value)
             addresses.append(address)
         return self._program._give(values)

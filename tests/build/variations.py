@@ -13,6 +13,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+# Whether processes can be started there as a build starts its workers.
+PROBE = [
+    sys.executable,
+    "-c",
+    "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import torch'], check=True)",
+]
 # Variation → what differs: environment, options of `aotc build`, words before the command.
 VARIATIONS = {
     "as it is": {},
@@ -43,7 +49,7 @@ def build(folder: Path, name: str, spec: Path) -> Path | str:
     cwd = own / row.get("cwd", ".")
     cwd.mkdir(exist_ok=True)
     words = row.get("words", ())
-    if words and subprocess.run([*words, "true"], capture_output=True, check=False).returncode:
+    if words and subprocess.run([*words, *PROBE], capture_output=True, check=False).returncode:
         return "not possible here"
     if name == "another user":
         for path in (own, *own.rglob("*")):
