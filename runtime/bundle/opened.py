@@ -108,7 +108,7 @@ def read_bundle(
 ) -> Result:
     """What `work` makes of the open bundle at `path`; made again where it was replaced meanwhile.
 
-    Raises what `Bundle` and `work` raise, `MemoryFull`, and `BundleReplaced` after so many ATTEMPTS.
+    Raises what `Bundle` and `work` raise, `MemoryFull`, and `BundleReplaced` after ATTEMPTS.
     """
     try:
         for _ in range(ATTEMPTS - 1):
