@@ -25,6 +25,7 @@ from aotc.aot.targets.cpu.memory import Buffer, Index
 from aotc.aot.targets.cpu.ttir import Block, Operation
 from aotc.aot.targets.cpu.writer import Operand, constant
 
+ADDED_IN_TURN: Final = 32  # floats of one lane, before their sum is added to that of all
 MOST_CHAINS: Final = 4  # of partial values of a long row, so that no addition waits for the last
 
 _zero, _one, _lowest, _highest = (
@@ -271,14 +272,47 @@ def _reduce_across(fold: _Fold, lane: int) -> None:
         start, is_first = fold.start(lambda: fold.elements(rest, integer(0)))
         upper, may_skip = tiles.limit(kernel, cuts, size)
         low, is_empty = constant(int(is_first), "i32"), size <= is_first
-        with kernel.writer.loop(upper, 1, start, low, may_skip=may_skip or is_empty) as loop:
-            place = kernel.lanes.atom(loop.counter, "i32", natural=True)
-            loop.next_values = fold.combine(loop.carried, fold.elements(rest, place, cuts))
-        fold.write(results, rest, fold.lanes(loop.results))
+        may_skip = may_skip or is_empty
+        if not is_first and _is_long_sum(fold):
+            step = ADDED_IN_TURN
+            with kernel.writer.loop(upper, step, start, low, may_skip=may_skip) as loop:
+                end = kernel.writer.emit(f"add {loop.counter}, {step}", "i32", [loop.counter])
+                end = kernel.writer.call("llvm.smin.i32", "i32", [end, upper])
+                part = _added(fold, rest, start, loop.counter, end, cuts)
+                loop.next_values = fold.combine(loop.carried, fold.lanes(part))
+            total = loop.results
+        else:
+            total = _added(fold, rest, start, low, upper, cuts, may_skip=may_skip)
+        fold.write(results, rest, fold.lanes(total))
 
     kept = fold.shape[:axis] + fold.shape[axis + 1 :]
     tiles.run(kernel, kept, body, lane_dim=lane - (lane > axis))
     fold.finish(results)
+
+
+def _is_long_sum(fold: _Fold) -> bool:
+    """Whether floats are added that are so many that the sum of all rounds away what follows."""
+    operations, (kind, *_) = fold.operation.body.operations, fold.operation.operands[0].type.element
+    is_sum = len(operations) == 2 and operations[0].name == "arith.addf"
+    return is_sum and kind in "fb" and fold.shape[fold.axis] >= 4 * ADDED_IN_TURN
+
+
+def _added(
+    fold: _Fold,
+    rest: Index,
+    start: Sequence[Operand],
+    low: Operand,
+    upper: Operand,
+    cuts: Sequence[tiles.Conjunct],
+    *,
+    may_skip: bool = False,
+) -> list[Operand]:
+    """What is combined from one place along the axis to another, in turn."""
+    kernel = fold.kernel
+    with kernel.writer.loop(upper, 1, start, low, may_skip=may_skip) as loop:
+        place = kernel.lanes.atom(loop.counter, "i32", natural=True)
+        loop.next_values = fold.combine(loop.carried, fold.elements(rest, place, cuts))
+    return loop.results
 
 
 def scan(kernel: Kernel, operation: Operation) -> None:
