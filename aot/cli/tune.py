@@ -68,8 +68,9 @@ def command(
     """Write BUNDLE at OUT with the kernels that are fastest on this machine, or with `--ray` on the
     devices of a cluster, or with `--tasks-to` and `--results-from` wherever `aotc measure` runs.
 
-    Needs triton here, but neither torch nor the model. Compiles and runs the Triton sources that
-    lie in BUNDLE: do this with bundles that you trust.
+    Needs triton here, but neither torch nor the model. Executes the kernel sources that lie in
+    BUNDLE, as Python code with your rights: do this with bundles that you trust, pinned by
+    --digest. Nothing that the bundle digest does not cover is run.
     """
     _check_usage(out, given)
     if out is None:  # nothing will be written there
