@@ -179,21 +179,21 @@ def test_a_bundle_for_a_smaller_instruction_set_runs_here_too(build, aotc, tmp_p
     assert aotc("verify", tmp_path / "out")[0] == 0
 
 
-def test_measuring_writes_a_record_and_frozen_builds_from_it(aotc, build, spec, cache, tmp_path):
-    record = tmp_path / "tuning.txt"
+def test_measuring_writes_a_record_and_frozen_builds_from_it(aotc, build, spec, tmp_path):
+    own, record = tmp_path / "own", tmp_path / "tuning.txt"
     code, _, errors = aotc(
-        "build", spec, "-o", tmp_path / "no", "--frozen", "--cache-dir", cache, "--record", record
+        "build", spec, "-o", tmp_path / "no", "--frozen", "--cache-dir", own, "--record", record
     )
     assert code == 4
     assert "have no line in the tuning record" in errors
-    tuned = build(tmp_path / "tuned", "--tune", "quick", "--record", record)
+    tuned = build(tmp_path / "tuned", "--tune", "quick", "--record", record, cache_dir=own)
     assert tuned["measured"] > 0
     text = record.read_text()
     assert text.startswith("# aotc tuning record 1\n")
-    frozen = build(tmp_path / "frozen", "--frozen", "--record", record)
+    frozen = build(tmp_path / "frozen", "--frozen", "--record", record, cache_dir=own)
     assert frozen["measured"] == 0
     assert frozen["digest"] == tuned["digest"]
-    again = build(tmp_path / "again", "--tune", "quick")
+    again = build(tmp_path / "again", "--tune", "quick", cache_dir=own)
     assert again["measured"] == 0  # from the tuning bucket of the cache
     assert again["digest"] == tuned["digest"]
 
