@@ -292,9 +292,9 @@ def _reduce_across(fold: _Fold, lane: int) -> None:
 
 def _is_long_sum(fold: _Fold) -> bool:
     """Whether floats are added that are so many that the sum of all rounds away what follows."""
-    operations, (kind, *_) = fold.operation.body.operations, fold.operation.operands[0].type.element
+    operations, kind = fold.operation.body.operations, fold.operation.operands[0].type.element
     is_sum = len(operations) == 2 and operations[0].name == "arith.addf"
-    return is_sum and kind in "fb" and fold.shape[fold.axis] >= 4 * ADDED_IN_TURN
+    return is_sum and kind[0] in "fb" and fold.shape[fold.axis] >= 4 * ADDED_IN_TURN
 
 
 def _added(
