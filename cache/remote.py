@@ -187,7 +187,7 @@ class RemoteLayer:
                 return False
             for row, (_, data) in zip(rows, sorted(files.items()), strict=True):
                 path = f"/cas/{row['sha256']}"
-                if row["sha256"] in self._unsound or not self._transport.has(path):
+                if row["sha256"] in self._unsound or not self._transport.has(path, len(data)):
                     self._transport.put(path, data)
             self._transport.put(f"/ac/{address}", text)
         except Refused as fault:

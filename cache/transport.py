@@ -113,13 +113,17 @@ class Transport:
             _expect(response, (200,))
             return _body(response, limit_bytes, nbytes)
 
-    def has(self, path: str) -> bool:
-        """Whether there is a file at `path`; raises TransportFault."""
+    def has(self, path: str, nbytes: int | None = None) -> bool:
+        """Whether there is a file at `path`, of `nbytes` where the server says how many it has.
+
+        Raises TransportFault.
+        """
         with self._response("HEAD", path, None, 0) as response:
             if response.status in (404, 410):
                 return False
             _expect(response, (200, 204))
-            return True
+            said = response.getheader("Content-Length")
+            return nbytes is None or said is None or said.strip() == str(nbytes)
 
     def put(self, path: str, data: bytes) -> None:
         """Store a file; raises TransportFault."""

@@ -4,6 +4,9 @@ import gzip
 import hashlib
 import hmac
 import json
+import shutil
+import ssl
+import subprocess
 import threading
 import time
 import tracemalloc
@@ -156,6 +159,41 @@ def test_a_writer_mends_what_is_damaged_there(filled, tmp_path):
     store.put(ENTRY, FILES)
     assert store.send() == 1
     assert filled.files[path] == FILES["kernel.code"]
+
+
+def test_a_writer_mends_a_file_of_which_only_a_part_arrived(filled, tmp_path):
+    path = f"/cas/{hashlib.sha256(FILES['kernel.code']).hexdigest()}"
+    filled.files[path] = b"part"
+    store = writer(filled, tmp_path / "own")
+    key = Key.of("binaries", kernel="other")
+    store.get(key)
+    store.put(key, FILES)
+    assert store.send() == 1
+    assert filled.files[path] == FILES["kernel.code"]
+
+
+def test_certificates_are_verified(filled, tmp_path, monkeypatch):
+    program = shutil.which("openssl")
+    if program is None:
+        pytest.skip("openssl is not installed")
+    made = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    made += ["-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem", "-days", "2"]
+    made += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([program, *map(str, made)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    with serving() as server:
+        server.files.update(filled.files)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        url = server.url.replace("http://127.0.0.1", "https://localhost")
+        with pytest.warns(CacheWarning, match="certificate is not trusted"):
+            assert RemoteLayer(url, KEY).get(ENTRY) is None
+        assert server.requests == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+        assert RemoteLayer(url, KEY, TOKEN).get(ENTRY) == FILES
+        other = url.replace("localhost", "127.0.0.1")
+        with pytest.warns(CacheWarning, match="certificate is not trusted"):
+            assert RemoteLayer(other, KEY).get(ENTRY) is None
 
 
 # Faults: (answer in place of the right one); each gets the handler and the right body.
