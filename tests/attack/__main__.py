@@ -1,4 +1,4 @@
-"""`scripts/attack [-o PAGE] [--only SYSTEM] [--packages A.pt2 B.pt2] [--scale X]`."""
+"""`scripts/attack [-o PAGE] [--only SYSTEM] [--packages A.pt2 B.pt2] [--scale X] [--jobs N]`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from .attempts import Bench, run
@@ -34,6 +36,7 @@ def main() -> None:
         "--packages", type=Path, nargs=2, help="packages of AOTInductor made before"
     )
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of trials")
+    parser.add_argument("--jobs", type=int, default=2, help="systems that are attacked at once")
     given = parser.parse_args()
     packages = None if given.packages is None else (given.packages[0], given.packages[1])
     systems: list[System] = [
@@ -48,7 +51,9 @@ def main() -> None:
     if given.only:
         systems = [each for each in systems if any(word in each.name for word in given.only)]
     _import(systems)
-    columns = {each.name: attack(each, given.scale) for each in systems}
+    with ProcessPoolExecutor(given.jobs, get_context("fork")) as pool:
+        found = list(pool.map(attack, systems, [given.scale] * len(systems)))
+    columns = {each.name: rows for each, rows in zip(systems, found, strict=True)}
     command = shlex.join(["scripts/attack", *(["-o", str(given.output)] if given.output else [])])
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     text = page(systems, columns, command, date)
