@@ -30,7 +30,8 @@ own with 15 s and 3 GiB. The numbers count trials. What each system claims, by w
 What a cell says:
 
 - *refused*: an error, by its class. *missed*: a cache gives nothing; the artifact is made again.
-- *right result*: the same as of the untouched artifact; the altered byte is not used.
+- *right result*: no error, and the result of the untouched artifact: the altered byte was not read,
+  or does not matter for this input.
 - *whole*: every entry that can be read is one writer's, all of it.
 - **altered bytes used**: another result, without a word. Of Triton's cache it is the cubin and the
   facts of the launch that would go to the driver, which was not there and may refuse some cubins.
