@@ -54,7 +54,7 @@ def main() -> None:
     with ProcessPoolExecutor(given.jobs, get_context("fork")) as pool:
         found = list(pool.map(attack, systems, [given.scale] * len(systems)))
     columns = {each.name: rows for each, rows in zip(systems, found, strict=True)}
-    command = shlex.join(["scripts/attack", *(["-o", str(given.output)] if given.output else [])])
+    command = shlex.join(["scripts/attack", *sys.argv[1:]])
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     text = page(systems, columns, command, date)
     if given.output:
