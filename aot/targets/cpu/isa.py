@@ -17,9 +17,9 @@ class Isa:
     """Rows of the accumulator tile of a dot, which must leave registers for its operands."""
     tile_vectors: int
     """Vectors in a row of the accumulator tile of a dot."""
-    widest_masked_read_bits: int
-    """Wider reads with a mask are written as several of these: where LLVM splits one and knows half
-    of its mask to be false, it may read that half without a mask (Triton 3.6, without AVX-512)."""
+    widest_masked_bits: int
+    """Wider reads and writes with a mask become several of these: where LLVM splits one and knows
+    half of its mask to be false, it may leave that mask out (Triton 3.6, without AVX-512)."""
     smaller: str = ""
     """The row whose code runs here too: of kernels whose code for this one ends LLVM's process."""
 
@@ -27,13 +27,13 @@ class Isa:
 ISAS = {
     row.name: row
     for row in (
-        Isa("x86-64-v3", lanes=8, tile_rows=6, tile_vectors=2, widest_masked_read_bits=256),
+        Isa("x86-64-v3", lanes=8, tile_rows=6, tile_vectors=2, widest_masked_bits=256),
         Isa(
             "x86-64-v4",
             lanes=16,
             tile_rows=6,
             tile_vectors=4,
-            widest_masked_read_bits=4096,
+            widest_masked_bits=4096,
             smaller="x86-64-v3",
         ),
     )

@@ -155,17 +155,12 @@ def _read_masked(
 ) -> Operand:
     """Neighbouring elements from `address` on where `test` holds, in reads of legal width."""
     writer, width = kernel.writer, kernel.lanes.width
-    kind, align = LLVM_TYPES[element], ITEMSIZE_BYTES[element]
-    # Elements of fewer than 32 bits are read one by one.
-    legal = max(1, kernel.isa.widest_masked_read_bits // (8 * align)) if align >= 4 else width
-    size = min(width, legal)
+    kind, align, size = LLVM_TYPES[element], ITEMSIZE_BYTES[element], _masked_lanes(kernel, element)
     vector = f"<{size} x {kind}>"
     parts = []
     for start in range(0, width, size):
         mask, other = (_part(writer, each, start, size) for each in (test, filler))
-        place = address
-        if start:
-            place = writer.emit(f"getelementptr {kind}, {address}, i64 {start}", "ptr", [address])
+        place = _moved(writer, address, kind, start)
         text = f"call {vector} @llvm.masked.load.v{size}{_suffix(kind)}.p0"
         text += f"({place}, i32 {align}, {mask}, {other})"
         parts.append(writer.load(text, vector, [place, mask, other], min_depth))
@@ -173,6 +168,34 @@ def _read_masked(
         pairs = zip(parts[::2], parts[1::2], strict=True)
         parts = [_joined(writer, *pair, kind) for pair in pairs]
     return parts[0]
+
+
+def _write_masked(
+    kernel: Code, address: Operand, element: str, value: Operand, test: Operand
+) -> None:
+    """Neighbouring elements from `address` on where `test` holds, in writes of legal width."""
+    writer, width = kernel.writer, kernel.lanes.width
+    kind, align, size = LLVM_TYPES[element], ITEMSIZE_BYTES[element], _masked_lanes(kernel, element)
+    for start in range(0, width, size):
+        part, mask = (_part(writer, each, start, size) for each in (value, test))
+        place = _moved(writer, address, kind, start)
+        text = f"call void @llvm.masked.store.v{size}{_suffix(kind)}.p0"
+        writer.effect(f"{text}({part}, {place}, i32 {align}, {mask})")
+
+
+def _masked_lanes(kernel: Code, element: str) -> int:
+    """Elements of one read or write with a mask."""
+    width, nbytes = kernel.lanes.width, ITEMSIZE_BYTES[element]
+    if nbytes < 4:  # LLVM takes these one by one
+        return width
+    return min(width, max(1, kernel.isa.widest_masked_bits // (8 * nbytes)))
+
+
+def _moved(writer: Writer, address: Operand, kind: str, elements: int) -> Operand:
+    """The address so many elements further."""
+    if not elements:
+        return address
+    return writer.emit(f"getelementptr {kind}, {address}, i64 {elements}", "ptr", [address])
 
 
 def _part(writer: Writer, whole: Operand, start: int, size: int) -> Operand:
@@ -242,15 +265,13 @@ def write(kernel: Code, pointer: Lane, value: Operand, element: str, mask: Opera
         writer.effect(f"store {value}, {address}, align {align}")
         return
     test = lanes.splat(mask) if mask is not None else lanes.splat(constant("true", "i1"))
-    name = f"v{lanes.width}{_suffix(kind)}"
     if is_contiguous(pointer):
-        writer.effect(
-            f"call void @llvm.masked.store.{name}.p0({value}, {address}, i32 {align}, {test})"
-        )
+        _write_masked(kernel, address, element, value, test)
         return
     if not is_vector(address):
         _write_last(kernel, address, value, align, test)
         return
+    name = f"v{lanes.width}{_suffix(kind)}"
     writer.effect(
         f"call void @llvm.masked.scatter.{name}.v{lanes.width}p0"
         f"({value}, {address}, i32 {align}, {test})"
