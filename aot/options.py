@@ -34,6 +34,7 @@ class BuildOptions:
     measure_on: str = ""  # the device that measures, where it is not this machine's
     tasks_to: Path | None = None  # folder that gets what is to be measured, for `aotc measure`
     results_from: Path | None = None  # folder of its results
+    is_confined: bool = False  # whether workers of this machine give up network and most writing
     allow_mismatch: bool = False
     fallback: Literal["torch"] | None = None  # what runs ops at each call that cannot be compiled
     skip: frozenset[str] = frozenset()  # rewrite steps and rules to leave out
@@ -53,6 +54,8 @@ class BuildOptions:
             from aotc.aot.tasks.cluster import Cluster
 
             return Cluster(self.ray, self.measure_on)
+        writable = (str(self.cache_folder),) if self.is_confined else ()
         if self.tasks_to is not None or self.results_from is not None:
-            return TaskFiles(self.jobs, self.measure_on, self.tasks_to, self.results_from)
-        return Workers(self.jobs)
+            files = (self.tasks_to, self.results_from)
+            return TaskFiles(self.jobs, self.measure_on, *files, writable)
+        return Workers(self.jobs, writable=writable)

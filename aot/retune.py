@@ -38,7 +38,7 @@ from aotc.aot.targets.families import FAMILIES, find_target
 from aotc.aot.targets.target import Target as TargetRow
 from aotc.aot.targets.versions import tool_versions
 from aotc.aot.tasks.errors import ClusterDeviceMissing
-from aotc.aot.tasks.task import Executor
+from aotc.aot.tasks.task import Executor, Request
 from aotc.aot.tune.compiling import Counts
 from aotc.aot.tune.record import Choice
 from aotc.aot.tune.tune import Tuning
@@ -72,6 +72,7 @@ class RetuneReport:
     left: int  # kernels that the budget left to the cost model's choice
     compiled: int
     cache_hits: int
+    given_up: tuple[str, ...]  # by the processes that execute kernel sources: network, writes
     stages: tuple[StageTime, ...]
     seconds: float
 
@@ -108,6 +109,7 @@ def retune(
         clock.has_targets = len(manifest.targets) > 1
         here = _targets_here(opened, options, executor, only)
         resources = Resources(executor, store, counts)
+        (rights,) = executor.map([Request("rights", "aotc.aot.tasks.worker:held", ())])
         libraries = ()
         if manifest.backends:
             libraries = extension("native libraries").tie_bundled(opened)
@@ -132,6 +134,7 @@ def retune(
         left=sum(tuning.skipped for tuning in tunings.values()),
         compiled=counts.compiled,
         cache_hits=counts.cache_hits,
+        given_up=rights.value or (),
         stages=tuple(clock.rows),
         seconds=time.time() - started_s,
     )

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 NEEDED = ("triton", "numpy")
 
 
+# What the processes that execute kernel sources gave up → how that is said.
+RIGHTS = {
+    ("network", "writes"): "executed without network, writing below the cache only",
+    ("network",): "executed without network; this system cannot restrict writing",
+    ("writes",): "executed with network, writing below the cache only",
+    (): "executed with the rights of who ran them, and with network",
+}
+
+
 @click.command("tune")
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option("-o", "--output", "out", type=click.Path(path_type=Path))
@@ -69,7 +78,8 @@ def command(
     devices of a cluster, or with `--tasks-to` and `--results-from` wherever `aotc measure` runs.
 
     Needs triton here, but neither torch nor the model. Executes the kernel sources that lie in
-    BUNDLE, as Python code with your rights: do this with bundles that you trust, pinned by
+    BUNDLE, as Python code in processes without network that can write below the cache only, and
+    measures what they become with your rights: do this with bundles that you trust, pinned by
     --digest. Nothing that the bundle digest does not cover is run.
     """
     _check_usage(out, given)
@@ -99,6 +109,7 @@ def command(
             measure_on=given["measure_on"],
             tasks_to=given["tasks_to"],
             results_from=given["results_from"],
+            is_confined=True,
         )
         report = retune(bundle, out, options, progress, digest, only)
     except TasksWritten as written:
@@ -134,4 +145,5 @@ def _print(report: RetuneReport, seconds: float) -> None:
         f"kernels  {report.kernels}: {report.measured} measured, {report.changed} changed, "
         f"{report.left} left for the budget"
     )
+    click.echo(f"sources  {RIGHTS[report.given_up]}")
     click.echo(f"time     {time_text(seconds)}")

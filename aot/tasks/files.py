@@ -30,10 +30,15 @@ class TaskFiles(Workers):
     """Workers of this machine that compile; what is to be measured goes through files."""
 
     def __init__(
-        self, count: int | None, device: str, tasks: Path | None, results: Path | None
+        self,
+        count: int | None,
+        device: str,
+        tasks: Path | None,
+        results: Path | None,
+        writable: Sequence[str] = (),
     ) -> None:
         """`device`: what the tasks are for; `tasks`: folder that gets those without a result."""
-        super().__init__(count)
+        super().__init__(count, writable=writable)
         self._device, self._tasks, self._results = device, tasks, results
 
     def devices(self, family: str, needs: Sequence[str], is_apart: bool) -> Devices | None:

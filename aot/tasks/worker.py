@@ -1,8 +1,9 @@
 """The process side of `workers.py`: runs one function after another, named by the parent.
 
-Started as `python -c BOOT folder path…`. Messages are a length of 8 bytes and `marshal` data, which
-holds plain values only. The process's own standard output becomes its standard error, so that
-nothing a library prints reaches the parent as a message.
+Started as `python -c BOOT folder writable path…`; where `writable` is not empty, the process gives
+up the network and all writing but below these paths (`confine.py`). Messages are a length of 8
+bytes and `marshal` data, which holds plain values only. The process's own standard output becomes
+its standard error, so that nothing a library prints reaches the parent as a message.
 """
 
 from __future__ import annotations
@@ -20,11 +21,20 @@ import traceback
 from collections.abc import Callable
 from typing import IO, Any
 
+from aotc.aot.tasks.confine import confine
 from aotc.aot.tasks.task import describe, resolve
 
 BODY_FILE = "body.ll"  # in a worker's folder: the text that is being compiled
 LENGTH = struct.Struct("<Q")
-BOOT = "import sys; sys.path[:] = sys.argv[2:]; from aotc.aot.tasks.worker import main; main()"
+BOOT = "import sys; sys.path[:] = sys.argv[3:]; from aotc.aot.tasks.worker import main; main()"
+
+
+HELD: tuple[str, ...] = ()  # what this process gave up
+
+
+def held() -> tuple[str, ...]:
+    """What the process gave up, as `confine` says it; a request of whoever wants to know."""
+    return HELD
 
 
 def write_message(stream: IO[bytes], value: Any) -> None:
@@ -49,6 +59,9 @@ def read_message(stream: IO[bytes]) -> Any:
 def main() -> None:
     """Serve requests `(function name, arguments)` until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what ctrl-c ends
+    if sys.argv[2]:
+        global HELD
+        HELD = confine(sys.argv[2].split("\n"))
     tempfile.tempdir = sys.argv[1]  # what is left there tells the parent what was being compiled
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -50,15 +50,19 @@ class Workers(Executor):
         count: int | None = None,
         keep: Path | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
+        writable: Sequence[str] = (),
     ) -> None:
         """At most `count` processes (None: one a usable processor).
 
         `keep` is the folder that gets the IR of kernels that fail (None: the system's temporary
         folder). A request that takes longer than the timeout fails, and its worker is ended.
+        `writable`: where there are any, the processes have no network and write below these paths
+        and in folders of their own only, as far as the system can do that (`confine.py`).
         """
         self.count = max(1, len(os.sched_getaffinity(0)) if count is None else count)
         self.keep = Path(tempfile.gettempdir()) if keep is None else keep
         self.timeout_seconds = timeout_seconds
+        self.writable = tuple(writable)
         self.is_cancelled = threading.Event()
         self.idle: list[_Worker] = []
         self.busy: dict[_Worker, int] = {}  # the number of the request in its batch
@@ -101,7 +105,7 @@ class _Batch(Batch):
                 raise CancelledError
             while self._waiting and len(pool.busy) < pool.count:
                 number, request = self._waiting.popleft()
-                worker = pool.idle.pop() if pool.idle else _Worker()
+                worker = pool.idle.pop() if pool.idle else _Worker(pool.writable)
                 worker.begin(request, pool.timeout_seconds)
                 pool.busy[worker] = number
             for worker in _ready(list(pool.busy)):
@@ -136,17 +140,17 @@ def _ready(busy: Sequence[_Worker]) -> list[_Worker]:
 class _Worker:
     """One process, its pipes and its folder for temporary files."""
 
-    def __init__(self) -> None:
+    def __init__(self, writable: Sequence[str]) -> None:
         path, self._lock = make_owned("worker")
         self.folder = Path(path)
         self._errors = (self.folder / "stderr").open("wb")
         search = [entry or str(Path.cwd()) for entry in sys.path]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", BOOT, str(self.folder), *search],
+            [sys.executable, "-c", BOOT, str(self.folder), self._writable(writable), *search],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=_environment(self.folder),
+            env=_environment(self.folder, is_confined=bool(writable)),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -156,6 +160,9 @@ class _Worker:
         self.started = self.deadline = self.timeout_seconds = 0.0
         self._request: Request | None = None
         self._reason = ""
+
+    def _writable(self, paths: Sequence[str]) -> str:
+        return "\n".join((*paths, str(self.folder), "/dev/null")) if paths else ""
 
     def begin(self, request: Request, timeout_seconds: float) -> None:
         self._request = request
@@ -225,9 +232,10 @@ class _Worker:
         os.close(self._lock)
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, is_confined: bool) -> dict[str, str]:
     """What the user sets for Triton is for the user's own kernels; ours depend on the build alone.
 
     Triton's folder is the worker's own, so that nothing is written in the user's home.
     """
-    return {**environment_without("TRITON_"), "TRITON_HOME": str(folder)}
+    own = {"TRITON_HOME": str(folder), **({"TMPDIR": str(folder)} if is_confined else {})}
+    return {**environment_without("TRITON_"), **own}

@@ -1,0 +1,103 @@
+"""`confine`: a process gives up the network and nearly all writing, before it runs others' code.
+
+Two of Linux's means, each of which a process may use on itself without privileges, and which its
+threads and children inherit and cannot undo:
+
+- seccomp: `socket` and `io_uring_setup` fail with EACCES, as do the calls that reach into other
+  processes; so does every call of another instruction set, which would be numbered otherwise.
+- Landlock (Linux 5.13 and later): files are made, changed and removed below the given folders only.
+
+Reading stays what the user may read. Sources: seccomp(2), landlock(7).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, FILTER = 22, 38, 2
+AUDIT_ARCH_X86_64 = 0xC000003E
+X32_CALLS = 0x40000000  # numbers of the x32 interface begin here
+REFUSED_CALLS = {
+    "socket": 41, "ptrace": 101, "perf_event_open": 298, "process_vm_readv": 310,
+    "process_vm_writev": 311, "bpf": 321, "userfaultfd": 323, "io_uring_setup": 425,
+    "pidfd_getfd": 438,
+}  # fmt: skip
+EACCES_RESULT, ALLOW_RESULT = 0x00050000 | 13, 0x7FFF0000  # SECCOMP_RET_ERRNO, SECCOMP_RET_ALLOW
+LOAD_WORD, JUMP_EQUAL, JUMP_AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06  # classic BPF
+
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # Landlock's system calls
+GET_VERSION, PATH_BENEATH = 1, 1
+WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
+# remove_dir to make_sym; refer and truncate came with versions 2 and 3.
+CHANGES = WRITE_FILE | sum(1 << bit for bit in range(4, 13))
+LATER_CHANGES = ((2, 1 << 13), (3, TRUNCATE))
+OF_FILES = WRITE_FILE | TRUNCATE
+
+
+def confine(writable: Iterable[str]) -> tuple[str, ...]:
+    """Give up the network, and all writing but below the `writable` paths; what holds from now on.
+
+    "network" and "writes", or fewer where the kernel has no such means: nothing is raised then.
+    Called before the process has other threads.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if os.uname().machine != "x86_64" or libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        return ()
+    writes = ("writes",) if _restrict_writes(libc, writable) else ()
+    network = ("network",) if _refuse_calls(libc) else ()
+    return (*network, *writes)
+
+
+def _refuse_calls(libc: Any) -> bool:
+    """Install the filter of system calls."""
+    numbers = sorted(REFUSED_CALLS.values())
+    refuse = len(numbers) + 1  # instructions from the first number's test to the refusal, less one
+    lines = [
+        (LOAD_WORD, 0, 0, 4),  # the instruction set
+        (JUMP_EQUAL, 0, refuse + 2, AUDIT_ARCH_X86_64),
+        (LOAD_WORD, 0, 0, 0),  # the call's number
+        (JUMP_AT_LEAST, refuse, 0, X32_CALLS),
+        *((JUMP_EQUAL, len(numbers) - at, 0, number) for at, number in enumerate(numbers)),
+        (RETURN, 0, 0, ALLOW_RESULT),
+        (RETURN, 0, 0, EACCES_RESULT),
+    ]
+    text = b"".join(struct.pack("<HBBI", *line) for line in lines)
+    code = ctypes.create_string_buffer(text, len(text))
+    program = struct.pack("<HxxxxxxQ", len(lines), ctypes.addressof(code))
+    return not libc.prctl(PR_SET_SECCOMP, FILTER, program, 0, 0)
+
+
+def _restrict_writes(libc: Any, writable: Iterable[str]) -> bool:
+    """Enter a Landlock domain in which only what is below the paths can be changed."""
+    version = libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), GET_VERSION)
+    if version < 1:
+        return False
+    changes = CHANGES | sum(change for first, change in LATER_CHANGES if version >= first)
+    rules = libc.syscall(CREATE_RULESET, struct.pack("<Q", changes), ctypes.c_size_t(8), 0)
+    if rules < 0:
+        return False
+    try:
+        for path in writable:
+            _allow(libc, rules, path, changes)
+        return not libc.syscall(RESTRICT_SELF, rules, 0)
+    finally:
+        os.close(rules)
+
+
+def _allow(libc: Any, rules: int, path: str, changes: int) -> None:
+    """Allow changes at and below a path; of one that is not there, nothing."""
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        allowed = changes if Path(path).is_dir() else changes & OF_FILES
+        rule = struct.pack("<Qi", allowed, descriptor)
+        libc.syscall(ADD_RULE, rules, PATH_BENEATH, rule, 0)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,74 @@
+"""Workers that execute the sources of a bundle have no network and write where they are allowed."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from aotc.aot.tasks.confine import REFUSED_CALLS
+from aotc.aot.tasks.task import Request
+from aotc.aot.tasks.workers import Workers
+
+HELD = Request("held", "aotc.aot.tasks.worker:held", ())
+LANDLOCK_VERSION = (444, None, ctypes.c_size_t(0), 1)
+
+
+@pytest.fixture
+def outcomes(tmp_path, tmp_path_factory):
+    """Runs requests in one worker that may write below `allowed`: (values, reasons)."""
+    (tmp_path / "allowed").mkdir()
+    texts = tmp_path_factory.mktemp("texts")  # of what fails
+    with Workers(1, texts, writable=(str(tmp_path / "allowed"),)) as pool:
+
+        def run(*requests):
+            found = pool.map([Request(f, f, arguments) for f, arguments in requests])
+            return [(each.value, str(each.error or "")) for each in found]
+
+        yield run
+
+
+def test_there_is_no_network(outcomes):
+    calls = [("socket:socket", (family,)) for family in (1, 2, 10, 16)]
+    calls.append(("subprocess:check_call", (["python3", "-c", "import socket; socket.socket()"],)))
+    for value, reason in outcomes(*calls):
+        assert value is None
+        assert "Permission denied" in reason or "non-zero exit status" in reason
+
+
+def test_calls_that_reach_other_processes_are_refused(outcomes):
+    script = "import ctypes; libc = ctypes.CDLL(None, use_errno=True); "
+    script += "assert all(libc.syscall(n, 0, 0, 0, 0, 0, 0) == -1 and ctypes.get_errno() == 13"
+    script += f" for n in {sorted(REFUSED_CALLS.values())})"
+    ((code, reason),) = outcomes(("subprocess:call", (["python3", "-c", script],)))
+    assert (code, reason) == (0, "")
+
+
+def test_files_are_written_below_the_allowed_folders_only(outcomes, tmp_path):
+    if ctypes.CDLL(None).syscall(*LANDLOCK_VERSION) < 3:
+        pytest.skip("a kernel without Landlock")
+    kept = tmp_path / "kept"
+    kept.write_text("x")
+    refused = [
+        ("os:mkdir", (str(tmp_path / "made"),)),
+        ("os:unlink", (str(kept),)),
+        ("os:truncate", (str(kept), 0)),
+        ("os:rename", (str(kept), str(tmp_path / "allowed" / "moved"))),
+        ("os:link", (str(kept), str(tmp_path / "linked"))),
+    ]
+    for value, reason in outcomes(*refused):
+        assert value is None
+        assert "Permission denied" in reason or "cross-device" in reason
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["allowed", "kept"]
+    assert kept.read_text() == "x"
+    ((_, reason),) = outcomes(("os:mkdir", (str(tmp_path / "allowed" / "made"),)))
+    assert not reason
+    assert (tmp_path / "allowed" / "made").is_dir()
+
+
+def test_what_was_given_up_is_known(tmp_path):
+    with Workers(1, writable=(str(tmp_path),)) as pool:
+        (given_up,) = pool.map([HELD])
+    assert "network" in given_up.value
+    with Workers(1) as pool:
+        assert pool.map([HELD])[0].value == ()
