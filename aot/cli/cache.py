@@ -196,22 +196,25 @@ def verify_entries(given: Given) -> int:
 @click.pass_obj
 def collect_garbage(given: Given, max_size: int | None) -> None:
     """Delete what killed processes left, damaged entries, and the least recently used entries
-    above the limit.
+    above the limit; and the temporary folders of killed builds of yours.
 
     What a writer is making, and what a reader has open, stays.
     """
+    from aotc.aot.folders import sweep
     from aotc.cache.collect import collect_all
 
     store = given.store()
     found = collect_all(store, _limit(max_size, "max_size"))
+    folders = sweep()
     if given.as_json:
-        print_json("aotc.cache.gc/1", _deleted(found))
+        print_json("aotc.cache.gc/1", {**_deleted(found), "folders": folders})
         return
     assert found.leftovers is not None
     click.echo(
         f"{found.leftovers.staged} unfinished, {found.leftovers.torn} half-deleted and "
         f"{found.leftovers.quarantined} damaged entries deleted, {found.leftovers.locks} locks"
     )
+    click.echo(f"{folders} temporary folders of killed builds deleted")
     click.echo(f"{found.entries} entries above the limit deleted, {bytes_text(found.bytes)}")
 
 

@@ -1,5 +1,6 @@
 """Temporary folders of builds: private, and gone when a build was killed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -35,7 +36,9 @@ def left(folder):
     return sorted(path.name for path in folder.rglob("worker-*"))
 
 
-def test_a_killed_build_leaves_nothing_after_the_next_one(folder):
+@pytest.fixture
+def killed(folder):
+    """A build with two workers was killed with them; their folders are left."""
     killed = subprocess.Popen(
         [sys.executable, "-c", BUILD],
         stdin=subprocess.PIPE,
@@ -48,10 +51,22 @@ def test_a_killed_build_leaves_nothing_after_the_next_one(folder):
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
     assert len(left(folder)) == 2
+
+
+def test_a_killed_build_leaves_nothing_after_the_next_one(folder, killed):
     with Workers(1) as pool:
         (outcome,) = pool.map([Request("k", "builtins:len", ([1, 2],))])
         assert outcome.value == 2
         assert len(left(folder)) == 1  # its own
+    assert not left(folder)
+
+
+def test_a_killed_build_leaves_nothing_after_a_collection(folder, killed):
+    command = (sys.executable, "-m", "aotc.aot.cli", "cache", "gc", "--json")
+    done = subprocess.run(
+        [*command, "--cache-dir", folder / "cache"], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout)["folders"] == 2
     assert not left(folder)
 
 
