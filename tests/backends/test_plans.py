@@ -98,16 +98,7 @@ def manifest():
 
 def with_backends(rows, features=None):
     found = manifest()
-    return Manifest(
-        found.features if features is None else features,
-        found.targets,
-        found.inputs,
-        found.outputs,
-        found.weights,
-        found.files,
-        found.structure,
-        backends=rows,
-    )
+    return found.replace(features=found.features if features is None else features, backends=rows)
 
 
 def test_manifests_that_were_altered():
