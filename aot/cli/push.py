@@ -16,10 +16,17 @@ from aotc.aot.cli.progress import progress_for
 @click.argument("reference")
 @flags.transfers
 @flags.plain_http
+@flags.digest
 @flags.quiet
 @flags.as_json
 def command(
-    bundle: Path, reference: str, jobs: int, plain_http: bool, quiet: bool, as_json: bool
+    bundle: Path,
+    reference: str,
+    jobs: int,
+    plain_http: bool,
+    digest: str | None,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     """Send BUNDLE to REFERENCE: `registry.example.com/team/model:v1`, or `oci-layout:PATH:TAG` for
     an image layout on disk.
@@ -31,7 +38,7 @@ def command(
 
     progress = progress_for(quiet)
     try:
-        report = push_bundle(bundle, reference, jobs, plain_http, progress)
+        report = push_bundle(bundle, reference, jobs, plain_http, progress, digest)
     finally:
         progress.stop()
     if as_json:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from aotc.aot.cli import flags
 from aotc.aot.distribution.sbom import bill_of_materials
 
 
@@ -15,13 +16,14 @@ from aotc.aot.distribution.sbom import bill_of_materials
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there."
 )
-def command(bundle: Path, output: Path | None) -> None:
+@flags.digest
+def command(bundle: Path, output: Path | None, digest: str | None) -> None:
     """Print what made BUNDLE, a software bill of materials as SPDX 2.3 in JSON.
 
     It names the tools with their versions, the digest of the model's file and native libraries; the
     same bundle gives the same bytes.
     """
-    text = json.dumps(bill_of_materials(bundle), indent=2, ensure_ascii=False)
+    text = json.dumps(bill_of_materials(bundle, digest), indent=2, ensure_ascii=False)
     if output is None:
         click.echo(text)
     else:

@@ -27,8 +27,11 @@ from aotc.aot.cli.printing import print_json
     help="Write the envelope there, not into the bundle.",
 )
 @click.option("--force", is_flag=True, help="Replace an envelope of another bundle.")
+@flags.digest
 @flags.as_json
-def command(bundle: Path, key: Path, output: Path | None, force: bool, as_json: bool) -> None:
+def command(
+    bundle: Path, key: Path, output: Path | None, force: bool, digest: str | None, as_json: bool
+) -> None:
     """Sign BUNDLE's digest: an in-toto statement in a DSSE envelope, `signature.dsse.json`.
 
     Every file is checked against its digest first. Signing again with another key adds a signature.
@@ -36,7 +39,7 @@ def command(bundle: Path, key: Path, output: Path | None, force: bool, as_json: 
     """
     from aotc.aot.distribution.signing import sign
 
-    report = sign(bundle, key, output, force)
+    report = sign(bundle, key, output, force, digest)
     if as_json:
         record = {name: getattr(report, name) for name in report.__slots__}
         print_json("aotc.sign/1", record)

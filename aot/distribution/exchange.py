@@ -26,15 +26,18 @@ def push_bundle(
     jobs: int = JOBS,
     plain_http: bool = False,
     progress: Progress | None = None,
+    digest: str | None = None,
 ) -> PushReport:
     """Send the bundle at a path, or in a layout, to a registry or into a layout.
+
+    digest: the bundle digest that it must have, as `runtime.load` takes it.
 
     Raises `BundleUnsound`, `ReferenceInvalid`, and what `push` and `write_layout` raise.
     """
     is_layout = reference.startswith(LAYOUT_PREFIX)
     parts = None if is_layout else read_reference(reference)
-    check_sound(os.fspath(bundle))
-    with Bundle(bundle) as opened:
+    check_sound(os.fspath(bundle), digest)
+    with Bundle(bundle, digest) as opened:
         image = image_of(opened)
         if parts is None:
             written = write_layout(opened.directory, image, reference)

@@ -27,12 +27,12 @@ DOCUMENT, BUNDLE, MODEL = "SPDXRef-DOCUMENT", "SPDXRef-Bundle", "SPDXRef-Model"
 ON_PYPI = ("aotc", "torch", "triton", "numpy")
 
 
-def bill_of_materials(bundle: str | os.PathLike[str]) -> dict[str, Any]:
-    """The SPDX document of the bundle at a path, as plain data.
+def bill_of_materials(bundle: str | os.PathLike[str], digest: str | None = None) -> dict[str, Any]:
+    """The SPDX document of the bundle at a path, as plain data; `digest`: the one it must have.
 
     Raises `ProvenanceUnusable` where the bundle does not say what made it, and `BundleError`s.
     """
-    with Bundle(bundle) as opened:
+    with Bundle(bundle, digest) as opened:
         data = opened.read_extra(PROVENANCE)
         facts = _facts(data, opened.where(PROVENANCE))
         return _document(opened.manifest, opened.digest, facts)

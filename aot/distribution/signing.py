@@ -62,8 +62,11 @@ def sign(
     key: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     force: bool = False,
+    digest: str | None = None,
 ) -> SignReport:
     """Sign the bundle at `bundle` with the private key in the PEM file `key`.
+
+    digest: the bundle digest that it must have, as `runtime.load` takes it.
 
     The envelope is `signature.dsse.json` in the bundle, or the file `out`. A key that has signed
     already changes nothing. Raises `BundleUnsound` where a file does not match its digest,
@@ -74,8 +77,8 @@ def sign(
     path = os.fspath(bundle)
     if out is None and path.startswith(LAYOUT_PREFIX):
         raise ReferenceInvalid(found=path, expected="a bundle's directory, which is then pushed")
-    check_sound(path)
-    with Bundle(path) as opened:
+    check_sound(path, digest)
+    with Bundle(path, digest) as opened:
         manifest, data = opened.manifest, opened.data
     place = os.path.realpath(os.path.join(path, SIGNATURE_NAME) if out is None else os.fspath(out))
     payload = statement(manifest, data)
@@ -91,10 +94,10 @@ def sign(
     return SignReport(place, digest_of(data), keyid, len(signatures))
 
 
-def check_sound(path: str) -> None:
+def check_sound(path: str, digest: str | None = None) -> None:
     """Raise `BundleUnsound` unless every file of the bundle matches its digest, and for what is no
-    bundle what reading its manifest raises."""
-    Bundle(path).directory.close()
+    bundle, or one of another digest, what opening it raises."""
+    Bundle(path, digest).directory.close()
     for finding in verify(path, ("integrity",)):
         if finding.status == "failed":
             detail = finding.detail.partition("\n")[0]

@@ -127,6 +127,7 @@ def test_inspect_shows_registers_and_memory_of_each_kernel(aotc, many):
 def test_another_user_in_another_folder_builds_the_same_bundle(many, spec, tmp_path):
     """From nothing: a cache, a home and a working directory of its own."""
     command = [sys.executable, "-m", "aotc.aot.cli", "build", str(spec), "-o", "out", "--json"]
+    command.append("--debug")  # texts are files of the bundle as well
     done = subprocess.run(
         [*command, *FLAGS, "--cache-dir", str(tmp_path / "cache")],
         cwd=tmp_path,
