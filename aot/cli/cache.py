@@ -71,7 +71,7 @@ def _shared(function: Callable[..., Any]) -> Callable[..., Any]:
     return folder(as_json(function))
 
 
-class _Size(click.ParamType):
+class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """`10GiB`, `500MB`, `none`."""
 
     name = "SIZE"
@@ -80,7 +80,7 @@ class _Size(click.ParamType):
         return parse(SETTINGS["AOTC_CACHE_MAX_SIZE"], value, "flag")
 
 
-class _Duration(click.ParamType):
+class _Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """`30d`, `12h`, `45min` in seconds."""
 
     name = "AGE"
