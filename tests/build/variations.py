@@ -87,6 +87,8 @@ def main(folder: Path, specs: list[Path], names: list[str]) -> int:
     """Build and compare; a line for each variation."""
     failed = 0
     for spec in specs:
+        if folder.resolve().is_relative_to(spec.resolve().parent):
+            sys.exit(f"{folder} lies beside {spec}, whose folder is copied into it")
         first: Path | None = None
         for name in names:
             made = build(folder / spec.stem, name, spec)
