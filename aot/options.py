@@ -54,8 +54,7 @@ class BuildOptions:
             from aotc.aot.tasks.cluster import Cluster
 
             return Cluster(self.ray, self.measure_on)
-        writable = (str(self.cache_folder),) if self.is_confined else ()
         if self.tasks_to is not None or self.results_from is not None:
             files = (self.tasks_to, self.results_from)
-            return TaskFiles(self.jobs, self.measure_on, *files, writable)
-        return Workers(self.jobs, writable=writable)
+            return TaskFiles(self.jobs, self.measure_on, *files, self.is_confined)
+        return Workers(self.jobs, is_confined=self.is_confined)

@@ -3,8 +3,8 @@
 No device is needed: a measurement is a stub (`recorded_times.py`) that gives times drawn by a fixed
 seed, and sleeps as long as it is said to take. So nodes cost no processor, and what is measured is
 how well four nodes are kept at work: that is why four nodes on two cores can be four times as fast
-as one. The kernels' code is in the cache before; nothing is compiled. Ray is told to notice a dead
-node in about a second; by default it takes some ten.
+as one. The kernels' code is in the cache before; nothing is compiled. Ray's health checks are
+set to notice a dead node in about a second; by default it takes some ten.
 """
 
 from __future__ import annotations

@@ -207,10 +207,10 @@ class RemoteLayer:
 
     def _code(self, purpose: str, data: bytes) -> str:
         """64 digits that only who has the key can make; without a key a plain digest."""
-        told = f"{FORMAT} {purpose}\n".encode() + data
+        authenticated = f"{FORMAT} {purpose}\n".encode() + data
         if self._key is None:
-            return hashlib.sha256(told).hexdigest()
-        return hmac.new(self._key, told, hashlib.sha256).hexdigest()
+            return hashlib.sha256(authenticated).hexdigest()
+        return hmac.new(self._key, authenticated, hashlib.sha256).hexdigest()
 
     def _rows(self, text: bytes, key: Key) -> list[FileRow]:
         """The files that a record names, after it has proved whose it is; raises Damage."""

@@ -26,9 +26,9 @@ NEEDED = ("triton", "numpy")
 
 # What the processes that execute kernel sources gave up → how that is said.
 RIGHTS = {
-    ("network", "writes"): "executed without network, writing below the cache only",
+    ("network", "writes"): "executed without network, writing into folders of their own only",
     ("network",): "executed without network; this system cannot restrict writing",
-    ("writes",): "executed with network, writing below the cache only",
+    ("writes",): "executed with network, writing into folders of their own only",
     (): "executed with the rights of who ran them, and with network",
 }
 
@@ -78,8 +78,8 @@ def command(
     devices of a cluster, or with `--tasks-to` and `--results-from` wherever `aotc measure` runs.
 
     Needs triton here, but neither torch nor the model. Executes the kernel sources that lie in
-    BUNDLE, as Python code in processes without network that can write below the cache only, and
-    measures what they become with your rights: do this with bundles that you trust, pinned by
+    BUNDLE, as Python code in processes without network that write into folders of their own only,
+    and measures what they become with your rights: do this with bundles that you trust, pinned by
     --digest. Nothing that the bundle digest does not cover is run.
     """
     _check_usage(out, given)
@@ -145,5 +145,6 @@ def _print(report: RetuneReport, seconds: float) -> None:
         f"kernels  {report.kernels}: {report.measured} measured, {report.changed} changed, "
         f"{report.left} left for the budget"
     )
-    click.echo(f"sources  {RIGHTS[report.given_up]}")
+    how = RIGHTS[report.given_up] if report.compiled else "none executed, all code from the cache"
+    click.echo(f"sources  {how}")
     click.echo(f"time     {time_text(seconds)}")

@@ -256,11 +256,11 @@ class _Chunked:
     def tasks(self) -> list[Callable[[], None]]:
         """What fetches the other chunks: runs of them, of at most PIECE_BYTES."""
         runs: list[tuple[int, int]] = []
-        room = max(1, PIECE_BYTES // self._entry.chunk_bytes)
+        most = max(1, PIECE_BYTES // self._entry.chunk_bytes)
         for index, is_whole in enumerate(self._is_whole):
             if is_whole:
                 continue
-            if runs and runs[-1][1] == index and index - runs[-1][0] < room:
+            if runs and runs[-1][1] == index and index - runs[-1][0] < most:
                 runs[-1] = (runs[-1][0], index + 1)
             else:
                 runs.append((index, index + 1))

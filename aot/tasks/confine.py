@@ -5,7 +5,8 @@ threads and children inherit and cannot undo:
 
 - seccomp: `socket` and `io_uring_setup` fail with EACCES, as do the calls that reach into other
   processes; so does every call of another instruction set, which would be numbered otherwise.
-- Landlock (Linux 5.13 and later): files are made, changed and removed below the given folders only.
+- Landlock (Linux 5.13 and later): files are made, changed and removed below the given folders only;
+  from Linux 6.12 on signals reach the process and its children only.
 
 Reading stays what the user may read. Sources: seccomp(2), landlock(7).
 """
@@ -36,6 +37,7 @@ WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
 # remove_dir to make_sym; refer and truncate came with versions 2 and 3.
 CHANGES = WRITE_FILE | sum(1 << bit for bit in range(4, 13))
 LATER_CHANGES = ((2, 1 << 13), (3, TRUNCATE))
+SCOPES = (6, 0b11)  # from this version on: abstract sockets and signals stay inside
 OF_FILES = WRITE_FILE | TRUNCATE
 
 
@@ -78,7 +80,10 @@ def _restrict_writes(libc: Any, writable: Iterable[str]) -> bool:
     if version < 1:
         return False
     changes = CHANGES | sum(change for first, change in LATER_CHANGES if version >= first)
-    rules = libc.syscall(CREATE_RULESET, struct.pack("<Q", changes), ctypes.c_size_t(8), 0)
+    asked = struct.pack("<Q", changes)
+    if version >= SCOPES[0]:
+        asked = struct.pack("<QQQ", changes, 0, SCOPES[1])  # of the network nothing: seccomp's part
+    rules = libc.syscall(CREATE_RULESET, asked, ctypes.c_size_t(len(asked)), 0)
     if rules < 0:
         return False
     try:

@@ -35,10 +35,10 @@ class TaskFiles(Workers):
         device: str,
         tasks: Path | None,
         results: Path | None,
-        writable: Sequence[str] = (),
+        is_confined: bool = False,
     ) -> None:
         """`device`: what the tasks are for; `tasks`: folder that gets those without a result."""
-        super().__init__(count, writable=writable)
+        super().__init__(count, is_confined=is_confined)
         self._device, self._tasks, self._results = device, tasks, results
 
     def devices(self, family: str, needs: Sequence[str], is_apart: bool) -> Devices | None:

@@ -1,9 +1,9 @@
 """The process side of `workers.py`: runs one function after another, named by the parent.
 
-Started as `python -c BOOT folder writable path…`; where `writable` is not empty, the process gives
-up the network and all writing but below these paths (`confine.py`). Messages are a length of 8
-bytes and `marshal` data, which holds plain values only. The process's own standard output becomes
-its standard error, so that nothing a library prints reaches the parent as a message.
+Started as `python -c BOOT folder confined path…`; where `confined` is not empty, the process gives
+up the network and all writing but in its folder (`confine.py`). Messages are a length of 8 bytes
+and `marshal` data, which holds plain values only. The process's own standard output becomes its
+standard error, so that nothing a library prints reaches the parent as a message.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what ctrl-c ends
     if sys.argv[2]:
         global HELD
-        HELD = confine(sys.argv[2].split("\n"))
+        HELD = confine((sys.argv[1], os.devnull))
     tempfile.tempdir = sys.argv[1]  # what is left there tells the parent what was being compiled
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

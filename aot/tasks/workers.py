@@ -50,19 +50,20 @@ class Workers(Executor):
         count: int | None = None,
         keep: Path | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
-        writable: Sequence[str] = (),
+        is_confined: bool = False,
     ) -> None:
         """At most `count` processes (None: one a usable processor).
 
         `keep` is the folder that gets the IR of kernels that fail (None: the system's temporary
         folder). A request that takes longer than the timeout fails, and its worker is ended.
-        `writable`: where there are any, the processes have no network and write below these paths
-        and in folders of their own only, as far as the system can do that (`confine.py`).
+        `is_confined`: the processes have no network and write into folders of their own only, not
+        into the cache either, as far as the system can do that (`confine.py`).
         """
         self.count = max(1, len(os.sched_getaffinity(0)) if count is None else count)
         self.keep = Path(tempfile.gettempdir()) if keep is None else keep
         self.timeout_seconds = timeout_seconds
-        self.writable = tuple(writable)
+        self.is_confined = is_confined
+        self.shares_files = not is_confined
         self.is_cancelled = threading.Event()
         self.idle: list[_Worker] = []
         self.busy: dict[_Worker, int] = {}  # the number of the request in its batch
@@ -105,7 +106,7 @@ class _Batch(Batch):
                 raise CancelledError
             while self._waiting and len(pool.busy) < pool.count:
                 number, request = self._waiting.popleft()
-                worker = pool.idle.pop() if pool.idle else _Worker(pool.writable)
+                worker = pool.idle.pop() if pool.idle else _Worker(pool.is_confined)
                 worker.begin(request, pool.timeout_seconds)
                 pool.busy[worker] = number
             for worker in _ready(list(pool.busy)):
@@ -140,17 +141,17 @@ def _ready(busy: Sequence[_Worker]) -> list[_Worker]:
 class _Worker:
     """One process, its pipes and its folder for temporary files."""
 
-    def __init__(self, writable: Sequence[str]) -> None:
+    def __init__(self, is_confined: bool) -> None:
         path, self._lock = make_owned("worker")
         self.folder = Path(path)
         self._errors = (self.folder / "stderr").open("wb")
         search = [entry or str(Path.cwd()) for entry in sys.path]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", BOOT, str(self.folder), self._writable(writable), *search],
+            [sys.executable, "-c", BOOT, str(self.folder), "confined" * is_confined, *search],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=_environment(self.folder, is_confined=bool(writable)),
+            env=_environment(self.folder, is_confined),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -160,9 +161,6 @@ class _Worker:
         self.started = self.deadline = self.timeout_seconds = 0.0
         self._request: Request | None = None
         self._reason = ""
-
-    def _writable(self, paths: Sequence[str]) -> str:
-        return "\n".join((*paths, str(self.folder), "/dev/null")) if paths else ""
 
     def begin(self, request: Request, timeout_seconds: float) -> None:
         self._request = request

@@ -49,7 +49,10 @@ def main() -> None:
         SafeTensors(),
     ]
     if given.only:
+        names = [each.name for each in systems]
         systems = [each for each in systems if any(word in each.name for word in given.only)]
+        if not systems:
+            parser.error(f"no system is named {given.only}, expected a word of {names}")
     _import(systems)
     with ProcessPoolExecutor(given.jobs, get_context("fork")) as pool:
         found = list(pool.map(attack, systems, [given.scale] * len(systems)))

@@ -452,8 +452,8 @@ def test_a_deep_or_hostile_record_is_refused_without_a_key_too(server, tmp_path)
     for record in hostile:
         with pytest.raises(remote.Damage):
             remote.read_rows(record, ENTRY)
-    told = f"{remote.FORMAT} record\n".encode() + hostile[0]
-    head = f"{remote.FORMAT} {hashlib.sha256(told).hexdigest()}\n".encode()
+    authenticated = f"{remote.FORMAT} record\n".encode() + hostile[0]
+    head = f"{remote.FORMAT} {hashlib.sha256(authenticated).hexdigest()}\n".encode()
     server.fault = lambda handler, _: handler.answer(200, head + hostile[0]) or True
     with pytest.warns(CacheWarning, match="does not parse"):
         assert Store(tmp_path / "own", [layer]).get(ENTRY) is None

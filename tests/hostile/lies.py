@@ -190,11 +190,13 @@ def main(bundle: str, count: int, seed: int) -> None:
     tree, results = Plan.from_msgpack(honest).to_map(), Counter()
     draw = random.Random(seed)
     for number in range(-1, count):
-        told, kinds = copy.deepcopy(tree), []
+        changed, kinds = copy.deepcopy(tree), []
         if number >= 0:
-            kinds = [lie(told, draw, list(weights), counts) for _ in range(draw.choice([1, 1, 2]))]
+            kinds = [
+                lie(changed, draw, list(weights), counts) for _ in range(draw.choice([1, 1, 2]))
+            ]
         try:
-            plan = Plan.from_msgpack(encode(told))
+            plan = Plan.from_msgpack(encode(changed))
             if plan.code_digest != digest:
                 results["refused for the library's digest"] += 1
                 continue

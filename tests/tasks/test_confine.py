@@ -1,8 +1,9 @@
-"""Workers that execute the sources of a bundle have no network and write where they are allowed."""
+"""Workers that execute the sources of a bundle have no network and write into their folders."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 
 import pytest
 
@@ -15,11 +16,10 @@ LANDLOCK_VERSION = (444, None, ctypes.c_size_t(0), 1)
 
 
 @pytest.fixture
-def outcomes(tmp_path, tmp_path_factory):
-    """Runs requests in one worker that may write below `allowed`: (values, reasons)."""
-    (tmp_path / "allowed").mkdir()
+def outcomes(tmp_path_factory):
+    """Runs requests in one confined worker: (values, reasons)."""
     texts = tmp_path_factory.mktemp("texts")  # of what fails
-    with Workers(1, texts, writable=(str(tmp_path / "allowed"),)) as pool:
+    with Workers(1, texts, is_confined=True) as pool:
 
         def run(*requests):
             found = pool.map([Request(f, f, arguments) for f, arguments in requests])
@@ -44,30 +44,47 @@ def test_calls_that_reach_other_processes_are_refused(outcomes):
     assert (code, reason) == (0, "")
 
 
-def test_files_are_written_below_the_allowed_folders_only(outcomes, tmp_path):
-    if ctypes.CDLL(None).syscall(*LANDLOCK_VERSION) < 3:
-        pytest.skip("a kernel without Landlock")
+def landlock_version():
+    return ctypes.CDLL(None).syscall(*LANDLOCK_VERSION)
+
+
+def test_files_are_written_in_its_own_folder_only(outcomes, tmp_path):
+    if landlock_version() < 3:
+        pytest.skip("a kernel without this part of Landlock")
     kept = tmp_path / "kept"
     kept.write_text("x")
+    ((own, reason),) = outcomes(("tempfile:mkdtemp", ()))
+    assert not reason
     refused = [
         ("os:mkdir", (str(tmp_path / "made"),)),
         ("os:unlink", (str(kept),)),
         ("os:truncate", (str(kept), 0)),
-        ("os:rename", (str(kept), str(tmp_path / "allowed" / "moved"))),
+        ("os:rename", (str(kept), f"{own}/moved")),
         ("os:link", (str(kept), str(tmp_path / "linked"))),
     ]
     for value, reason in outcomes(*refused):
         assert value is None
         assert "Permission denied" in reason or "cross-device" in reason
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["allowed", "kept"]
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
     assert kept.read_text() == "x"
-    ((_, reason),) = outcomes(("os:mkdir", (str(tmp_path / "allowed" / "made"),)))
-    assert not reason
-    assert (tmp_path / "allowed" / "made").is_dir()
 
 
-def test_what_was_given_up_is_known(tmp_path):
-    with Workers(1, writable=(str(tmp_path),)) as pool:
+def test_signals_do_not_leave_it(outcomes):
+    if landlock_version() < 6:
+        pytest.skip("a kernel without this part of Landlock")
+    ((_, reason),) = outcomes(("os:kill", (os.getpid(), 0)))
+    assert "not permitted" in reason
+
+
+def test_it_does_not_write_into_the_cache_itself():
+    with Workers(1) as pool:
+        assert pool.shares_files
+    with Workers(1, is_confined=True) as pool:
+        assert not pool.shares_files  # then the parent puts what comes back
+
+
+def test_what_was_given_up_is_known():
+    with Workers(1, is_confined=True) as pool:
         (given_up,) = pool.map([HELD])
     assert "network" in given_up.value
     with Workers(1) as pool:

@@ -85,8 +85,8 @@ class FakeExecutor(Executor):
 def run(folder, measurer=None, mode="quick", report=None, given=None, **policy):
     row = Policy(TARGET, DEVICE, mode, **policy)
     quiet = lambda done, total, name: None  # noqa: E731
-    told = report or quiet
-    return tune(given or jobs(), row, FakeExecutor(), Store(folder), Counts(), told, measurer)
+    progress = report or quiet
+    return tune(given or jobs(), row, FakeExecutor(), Store(folder), Counts(), progress, measurer)
 
 
 def blocks(tuning):
