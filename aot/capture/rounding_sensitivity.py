@@ -32,6 +32,7 @@ from typing import Any
 import numpy
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -116,13 +117,26 @@ class Comparisons:
 
 # Op of ATen that sums → of which degree its terms are in an operand.
 DEGREES: Mapping[str, float] = {
-    **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "mv", "dot", "convolution"), 1.0),
-    **dict.fromkeys(("sum", "mean", "cumsum", "avg_pool1d", "avg_pool2d", "avg_pool3d"), 1.0),
+    **dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "convolution", "_trilinear"), 1.0),
+    **dict.fromkeys(("addmm", "baddbmm", "addbmm", "addmv"), 1.0),
+    **dict.fromkeys(("sum", "nansum", "mean", "trace", "cumsum", "bincount", "col2im"), 1.0),
+    **dict.fromkeys(("avg_pool1d", "avg_pool2d", "avg_pool3d"), 1.0),
+    **dict.fromkeys(("_adaptive_avg_pool2d", "_adaptive_avg_pool3d"), 1.0),
+    **dict.fromkeys(("scatter_add", "index_add"), 1.0),
+    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only", "_fft_r2c"), 1.0),
     **dict.fromkeys(("native_layer_norm", "native_group_norm", "linalg_vector_norm"), 2.0),
+    **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit"), 2.0),
     **dict.fromkeys(("var", "var_mean", "std", "std_mean", "_fused_rms_norm"), 2.0),
-    **dict.fromkeys(("_cdist_forward", "_euclidean_dist"), 2.0),
+    **dict.fromkeys(("_cdist_forward", "_euclidean_dist", "_pdist_forward"), 2.0),
     **dict.fromkeys(("prod", "cumprod"), math.inf),
 }
+# Op that joins elements in one place → the argument that says how.
+JOINING = {
+    "scatter": "reduce", "scatter_reduce": "reduce", "index_reduce": "reduce",
+    "index_put": "accumulate", "_unsafe_index_put": "accumulate", "put": "accumulate",
+}  # fmt: skip
+JOINED = {"sum": 1.0, "add": 1.0, "mean": 1.0, True: 1.0,
+          "prod": math.inf, "multiply": math.inf}  # fmt: skip
 # Of large operands. In a maximum 1 ties with a 1 of the data; the last ties with nothing.
 REPLACEMENTS = math.inf, 1.0, 1.324717957244746
 
@@ -176,18 +190,30 @@ class ReplacedLarge(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        name = base_name(function)
-        if name in DEGREES:
-            args = self._replaced(args, DEGREES[name])
+        degree = _degree(function, args, kwargs or {})
+        if degree:
+            args = self._replaced(function, args, degree)
         return function(*args, **(kwargs or {}))
 
-    def _replaced(self, args: Sequence[Any], degree: float) -> Sequence[Any]:
-        places = [at for at, each in enumerate(args) if _is_float(each)]
+    def _replaced(self, function: Any, args: Sequence[Any], degree: float) -> Sequence[Any]:
+        places = [
+            at for at, each in enumerate(args) if _is_float(each) and not _writes(function, at)
+        ]
         found = list(args)
         for at, is_large in zip(places, large([args[at] for at in places], degree), strict=True):
             if bool(is_large.any()):
                 found[at] = torch.where(is_large, torch.sign(args[at]) * self._size, args[at])
         return found
+
+
+def _degree(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> float:
+    """Of which degree the terms of an op's sums are in an operand; 0 where it sums nothing."""
+    name = base_name(function).rstrip("_")
+    if name not in JOINING:
+        return DEGREES.get(name, 0.0)
+    named = [each.name for each in function._schema.arguments]
+    given = {**dict(zip(named, args, strict=False)), **kwargs}
+    return JOINED.get(given.get(JOINING[name], False), 0.0)
 
 
 def _is_float(value: Any) -> bool:
@@ -242,6 +268,10 @@ EXACT = frozenset({
     "view_as_real", "view_copy", "where", "zero",
 })  # fmt: skip
 
+ATTENTION = (
+    torch.nn.functional.scaled_dot_product_attention,
+    torch.ops.aten.scaled_dot_product_attention.default,
+)
 SUMS_OF_TERMS = frozenset({"addcdiv", "addcmul", "lerp"})  # element by element
 
 
@@ -327,10 +357,43 @@ class MovedRoundings(TorchDispatchMode):
         return value
 
     def _move_in_place(self, function: Any, args: Any) -> None:
-        for argument, value in zip(function._schema.arguments, args, strict=False):
-            written = argument.alias_info is not None and argument.alias_info.is_write
-            if written and isinstance(value, torch.Tensor) and value.is_floating_point():
+        for place, value in enumerate(args):
+            is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+            if is_float and _writes(function, place):
                 value.copy_(moved(value, self._units, self._generator))
+
+
+def _writes(function: Any, place: int) -> bool:
+    """Whether an op writes into an argument."""
+    alias = function._schema.arguments[place].alias_info
+    return alias is not None and alias.is_write
+
+
+class MovedAttention(TorchFunctionMode):
+    """Operands and result of attention moved, in their own type.
+
+    Its plain implementation works in f32 where its operands are 16-bit floats; the fused ones round
+    the probabilities to 16 bits, as our kernels do.
+    """
+
+    def __init__(self, seed: int, units: float) -> None:
+        super().__init__()
+        self._generator = torch.Generator().manual_seed(seed)
+        self._units = units
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function not in ATTENTION:
+            return function(*args, **(kwargs or {}))
+        args, kwargs = pytree.tree_map(self._one, (args, kwargs or {}))
+        return self._one(function(*args, **kwargs))
+
+    def _one(self, value: Any) -> Any:
+        if not _is_float(value):
+            return value
+        away = moved(value, self._units, self._generator) - value.detach()
+        return value + torch.where(away.isfinite(), away, 0.0)  # gradients pass
 
 
 def _has_terms(function: Any) -> bool:
@@ -364,7 +427,7 @@ def answers(call: Callable[[], Any], runs: int = RUNS) -> Iterator[tuple[torch.T
         watching = None if seed % 2 and seed < runs else comparisons
         mode = MovedRoundings(seed + 1, UNITS[seed % 4 > 1], watching)
         try:
-            with mode, plain:
+            with mode, plain, MovedAttention(seed + 1, UNITS[0]):
                 given = golden_tensors(call)
         except Exception:  # an op does not take what was moved
             continue

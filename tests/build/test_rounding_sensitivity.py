@@ -11,6 +11,7 @@ pytest.importorskip("triton")
 
 import numpy
 import torch
+from torch.nn import functional
 
 from aotc.aot import validation
 from aotc.aot.build import BuildOptions, build
@@ -214,6 +215,103 @@ def test_sums_that_may_overflow_are_not_judged_and_others_are():
     masks = undecided(lambda: (rows.sum(-1), rows.softmax(-1)), expected, found, (1e-4,) * 2)
     assert masks[0].tolist() == [True, False]
     assert not masks[1].any()
+
+
+LARGE = torch.tensor([3e38, 3e38, -3e38, -3e38, 1.0, -1.0, 3e38, 3e38])
+ROWS = torch.stack([LARGE, LARGE.flip(0), LARGE / 2, torch.ones(8)])
+ONES, FIRST = torch.ones(8), torch.zeros(8, dtype=torch.int64)
+
+
+def _joined(how):
+    return {
+        f"scatter_reduce {how}": lambda: torch.ones(2).scatter_reduce(0, FIRST, LARGE, how),
+        f"index_reduce {how}": lambda: torch.ones(2).index_reduce(0, FIRST, LARGE, how),
+    }
+
+
+SUMS = {
+    "sum": lambda: ROWS.sum(-1),
+    "nansum": lambda: ROWS.nansum(-1),
+    "mean": lambda: ROWS.mean(-1),
+    "trace": lambda: ROWS.trace(),
+    "cumsum": lambda: LARGE.cumsum(0),
+    "prod": lambda: ROWS.prod(-1),
+    "cumprod": lambda: ROWS.cumprod(-1),
+    "mv": lambda: ROWS.mv(ONES),
+    "addmv": lambda: torch.addmv(torch.zeros(4), ROWS, ONES),
+    "addbmm": lambda: torch.addbmm(torch.zeros(4, 1), ROWS[None], ONES.reshape(1, 8, 1)),
+    "einsum": lambda: torch.einsum("ij,j->i", ROWS, ONES),
+    "bilinear": lambda: functional.bilinear(ROWS, torch.ones(4, 8), torch.ones(2, 8, 8)),
+    "conv1d": lambda: functional.conv1d(ROWS[None], torch.ones(2, 4, 8)),
+    "avg_pool1d": lambda: functional.avg_pool1d(ROWS[None], 4),
+    "adaptive_avg_pool2d": lambda: functional.adaptive_avg_pool2d(ROWS[None], (2, 3)),
+    "adaptive_avg_pool3d": lambda: functional.adaptive_avg_pool3d(ROWS[None, None], (1, 2, 3)),
+    "scatter_add": lambda: torch.zeros(2).scatter_add(0, FIRST, LARGE),
+    "scatter_add_": lambda: torch.zeros(2).scatter_add_(0, FIRST, LARGE),
+    "index_add": lambda: torch.zeros(2).index_add(0, FIRST, LARGE),
+    **_joined("mean"),
+    **_joined("prod"),
+    "index_put": lambda: torch.zeros(2).index_put((FIRST,), LARGE, accumulate=True),
+    "put": lambda: torch.zeros(2).put(FIRST, LARGE, accumulate=True),
+    "embedding_bag": lambda: functional.embedding_bag(
+        torch.arange(8)[None], LARGE[:, None], mode="sum"
+    ),
+    "fold": lambda: functional.fold(LARGE.repeat(2).reshape(1, 4, 4), (3, 3), (2, 2)),
+    "batch_norm": lambda: functional.batch_norm(ROWS, None, None, training=True),
+    "attention": lambda: functional.scaled_dot_product_attention(
+        ROWS[None], torch.ones(1, 4, 8), ROWS[None]
+    ),
+    "rfft": lambda: torch.fft.rfft(LARGE).abs(),
+}
+NO_SUMS = {
+    **_joined("amax"),
+    **_joined("amin"),
+    "index_put": lambda: torch.zeros(2).index_put((FIRST[:1],), LARGE[:1]),
+    "scatter": lambda: torch.zeros(8).scatter(0, torch.arange(8), LARGE),
+    "amax": lambda: ROWS.amax(-1),
+    "softmax": lambda: ROWS.softmax(-1),
+    "relu": lambda: ROWS.relu(),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*is in beta")
+@pytest.mark.parametrize("name", SUMS)
+def test_every_sum_may_overflow(name):
+    assert _hangs_on_large(SUMS[name])
+
+
+@pytest.mark.filterwarnings("ignore:.*is in beta")
+@pytest.mark.parametrize("name", NO_SUMS)
+def test_what_sums_nothing_may_not_overflow(name):
+    assert not _hangs_on_large(NO_SUMS[name])
+
+
+def _hangs_on_large(call):
+    rows = rounding_sensitivity.answers_without_large(call)
+    assert rows
+    return any(bool(parts(torch.stack(each)).any()) for each in zip(*rows, strict=True))
+
+
+@pytest.mark.parametrize("dims", [3, 4])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("masked", [{}, {"is_causal": True}, {"attn_mask": torch.ones(5, 5) > 0}])
+def test_attention_of_16_bit_floats_moves_by_their_units(dims, dtype, masked):
+    """Its plain implementation computes in f32; others round the probabilities to 16 bits."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (2,) * (dims - 2) + (5, 8)
+    heads = [torch.randn(shape, generator=generator).to(dtype) for _ in range(3)]
+    call = lambda: functional.scaled_dot_product_attention(*heads, **masked)  # noqa: E731
+    expected = call()
+    for (found,) in answers(call, 4):
+        assert (found != expected).double().mean() > 0.3
+        torch.testing.assert_close(found, expected, rtol=0.1, atol=0.2)
+
+
+def test_gradients_pass_attention_that_is_moved():
+    x = torch.randn(1, 2, 5, 8, requires_grad=True)
+    with rounding_sensitivity.MovedAttention(1, 1.0):
+        functional.scaled_dot_product_attention(x, x, x).sum().backward()
+    assert x.grad is not None
 
 
 def test_the_model_in_f64_is_one_of_its_answers():
