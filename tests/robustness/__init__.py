@@ -1,0 +1,1 @@
+"""Counts that the guarantees about bundles and the cache are held to: `scripts/robustness`."""
