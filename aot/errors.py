@@ -66,7 +66,6 @@ class InternalError(AotcError):
 class BuildExtraMissing(UserError):
     """`aotc build` was called where torch, triton or numpy is not installed."""
 
-    code = "build-extra-missing"
     exit_code = 7
     template = "`{module}` is not installed, `{command}` needs it"
     hint = 'pip install "aotc[build]"'
@@ -75,7 +74,6 @@ class BuildExtraMissing(UserError):
 class OutputExists(UserError):
     """The output path is taken and `--force` was not given."""
 
-    code = "output-exists"
     template = "output `{path}` exists"
     hint = "pass `--force` to replace it, or choose another path with `-o`"
 
@@ -83,14 +81,12 @@ class OutputExists(UserError):
 class UnknownTarget(UserError):
     """`--target` names no row of the target table."""
 
-    code = "unknown-target"
     template = "target `{target}` is not known, expected one of: {known}"
 
 
 class TargetDeviceAbsent(UserError):
     """`--target` asks for the device present, and there is none; exit 7."""
 
-    code = "target-device-absent"
     exit_code = 7
     template = "no `{device}` device was found: {found}"
     hint = "name the architecture, `--target {device}:sm_90`: no device is needed to compile for it"
@@ -99,7 +95,6 @@ class TargetDeviceAbsent(UserError):
 class UnknownCode(UserError):
     """`aotc explain` was asked for a code that no error has."""
 
-    code = "unknown-code"
     template = "no error has the code `{wanted}`, codes like it: {near}"
     hint = "`aotc explain` without an argument lists all codes"
 
@@ -122,7 +117,6 @@ class InputFileError(UserError):
 class GoldenMismatch(AotcError):
     """The finished bundle gives other numbers than the exported model; exit 1."""
 
-    code = "golden-mismatch"
     exit_code = 1
     template = (
         "output `{name}` differs from the exported model: max error {difference:.3g} relative to "
@@ -134,7 +128,6 @@ class GoldenMismatch(AotcError):
 class KernelFailed(CompileError):
     """A kernel's code generation raised, or its worker process died."""
 
-    code = "kernel-failed"
     template = "kernel `{kernel}` did not compile: {detail}"
     hint = "its source is at {source}"
 
@@ -142,21 +135,18 @@ class KernelFailed(CompileError):
 class KernelTooLarge(CompileError):
     """A kernel's configuration asks for more than a multiprocessor of its target has."""
 
-    code = "kernel-too-large"
     template = "kernel `{kernel}` needs {found} {unit}, expected at most {expected}"
 
 
 class NothingToReduce(UserError):
     """`aotc reduce` was given a model that builds and gives torch's numbers."""
 
-    code = "nothing-to-reduce"
     template = "`{spec}` builds and its numbers agree, expected a model that fails"
 
 
 class TuningRecordMiss(TuneError):
     """`--frozen` was given, and neither the record nor the cache has a choice for some kernels."""
 
-    code = "tuning-record-miss"
     template = "{count} kernels have no line in the tuning record or the cache: {kernels}"
     hint = "run once without `--frozen` and with `--tune quick --record FILE`"
 
@@ -164,7 +154,6 @@ class TuningRecordMiss(TuneError):
 class FrozenMiss(TuneError):
     """`--frozen` was given, and some kernels are neither in the cache nor in the tuning record."""
 
-    code = "frozen-miss"
     template = "neither in the cache nor in the tuning record: {missing}"
     hint = (
         "fill the cache first by `aotc warm SPEC` with the same targets and options, or build once "
@@ -175,7 +164,6 @@ class FrozenMiss(TuneError):
 class TuningDeviceMissing(TuneError):
     """Kernels were to be measured where no device of their target is."""
 
-    code = "tuning-device-missing"
     template = "no device here runs target `{target}`: {count} kernels cannot be measured"
     hint = "build with `--tune off`, then run `aotc tune BUNDLE` on the target machine"
 
@@ -183,7 +171,6 @@ class TuningDeviceMissing(TuneError):
 class SourcesMissing(TuneError):
     """A bundle was to be tuned, and the sources of its kernels were deleted."""
 
-    code = "sources-missing"
     template = "bundle `{path}` has no sources of target `{target}`"
     hint = "tune while building, `aotc build --tune quick`, or keep the bundle's `sources/`"
 
@@ -191,7 +178,6 @@ class SourcesMissing(TuneError):
 class SourcesInvalid(TuneError):
     """A file below a bundle's `sources/` cannot be used."""
 
-    code = "sources-invalid"
     template = "cannot use `{path}`: {detail}"
     hint = "rebuild the bundle with this version of aotc"
 
@@ -199,7 +185,6 @@ class SourcesInvalid(TuneError):
 class TuningRecordInvalid(TuneError):
     """A line of a tuning record does not parse."""
 
-    code = "tuning-record-invalid"
     template = "{path}:{line}: {detail}"
     hint = "delete the line, or write the record anew with `--tune quick --record FILE`"
 
@@ -214,14 +199,12 @@ class SpecNotUnderstood(SpecError):
 class SpecFileMissing(SpecError):
     """The file that SPEC names is not there."""
 
-    code = "spec-file-missing"
     template = "spec file `{path}` does not exist"
 
 
 class SpecModuleMissing(SpecError):
     """The module that SPEC names cannot be found."""
 
-    code = "spec-module-missing"
     template = "spec module `{module}` is not importable"
     hint = "a file is given as `{module}.py`, a module must be on the Python path"
 
@@ -229,14 +212,12 @@ class SpecModuleMissing(SpecError):
 class SpecImportFailed(SpecError):
     """The user's file raised while it was imported, or while it built the model."""
 
-    code = "spec-import-failed"
     template = "`{path}` failed while {doing}: {kind}: {detail}\n  at {source}"
 
 
 class SpecModelMissing(SpecError):
     """The user's file has no model."""
 
-    code = "spec-model-missing"
     template = "`{path}` has no `{name}`"
     hint = (
         "give it a module-level `model` or a function `build_model()`, or name one: `{path}:NAME`"
@@ -246,14 +227,12 @@ class SpecModelMissing(SpecError):
 class SpecModelInvalid(SpecError):
     """What SPEC names is neither a module nor a function."""
 
-    code = "spec-model-invalid"
     template = "`{name}` in `{path}` is `{found}`, expected a torch.nn.Module or a function"
 
 
 class SpecInputsMissing(SpecError):
     """The user's file has no example inputs."""
 
-    code = "spec-inputs-missing"
     template = "`{path}` has no `example_inputs`"
     hint = "give it a tuple, a dict, or a function that returns one, as the model is called with"
 
@@ -261,14 +240,12 @@ class SpecInputsMissing(SpecError):
 class SpecInputsInvalid(SpecError):
     """`example_inputs` cannot be the arguments of the model."""
 
-    code = "spec-inputs-invalid"
     template = "`example_inputs` do not fit `{callee}{signature}`: {detail}"
 
 
 class SpecTensorsEmpty(SpecError):
     """Weights or example inputs lie on the device `meta`, which keeps no elements."""
 
-    code = "spec-tensors-empty"
     template = "{names} lie on the device `meta`, expected tensors with elements"
     hint = "make the model on the cpu, or load its weights: `load_state_dict(…, assign=True)`"
 
@@ -276,7 +253,6 @@ class SpecTensorsEmpty(SpecError):
 class SpecDecompositionsInvalid(SpecError):
     """`decompositions` does not say which function stands for which op."""
 
-    code = "spec-decompositions-invalid"
     template = "`decompositions` in `{path}` holds {found}, expected ops with their functions"
     hint = "write `decompositions = {{torch.ops.LIBRARY.OP: function}}`"
 
@@ -284,14 +260,12 @@ class SpecDecompositionsInvalid(SpecError):
 class NativeOpInvalid(UserError):
     """`aot.native_op` was given what no op can be made of."""
 
-    code = "native-op-invalid"
     template = "native op `{op}`: {detail}"
 
 
 class ModelRaised(SpecError):
     """The model raised when it was called with its own example inputs."""
 
-    code = "model-raised"
     template = "the model raised on `example_inputs`: {kind}: {detail}\n  at {source}"
     hint = "the model has to run on its example inputs in plain PyTorch first"
 
@@ -307,7 +281,6 @@ class ExportedFileInvalid(SpecError):
 class SizeUnsupported(UnsupportedError):
     """A kernel would need a number where the size is dynamic."""
 
-    code = "size-unsupported"
     template = "`{kernel}` needs a dynamic size at build time: {detail}{source}"
     hint = "give the dims narrower ranges in `dynamic_shapes`, or fix one of them"
 
@@ -315,7 +288,6 @@ class SizeUnsupported(UnsupportedError):
 class DimUnreadable(UnsupportedError):
     """No input of the model shows a dynamic size."""
 
-    code = "dim-unreadable"
     template = "no dim of an input is a multiple of the size `{name}`, so that no call shows it"
     hint = "name the dims of the inputs themselves in `dynamic_shapes`, not what follows from them"
 
@@ -323,7 +295,6 @@ class DimUnreadable(UnsupportedError):
 class GuardUnsupported(UnsupportedError):
     """The model holds only for sizes that meet a condition which a call cannot check."""
 
-    code = "guard-unsupported"
     template = "the exported model holds only where `{guard}`, which a call cannot check"
     hint = "give the dims ranges under which it always holds, or fix them"
 
@@ -331,7 +302,6 @@ class GuardUnsupported(UnsupportedError):
 class ExportFailed(UnsupportedError):
     """The model runs, but torch.export cannot make one graph of it."""
 
-    code = "export-failed"
     template = "torch.export cannot make one graph of the model: {detail}\n  at {source}"
     hint = "{remedy}"
 
@@ -339,7 +309,6 @@ class ExportFailed(UnsupportedError):
 class ExportDiffers(UnsupportedError):
     """torch.export's program of the model gives other numbers than the model itself."""
 
-    code = "export-differs"
     template = (
         "torch.export's program gives other numbers than the model: output {place} has"
         " max error {found} relative to max |expected|, expected at most {expected}"
@@ -353,7 +322,6 @@ class ExportDiffers(UnsupportedError):
 class StructureUnsupported(UnsupportedError):
     """An argument or a part of the result is neither an array nor plain data."""
 
-    code = "structure-unsupported"
     template = "{name} is a `{found}`, expected arrays, numbers, text and None in {containers}"
     hint = "give it another type, or register it with `torch.utils._pytree.register_pytree_node`"
 
@@ -377,7 +345,6 @@ class StateUnsupported(UnsupportedError):
 class KernelNotOnHost(UnsupportedError):
     """A Triton kernel of the model's own does not compile for the processor that builds."""
 
-    code = "kernel-not-on-host"
     template = (
         "a Triton kernel of the model's own does not compile for the cpu, where the golden numbers "
         "are made: {detail}\n  at {source}"
@@ -388,7 +355,6 @@ class KernelNotOnHost(UnsupportedError):
 class OpsUnsupported(UnsupportedError):
     """Everything in the model that has no import, each with its line."""
 
-    code = "ops-unsupported"
     template = "the model holds what aotc cannot compile:\n{ops}"
     hint = (
         "write it with other ops, add a row to the import table (CONTRIBUTING.md), or have torch "
@@ -399,7 +365,6 @@ class OpsUnsupported(UnsupportedError):
 class FallbackRefused(OpsUnsupported):
     """With `--fallback torch`: what torch cannot run for compiled code either, with its line."""
 
-    code = "fallback-refused"
     template = "the model holds what neither aotc can compile nor torch can run for it:\n{ops}"
     hint = "write it with other ops, or keep it outside of the model"
 
@@ -417,6 +382,5 @@ class FallbackProfileUnsupported(UnsupportedError):
 class SpecMissing(UserError):
     """A comparison with torch was asked for without the model to compare with."""
 
-    code = "spec-missing"
     template = "`{command}` needs the model: no SPEC was given"
     hint = "name the model that the bundle was built from: `aotc bench BUNDLE SPEC --against eager`"

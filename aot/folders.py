@@ -26,7 +26,6 @@ ATTEMPTS = 16
 class FolderUnsafe(EnvironmentFault):
     """The folder of this user's temporary files belongs to another user, or others can enter it."""
 
-    code = "folder-unsafe"
     template = "temporary folder `{path}` is {found}, expected one that only its owner can enter"
     hint = "set TMPDIR to a folder of your own"
 

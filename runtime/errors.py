@@ -2,7 +2,8 @@
 
 A raise site names fields only: `raise BundleTruncated(path=…, found=12, expected=48)`. Messages are
 lower case, without a final period, what was found before what was expected; the hint is the next
-step. Every class has a stable `code` and the `exit_code` that the command line ends with. The
+step. Every class has a stable `code`, its name with hyphens unless it says another, and the
+`exit_code` that the command line ends with. `bundle-truncated` is the code of `BundleTruncated`. The
 compiler's errors (`aotc.aot.errors`) extend the same base.
 """
 
@@ -12,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_WORDS = {ord(letter): f"-{letter.lower()}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+
 
 class AotcError(Exception):
     """Base of every error that aotc raises on purpose; `str()` is the message and its hint."""
@@ -20,6 +23,10 @@ class AotcError(Exception):
     exit_code = 70
     template = "{message}"
     hint = ""
+
+    def __init_subclass__(cls) -> None:
+        if "code" not in vars(cls):
+            cls.code = cls.__name__.translate(_WORDS)[1:]
 
     def __init__(self, **fields: Any) -> None:
         self.fields = fields
@@ -80,7 +87,6 @@ class BundleError(AotcError):
 class BundleNotFound(BundleError):
     """There is no directory at the path given."""
 
-    code = "bundle-not-found"
     exit_code = 2
     template = "no bundle at `{path}`: {detail}"
     hint = "a bundle is the directory that `aotc build SPEC -o DIRECTORY` writes"
@@ -89,7 +95,6 @@ class BundleNotFound(BundleError):
 class NotABundle(BundleError):
     """The directory has no manifest, or a file that does not start with the format's magic."""
 
-    code = "not-a-bundle"
     template = "`{path}` is not a bundle: {detail}"
     hint = "a bundle is the directory that `aotc build SPEC -o DIRECTORY` writes"
 
@@ -97,21 +102,18 @@ class NotABundle(BundleError):
 class BundleTruncated(BundleError):
     """A file ends before its own header or the manifest says it does; sizes in bytes."""
 
-    code = "bundle-truncated"
     template = "`{path}` is truncated: it has {found} bytes, expected {expected}"
 
 
 class BundleFileMissing(BundleError):
     """A file that the manifest lists is not in the bundle."""
 
-    code = "bundle-file-missing"
     template = "`{path}` is missing from the bundle"
 
 
 class BundleFileRefused(BundleError):
     """A listed file is not a plain file inside the bundle (a link, a directory, a device …)."""
 
-    code = "bundle-file-refused"
     template = "`{path}` is {found}, expected a plain file inside the bundle"
     hint = "copy the bundle with its files, not with links to them"
 
@@ -126,14 +128,12 @@ class BundleSizeMismatch(BundleError):
 class BundleAltered(BundleError):
     """The bytes of a file do not give the digest that the manifest lists for them."""
 
-    code = "bundle-altered"
     template = "`{path}` was altered: {where} has sha256 {found}, expected {expected}"
 
 
 class BundleLimit(BundleError):
     """A count or size in the bundle is over the format's limit; refused before it is read."""
 
-    code = "bundle-limit"
     template = "`{path}`: {what} is {found}, over the limit of {limit}"
     hint = "limits are listed in FORMAT.md; no bundle that aotc writes comes near them"
 
@@ -141,14 +141,12 @@ class BundleLimit(BundleError):
 class BundleMalformed(BundleError):
     """A field of the bundle is outside its schema."""
 
-    code = "bundle-malformed"
     template = "`{path}`: field `{field}` is {found}, expected {expected}"
 
 
 class DigestMismatch(BundleError):
     """A digest was asked for, and the bundle has another one."""
 
-    code = "digest-mismatch"
     template = "`{path}` has the bundle digest sha256:{found}, expected sha256:{expected}"
     hint = "this is another build; pin its digest on purpose, or fetch the expected one"
 
@@ -156,7 +154,6 @@ class DigestMismatch(BundleError):
 class GoldenMissing(BundleError):
     """The bundle holds no golden numbers, since its extras were deleted."""
 
-    code = "golden-missing"
     exit_code = 2  # the user has inputs to give instead
     template = "`{path}` holds no golden numbers"
     hint = "give inputs with `--input NAME=@FILE.npy`, or copy the bundle with all its files"
@@ -165,7 +162,6 @@ class GoldenMissing(BundleError):
 class GoldenDiffers(BundleError):
     """The bundle does not give the numbers on this machine that its golden file holds."""
 
-    code = "golden-differs"
     exit_code = 1
     template = (
         "output `{name}` differs from the golden output: max error {difference:.3g} relative to "
@@ -188,7 +184,6 @@ class IncompatibleError(AotcError):
 class FormatTooNew(IncompatibleError):
     """The bundle's format version is above what this runtime reads."""
 
-    code = "format-too-new"
     template = "`{path}` has format {found}, this runtime reads {expected}"
     hint = "upgrade aotc on this machine: `pip install --upgrade aotc`"
 
@@ -196,7 +191,6 @@ class FormatTooNew(IncompatibleError):
 class FormatTooOld(IncompatibleError):
     """The bundle's format version is below what this runtime reads."""
 
-    code = "format-too-old"
     template = "`{path}` was built by an earlier format, {found}; this runtime reads {expected}"
     hint = "build it again with this version of aotc"
 
@@ -204,7 +198,6 @@ class FormatTooOld(IncompatibleError):
 class PlanFeatureUnknown(IncompatibleError):
     """A plan needs a feature that this runtime does not know."""
 
-    code = "plan-feature-unknown"
     template = "`{path}` needs the feature `{found}`, which this runtime does not know"
     hint = "upgrade aotc on this machine: `pip install --upgrade aotc`"
 
@@ -212,7 +205,6 @@ class PlanFeatureUnknown(IncompatibleError):
 class BundleIncompatible(IncompatibleError):
     """Nothing in the bundle runs here; `mismatches` holds every reason as `check` returns them."""
 
-    code = "bundle-incompatible"
     template = "`{path}` does not run on this machine: {summary}"
     hint = "{advice}"
 
@@ -220,7 +212,6 @@ class BundleIncompatible(IncompatibleError):
 class DeviceUnknown(IncompatibleError):
     """`load(…, device=…)` names a device that the bundle holds no target for."""
 
-    code = "device-unknown"
     exit_code = 2
     template = "device `{found}` is not in the bundle, expected one of: {expected}"
     hint = "rebuild with `--target` for that device"
@@ -240,28 +231,24 @@ class InputError(AotcError):
 class InputCount(InputError):
     """More positional inputs than the program has."""
 
-    code = "input-count"
     template = "{found} inputs were given, expected {expected}: {names}"
 
 
 class InputMissing(InputError):
     """An input was not given."""
 
-    code = "input-missing"
     template = "input `{name}` is missing, expected {expected}"
 
 
 class InputUnknown(InputError):
     """A keyword names no input, or names one that was given by position."""
 
-    code = "input-unknown"
     template = "input `{name}` {detail}, expected inputs: {names}"
 
 
 class InputDtype(InputError):
     """An array has another element type than the program takes."""
 
-    code = "input-dtype"
     template = "{role} `{name}` has dtype {found}, expected {expected}"
     hint = "convert it before the call; aotc never converts silently"
 
@@ -269,14 +256,12 @@ class InputDtype(InputError):
 class InputRank(InputError):
     """An array has another number of dims than the program takes."""
 
-    code = "input-rank"
     template = "{role} `{name}` has rank {found} (shape {shape}), expected rank {rank} {expected}"
 
 
 class InputShape(InputError):
     """An array has another shape than the program was built for."""
 
-    code = "input-shape"
     template = "{role} `{name}` has shape {found}, expected {expected}"
     hint = "shapes are fixed at build time: rebuild with this shape, or pad the input"
 
@@ -284,7 +269,6 @@ class InputShape(InputError):
 class InputDevice(InputError):
     """An array lies on another device than the program's target runs on."""
 
-    code = "input-device"
     template = "{role} `{name}` is on device {found}, expected {expected}"
     hint = "move it first, for torch with `.to('{expected}')`"
 
@@ -292,7 +276,6 @@ class InputDevice(InputError):
 class InputGradient(InputError):
     """A torch tensor asks for gradients, which a bundle cannot give."""
 
-    code = "input-gradient"
     template = "input `{name}` requires a gradient, expected an array without one"
     hint = "pass `{name}.detach()`, or call under `torch.no_grad()`"
 
@@ -300,7 +283,6 @@ class InputGradient(InputError):
 class InputUnreadable(InputError):
     """An argument is no array: neither DLPack nor the buffer protocol reads it."""
 
-    code = "input-unreadable"
     template = "{role} `{name}` is {found}, expected {expected}"
     hint = "pass a torch tensor, a numpy array, or anything with DLPack or the buffer protocol"
 
@@ -308,7 +290,6 @@ class InputUnreadable(InputError):
 class InputNotContiguous(InputError):
     """`bind` was given an array that a call would have to copy first."""
 
-    code = "input-not-contiguous"
     template = "an input of `bind` is not contiguous, expected memory that every call reads again"
     hint = "make it contiguous once, before `bind`; on a device it must also be aligned to 16 bytes"
 
@@ -316,21 +297,18 @@ class InputNotContiguous(InputError):
 class OutputCount(InputError):
     """`out=` holds another number of arrays than the program has outputs."""
 
-    code = "output-count"
     template = "`out` has {found} arrays, expected {expected}"
 
 
 class OutputUnusable(InputError):
     """An array given as `out=` or to `bind` cannot be used in place."""
 
-    code = "output-unusable"
     template = "{role} `{name}` is {found}, expected {expected}"
 
 
 class ProgramClosed(InputError):
     """The program or session was closed before the call."""
 
-    code = "program-closed"
     template = "the program was closed"
     hint = "load the bundle again, or keep the program open while it is used"
 
@@ -349,7 +327,6 @@ class EnvironmentFault(AotcError):
 class BundleReplaced(EnvironmentFault):
     """Writers replaced the bundle's directory again and again while it was read."""
 
-    code = "bundle-replaced"
     template = "`{path}` was replaced while it was read"
     hint = "try again when its writers have ended"
 
@@ -357,7 +334,6 @@ class BundleReplaced(EnvironmentFault):
 class MemoryFull(EnvironmentFault, MemoryError):
     """The system has no room in memory for what is to be loaded or returned; size in bytes."""
 
-    code = "memory-full"
     template = "no memory for {purpose}: {nbytes} bytes are needed"
     hint = "free memory, give smaller inputs, or raise the process's limits"
 
@@ -365,7 +341,6 @@ class MemoryFull(EnvironmentFault, MemoryError):
 class DiskFull(EnvironmentFault):
     """No space or quota is left for a file that aotc writes."""
 
-    code = "disk-full"
     hint = "free space there, or choose another path; nothing was left half-written"
 
 
@@ -379,7 +354,6 @@ class PermissionMissing(EnvironmentFault):
 class ExtensionMissing(EnvironmentFault):
     """A part of aotc that may be left out is needed and not installed."""
 
-    code = "extension-missing"
     template = "`{module}` is not installed, which {purpose} needs"
     hint = "install aotc whole on this machine"
 
@@ -395,7 +369,6 @@ class LibraryUnsealed(DriverFault):
     """The system makes no sealed copy in memory of a library, and code is loaded from nothing else:
     a file could be changed after its bytes were checked."""
 
-    code = "library-unsealed"
     template = "no sealed copy of a library of {nbytes} bytes: found {found}, expected {expected}"
     hint = "{advice}"
 
@@ -403,7 +376,6 @@ class LibraryUnsealed(DriverFault):
 class SettingInvalid(AotcError):
     """A setting of the environment, a flag or `[tool.aotc]` has a value outside its type."""
 
-    code = "setting-invalid"
     exit_code = 2
     template = "setting `{name}` is {found!r} (from {origin}), expected {expected}"
 
@@ -411,7 +383,6 @@ class SettingInvalid(AotcError):
 class SettingUnknown(AotcError):
     """A name that is in no row of the table of settings."""
 
-    code = "setting-unknown"
     exit_code = 2
     template = "setting `{name}` (from {origin}) is not known, expected one of: {known}"
 
@@ -432,7 +403,6 @@ def environment_fault(action: str, path: str, error: OSError) -> EnvironmentFaul
 class InputStructure(InputError):
     """An argument nests in another way than the model's did."""
 
-    code = "input-structure"
     template = "input `{name}` is {found}, expected {expected}"
     hint = "pass what the model was built with, or all arrays as one flat list"
 
@@ -440,7 +410,6 @@ class InputStructure(InputError):
 class InputFixed(InputError):
     """An argument that is no array differs from its value at build time."""
 
-    code = "input-fixed"
     template = "input `{name}` is {found}, expected {expected}: it was fixed at build time"
     hint = "leave it out, or build another bundle with this value in `example_inputs`"
 
@@ -448,7 +417,6 @@ class InputFixed(InputError):
 class OutputStructure(InputError):
     """`out=` nests in another way than the program's result."""
 
-    code = "output-structure"
     template = "`{name}` is {found}, expected {expected}"
     hint = "pass an earlier result of the program, or all arrays as one flat list"
 
@@ -456,7 +424,6 @@ class OutputStructure(InputError):
 class StateUnknown(InputError):
     """A state of a name that the program does not have."""
 
-    code = "state-unknown"
     template = "there is no state `{name}`, expected {expected}"
     hint = "`aotc inspect` lists a bundle's mutable state"
 
@@ -464,7 +431,6 @@ class StateUnknown(InputError):
 class SessionBusy(InputError):
     """A call of a session while another call of it runs, which works in the same memory."""
 
-    code = "session-busy"
     template = "the session is in a call, expected it to have ended: one thread at a time"
     hint = (
         "give each thread a session of its own, `program.session()`, or call the program itself, "
@@ -475,7 +441,6 @@ class SessionBusy(InputError):
 class StateBusy(InputError):
     """A call inside a call of the same thread, which its state cannot serve."""
 
-    code = "state-busy"
     template = "the thread's session is in a call, expected it to have ended"
     hint = "use a session of its own: `program.session()`"
 
@@ -488,7 +453,6 @@ class IndexOutOfRange(InputError, IndexError, RuntimeError):
     others; both catch it.
     """
 
-    code = "index-out-of-range"
     template = "index {found} in `{operation}`{where}, expected {low} to {high}"
     hint = "correct the data of the call; its outputs are undefined (docs/data-errors.md)"
 
@@ -499,7 +463,6 @@ class DivisionByZero(InputError, ZeroDivisionError, RuntimeError):
     operation: the op of the model; where: its line. torch raises `RuntimeError`.
     """
 
-    code = "division-by-zero"
     template = "divisor 0 in `{operation}`{where}, expected another integer"
     hint = "correct the data of the call; its outputs are undefined (docs/data-errors.md)"
 
@@ -510,7 +473,6 @@ class AssertionFailed(InputError, RuntimeError):
     asserted: the model's message; where: its line. torch raises `RuntimeError`.
     """
 
-    code = "assertion-failed"
     template = "{asserted}{where}"
     hint = "correct the data of the call; its outputs are undefined (docs/data-errors.md)"
 
@@ -526,7 +488,6 @@ class SizeOutOfRange(InputError):
 class SizeMismatch(InputError):
     """A dim of an array does not fit the sizes that other dims of the call have."""
 
-    code = "size-mismatch"
     template = "{role} `{name}` has {found} at dim {axis}, expected {expected}"
     hint = "dims that share a name in `dynamic_shapes` have one size in a call"
 
@@ -534,7 +495,6 @@ class SizeMismatch(InputError):
 class SizeGuard(InputError):
     """The sizes of a call break a condition under which the model was exported."""
 
-    code = "size-guard"
     template = "the sizes break `{guard}` ({sizes}), expected sizes for which it holds"
     hint = "the model was exported under this condition: pad the input, or rebuild"
 
@@ -542,7 +502,6 @@ class SizeGuard(InputError):
 class SizeInvalid(InputError):
     """The sizes of a call are within their ranges, but too large together."""
 
-    code = "size-invalid"
     template = "the sizes of the call lead to {found}, expected {expected}"
     hint = "a tensor may have 2147483647 elements: make the inputs smaller"
 
@@ -550,7 +509,6 @@ class SizeInvalid(InputError):
 class InputStrided(InputError):
     """An array on a device has gaps, and its library has no way to close them."""
 
-    code = "input-strided"
     template = "{role} `{name}` is not contiguous, expected elements row by row without gaps"
     hint = "make it contiguous with its own library first"
 
@@ -558,7 +516,6 @@ class InputStrided(InputError):
 class InputMisaligned(InputError):
     """An array on a device starts where kernels cannot read it."""
 
-    code = "input-misaligned"
     template = "{role} `{name}` starts at {found}, expected a multiple of {expected} bytes"
     hint = "copy it: an allocation of its own is aligned, a part of another one need not be"
 
@@ -566,7 +523,6 @@ class InputMisaligned(InputError):
 class StreamUnreadable(InputError):
     """`stream=` is no stream."""
 
-    code = "stream-unreadable"
     template = "`stream` is {found}, expected a CUDA stream"
     hint = "pass torch's or cupy's stream object, or its handle as a whole number"
 
@@ -574,7 +530,6 @@ class StreamUnreadable(InputError):
 class FallbackUnavailable(IncompatibleError):
     """The bundle has ops that torch runs, and torch or some of them are not here: `ops`."""
 
-    code = "fallback-unavailable"
     template = "`{path}` runs ops through torch, which is {found}, expected {expected}"
     hint = "{advice}, or rebuild the model without `--fallback torch`"
 
@@ -582,7 +537,6 @@ class FallbackUnavailable(IncompatibleError):
 class FallbackFailed(InputError):
     """torch refused to run an op of the bundle on the numbers of this call."""
 
-    code = "fallback-failed"
     template = "`{op}`, which torch runs, raised {kind}: {detail}"
     hint = "the exported model raises the same in torch: look at the inputs of this call"
 
@@ -590,6 +544,5 @@ class FallbackFailed(InputError):
 class FallbackResult(EnvironmentFault):
     """An op gave another type of result than it had when the bundle was built."""
 
-    code = "fallback-result"
     template = "result {index} of `{op}`, which torch runs, is {found}, expected {expected}"
     hint = "the library of the op is another one than at the build: rebuild the bundle with it"

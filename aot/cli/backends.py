@@ -30,7 +30,6 @@ SKELETON = HEADERS / "skeleton"
 class BackendNameUnusable(UserError):
     """`aotc backends new` was given a name that no back end can have."""
 
-    code = "backend-name-unusable"
     template = "`{found}` cannot be the name of a back end, expected a-z, 0-9 and `_`"
     hint = "the library will be `libNAME.so`, and its functions `NAME::function`"
 
@@ -38,7 +37,6 @@ class BackendNameUnusable(UserError):
 class FolderTaken(UserError):
     """`aotc backends new` would write into a folder that is already there."""
 
-    code = "folder-taken"
     template = "`{path}` exists, expected a folder to make"
     hint = "choose another one with `--out`"
 

@@ -9,14 +9,12 @@ from aotc.runtime.errors import BundleError, EnvironmentFault
 class BundleUnsound(BundleError):
     """A bundle with a damaged or missing file is not signed and not sent."""
 
-    code = "bundle-unsound"
     template = "`{path}` is not sound: `{subject}`: {detail}"
 
 
 class SignatureOther(UserError):
     """The bundle has an envelope that says something else than the one to be written."""
 
-    code = "signature-other"
     template = "`{path}` holds {found}, expected signatures of this bundle"
     hint = "pass `--force` to replace it and the signatures in it"
 
@@ -24,7 +22,6 @@ class SignatureOther(UserError):
 class LayoutForeign(UserError):
     """An image is to be written where something else than an OCI layout is."""
 
-    code = "layout-foreign"
     template = "`{path}` is {found}, expected an OCI image layout or nothing"
     hint = "choose another path"
 
@@ -32,14 +29,12 @@ class LayoutForeign(UserError):
 class ReferenceInvalid(UserError):
     """A text is no reference of an image in a registry."""
 
-    code = "reference-invalid"
     template = "reference `{found}`, expected {expected}"
 
 
 class CredentialsInvalid(EnvironmentFault):
     """The file of registries' credentials cannot be used."""
 
-    code = "credentials-invalid"
     template = "credentials in `{path}` are {found}"
     hint = "`docker login HOST` writes them, or remove the file to go without"
 
@@ -47,7 +42,6 @@ class CredentialsInvalid(EnvironmentFault):
 class RegistryFailed(EnvironmentFault):
     """A registry cannot be reached, fails, or answers what its specification does not have."""
 
-    code = "registry-failed"
     template = "{method} {url}: {detail}"
     hint = "try again: what was transferred is kept where it can be"
 
@@ -55,7 +49,6 @@ class RegistryFailed(EnvironmentFault):
 class RegistryDenied(EnvironmentFault):
     """A registry asks for credentials, or refuses those that it was given."""
 
-    code = "registry-denied"
     template = "{method} {url}: {detail}"
     hint = "`docker login HOST` keeps user and password where aotc reads them"
 
@@ -63,7 +56,6 @@ class RegistryDenied(EnvironmentFault):
 class RegistryMissing(EnvironmentFault):
     """A registry has no image or blob of that name."""
 
-    code = "registry-missing"
     template = "{method} {url}: {detail}"
     hint = "check the name, the tag and whether the image was pushed"
 
@@ -71,7 +63,6 @@ class RegistryMissing(EnvironmentFault):
 class ImageAltered(BundleError):
     """Bytes that a registry sent do not have the digest that they were asked for by."""
 
-    code = "image-altered"
     template = "{where} of `{path}` has sha256 {found}, expected {expected}"
     hint = "nothing of it was kept: the registry, or what is between, altered it"
 
@@ -79,7 +70,6 @@ class ImageAltered(BundleError):
 class ProvenanceUnusable(BundleError):
     """A bundle does not say what made it."""
 
-    code = "provenance-unusable"
     exit_code = 2
     template = "`{path}` is {found}, expected the facts of a build"
     hint = "copy the bundle with all its files, or build it again with this version"

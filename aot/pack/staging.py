@@ -41,7 +41,6 @@ ATTEMPTS = 16
 class OutputForeign(UserError):
     """`--force` was given for a path that holds something else than a bundle."""
 
-    code = "output-foreign"
     template = "output `{path}` is {found}, expected a bundle or an empty directory to replace"
     hint = "delete it yourself, or choose another path with `-o`"
 

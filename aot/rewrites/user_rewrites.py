@@ -128,7 +128,6 @@ def _instantiate_call(pattern: Call, known: Mapping[str, Any]) -> Node:
 class UserRewriteRejected(UserError):
     """A rewrite of the user's made something that cannot stand in the place of what it took out."""
 
-    code = "user-rewrite-rejected"
     template = "rewrite `{rule}` ({source}) is rejected: {reason}\nbefore:\n{before}after:\n{after}"
     hint = "give back what has the same type and reads the same values"
 
@@ -136,7 +135,6 @@ class UserRewriteRejected(UserError):
 class UserRewriteEndless(UserError):
     """A rewrite of the user's still fired after as many times as any end can take."""
 
-    code = "user-rewrite-endless"
     template = (
         "rewrite `{rule}` ({source}) does not come to an end: it fired {count} times\n"
         "before:\n{before}after:\n{after}"
@@ -147,7 +145,6 @@ class UserRewriteEndless(UserError):
 class UserRewriteInvalid(UserError):
     """`@aot.rewrite` was given what is no rewrite."""
 
-    code = "user-rewrite-invalid"
     template = "rewrite `{rule}` ({source}): {reason}"
     hint = "see docs/rewrites.md for the three forms of a rewrite"
 
@@ -155,7 +152,6 @@ class UserRewriteInvalid(UserError):
 class UserRewritesUnreadable(UserError):
     """The file that `--rewrites` names cannot be read as Python, or holds no rewrite."""
 
-    code = "user-rewrites-unreadable"
     template = "rewrites `{path}`: {reason}"
     hint = "name a Python file in which functions carry `@aot.rewrite`"
 

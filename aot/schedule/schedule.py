@@ -242,7 +242,6 @@ class EmptyTensorUnsupported(UnsupportedError):
 class TensorTooLarge(UnsupportedError):
     """Kernels address elements with 32 bits."""
 
-    code = "tensor-too-large"
     template = "the model holds {tensor} with {numel} elements, expected at most 2147483647{source}"
     hint = "split the tensor, or give the model smaller inputs"
 

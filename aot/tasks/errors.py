@@ -16,7 +16,6 @@ class TaskError(AotcError):
 class ClusterExtraMissing(TaskError):
     """`--ray` was given where Ray is not installed."""
 
-    code = "cluster-extra-missing"
     exit_code = 7
     template = "`ray` is not installed, `--ray` needs it"
     hint = 'pip install "aotc[ray]"'
@@ -25,7 +24,6 @@ class ClusterExtraMissing(TaskError):
 class ClusterUnreachable(TaskError):
     """Nobody answers at the address of `--ray`, or it is no Ray cluster that this process fits."""
 
-    code = "cluster-unreachable"
     exit_code = 7
     template = "no Ray cluster at `{address}`: {detail}"
     hint = "start one with `ray start --head`, and give the address that it prints"
@@ -34,7 +32,6 @@ class ClusterUnreachable(TaskError):
 class ClusterDiffers(TaskError):
     """A node has other versions, so that its code would be another compiler's."""
 
-    code = "cluster-differs"
     exit_code = 5
     template = "found {found} on the node {node}, expected {expected} as here"
     hint = "install the same versions on every node"
@@ -43,7 +40,6 @@ class ClusterDiffers(TaskError):
 class ClusterDeviceMissing(TaskError):
     """The cluster has nothing of what a task needs."""
 
-    code = "cluster-device-missing"
     exit_code = 7
     template = "the cluster has no {expected}; it has {found}"
     hint = (
@@ -55,7 +51,6 @@ class ClusterDeviceMissing(TaskError):
 class ClusterDevicesSeveral(TaskError):
     """Devices of several names run the target, and a record's line is about one."""
 
-    code = "cluster-devices-several"
     exit_code = 2
     template = "the cluster has {found} for `{needs}`, expected one kind of device"
     hint = "name one with `--on`"
@@ -64,7 +59,6 @@ class ClusterDevicesSeveral(TaskError):
 class ClusterTaskLost(TaskError):
     """A task's node or Ray worker died, as often as it was tried."""
 
-    code = "cluster-task-lost"
     template = "task `{task}` was lost on the cluster, tried up to {tries} times: {detail}"
     hint = "what else runs on the nodes, and how much memory is free there? then start again"
 
@@ -72,7 +66,6 @@ class ClusterTaskLost(TaskError):
 class TasksWritten(TaskError):
     """What is to be measured was written, and no bundle: so `aotc tune --tasks-to` ends."""
 
-    code = "tasks-written"
     template = "{count} tasks are in `{folder}`"
     hint = "`aotc measure {folder} -o RESULTS` where the device is, then `--results-from RESULTS`"
 
@@ -80,7 +73,6 @@ class TasksWritten(TaskError):
 class ResultsMissing(TaskError):
     """A folder of results lacks those of some tasks."""
 
-    code = "results-missing"
     template = "`{folder}` lacks the results of {count} tasks, `{first}` for one"
     hint = "write the tasks with `--tasks-to`, and run `aotc measure` on them"
 
@@ -88,6 +80,5 @@ class ResultsMissing(TaskError):
 class DeviceDiffers(TuneError):
     """Kernels were to be measured on a device of one name, and this machine has others."""
 
-    code = "device-differs"
     template = "found {found} here, expected the device `{expected}`"
     hint = "measure where it is; `aotc doctor` prints a machine's devices"

@@ -20,7 +20,6 @@ class BackendError(AotcError):
 class BackendNotFound(BackendError):
     """No library of that name is where back ends are looked for."""
 
-    code = "backend-not-found"
     exit_code = 2
     template = "native back end `{name}` was not found; looked in: {places}"
     hint = (
@@ -32,7 +31,6 @@ class BackendNotFound(BackendError):
 class BackendUnloadable(BackendError):
     """The system's loader refused the library."""
 
-    code = "backend-unloadable"
     template = "`{path}` cannot be loaded: {detail}"
     hint = "build it for this machine, with everything that it links to; `ldd` lists what is absent"
 
@@ -49,7 +47,6 @@ class BackendSymbolMissing(BackendError):
 class BackendAbi(BackendError):
     """The library was built against another version of the header."""
 
-    code = "backend-abi"
     exit_code = 5
     template = "`{path}` {found}, expected ABI {expected}"
     hint = "rebuild it with the headers in `aotc backends include-dir`"
@@ -58,7 +55,6 @@ class BackendAbi(BackendError):
 class BackendName(BackendError):
     """The library holds a back end of another name than the one asked for."""
 
-    code = "backend-name"
     exit_code = 5
     template = "`{path}` holds the back end `{found}`, expected `{expected}`"
     hint = "the file of back end NAME is `libNAME.so`: rename the file, or the back end"
@@ -67,7 +63,6 @@ class BackendName(BackendError):
 class BackendMalformed(BackendError):
     """The table that the library gives breaks the rules of the header."""
 
-    code = "backend-malformed"
     exit_code = 5
     template = "`{path}`: {field} is {found}, expected {expected}"
     hint = "compare it with `aotc_backend.h`; `aotc backends check FILE` shows the whole table"
@@ -83,7 +78,6 @@ class BackendRefusal(BackendError):
 class BackendConfigured(BackendError):
     """Configs were given for a back end that this process uses with others."""
 
-    code = "backend-configured"
     exit_code = 2
     template = "native back end `{name}` was opened with configs {found}, not with {expected}"
     hint = "a process has one configuration of a back end: give it at the first `get_backend`"
@@ -92,7 +86,6 @@ class BackendConfigured(BackendError):
 class BackendClosed(BackendError):
     """The back end was closed before the call."""
 
-    code = "backend-closed"
     exit_code = 2
     template = "native back end `{name}` was closed"
     hint = "open it again with `runtime.get_backend`"
@@ -139,7 +132,6 @@ class FunctionFailed(BackendError):
 class NativeAbsent(IncompatibleError):
     """A bundle calls a native back end that is not on this machine."""
 
-    code = "native-absent"
     template = "`{path}` calls native back end `{name}` {version}, which was not found in: {places}"
     hint = (
         "add the folder of `lib{name}.so` to AOTC_BACKEND_PATH, or build the bundle with "
@@ -150,7 +142,6 @@ class NativeAbsent(IncompatibleError):
 class NativeDiffers(IncompatibleError):
     """The native back end found here is not the one that the bundle was built with."""
 
-    code = "native-differs"
     template = (
         "native back end `{name}` at `{file}` has {what} {found}, expected {expected}, with which "
         "`{path}` was built"

@@ -39,7 +39,6 @@ ARCHIVES = (".tar", "+gzip", "+zstd", ".gzip")
 class ImageInvalid(BundleError):
     """An OCI image, or an index of them, does not hold a bundle or breaks its specification."""
 
-    code = "image-invalid"
     template = "`{path}` holds no bundle: `{field}` is {found}, expected {expected}"
     hint = "`aotc push BUNDLE REFERENCE` writes an image of a bundle"
 

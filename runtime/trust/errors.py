@@ -15,7 +15,6 @@ class SignatureError(BundleError):
 class SignatureMissing(SignatureError):
     """A signature is required, and the bundle has none."""
 
-    code = "signature-missing"
     template = "`{path}` is missing, expected a signature by one of {expected}"
     hint = "`aotc sign BUNDLE --key KEY.pem` signs a bundle"
 
@@ -23,14 +22,12 @@ class SignatureMissing(SignatureError):
 class SignatureMalformed(SignatureError):
     """The file of signatures is no DSSE envelope, or larger than one may be."""
 
-    code = "signature-malformed"
     template = "`{path}` is no DSSE envelope: {found}, expected {expected}"
 
 
 class SignatureUntrusted(SignatureError):
     """None of the signatures is by a trusted key."""
 
-    code = "signature-untrusted"
     template = "`{path}` has signatures by {found}, expected one by {expected}"
     hint = "give the public key of the bundle's builder, if you trust it"
 
@@ -38,28 +35,24 @@ class SignatureUntrusted(SignatureError):
 class SignatureInvalid(SignatureError):
     """A signature names a trusted key and does not hold: envelope or payload were altered."""
 
-    code = "signature-invalid"
     template = "`{path}`: the signature by {found} does not hold for the payload"
 
 
 class SignaturePayloadType(SignatureError):
     """A trusted key signed something else than an in-toto statement."""
 
-    code = "signature-payload-type"
     template = "`{path}` signs a payload of type {found}, expected `{expected}`"
 
 
 class SignatureStatement(SignatureError):
     """A trusted key signed an in-toto statement that does not release a bundle."""
 
-    code = "signature-statement"
     template = "`{path}` signs a statement whose `{field}` is {found}, expected {expected}"
 
 
 class SignatureSubject(SignatureError):
     """A trusted key signed another bundle."""
 
-    code = "signature-subject"
     template = "`{path}` signs {found}, expected sha256:{expected}, the digest of this bundle"
     hint = "the signature belongs to another build: fetch the bundle and its signature together"
 
@@ -67,7 +60,6 @@ class SignatureSubject(SignatureError):
 class BundleRevoked(SignatureError):
     """The bundle's digest is in the list of revoked ones."""
 
-    code = "bundle-revoked"
     template = "`{path}` has the digest sha256:{found}, which line {line} of `{revoked}` revokes"
     hint = "do not use it: fetch the build that replaces it"
 
@@ -75,7 +67,6 @@ class BundleRevoked(SignatureError):
 class SigningExtraMissing(EnvironmentFault):
     """Signatures are to be made or checked, and the extra `signing` is not installed."""
 
-    code = "signing-extra-missing"
     template = "`cryptography` is not installed, which signatures need"
     hint = 'pip install "aotc[signing]"'
 
@@ -83,7 +74,6 @@ class SigningExtraMissing(EnvironmentFault):
 class KeyInvalid(AotcError):
     """A file is not the key that it was given for."""
 
-    code = "key-invalid"
     exit_code = 2
     template = "key `{path}` is {found}, expected {expected}"
     hint = "`aotc keygen NAME` writes a pair: NAME.pem to sign with, NAME.pub.pem to check with"
@@ -92,7 +82,6 @@ class KeyInvalid(AotcError):
 class TrustedKeysMissing(AotcError):
     """A signature is required, and no key is trusted."""
 
-    code = "trusted-keys-missing"
     exit_code = 2
     template = "a signature is required ({origin}), and no trusted key is given"
     hint = "give `trusted_keys=` or `--key`, or set AOTC_TRUSTED_KEYS to files of public keys"
@@ -101,6 +90,5 @@ class TrustedKeysMissing(AotcError):
 class RevocationListInvalid(AotcError):
     """A line of the list of revoked digests is no digest."""
 
-    code = "revocation-list-invalid"
     exit_code = 2
     template = "`{path}`: {where} is {found}, expected {expected}"

@@ -51,7 +51,6 @@ class CudaError(DriverFault):
 class DeviceLost(CudaError):
     """A sticky error: this process cannot use the device any more."""
 
-    code = "device-lost"
     template = "the CUDA device is lost: {function} gave {name} ({number}): {description}"
     hint = "start the process anew; `compute-sanitizer` names a kernel that is at fault"
 
@@ -59,7 +58,6 @@ class DeviceLost(CudaError):
 class DeviceMemoryFull(CudaError):
     """Device memory does not suffice; sizes in bytes. Nothing changed; it may be tried again."""
 
-    code = "device-memory-full"
     template = (
         "no device memory for {purpose}: needs {needed_text}, "
         "device {ordinal} has {free_text} of {total_text} free"
@@ -70,7 +68,6 @@ class DeviceMemoryFull(CudaError):
 class PinnedMemoryFull(CudaError):
     """The system refused pinned host memory; sizes in bytes."""
 
-    code = "pinned-memory-full"
     template = "no pinned host memory for {purpose}: needs {needed_text} ({name}, {number})"
     hint = "free host memory, or raise the container's limit of locked memory"
 
@@ -78,7 +75,6 @@ class PinnedMemoryFull(CudaError):
 class ImageRefused(CudaError, IncompatibleError):
     """The driver refuses a kernel's image: built for another device, or damaged."""
 
-    code = "image-refused"
     exit_code = 5
     template = (
         "device {ordinal} ({device}, sm_{capability}) refuses the kernels: "
@@ -90,7 +86,6 @@ class ImageRefused(CudaError, IncompatibleError):
 class DeviceForked(DriverFault):
     """CUDA does not survive a fork: the child may not use what its parent loaded."""
 
-    code = "device-forked"
     template = "this process was forked from one that uses CUDA, and CUDA does not survive a fork"
     hint = "load bundles in the child only, or start workers with the `spawn` method"
 
@@ -98,7 +93,6 @@ class DeviceForked(DriverFault):
 class StreamForeign(InputError):
     """A stream that does not belong to the device's primary context."""
 
-    code = "stream-foreign"
     template = "stream {found} {detail}, expected a stream of device {ordinal}'s primary context"
     hint = "make the stream on the device that the program was loaded on"
 
@@ -106,14 +100,12 @@ class StreamForeign(InputError):
 class AddressMissing(InputError):
     """A run without the address of an input or output."""
 
-    code = "address-missing"
     template = "address {index} of the session is 0, expected device memory of {nbytes} bytes"
 
 
 class DeviceAbsent(IncompatibleError):
     """There is no such CUDA device here."""
 
-    code = "device-absent"
     template = "CUDA device {ordinal} cannot be used: {detail}"
     hint = "`aotc doctor` shows the devices and the driver of this machine"
 
@@ -121,7 +113,6 @@ class DeviceAbsent(IncompatibleError):
 class DeviceClosed(InputError):
     """A device, graph or session was closed before the call."""
 
-    code = "device-closed"
     template = "the {what} was closed"
 
 
