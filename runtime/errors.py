@@ -3,7 +3,7 @@
 A raise site names fields only: `raise BundleTruncated(path=…, found=12, expected=48)`. Messages are
 lower case, without a final period, what was found before what was expected; the hint is the next
 step. Every class has a stable `code`, its name with hyphens unless it says another, and the
-`exit_code` that the command line ends with. `bundle-truncated` is the code of `BundleTruncated`. The
+`exit_code` that the command line ends with: `bundle-truncated` of `BundleTruncated`. The
 compiler's errors (`aotc.aot.errors`) extend the same base.
 """
 
