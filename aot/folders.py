@@ -16,6 +16,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
 
 from aotc.runtime.errors import EnvironmentFault, environment_fault
 
@@ -74,6 +75,17 @@ def make_owned(kind: str) -> tuple[str, int]:
     except OSError as error:
         raise environment_fault("write into", parent, error) from error
     raise EnvironmentFault(action="write into", path=parent, detail="others remove new folders")
+
+
+@contextlib.contextmanager
+def owned(kind: str) -> Iterator[str]:
+    """A folder of `make_owned`, removed at the end; where this process is killed, by the next."""
+    path, descriptor = make_owned(kind)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(descriptor)
 
 
 def sweep(parent: str | None = None) -> int:

@@ -7,12 +7,13 @@ import json
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from aotc.aot.folders import owned
 
 MODULE = "aotc.aot.cli.contender"
 PERCENTILES = (50, 90, 99)
@@ -121,9 +122,7 @@ def contest(
     bundle digest that `bundle` must have.
     """
     with ExitStack() as stack:
-        folder = prepared or Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="aotc-bench-"))
-        )
+        folder = prepared or Path(stack.enter_context(owned("bench")))
         skipped, builds, errors = {}, {}, {}
         running = []
         for kind in kinds:

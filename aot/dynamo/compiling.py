@@ -6,7 +6,6 @@ import atexit
 import functools
 import hashlib
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from aotc.aot.compile import Compiled, Resources, compile_for
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import cached_program, counting, store, toolchain_digest
 from aotc.aot.dynamo.user_rewrites import apply_registered
+from aotc.aot.folders import owned
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
 from aotc.aot.ir.text import print_graph
@@ -87,7 +87,7 @@ def program_of(key: Key, graph: Graph, sizes: Sizes, options: Options) -> Progra
     files = _compiled_files(graph, sizes, options)
     store().put(key, files)
     counting().programs_made += 1
-    with tempfile.TemporaryDirectory(prefix="aotc-program-") as folder:
+    with owned("program") as folder:
         for name, data in files.items():
             Path(folder, name).write_bytes(data)
         return load(folder, threads=options.threads, verify="code")

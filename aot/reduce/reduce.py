@@ -6,7 +6,6 @@ Every part is tried as what it will be in the end: a spec file that `build` take
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +16,7 @@ from aotc.aot.build import build
 from aotc.aot.capture.exporting import export
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.errors import NothingToReduce, OutputExists
+from aotc.aot.folders import owned
 from aotc.aot.host_kernels import host_kernels
 from aotc.aot.options import BuildOptions
 from aotc.aot.reduce.piece import Piece, piece
@@ -97,7 +97,7 @@ class _Bench:
     def failure(self, spec: str) -> Failure | None:
         """How a build of the spec fails; None when it does not."""
         options = replace(self.options, force=True)
-        with tempfile.TemporaryDirectory(prefix="aotc-reduce-") as folder:
+        with owned("reduce") as folder:
             try:
                 build(spec, Path(folder) / "bundle", self.targets, options, executor=self.workers)
             except AotcError as error:
@@ -125,7 +125,7 @@ class _Trials:
 
     def _fails(self, part: Piece, has_values: bool) -> bool:
         self.builds += 1
-        with tempfile.TemporaryDirectory(prefix="aotc-reduce-") as folder:
+        with owned("reduce") as folder:
             path = Path(folder) / "reduced.py"
             self._write(part, path, has_values)
             found = self.bench.failure(str(path))

@@ -11,10 +11,10 @@ import ctypes
 import functools
 import hashlib
 import linecache
+import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from aotc.aot.errors import CompileError
+from aotc.aot.folders import make_owned, owned
 from aotc.aot.targets import elf
 from aotc.aot.targets.cuda.machines import BACKEND
 from aotc.aot.tasks.worker import BODY_FILE
@@ -226,8 +227,9 @@ def compile_module(llvm_ir: str, exports: Sequence[Export], cpu: str) -> Object:
         reason = f"CPU `{cpu}` is unknown, expected one of {known}"
         raise ToolchainError(step="compiling", name=exports[0].name, reason=reason)
     llvm, name = _llvm(), exports[0].name
-    # The folder goes only after success: else, and when LLVM aborts, it holds the kernel's text.
-    folder = Path(tempfile.mkdtemp(prefix="aotc-"))
+    # The folder goes only after success: else it holds the kernel's text while this process lives.
+    path, lock = make_owned("compile")
+    folder = Path(path)
     wrapper, body = folder / "wrapper.mlir", folder / BODY_FILE
     wrapper.write_text(_wrapper_text(exports))
     body.write_text(_with_target(llvm_ir))
@@ -241,6 +243,7 @@ def compile_module(llvm_ir: str, exports: Sequence[Export], cpu: str) -> Object:
             step="compiling", name=name, reason=reason, source=str(body)
         ) from error
     shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
     return Object(data, assembly, optimized)
 
 
@@ -318,7 +321,7 @@ def link(objects: Mapping[str, bytes]) -> bytes:
     """
     from triton._C.libtriton import amd
 
-    with tempfile.TemporaryDirectory(prefix="aotc-") as folder:
+    with owned("link") as folder:
         paths = []
         for number, name in enumerate(sorted(objects)):
             path = Path(folder, f"{number}.o")

@@ -6,11 +6,12 @@ import argparse
 import datetime
 import shlex
 import sys
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+
+from aotc.aot.folders import owned
 
 from .attempts import Bench, run
 from .page import cell, page
@@ -77,7 +78,7 @@ def _import(systems: Sequence[System]) -> None:
 
 def attack(system: System, scale: float = 1.0):
     """Row → outcomes of one system."""
-    with tempfile.TemporaryDirectory(prefix="aotc-attack-") as name:
+    with owned("attack") as name:
         scratch = Path(name)
         made = (scratch / "right" / "artifact", scratch / "other" / "artifact")
         for variant, folder in enumerate(made):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from aotc.aot.folders import owned
 from fuzz import facts, page
 from fuzz.drive import Setting, run
 from fuzz.generate import Choice
@@ -73,7 +73,7 @@ def main(
     waiting = (task for task in every if str(task) not in known.found)
     started = time.monotonic()
     counts = Counter(page.of_program(rows) for rows in known.found.values())
-    with tempfile.TemporaryDirectory(prefix="aotc-fuzz-") as folder:
+    with owned("fuzz") as folder:
         os.environ["TMPDIR"] = folder  # whatever a process leaves when it is ended
         setting = Setting(target, Path(folder) / "cache", found, not no_reduce)
         until = started + (seconds or 10.0**9)

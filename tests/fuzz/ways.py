@@ -11,7 +11,6 @@ import os
 import random
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from aotc.aot.build import build
 from aotc.aot.capture.capture import capture
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.dynamo import aotc
+from aotc.aot.folders import make_owned
 from aotc.aot.lower import Candidate, KernelSpec
 from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.rewrite import rewrite_each
@@ -80,7 +80,7 @@ class Bench:
         os.environ["AOTC_JOBS"] = "1"
         os.environ["TRITON_CACHE_DIR"] = str(cache / "triton")
         os.environ["AOTC_THREADS"] = "2"
-        folder = Path(tempfile.mkdtemp(prefix="aotc-fuzz-"))
+        folder = Path(make_owned("fuzz")[0])  # its lock is held as long as this process lives
         return cls(folder, cache, Workers(1, keep=folder))
 
     def __enter__(self) -> Self:

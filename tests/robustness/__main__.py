@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from aotc.aot.folders import owned
+
 from . import damage, faults, inputs, kills
 from .page import Row, line_of, page
 from .spread import Found, Work, spread
@@ -156,8 +158,9 @@ def main() -> int:
     if not chosen:
         parser.error(f"no part is named {options.only}, expected a word of {list(PARTS)}")
     rows = []
-    with tempfile.TemporaryDirectory(prefix="aotc-robustness-", dir=options.folder) as name:
-        folder = Path(name)
+    tempfile.tempdir = str(options.folder) if options.folder else None
+    with owned("robustness") as made:
+        folder = Path(made)
         bundles = damage.build_bundles(folder)
         specs = [path.with_suffix(".py") for path in bundles]
         rest = (specs, bundles, [damage.small(folder), *bundles])

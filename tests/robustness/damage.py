@@ -1,12 +1,11 @@
 """Bundles of real models: flipped bits are refused before anything runs; false plans reach nothing.
 
-The bundles are those of `tests/hostile/test_lies.py` and the small one of `tests/pack`.
+The bundles are those of `tests/hostile_models.py` and the small one of `tests/pack`.
 """
 
 from __future__ import annotations
 
 import ctypes  # noqa: F401  # imported here, so that the hook sees no first import
-import importlib.util
 import os
 import random
 import shutil
@@ -16,10 +15,10 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 
 import null_driver  # noqa: F401  # puts itself in the table of drivers
 import small_bundle
+from hostile_models import FIXED, VARYING
 
 from aotc.runtime.bundle.manifest import EXTRAS_NAME, MANIFEST_NAME
 from aotc.runtime.bundle.opened import Bundle
@@ -33,7 +32,6 @@ from .spread import Found
 HOSTILE = Path(__file__).parents[1] / "hostile"
 LIES = 300  # in one process
 LIES_S = 120
-FLIPPED_S = 60
 Work = Callable[[Iterator[int], Found], None]
 
 
@@ -41,20 +39,10 @@ class Reached(BaseException):
     """Code of a damaged bundle was about to be opened."""
 
 
-def _module(name: str) -> ModuleType:
-    found = importlib.util.spec_from_file_location(name, HOSTILE / f"{name}.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
 def write_specs(folder: Path) -> list[Path]:
-    """The models of `test_lies.py`, one with fixed and one with dynamic sizes, as files."""
-    texts = _module("test_lies")
+    """The models of `tests/hostile_models.py` as files."""
     paths = []
-    for name, text in (("fixed", texts.FIXED), ("varying", texts.VARYING)):
+    for name, text in (("fixed", FIXED), ("varying", VARYING)):
         paths.append(folder / f"{name}.py")
         paths[-1].write_text(textwrap.dedent(text))
     return paths

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from aotc.aot.folders import FolderUnsafe, make_owned, sweep, user_folder
+from aotc.aot.folders import FolderUnsafe, make_owned, owned, sweep, user_folder
 from aotc.aot.measure.device_lock import device_turn
 from aotc.aot.tasks.task import Request
 from aotc.aot.tasks.workers import Workers
 
+TEMPORARY = re.compile(r"mkdtemp|TemporaryDirectory|mkstemp|NamedTemporary")
 BUILD = """
 from aotc.aot.tasks.task import Request
 from aotc.aot.tasks.workers import Workers
@@ -51,6 +53,32 @@ def killed(folder):
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
     assert len(left(folder)) == 2
+
+
+LINK = """
+import os, signal
+from aotc.aot import folders
+with folders.owned("link") as path:
+    open(os.path.join(path, "0.o"), "w").close()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_folder_of_a_killed_process_goes_with_the_next(folder):
+    assert subprocess.run([sys.executable, "-c", LINK], check=False).returncode == -signal.SIGKILL
+    (left_behind,) = Path(user_folder()).iterdir()
+    with owned("link") as path:
+        assert not left_behind.exists()
+        assert Path(path).is_dir()
+    assert list(Path(user_folder()).iterdir()) == []
+
+
+def test_every_temporary_folder_of_the_compiler_is_owned():
+    """Others would stay where a build is killed."""
+    root = Path(__file__).parents[2] / "aot"
+    texts = {path: path.read_text() for path in root.rglob("*.py")}
+    found = [path.name for path, text in texts.items() if TEMPORARY.search(text)]
+    assert found == []
 
 
 def test_a_killed_build_leaves_nothing_after_the_next_one(folder, killed):
