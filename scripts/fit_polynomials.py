@@ -1,42 +1,61 @@
 #!/usr/bin/env python3
-"""Fit the polynomials of `aot/targets/cpu/math/single_coefficients.py` and print that file.
+"""Fit the polynomials of `aot/targets/cpu/math/coefficients.py` and print that file.
 
-Weighted least squares made minimax by Lawson's iteration (C. L. Lawson, 1961: each sample's weight
-is multiplied by its error), after the usual range reductions (W. J. Cody and W. Waite, "Software
-Manual for the Elementary Functions", 1980). Coefficients are rounded one by one, from the lowest
-power up, and the others fitted again, so that rounding costs little. Rational ones are linearised.
+Of f32: weighted least squares made minimax by Lawson's iteration (C. L. Lawson, 1961: each sample's
+weight is multiplied by its error), after the usual range reductions (W. J. Cody and W. Waite,
+"Software Manual for the Elementary Functions", 1980). Coefficients are rounded one by one, from the
+lowest power up, and the others fitted again, so that rounding costs little. Rational ones are
+linearised.
+
+Of f64: interpolation in Chebyshev nodes with 60 digits, which is within a small factor of the best
+polynomial (J. C. Mason, D. C. Handscomb, "Chebyshev Polynomials", 2003, 5.5); the degree is the
+lowest whose error, by the row's weight, is below a tenth of f64's.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import mpmath
 import numpy as np
 
 Array = np.ndarray
-SAMPLES = 2000
+Function = Callable[[mpmath.mpf], mpmath.mpf]
+SAMPLES, DOUBLE_SAMPLES = 2000, 400
 ROUNDS = 60
+LARGEST_DOUBLE_ERROR = 2.0**-53 / 10
+TITLE = '''\
+"""Coefficients of the vector math by element, lowest power first, and their relative errors.
+
+Made by `scripts/fit_polynomials.py`.
+"""
+
+# fmt: off'''
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """numerator(x) / denominator(x) ≈ target(x), |weight · error| least, on [low, high]."""
+    """numerator(x) / denominator(x) ≈ target(x), |weight · error| least, between the ends.
+
+    degrees: of numerator and denominator of the fit for f32; is_rounded: its coefficients are f32.
+    has_double: there is one for f64, which has no denominator and finds its degree.
+    """
 
     name: str
-    target: Callable[[mpmath.mpf], mpmath.mpf]
-    weight: Callable[[mpmath.mpf], mpmath.mpf]
-    low: float
-    high: float
-    degree: int
-    denominator: int = 0
-    double: bool = False
-    comment: str = ""
+    comment: str
+    target: Function
+    weight: Function
+    ends: tuple[float, float]
+    degrees: tuple[int, int] | None = None
+    has_double: bool = False
+    is_rounded: bool = True
 
 
-def _tail(function: Callable, *series: float) -> Callable:
+def _tail(function: Function, *series: float) -> Function:
     """(function(x) − series) / x^len(series): what is left after the exact first terms."""
 
     def target(x: mpmath.mpf) -> mpmath.mpf:
@@ -46,201 +65,203 @@ def _tail(function: Callable, *series: float) -> Callable:
     return target
 
 
-def _odd(function: Callable, power: int) -> Callable:
-    """In s = x²: (function(x) − x) / x³ for power 3, function(x) / x for power 1."""
+def _odd(function: Function, power: int) -> tuple[Function, Function]:
+    """Target and weight in s = x²: (function(x) − x) / x³ for power 3, function(x) / x for 1."""
 
     def target(s: mpmath.mpf) -> mpmath.mpf:
         x = mpmath.sqrt(s)
         return (function(x) - (x if power == 3 else 0)) / x**power
 
-    return target
+    return target, lambda s: mpmath.sqrt(s) ** power / function(mpmath.sqrt(s))
 
 
-def _root_weight(function: Callable, power: int) -> Callable:
-    return lambda s: mpmath.sqrt(s) ** power / function(mpmath.sqrt(s))
+def _power_of_two(x: mpmath.mpf) -> mpmath.mpf:
+    return mpmath.mpf(2) ** x
 
 
 def _log2_1p(x: mpmath.mpf) -> mpmath.mpf:
     return mpmath.log(1 + x, 2)
 
 
-ERFC_CENTRE = 1.875  # where the complement below is nearly an f32
+def _log_ratio(z: mpmath.mpf) -> mpmath.mpf:
+    """(log((1 + s) / (1 − s)) − 2 s) / s³ at z = s²."""
+    s = mpmath.sqrt(z)
+    return (mpmath.log((1 + s) / (1 - s)) - 2 * s) / s**3
 
 
-def level_complement(centre: float) -> Callable:
-    """(1 + 2 x) e^(x²) erfc(x) at t = (x − centre) / (x + centre): 1 to 1.3.
+def _erf_tail(s: mpmath.mpf) -> mpmath.mpf:
+    return mpmath.erf(mpmath.sqrt(s)) / mpmath.sqrt(s) - 1
+
+
+def _scaled_complement(centre: float, is_level: bool = True) -> Function:
+    """e^(x²) erfc(x) at t = (x − centre) / (x + centre), if level times 1 + 2 x: 1 to 1.3.
 
     M. M. Shepherd, J. G. Laframboise, Mathematics of Computation 36 (1981).
     """
 
     def target(t: mpmath.mpf) -> mpmath.mpf:
         x = centre * (1 + t) / (1 - t)
-        return (1 + 2 * x) * mpmath.exp(x * x) * mpmath.erfc(x)
+        return (1 + 2 * x if is_level else 1) * mpmath.exp(x * x) * mpmath.erfc(x)
 
     return target
 
 
-def place_of(x: float, centre: float) -> float:
-    """Where the complement's polynomial has x."""
-    return (x - centre) / (x + centre)
+def _places(low: float, high: float, centre: float) -> tuple[float, float]:
+    """Where the complement's polynomial has the ends of a range."""
+    return (low - centre) / (low + centre), (high - centre) / (high + centre)
 
 
-HALF_LN2 = 0.3466
+HALF_LN2 = -0.3466, 0.3466
+HALF = -0.5, 0.5
 SQRT = math.sqrt(0.5) - 1, math.sqrt(2) - 1
-QUARTER = (math.pi / 4) ** 2
+QUARTER = 0.0, (math.pi / 4) ** 2
+TAN = 0.0, 0.1716
+LEVEL, DOUBLE_LEVEL = _scaled_complement(1.875), _scaled_complement(3.75)
+FAR = _scaled_complement(2.75, is_level=False)
 FITS = (
     Fit(
         "EXP",
+        "e^r = 1 + r P(r), |r| ≤ ln2 / 2",
         _tail(mpmath.exp, 1),
-        lambda x: x / mpmath.exp(x),
-        -HALF_LN2,
+        lambda r: r / mpmath.exp(r),
         HALF_LN2,
-        4,
-        comment="e^r = 1 + r P(r), |r| ≤ ln2 / 2",
+        (4, 0),
     ),
     Fit(
         "EXPM1",
+        "e^r − 1 = r + r² P(r), |r| ≤ ln2 / 2",
         _tail(mpmath.exp, 1, 1),
-        lambda x: x**2 / mpmath.expm1(x),
-        -HALF_LN2,
+        lambda r: r**2 / mpmath.expm1(r),
         HALF_LN2,
-        4,
-        comment="e^r − 1 = r + r² P(r), |r| ≤ ln2 / 2",
+        (4, 0),
+        has_double=True,
     ),
     Fit(
         "EXP2",
-        _tail(lambda x: mpmath.mpf(2) ** x, 1),
-        lambda x: x,
-        -0.5,
-        0.5,
-        5,
-        comment="2^r = 1 + r P(r), |r| ≤ 1/2",
+        "2^r = 1 + r P(r), |r| ≤ 1/2",
+        _tail(_power_of_two, 1),
+        lambda r: r,
+        HALF,
+        (5, 0),
+        has_double=True,
     ),
     Fit(
         "LOG",
+        "log(1 + f) = f − f²/2 + f³ P(f), √½ ≤ 1 + f ≤ √2",
         _tail(mpmath.log1p, 0, 1, -0.5),
         lambda x: x**3 / mpmath.log1p(x),
-        *SQRT,
-        7,
-        comment="log(1 + f) = f − f²/2 + f³ P(f), √½ ≤ 1 + f ≤ √2",
+        SQRT,
+        (7, 0),
     ),
     Fit(
-        "SIN",
-        _odd(mpmath.sin, 3),
-        _root_weight(mpmath.sin, 3),
-        0,
-        QUARTER,
-        2,
-        comment="sin r = r + r³ P(r²), |r| ≤ π/4",
+        "LOG",
+        "log(1 + f) = 2 s + s³ P(s²), s = f / (2 + f), √½ ≤ 1 + f ≤ √2",
+        _log_ratio,
+        lambda z: z / 2,
+        (0.0, 0.02944),
+        has_double=True,
     ),
+    Fit("SIN", "sin r = r + r³ P(r²), |r| ≤ π/4", *_odd(mpmath.sin, 3), QUARTER, (2, 0), True),
     Fit(
         "COS",
+        "cos r = 1 − r²/2 + r⁴ P(r²), |r| ≤ π/4",
         _tail(lambda s: mpmath.cos(mpmath.sqrt(s)), 1, -0.5),
         lambda s: s**2,
-        0,
         QUARTER,
-        2,
-        comment="cos r = 1 − r²/2 + r⁴ P(r²), |r| ≤ π/4",
+        (2, 0),
+        has_double=True,
     ),
+    Fit("TANH", "tanh x = x P(x²) / Q(x²), |x| ≤ 9.01", *_odd(mpmath.tanh, 1), (0, 81.2), (6, 3)),
+    Fit("ERF", "erf x = x P(x²) / Q(x²), |x| ≤ 3.92", *_odd(mpmath.erf, 1), (0, 15.4), (6, 5)),
     Fit(
-        "TANH",
-        _odd(mpmath.tanh, 1),
-        _root_weight(mpmath.tanh, 1),
-        0,
-        81.2,
-        6,
-        3,
-        comment="tanh x = x P(x²) / Q(x²), |x| ≤ 9.01",
-    ),
-    Fit(
-        "ERF",
-        _odd(mpmath.erf, 1),
-        _root_weight(mpmath.erf, 1),
-        0,
-        15.4,
-        6,
-        5,
-        comment="erf x = x P(x²) / Q(x²), |x| ≤ 3.92",
+        "ERF_NEAR",
+        "erf x = x + x P(x²), |x| ≤ 1/2; of 1 − erf x",
+        _erf_tail,
+        mpmath.sqrt,
+        (0, 0.25),
+        (4, 0),
     ),
     Fit(
         "ERF_NEAR",
-        lambda s: mpmath.erf(mpmath.sqrt(s)) / mpmath.sqrt(s) - 1,
-        lambda s: mpmath.sqrt(s),
-        0,
-        0.25,
-        4,
-        comment="erf x = x + x P(x²), |x| ≤ 1/2; of 1 − erf x",
+        "erf x = x + x P(x²), |x| ≤ 1",
+        _erf_tail,
+        lambda s: mpmath.sqrt(s) / mpmath.erf(mpmath.sqrt(s)),
+        (0.0, 1.0),
+        has_double=True,
+    ),
+    Fit(
+        "ERF_FAR",
+        "erfc x = e^(−x²) P((x − 2.75) / (x + 2.75)), 1 ≤ x ≤ 6",
+        FAR,
+        lambda t: mpmath.erfc(2.75 * (1 + t) / (1 - t)) / FAR(t),
+        _places(1, 6, 2.75),
+        has_double=True,
     ),
     Fit(
         "ERFC",
-        level_complement(ERFC_CENTRE),
-        lambda t: 1 / level_complement(ERFC_CENTRE)(t),
-        place_of(0.5, ERFC_CENTRE),
-        place_of(10.1, ERFC_CENTRE),
-        9,
-        comment="erfc x = e^(−x²) P((x − 1.875) / (x + 1.875)) / (1 + 2 x), 1/2 ≤ x ≤ 10.1",
+        "erfc x = e^(−x²) P((x − 1.875) / (x + 1.875)) / (1 + 2 x), 1/2 ≤ x ≤ 10.1",
+        LEVEL,
+        lambda t: 1 / LEVEL(t),
+        _places(0.5, 10.1, 1.875),
+        (9, 0),
     ),
     Fit(
-        "ATAN",
-        _odd(mpmath.atan, 3),
-        _root_weight(mpmath.atan, 3),
-        0,
-        0.1716,
-        3,
-        comment="atan x = x + x³ P(x²), |x| ≤ tan(π/8)",
+        "ERFC",
+        "erfc x = e^(−x²) P((x − 3.75) / (x + 3.75)) / (1 + 2 x), 1/2 ≤ x ≤ 27.3",
+        DOUBLE_LEVEL,
+        lambda t: 1 / DOUBLE_LEVEL(t),
+        _places(0.5, 27.3, 3.75),
+        has_double=True,
     ),
+    Fit("ATAN", "atan x = x + x³ P(x²), |x| ≤ tan(π/8)", *_odd(mpmath.atan, 3), TAN, (3, 0), True),
+    Fit("ASIN", "asin x = x + x³ P(x²), |x| ≤ 1/2", *_odd(mpmath.asin, 3), (0, 0.25), (4, 0), True),
     Fit(
-        "ASIN",
-        _odd(mpmath.asin, 3),
-        _root_weight(mpmath.asin, 3),
-        0,
-        0.25,
-        4,
-        comment="asin x = x + x³ P(x²), |x| ≤ 1/2",
-    ),
-    Fit(
-        "LOG2_DOUBLE",
+        "POW_LOG2",
+        "log2(1 + f) = f P(f), in f64, for pow of f32",
         _tail(_log2_1p, 0),
         lambda x: x / _log2_1p(x),
-        *SQRT,
-        14,
-        double=True,
-        comment="log2(1 + f) = f P(f), in f64, for pow",
+        SQRT,
+        (14, 0),
+        is_rounded=False,
     ),
     Fit(
-        "EXP2_DOUBLE",
-        _tail(lambda x: mpmath.mpf(2) ** x, 1),
+        "POW_EXP2",
+        "2^r = 1 + r P(r), in f64, for pow of f32",
+        _tail(_power_of_two, 1),
         lambda x: x,
-        -0.5,
-        0.5,
-        7,
-        double=True,
-        comment="2^r = 1 + r P(r), in f64, for pow",
+        HALF,
+        (7, 0),
+        is_rounded=False,
     ),
 )
 
 
-def solve(fit: Fit) -> tuple[list[float], list[float], float]:
+# -- f32 -------------------------------------------------------------------------------------------
+
+
+def solve_single(fit: Fit) -> tuple[list[float], list[float], float]:
     """(numerator, denominator without its 1, largest weighted error) of one row."""
     nodes = np.cos(np.pi * (np.arange(SAMPLES) + 0.5) / SAMPLES)
-    x = (fit.high + fit.low) / 2 + (fit.high - fit.low) / 2 * nodes
+    low, high = fit.ends
+    x = (high + low) / 2 + (high - low) / 2 * nodes
     exact = [mpmath.mpf(float(v)) for v in x]
     target = np.array([float(fit.target(v)) for v in exact])
     weight = np.array([float(fit.weight(v)) for v in exact])
-    scale = max(abs(fit.low), abs(fit.high))
-    columns = [(x / scale) ** i for i in range(fit.degree + 1)]
-    columns += [-target * (x / scale) ** i for i in range(1, fit.denominator + 1)]
-    powers = [*range(fit.degree + 1), *range(1, fit.denominator + 1)]
+    scale = max(abs(low), abs(high))
+    degree, denominator = fit.degrees
+    columns = [(x / scale) ** i for i in range(degree + 1)]
+    columns += [-target * (x / scale) ** i for i in range(1, denominator + 1)]
+    powers = [*range(degree + 1), *range(1, denominator + 1)]
     matrix = np.stack(columns, axis=1)
     solution = np.zeros(len(columns))
     for fixed in range(len(columns) + 1):
-        solution[fixed:] = _lawson(matrix, target, weight, solution, fixed, fit.degree)
-        if fixed < len(columns) and not fit.double:
+        solution[fixed:] = _lawson(matrix, target, weight, solution, fixed, degree)
+        if fixed < len(columns) and fit.is_rounded:
             unit = scale ** powers[fixed]
             solution[fixed] = float(np.float32(solution[fixed] / unit)) * unit
     values = [float(v) / scale**p for v, p in zip(solution, powers, strict=True)]
-    error = float(np.max(np.abs(_error(matrix, target, weight, solution, fit.degree))))
-    return values[: fit.degree + 1], values[fit.degree + 1 :], error
+    error = float(np.max(np.abs(_error(matrix, target, weight, solution, degree))))
+    return values[: degree + 1], values[degree + 1 :], error
 
 
 def _error(m: Array, target: Array, weight: Array, solution: Array, degree: int) -> Array:
@@ -269,21 +290,80 @@ def _lawson(
     return best
 
 
+# -- f64 -------------------------------------------------------------------------------------------
+
+
+def solve_double(fit: Fit) -> tuple[list[float], float]:
+    """(coefficients from the lowest power up, largest weighted error) of one row."""
+    for degree in range(3, 30):
+        found = _interpolated(fit, degree)
+        error = _largest_error(fit, found)
+        if error <= LARGEST_DOUBLE_ERROR:
+            return [float(value) for value in found], float(error)
+    raise ValueError(f"{fit.name}: no polynomial of degree 29 or less is good enough")
+
+
+def _interpolated(fit: Fit, degree: int) -> list[mpmath.mpf]:
+    """The polynomial through the target at the Chebyshev nodes, by Newton's divided differences."""
+    nodes = _chebyshev(fit, degree + 1)
+    differences = [fit.target(node) for node in nodes]
+    for order in range(1, len(nodes)):
+        for place in reversed(range(order, len(nodes))):
+            rise = differences[place] - differences[place - 1]
+            differences[place] = rise / (nodes[place] - nodes[place - order])
+    powers = [mpmath.mpf(0)]
+    for node, difference in zip(reversed(nodes), reversed(differences), strict=True):
+        shifted = [mpmath.mpf(0), *powers]
+        for place, value in enumerate(powers):
+            shifted[place] -= node * value
+        shifted[0] += difference
+        powers = shifted
+    return powers[: degree + 1]
+
+
+def _chebyshev(fit: Fit, count: int) -> list[mpmath.mpf]:
+    low, high = fit.ends
+    middle, half = mpmath.mpf(high + low) / 2, mpmath.mpf(high - low) / 2
+    angles = [mpmath.pi * (2 * place + 1) / (2 * count) for place in range(count)]
+    return [middle + half * mpmath.cos(angle) for angle in angles]
+
+
+def _largest_error(fit: Fit, coefficients: list[mpmath.mpf]) -> mpmath.mpf:
+    samples = _chebyshev(fit, DOUBLE_SAMPLES)
+    found = (mpmath.polyval(coefficients[::-1], x) - fit.target(x) for x in samples)
+    return max(abs(fit.weight(x) * each) for x, each in zip(samples, found, strict=True))
+
+
+# -- the file --------------------------------------------------------------------------------------
+
+
+def tables(fit: Fit) -> Iterator[tuple[str, str, list[float], float]]:
+    """(name, element, coefficients, error) of each table of a row."""
+    if fit.degrees is not None:
+        mpmath.mp.dps = 40
+        above, below, error = solve_single(fit)
+        for name, values in ((fit.name, above), (f"{fit.name}_DENOMINATOR", [1.0, *below])):
+            if len(values) > 1:
+                rounded = [float(np.float32(each)) for each in values]
+                yield name, "float", rounded if fit.is_rounded else values, error
+    if fit.has_double:
+        mpmath.mp.dps = 60
+        yield fit.name, "double", *solve_double(fit)
+
+
 def main() -> None:
     """Print the coefficients file."""
-    mpmath.mp.dps = 40
-    print(
-        '"""Polynomial coefficients, lowest power first; made by `scripts/fit_polynomials.py`."""'
-    )
-    for fit in FITS:
-        numerator, denominator, error = solve(fit)
-        print(f"\n# {fit.comment}; relative error {error:.1e}")
-        rows = [(fit.name, numerator)]
-        if denominator:
-            rows.append((f"{fit.name}_DENOMINATOR", [1.0, *denominator]))
-        for name, values in rows:
-            texts = [repr(v if fit.double else float(np.float32(v))) for v in values]
-            print(f"{name} = (", *(f"    {text}," for text in texts), ")", sep="\n")
+    print(TITLE)
+    found = [(fit.comment, *table) for fit in FITS for table in tables(fit)]
+    for name, rows in itertools.groupby(found, key=lambda row: row[1]):
+        print(f"\n{name} = {{")
+        for comment, _, element, values, error in rows:
+            numbers = textwrap.wrap(", ".join(map(repr, values)), width=92)
+            print(f"    # {comment}; error {error:.1e}")
+            print(
+                f'    "{element}": (', *(f"        {line}" for line in numbers), "    ),", sep="\n"
+            )
+        print("}")
 
 
 if __name__ == "__main__":

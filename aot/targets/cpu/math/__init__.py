@@ -9,16 +9,12 @@ which a thread starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from aotc.aot.targets.cpu.math import doubles, singles
 from aotc.aot.targets.cpu.math.angles import WIDE
-from aotc.aot.targets.cpu.math.vector_ir import Function, Text, Value, mangled, type_name
+from aotc.aot.targets.cpu.math.functions import FUNCTIONS
+from aotc.aot.targets.cpu.math.vector_ir import Text, Value, mangled, type_name
 
-FUNCTIONS: Mapping[str, Mapping[str, Function]] = {
-    "float": singles.FUNCTIONS,
-    "double": doubles.FUNCTIONS,
-}
 WIDTHS = (1, 8, 16, 32)  # lanes; 16 and, of f32, 32 need AVX-512
 
 
@@ -27,7 +23,7 @@ def symbol(name: str, lanes: int, element: str = "float") -> str:
     return f"aotc.{name}.{mangled(element, lanes)}"
 
 
-def functions(lanes: int, names: Iterable[str] = singles.FUNCTIONS, element: str = "float") -> str:
+def functions(lanes: int, names: Iterable[str] = FUNCTIONS["float"], element: str = "float") -> str:
     """LLVM IR definitions of the named functions for lanes of `WIDTHS`; KeyError on other names."""
     return module((element, name, lanes) for name in names)
 

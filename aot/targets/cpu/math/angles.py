@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aotc.aot.targets.cpu.math import double_coefficients, single_coefficients
+from aotc.aot.targets.cpu.math import coefficients as fitted
 from aotc.aot.targets.cpu.math.vector_ir import Text, Value, mangled, type_name
 
 # Without these LLVM splits 512-bit vectors.
@@ -131,10 +131,8 @@ SHORT_BITS = 200  # of them, as many as f32 needs
 def _near_of_singles(r: Value) -> tuple[Value, Value]:
     """(sine, cosine) for |r| ≤ π/4."""
     square = r * r
-    sine = (square * r).fma(square.polynomial(single_coefficients.SIN), r)
-    cosine = (square * square).fma(
-        square.polynomial(single_coefficients.COS), square.fma(-0.5, 1.0)
-    )
+    sine = (square * r).fma(square.polynomial(fitted.SIN["float"]), r)
+    cosine = (square * square).fma(square.polynomial(fitted.COS["float"]), square.fma(-0.5, 1.0))
     return sine, cosine
 
 
@@ -178,11 +176,11 @@ QUADRANT_FRACTION_BITS = 190  # of an angle in quadrants; two more hold the quad
 def _near_of_doubles(r: Value) -> tuple[Value, Value]:
     """(sine, cosine) for |r| ≤ π/4."""
     square = r * r
-    sine = (square * r).fma(square.polynomial(double_coefficients.SIN), r)
+    sine = (square * r).fma(square.polynomial(fitted.SIN["double"]), r)
     half = square * 0.5
     whole = 1.0 - half
     lost = (1.0 - whole) - half
-    return sine, whole + (square * square).fma(square.polynomial(double_coefficients.COS), lost)
+    return sine, whole + (square * square).fma(square.polynomial(fitted.COS["double"]), lost)
 
 
 def _reduce_doubles(x: Value) -> tuple[Value, Value]:

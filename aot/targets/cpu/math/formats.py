@@ -1,7 +1,7 @@
-"""What the functions of f32 and f64 share, as LLVM IR text: powers of two and logarithms.
+"""The formats f32 and f64 with their powers of two and logarithms, as LLVM IR text.
 
 Range reductions and reconstructions: W. J. Cody, W. Waite, "Software Manual for the Elementary
-Functions" (1980).
+Functions" (1980). Logarithms of f64 follow fdlibm's formula (Sun Microsystems, 1993).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from aotc.aot.targets.cpu.math import coefficients as fitted
 from aotc.aot.targets.cpu.math.vector_ir import Value
 
 Range = tuple[float, float]
@@ -22,9 +23,9 @@ class Format:
     sqrt_half_bits: of √½; subnormal_shift: an exponent that makes every subnormal a normal number;
     log2_e, ln2: in two parts, of ln2 the high one with so many zero bits at its end that its
     products with exponents are exact; tiny: below it, x² and the like are nothing beside x;
-    ranges: beyond which e^x, 2^x and e^x − 1 are at their limits; exp2, expm1: coefficients, the
-    lowest power first; power: e^r for |r| ≤ ln2 / 2; log_of_ratio: log(1 + f) + n · log 2 for
-    √½ ≤ 1 + f ≤ √2; scale: AVX-512's instruction for x · 2ⁿ, of 16 lanes.
+    ranges: beyond which e^x, 2^x and e^x − 1 are at their limits; power: e^r for |r| ≤ ln2 / 2;
+    log_of_ratio: log(1 + f) + n · log 2 for √½ ≤ 1 + f ≤ √2; scale_instruction: AVX-512's for
+    x · 2ⁿ, of 16 lanes.
     """
 
     element: str
@@ -39,8 +40,6 @@ class Format:
     exp_range: Range
     exp2_range: Range
     expm1_range: Range
-    exp2_coefficients: tuple[float, ...]
-    expm1_coefficients: tuple[float, ...]
     power: Callable[[Value], Value]
     log_of_ratio: Callable[[Value, Value], Value]
     scale_instruction: str | None = None
@@ -110,7 +109,7 @@ class Format:
 
     def power_of_fraction(self, r: Value) -> Value:
         """2^r for |r| ≤ ½."""
-        return r.fma(r.polynomial(self.exp2_coefficients), 1.0)
+        return r.fma(r.polynomial(fitted.EXP2[self.element]), 1.0)
 
     def expm1(self, x: Value) -> Value:
         r, _, n = self.reduce_exponent(_within(x, self.expm1_range))
@@ -122,7 +121,7 @@ class Format:
 
     def less_one(self, r: Value) -> Value:
         """e^r − 1 for |r| ≤ log 2 / 2."""
-        return (r * r).fma(r.polynomial(self.expm1_coefficients), r)
+        return (r * r).fma(r.polynomial(fitted.EXPM1[self.element]), r)
 
     def split(self, x: Value) -> tuple[Value, Value]:
         """A positive normal x = (1 + f) · 2ⁿ with √½ ≤ 1 + f < √2: (f, n as an integer)."""
@@ -180,13 +179,78 @@ def log_limits(x: Value, result: Value) -> Value:
     return x.equals(0.0).select(x.like(-math.inf), result)
 
 
-def pow_signs(x: Value, y: Value, result: Value) -> Value:
-    """|x|^y given as `result`, with the signs, NaN and ones of C's pow."""
-    truncate = x.text.intrinsic
-    integer = truncate("trunc", y).equals(y)
-    half = y * 0.5
-    odd = integer & (truncate("trunc", half).equals(half) ^ 1)
-    result = odd.select(result.copysign(x), result)
-    no_root = (x < 0.0) & (x > -math.inf) & (integer ^ 1)
-    result = no_root.select(x.like(math.nan), result)
-    return (y.equals(0.0) | x.equals(1.0)).select(x.like(1.0), result)
+# -- f32 -------------------------------------------------------------------------------------------
+
+_VECTOR = "<16 x float>"
+_LN2_SINGLE = 0.693359375, -2.12194440054690583e-4
+
+
+def _power_single(r: Value) -> Value:
+    return r.fma(r.polynomial(fitted.EXP["float"]), 1.0)
+
+
+def _log_of_ratio_single(f: Value, exponent: Value) -> Value:
+    high, low = _LN2_SINGLE
+    square = f * f
+    tail = (square * f) * f.polynomial(fitted.LOG["float"])
+    tail = exponent.fma(low, tail)
+    tail = square.fma(-0.5, tail)
+    return exponent.fma(high, f + tail)
+
+
+F32 = Format(
+    element="float",
+    integer="i32",
+    bits=32,
+    fraction_bits=23,
+    sqrt_half_bits=0x3F3504F3,
+    subnormal_shift=23,
+    log2_e=(1.44269502162933349609375, 1.925963033500e-8),
+    ln2=_LN2_SINGLE,
+    tiny=1e-30,
+    exp_range=(-105.0, 90.0),
+    exp2_range=(-151.0, 129.0),
+    expm1_range=(-18.0, 89.0),
+    power=_power_single,
+    log_of_ratio=_log_of_ratio_single,
+    scale_instruction=(
+        f"call {_VECTOR} @llvm.x86.avx512.mask.scalef.ps.512"
+        f"({_VECTOR} {{0}}, {_VECTOR} {{1}}, {_VECTOR} {{0}}, i16 -1, i32 4)"
+    ),
+)
+
+# -- f64 -------------------------------------------------------------------------------------------
+
+LOG2_E, LOG2_E_REST = 1.4426950408889634, 2.0355273740931033e-17
+_LN2_DOUBLE = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+
+
+def _power_double(r: Value) -> Value:
+    return F64.less_one(r) + 1.0
+
+
+def _log_of_ratio_double(f: Value, exponent: Value) -> Value:
+    high, low = _LN2_DOUBLE
+    s = f / (f + 2.0)
+    z = s * s
+    half = (f * f) * 0.5
+    tail = exponent.fma(low, s * z.fma(z.polynomial(fitted.LOG["double"]), half))
+    return exponent.fma(high, f - (half - tail))
+
+
+F64 = Format(
+    element="double",
+    integer="i64",
+    bits=64,
+    fraction_bits=52,
+    sqrt_half_bits=0x3FE6A09E667F3BCD,
+    subnormal_shift=54,
+    log2_e=(LOG2_E, LOG2_E_REST),
+    ln2=_LN2_DOUBLE,
+    tiny=1e-290,
+    exp_range=(-746.0, 711.0),
+    exp2_range=(-1076.0, 1025.0),
+    expm1_range=(-40.0, 710.0),
+    power=_power_double,
+    log_of_ratio=_log_of_ratio_double,
+)
