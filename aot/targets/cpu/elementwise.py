@@ -37,8 +37,9 @@ from aotc.aot.targets.cpu.linear import (
     number,
     scalar_type,
 )
-from aotc.aot.targets.cpu.math import FUNCTIONS, WIDTHS
+from aotc.aot.targets.cpu.math import WIDTHS
 from aotc.aot.targets.cpu.math import symbol as math_symbol
+from aotc.aot.targets.cpu.math.functions import FUNCTIONS
 from aotc.aot.targets.cpu.ttir import Operation, unsupported
 from aotc.aot.targets.cpu.writer import Operand, constant
 
