@@ -203,6 +203,7 @@ def _contents(
     clock: Clock,
 ) -> BundleContents:
     types = signature(captured.graph, captured.dims, captured.guards)
+    kept = states(captured.graph, captured.dims)
     parts = [
         contents.Part(each.target, each.groups, each.sources, each.tuning, each.plan)
         for each in compiled
@@ -230,7 +231,9 @@ def _contents(
         sizes=types.sizes,
         guards=types.guards,
         backends=contents.backends([each.plan for each in compiled], options.embed_backends),
-        states=states(captured.graph),
+        states=kept.states,
+        session_dims=kept.dims,
+        session_sizes=kept.rows,
     )
 
 

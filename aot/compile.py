@@ -92,7 +92,7 @@ def schedule_and_lower(
     graphs = [narrowed(graph, dict(zip(dims, each, strict=True))) for each in ranges]
     scheduled = _schedule(graphs if dims else [graph], target, clock)
     variants = tuple(
-        Lowered(specs, assign_buffers(each), narrow)
+        Lowered(specs, assign_buffers(each, graph), narrow)
         for specs, each, narrow in zip(
             _lower(scheduled, target, clock), scheduled, ranges, strict=True
         )

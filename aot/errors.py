@@ -250,6 +250,14 @@ class SpecTensorsEmpty(SpecError):
     hint = "make the model on the cpu, or load its weights: `load_state_dict(…, assign=True)`"
 
 
+class SpecStatesInvalid(SpecError):
+    """`state_shapes` does not say which dims of which buffers vary."""
+
+    code = "spec-states-invalid"
+    template = "`state_shapes` in `{path}` names {found}, expected {expected}"
+    hint = 'by the name of the buffer, as `dynamic_shapes` has it: {{"cache.keys": {{2: length}}}}'
+
+
 class SpecDecompositionsInvalid(SpecError):
     """`decompositions` does not say which function stands for which op."""
 
@@ -340,6 +348,22 @@ class StateUnsupported(UnsupportedError):
     code = "state"
     template = "the model changes its buffers {names} when it runs, together with {other}"
     hint = "give each element type a buffer of its own, or return the new value as an output"
+
+
+class StateNotUniform(UnsupportedError):
+    """A state of dynamic sizes has an example value that no other size can have."""
+
+    code = "state-not-uniform"
+    template = "buffer `{name}` of dynamic sizes holds {found}, expected one value everywhere"
+    hint = "fill it with zeros or another number: a session of other sizes starts with that"
+
+
+class StateShared(UnsupportedError):
+    """A buffer of dynamic sizes is reached by another name, whose size is fixed."""
+
+    code = "state-shared"
+    template = "the model reaches buffer `{name}` of dynamic sizes as `{other}` too"
+    hint = "read and write it by one attribute of its module, and keep no second tensor of it"
 
 
 class KernelNotOnHost(UnsupportedError):

@@ -164,6 +164,8 @@ def _contents(
             for entry, data in libraries
         ),
         states=manifest.states,
+        session_dims=manifest.session_dims,
+        session_sizes=manifest.session_sizes,
     )
 
 

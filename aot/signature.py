@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aotc.aot.errors import DimUnreadable
@@ -12,6 +12,7 @@ from aotc.aot.plan import SizeTable
 from aotc.runtime.bundle import signature as runtime
 from aotc.runtime.bundle.extent import VALUE_LIMIT, Row
 from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.signature import NO_SIZES, SessionSize, SessionSizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +25,18 @@ class Signature:
     sizes: tuple[Row, ...] = ()
     guards: tuple[runtime.Condition, ...] = ()
 
-    def bind(self, shapes: Sequence[Sequence[int]]) -> list[int]:
-        """The dims' sizes for these shapes of the inputs, as a call reads them."""
-        return self._read().bind(shapes)[: len(self.dims)]
+    def bind(
+        self, shapes: Sequence[Sequence[int]], session: Mapping[str, int] = NO_SIZES
+    ) -> list[int]:
+        """The dims' sizes for these shapes of the inputs, as a call of a session reads them."""
+        return self._read().bind(shapes, session)[: len(self.dims)]
 
-    def outputs_at(self, shapes: Sequence[Sequence[int]]) -> tuple[TensorSpec, ...]:
+    def outputs_at(
+        self, shapes: Sequence[Sequence[int]], session: Mapping[str, int] = NO_SIZES
+    ) -> tuple[TensorSpec, ...]:
         """The outputs for these shapes of the inputs."""
         read = self._read()
-        return read.at(read.bind(shapes))[1]
+        return read.at(read.bind(shapes, session))[1]
 
     def _read(self) -> runtime.Signature:
         return runtime.Signature(self.inputs, self.outputs, self.dims, self.sizes, self.guards)
@@ -40,7 +45,7 @@ class Signature:
 def signature(graph: Graph, dims: Sequence[Dim] = (), guards: Sequence[Guard] = ()) -> Signature:
     """Names and types of inputs and outputs, as the manifest lists them, and their sizes.
 
-    Raises `DimUnreadable` for a dim that no input shows.
+    Raises `DimUnreadable` for a dim that neither an input nor a state shows.
     """
     table = SizeTable(dims)
     inputs = _specs(graph.input_names, graph.given, table)
@@ -65,24 +70,35 @@ def _specs(names: Sequence[str], nodes: Sequence[Node], table: SizeTable) -> tup
     )
 
 
-def states(graph: Graph) -> tuple[TensorSpec, ...]:
-    """Names and types of what calls leave to the next one."""
-    rows = zip(graph.states, graph.inputs[len(graph.given) :], strict=True)
-    return tuple(TensorSpec(state.name, node.dtype, node.shape) for state, node in rows)
+def states(graph: Graph, dims: Sequence[Dim] = ()) -> SessionSizes:
+    """Names and types of what calls leave to the next one, and the sizes that a session fixes."""
+    nodes = graph.inputs[len(graph.given) :]
+    shown = {dim for node in nodes for size in node.sizes() for dim in size.dims()}
+    own = [dim for dim in dims if dim in shown]
+    table = SizeTable(own)
+    specs = tuple(
+        TensorSpec(state.name, node.dtype, tuple(map(table.named, node.shape)))
+        for state, node in zip(graph.states, nodes, strict=True)
+    )
+    sizes = tuple(SessionSize(dim.name, dim.low, dim.high, dim.typical) for dim in own)
+    return SessionSizes(sizes, tuple(table.rows), specs)
 
 
 def _read(dim: Dim, graph: Graph) -> runtime.Size:
     """Where a call shows the dim: an input's dim that is a multiple of it, and a number."""
     found: list[tuple[int, int, int, int]] = []
-    for place, node in enumerate(graph.inputs):
+    for place, node in enumerate(graph.given):
         for axis, extent in enumerate(node.shape):
             linear = _linear(extent, dim)
             if linear is not None:
                 found.append((*linear, place, axis))
-    if not found:
+    if found:
+        scale, offset, place, axis = min(found)
+        return runtime.Size(dim.name, dim.low, dim.high, place, axis, scale, offset)
+    kept = graph.inputs[len(graph.given) :]
+    if not any(dim in size.dims() for node in kept for size in node.sizes()):
         raise DimUnreadable(name=dim.name)
-    scale, offset, place, axis = min(found)
-    return runtime.Size(dim.name, dim.low, dim.high, place, axis, scale, offset)
+    return runtime.Size(dim.name, dim.low, dim.high, None, 0)
 
 
 def _linear(extent: Extent, dim: Dim) -> tuple[int, int] | None:

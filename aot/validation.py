@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -63,17 +63,20 @@ def validate(
     ]
     for probe in captured.probes:
         limits = tolerances(captured, precision, probe.roundings)
-        rows.append([_Row(f" ({probe})", probe.inputs, probe.outputs, limits, probe.undecided)])
+        parts = (probe.inputs, probe.outputs, limits, probe.undecided)
+        rows.append([_Row(f" ({probe})", *parts, sizes=dict(probe.sizes))])
     checks: list[Comparison] = []
+    kept = states(captured.graph, captured.dims)
     for calls in rows:
         shapes = [array.shape for array in calls[0].inputs]
-        returned = types.outputs_at(shapes)
-        specs = (*returned, *states(captured.graph))
+        session = {dim.name: calls[0].sizes.get(dim.name, dim.default) for dim in kept.dims}
+        returned = types.outputs_at(shapes, session)
+        specs = (*returned, *kept.at(session))
         shaped = zip(specs, calls[0].expected, strict=True)
         if any(spec.shape != want.shape for spec, want in shaped):
             checks += (Comparison(spec.name + calls[0].label, math.inf, 0.0) for spec in specs)
             continue  # what is computed would not fit
-        fixed = plan.at(types.bind(shapes)[: plan.dims])
+        fixed = plan.at(types.bind(shapes, session)[: plan.dims])
         arrays = [
             Arrays(
                 tuple(map(aligned, call.inputs)),
@@ -98,6 +101,7 @@ class _Row:
     limits: tuple[float, ...]
     undecided: Undecided | None
     spreads: Callable[[], tuple[float, ...]] | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)  # of a probe
 
 
 def _compared(

@@ -492,6 +492,41 @@ class SizeMismatch(InputError):
     hint = "dims that share a name in `dynamic_shapes` have one size in a call"
 
 
+class SessionSizeUnknown(InputError):
+    """A session was asked for with a size that no state of the program has."""
+
+    code = "session-size-unknown"
+    template = "a session has no size `{name}`, expected {expected}"
+    hint = "`aotc inspect` lists the sizes that a session fixes; others are read from each call"
+
+
+class SessionSizeInvalid(InputError):
+    """A size of a session is no whole number within its range."""
+
+    code = "session-size"
+    template = "size `{name}` of a session is {found}, expected a whole number from {low} to {high}"
+    hint = "rebuild with a `Dim` of a wider range in `state_shapes`"
+
+
+class SessionSizeDiffers(InputError):
+    """A call shows another size than its session has been opened with."""
+
+    code = "session-size-differs"
+    template = (
+        "size `{size}` is {found} ({role} `{name}`, dim {axis}), expected {expected}, with which "
+        "the session was opened"
+    )
+    hint = "open a session of that size: `program.session({size}={found})`"
+
+
+class HostMemoryFull(DriverFault):
+    """Host memory does not suffice for a session's states; sizes in bytes. Nothing changed."""
+
+    code = "host-memory-full"
+    template = "no memory for {purpose}: needs {needed_bytes} bytes, {free_bytes} are free"
+    hint = "close sessions that are not in use, or open them with smaller sizes"
+
+
 class SizeGuard(InputError):
     """The sizes of a call break a condition under which the model was exported."""
 

@@ -219,17 +219,16 @@ def _check_code(plan: Plan, vouched: bytes) -> None:
 
 def _check_states(manifest: Manifest, plan: Plan, spans: dict[str, tuple[int, int]]) -> None:
     """The plan keeps what the manifest lists, and what it starts with is of that size."""
-    found = [slot.nbytes for slot in plan.states]
-    expected = [spec.nbytes for spec in manifest.states]
-    if found != expected:
-        raise BundleMalformed(
-            path=plan.path, field="states", found=f"{found} bytes", expected=f"{expected} bytes"
-        )
+    ends = ({dim.name: dim.low for dim in manifest.session_dims},
+            {dim.name: dim.default for dim in manifest.session_dims})  # fmt: skip
+    for sizes in ends:
+        plan.kept_slots(manifest.dims, sizes, manifest.session.at(sizes))
     for index, slot in enumerate(plan.states):
-        nbytes = spans[slot.initial][1] if slot.initial in spans else slot.nbytes
-        if nbytes != slot.nbytes:
+        wanted: Any = slot.initial_bytes or slot.nbytes
+        nbytes = spans[slot.initial][1] if slot.initial in spans else wanted
+        if nbytes != wanted:
             field = f"states[{index}].initial"
-            expected_text = f"{slot.nbytes}, as the state has"
+            expected_text = f"{wanted}, as the state has"
             raise BundleMalformed(
                 path=plan.path, field=field, found=f"{nbytes} bytes", expected=expected_text
             )

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy
 import torch
-from torch.export import ExportedProgram
 
 from aotc.aot.capture.aliases import has_plain_memory
 from aotc.aot.capture.exported import Functional, held_tensor, import_program
@@ -33,7 +32,8 @@ from aotc.aot.capture.golden import (
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, draws, seeded
 from aotc.aot.capture.imports.table import NOT_DECOMPOSED
-from aotc.aot.capture.other_sizes import Probe, probes
+from aotc.aot.capture.lifted import Lifted, check_alone, lifted
+from aotc.aot.capture.other_sizes import Models, Probe, probes
 from aotc.aot.capture.random_inputs import Trial, judged, trials
 from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of
 from aotc.aot.capture.sizes import sizes_of
@@ -79,29 +79,31 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     spec = with_distinct_inputs(spec)
     with torch.no_grad(), quiet_settings(), seeded(GOLDEN_SEED):
         whole = (*NOT_DECOMPOSED, *CHECKED_WHOLE) if fallback else NOT_DECOMPOSED
-        found = exported(spec, whole)
+        taking, states = lifted(spec)
+        found = exported(taking, whole)
         program, decomposed = found.program, found.decomposed
+        check_alone(program, states, spec.module)
         arguments = (spec.arguments, spec.keyword_arguments)
-        sizes = sizes_of(program, spec.dynamic_shapes, arguments)
-        graph, asserted = import_program(decomposed, program, sizes, fallback, rounds)
+        sizes = sizes_of(program, spec.dynamic_shapes, arguments, states.shapes)
+        graph, asserted = import_program(decomposed, program, sizes, fallback, rounds, states)
         uses_rng = draws(decomposed)
         structure = structure_of(spec, program, uses_rng)
         left = torch_ops(graph)
-        kept = [state.name for state in graph.states]
-        golden = _golden(spec, program, decomposed, graph)
+        golden = _golden(spec, found, graph, states)
         guards = tuple(dict.fromkeys((*sizes.guards, *asserted)))
         model = program.module() if spec.module is None else spec.module
-        model = decomposed.module() if uses_rng else model
-        models = (model, model)
-        if kept and sizes.dims:
-            models = (program.module(), Functional(decomposed, kept))
-        held = [held_tensor(decomposed, name) for name in kept]
+        model = states.bound(decomposed.module()) if uses_rng else model
+        models = Models(model, model)
+        if graph.states and sizes.dims:
+            kept = [state.name for state in graph.states]
+            models = Models(program.module(), Functional(decomposed, kept, states), states)
+        held = _held(found, graph, states)
         others = probes(spec, models, held, graph, sizes.dims, guards)
     graph = named_outputs(graph, structure.outputs)
     warn_of_weights(program.state_dict, program.graph_signature.parameters)
     warn_of(left)
     check(graph, "capture")
-    others_drawn = _trials(spec, found, graph, golden.outputs, uses_rng)
+    others_drawn = _trials(spec, found, graph, golden.outputs, uses_rng, states)
     is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     precision = "tf32" if is_tf32 else "ieee"
     numbers = (golden.inputs, golden.outputs, structure, golden.roundings)
@@ -114,15 +116,31 @@ def example_arrays(spec: Spec) -> tuple[Array, ...]:
     return tuple(to_array(tensor).copy() for tensor in spec.tensors())
 
 
+def _held(found: Exported, graph: Graph, states: Lifted) -> list[torch.Tensor]:
+    """The tensors that the graph's states are of, in their order."""
+    own = dict(zip(states.names, states.tensors, strict=True))
+    return [
+        own[state.name] if state.name in own else held_tensor(found.decomposed, state.name)
+        for state in graph.states
+    ]
+
+
 def _trials(
-    spec: Spec, found: Exported, graph: Graph, known: Sequence[Array], uses_rng: bool
+    spec: Spec,
+    found: Exported,
+    graph: Graph,
+    known: Sequence[Array],
+    uses_rng: bool,
+    states: Lifted,
 ) -> tuple[Trial, ...]:
     """The model on random inputs: itself, or where it draws or keeps states its program."""
-    kept = [held_tensor(found.decomposed, state.name) for state in graph.states]
+    kept = _held(found, graph, states)
     if uses_rng:
-        model: Any = found.decomposed.module()
+        model: Any = states.bound(found.decomposed.module())
+    elif kept or spec.module is None:
+        model = states.bound(found.program.module())
     else:
-        model = found.program.module() if kept or spec.module is None else spec.module
+        model = spec.module
     more = (numpy.array(GOLDEN_SEED),) if uses_rng else ()
     return trials_of(spec, model, graph, known, kept, more)
 
@@ -169,24 +187,23 @@ class _Golden:
     undecided: Undecided
 
 
-def _golden(
-    spec: Spec, program: ExportedProgram, decomposed: ExportedProgram, graph: Graph
-) -> _Golden:
+def _golden(spec: Spec, exported: Exported, graph: Graph, states: Lifted) -> _Golden:
     """What the exported model gives for its example."""
+    decomposed = exported.decomposed
     kept = [state.name for state in graph.states]
     inputs = example_arrays(spec)
-    module = program.module()
+    module = states.bound(exported.program.module())
     if draws(decomposed):
-        module = decomposed.module()
+        module = states.bound(decomposed.module())
         inputs = (*inputs, numpy.array(GOLDEN_SEED))
-    with unchanged([held_tensor(decomposed, name) for name in kept]) as buffers:
+    with unchanged(_held(exported, graph, states)) as buffers:
         outputs = (*golden_tensors(lambda: run(spec, module)), *(each.clone() for each in buffers))
         found = tuple(to_array(tensor).copy() for tensor in outputs)
     spreads = whole_spreads = (0.0,) * len(outputs)
     is_narrow = has_halves(graph)
     # Nothing is written into: neither into an operand nor, in wider floats, into a state.
-    whole = module if is_narrow else decomposed.module()
-    functional = Functional(decomposed, kept) if kept else whole
+    whole = module if is_narrow else states.bound(decomposed.module())
+    functional = states.bound(Functional(decomposed, kept, states)) if kept else whole
     with suppress(ModelRaised):  # an op does not take what was widened
         away = distances(lambda: run(spec, functional), outputs, is_narrow)
         spreads, whole_spreads = tuple(map(without_jumps, away)), tuple(map(largest, away))

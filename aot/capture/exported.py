@@ -16,6 +16,7 @@ from aotc.aot.capture.exporting import decompose
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
 from aotc.aot.capture.imports.call import COMPLEX_END, NotSupported, type_of
 from aotc.aot.capture.imports.complexes import Complex
+from aotc.aot.capture.lifted import Lifted, initial_of
 from aotc.aot.capture.sizes import Sizes, reading, sizes_of
 from aotc.aot.capture.state_values import mark_state, marking_states
 from aotc.aot.capture.triton_calls import KERNEL_CALL
@@ -24,6 +25,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, State, make
 from aotc.aot.ir.size import Guard
 
+NONE_LIFTED = Lifted()
 OWN_GENERATOR = "draw from torch's own generator, and give the program a seed"
 STATE_PREFIX = "state."  # of the names of initial values among the weights
 
@@ -34,16 +36,23 @@ def import_program(
     sizes: Sizes,
     fallback: bool = False,
     rounds: bool = False,
+    lifted: Lifted = NONE_LIFTED,
 ) -> tuple[Graph, tuple[Guard, ...]]:
     """Our graph of a program that was decomposed from `exported`, and what it asks of sizes.
 
     `fallback` leaves ops that have no row to torch, `rounds` rounds every 16-bit result to its
-    type. Raises `OpsUnsupported` with every op that can neither be imported nor left, and
-    `MutationUnsupported` where inputs are changed.
+    type; the arguments of `lifted` become states. Raises `OpsUnsupported` with every op that can
+    neither be imported nor left, and `MutationUnsupported` where inputs are changed.
     """
-    changed = _changed(program, exported)
+    changed = _changed(program, exported, lifted)
     walker = _ProgramImporter(
-        program=program, fallback=fallback, rounds=rounds, changed=changed, has_parts=True
+        program=program,
+        fallback=fallback,
+        rounds=rounds,
+        changed=changed,
+        has_parts=True,
+        lifted=lifted.placeholders(program),
+        initials=dict(zip(lifted.names, map(initial_of, lifted.tensors), strict=True)),
     )
     with reading(sizes), marking_states():
         for node in program.graph.nodes:
@@ -71,7 +80,9 @@ def _distinct(found: Sequence[str]) -> str:
     return "\n".join(f"  {line}" for line in dict.fromkeys(found))
 
 
-def _changed(program: ExportedProgram, exported: ExportedProgram) -> dict[str, torch.fx.Node]:
+def _changed(
+    program: ExportedProgram, exported: ExportedProgram, lifted: Lifted
+) -> dict[str, torch.fx.Node]:
     """The buffers that the program writes to, with what they hold after a call.
 
     Raises `MutationUnsupported` where it writes to inputs.
@@ -82,10 +93,15 @@ def _changed(program: ExportedProgram, exported: ExportedProgram) -> dict[str, t
         # With the ops whole it goes by what they declare.
         declared = _written(without_aliases(exported).run_decompositions({}))
         found = {name: row for name, row in found.items() if name in declared}
+    names = lifted.placeholders(program)
+    found = {
+        names.get(name, name): (OutputKind.BUFFER_MUTATION if name in names else kind, node)
+        for name, (kind, node) in found.items()
+    }
     inputs = [name for name, (kind, _) in found.items() if kind is OutputKind.USER_INPUT_MUTATION]
     if inputs:
         raise MutationUnsupported(names=", ".join(f"`{name}`" for name in inputs))
-    own = program.graph_signature.inputs_to_buffers
+    own = {**program.graph_signature.inputs_to_buffers, **names}
     return {name: node for name, (_, node) in found.items() if own.get(node.name) != name}
 
 
@@ -108,11 +124,13 @@ class _ProgramImporter(Importer):
     program: ExportedProgram
     changed: dict[str, torch.fx.Node]  # buffers by name, with what they hold after a call
     states: dict[str, Node] = field(default_factory=dict)  # what they hold before it
+    lifted: dict[str, str]  # placeholders of buffers that were lifted, with the buffers' names
+    initials: dict[str, torch.Tensor]  # of these
 
     def graph(self) -> Graph:
         """The finished graph, with the buffers that are changed as its states."""
         whole = super().graph()
-        names = [name for name in self.changed if name in self.states]
+        names = [name for name in self.states if self._is_kept(name, whole)]
         before = tuple(self.states[name] for name in names)
         after = tuple(self._after(name) for name in names)
         count = len(whole.returned)
@@ -126,17 +144,24 @@ class _ProgramImporter(Importer):
             tuple(State(name, _initial(name, self._tensor(name))) for name in names),
         ).with_outputs(outputs)
 
+    def _is_kept(self, name: str, whole: Graph) -> bool:
+        """Whether a call writes to a buffer, or reads one that others may write to."""
+        return name in self.changed or self.states[name] in whole.nodes()
+
     def _after(self, name: str) -> Node:
         """What a buffer holds after a call: torch copies it in, `buffer[:] = 0` as one zero."""
-        made: Node = self.values[self.changed[name]]
         before = self.states[name]
+        if name not in self.changed:
+            return before
+        made: Node = self.values[self.changed[name]]
         return build.expand(build.cast(made, before.dtype), before.shape)
 
     def _tensor(self, name: str) -> torch.Tensor:
-        return held_tensor(self.program, name)
+        found = self.initials.get(name)
+        return held_tensor(self.program, name) if found is None else found
 
     def _state(self, node: torch.fx.Node, name: str) -> Node:
-        kind = type_of(self._tensor(name))
+        kind = type_of(node.meta["val"] if name in self.initials else self._tensor(name))
         attrs = {"name": node.name, "dtype": kind.dtype, "shape": kind.shape}
         self.states[name] = made = mark_state(make("input", (), attrs))
         return made
@@ -146,6 +171,12 @@ class _ProgramImporter(Importer):
         spec = next(item for item in specs if item.arg.name == node.name)
         if isinstance(spec.arg, ConstantArgument):
             return spec.arg.value
+        if node.name in self.lifted:
+            try:
+                return self._state(node, self.lifted[node.name])
+            except NotSupported as refused:
+                self.unsupported.append(f"buffer `{self.lifted[node.name]}`: {refused}")
+                return None
         if spec.kind is InputKind.USER_INPUT:
             return self._input(node)
         if spec.kind is InputKind.TOKEN:
@@ -197,10 +228,14 @@ HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 class Functional:
     """A decomposed program; called with the model's arguments, it writes into nothing."""
 
-    def __init__(self, program: ExportedProgram, states: Sequence[str]) -> None:
-        """states: names of those whose new values follow the outputs, in this order."""
+    def __init__(
+        self, program: ExportedProgram, states: Sequence[str], lifted: Lifted = NONE_LIFTED
+    ) -> None:
+        """states: names of those whose new values follow the outputs, in this order; those of
+        `lifted` are the last arguments."""
         self._program = program
         self._states = states
+        self._lifted = lifted.placeholders(program)
 
     def __call__(self, *arguments: Any, **named: Any) -> tuple[torch.Tensor, ...]:
         """The tensors that the model returns, then its states."""
@@ -212,9 +247,17 @@ class Functional:
         ]
         results = program.graph_module(*values)
         rows = list(zip(program.graph_signature.output_specs, results, strict=True))
-        changed = {spec.target: value for spec, value in rows if spec.target is not None}
+        before = {
+            self._lifted.get(spec.arg.name, spec.target): value
+            for spec, value in zip(program.graph_signature.input_specs, values, strict=True)
+        }
+        changed = before | {
+            self._lifted.get(str(spec.target), spec.target): value
+            for spec, value in rows
+            if spec.target is not None
+        }
         outputs = [value for spec, value in rows if spec.kind is OutputKind.USER_OUTPUT]
-        states = ((held_tensor(program, name), changed[name]) for name in self._states)
+        states = ((before[name], changed[name]) for name in self._states)
         # As torch copies them in: `buffer[:] = 0` as one zero.
         found = [*outputs, *(new.to(old.dtype).expand(old.shape) for old, new in states)]
         return tuple(value for value in found if isinstance(value, torch.Tensor))

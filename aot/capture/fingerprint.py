@@ -43,7 +43,7 @@ def fingerprint(spec: Spec) -> dict[str, str] | None:
     """Named digests of all that the export of `spec` depends on; None where one has no digest."""
     if spec.module is None or isinstance(spec.module, FunctionModule):
         return None
-    if spec.dynamic_shapes is not None or spec.decompositions:
+    if spec.dynamic_shapes is not None or spec.state_shapes or spec.decompositions:
         return None
     dependencies = Dependencies()
     try:

@@ -19,6 +19,7 @@ from aotc.aot.capture.exporting import unchanged
 from aotc.aot.capture.golden import golden_tensors, has_halves, roundings
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, seed_input
+from aotc.aot.capture.lifted import Lifted
 from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of
 from aotc.aot.capture.spec import Spec
 from aotc.aot.ir.graph import Graph
@@ -49,9 +50,21 @@ class Probe:
         return ", ".join(f"{name} = {size}" for name, size in self.sizes)
 
 
+@dataclass(frozen=True, slots=True)
+class Models:
+    """A model in torch, and what gives its outputs and then its states without changing them.
+
+    states: the buffers that both take as an argument.
+    """
+
+    model: Callable[..., Any]
+    functional: Callable[..., Any]
+    states: Lifted = Lifted()
+
+
 def probes(
     spec: Spec,
-    models: tuple[Callable[..., Any], Callable[..., Any]],
+    models: Models,
     kept: Sequence[torch.Tensor],
     graph: Graph,
     dims: Sequence[Dim],
@@ -59,8 +72,7 @@ def probes(
 ) -> tuple[Probe, ...]:
     """The model at the smallest and at the largest sizes that the guards and memory allow.
 
-    `models` are the model in torch, and what gives its outputs and then its states without changing
-    them; `kept` are the states, which hold at the end what they hold now. Sizes at which the model
+    `kept` are the states, which hold at the end what they hold now. Sizes at which the model
     raises are left out.
     """
     if not dims:
@@ -117,7 +129,7 @@ def _at(extent: Extent, sizes: Sizes) -> int:
 
 def _probe(
     spec: Spec,
-    models: tuple[Callable[..., Any], Callable[..., Any]],
+    models: Models,
     kept: Sequence[torch.Tensor],
     graph: Graph,
     sizes: Sizes,
@@ -131,24 +143,44 @@ def _probe(
     if len(given) < len(graph.given):
         inputs = (*inputs, numpy.array(GOLDEN_SEED))
 
+    states, kept = _states_at(models.states, kept, graph, sizes)
+
     def call(model: Callable[..., Any]) -> Any:
         arguments, named = pytree.tree_unflatten(leaves, layout)
-        return model(*arguments, **named)
+        return models.states.bound(model, states)(*arguments, **named)
 
     try:
         with unchanged(list(kept)) as buffers:
-            outputs = golden_tensors(lambda: call(models[0]))
+            outputs = golden_tensors(lambda: call(models.model))
             outputs = (*outputs, *(buffer.clone() for buffer in buffers))
     except Exception:  # whatever the model raises: it has no numbers there to compare with
         return None
     try:
-        spreads = roundings(lambda: call(models[1]), outputs, has_halves(graph))
+        spreads = roundings(lambda: call(models.functional), outputs, has_halves(graph))
     except Exception:  # an operation that does not take what was widened
         spreads = (0.0,) * len(outputs)
     named_sizes = tuple((dim.name, size) for dim, size in sizes.items())
     expected = tuple(map(to_array, outputs))
-    undecided = undecided_of(lambda: call(models[1]), expected)
+    undecided = undecided_of(lambda: call(models.functional), expected)
     return Probe(named_sizes, inputs, expected, spreads, undecided)
+
+
+def _states_at(
+    lifted: Lifted, kept: Sequence[torch.Tensor], graph: Graph, sizes: Sizes
+) -> tuple[tuple[torch.Tensor, ...], list[torch.Tensor]]:
+    """The buffers that are arguments, at these sizes, and all states with these among them."""
+    nodes = {
+        state.name: node
+        for state, node in zip(graph.states, graph.inputs[len(graph.given) :], strict=True)
+    }
+    shapes = [
+        [_at(extent, sizes) for extent in nodes[name].shape] if name in nodes else tensor.shape
+        for name, tensor in zip(lifted.names, lifted.tensors, strict=True)
+    ]
+    made = lifted.at(shapes)
+    own = dict(zip(lifted.names, made, strict=True))
+    pairs = zip(graph.states, kept, strict=True)
+    return made, [own.get(state.name, tensor) for state, tensor in pairs]
 
 
 def _resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:

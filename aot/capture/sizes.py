@@ -77,14 +77,19 @@ def extent_of(value: Any) -> Extent:
     return converted(value.node.expr, _CURRENT.get())
 
 
-def sizes_of(program: ExportedProgram, shapes: Any, arguments: Any) -> Sizes:
+def sizes_of(
+    program: ExportedProgram, shapes: Any, arguments: Any, states: Sequence[Any] = ()
+) -> Sizes:
     """The dims, guards and specialised dims of an exported program.
 
-    `shapes` is the spec's `dynamic_shapes`, `arguments` the example's (positional, by name).
+    `shapes` is the spec's `dynamic_shapes`, `arguments` the example's (positional, by name);
+    `states` are the dims of the buffers that are the program's last inputs.
     Raises `GuardUnsupported` for a guard that cannot be checked at a call.
     """
     inputs = _inputs(program)
     asked = _asked(shapes, arguments)
+    asked += [{}] * (len(inputs) - len(states) - len(asked))
+    asked += [_by_axis(row) for row in states]
     names = _names(inputs, asked)
     symbols: dict[Any, Extent] = {}
     bounded = _bounded_by_user(inputs, asked)
@@ -133,13 +138,17 @@ def _asked(shapes: Any, arguments: Any) -> list[Mapping[int, Any]]:
 def _asked_of(value: Any, row: Any) -> Iterator[Mapping[int, Any]]:
     """The rows of the tensors in one argument, however nested."""
     if isinstance(value, torch.Tensor):
-        pairs = row.items() if isinstance(row, Mapping) else enumerate(row or ())
-        yield {axis: entry for axis, entry in pairs if entry is not None}
+        yield _by_axis(row)
         return
     keys = value if isinstance(value, Mapping) else range(len(value)) if _is_row(value) else ()
     for key in keys:
         inner = row.get(key) if isinstance(row, Mapping) else row[key] if _is_row(row) else None
         yield from _asked_of(value[key], inner)
+
+
+def _by_axis(row: Any) -> dict[int, Any]:
+    pairs = row.items() if isinstance(row, Mapping) else enumerate(row or ())
+    return {axis: entry for axis, entry in pairs if entry is not None}
 
 
 def _is_row(value: Any) -> bool:

@@ -28,10 +28,12 @@ from aotc.aot.errors import (
     SpecModelInvalid,
     SpecModelMissing,
     SpecNotUnderstood,
+    SpecStatesInvalid,
     SpecTensorsEmpty,
 )
 
 SEED = 0
+OF_MODULES = "a module or `build_model`: an exported program has its buffers' sizes already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Spec:
     program: ExportedProgram | None = None
     decompositions: Decompositions = field(default_factory=dict)  # of ops of the user's
     dynamic_shapes: Any = None  # in the words of torch.export
+    # Buffers by their qualified names, the dims of each that vary: {"keys": {2: Dim("length")}}.
+    state_shapes: Mapping[str, Any] = field(default_factory=dict)
 
     def leaves(self) -> tuple[list[Any], pytree.TreeSpec]:
         """What the arguments hold, one after the other, and how it nests."""
@@ -84,15 +88,21 @@ def load_spec(text: str) -> Spec:
 
 
 def spec_of(
-    model: Any, example_inputs: Any, path: str = "the model", dynamic_shapes: Any = None
+    model: Any,
+    example_inputs: Any,
+    path: str = "the model",
+    dynamic_shapes: Any = None,
+    state_shapes: Any = None,
 ) -> Spec:
     """A spec of a live model (module, function or exported program) and its example inputs.
 
-    `dynamic_shapes` names its dims that vary; an exported program has its own, and without example
-    inputs (None) those that it was exported with. Raises `SpecModelInvalid` and
-    `SpecInputsInvalid`.
+    `dynamic_shapes` names its dims that vary, `state_shapes` those of buffers that it changes; an
+    exported program has its own, and without example inputs (None) those that it was exported
+    with. Raises `SpecModelInvalid`, `SpecInputsInvalid` and `SpecStatesInvalid`.
     """
     if isinstance(model, ExportedProgram):
+        if state_shapes:
+            raise SpecStatesInvalid(path=path, found="an exported program", expected=OF_MODULES)
         return _of_program(model, example_inputs, path)
     module = _as_module(model, "model", path)
     arguments, keyword_arguments = _as_arguments(example_inputs)
@@ -105,7 +115,29 @@ def spec_of(
         keyword_arguments,
         module.eval(),
         dynamic_shapes=dynamic_shapes,
+        state_shapes=_state_shapes(module, state_shapes, path),
     )
+
+
+def _state_shapes(module: torch.nn.Module, shapes: Any, path: str) -> dict[str, Any]:
+    """What a spec says of its buffers' dims; raises `SpecStatesInvalid`."""
+    if shapes is None:
+        return {}
+    if not isinstance(shapes, Mapping):
+        raise SpecStatesInvalid(path=path, found=_kind(shapes), expected="a dict by buffer names")
+    buffers = dict(module.named_buffers(remove_duplicate=False))
+    for name, dims in shapes.items():
+        if name not in buffers:
+            known = ", ".join(f"`{each}`" for each in list(buffers)[:8]) or "none"
+            raise SpecStatesInvalid(path=path, found=f"`{name}`", expected=f"a buffer: {known}")
+        rank = buffers[name].dim()
+        if not isinstance(dims, Mapping | list | tuple) or any(
+            not isinstance(axis, int) or not 0 <= axis < rank
+            for axis in (dims if isinstance(dims, Mapping) else range(len(dims)))
+        ):
+            expected = f"dims by axis, of a buffer of {rank} dims"
+            raise SpecStatesInvalid(path=path, found=f"`{name}`: {dims!r}", expected=expected)
+    return {name: dims for name, dims in shapes.items() if dims}
 
 
 def _of_program(program: ExportedProgram, example_inputs: Any, path: str) -> Spec:
@@ -135,8 +167,11 @@ def _from_module(module: ModuleType, path: str, name: str) -> Spec:
     shapes = getattr(module, "dynamic_shapes", None)
     if callable(shapes):
         shapes = guarded(shapes, path, "`dynamic_shapes()` ran")
+    states = getattr(module, "state_shapes", None)
+    if callable(states):
+        states = guarded(states, path, "`state_shapes()` ran")
     decompositions = decompositions_of(getattr(module, "decompositions", {}), path)
-    return replace(spec_of(model, example, path, shapes), decompositions=decompositions)
+    return replace(spec_of(model, example, path, shapes, states), decompositions=decompositions)
 
 
 def _find_model(module: ModuleType, path: str, name: str) -> Any:

@@ -81,6 +81,7 @@ def _facts(opened: Bundle) -> dict[str, Any]:
         "outputs": [_tensor(spec) for spec in manifest.outputs],
         "states": [_tensor(spec) for spec in manifest.states],
         "dims": [str(dim) for dim in manifest.dims],
+        "session_sizes": [str(dim) for dim in manifest.session_dims],
         "guards": [guard.text for guard in manifest.guards],
         "weights_bytes": manifest.weights.nbytes if manifest.weights else 0,
         "features": list(manifest.features),
@@ -229,6 +230,8 @@ def _print_head(record: dict[str, Any]) -> None:
             click.echo(f"{kind[:-1]:<8} {row['name']}: {shape}{size}")
     for row in record["dims"]:
         click.echo(f"dim      {row}")
+    for row in record["session_sizes"]:
+        click.echo(f"session  {row}")
     for row in record["guards"]:
         click.echo(f"where    {row}")
     click.echo(f"weights  {bytes_text(record['weights_bytes'])}")

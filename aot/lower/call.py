@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aotc.aot.ir.call import CallArgument, CallCandidate
+from aotc.aot.ir.size import KERNEL_PREFIX, Dim
 from aotc.aot.lower import kernel_file
 from aotc.aot.lower.emit import INDENT
 from aotc.aot.lower.spec import Candidate, Form, KernelSpec
@@ -40,13 +41,16 @@ def kernel_of(group: Group, called: Called, traits: TargetTraits) -> KernelSpec:
     """The kernel of a group that calls another one."""
     candidates = tuple(dict.fromkeys(_candidate(row, traits) for row in called.candidates))
     name = f"{group.label}_call"
+    arguments = _arguments(group, called)
+    sizes = kernel_file.sizes_of(group, "\n".join(arguments))
     return KernelSpec(
         name=group.label,
-        forms=(Form("", _file(group, called, name, candidates), name),),
+        forms=(Form("", _file(group, called, name, candidates, sizes), name),),
         params=kernel_file.parameters(group),
         candidates=candidates,
         bytes=group.bytes,
         operations=group.operations,
+        sizes=sizes,
     )
 
 
@@ -57,9 +61,16 @@ def _candidate(row: CallCandidate, traits: TargetTraits) -> Candidate:
     return Candidate(config, grid)
 
 
-def _file(group: Group, called: Called, name: str, candidates: Sequence[Candidate]) -> str:
+def _file(
+    group: Group,
+    called: Called,
+    name: str,
+    candidates: Sequence[Candidate],
+    sizes: Sequence[Dim],
+) -> str:
     """The text; it tells the grids too, since only they tell some calls apart."""
     names = [param.name for param in kernel_file.parameters(group)]
+    names += [KERNEL_PREFIX + dim.name for dim in sizes]
     names += [f"{constexpr}: tl.constexpr" for constexpr, _ in candidates[0].constexprs]
     arguments = "".join(f"{INDENT}{each},\n" for each in _arguments(group, called))
     body = f"{called.function}(\n{arguments})"

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 from aotc.aot.ir.call import CallArgument
 from aotc.aot.ir.graph import Node
+from aotc.aot.ir.size import is_static
+from aotc.aot.ir.size import kernel_text as size_text
 from aotc.aot.lower.call import Called
 from aotc.aot.lower.tiles import power_above
 from aotc.aot.schedule.attention import block_of
@@ -132,11 +134,11 @@ def scatter_rows(node: Node) -> Called:
     axis = how["axis"]
     rows = source.shape[axis]
     outer, inner = prod(data.shape[:axis]), prod(data.shape[axis + 1 :])
-    block = min(power_above(inner), SCATTERED_BLOCK)
+    block = min(power_above(inner), SCATTERED_BLOCK) if is_static((inner,)) else SCATTERED_BLOCK
     numbers = {
-        "ROWS": rows,
-        "EXTENT": data.shape[axis],
-        "INNER": inner,
+        "ROWS": size_text(rows),
+        "EXTENT": size_text(data.shape[axis]),
+        "INNER": size_text(inner),
         "SHARED": prod(index.shape) == rows,
         "ADDS": how["adds"],
         "BLOCK": block,
@@ -152,7 +154,7 @@ def copy(node: Node) -> Called:
     """A program copies a block of all elements."""
     (source,), _, _ = operands_of(node)
     count = prod(source.shape)
-    numbers = {"COUNT": count, "BLOCK": COPIED_BLOCK}
+    numbers = {"COUNT": size_text(count), "BLOCK": COPIED_BLOCK}
     blocks: list[tuple[Block, Grid]] = [({}, (-(-count // COPIED_BLOCK), 1, 1))]
     return from_template(
         STATE_COPY,

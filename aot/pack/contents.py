@@ -10,7 +10,7 @@ from aotc.runtime.bundle.extent import Row
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.native_plan import BackendEntry
 from aotc.runtime.bundle.plan import Plan
-from aotc.runtime.bundle.signature import Condition, Size
+from aotc.runtime.bundle.signature import Condition, SessionSize, Size
 from aotc.runtime.bundle.structure import PLAIN, Structure
 
 
@@ -91,6 +91,8 @@ class BundleContents:
     guards: tuple[Condition, ...] = ()
     backends: tuple[BackendContents, ...] = ()
     states: tuple[TensorSpec, ...] = ()
+    session_dims: tuple[SessionSize, ...] = ()
+    session_sizes: tuple[Row, ...] = ()
 
     @property
     def torch(self) -> tuple[str, ...]:

@@ -77,6 +77,8 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
             torch=contents.torch,
             backends=backends,
             states=contents.states,
+            session_dims=contents.session_dims,
+            session_sizes=contents.session_sizes,
             producer=f"aotc {VERSION}",
         ).to_bytes()
         writer.write(MANIFEST_NAME, [manifest])

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from aotc.aot.errors import InternalError
-from aotc.aot.ir.graph import Graph, Node
+from aotc.aot.ir.graph import Constant, Graph, Node
 from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.plan.arena import Lifetime
@@ -63,10 +64,14 @@ class BufferAssignment:
         return launch + sum(after <= launch for after, _ in self.calls)
 
 
-def assign_buffers(schedule: Schedule) -> BufferAssignment:
+def assign_buffers(schedule: Schedule, whole: Graph | None = None) -> BufferAssignment:
     """Inputs and outputs are the caller's memory, states the session's, constants are weights by
-    name, all other roots are buffers."""
-    graph, states = schedule.graph, _states(schedule.graph)
+    name, all other roots are buffers.
+
+    whole: the graph for all sizes, of which the schedule serves a range: a session's states have
+    one size in all ranges.
+    """
+    graph, states = schedule.graph, _states(whole or schedule.graph)
     given, returned = len(graph.given), len(graph.returned)
     places: dict[Node, tuple[str, int | str]] = {
         node: ("input", number) for number, node in enumerate(graph.given)
@@ -108,10 +113,14 @@ def assign_buffers(schedule: Schedule) -> BufferAssignment:
 
 def _states(graph: Graph) -> tuple[StateSlot, ...]:
     rows = zip(graph.states, graph.inputs[len(graph.given) :], strict=True)
-    return tuple(
-        StateSlot(fixed(node.type.nbytes), None if state.initial is None else state.initial.name)
-        for state, node in rows
-    )
+    return tuple(_slot(state.initial, node.type.nbytes) for state, node in rows)
+
+
+def _slot(initial: Constant | None, nbytes: Any) -> StateSlot:
+    if initial is None:
+        return StateSlot(nbytes)
+    own_bytes = fixed(initial.type.nbytes)
+    return StateSlot(nbytes, initial.name, 0 if own_bytes == nbytes else own_bytes)
 
 
 def _operand(group: Group, node: Node, space: str, value: int | str) -> Operand:

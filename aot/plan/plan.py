@@ -15,7 +15,7 @@ from aotc.aot.plan.buffer_assignment import BufferAssignment, LaunchBuffers, Ope
 from aotc.aot.schedule.group import Schedule
 from aotc.runtime.bundle import plan as runtime
 from aotc.runtime.bundle.native_plan import NativeLaunch
-from aotc.runtime.bundle.plan import ALIGNMENT_BYTES, KERNEL, VARIANT, Image, Kernel, Plan
+from aotc.runtime.bundle.plan import ALIGNMENT_BYTES, KERNEL, STATE_SLOT, VARIANT, Image, Kernel, Plan
 from aotc.runtime.bundle.torch_calls import TorchCall
 
 GPU_ALIGNMENT_BYTES = 256  # of buffers: what descriptors, vector loads and sectors ask for
@@ -101,7 +101,7 @@ def plan_variants(
         len(dims),
         rows,
         [KERNEL.at(kernel, table.numbered) for kernel in kernels],
-        variants[0].assignment.states,
+        [STATE_SLOT.at(slot, table.numbered) for slot in variants[0].assignment.states],
         scratch_bytes,
         limits=list(map(table.numbered, limits)),
         sizes=table.rows,

@@ -38,7 +38,7 @@ def with_states(graph: Graph) -> Graph:
 
 
 def state_copy(data: Node) -> Node:
-    """A copy of `data`, of fixed shape, by a launch of its own."""
+    """A copy of `data` by a launch of its own."""
     return on_memory([make("copy", (data,), {"tag": "kept"})], [dense(data)])[0]
 
 

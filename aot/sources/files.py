@@ -30,6 +30,7 @@ from aotc.aot.sources.schema import (
 from aotc.runtime.bundle.extent import NUMBER, broken_rows, count_of
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.bundle.opened import Bundle
+from aotc.runtime.bundle.plan import STATE_SLOT
 from aotc.runtime.bundle.schema import Refused, read
 
 
@@ -89,13 +90,13 @@ class _Reader:
         for digest, spec in specs.items():
             if spec.digest != digest:
                 raise self._invalid(f"kernel `{spec.name}` has another digest")
-        variants = zip(row.variants, values, strict=True)
+        variants, whole = zip(row.variants, values, strict=True), _Values(self, dims)
         return Sources(
             row.target,
             row.dot_precision,
-            tuple(self._variant(each, specs, own) for each, own in variants),
+            tuple(self._variant(each, specs, own, whole) for each, own in variants),
             dims,
-            tuple(map(_Values(self, dims).extent, row.limits)),
+            tuple(map(whole.extent, row.limits)),
         )
 
     def _invalid(self, detail: str) -> SourcesInvalid:
@@ -121,16 +122,17 @@ class _Reader:
         )
 
     def _variant(
-        self, row: VariantRow, specs: Mapping[str, KernelSpec], values: _Values
+        self, row: VariantRow, specs: Mapping[str, KernelSpec], values: _Values, whole: _Values
     ) -> Lowered:
         self._check_memory(row, specs)
+        states = tuple(STATE_SLOT.at(each, whole.extent) for each in row.states)
         row = VARIANT.at(row, values.extent)
         launches = tuple(
             LaunchBuffers(tuple(Operand(*each) for each in launch.operands), launch.stored)
             for launch in row.launches
         )
         chosen = tuple(specs[launch.kernel] for launch in row.launches)
-        assignment = BufferAssignment(row.buffers, launches, row.calls, row.states, row.checks)
+        assignment = BufferAssignment(row.buffers, launches, row.calls, states, row.checks)
         return Lowered(chosen, assignment, values.dims)
 
     def _check_memory(self, row: VariantRow, specs: Mapping[str, KernelSpec]) -> None:

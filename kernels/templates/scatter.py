@@ -16,9 +16,9 @@ def scatter(
     out_ptr,  # [OUTER, EXTENT, INNER], updated
     place_ptr,  # [ROWS] or, where the places are not SHARED, [OUTER, ROWS, INNER]
     source_ptr,  # [OUTER, ROWS, INNER]
-    ROWS: tl.constexpr,
-    EXTENT: tl.constexpr,
-    INNER: tl.constexpr,
+    ROWS,
+    EXTENT,
+    INNER,
     SHARED: tl.constexpr,
     ADDS: tl.constexpr,
     BLOCK: tl.constexpr,

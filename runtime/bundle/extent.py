@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ..errors import SizeInvalid
 from ..record import Record
-from .schema import Integer, List, Refused, Tagged, Text, along, describe
+from .schema import Integer, List, Refused, Schema, Tagged, Text, along, describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,6 +87,26 @@ class Number(Integer):
     def at(self, value: Any, number: Numbering) -> Any:
         found = value if type(value) is int else number(value)
         return super().read(found) if type(found) is int else found
+
+
+class Apart(Schema):
+    """What `item` describes, whose formulas are numbered by themselves: `count` values at most."""
+
+    __slots__ = ("count", "item")
+
+    def __init__(self, item: Schema, count: int) -> None:
+        self.item, self.count = item, count
+
+    @property
+    def expected(self) -> str:  # type: ignore[override]
+        """As of `item`."""
+        return self.item.expected
+
+    def read(self, value: Any, count: int = 0) -> Any:
+        return self.item.read(value, self.count)
+
+    def write(self, value: Any) -> Any:
+        return self.item.write(value)
 
 
 WORD = Number(-(1 << 63), (1 << 63) - 1)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from ..record import Record, field
 from .canonical import decode, encode
-from .extent import DIMS_LIMIT, ROWS, count_of
+from .extent import DIMS_LIMIT, ROWS, ROWS_LIMIT, Apart, count_of
 from .frame import FORMAT as FORMAT
 from .frame import LIMITS as LIMITS
 from .frame import MANIFEST_MAGIC as MANIFEST_MAGIC
@@ -38,7 +38,7 @@ from .schema import (
     refuse,
     twins,
 )
-from .signature import Condition, Signature, Size
+from .signature import Condition, SessionSize, SessionSizes, Signature, Size
 from .signature import TensorSpec as TensorSpec
 from .structure import FEATURE, PLAIN, Structure
 from .torch_calls import OP_NAME
@@ -60,6 +60,7 @@ DYNAMIC = "dynamic-shapes"
 TORCH = "torch"  # ops that torch runs at each call, by name
 NATIVE = "native-back-ends"  # libraries of the user's that the plans call
 STATE = "state"  # tensors of mutable state
+SESSION = "session-sizes"  # of states, which a session fixes
 
 
 class FileEntry(Record):
@@ -90,6 +91,10 @@ class WeightsEntry(Record):
     chunks: tuple[bytes, ...] = field(List(DIGEST, limit=1 << 17))
 
 
+# The sizes of states are numbered by themselves; `SessionSizes.broken` looks at them.
+STATES = Apart(List(TensorSpec, limit=4096, least=1), DIMS_LIMIT + ROWS_LIMIT)
+
+
 class Manifest(Record):
     """A manifest's contents; to add a field, declare it here and fill it in `aot/pack/pack.py`.
 
@@ -98,7 +103,7 @@ class Manifest(Record):
 
     dims, sizes, guards: of shapes that depend on the call, see `signature.py`; else empty. torch:
     ops that torch runs at each call. backends: native libraries that the plans call. states:
-    mutable state.
+    mutable state; session_dims, session_sizes: of states whose sizes a session fixes.
     """
 
     features: tuple[str, ...] = field(List(NAME, limit=256))
@@ -118,9 +123,11 @@ class Manifest(Record):
     backends: tuple[BackendEntry, ...] = field(
         List(BackendEntry, limit=256, least=1), default=(), feature=NATIVE
     )
-    states: tuple[TensorSpec, ...] = field(
-        List(TensorSpec, limit=4096, least=1), default=(), feature=STATE
+    states: tuple[TensorSpec, ...] = field(STATES, default=(), feature=STATE)
+    session_dims: tuple[SessionSize, ...] = field(
+        List(SessionSize, limit=DIMS_LIMIT, least=1), default=(), feature=SESSION
     )
+    session_sizes: tuple[Row, ...] = field(ROWS, default=(), feature=SESSION)
     producer: str = field(Text(64, least=0), default="")  # what wrote it: "aotc 0.1.0"
 
     @classmethod
@@ -134,6 +141,11 @@ class Manifest(Record):
     def signature(self) -> Signature:
         """Inputs and outputs with what their sizes obey."""
         return Signature(self.inputs, self.outputs, self.dims, self.sizes, self.guards)
+
+    @property
+    def session(self) -> SessionSizes:
+        """The states with what their sizes obey."""
+        return SessionSizes(self.session_dims, self.session_sizes, self.states)
 
     def file(self, name: str) -> FileEntry:
         """The entry of a file that the manifest lists."""
@@ -204,12 +216,16 @@ def _broken(manifest: Manifest) -> Broken:
         yield from twins((spec.name for spec in specs), kind)
         for index, spec in enumerate(specs):
             nbytes = spec.nbytes if spec.is_fixed else 0
-            if nbytes > FILE_LIMIT_BYTES or (kind == "states" and not spec.is_fixed):
-                found = f"{nbytes} bytes" if spec.is_fixed else f"{list(spec.shape)}"
-                expected = f"at most {FILE_LIMIT_BYTES} bytes, and numbers for a state"
-                yield f"{kind}[{index}].shape", found, expected
+            if nbytes > FILE_LIMIT_BYTES:
+                yield f"{kind}[{index}].shape", f"{nbytes} bytes", f"at most {FILE_LIMIT_BYTES}"
     yield from manifest.structure.broken((len(manifest.inputs), len(manifest.outputs)))
     yield from manifest.signature.broken()
+    yield from manifest.session.broken()
+    kept = {dim.name for dim in manifest.session_dims}
+    yield from twins((dim.name for dim in manifest.session_dims), "session_dims")
+    for index, dim in enumerate(manifest.dims):
+        if dim.input is None and dim.name not in kept:
+            yield f"dims[{index}].input", "nil", "an input, or the name of a session's size"
     digests = {entry.name: entry.sha256 for entry in manifest.files}
     yield from broken_backends(manifest.backends, digests)
     for index, target in enumerate(manifest.targets):

@@ -54,19 +54,20 @@ from .schema import DIGEST_BYTES, NAME, Fields, Integer, List, Refused, read, re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any
 
     from .extent import Row
     from .launch_plan import Step
     from .plan_parts import Parameter
     from .schema import Broken, Numbering
+    from .signature import Size, TensorSpec
 
 
 PLAN_ABI = 2
 CODE_END = "sizes"  # the last of what the file of the library has the digest of
 VARIANTS_LIMIT = 64
-VARIANT, KERNEL = Fields(Variant), Fields(Kernel)
+VARIANT, KERNEL, STATE_SLOT = Fields(Variant), Fields(Kernel), Fields(StateSlot)
 LIMITS = Limits(file_bytes=16 << 20, values=1 << 19, depth=16, text_bytes=4096)
 
 
@@ -248,10 +249,30 @@ class Plan(Record):
             self.kernels,
             variant.steps,
             variant.zeroed_bytes,
-            self.states,
+            self.states_at(number),
             variant.checks,
             tuple([known[row.kernel, row.use] for row in variant.steps if isinstance(row, Launch)]),
         )
+
+    def states_at(self, number: Numbering) -> tuple[StateSlot, ...]:
+        """The states where formulas have these values."""
+        return tuple([STATE_SLOT.at(slot, number) for slot in self.states])
+
+    def kept_slots(
+        self, dims: Sequence[Size], sizes: Mapping[str, int], specs: Sequence[TensorSpec]
+    ) -> tuple[StateSlot, ...]:
+        """The states for the sizes of a session, by the names of the dims: as large as `specs`.
+
+        Raises `BundleMalformed`.
+        """
+        values = [sizes.get(dim.name, dim.low) for dim in dims]
+        slots = self.states_at(reader(evaluate(self.sizes, values)))
+        found, expected = [slot.nbytes for slot in slots], [spec.nbytes for spec in specs]
+        if found != expected:
+            raise BundleMalformed(
+                path=self.path, field="states", found=f"{found} bytes", expected=f"{expected} bytes"
+            )
+        return slots
 
     def _check_grids(self, plan: LaunchPlan) -> None:
         """Raise `SizeInvalid` for more programs than devices start along one axis."""

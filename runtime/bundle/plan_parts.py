@@ -166,13 +166,15 @@ class Spans:
 
 
 class StateSlot(Record):
-    """A tensor of `nbytes` bytes of mutable state.
+    """A tensor of `nbytes` bytes of mutable state, which may be a formula of the sizes.
 
-    initial: the weight that a session starts with; None for zeros.
+    initial: the weight that a session starts with; None for zeros. initial_bytes: of that weight,
+    where the state is it over and over; 0 where it is as large as the state.
     """
 
-    nbytes: int = field(Integer(0, ARENA_LIMIT_BYTES))
+    nbytes: int = field(BYTES)
     initial: str | None = field(Optional(Text(256)), default=None)
+    initial_bytes: int = field(Integer(0, 16), default=0)
 
 
 class Check(Record):

@@ -3,25 +3,37 @@
 A `Size` names a dim of the program and says where it is read: dim `axis` of input `input` has
 `scale` · size + `offset` elements. A `Condition` is what the exported model asks of sizes beside
 their ranges: a value (see `extent.py`) between `low` and `high`.
+
+A size that only states show is read nowhere: a session fixes it when it is opened, as it does all
+sizes of its states (`SessionSizes`).
 """
 
 from __future__ import annotations
 
 from ..arrays.dtypes import DTYPES, bytes_of
-from ..errors import InputRank, SizeGuard, SizeMismatch, SizeOutOfRange
+from ..errors import (
+    InputRank,
+    SessionSizeDiffers,
+    SessionSizeInvalid,
+    SessionSizeUnknown,
+    SizeGuard,
+    SizeMismatch,
+    SizeOutOfRange,
+)
 from ..record import Record, field
 from .extent import INDEX, VALUE_LIMIT, Extent, Number, broken_rows, evaluate
-from .schema import Choice, Integer, List, Text
+from .schema import Choice, Integer, List, Optional, Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from .extent import Row
     from .schema import Broken
 
 EXTENT_LIMIT = (1 << 31) - 1
+NO_SIZES: Mapping[str, int] = {}
 
 
 class TensorSpec(Record):
@@ -57,18 +69,76 @@ class TensorSpec(Record):
 
 
 class Size(Record):
-    """A dim of the program: its name, its range (both ends included), and where it is read."""
+    """A dim of the program: its name, its range (both ends included), and where it is read.
+
+    input: None where no input shows it, and the session has it.
+    """
 
     name: str = field(Text())
     low: int = field(Integer(1, EXTENT_LIMIT))
     high: int = field(Integer(1, EXTENT_LIMIT))
-    input: int = field(Integer(0, 4095))
+    input: int | None = field(Optional(Integer(0, 4095)))
     axis: int = field(Integer(0, 63))
     scale: int = field(Integer(1, EXTENT_LIMIT), default=1)
     offset: int = field(Integer(-EXTENT_LIMIT, EXTENT_LIMIT), default=0)
 
     def __str__(self) -> str:
         return f"{self.name} = {self.low}..{self.high}"
+
+
+class SessionSize(Record):
+    """A size of states: its name, its range (both ends included), and what a session has that was
+    not asked for another one."""
+
+    name: str = field(Text())
+    low: int = field(Integer(1, EXTENT_LIMIT))
+    high: int = field(Integer(1, EXTENT_LIMIT))
+    default: int = field(Integer(1, EXTENT_LIMIT))
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.low}..{self.high}, {self.default} unless asked"
+
+
+class SessionSizes(Record):
+    """The states of a program, with what their shapes are made of: `dims`, and rows over them."""
+
+    dims: tuple[SessionSize, ...]
+    rows: tuple[Row, ...]
+    states: tuple[TensorSpec, ...]
+
+    def broken(self) -> Broken:
+        """Every relation between sizes, rows and shapes that does not hold."""
+        yield from broken_rows(self.rows, len(self.dims))
+        count = len(self.dims) + len(self.rows)
+        for index, dim in enumerate(self.dims):
+            if not dim.low <= dim.default <= dim.high:
+                expected = f"from {dim.low} to {dim.high}"
+                yield f"session_dims[{index}].default", dim.default, expected
+        for index, spec in enumerate(self.states):
+            for extent in spec.shape:
+                if isinstance(extent, Extent) and extent.index >= count:
+                    yield f"states[{index}].shape", f"value {extent.index}", f"one of {count}"
+
+    def bind(self, given: Mapping[str, Any]) -> dict[str, int]:
+        """All sizes by name; raises `SessionSizeUnknown` and `SessionSizeInvalid`."""
+        names = {dim.name for dim in self.dims}
+        for name in given:
+            if name not in names:
+                expected = ", ".join(str(dim) for dim in self.dims) or "none: its states are fixed"
+                raise SessionSizeUnknown(name=name, expected=expected)
+        found = {}
+        for dim in self.dims:
+            size = given.get(dim.name, dim.default)
+            if type(size) is not int or not dim.low <= size <= dim.high:
+                ends = {"low": dim.low, "high": dim.high}
+                raise SessionSizeInvalid(name=dim.name, found=repr(size)[:64], **ends)
+            found[dim.name] = size
+        return found
+
+    def at(self, sizes: Mapping[str, int]) -> tuple[TensorSpec, ...]:
+        """The states at these sizes; raises `SizeInvalid`."""
+        values = evaluate(self.rows, [sizes[dim.name] for dim in self.dims])
+        return tuple([spec.at(values) for spec in self.states])
 
 
 class Condition(Record):
@@ -98,16 +168,21 @@ class Signature(Record):
             field = f"dims[{index}]"
             if dim.low > dim.high:
                 yield f"{field}.high", dim.high, f"at least {dim.low}"
+            if dim.input is None:
+                continue
             if dim.input >= len(inputs) or dim.axis >= len(inputs[dim.input].shape):
                 yield f"{field}.input", f"dim {dim.axis} of input {dim.input}", "one that is there"
         for index, guard in enumerate(self.guards):
             if guard.index >= count:
                 yield f"guards[{index}].index", guard.index, f"less than {count}"
 
-    def bind(self, shapes: Sequence[Sequence[int]]) -> list[int]:
+    def bind(
+        self, shapes: Sequence[Sequence[int]], session: Mapping[str, int] = NO_SIZES
+    ) -> list[int]:
         """All values for these shapes of the inputs; the first ones are the dims' sizes.
 
-        Raises `InputRank`, `SizeOutOfRange`, `SizeMismatch`, `SizeGuard` and `SizeInvalid`.
+        session: the sizes that a session has. Raises `InputRank`, `SizeOutOfRange`,
+        `SessionSizeDiffers`, `SizeMismatch`, `SizeGuard` and `SizeInvalid`.
         """
         for spec, shape in zip(self.inputs, shapes, strict=True):
             if len(shape) != len(spec.shape):
@@ -119,7 +194,7 @@ class Signature(Record):
                     rank=len(spec.shape),
                     expected=f"(shape {list(spec.shape)})",
                 )
-        values = evaluate(self.rows, [self._read(dim, shapes) for dim in self.dims])
+        values = evaluate(self.rows, [self._read(dim, shapes, session) for dim in self.dims])
         for spec, shape in zip(self.inputs, shapes, strict=True):
             for axis, (extent, found) in enumerate(zip(spec.shape, shape, strict=True)):
                 wanted = values[extent.index] if isinstance(extent, Extent) else extent
@@ -136,8 +211,12 @@ class Signature(Record):
         """All values for sizes of the dims."""
         return evaluate(self.rows, sizes)
 
-    def _read(self, dim: Size, shapes: Sequence[Sequence[int]]) -> int:
-        """The size of a dim, from the input that has it."""
+    def _read(
+        self, dim: Size, shapes: Sequence[Sequence[int]], session: Mapping[str, int]
+    ) -> int:
+        """The size of a dim, from the input that has it, else from the session."""
+        if dim.input is None:
+            return session[dim.name]
         found = shapes[dim.input][dim.axis]
         size, rest = divmod(found - dim.offset, dim.scale)
         name = self.inputs[dim.input].name
@@ -145,6 +224,11 @@ class Signature(Record):
             expected = f"`{self.inputs[dim.input].shape[dim.axis]}` for a whole `{dim.name}`"
             raise SizeMismatch(
                 role="input", name=name, axis=dim.axis, found=found, expected=expected
+            )
+        kept = session.get(dim.name, size)
+        if size != kept:
+            raise SessionSizeDiffers(
+                size=dim.name, found=size, role="input", name=name, axis=dim.axis, expected=kept
             )
         if not dim.low <= size <= dim.high:
             raise SizeOutOfRange(
@@ -165,7 +249,7 @@ class Signature(Record):
             own = (
                 f"`{dim.name}` is dim {dim.axis} of input `{self.inputs[dim.input].name}`"
                 for dim in self.dims
-                if dim.name in extent.text
+                if dim.name in extent.text and dim.input is not None
             )
             expected = f"{wanted} (`{extent}`, where {', '.join(own)})"
         return SizeMismatch(role="input", name=spec.name, axis=axis, found=found, expected=expected)

@@ -3,14 +3,18 @@ shapes of one caller share."""
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import mmap
 
-from ..errors import DriverFault
+from ..arrays.dlpack import CPU_DEVICE
+from ..arrays.view import HostView
+from ..errors import DriverFault, HostMemoryFull
+from .free_memory import free_host_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from ..bundle.plan import StateSlot
@@ -71,14 +75,16 @@ class HostStates:
     """The states of one session, in a block of their own, not the arena; `addresses` has one entry
     each. For one thread at a time."""
 
-    __slots__ = ("_block", "_slots", "_weights", "addresses")
+    __slots__ = ("_block", "_is_lent", "_slots", "_weights", "addresses", "nbytes")
 
     def __init__(self, slots: tuple[StateSlot, ...], weights: Mapping[str, int]) -> None:
-        """Initial values; raises OSError or ValueError where the system has no room."""
+        """Initial values, in memory that is there: a session that is open never fails for want of
+        it. Raises `HostMemoryFull`, OSError or ValueError where the system has no room."""
         self._slots = slots
         self._weights = weights
-        offsets, nbytes = offsets_of(slots, ALIGNMENT_BYTES)
-        self._block = Memory(nbytes) if slots else None
+        self._is_lent = False
+        offsets, self.nbytes = offsets_of(slots, ALIGNMENT_BYTES)
+        self._block = _states_block(self.nbytes) if slots else None
         base = self._block.address if self._block is not None else 0
         self.addresses = [base + offset for offset in offsets]
         self.reset()
@@ -89,7 +95,10 @@ class HostStates:
             if slot.initial is None:
                 ctypes.memset(address, 0, slot.nbytes)
             else:
-                ctypes.memmove(address, self._weights[slot.initial], slot.nbytes)
+                own_bytes = slot.initial_bytes or slot.nbytes
+                ctypes.memmove(address, self._weights[slot.initial], min(own_bytes, slot.nbytes))
+                for start, nbytes in doublings(own_bytes, slot.nbytes):
+                    ctypes.memmove(address + start, address, nbytes)
 
     def read(self, index: int, host_address: int) -> None:
         """Copy a state's bytes to host memory."""
@@ -99,10 +108,46 @@ class HostStates:
         """Copy a state's bytes from host memory."""
         ctypes.memmove(self.addresses[index], host_address, self._slots[index].nbytes)
 
+    def take(self, other: HostStates) -> None:
+        """Have what the states of another session of the same sizes hold."""
+        if self._block is not None and other._block is not None:
+            ctypes.memmove(self._block.address, other._block.address, self.nbytes)
+
+    def view(self, index: int, dtype: str, shape: tuple[int, ...]) -> HostView:
+        """A state's own memory, which lives as long as the view and what was made of it."""
+        self._is_lent = True
+        address = self.addresses[index]
+        return HostView(dtype, shape, address, (CPU_DEVICE, 0), self._block, lambda: None)
+
     def close(self) -> None:
-        """Free the memory; idempotent."""
-        if self._block is not None:
-            self._block.close()
+        """Free the memory, unless views still have it; idempotent."""
+        block, self._block = self._block, None
+        if block is not None and not self._is_lent:
+            block.close()
+
+
+_STATES_LOCK = _thread.allocate_lock()
+
+
+def _states_block(nbytes: int) -> Memory:
+    """Memory for the states of a session, every page of it there; raises `HostMemoryFull`."""
+    with _STATES_LOCK:  # what one session takes the next one does not find free
+        free_bytes = free_host_bytes()
+        if free_bytes is not None and nbytes > free_bytes:
+            fields = {"needed_bytes": nbytes, "free_bytes": free_bytes}
+            raise HostMemoryFull(purpose="the states of a session", **fields)
+        block = Memory(nbytes)
+        ctypes.memset(block.address, 0, nbytes)
+        return block
+
+
+def doublings(start: int, nbytes: int) -> Iterator[tuple[int, int]]:
+    """(where, how many bytes) of copies from the beginning that fill `nbytes`, of which the first
+    `start` are there."""
+    while start < nbytes:
+        count = min(start, nbytes - start)
+        yield start, count
+        start += count
 
 
 def missing_on_host(

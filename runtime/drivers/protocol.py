@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..bundle.native_plan import NativeLaunch
-from ..bundle.plan import LaunchPlan, Plan
+from ..bundle.plan import LaunchPlan, Plan, StateSlot
 
 Missing = tuple[str, str, str, str, str]  # code, field, found, expected, hint of a mismatch
 
@@ -67,8 +67,9 @@ class Executable(Protocol):
     def session(self, shared: Any = None) -> Any:
         """A `Session` with memory of its own, or with what those of other shapes share."""
 
-    def shared(self) -> Any:
-        """The arena and the states of all shapes of a caller. `fits(code)` says whether an
+    def shared(self, states: Sequence[StateSlot] | None = None) -> Any:
+        """The arena and the states of all shapes of a caller, those of the plan where none are
+        given. `fits(code)` says whether an
         executable's plan has room there, `grow(code)` makes room, once the sessions that use the
         old arena are closed."""
 

@@ -13,6 +13,7 @@ from ..arrays.buffers import copy_strided
 from ..arrays.dlpack import Borrowed
 from ..arrays.port import ports
 from ..arrays.strided import copier
+from ..bundle.signature import NO_SIZES
 from ..drivers.cuda.device_array import DeviceMemory, device_name
 from ..drivers.cuda.exchange import (
     DEVICE_KINDS,
@@ -29,7 +30,7 @@ from .session import Bound, Session, refuse_overlap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from ..arrays.port import Port
@@ -58,9 +59,15 @@ class DeviceSession(Session):
                  "_is_plain", "_older_borrowed", "_ordinal", "_own_stream", "borrowed",
                  "has_own_stream", "hold", "memory")  # fmt: skip
 
-    def __init__(self, program: Called, stream: int | None, memory: DeviceMemory) -> None:
+    def __init__(
+        self,
+        program: Called,
+        stream: int | None,
+        memory: DeviceMemory,
+        sizes: Mapping[str, int] = NO_SIZES,
+    ) -> None:
         """stream: the CUstream handle of every call that names no other."""
-        super().__init__(program)
+        super().__init__(program, sizes)
         self.memory = memory
         self._ordinal = memory.ordinal
         self._own_stream = stream
@@ -99,6 +106,9 @@ class DeviceSession(Session):
             return self._program._give(values) if out is None else out
         finally:
             self._turn.release()
+
+    def _another(self) -> DeviceSession:
+        return DeviceSession(self._program, self._own_stream, self.memory, self.sizes)
 
     def bind(
         self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any, stream: Any = None
@@ -358,11 +368,14 @@ class DeviceProgram(Program):
     ) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         return ports(inputs, outputs, copier(copy_strided), self.ordinal)
 
-    def session(self, stream: Any = None) -> DeviceSession:
-        """A session of one's own, with an arena of its own; `stream` is for all of its calls."""
+    def session(self, stream: Any = None, **sizes: int) -> DeviceSession:
+        """A session of one's own, with an arena of its own; `stream` is for all of its calls.
+
+        sizes: of its states, by name; those that are left out are the example's.
+        """
         chosen = self._stream if stream is None else handle_of(stream, self.ordinal)
         self._open()
-        return DeviceSession(self, chosen, self.memory)
+        return DeviceSession(self, chosen, self.memory, sizes)
 
     def bind(self, *arrays: Any, out: Any = None, stream: Any = None, **named: Any) -> Bound:
         """Fix the memory of inputs and outputs: the result is called without arguments.

@@ -237,6 +237,7 @@ class Program:
         self.states: tuple[TensorSpec, ...] = manifest.states
         self.dims: tuple[Size, ...] = manifest.dims
         self.signature = manifest.signature
+        self.session_sizes = manifest.session
         self.outputs: tuple[TensorSpec, ...] = manifest.outputs
         self.target: str = target.name
         self.device: str = target.device
@@ -301,9 +302,12 @@ class Program:
         """Give the calling thread's calls the initial state again."""
         self._default().reset()
 
-    def session(self) -> Session:
-        """A session of one's own: a thread that keeps one never meets another's arena."""
-        return Session(self)
+    def session(self, **sizes: int) -> Session:
+        """A session of one's own: a thread that keeps one never meets another's arena.
+
+        sizes: of its states, by name; those that are left out are the example's.
+        """
+        return Session(self, sizes)
 
     def bind(self, *arrays: Any, out: Any = None, **named: Any) -> Bound:
         """Fix the memory of inputs and outputs: the result is called without arguments.

@@ -8,7 +8,14 @@ from operator import attrgetter
 
 from ..arrays.dlpack import Borrowed
 from ..arrays.exchange import BUFFER, KINDS, kind_of
-from ..errors import InputNotContiguous, OutputUnusable, ProgramClosed, SessionBusy
+from ..bundle.signature import NO_SIZES
+from ..errors import (
+    BundleMalformed,
+    InputNotContiguous,
+    OutputUnusable,
+    ProgramClosed,
+    SessionBusy,
+)
 from .arguments import arrange, places, unfold
 
 TYPE_CHECKING = False
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
     from ..arrays.port import Port
     from ..bundle.manifest import TensorSpec
     from ..bundle.plan import Plan
-    from ..bundle.signature import Signature, Size
+    from ..bundle.signature import SessionSizes, Signature, Size
     from ..bundle.structure import Structure
     from .state import States
 
@@ -43,8 +50,8 @@ if TYPE_CHECKING:
         inputs: tuple[TensorSpec, ...]
         outputs: tuple[TensorSpec, ...]
         plan: Plan
+        session_sizes: SessionSizes
         signature: Signature
-        states: tuple[TensorSpec, ...]
         _give: Callable[[Sequence[Any]], Any]
         _own_ports: Ports
         _structure: Structure
@@ -87,6 +94,8 @@ class Instance:
 class Session:
     """One caller's arena, states and addresses; called like the program.
 
+    sizes: those of the states, by name, which it has from the beginning to its end.
+
     With dynamic sizes, a session reads them from the inputs. For shapes that it has met
     before, it makes the same one native call as for fixed ones; for new ones it checks them, makes
     their plan, and forgets those whose last use is the longest ago. All its shapes share one arena,
@@ -96,14 +105,23 @@ class Session:
     """
 
     __slots__ = ("_addresses", "_arity", "_inputs", "_instance", "_known", "_last", "_loaded",
-                 "_native", "_outputs", "_program", "_run", "_shapes", "_shared",
-                 "_turn")  # fmt: skip
+                 "_native", "_outputs", "_program", "_run", "_shapes", "_shared", "_slots",
+                 "_turn", "sizes")  # fmt: skip
 
-    def __init__(self, program: Called) -> None:
+    def __init__(self, program: Called, sizes: Mapping[str, int] = NO_SIZES) -> None:
+        """sizes: of the states, by name; those that are left out are the example's.
+
+        Raises `SessionSizeUnknown`, `SessionSizeInvalid` and what says that there is no memory.
+        """
+        self._loaded: Code | None = None
+        kept = program.session_sizes
+        self.sizes = kept.bind(sizes)
+        specs = kept.at(self.sizes)
+        self._slots = program.plan.kept_slots(program.dims, self.sizes, specs)
         self._turn = _thread.allocate_lock()  # held while a call runs
         loaded = program._open()
         loaded.retain()
-        self._loaded: Code | None = loaded
+        self._loaded = loaded
         self._program = program
         # Arguments as they are where there are this many; nested ones never are.
         self._arity = -1 if program._structure.inputs else len(program.inputs)
@@ -119,7 +137,7 @@ class Session:
                 native, ports = loaded.executable.session(), program._own_ports
                 self._enter(Instance(native, *ports))
             else:
-                self._shared = loaded.executable.shared()
+                self._shared = loaded.executable.shared(self._slots)
         except BaseException:
             self._loaded = None
             loaded.release()
@@ -168,8 +186,13 @@ class Session:
         assert loaded is not None
         assert known is not None
         signature = program.signature
-        values = signature.bind(shapes)
+        values = signature.bind(shapes, self.sizes)
         plan = program.plan.at(values[: len(signature.dims)])
+        if plan.states != self._slots:
+            found, expected = str(plan.states), str(self._slots)
+            raise BundleMalformed(
+                path=program.plan.path, field="states", found=found, expected=expected
+            )
         shaped = signature.at(values)
         loaded.check(plan, shaped)
         nbytes = (tuple(spec.nbytes for spec in specs) for specs in shaped)
@@ -228,7 +251,24 @@ class Session:
         """This session's mutable state, by name; empty for most programs."""
         from .state import States
 
-        return States(self._program.states, self._kept, self._turn)
+        return States(self._program.session_sizes.at(self.sizes), self._kept, self._turn)
+
+    def fork(self) -> Session:
+        """Another session of the same sizes, whose states hold now what this one's hold: a copy,
+        from which both go on by themselves. A call that runs ends first.
+        """
+        with self._turn:
+            kept = self._kept()
+            made = self._another()
+            try:
+                made._kept().take(kept)
+            except BaseException:
+                made.close()
+                raise
+        return made
+
+    def _another(self) -> Session:
+        return Session(self._program, self.sizes)
 
     def reset(self) -> None:
         """Give the next call the state that the bundle holds; a call that runs ends first."""

@@ -4,6 +4,7 @@ session.state["cache"]            a copy with its shape, which numpy.asarray tak
                                   of 16-bit floats `Halves`, which DLPack takes too
 session.state["cache"] = array    from host memory, as an input of the program would be given
 session.state.read("cache", out)  into an array that is there
+session.state.view("cache")       the memory itself, by DLPack: no copy, and calls are seen in it
 session.reset()                   back to the values that the bundle holds
 """
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from ..arrays.view import View
     from ..bundle.manifest import TensorSpec
 
 
@@ -73,6 +75,18 @@ class States:
         with self._turn:
             self._kept().read(index, address)
         return out
+
+    def view(self, name: str) -> View:
+        """A state's own memory, which any DLPack consumer takes without a copy.
+
+        What calls write is seen in it, and what is written to it they read; it stays where it is
+        until the session is closed. The memory lives as long as the view and what was made of it.
+        Raises `StateUnknown`.
+        """
+        port, index = self._find(name)
+        with self._turn:
+            found: View = self._kept().view(index, port.dtype, port.shape)
+        return found
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Set a state from an array in host memory; raises `StateUnknown` and `InputError`s."""

@@ -95,6 +95,8 @@ class Page:
                 return f"[{self.spelled(row.item)}] of {' to '.join(counts)}"
             case schemas.Row():
                 return f"[{', '.join(map(self.spelled, row.columns))}]"
+            case extent.Apart():
+                return self.spelled(row.item)
             case schemas.Optional():
                 return f"{self.spelled(row.item)} | nil"
             case schemas.Choice():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TypeVar
 
-    from ...bundle.plan import Launch, LaunchPlan, Plan
+    from ...bundle.plan import Launch, LaunchPlan, Plan, StateSlot
     from ..protocol import BoundStep, Missing, Natives
 
     Made = TypeVar("Made")
@@ -119,13 +119,17 @@ class Executable:
         found.plan = plan
         return found
 
-    def shared(self) -> HostShared:
-        """Memory for the sessions of several shapes of one caller; raises DriverFault."""
-        return self._made(lambda: self._shared(0))
+    def shared(self, states: Sequence[StateSlot] | None = None) -> HostShared:
+        """Memory for the sessions of several shapes of one caller; raises DriverFault.
 
-    def _shared(self, arena_bytes: int) -> HostShared:
+        states: of the sizes that the caller has; else those of the plan.
+        """
+        return self._made(lambda: self._shared(0, states))
+
+    def _shared(self, arena_bytes: int, states: Sequence[StateSlot] | None = None) -> HostShared:
         scratch_bytes = aligned(self.plan.scratch_bytes) * self.threads
-        return HostShared(arena_bytes, self.plan.states, self.weights, scratch_bytes)
+        slots = self.plan.states if states is None else states
+        return HostShared(arena_bytes, slots, self.weights, scratch_bytes)
 
     def session(self, shared: HostShared | None = None) -> NativeSession:
         """A session with memory of its own, but for what is shared with those of other shapes.

@@ -3,8 +3,12 @@ and the words of checks."""
 
 from __future__ import annotations
 
+import sys
+
+from ...arrays.dlpack import CUDA_DEVICE
+from ...arrays.view import DeviceView
 from ..checks import WORD_BYTES, Checks, check_addresses
-from ..memory import offsets_of
+from ..memory import doublings, offsets_of
 from .staging import Staging
 from .streams import LEGACY, LEGACY_NAME
 
@@ -249,8 +253,8 @@ class DeviceStates:
     waits for the session's last run first, and is answered before it returns.
     """
 
-    __slots__ = ("_device", "_owned", "_slots", "_staging", "_wait", "_weights", "addresses",
-                 "nbytes")  # fmt: skip
+    __slots__ = ("_device", "_lent", "_owned", "_slots", "_staging", "_wait", "_weights",
+                 "addresses", "nbytes")  # fmt: skip
 
     def __init__(
         self,
@@ -270,6 +274,7 @@ class DeviceStates:
         self._staging = staging
         self._wait = wait
         offsets, self.nbytes = offsets_of(self._slots, ALIGNMENT_BYTES)
+        self._lent: DeviceBlock | None = None  # the memory, once views may outlive the session
         base = self._device.allocate(self.nbytes, "a session's states") if self._slots else 0
         self._owned = [base] if base else []
         self.addresses = [base + offset for offset in offsets]
@@ -289,7 +294,11 @@ class DeviceStates:
             if slot.initial is None:
                 self._device.fill(address, 0, slot.nbytes, stream)
             else:
-                self._device.copy(address, self._weights[slot.initial], slot.nbytes, stream)
+                own_bytes = slot.initial_bytes or slot.nbytes
+                first_bytes = min(own_bytes, slot.nbytes)
+                self._device.copy(address, self._weights[slot.initial], first_bytes, stream)
+                for start, nbytes in doublings(own_bytes, slot.nbytes):
+                    self._device.copy(address + start, address, nbytes, stream)
         self._staging.synchronize()
 
     def read(self, index: int, host_address: int) -> None:
@@ -306,11 +315,47 @@ class DeviceStates:
             address, nbytes = self.addresses[index], self._slots[index].nbytes
             self._device.copy_to_device(address, host_address, nbytes)
 
+    def take(self, other: DeviceStates) -> None:
+        """Have what the states of another session of the same sizes hold, by a copy on the
+        device."""
+        other._wait()
+        self._wait()
+        if self._slots:
+            stream = self._staging.stream
+            self._device.copy(self.addresses[0], other.addresses[0], self.nbytes, stream)
+            self._staging.synchronize()
+
+    def view(self, index: int, dtype: str, shape: tuple[int, ...]) -> DeviceView:
+        """A state's own memory, which lives as long as the view and what was made of it; it holds
+        what the calls before have left there."""
+        if self._lent is None:
+            self._lent = DeviceBlock(self._device, self.addresses[0])
+        device = (CUDA_DEVICE, self._device.ordinal)
+        return DeviceView(dtype, shape, self.addresses[index], device, self._lent, self._wait)
+
     def close(self) -> None:
-        """Give the memory back; idempotent."""
-        for address in self._owned:
-            self._device.free(address)
+        """Give the memory back, unless views still have it; idempotent."""
+        if self._lent is None:
+            for address in self._owned:
+                self._device.free(address)
         self._owned.clear()
+        self._lent = None
+
+
+class DeviceBlock:
+    """Device memory that goes with the last reference to it, and not with what allocated it."""
+
+    __slots__ = ("_device",)
+
+    def __init__(self, device: Device, address: int) -> None:
+        """Take over memory that `device` has allocated."""
+        own = type(device)(device.ordinal)
+        device.hand_over(address, own)
+        self._device = own
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self._device.close()
 
 
 class DeviceChecks:

@@ -42,6 +42,10 @@ class Device(DeviceContext):
         """Give device memory back; an address that is not this device's is left alone."""
         self.destroy("cuMemFree_v2", address)
 
+    def hand_over(self, address: int, other: Device) -> None:
+        """Have another object for the same device own memory that this one has allocated."""
+        other._owned["cuMemFree_v2", address] = self._owned.pop(("cuMemFree_v2", address))
+
     def pinned(self, nbytes: int, purpose: str = "staging", is_mapped: bool = False) -> Pinned:
         """Host memory that the device copies without the driver's own staging.
 

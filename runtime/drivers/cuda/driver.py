@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from ...bundle.plan import LaunchPlan
+    from ...bundle.plan import LaunchPlan, StateSlot
     from ..protocol import Missing
     from .handles import Function
 
@@ -186,8 +186,12 @@ class Executable(DeviceCode):
         found.take(plan, inputs, outputs)
         return found
 
-    def shared(self, is_growing: bool = False) -> Shared:
+    def shared(
+        self, states: Sequence[StateSlot] | None = None, is_growing: bool = False
+    ) -> Shared:
         """Memory for the sessions of several shapes of one caller, or of several graphs.
+
+        states: of the sizes that the caller has; else those of the plan.
 
         It is what the hungriest shape needs, but where the plan has no such shape, or where it
         grows with the shapes that come (`AOTC_DYNAMIC_ARENA=grow`). Raises `DeviceMemoryFull`.
@@ -196,7 +200,8 @@ class Executable(DeviceCode):
             is_growing = read("AOTC_DYNAMIC_ARENA").value == "grow" or not self.plan.has_ends
         is_growing = is_growing or self.has_separate_buffers
         sizes = (0, 0) if is_growing else (self.arena_bytes, self.scratch_bytes)
-        return Shared(self.gpu, *sizes, self.plan.zeroed_bytes, self.plan.states, self.weights)
+        slots = tuple(self.plan.states if states is None else states)
+        return Shared(self.gpu, *sizes, self.plan.zeroed_bytes, slots, self.weights)
 
     def _load(self, number: int) -> Function:
         """The function of a kernel, from its part of the library."""
