@@ -16,7 +16,7 @@ from aotc.aot.capture.exporting import decompose
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
 from aotc.aot.capture.imports.call import COMPLEX_END, NotSupported, type_of
 from aotc.aot.capture.imports.complexes import Complex
-from aotc.aot.capture.lifted import Lifted, initial_of
+from aotc.aot.capture.lifted import NONE_LIFTED, Lifted, initial_of
 from aotc.aot.capture.sizes import Sizes, reading, sizes_of
 from aotc.aot.capture.state_values import mark_state, marking_states
 from aotc.aot.capture.triton_calls import KERNEL_CALL
@@ -25,7 +25,6 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Constant, Graph, Node, State, make
 from aotc.aot.ir.size import Guard
 
-NONE_LIFTED = Lifted()
 OWN_GENERATOR = "draw from torch's own generator, and give the program a seed"
 STATE_PREFIX = "state."  # of the names of initial values among the weights
 

@@ -56,6 +56,9 @@ class Lifted:
         )
 
 
+NONE_LIFTED = Lifted()
+
+
 def lifted(spec: Spec) -> tuple[Spec, Lifted]:
     """The spec to export, whose module takes the buffers of `state_shapes` as its last argument.
 
@@ -162,4 +165,3 @@ def check_alone(program: ExportedProgram, found: Lifted, module: torch.nn.Module
             name = storages.get(tensor.untyped_storage()._cdata)
             if name is not None:
                 raise StateShared(name=name, other=target)
-

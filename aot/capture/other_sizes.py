@@ -19,7 +19,7 @@ from aotc.aot.capture.exporting import unchanged
 from aotc.aot.capture.golden import golden_tensors, has_halves, roundings
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, seed_input
-from aotc.aot.capture.lifted import Lifted
+from aotc.aot.capture.lifted import NONE_LIFTED, Lifted
 from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of
 from aotc.aot.capture.spec import Spec
 from aotc.aot.ir.graph import Graph
@@ -59,7 +59,7 @@ class Models:
 
     model: Callable[..., Any]
     functional: Callable[..., Any]
-    states: Lifted = Lifted()
+    states: Lifted = NONE_LIFTED
 
 
 def probes(

@@ -15,7 +15,15 @@ from aotc.aot.plan.buffer_assignment import BufferAssignment, LaunchBuffers, Ope
 from aotc.aot.schedule.group import Schedule
 from aotc.runtime.bundle import plan as runtime
 from aotc.runtime.bundle.native_plan import NativeLaunch
-from aotc.runtime.bundle.plan import ALIGNMENT_BYTES, KERNEL, STATE_SLOT, VARIANT, Image, Kernel, Plan
+from aotc.runtime.bundle.plan import (
+    ALIGNMENT_BYTES,
+    KERNEL,
+    STATE_SLOT,
+    VARIANT,
+    Image,
+    Kernel,
+    Plan,
+)
 from aotc.runtime.bundle.torch_calls import TorchCall
 
 GPU_ALIGNMENT_BYTES = 256  # of buffers: what descriptors, vector loads and sectors ask for

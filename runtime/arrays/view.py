@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class View:
-    """A contiguous array in memory that somebody else owns: dtype (a key of DTYPES), shape, address.
+    """A contiguous array in memory of somebody else's: dtype (a key of DTYPES), shape, address.
 
     device: as DLPack has it, (type, number). owner: keeps the memory, and is kept by this view and
     by all that was made of it. wait: called before the memory is handed out.

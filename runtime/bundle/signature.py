@@ -211,9 +211,7 @@ class Signature(Record):
         """All values for sizes of the dims."""
         return evaluate(self.rows, sizes)
 
-    def _read(
-        self, dim: Size, shapes: Sequence[Sequence[int]], session: Mapping[str, int]
-    ) -> int:
+    def _read(self, dim: Size, shapes: Sequence[Sequence[int]], session: Mapping[str, int]) -> int:
         """The size of a dim, from the input that has it, else from the session."""
         if dim.input is None:
             return session[dim.name]

@@ -110,3 +110,41 @@ def test_no_room_for_states_leaves_nothing_behind(executable, fake_cuda):
     with pytest.raises(DeviceMemoryFull):
         executable.session()
     assert fake_cuda.live() == before
+
+
+def test_an_initial_value_is_repeated(fake_cuda):
+    fake_cuda.kernels.update(KERNELS)
+    host = Host(b"\x01\x02\x03")
+    image, plan = adding_plan()
+    plan = plan.replace(states=(StateSlot(COUNT, "first", 3), StateSlot(COUNT)))
+    executable = Executable(image, plan, {"first": (host.address, 3)}, (COUNT,), (COUNT,), 0)
+    session = executable.session()
+    assert held(session, 0) == (b"\x01\x02\x03" * COUNT)[:COUNT]
+    executable.close()
+    assert fake_cuda.live() == {}
+
+
+def test_states_are_taken_over_on_the_device(executable, fake_cuda):
+    first, second = executable.session(), executable.session()
+    ran(executable, first, ONES)
+    fake_cuda.calls.clear()
+    second.states.take(first.states)
+    assert not {"cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"} & set(fake_cuda.calls)
+    assert held(second, 0) == plus(FIRST, 1)
+    ran(executable, second, ONES)
+    assert held(first, 0) == plus(FIRST, 1)
+
+
+def test_a_view_is_the_states_memory_and_outlives_the_session(executable, fake_cuda):
+    session = executable.session()
+    address = session.states.addresses[0]
+    view = session.states.view(0, "u8", (COUNT,))
+    assert view.__dlpack_device__() == (2, 0)
+    assert view.address == address == view.__cuda_array_interface__["data"][0]
+    capsules = [view.__dlpack__(max_version=(1, 1)), view.__dlpack__()]
+    session.close()
+    executable.close()
+    del view, capsules[0]
+    assert len(fake_cuda.live()) > 0, "a consumer may still have it"
+    capsules.clear()
+    assert fake_cuda.live() == {}

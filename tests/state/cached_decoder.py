@@ -27,7 +27,9 @@ class Cached(nn.Module):
         self.values[:, :, positions] = value
         self.marks[:, positions] = positions
         self.calls.add_(1)
-        is_seen = (self.marks[:, None, None] >= 0) & (self.marks[:, None, None] <= positions[:, None])
+        is_seen = (self.marks[:, None, None] >= 0) & (
+            self.marks[:, None, None] <= positions[:, None]
+        )
         mixed = nn.functional.scaled_dot_product_attention(
             query, self.keys, self.values, attn_mask=is_seen
         )

@@ -53,7 +53,10 @@ def assert_follows(module, session, at, counts):
 
 @pytest.mark.parametrize(
     ("batch", "length", "counts"),
-    [(2, 32, (5, 1, 1)), (1, 1, (1,)), (8, 64, (64,)), (3, 17, (16, 1)), (5, 9, (1, 8)), (1, 64, (30, 34))],
+    [
+        (2, 32, (5, 1, 1)), (1, 1, (1,)), (8, 64, (64,)), (3, 17, (16, 1)), (5, 9, (1, 8)),
+        (1, 64, (30, 34)),
+    ],
 )  # fmt: skip
 def test_a_session_has_the_sizes_that_it_asks_for(program, batch, length, counts):
     with program.session(batch=batch, length=length) as session:
@@ -82,7 +85,7 @@ def test_verify_and_the_program_itself_have_the_examples_sizes(bundle, program):
 @pytest.mark.parametrize(
     ("sizes", "kind", "text"),
     [
-        ({"width": 3}, errors.SessionSizeUnknown, "no size `width`, expected batch = 1..8, 2 unless"),
+        ({"width": 3}, errors.SessionSizeUnknown, "no size `width`, expected batch = 1..8, 2"),
         ({"batch": 9}, errors.SessionSizeInvalid, "`batch` of a session is 9, expected .* 1 to 8"),
         ({"length": 0}, errors.SessionSizeInvalid, "is 0, expected .* 1 to 64"),
         ({"length": 8.0}, errors.SessionSizeInvalid, "is 8.0"),
@@ -99,7 +102,9 @@ def test_a_call_of_other_sizes_is_refused_and_leaves_the_states(program):
     with program.session(batch=3, length=8) as session:
         module = build_model(3, 8)
         assert_follows(module, session, 0, (4,))
-        with pytest.raises(errors.SessionSizeDiffers, match=r"`batch` is 2 \(input `x`, dim 0\), .* 3,"):
+        with pytest.raises(
+            errors.SessionSizeDiffers, match=r"`batch` is 2 \(input `x`, dim 0\), .* 3,"
+        ):
             session(torch.zeros(2, 1, WIDTH), torch.tensor([4]))
         with pytest.raises(errors.IndexOutOfRange, match="index 8"):
             session(torch.zeros(3, 1, WIDTH), torch.tensor([8]))
@@ -147,11 +152,17 @@ def test_a_bound_call_has_the_sizes_of_its_session(program):
 
 
 def test_rows_are_written_where_they_lie(program):
-    """No launch stores as many bytes as a cache has, at sizes where it is the largest tensor."""
+    """Nothing is as large as a cache, where one is far larger than all that a call needs, and rows
+    are all that is written to one."""
     plan = program.plan.at([1, 64, 1])
-    names = [program.plan.kernels[launch.kernel].name for launch in plan.launches]
-    assert names.count("scatter_rows") == 3
-    assert "copy" not in names
+    assert max(buffer.nbytes for buffer in plan.buffers) < plan.states[0].nbytes / 4
+    writers = [
+        program.plan.kernels[launch.kernel].name
+        for launch, parameters in zip(plan.launches, plan.parameters, strict=True)
+        for (space, number), (kind, _) in zip(launch.args, parameters, strict=True)
+        if (space, kind) == ("state", "write") and number < 3
+    ]
+    assert writers == ["scatter_rows"] * 3
 
 
 def refused(kind, text, shapes=state_shapes, change=lambda module: None):

@@ -186,9 +186,7 @@ class Executable(DeviceCode):
         found.take(plan, inputs, outputs)
         return found
 
-    def shared(
-        self, states: Sequence[StateSlot] | None = None, is_growing: bool = False
-    ) -> Shared:
+    def shared(self, states: Sequence[StateSlot] | None = None, is_growing: bool = False) -> Shared:
         """Memory for the sessions of several shapes of one caller, or of several graphs.
 
         states: of the sizes that the caller has; else those of the plan.
