@@ -253,7 +253,6 @@ class SpecTensorsEmpty(SpecError):
 class SpecStatesInvalid(SpecError):
     """`state_shapes` does not say which dims of which buffers vary."""
 
-    code = "spec-states-invalid"
     template = "`state_shapes` in `{path}` names {found}, expected {expected}"
     hint = 'by the name of the buffer, as `dynamic_shapes` has it: {{"cache.keys": {{2: length}}}}'
 
@@ -353,7 +352,6 @@ class StateUnsupported(UnsupportedError):
 class StateNotUniform(UnsupportedError):
     """A state of dynamic sizes has an example value that no other size can have."""
 
-    code = "state-not-uniform"
     template = "buffer `{name}` of dynamic sizes holds {found}, expected one value everywhere"
     hint = "fill it with zeros or another number: a session of other sizes starts with that"
 
@@ -361,7 +359,6 @@ class StateNotUniform(UnsupportedError):
 class StateShared(UnsupportedError):
     """A buffer of dynamic sizes is reached by another name, whose size is fixed."""
 
-    code = "state-shared"
     template = "the model reaches buffer `{name}` of dynamic sizes as `{other}` too"
     hint = "read and write it by one attribute of its module, and keep no second tensor of it"
 

@@ -495,7 +495,6 @@ class SizeMismatch(InputError):
 class SessionSizeUnknown(InputError):
     """A session was asked for with a size that no state of the program has."""
 
-    code = "session-size-unknown"
     template = "a session has no size `{name}`, expected {expected}"
     hint = "`aotc inspect` lists the sizes that a session fixes; others are read from each call"
 
@@ -511,7 +510,6 @@ class SessionSizeInvalid(InputError):
 class SessionSizeDiffers(InputError):
     """A call shows another size than its session has been opened with."""
 
-    code = "session-size-differs"
     template = (
         "size `{size}` is {found} ({role} `{name}`, dim {axis}), expected {expected}, with which "
         "the session was opened"
@@ -522,7 +520,6 @@ class SessionSizeDiffers(InputError):
 class HostMemoryFull(DriverFault):
     """Host memory does not suffice for a session's states; sizes in bytes. Nothing changed."""
 
-    code = "host-memory-full"
     template = "no memory for {purpose}: needs {needed_bytes} bytes, {free_bytes} are free"
     hint = "close sessions that are not in use, or open them with smaller sizes"
 

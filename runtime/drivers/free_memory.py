@@ -36,7 +36,7 @@ def _of_machine(read: Callable[[str], str]) -> int | None:
         return None
 
 
-def _of_groups(read: Callable[[str], str]) -> list[int | None]:
+def _of_groups(read: Callable[[str], str]) -> list[int]:
     """What the control group of this process (version 2) and each one above it still allow.
 
     Its files' pages count as used there, and give way: those that are not in use are free.
