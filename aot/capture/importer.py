@@ -29,7 +29,8 @@ from aotc.aot.ir.size import Extent, Guard, UndecidedSize, proves_at_most
 from aotc.aot.ir.storage import Array, narrow
 from aotc.aot.ir.types import TensorType
 
-# Arithmetic on sizes: name of the function that torch calls → op of f32; none is the number itself.
+# Arithmetic on sizes: name of the function that torch calls → op of f64, as Python's floats are;
+# none is the number itself.
 FLOATS = {
     "sym_float": "",
     "_sym_sqrt": "sqrt",
@@ -234,7 +235,7 @@ class Importer:
                 if op is None:
                     raise NotSupported("a number that depends on sizes")
                 given = torch.fx.map_arg(node.args, self.values.__getitem__)
-                operands = [x if isinstance(x, Node) else number(x, "f32") for x in given]
+                operands = [x if isinstance(x, Node) else number(x, "f64") for x in given]
                 self.values[node] = make(op, tuple(operands)) if op else operands[0]
         except (NotSupported, TypeRuleError) as refused:
             self._refuse(node, _data_dependence(node) or str(refused))

@@ -51,6 +51,29 @@ def test_sizes_inside_of_expressions(fresh, name, dynamic, caplog):
         assert "internal error" not in caplog.text
 
 
+OF_DOUBLES = {
+    "quotient": lambda x: x * (x.shape[-1] / 3),
+    "root": lambda x: x + x.shape[-1] ** 0.5,
+    "power": lambda x: x * 2.5 ** x.shape[0],
+    "difference": lambda x: x - (x.shape[-1] / 7 - 1.3),
+    "fill": lambda x: torch.where(x > 0, x, x.shape[-1] / 3),
+    "linear": lambda x: F.interpolate(x, size=[6], mode="linear"),
+    "bilinear": lambda x: F.interpolate(x[None], size=[6, 9], mode="bilinear"),
+    "bicubic": lambda x: F.interpolate(x[None], size=[6, 9], mode="bicubic"),
+}
+
+
+def test_numbers_made_of_sizes_are_as_exact_as_pythons(fresh):
+    def every(x):
+        return [function(x) for function in OF_DOUBLES.values()]
+
+    compiled = torch.compile(every, backend="aotc", dynamic=True, options={"fallback": "error"})
+    for size in (11, 17):
+        x = torch.randn(2, 3, size, dtype=torch.float64)
+        for name, found, expected in zip(OF_DOUBLES, compiled(x), every(x), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13, msg=name)
+
+
 POOLS = {
     "adaptive_max_pool1d": (F.adaptive_max_pool1d, (2, 16)),
     "adaptive_max_pool2d": (F.adaptive_max_pool2d, (2, 4, 4)),
