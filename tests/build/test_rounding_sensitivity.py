@@ -12,6 +12,7 @@ pytest.importorskip("triton")
 import numpy
 import torch
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from aotc.aot import validation
 from aotc.aot.build import BuildOptions, build
@@ -290,6 +291,34 @@ def _hangs_on_large(call):
     rows = rounding_sensitivity.answers_without_large(call)
     assert rows
     return any(bool(parts(torch.stack(each)).any()) for each in zip(*rows, strict=True))
+
+
+def test_an_order_of_terms_that_overflows_decides_and_infinite_terms_do_not():
+    """-3e38 and -3e38 are -inf unless 4e38 in two terms stands between them."""
+    rows = torch.tensor([[-3e38, -3e38, 2e38, 2e38], [-torch.inf, 1.0, 2.0, 3.0]])
+    call = lambda: (torch.pow(rows.sum(-1), 1.5), rows.sum(-1))  # noqa: E731
+    expected = [each.numpy() for each in call()]
+    found = [numpy.full_like(each, numpy.nan) for each in expected]
+    found[0][:1] = numpy.inf if numpy.isnan(expected[0][0]) else numpy.nan
+    masks = undecided(call, expected, found, (1e-4,) * 2)
+    assert [mask.tolist() for mask in masks] == [[True, False]] * 2
+
+
+def test_hidden_scores_decide_nothing_where_torch_itself_does_not_look_at_them():
+    generator = torch.Generator().manual_seed(0)
+    heads = [torch.randn(1, 2, 9, 8, generator=generator) for _ in range(3)]
+    heads[1][..., 6, 0] = torch.inf
+    expected = functional.scaled_dot_product_attention(*heads, is_causal=True)
+    found = rounding_sensitivity.hidden_attention(*heads, is_causal=True)
+    torch.testing.assert_close(found[..., :6, :], expected[..., :6, :])
+    with sdpa_kernel(SDPBackend.MATH):
+        plain = functional.scaled_dot_product_attention(*heads, is_causal=True)
+    assert plain[..., :6, 0].isnan().any()
+    given = [each.numpy() for each in (plain, expected)]
+    call = lambda: (functional.scaled_dot_product_attention(*heads, is_causal=True),)  # noqa: E731
+    with sdpa_kernel(SDPBackend.MATH):
+        (mask,) = undecided(call, given[:1], given[1:], (1e-4,))
+    assert mask[..., :6, 0][numpy.isnan(given[0][..., :6, 0])].all()
 
 
 @pytest.mark.parametrize("dims", [3, 4])

@@ -18,16 +18,23 @@ from typing import Any
 
 import torch
 
-from aotc.aot.capture.rounding_sensitivity import WAYS, Comparisons, explained, parts, span_of
+from aotc.aot.capture.rounding_sensitivity import (
+    WAYS,
+    Comparisons,
+    explained,
+    parts,
+    parts_near_limits,
+    span_of,
+)
 from fuzz.generate import levels
 from fuzz.program import DTYPES, NAMES, Program
 from fuzz.rows.table import ROWS
 from fuzz.run import (
     EAGER,
     EPSILON,
+    NEAR_LIMITS,
     SQUARED,
     WIDE,
-    WITHOUT_LARGE,
     ZEROS,
     Mode,
     Session,
@@ -176,8 +183,8 @@ class Judge:
         """For each output, the elements that hang on sums which may pass the largest number."""
         if self._overflows is None:
             rows = (Session(self.program, self.environment, each).outputs()
-                    for each in WITHOUT_LARGE)  # fmt: skip
-            self._overflows = [parts(torch.stack(own)) for own in zip(*rows, strict=True)]
+                    for each in NEAR_LIMITS)  # fmt: skip
+            self._overflows = [parts_near_limits(own) for own in zip(*rows, strict=True)]
         return self._overflows
 
     def _may_underflow(

@@ -16,11 +16,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from aotc.aot.capture.eager import ExactRests
 from aotc.aot.capture.rounding_sensitivity import (
+    OVERFLOWED,
     REPLACEMENTS,
     Comparisons,
+    MovedAttention,
     MovedRoundings,
     large,
     moved,
+    overflowed,
     small,
 )
 from fuzz.apart import apart
@@ -41,9 +44,9 @@ class Mode:
     is_plain: with torch's plain implementation of attention in place of its fused one; is_by_op:
     perturbed are the ops that torch runs for the steps, on the way back too, rather than the steps;
     large: what is put in place of operands whose sums or products may pass the largest number in
-    some order; small: how operands whose squares are no normal numbers are taken, as "zeros", or
-    as numbers whose squares are ("squared"); turn: by how much equal elements are turned before one
-    of them is taken (`ties.py`).
+    some order; overflowed: what elements of such sums come to; small: how operands whose squares
+    are no normal numbers are taken, as "zeros", or as numbers whose squares are ("squared"); turn:
+    by how much equal elements are turned before one of them is taken (`ties.py`).
     """
 
     is_wide: bool = False
@@ -52,8 +55,14 @@ class Mode:
     is_plain: bool = False
     is_by_op: bool = False
     large: float | None = None
+    overflowed: float | None = None
     small: str = ""
     turn: int | None = None
+
+    @property
+    def hides_scores(self) -> bool:
+        """Whether causal attention never looks at what it hides."""
+        return self.is_plain and self.seed is not None and self.seed % 4 == 0
 
     @property
     def is_near_limits(self) -> bool:
@@ -62,7 +71,10 @@ class Mode:
 
 
 EAGER, WIDE = Mode(), Mode(is_wide=True)
-WITHOUT_LARGE = tuple(Mode(is_plain=True, large=each) for each in REPLACEMENTS)
+NEAR_LIMITS = (
+    *(Mode(is_plain=True, large=each) for each in REPLACEMENTS),
+    *(Mode(is_plain=True, overflowed=each) for each in OVERFLOWED),
+)
 ZEROS, SQUARED = (Mode(small=each) for each in ("zeros", "squared"))
 SQUARES = 2.0
 
@@ -92,12 +104,25 @@ def run_step(step: Step, values: dict[str, Any], mode: Mode, generator: torch.Ge
         given = {**given, **_in_another_order(step, given, generator)}
     if row.breaks_ties and mode.turn is not None:
         return taken(step, given, code, mode.turn, generator)
-    with sdpa_kernel(SDPBackend.MATH) if mode.is_plain else nullcontext():
+    hiding = MovedAttention(0, 0.0, hides=True) if mode.hides_scores else nullcontext()
+    with sdpa_kernel(SDPBackend.MATH) if mode.is_plain else nullcontext(), hiding:
         value = eval(code, {**NAMESPACE, **given})
+        if mode.overflowed is not None and row.accumulates and row.degree == 1.0:
+            value = _overflowed(step, value, code, given, mode.overflowed)
         if not is_by_step:
             # In f64: rounded where the program converts, and f64 again.
             return value.double() if mode.is_wide and value.is_floating_point() else value
         return _rounded(step, value, code, given, mode, generator)
+
+
+def _overflowed(step: Step, value: Any, code: CodeType, given: dict[str, Any], into: float) -> Any:
+    """The value of a step that sums, less what may overflow in some order of its terms."""
+    names = list(step.refs())
+
+    def summed(operands: Sequence[Any]) -> Any:
+        return eval(code, {**NAMESPACE, **given, **dict(zip(names, operands, strict=True))})
+
+    return overflowed(value, into, [given[name] for name in names], summed)
 
 
 def _rounded(
