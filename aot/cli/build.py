@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib.util
 import json
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,6 +80,8 @@ def command(
         refuse_missing_file(spec)
     require_build_extra("aotc build")
     started_s = time.perf_counter()
+    if not faulthandler.is_enabled():  # where torch's or LLVM's code dies, say which line ran it
+        faulthandler.enable(sys.__stderr__)
     progress = progress_for(quiet)
     try:
         progress.begin("import")

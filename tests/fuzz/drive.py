@@ -12,9 +12,10 @@ import multiprocessing
 import os
 import resource
 import signal
+import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -145,8 +146,9 @@ class _Process:
         self.end()
         known = [each for each in self._outcomes if each.verdict in BAD]
         way = known[0].way if known else "?"
-        is_drawn = self._save_whole(task, f"{verdict}: {reason}")
-        if not known and not is_drawn and verdict == INTERNAL:
+        arguments = task, self.setting.found, f"{verdict}: {reason}"
+        is_drawn = _survives(_save, arguments)
+        if not known and verdict == INTERNAL and not (is_drawn and _survives(_export, (task,))):
             verdict = TORCH_DIES
         if known and verdict == LATE:  # it took too long to make the program smaller
             return Finished(task, tuple(self._outcomes))
@@ -154,19 +156,6 @@ class _Process:
             reason = f"{reason}, as the program was made smaller"
         outcome = Outcome(str(task), task.family, way, verdict, reason)
         return Finished(task, (*self._outcomes, outcome))
-
-    def _save_whole(self, task: Task, title: str) -> bool:
-        """Write the program as it is, by a process of its own. False where drawing it, which only
-        eager torch has a part in, ends that, too."""
-        arguments = (task, self.setting.found, title)
-        process = CONTEXT.Process(target=_save, args=arguments, daemon=True)
-        process.start()
-        process.join(LIMIT_SECONDS)
-        if process.exitcode is None:
-            process.kill()
-            process.join()
-            return True
-        return process.exitcode >= 0
 
     def end(self) -> None:
         """End the process."""
@@ -189,6 +178,30 @@ def _death(code: int, stack: Path) -> str:
         for name, rest in frames[:8]
     ]
     return f"the process died by {name}" + (f" in {' < '.join(places)}" if places else "")
+
+
+def _survives(function: Callable[..., None], arguments: tuple[Any, ...]) -> bool:
+    """Whether a process of its own in which eager torch runs, and no kernel of ours, is not ended
+    by a signal."""
+    process = CONTEXT.Process(target=function, args=arguments, daemon=True)
+    process.start()
+    process.join(LIMIT_SECONDS)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+        return True
+    return process.exitcode >= 0
+
+
+def _export(task: Task) -> None:
+    """Export a program and run it with torch, at other sizes too where some vary."""
+    from aotc.aot.capture.capture import capture
+    from aotc.aot.capture.spec import load_spec
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.py"
+        path.write_text(task.program().source(), encoding="utf-8")
+        capture(load_spec(str(path)))
 
 
 def _save(task: Task, folder: Path, title: str) -> None:

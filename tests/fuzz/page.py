@@ -32,13 +32,14 @@ Written by `scripts/fuzz`. Programs of 3 to 40 ops are drawn from a typed table
 - **unjudgeable**: only elements differ at which those answers part among themselves (comparisons
   and orders of nearly equal values; a comparison whose differences, as eager's answers show them,
   have 0 within their span may come out either way), which hang on squares that are no normal
-  numbers of f64, or on sums that pass the largest number in some order, or where torch's two
-  implementations of attention part (rows whose every score is not a number); or eager raises of
-  data in an op of which only the shape is read, which torch.export leaves out.
+  numbers of f64, or on sums that pass the largest number in some order, or where torch's
+  implementations of attention part (rows whose every score is not a number, hidden scores that are
+  not finite); or eager raises of data in an op of which only the shape is read, which torch.export
+  leaves out.
 - **refused**: a typed error names what is not supported, or torch itself cannot trace the program,
   or traces it as of another shape than it gives.
-- **torch dies**: eager torch ends the process that draws the program, a new one too, in which
-  nothing of ours has run.
+- **torch dies**: eager torch ends the process that draws the program, or runs what torch.export
+  made of it; a new one too, in which no kernel of ours has run.
 - **wrong**, **internal** (an error that is ours, a process that died, a write beside memory that
   a kernel may write to), **over time** (more than 60 s): findings.
 

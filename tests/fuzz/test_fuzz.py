@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fuzz import guards, trial
+from fuzz import drive, guards, trial
 from fuzz.__main__ import FORWARD_ONLY, _tasks
 from fuzz.drive import Setting, run
 from fuzz.faults import FAULTS, is_changed
@@ -465,6 +465,42 @@ def test_a_program_that_ends_its_process_ends_no_run(tmp_path):
     assert first.verdict == "torch dies"
     assert re.match(r"the process died by signal 8 \(SIGFPE\) in test_fuzz.py:\d+ < ", first.reason)
     assert second.verdict == "right"
+
+
+class _Text:
+    """A program by its text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def source(self) -> str:
+        return self._text
+
+
+class DeadlyAtOtherSizes(Task):
+    """A program of which torch's own run at another size ends the process."""
+
+    def program(self):
+        """Raises `SIGFPE` where there is one row."""
+        return _Text("""
+import os, torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        if x.shape[0] == 1 and not torch.compiler.is_compiling():
+            os.kill(os.getpid(), 8)
+        return x + 1
+
+example_inputs = (torch.ones(3),)
+dynamic_shapes = ({0: torch.export.Dim.DYNAMIC},)
+
+def build_model():
+    return Model()
+""")
+
+
+def test_what_ends_a_process_of_torch_alone_is_torchs(tmp_path):
+    assert not drive._survives(drive._export, (DeadlyAtOtherSizes("types", 1, Choice()),))
 
 
 def test_a_write_beside_memory_is_found(bench):
