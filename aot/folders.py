@@ -84,8 +84,14 @@ def owned(kind: str) -> Iterator[str]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        remove(path)
         os.close(descriptor)
+
+
+def remove(path: str) -> None:
+    """Delete a directory with all that is in it, as far as that is possible; never fails."""
+    with contextlib.suppress(OSError):  # which `ignore_errors` lets through where `fstat` fails
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def sweep(parent: str | None = None) -> int:
@@ -128,6 +134,6 @@ def remove_abandoned(path: str) -> None:
             try:
                 # Asked again: where locks are not supported, nobody may delete.
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
+                remove(path)
             finally:
                 os.close(descriptor)

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aotc.cache.errors import CacheUnreadable
 from aotc.cache.keys import BUCKETS, Difference, Key, differences, key_of
 from aotc.cache.leftovers import CLOCK_DRIFT_S, MISSES, Leftovers, clear_leftovers
-from aotc.cache.reading import RECORD, read_json, read_record
+from aotc.cache.reading import RECORD, entry_folders, read_json, read_record
 from aotc.cache.store import Store, delete_entry
 
 CAP_BYTES = 10 * 1024**3
@@ -50,14 +51,22 @@ class Explanation:
 
 
 def rows(store: Store) -> Iterator[Row]:
-    """Every entry of every known bucket, in the order of their digests."""
+    """Every entry of every known bucket, in the order of their digests.
+
+    One that cannot be looked at is of no bytes and was never used. Raises CacheUnreadable.
+    """
     for bucket in sorted(f"{name}-v{version}" for name, version in BUCKETS.items()):
-        for folder in sorted((store.root / bucket).glob("??/*")):
-            with contextlib.suppress(OSError):  # deleted by another process meanwhile
-                sizes = [item.lstat().st_size for item in folder.iterdir()]
+        for folder in entry_folders(store.root, bucket):
+            size_bytes, used_s, made_s = 0, 0.0, 0.0
+            try:
+                size_bytes = sum(item.lstat().st_size for item in folder.iterdir())
                 used_s = (folder / RECORD).lstat().st_mtime
                 made_s = folder.lstat().st_mtime
-                yield Row(folder, bucket, folder.name, sum(sizes), used_s, made_s)
+            except (FileNotFoundError, NotADirectoryError):  # deleted meanwhile, or no entry
+                continue
+            except OSError:
+                pass
+            yield Row(folder, bucket, folder.name, size_bytes, used_s, made_s)
 
 
 def key_record(row: Row) -> Key | None:
@@ -89,12 +98,17 @@ def collect(store: Store, cap_bytes: int | None = CAP_BYTES, now_s: float | None
     stay valid.
     """
     now = time.time() if now_s is None else now_s
-    clear_leftovers(store.root, now)
-    return _delete(_above(list(rows(store)), cap_bytes, now, KEEP_FRACTION)).bytes
+    with contextlib.suppress(CacheUnreadable):
+        clear_leftovers(store.root, now)
+        return _delete(_above(list(rows(store)), cap_bytes, now, KEEP_FRACTION)).bytes
+    return 0
 
 
 def collect_all(store: Store, cap_bytes: int | None, now_s: float | None = None) -> Deleted:
-    """The same at the user's wish: with all locks that nobody holds, down to the cap itself."""
+    """The same at the user's wish: with all locks that nobody holds, down to the cap itself.
+
+    Raises CacheUnreadable.
+    """
     now = time.time() if now_s is None else now_s
     leftovers = clear_leftovers(store.root, now, lock_age_s=0.0)
     deleted = _delete(_above(list(rows(store)), cap_bytes, now, 1.0))

@@ -47,6 +47,14 @@ class CacheNotAFolder(CacheError):
     hint = "choose another folder with `--cache-dir`"
 
 
+class CacheUnreadable(CacheError):
+    """A folder of the cache cannot be listed."""
+
+    code = "cache-unreadable"
+    template = "cache folder `{path}` cannot be read ({reason})"
+    hint = "look at its owner and mode and at the disk, or choose another folder with `--cache-dir`"
+
+
 class BucketUnknown(CacheError):
     """A key names a bucket that the store does not have: a programming error."""
 

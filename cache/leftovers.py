@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.cache.keys import BUCKETS
-from aotc.cache.reading import FOLDER_FLAGS, RECORD
+from aotc.cache.reading import FOLDER_FLAGS, RECORD, children, entry_folders
 
 STALE_S = 24 * 3600.0
 CLOCK_DRIFT_S = 24 * 3600.0
@@ -55,20 +55,27 @@ def hold(folder: Path) -> int:
 
 
 def clear_leftovers(root: Path, now_s: float, lock_age_s: float = STALE_S) -> Leftovers:
-    """Delete them; what cannot be deleted stays. Locks go when nobody has held them so long."""
-    staged = [each for each in _children(root / "staging") if _is_abandoned(each, now_s)]
-    notes = [each for each in root.glob(f".{MISSES}-*") if age_s(each, now_s) > UNLOCKED_S]
-    quarantined = _children(root / "quarantine")
+    """Delete them; what cannot be deleted stays. Locks go when nobody has held them so long.
+
+    Raises CacheUnreadable.
+    """
+    staged = [each for each in children(root / "staging") if _is_abandoned(each, now_s)]
+    notes = [
+        each
+        for each in children(root)
+        if each.name.startswith(f".{MISSES}-") and age_s(each, now_s) > UNLOCKED_S
+    ]
+    quarantined = children(root / "quarantine")
     torn = list(_torn(root))
     locks = [
         each
-        for each in _children(root / "locks")
+        for each in children(root / "locks")
         if age_s(each, now_s) >= lock_age_s and not _is_held(each)
     ]
     for folder in (*staged, *quarantined, *torn):
-        shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError):  # somebody put a file there
-            folder.unlink()
+        with contextlib.suppress(OSError):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.unlink()  # somebody put a file there
     for file in (*notes, *locks):
         with contextlib.suppress(OSError):
             file.unlink()
@@ -112,9 +119,13 @@ def _is_abandoned(staged: Path, now_s: float) -> bool:
 def _torn(root: Path) -> Iterator[Path]:
     """Entries without a record, which no reader sees."""
     for name, version in BUCKETS.items():
-        for folder in root.glob(f"{name}-v{version}/??/*"):
-            if not os.path.lexists(folder / RECORD):
+        for folder in entry_folders(root, f"{name}-v{version}"):
+            try:
+                (folder / RECORD).lstat()
+            except (FileNotFoundError, NotADirectoryError):
                 yield folder
+            except OSError:  # perhaps it has one
+                continue
 
 
 def _is_held(path: Path) -> bool | None:
@@ -132,9 +143,3 @@ def _is_held(path: Path) -> bool | None:
     finally:
         os.close(descriptor)
     return False
-
-
-def _children(folder: Path) -> list[Path]:
-    with contextlib.suppress(OSError):
-        return sorted(folder.iterdir())
-    return []

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aotc.cache.errors import BucketUnknown, CacheNotAFolder, CacheUnsafe
+from aotc.cache.errors import BucketUnknown, CacheNotAFolder, CacheUnreadable, CacheUnsafe
 from aotc.cache.keys import BUCKETS, Key
 
 RECORD = "entry.json"
@@ -68,6 +68,23 @@ def entry_folder(root: Path, key: Key) -> Path:
         raise BucketUnknown(bucket=key.bucket, known=", ".join(BUCKETS))
     digest = key.digest
     return root / key.folder / digest[:2] / digest
+
+
+def children(folder: Path) -> list[Path]:
+    """What is in a folder, by name; nothing where there is no folder. Raises CacheUnreadable."""
+    try:
+        return sorted(folder / name for name in os.listdir(folder))  # noqa: PTH208
+    except OSError as fault:
+        if fault.errno in (errno.ENOENT, errno.ENOTDIR):
+            return []
+        raise CacheUnreadable(path=str(folder), reason=_reason(fault)) from None
+
+
+def entry_folders(root: Path, bucket: str) -> Iterator[Path]:
+    """The folders of a bucket's entries, by their digests. Raises CacheUnreadable."""
+    for shard in children(root / bucket):
+        if len(shard.name) == 2:
+            yield from children(shard)
 
 
 def exists(path: Path) -> bool:
@@ -161,6 +178,10 @@ def read_file(folder: int, name: str, limit_bytes: int) -> bytes:
 def file_row(name: str, data: bytes) -> dict[str, str | int]:
     """The line of a record for one file."""
     return {"name": name, "size_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _reason(fault: OSError) -> str:
+    return (fault.strerror or str(fault)).lower()
 
 
 def _check(path: Path, descriptor: int) -> None:

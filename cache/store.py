@@ -311,7 +311,8 @@ def delete_entry(folder: Path) -> None:
     """Unlink an entry, its record first, so that readers see a miss and never a part."""
     with contextlib.suppress(OSError):
         (folder / RECORD).unlink()
-    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # which `ignore_errors` lets through where `fstat` fails
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _prepare(root: Path) -> None:

@@ -20,6 +20,7 @@ from .errors import (
     BundleFileMissing,
     GoldenMissing,
     IncompatibleError,
+    environment_fault,
 )
 from .extras import golden_of
 from .loading import load_open
@@ -210,6 +211,8 @@ def _digests(directory: Directory, name: str, nbytes: int, chunk_bytes: int) -> 
                 digest.update(data)
                 chunk -= len(data)
             digests.append(digest.digest())
+    except OSError as error:
+        raise environment_fault("read", directory.where(name), error) from None
     finally:
         os.close(descriptor)
     return digests

@@ -48,8 +48,10 @@ class Partial(Staging):
             os.makedirs(os.path.split(place)[0], FOLDER_MODE, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):  # one of an earlier pull was made 0444
                 left = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-                os.fchmod(left, 0o644)
-                os.close(left)
+                try:
+                    os.fchmod(left, 0o644)
+                finally:
+                    os.close(left)
             descriptor = os.open(place, OPEN_FLAGS, 0o644)
         except OSError as error:
             raise environment_fault("write", os.path.join(self.out, name), error) from error
@@ -57,15 +59,13 @@ class Partial(Staging):
             self._folders.add("/".join(name.split("/")[:depth]))
         return descriptor
 
-    def close(self, name: str, descriptor: int) -> None:
+    def finish(self, name: str, descriptor: int) -> None:
         """Make a file that is whole durable, and readable only."""
         try:
             os.fchmod(descriptor, FILE_MODE)
             os.fsync(descriptor)
         except OSError as error:
             raise environment_fault("write", os.path.join(self.out, name), error) from error
-        finally:
-            os.close(descriptor)
 
     def _make(self) -> tuple[str, int]:
         path = os.path.join(self._parent, f".{self._name}.{self._word}")

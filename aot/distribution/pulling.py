@@ -13,6 +13,7 @@ or in the next one.
 # The order of the system calls is this file's subject, so they are written as such:
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterator
@@ -94,9 +95,12 @@ def pull(
     transfers = Transfers(total_bytes, progress)
     with Partial(path, digest_of(data)) as partial:
         fetch = _Fetch(source, partial, transfers)
-        bundle, manifest = _heads(image, fetch, asked, digest)
-        _check_room(partial.path, path, total_bytes)
-        _fetch_rest(image, manifest, fetch, jobs)
+        try:
+            bundle, manifest = _heads(image, fetch, asked, digest)
+            _check_room(partial.path, path, total_bytes)
+            _fetch_rest(image, manifest, fetch, jobs)
+        except OSError as error:
+            raise environment_fault("write", path, error) from error
         partial.publish(force)
         return PullReport(partial.out, bundle, digest_of(data), total_bytes, transfers.nbytes)
 
@@ -160,15 +164,16 @@ def _fetch_rest(image: Image, manifest: Manifest, fetch: _Fetch, jobs: int) -> N
     rest = [name for name in image.files if name not in HEAD_LIMITS]
     whole = sorted(rest, key=lambda name: -image.files[name].nbytes)
     tasks: list[Callable[[], None]] = []
-    if weights is not None:
-        whole.remove(weights.name)
-        chunked = _Chunked(fetch, image.files[weights.name], weights)
-        chunked.begin()
-        tasks += chunked.tasks()
-    tasks += [lambda name=name: fetch.file(name, image.files[name]) for name in whole]  # type: ignore[misc]
-    fetch.transfers.run(tasks, jobs if fetch.source.has_ranges else 1)
-    if weights is not None:
-        chunked.end()
+    with contextlib.ExitStack() as stack:
+        if weights is not None:
+            whole.remove(weights.name)
+            chunked = _Chunked(fetch, image.files[weights.name], weights)
+            stack.callback(chunked.close)
+            tasks += chunked.tasks()
+        tasks += [lambda name=name: fetch.file(name, image.files[name]) for name in whole]  # type: ignore[misc]
+        fetch.transfers.run(tasks, jobs if fetch.source.has_ranges else 1)
+        if weights is not None:
+            chunked.end()
 
 
 class _Fetch:
@@ -189,10 +194,9 @@ class _Fetch:
                     os.ftruncate(descriptor, 0)
                     if attempt == ATTEMPTS:
                         raise self.refusal(name, "the file", wrong) from None
-        except BaseException:
+            self.partial.finish(name, descriptor)
+        finally:
             os.close(descriptor)
-            raise
-        self.partial.close(name, descriptor)
 
     def _whole(self, descriptor: int, layer: Descriptor) -> None:
         digest = hashlib.sha256()
@@ -237,27 +241,22 @@ class _Chunked:
     """The weights: a file whose chunks have digests, so that its parts are fetched side by side."""
 
     def __init__(self, fetch: _Fetch, layer: Descriptor, entry: WeightsEntry) -> None:
+        """Open the file."""
         self._fetch, self._layer, self._entry = fetch, layer, entry
-        self._descriptor = -1
+        self._descriptor = fetch.partial.open(entry.name)
 
-    def begin(self) -> None:
-        """Open the file, and look which chunks an earlier pull left."""
-        self._descriptor = self._fetch.partial.open(self._entry.name)
+    def tasks(self) -> list[Callable[[], None]]:
+        """What fetches the chunks that an earlier pull did not leave: runs of them, of at most
+        PIECE_BYTES."""
         found_bytes = os.fstat(self._descriptor).st_size
-        self._is_whole = [
+        all_whole = [
             found_bytes >= end and self._digest(begin, end) == self._entry.chunks[index]
             for index, (begin, end) in enumerate(self._spans())
         ]
-        try:
-            os.ftruncate(self._descriptor, self._entry.nbytes)
-        except OSError as error:
-            raise environment_fault("write", self._fetch.partial.out, error) from error
-
-    def tasks(self) -> list[Callable[[], None]]:
-        """What fetches the other chunks: runs of them, of at most PIECE_BYTES."""
+        os.ftruncate(self._descriptor, self._entry.nbytes)
         runs: list[tuple[int, int]] = []
         most = max(1, PIECE_BYTES // self._entry.chunk_bytes)
-        for index, is_whole in enumerate(self._is_whole):
+        for index, is_whole in enumerate(all_whole):
             if is_whole:
                 continue
             if runs and runs[-1][1] == index and index - runs[-1][0] < most:
@@ -267,8 +266,12 @@ class _Chunked:
         return [lambda run=run: self._run(*run) for run in runs]  # type: ignore[misc]
 
     def end(self) -> None:
-        """Close the file, of which every chunk was checked."""
-        self._fetch.partial.close(self._entry.name, self._descriptor)
+        """Make the file durable, of which every chunk was checked."""
+        self._fetch.partial.finish(self._entry.name, self._descriptor)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
 
     def _spans(self) -> Iterator[tuple[int, int]]:
         size = self._entry.chunk_bytes

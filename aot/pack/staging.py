@@ -19,13 +19,12 @@ import ctypes
 import errno
 import os
 import secrets
-import shutil
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
 from aotc.aot.errors import OutputExists, UserError
-from aotc.aot.folders import lock_folder, remove_abandoned
+from aotc.aot.folders import lock_folder, remove, remove_abandoned
 from aotc.runtime.bundle.manifest import MANIFEST_MAGIC, MANIFEST_NAME
 from aotc.runtime.errors import environment_fault
 
@@ -70,7 +69,7 @@ class Staging:
         self, kind: type[BaseException] | None, value: object, trace: TracebackType | None
     ) -> None:
         os.close(self._lock)
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove(self.path)
 
     def write(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
         """Write and fsync the file `name`, folders included; it must be new."""
@@ -128,7 +127,7 @@ class Staging:
             except FileNotFoundError:
                 continue
             except OSError:
-                shutil.rmtree(path, ignore_errors=True)
+                remove(path)
                 raise
         raise OSError(errno.EBUSY, "other writers remove the staging directory")
 
@@ -141,7 +140,7 @@ class Staging:
             path = os.path.join(self._parent, entry)
             if entry.startswith(f".{self._name}.previous-"):
                 if os.path.lexists(self.out):
-                    shutil.rmtree(path, ignore_errors=True)
+                    remove(path)
                 else:
                     os.rename(path, self.out)
             elif entry.startswith(f".{self._name}.staging-"):
@@ -163,7 +162,7 @@ class Staging:
         except OSError:
             os.rename(previous, self.out)
             raise
-        shutil.rmtree(previous, ignore_errors=True)
+        remove(previous)
 
 
 def check_free(out: str, force: bool) -> None:

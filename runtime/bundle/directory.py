@@ -95,7 +95,11 @@ class Directory:
         finally:
             if folder != self._descriptor:
                 os.close(folder)
-        status = os.fstat(descriptor)
+        try:
+            status = os.fstat(descriptor)
+        except OSError as error:
+            os.close(descriptor)
+            raise self._refusal(name, error) from None
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
             raise BundleFileRefused(path=self.where(name), found="not a plain file")
