@@ -82,18 +82,6 @@ def _div(call: Call, left: Value, right: Value, *, rounding_mode: Any = None) ->
     return _whole(call, *pairs.multiplied((a, b), pairs.reciprocal(*divisor)))
 
 
-def _reciprocal(call: Call, value: Complex) -> Complex:
-    return _whole(call, *pairs.reciprocal(*_parts(call, value)))
-
-
-def _abs(call: Call, value: Complex) -> Node:
-    return call.fill(pairs.absolute(value.re, value.im))
-
-
-def _angle(call: Call, value: Complex) -> Node:
-    return call.fill(build.pointwise("atan2", value.im, value.re))
-
-
 def _sgn(call: Call, value: Complex) -> Complex:
     """z / |z|; 0 of 0."""
     length = pairs.absolute(value.re, value.im)
@@ -143,10 +131,6 @@ def _equal(call: Call, left: Value, right: Value) -> Node:
     return make("logical_and", tuple(parts))
 
 
-def _different(call: Call, left: Value, right: Value) -> Node:
-    return ~_equal(call, left, right)
-
-
 def _as_complex(call: Call, data: Node) -> Complex:
     axis = data.type.rank - 1
     parts = (build.slice_axis(data, axis, place, place + 1) for place in (0, 1))
@@ -156,10 +140,6 @@ def _as_complex(call: Call, data: Node) -> Complex:
 def _as_real(call: Call, data: Complex) -> Node:
     parts = [build.reshape(part, (*part.shape, 1)) for part in (data.re, data.im)]
     return build.concat(parts, data.re.type.rank)
-
-
-def _complex(call: Call, re: Node, im: Node) -> Complex:
-    return Complex(*map(call.fill, call.operands(re, im)))
 
 
 def _to_copy(call: Call, data: Value, *rest: Any) -> Complex | Node:
@@ -238,10 +218,6 @@ def _lerp(call: Call, start: Value, end: Value, weight: Any) -> Complex:
 def _sub(call: Call, left: Value, right: Value, alpha: Any = 1) -> Complex:
     (a, b), (c, d) = _parts(call, left), _parts(call, _scaled(call, right, alpha))
     return _whole(call, pairs.minus(a, c), pairs.minus(b, d))
-
-
-def _rsub(call: Call, left: Value, right: Value, alpha: Any = 1) -> Complex:
-    return _sub(call, right, left, alpha)
 
 
 def _where(call: Call, condition: Node, left: Value, right: Value) -> Complex:
@@ -350,13 +326,13 @@ COMPLEX_ROWS: Rows = {
     "_fft_c2r": _fft_to_reals,
     "_fft_r2c": _fft_of_reals,
     "_to_copy": _to_copy,
-    "abs": _abs,
+    "abs": lambda call, value: call.fill(pairs.absolute(value.re, value.im)),
     "add": _add,
     "addcmul": _addcmul,
     "addmm": _addmm,
-    "angle": _angle,
+    "angle": lambda call, value: call.fill(build.pointwise("atan2", value.im, value.re)),
     "baddbmm": _addmm,
-    "complex": _complex,
+    "complex": lambda call, re, im: Complex(*map(call.fill, call.operands(re, im))),
     "cos": _of_pair(pairs.cosine),
     "div": _div,
     "empty": _filled(0),
@@ -369,13 +345,13 @@ COMPLEX_ROWS: Rows = {
     "linear": _linear,
     "log": _of_pair(pairs.logarithm),
     "mul": _mul,
-    "ne": _different,
+    "ne": lambda call, left, right: ~_equal(call, left, right),
     "ones": _filled(1),
     "ones_like": _filled(1),
     "polar": _polar,
     "pow": _pow,
-    "reciprocal": _reciprocal,
-    "rsub": _rsub,
+    "reciprocal": lambda call, value: _whole(call, *pairs.reciprocal(*_parts(call, value))),
+    "rsub": lambda call, left, right, alpha=1: _sub(call, right, left, alpha),
     "scalar_tensor": lambda call, value, *rest: _full(call, (), value),
     "sgn": _sgn,
     "sin": _of_pair(pairs.sine),

@@ -57,23 +57,11 @@ def _joined(data: Node, count: int) -> Node:
     return whole
 
 
-def _permute(call: Call, data: Node, dims: Sequence[int]) -> Node:
-    return build.permute(data, [dim % data.type.rank for dim in dims])
-
-
 def _transpose(call: Call, data: Node, first: int = 0, second: int = 1) -> Node:
     dims = list(range(data.type.rank))
     if dims:
         dims[first], dims[second] = dims[second], dims[first]
     return build.permute(data, dims)
-
-
-def _t(call: Call, data: Node) -> Node:
-    return build.transpose(data) if data.type.rank == 2 else data
-
-
-def _expand(call: Call, data: Node, *rest: Any) -> Node:
-    return call.fill(data)
 
 
 def _select(call: Call, data: Node, dim: int, index: int) -> Node:
@@ -327,10 +315,6 @@ def _narrow_copy(call: Call, data: Node, dim: int, start: Extent, length: Extent
     return build.slice_axis(data, axis, first, first + length)
 
 
-def _iota(call: Call, length: Operand, start: Operand, step: Operand, *rest: Any) -> Node:
-    return _arange(call, start, None, step)
-
-
 def _full(call: Call, size: Sequence[int], value: Operand, *rest: Any) -> Node:
     # An element of a 16-bit tensor is rounded; only literals of arithmetic keep f32's precision.
     rounded = value if isinstance(value, Node | Size) else _wrapped_number(value, call.dtype)
@@ -345,10 +329,6 @@ def _wrapped_number(value: bool | float, dtype: str) -> bool | float:
     bits = kind.itemsize_bytes * 8
     low = 0 if dtype == "u8" else -(2 ** (bits - 1))
     return (int(value) - low) % 2**bits + low
-
-
-def _scalar_tensor(call: Call, value: Operand, *rest: Any) -> Node:
-    return _full(call, (), value)
 
 
 def _filled(value: int) -> Any:
@@ -367,10 +347,10 @@ _RESHAPES = ("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "flatten
 ROWS: Rows = {
     **dict.fromkeys(_RESHAPES, _reshape),
     "view": _view,
-    "permute": _permute,
+    "permute": lambda call, data, dims: build.permute(data, [dim % data.type.rank for dim in dims]),
     "transpose": _transpose,
-    "t": _t,
-    "expand": _expand,
+    "t": lambda call, data: build.transpose(data) if data.type.rank == 2 else data,
+    "expand": lambda call, data, *rest: call.fill(data),
     "select": _select,
     "slice": _slice,
     "slice_scatter": _slice_scatter,
@@ -390,11 +370,11 @@ ROWS: Rows = {
     "as_strided": _as_strided,
     "unfold": _unfold,
     "arange": _arange,
-    "prims::iota": _iota,
+    "prims::iota": lambda call, length, start, step, *rest: _arange(call, start, None, step),
     "narrow_copy": _narrow_copy,
     "full": _full,
     "full_like": _full,
-    "scalar_tensor": _scalar_tensor,
+    "scalar_tensor": lambda call, value, *rest: _full(call, (), value),
     **dict.fromkeys(_EMPTY, _filled(0)),
     "ones": _filled(1),
     "ones_like": _filled(1),

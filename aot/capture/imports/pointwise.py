@@ -87,10 +87,6 @@ def _fraction(call: Call, data: Node) -> Node:
     return call.pointwise("sub", data, build.unary("trunc", data))
 
 
-def _sign(call: Call, data: Node) -> Node:
-    return data if data.dtype == "bool" else call.pointwise("sign", data)
-
-
 def _generated() -> Rows:
     rows: Rows = {}
     for op in OPS.values():
@@ -145,10 +141,6 @@ def _sub(call: Call, left: Operand, right: Operand, alpha: Operand = 1) -> Node:
     return call.pointwise("sub", left, _scaled(call, right, alpha))
 
 
-def _rsub(call: Call, left: Operand, right: Operand, alpha: Operand = 1) -> Node:
-    return _sub(call, right, left, alpha)
-
-
 def _mul(call: Call, left: Operand, right: Operand) -> Node:
     op = "logical_and" if call.dtype == "bool" else "mul"
     return call.scaled(op, left, right)
@@ -196,23 +188,11 @@ def _integer_power(base: Node, exponent: Node) -> Node:
     return build.where(exponent < 0, below, result)
 
 
-def _square(call: Call, data: Node) -> Node:
-    return call.pointwise("mul", data, data)
-
-
 def _clamp(call: Call, data: Node, low: Operand | None = None, high: Operand | None = None) -> Node:
     result: Node = data
     if low is not None:
         result = _extreme("maximum")(call, result, low)
     return result if high is None else _extreme("minimum")(call, result, high)
-
-
-def _clamp_max(call: Call, data: Node, high: Operand) -> Node:
-    return _clamp(call, data, None, high)
-
-
-def _hardtanh(call: Call, data: Node, low: Operand = -1.0, high: Operand = 1.0) -> Node:
-    return _clamp(call, data, low, high)
 
 
 def _leaky_relu(call: Call, data: Node, slope: Operand = 0.01) -> Node:
@@ -242,24 +222,12 @@ def _where(call: Call, condition: Node, chosen: Operand, other: Operand) -> Node
     return call.fill(build.pointwise("where", call.operand(condition, "bool"), *picked))
 
 
-def _masked_fill(call: Call, data: Node, mask: Node, value: Operand) -> Node:
-    return _where(call, mask, value, data)
-
-
 def _to_copy(call: Call, data: Node, *rest: Any) -> Node:
     return build.cast(data, call.dtype)
 
 
 def _same(call: Call, data: Node, *rest: Any) -> Node:
     return data
-
-
-def _copy(call: Call, data: Node, source: Node, *rest: Any) -> Node:
-    return call.fill(build.cast(source, call.dtype))
-
-
-def _fill(call: Call, data: Node, value: Operand) -> Node:
-    return call.fill(call.operand(value, call.dtype))
 
 
 def _addcmul(call: Call, data: Node, left: Node, right: Node, value: Operand = 1) -> Node:
@@ -386,10 +354,6 @@ def _is_rounded_down(call: Call, left: Operand, right: Operand) -> Node:
     return is_inexact & build.pointwise("logical_xor", *signs)
 
 
-def _floor_divide(call: Call, left: Operand, right: Operand) -> Node:
-    return _div(call, left, right, "floor")
-
-
 def _fmod(call: Call, left: Operand, right: Operand) -> Node:
     if DTYPES[call.dtype].kind != "float":
         _check_divisor(call, right)
@@ -438,29 +402,29 @@ ROWS: Rows = {
     **dict.fromkeys(_IDENTITIES, _same),
     "round": _round,
     "frac": _fraction,
-    "sign": _sign,
+    "sign": lambda call, data: data if data.dtype == "bool" else call.pointwise("sign", data),
     "add": _add,
     "sub": _sub,
-    "rsub": _rsub,
+    "rsub": lambda call, left, right, alpha=1: _sub(call, right, left, alpha),
     "mul": _mul,
     "pow": _pow,
-    "square": _square,
+    "square": lambda call, data: call.pointwise("mul", data, data),
     "clamp": _clamp,
     "clamp_min": _clamp,
-    "clamp_max": _clamp_max,
-    "hardtanh": _hardtanh,
+    "clamp_max": lambda call, data, high: _clamp(call, data, None, high),
+    "hardtanh": lambda call, data, low=-1.0, high=1.0: _clamp(call, data, low, high),
     "leaky_relu": _leaky_relu,
     "elu": _elu,
     "softplus": _softplus,
     "silu": _plain("silu"),
     "gelu": _gelu,
     "where": _where,
-    "masked_fill": _masked_fill,
+    "masked_fill": lambda call, data, mask, value: _where(call, mask, value, data),
     "_to_copy": _to_copy,
     "prims::convert_element_type": _to_copy,  # what torch writes for numbers of a call
     "prims::copy_strided": _same,  # how its result lies is said by its value
-    "copy": _copy,
-    "fill": _fill,
+    "copy": lambda call, data, source, *rest: call.fill(build.cast(source, call.dtype)),
+    "fill": lambda call, data, value: call.fill(call.operand(value, call.dtype)),
     "addcmul": _addcmul,
     "addcdiv": _addcdiv,
     "lerp": _lerp,
@@ -473,7 +437,7 @@ ROWS: Rows = {
     "lcm": _lcm,
     "div": _div,
     "true_divide": _div,
-    "floor_divide": _floor_divide,
+    "floor_divide": lambda call, left, right: _div(call, left, right, "floor"),
     "fmod": _fmod,
     "remainder": _remainder,
 }
