@@ -86,6 +86,19 @@ class Staged:
         return value, session.stage_out(port, host_address)
 
 
+def is_plain(port: Port, value: Any) -> bool:
+    """Whether a torch tensor is what kernels read as it lies."""
+    return (
+        value.dtype is port.torch_dtype
+        and value.shape == port.shape
+        and value.get_device() == port.ordinal
+        and value.is_contiguous()
+        and not value.requires_grad
+        and not value.is_neg()
+        and not value.data_ptr() % ALIGNMENT_BYTES
+    )
+
+
 class TorchKind:
     """torch tensors: on the program's device by their methods, on the CPU by staging."""
 
@@ -93,20 +106,8 @@ class TorchKind:
     finish = None
 
     def address(self, port: Port, value: Any, session: Caller) -> int:
-        if (
-            value.dtype is port.torch_dtype
-            and value.shape == port.shape
-            and value.get_device() == port.ordinal
-            and value.is_contiguous()
-            and not value.requires_grad
-            and not value.is_neg()
-        ):
-            address: int = value.data_ptr()
-            if not address % ALIGNMENT_BYTES:
-                return address
-        return self._slow_address(port, value, session)
-
-    def _slow_address(self, port: Port, value: Any, session: Caller) -> int:
+        if is_plain(port, value):
+            return value.data_ptr()  # type: ignore[no-any-return]
         if value.is_cpu:
             return STAGED_TORCH.address(port, value, session)
         torch = sys.modules["torch"]
@@ -130,17 +131,8 @@ class TorchKind:
         TORCH.check_type(port, value, torch)
 
     def place(self, port: Port, value: Any, session: Caller) -> int:
-        if (
-            value.dtype is port.torch_dtype
-            and value.shape == port.shape
-            and value.get_device() == port.ordinal
-            and value.is_contiguous()
-            and not value.requires_grad
-            and not value.is_neg()
-        ):
-            address: int = value.data_ptr()
-            if not address % ALIGNMENT_BYTES:
-                return address
+        if is_plain(port, value):
+            return value.data_ptr()  # type: ignore[no-any-return]
         if value.is_cpu:
             return STAGED_TORCH.place(port, value, session)
         self._check(port, value, sys.modules["torch"])
@@ -220,11 +212,23 @@ class DeviceCapsuleKind:
         return make_array(port, session)
 
 
-class InterfaceKind:
-    """Arrays that have `__cuda_array_interface__` only, and our own `DeviceArray`s."""
+class OnDevice:
+    """A kind that is never on the host, and whose outputs are `DeviceArray`s."""
 
     __slots__ = ()
     finish = None
+
+    def answer(self, value: Any) -> DeviceKind:
+        return self  # type: ignore[return-value]
+
+    def make(self, port: Port, session: Caller) -> tuple[Any, int]:
+        return make_array(port, session)
+
+
+class InterfaceKind(OnDevice):
+    """Arrays that have `__cuda_array_interface__` only, and our own `DeviceArray`s."""
+
+    __slots__ = ()
 
     def address(self, port: Port, value: Any, session: Caller) -> int:
         return self._read(port, value, session, is_written=False)
@@ -260,18 +264,11 @@ class InterfaceKind:
             session.follow(LEGACY if stream == LEGACY_NAME else int(stream))
         return aligned(port, address or 0)
 
-    def answer(self, value: Any) -> DeviceKind:
-        return self
 
-    def make(self, port: Port, session: Caller) -> tuple[Any, int]:
-        return make_array(port, session)
-
-
-class OwnKind:
+class OwnKind(OnDevice):
     """Our own `DeviceArray`s, as other programs without a library give them."""
 
     __slots__ = ()
-    finish = None
 
     def address(self, port: Port, value: DeviceArray, session: Caller) -> int:
         try:
@@ -289,12 +286,6 @@ class OwnKind:
         address = self.address(port, value, session)
         value.stream = session.stream
         return address
-
-    def answer(self, value: DeviceArray) -> DeviceKind:
-        return self
-
-    def make(self, port: Port, session: Caller) -> tuple[Any, int]:
-        return make_array(port, session)
 
 
 def make_array(port: Port, session: Caller) -> tuple[DeviceArray, int]:
