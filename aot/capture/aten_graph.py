@@ -36,6 +36,7 @@ from aotc.aot.capture.aten_signature import (
 from aotc.aot.capture.importer import RELAID, Importer
 from aotc.aot.capture.imports.call import OF_STORAGE, NotSupported, type_of
 from aotc.aot.capture.sizes import LARGEST_EXTENT, Sizes, ends_of, extent_of, reading
+from aotc.aot.errors import DimUnreadable
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, make
 from aotc.aot.ir.size import Dim, Extent, Size, UndecidedSize, size_of
@@ -478,6 +479,25 @@ def at_sizes(sizes: Sizes, examples: Sequence[Any], arguments: Sequence[Any]) ->
                 if isinstance(extent, torch.SymInt):
                     known[extent.node.expr] = number
     return Sizes({symbol: known[symbol] for symbol in sizes.symbols}, (), ())
+
+
+def read_dims(arguments: Sequence[Any], sizes: Sizes) -> tuple[tuple[int, int | None], ...]:
+    """Where each dim of `sizes` is read: (argument, axis), or (argument, None) of a number.
+
+    Raises `DimUnreadable` for a dim that no argument shows by itself.
+    """
+    shown: dict[Any, tuple[int, int | None]] = {}
+    for place, value in enumerate(arguments):
+        if isinstance(value, torch.SymInt):
+            shown.setdefault(sizes.symbols.get(value.node.expr), (place, None))
+    for place, value in enumerate(arguments):
+        for axis, extent in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            if isinstance(extent, torch.SymInt):
+                shown.setdefault(sizes.symbols.get(extent.node.expr), (place, axis))
+    for dim in sizes.dims:
+        if size_of(dim) not in shown:
+            raise DimUnreadable(name=dim.name)
+    return tuple(shown[size_of(dim)] for dim in sizes.dims)
 
 
 def number_ranges(examples: Sequence[Any], sizes: Sizes) -> dict[int, tuple[int, int]]:

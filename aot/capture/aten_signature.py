@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +71,13 @@ class Viewed:
     shape: Numbers
     strides: Numbers
     offset: Any
+
+    def at(self, number: Callable[[Any], Any]) -> Viewed:
+        """The view with every number replaced."""
+        base, shape, strides = (
+            tuple(map(number, each)) for each in (self.base, self.shape, self.strides)
+        )
+        return Viewed(self.is_argument, self.place, base, shape, strides, number(self.offset))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,15 @@ def aotc(
     options: Mapping[str, Any] | None = None,
     mode: Any = None,
 ) -> Callable[..., Any]:
-    """Forward and backward graphs by our kernels, in this process: `backend="aotc"`."""
-    from aotc.aot.dynamo.backend import compiled
+    """Forward and backward graphs by our kernels, in this process: `backend="aotc"`.
 
-    return compiled(module, inputs, options, mode)
+    Raises `OptionUnknown` and `OptionInvalid`. A start that finds everything in the caches imports
+    none of the compiler's stages.
+    """
+    from aotc.aot.dynamo.autograd import differentiated
+    from aotc.aot.dynamo.options import read_options
+
+    return differentiated(module, inputs, read_options(options, mode))
 
 
 def aotc_rewrite(

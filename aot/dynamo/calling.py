@@ -17,16 +17,9 @@ import torch
 
 from aotc.aot.capture.aten_signature import Fixed, Given, Made, Passed, Shown, Taken, Viewed, reach
 from aotc.runtime import Program
-from aotc.runtime.bundle.extent import Row, evaluate
+from aotc.runtime.bundle.extent import Extent, Row, evaluate, reader
 
 Dims = tuple[tuple[int, int | None], ...]  # (argument, axis) that shows each size of a call
-
-
-@dataclass(frozen=True, slots=True)
-class Numbered:
-    """A size of the call: value `index` of the interface's rows."""
-
-    index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +28,12 @@ class Interface:
 
     taken, made: one an input and an output of the program. dims: where each size of a call is read:
     (argument, axis), or (argument, None) where the argument is the number itself. rows: what is
-    computed of them, as `runtime/bundle/extent.py` has it.
+    computed of them, as `runtime/bundle/extent.py` has it; an `Extent` is one of these values.
     """
 
     taken: tuple[Taken | Shown, ...]
     made: tuple[Made, ...]
-    results: tuple[Given | Passed | Viewed | Fixed | Numbered, ...]
+    results: tuple[Given | Passed | Viewed | Fixed | Extent, ...]
     dims: Dims = ()
     rows: tuple[Row, ...] = ()
 
@@ -55,11 +48,6 @@ def sizes_at(dims: Dims, arguments: Sequence[Any]) -> list[int]:
     return [
         arguments[place] if axis is None else arguments[place].shape[axis] for place, axis in dims
     ]
-
-
-def number_of(value: Any, values: list[int]) -> int:
-    """A number of the interface at a call's sizes."""
-    return values[value.index] if isinstance(value, Numbered) else value
 
 
 Boxed = Callable[[list[Any]], Any]
@@ -148,10 +136,10 @@ class Call:
 
     def _frame(self, sizes: tuple[int, ...], arguments: Sequence[Any]) -> Frame:
         interface = self._interface
-        values = evaluate(interface.rows, list(sizes))
+        number = reader(evaluate(interface.rows, sizes))
         rows = list(enumerate(interface.results))
-        numbers = tuple((at, values[row.index]) for at, row in rows if isinstance(row, Numbered))
-        views = tuple((at, _at(row, values)) for at, row in rows if isinstance(row, Viewed))
+        numbers = tuple((at, number(row)) for at, row in rows if isinstance(row, Extent))
+        views = tuple((at, row.at(number)) for at, row in rows if isinstance(row, Viewed))
         program = self._program
         if program is None:
             return Frame((), numbers, views, _nothing)
@@ -163,7 +151,7 @@ class Call:
         pairs = zip(outputs, interface.made, strict=True)
         layouts = tuple(_layout(spec.shape, row) for spec, row in pairs)
         gaps = tuple(
-            (at, tuple(number_of(each, values) for each in row.strides))
+            (at, tuple(map(number, row.strides)))
             for at, row in enumerate(interface.made)
             if row.strides is not None
         )
@@ -198,16 +186,6 @@ def _layout(memory: Sequence[Any], row: Made) -> Layout:
         shape[axis], strides[axis] = extent, step
         step *= max(extent, 1)
     return tuple(shape), tuple(strides), row.dtype
-
-
-def _at(row: Viewed, values: list[int]) -> Viewed:
-    """A view at a call's sizes."""
-    base, shape, strides = (
-        tuple(number_of(each, values) for each in numbers)
-        for numbers in (row.base, row.shape, row.strides)
-    )
-    offset = number_of(row.offset, values)
-    return Viewed(row.is_argument, row.place, base, shape, strides, offset)
 
 
 def _view(value: torch.Tensor, row: Viewed) -> torch.Tensor:

@@ -10,14 +10,22 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from aotc.aot.capture.aten_graph import Walked, at_sizes, import_aten, number_ranges, sizes_in
+from aotc.aot.capture.aten_graph import (
+    Imported,
+    Walked,
+    at_sizes,
+    import_aten,
+    number_ranges,
+    read_dims,
+    sizes_in,
+)
+from aotc.aot.capture.aten_signature import Fixed, Result, Sized, Viewed
 from aotc.aot.capture.sizes import Sizes
-from aotc.aot.dynamo.calling import Boxed, Call
+from aotc.aot.dynamo.calling import Boxed, Call, Interface
 from aotc.aot.dynamo.checking import checked
 from aotc.aot.dynamo.compiling import key_of, program_of
 from aotc.aot.dynamo.fallback import boxed, leave, log, refuse
 from aotc.aot.dynamo.layouts import channels_last, report, take_layouts
-from aotc.aot.dynamo.numbering import interface_of
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import counting
 from aotc.aot.dynamo.recipe import Compiled, LeftToTorch, RandomStep, Recipe, Step
@@ -33,6 +41,7 @@ from aotc.aot.errors import (
 )
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.size import Size, UndecidedSize, is_static
+from aotc.aot.plan import SizeTable
 from aotc.runtime import AotcError
 
 Code = Compiled | LeftToTorch | None
@@ -270,7 +279,7 @@ def _own(
             raise InternalError(stage="capture", detail="a region of ours was refused")
         shown = _shown(sizes, examples)
         _check_shown(imported.graph, shown)
-        interface = interface_of(imported, examples, shown)
+        interface = _interface(imported, examples, shown)
         if not interface.has_program:
             return Compiled(None, interface, options), Call(interface, None)
         graph = imported.graph
@@ -287,6 +296,25 @@ def _own(
         call, kept = leave(module, examples, options.fallback, [error.message])
         return None if kept is None else LeftToTorch(kept), call
     return Compiled(key, interface, options), Call(interface, program)
+
+
+def _interface(imported: Imported, examples: Sequence[Any], sizes: Sizes) -> Interface:
+    """The ends of an imported graph, their sizes as values of a table; raises `DimUnreadable`."""
+    table = SizeTable(sizes.dims)
+
+    def numbered(row: Result) -> Any:
+        if isinstance(row, Sized):
+            return Fixed(row.size) if isinstance(row.size, int) else table.numbered(row.size)
+        return row.at(table.numbered) if isinstance(row, Viewed) else row
+
+    results = tuple(map(numbered, imported.results))
+    made = tuple(
+        row
+        if row.strides is None
+        else replace(row, strides=tuple(map(table.numbered, row.strides)))
+        for row in imported.made
+    )
+    return Interface(imported.taken, made, results, read_dims(examples, sizes), tuple(table.rows))
 
 
 def _shown(sizes: Sizes, examples: Sequence[Any]) -> Sizes:

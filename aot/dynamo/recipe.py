@@ -11,26 +11,26 @@ eager, so that a seed gives what it gives there. The graph takes them as argumen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
-from aotc.aot.dynamo.calling import Boxed, Call, Dims, Interface, number_of, sizes_at
+from aotc.aot.dynamo.calling import Boxed, Call, Dims, Interface, sizes_at
 from aotc.aot.dynamo.fallback import boxed, load_inductor
 from aotc.aot.dynamo.options import Options
 from aotc.aot.dynamo.programs import cached_program
 from aotc.cache import Key
-from aotc.runtime.bundle.extent import Row, evaluate
+from aotc.runtime.bundle.extent import Row, evaluate, reader
 
 # -- random numbers --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Blank:
-    """A tensor of any content, whose layout says what is drawn; numbers, or `Numbered`."""
+    """A tensor of any content, whose layout says what is drawn; numbers, or `Extent`."""
 
     shape: tuple[Any, ...]
     strides: tuple[Any, ...]
@@ -46,19 +46,19 @@ class RandomOp:
     """
 
     operator: str  # `bernoulli.p`
-    args: tuple[Any, ...]  # plain values, `Blank`, `Numbered`, and tuples of them
+    args: tuple[Any, ...]  # plain values, `Blank`, `Extent`, and tuples of them
     kwargs: tuple[tuple[str, Any], ...]
     saves_state: bool = False
     state: int | None = None
 
-    def results(self, values: list[int], arguments: Sequence[Any]) -> list[torch.Tensor]:
+    def results(self, number: Callable[[Any], Any], arguments: Sequence[Any]) -> list[torch.Tensor]:
         """What the op gives at a call's sizes; the state of the generator ahead, where it is kept.
 
         RandomStep from a given state, the generator is left as it was found.
         """
         name, _, overload = self.operator.partition(".")
         operator = getattr(getattr(torch.ops.aten, name), overload)
-        args = [_at(each, values) for each in self.args]
+        args = [_at(each, number) for each in self.args]
         if self.state is None:
             before = [torch.get_rng_state()] if self.saves_state else []
             return [*before, operator(*args, **dict(self.kwargs))]
@@ -82,24 +82,20 @@ class RandomStep:
         """The callable: arguments of the graph in, tensors out."""
 
         def call(arguments: list[Any]) -> list[torch.Tensor]:
-            values = evaluate(self.rows, sizes_at(self.dims, arguments))
-            results = [each for draw in self.draws for each in draw.results(values, arguments)]
+            number = reader(evaluate(self.rows, sizes_at(self.dims, arguments)))
+            results = [each for draw in self.draws for each in draw.results(number, arguments)]
             arguments.clear()
             return results
 
         return call
 
 
-def _at(item: Any, values: list[int]) -> Any:
+def _at(item: Any, number: Callable[[Any], Any]) -> Any:
     """An argument of a draw at a call's sizes."""
     if isinstance(item, Blank):
-        shape, strides = (
-            [number_of(each, values) for each in row] for row in (item.shape, item.strides)
-        )
+        shape, strides = (list(map(number, row)) for row in (item.shape, item.strides))
         return torch.empty_strided(shape, strides, dtype=item.dtype)
-    if isinstance(item, tuple):
-        return [_at(each, values) for each in item]
-    return number_of(item, values)
+    return [_at(each, number) for each in item] if isinstance(item, tuple) else number(item)
 
 
 # -- recipes ---------------------------------------------------------------------------------------

@@ -16,9 +16,8 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
-from aotc.aot.capture.aten_graph import hints
+from aotc.aot.capture.aten_graph import hints, read_dims
 from aotc.aot.capture.sizes import Sizes, extent_of, reading
-from aotc.aot.dynamo.numbering import numbered, read_dims
 from aotc.aot.dynamo.recipe import Blank, RandomOp, RandomStep
 from aotc.aot.ir.size import UndecidedSize
 from aotc.aot.plan import SizeTable
@@ -148,11 +147,11 @@ class _Reader:
 
     def _known(self, value: Any) -> Any:
         if isinstance(value, torch.SymInt):
-            return numbered(extent_of(value), self.table)
+            return self.table.numbered(extent_of(value))
         if not isinstance(value, torch.Tensor) or not value.is_cpu:
             raise _NotTaken
         shape, strides = (
-            tuple(numbered(extent_of(each), self.table) for each in row)
+            tuple(self.table.numbered(extent_of(each)) for each in row)
             for row in (value.shape, value.stride())
         )
         return Blank(shape, strides, value.dtype)
