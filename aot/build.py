@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy
@@ -22,6 +22,7 @@ from aotc.aot.front_end import capture_and_rewrite
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import BundleContents, TargetContents, TensorData, pack
 from aotc.aot.pack.staging import check_free
+from aotc.aot.refit import WeightsProgram, weights_program
 from aotc.aot.signature import signature, states
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime, write_texts
 from aotc.aot.targets.families import find_target
@@ -70,6 +71,7 @@ class BuildReport:
     specialised: tuple[str, ...] = ()  # dims that were asked to vary and are fixed all the same
     torch_ops: tuple[TorchOp, ...] = ()  # what torch runs at each call
     backends: tuple[str, ...] = ()  # native libraries that the plans call
+    weights_kernels: int = 0  # distinct ones of the weights program
 
     def record(self) -> dict[str, Any]:
         """The report as plain data, for `--json`; kernels and measured are sums over targets."""
@@ -111,7 +113,7 @@ def build(
     try:
         with options.executor() if executor is None else nullcontext(executor) as own:
             resources = Resources(own, store, counts)
-            captured, compiled = _compile(spec, wanted, options, resources, clock)
+            captured, compiled, weights = _compile(spec, wanted, options, resources, clock)
         checks = [_validate(captured, each, options) for each in compiled]
         with clock.stage("pack"):
             packed = pack(_contents(spec, captured, compiled, options, clock), out, options.force)
@@ -137,6 +139,7 @@ def build(
         specialised=captured.specialised,
         torch_ops=captured.torch_ops,
         backends=contents.backends_text([each.plan for each in compiled], options.embed_backends),
+        weights_kernels=0 if weights is None else len(weights.compiled.tuning.kernels),
     )
 
 
@@ -146,7 +149,7 @@ def _compile(
     options: BuildOptions,
     resources: Resources,
     clock: Clock,
-) -> tuple[Captured, list[Compiled]]:
+) -> tuple[Captured, list[Compiled], WeightsProgram | None]:
     """The stages from capture to plan; from schedule on once for each target."""
     model = capture_and_rewrite(spec, targets, options, resources.executor, resources.store, clock)
     compiled = []
@@ -154,7 +157,9 @@ def _compile(
         clock.target = target.name
         compiled.append(compile_for(target, graph, options, resources, clock))
     clock.target = ""
-    return model.captured, compiled
+    weights, tensors = weights_program(compiled, options, resources, clock)
+    compiled = [replace(each, computed=tensors) for each in compiled]
+    return model.captured, compiled, weights
 
 
 def _validate(

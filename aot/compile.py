@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +15,7 @@ from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.narrow import dims_of, large_sizes, narrowed
 from aotc.aot.ir.native import NativeCall
 from aotc.aot.ir.size import UndecidedSize, size_of, typical
+from aotc.aot.ir.storage import Array
 from aotc.aot.lower import KernelSpec, lower
 from aotc.aot.lower.spec import Candidate
 from aotc.aot.options import BuildOptions
@@ -48,6 +49,7 @@ class Compiled:
     tuning: Tuning
     plan: Plan
     library: bytes
+    computed: Mapping[str, Array] = field(default_factory=dict)  # constants by the weights program
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -62,6 +64,8 @@ class Compiled:
             found |= each.graph.constants
             initial = (state.initial for state in each.graph.states)
             found |= {constant.name: constant for constant in initial if constant is not None}
+        for name in self.computed.keys() & found.keys():
+            found[name] = replace(found[name], values=self.computed[name])
         return found
 
 

@@ -1,4 +1,4 @@
-"""The seven stages: their names, their clock, their dump and what becomes of their errors.
+"""The stages: their names, their clock, their dump and what becomes of their errors.
 
 One word names a stage everywhere: its function, its folder, its numbered dump, its row in the table
 of times, the `stage` of an internal error and the word of `AOTC_SKIP`.
@@ -18,7 +18,7 @@ from typing import Protocol
 from aotc.aot.errors import InternalError
 from aotc.runtime.errors import environment_fault
 
-STAGES = ("capture", "rewrite", "schedule", "lower", "tune", "plan", "pack")
+STAGES = ("capture", "rewrite", "schedule", "lower", "tune", "plan", "weights", "pack")
 # What the machine refuses is no bug of a stage: a full disk, a quota, a limit, a permission.
 MACHINE_FAULTS = (
     errno.ENOSPC,

@@ -13,6 +13,7 @@ from typing import Any
 from aotc.aot.compile import Compiled, Resources, compile_for
 from aotc.aot.front_end import capture_and_rewrite
 from aotc.aot.options import BuildOptions
+from aotc.aot.refit import weights_program
 from aotc.aot.stages import Clock, Progress, Quiet
 from aotc.aot.targets.families import FAMILIES, find_target
 from aotc.aot.tune.compiling import Counts, Task, compile_each
@@ -69,15 +70,17 @@ def warm(
         for spec in specs:
             clock = Clock(progress or Quiet())
             clock.has_targets = len(wanted) > 1
-            for target, graph in capture_and_rewrite(
-                spec, wanted, options, executor, store, clock
-            ).graphs:
+            model = capture_and_rewrite(spec, wanted, options, executor, store, clock)
+            picks = replace(options, tune="off", frozen=False)
+            made = []
+            for target, graph in model.graphs:
                 clock.target = target.name
-                picks = replace(options, tune="off", frozen=False)
                 compiled = compile_for(target, graph, picks, resources, clock)
+                made.append(compiled)
                 candidates = _compile_candidates(compiled, options, resources, clock)
                 kernels = len(compiled.tuning.kernels)
                 rows.append(Warmed(spec, target.name, kernels, max(kernels, candidates)))
+            weights_program(made, picks, resources, clock)
     store.send()
     if is_shared:
         share(store)

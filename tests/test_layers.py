@@ -64,6 +64,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.stages",
         "cache",
     },
+    "aot.refit": {
+        *STAGE_FREE,
+        "aot.validation",
+        "aot.options",
+        "aot.compile",
+        "aot.rewrites",
+        "aot.targets",
+        "aot.stages",
+    },
     "aot.capture_cache": {"aot.capture", "aot.ir", "cache"},
     "aot.front_end": {
         *STAGE_FREE,
@@ -82,6 +91,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.options",
         "aot.front_end",
         "aot.compile",
+        "aot.refit",
         "aot.targets",
         "aot.tasks",
         "aot.tune",

@@ -52,7 +52,7 @@ def to_files(captured: Captured, spec: Spec) -> Files | None:
             return None
     held, files, rows = _held(spec), {}, []
     for name, constant in captured.graph.constants.items():
-        row = {"name": name, "type": str(constant.type), "file": ""}
+        row = {"name": name, "type": str(constant.type), "file": "", "names": constant.names}
         if not _is_same(held.get(name), constant.array):
             row["file"] = f"constant-{len(files)}.bin"
             files[row["file"]] = constant.array.tobytes()
@@ -119,13 +119,13 @@ def _is_same(tensor: torch.Tensor | None, array: Array) -> bool:
 
 
 def _constant(
-    row: Mapping[str, str], held: Mapping[str, torch.Tensor], files: Mapping[str, bytes]
+    row: Mapping[str, Any], held: Mapping[str, torch.Tensor], files: Mapping[str, bytes]
 ) -> Constant:
-    kind = parse_type(row["type"])
+    kind, names = parse_type(row["type"]), tuple(row["names"])
     if not row["file"]:
-        return Constant(row["name"], kind, to_array(held[row["name"]]))
+        return Constant(row["name"], kind, to_array(held[row["name"]]), names)
     array = numpy.frombuffer(files[row["file"]], DTYPES[kind.dtype].numpy).reshape(kind.shape)
-    return Constant(row["name"], kind, array)
+    return Constant(row["name"], kind, array, names)
 
 
 def _reads_back(text: str, graph: Graph) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from aotc.aot.capture.aliases import without_aliases
+from aotc.aot.capture.aliases import has_plain_memory, without_aliases
 from aotc.aot.capture.exporting import decompose
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
 from aotc.aot.capture.imports.call import COMPLEX_END, NotSupported, type_of
@@ -26,6 +26,9 @@ from aotc.aot.ir.graph import Constant, Graph, Node, State, make
 from aotc.aot.ir.size import Guard
 
 OWN_GENERATOR = "draw from torch's own generator, and give the program a seed"
+# Element types of weights. Other whole numbers and bools are part of what the program is: indices,
+# masks, positions.
+WEIGHT_DTYPES = frozenset(("f16", "bf16", "f32", "f64", "i8", "u8"))
 STATE_PREFIX = "state."  # of the names of initial values among the weights
 
 
@@ -73,6 +76,22 @@ def held_tensor(program: ExportedProgram, name: str) -> torch.Tensor:
     """A weight, a buffer or a constant of the program."""
     found = program.state_dict.get(name)
     return program.constants[name] if found is None else found
+
+
+def weight_names(program: ExportedProgram) -> dict[str, tuple[str, ...]]:
+    """The names of parameters and persistent buffers, each with those of the same memory.
+
+    A buffer of one element is a setting of the model, which rewrites may look at.
+    """
+    signature, held = program.graph_signature, program.state_dict
+    parameters = frozenset(signature.parameters)
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for name, tensor in held.items():
+        if (name in parameters or tensor.numel() != 1) and has_plain_memory(tensor):
+            own = (name,) if not tensor.numel() else ()
+            place = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), own)
+            groups.setdefault(place, []).append(name)
+    return {name: tuple(sorted(names)) for names in groups.values() for name in names}
 
 
 def _distinct(found: Sequence[str]) -> str:
@@ -125,6 +144,10 @@ class _ProgramImporter(Importer):
     states: dict[str, Node] = field(default_factory=dict)  # what they hold before it
     lifted: dict[str, str]  # placeholders of buffers that were lifted, with the buffers' names
     initials: dict[str, torch.Tensor]  # of these
+    weights: Mapping[str, tuple[str, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.weights = weight_names(self.program)
 
     def graph(self) -> Graph:
         """The finished graph, with the buffers that are changed as its states."""
@@ -195,6 +218,10 @@ class _ProgramImporter(Importer):
         except NotSupported as refused:
             self.unsupported.append(f"constant `{target}`: {refused}")
             return None
+
+    def _replaceable(self, name: str, tensor: torch.Tensor) -> tuple[str, ...]:
+        names = self.weights.get(name, ())
+        return names if type_of(tensor).dtype in WEIGHT_DTYPES else ()
 
     def _output(self, node: torch.fx.Node) -> None:
         specs = self.program.graph_signature.output_specs

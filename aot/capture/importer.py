@@ -22,7 +22,16 @@ from aotc.aot.capture.source_lines import place_of
 from aotc.aot.capture.triton_calls import KERNEL_CALL, kernel_call
 from aotc.aot.errors import InternalError, TypeRuleError
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Constant, Graph, Node, made_for, make, number, sizes_in
+from aotc.aot.ir.graph import (
+    Constant,
+    Graph,
+    Node,
+    fixed_constants,
+    made_for,
+    make,
+    number,
+    sizes_in,
+)
 from aotc.aot.ir.ranges import is_within, range_of
 from aotc.aot.ir.rounding import rounded
 from aotc.aot.ir.size import Extent, Guard, UndecidedSize, proves_at_most
@@ -123,11 +132,17 @@ class Importer:
                 tensor, lambda part, values: self._constant(f"{name}.{part}", values)
             )
         kind, array = type_of(tensor), to_array(tensor)
-        digest = hashlib.sha256(array.tobytes()).hexdigest()
+        names = self._replaceable(name, tensor)
+        digest = names[0] if names else hashlib.sha256(array.tobytes()).hexdigest()
         kept = self.names_by_digest.setdefault((kind, digest), name)
         if kept == name:
-            self.constants[name] = Constant(name, kind, array)
+            self.constants[name] = Constant(name, kind, array, names)
         return build.constant(kept, kind)
+
+    def _replaceable(self, name: str, tensor: torch.Tensor) -> tuple[str, ...]:
+        """All names of a tensor that programs may be given other values of; none where they may
+        not."""
+        return ()
 
     def _table(self, values: Array, dtype: str) -> Node:
         kind, array = TensorType(dtype, values.shape), narrow(values, dtype)
@@ -188,7 +203,7 @@ class Importer:
             if operand.op == "expand" and not proves_at_most(1, operand.type.numel):
                 break
             operand = operand.inputs[0]  # all elements, each once
-        least, most = range_of(operand, self.constants)
+        least, most = range_of(operand, fixed_constants(self.constants))
         is_right = is_within((least, most), (low, high))
         if kind != "index":
             is_right = proves_at_most(1, least) or proves_at_most(most, -1)

@@ -118,11 +118,33 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A tensor known at build time. `array` is C-contiguous; bf16 is stored as uint16 bits."""
+    """A tensor known at build time.
+
+    values: C-contiguous, bf16 as uint16 bits; or a function that computes them when they are asked
+    for. names: of the model's parameters and buffers that it holds, where a program may be given
+    other values of them. expression: what it was computed from, where that reads such constants;
+    leaves: the constants that stand in it.
+    """
 
     name: str
     type: TensorType
-    array: numpy.ndarray[Any, Any]
+    values: numpy.ndarray[Any, Any] | Callable[[], numpy.ndarray[Any, Any]]
+    names: tuple[str, ...] = ()
+    expression: Node | None = None
+    leaves: tuple[Constant, ...] = ()
+
+    @property
+    def array(self) -> numpy.ndarray[Any, Any]:
+        """The values."""
+        if callable(self.values):
+            object.__setattr__(self, "values", self.values())
+        found: numpy.ndarray[Any, Any] = self.values  # type: ignore[assignment]
+        return found
+
+    @property
+    def is_replaceable(self) -> bool:
+        """Whether a program may be given other values: no rule may look at these."""
+        return bool(self.names) or self.expression is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,6 +267,11 @@ def walk(outputs: tuple[Node, ...], known: Container[Node] = ()) -> Iterator[Nod
             for operand in reversed(node.inputs):
                 if operand not in seen:
                     stack.append((operand, False))
+
+
+def fixed_constants(constants: Mapping[str, Constant]) -> dict[str, Constant]:
+    """The constants whose values a program depends on: those that cannot be replaced."""
+    return {name: each for name, each in constants.items() if not each.is_replaceable}
 
 
 def sizes_in(value: AttrValue) -> tuple[Size, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy
 
-from aotc.aot.ir.graph import Constant, Graph, Node, make
+from aotc.aot.ir.graph import Constant, Graph, Node, fixed_constants, make, walk
 from aotc.aot.ir.reference import evaluate_all
 from aotc.aot.ir.rules import Context
 from aotc.aot.ir.size import Extent, fixed, proves_at_most
@@ -25,7 +25,7 @@ LARGEST_MASK = 1 << 26  # elements of a mask that are worth computing at build t
 
 def known_masks(graph: Graph) -> tuple[Graph, int]:
     """`graph` with known masks taken out of its attentions, and how many were."""
-    reader = _Reader(graph.constants)
+    reader = _Reader(fixed_constants(graph.constants))
 
     def without_known(_: Node, node: Node) -> Node:
         is_masked = node.op == "attention" and len(node.inputs) == 4
@@ -89,6 +89,9 @@ class _Reader:
 
     def _values(self, part: Node) -> Array | None:
         if not self.context.is_constant(part) or part.type.numel > LARGEST_MASK:
+            return None
+        read = (node.attr("name") for node in walk((part,)) if node.op == "constant")
+        if not self.constants.keys() >= set(read):  # the weights of a call decide
             return None
         (stored,) = evaluate_all((part,), {}, self.constants)
         values = widen(stored, part.dtype)

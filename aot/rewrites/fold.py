@@ -8,6 +8,7 @@ of counted values, such as the sines of all positions, are worth their bytes.
 from __future__ import annotations
 
 import hashlib
+from collections import ChainMap
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -51,16 +52,18 @@ class _Parts:
     """What a constant expression is made of."""
 
     constants: frozenset[Node]
+    is_fixed: bool  # reads no weights that a program may be given others of
     has_pads: bool
     is_dear: bool  # holds functions that cost more than reading their results
 
     @classmethod
-    def of(cls, node: Node, operands: Collection[_Parts]) -> _Parts:
+    def of(cls, node: Node, is_weight: bool, operands: Collection[_Parts]) -> _Parts:
         """The parts of a node with such operands."""
         own = frozenset({node} if node.op == "constant" else ())
         is_dear = node.kind == "pointwise" and OPS[node.op].cost >= TABLE_COST
         return cls(
             own.union(*(each.constants for each in operands)),
+            not is_weight and all(each.is_fixed for each in operands),
             node.op == "pad" or any(each.has_pads for each in operands),
             is_dear or any(each.is_dear for each in operands),
         )
@@ -68,7 +71,7 @@ class _Parts:
 
 class _Folder:
     def __init__(self, constants: Mapping[str, Constant], keeps_transposes: bool) -> None:
-        self.constants, self.keeps_transposes = constants, keeps_transposes
+        self.constants, self.keeps_transposes = dict(constants), keeps_transposes
         self.made: dict[str, Constant] = {}
         self.count = 0
         self.context = Context()
@@ -98,7 +101,12 @@ class _Folder:
 
     def value(self, node: Node) -> Array:
         """Value of a constant expression."""
-        return evaluate_all((node,), {}, {**self.constants, **self.made})[0]
+        return _evaluated(node, ChainMap(self.made, self.constants))
+
+    def _known(self, node: Node) -> Constant:
+        """What a constant's node names."""
+        name = node.attr("name")
+        return self.made.get(name) or self.constants[name]
 
     def _transposed(self, node: Node) -> Node:
         """The constant; a transposed one as a view, so that its rows stay along the matmul's k."""
@@ -120,7 +128,7 @@ class _Folder:
         if node.op == "constant" or not self.context.is_constant(node):
             return node
         self.count += 1
-        return self._constant(node, self.value(node))
+        return self._constant(node)
 
     def _folded(self, root: Node) -> Node:
         """The constant that `root` is; where that would be larger, its operands folded instead."""
@@ -143,7 +151,9 @@ class _Folder:
     def _whole(self, node: Node) -> Node | None:
         """The constant that an expression is; None where that would be larger."""
         if node.op == "constant":
-            return _uniform(self.value(node), node) or node
+            return (
+                _uniform(self.value(node), node) if self._parts(node).is_fixed else None
+            ) or node
         if not node.inputs:
             return node
         replacement = self._replacement(node)
@@ -164,13 +174,16 @@ class _Folder:
             return node if node.inputs[0].op == "scalar" else None
         if not constants and not (parts.is_dear and node.type.nbytes <= TABLE_BYTES):
             return self._everywhere(node)  # else an iota: the kernel computes it from its indices
-        array = self.value(node)
-        return _uniform(array, node) or self._constant(node, array)
+        if not parts.is_fixed:
+            return self._constant(node)
+        return _uniform(self.value(node), node) or self._constant(node)
 
     def _parts(self, root: Node) -> _Parts:
         """What an expression is made of, each of its nodes looked at once."""
         for node in walk((root,), self.parts):
-            self.parts[node] = _Parts.of(node, [self.parts[operand] for operand in node.inputs])
+            is_weight = node.op == "constant" and self._known(node).is_replaceable
+            operands = [self.parts[operand] for operand in node.inputs]
+            self.parts[node] = _Parts.of(node, is_weight, operands)
         return self.parts[root]
 
     def _everywhere(self, node: Node) -> Node | None:
@@ -186,13 +199,40 @@ class _Folder:
                     self.uniform[each] = _uniform(array, each)
         return self.uniform[node]
 
-    def _constant(self, node: Node, array: Array) -> Node:
-        stored = numpy.ascontiguousarray(array).reshape(node.shape)
+    def _constant(self, node: Node) -> Node:
+        """What `node` is, stored; the values of weights are computed when they are asked for."""
+        is_fixed = self._parts(node).is_fixed
+        pool = ChainMap(self.made, self.constants)
+
+        def stored() -> Array:
+            return numpy.ascontiguousarray(_evaluated(node, pool)).reshape(node.shape)
+
         # Named by what it is computed from: hashing the values of large weights takes seconds.
         text = print_graph(Graph((), (node,), (), ("value",), {}))
         name = f"folded_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-        self.made[name] = Constant(name, node.type, stored)
+        rest = (stored(),) if is_fixed else (stored, (), *_raw_expression(node, pool))
+        self.made[name] = Constant(name, node.type, *rest)
         return build.constant(name, node.type)
+
+
+def _raw_expression(
+    node: Node, constants: Mapping[str, Constant]
+) -> tuple[Node, tuple[Constant, ...]]:
+    """`node` with constants that were computed of weights replaced by what they were computed
+    from, and the constants that stand in it then."""
+    new: dict[Node, Node] = {}
+    leaves: dict[Constant, None] = {}
+    for each in walk((node,)):
+        new[each] = each.on(tuple(new[operand] for operand in each.inputs))
+        if each.op == "constant":
+            known = constants[each.attr("name")]
+            new[each] = known.expression or each
+            leaves |= dict.fromkeys(known.leaves or (known,))
+    return new[node], tuple(leaves)
+
+
+def _evaluated(node: Node, constants: Mapping[str, Constant]) -> Array:
+    return evaluate_all((node,), {}, constants)[0]
 
 
 def _filters(node: Node, context: Context) -> Iterator[tuple[Node, int]]:
@@ -239,6 +279,8 @@ def _simplified(node: Node, folder: _Folder) -> Node:
         return node
     data, indices = node.inputs
     if indices.type.numel > COUNTED_LIMIT or indices.type.numel == 0:
+        return node
+    if not folder._parts(indices).is_fixed:
         return node
     flat = folder.value(indices).reshape(-1)
     start = int(flat[0])

@@ -39,7 +39,7 @@ def built(layers, folder):
 def test_twelve_layers_compile_what_four_do(tmp_path):
     four = built(4, tmp_path)
     (few,) = four.targets
-    assert four.compiled == few.kernels < few.launches
+    assert four.compiled - four.weights_kernels == few.kernels < few.launches
     twelve = built(12, tmp_path)
     (many,) = twelve.targets
     assert (twelve.compiled, twelve.cache_hits) == (0, few.kernels)

@@ -1,0 +1,107 @@
+"""The weights program of a bundle: from the model's parameters to the tensors that it stores.
+
+What folding, packing and joining did to parameters is in each constant's expression. Those
+expressions are one graph, compiled for the CPU's baseline whatever the bundle's targets are. The
+build itself runs it to make the tensors, so that the runtime, which runs the same code on other
+parameters, makes those that a build with them would have stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy
+
+from aotc.aot import validation
+from aotc.aot.compile import Compiled, Resources, compile_for
+from aotc.aot.ir.graph import Constant, Graph, Node, make, walk
+from aotc.aot.ir.storage import Array
+from aotc.aot.ir.text import print_graph
+from aotc.aot.ir.types import DTYPES
+from aotc.aot.options import BuildOptions
+from aotc.aot.rewrites.rewrite import rewrite
+from aotc.aot.stages import Clock
+from aotc.aot.targets.families import find_target
+
+BASELINE = "cpu-x86-64-v3"  # of all CPUs that programs run on
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsProgram:
+    """The compiled program. inputs: the constants of the model that it reads, in order; outputs:
+    names of the tensors that it makes, with what they are."""
+
+    inputs: tuple[Constant, ...]
+    outputs: tuple[Constant, ...]
+    compiled: Compiled
+
+    def run(self) -> dict[str, Array]:
+        """The tensors that it makes of the model's own parameters, by name."""
+        compiled = self.compiled
+        assert compiled.plan.fixed is not None
+        results = [
+            validation.aligned(numpy.zeros(each.type.shape, DTYPES[each.type.dtype].numpy))
+            for each in self.outputs
+        ]
+        weights = {
+            name: validation.aligned(each.array) for name, each in compiled.constants.items()
+        }
+        given = [validation.aligned(each.array) for each in self.inputs]
+        code = (compiled.target, compiled.library, compiled.plan.fixed)
+        validation.run(*code, weights, given, results)
+        names = (each.name for each in self.outputs)
+        return dict(zip(names, results, strict=True))
+
+
+def weights_program(
+    targets: Sequence[Compiled],
+    options: BuildOptions,
+    resources: Resources,
+    clock: Clock,
+) -> tuple[WeightsProgram | None, dict[str, Array]]:
+    """The weights program of what these targets store, and what it makes of the model's own
+    parameters; None where nothing is computed."""
+    made = {
+        name: constant
+        for each in targets
+        for name, constant in each.constants.items()
+        if constant.expression is not None
+    }
+    if not made:
+        return None, {}
+    with clock.stage("weights"):
+        graph, inputs = weights_graph(made)
+        clock.dump("weights", print_graph(graph))
+        target = find_target(BASELINE)
+        rewritten, _ = rewrite(graph, target.traits)
+        frozen = options.frozen and options.record is None
+        plain = replace(options, tune="off", record=None, frozen=frozen)
+        compiled = compile_for(target, rewritten, plain, resources, Clock())
+        program = WeightsProgram(inputs, tuple(made.values()), compiled)
+        tensors = program.run()
+        kernels = len(compiled.tuning.kernels)
+        clock.detail = f"{len(tensors)} tensors of {len(inputs)} parameters, {kernels} kernels"
+    return program, tensors
+
+
+def weights_graph(made: Mapping[str, Constant]) -> tuple[Graph, tuple[Constant, ...]]:
+    """The function from replaceable constants to those that were made of them; its inputs."""
+    expressions = tuple(each.expression for each in made.values() if each.expression is not None)
+    nodes = list(walk(expressions))
+    raw = {leaf.name: leaf for each in made.values() for leaf in each.leaves}
+    read = {node: raw[node.attr("name")] for node in nodes if node.op == "constant"}
+    inputs: dict[Node, Node] = {}
+    for node, constant in read.items():
+        if constant.is_replaceable:
+            name = f"parameter_{len(inputs)}"
+            attrs = {"name": name, "dtype": node.dtype, "shape": node.shape}
+            inputs[node] = make("input", (), attrs)
+    new: dict[Node, Node] = {}
+    for node in nodes:
+        new[node] = inputs.get(node) or node.on(tuple(new[operand] for operand in node.inputs))
+    fixed = {each.name: each for each in read.values() if not each.is_replaceable}
+    outputs = tuple(new[each] for each in expressions)
+    names = tuple(node.attr("name") for node in inputs.values())
+    graph = Graph(tuple(inputs.values()), outputs, names, tuple(made), fixed)
+    return graph.with_outputs(outputs), tuple(read[node] for node in inputs)
