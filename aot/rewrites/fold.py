@@ -11,6 +11,7 @@ import hashlib
 from collections import ChainMap
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy
 
@@ -201,17 +202,16 @@ class _Folder:
 
     def _constant(self, node: Node) -> Node:
         """What `node` is, stored; the values of weights are computed when they are asked for."""
-        is_fixed = self._parts(node).is_fixed
         pool = ChainMap(self.made, self.constants)
-
-        def stored() -> Array:
-            return numpy.ascontiguousarray(_evaluated(node, pool)).reshape(node.shape)
-
         # Named by what it is computed from: hashing the values of large weights takes seconds.
         text = print_graph(Graph((), (node,), (), ("value",), {}))
         name = f"folded_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-        rest = (stored(),) if is_fixed else (stored, (), *_raw_expression(node, pool))
-        self.made[name] = Constant(name, node.type, *rest)
+        if self._parts(node).is_fixed:
+            self.made[name] = Constant(name, node.type, _stored(node, pool))
+        else:
+            expression, leaves = _raw_expression(node, pool)
+            values = partial(_stored, expression, {leaf.name: leaf for leaf in leaves})
+            self.made[name] = Constant(name, node.type, values, (), expression, leaves)
         return build.constant(name, node.type)
 
 
@@ -233,6 +233,10 @@ def _raw_expression(
 
 def _evaluated(node: Node, constants: Mapping[str, Constant]) -> Array:
     return evaluate_all((node,), {}, constants)[0]
+
+
+def _stored(node: Node, constants: Mapping[str, Constant]) -> Array:
+    return numpy.ascontiguousarray(_evaluated(node, constants)).reshape(node.shape)
 
 
 def _filters(node: Node, context: Context) -> Iterator[tuple[Node, int]]:
