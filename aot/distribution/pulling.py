@@ -41,6 +41,8 @@ from aotc.runtime.trust.envelope import LIMIT_BYTES as ENVELOPE_LIMIT_BYTES
 from aotc.runtime.trust.trust import SIGNATURE_NAME, Policy, check_trust
 
 PIECE_BYTES = 64 << 20
+LEAST_PIECE_BYTES = 16 << 20
+ROUNDS = 4  # of pieces for each connection, so that all end at about the same time
 ATTEMPTS = 3  # to get the bytes of one digest
 HEAD_LIMITS = {
     MANIFEST_NAME: LIMITS.file_bytes + 4096,
@@ -169,7 +171,7 @@ def _fetch_rest(image: Image, manifest: Manifest, fetch: _Fetch, jobs: int) -> N
             whole.remove(weights.name)
             chunked = _Chunked(fetch, image.files[weights.name], weights)
             stack.callback(chunked.close)
-            tasks += chunked.tasks()
+            tasks += chunked.tasks(jobs)
         tasks += [lambda name=name: fetch.file(name, image.files[name]) for name in whole]  # type: ignore[misc]
         fetch.transfers.run(tasks, jobs if fetch.source.has_ranges else 1)
         if weights is not None:
@@ -245,9 +247,9 @@ class _Chunked:
         self._fetch, self._layer, self._entry = fetch, layer, entry
         self._descriptor = fetch.partial.open(entry.name)
 
-    def tasks(self) -> list[Callable[[], None]]:
+    def tasks(self, jobs: int) -> list[Callable[[], None]]:
         """What fetches the chunks that an earlier pull did not leave: runs of them, of at most
-        PIECE_BYTES."""
+        PIECE_BYTES, and of fewer where that gives each of the jobs several."""
         found_bytes = os.fstat(self._descriptor).st_size
         all_whole = [
             found_bytes >= end and self._digest(begin, end) == self._entry.chunks[index]
@@ -255,7 +257,8 @@ class _Chunked:
         ]
         os.ftruncate(self._descriptor, self._entry.nbytes)
         runs: list[tuple[int, int]] = []
-        most = max(1, PIECE_BYTES // self._entry.chunk_bytes)
+        share_bytes = max(LEAST_PIECE_BYTES, self._entry.nbytes // (ROUNDS * jobs))
+        most = max(1, min(PIECE_BYTES, share_bytes) // self._entry.chunk_bytes)
         for index, is_whole in enumerate(all_whole):
             if is_whole:
                 continue

@@ -3,13 +3,14 @@ when one fails."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
 from aotc.aot.stages import Progress, Quiet
 
-JOBS = 4
+JOBS = max(4, min(16, len(os.sched_getaffinity(0))))  # each digests what it receives
 
 
 class Cancelled(Exception):
