@@ -17,7 +17,7 @@ from typing import NamedTuple
 from aotc.aot.errors import CompileError
 from aotc.aot.targets.cpu import fused_store, memory, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Kernel, StoredProduct
-from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, as_f32, typed
+from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, as_f32, shuffled, typed
 from aotc.aot.targets.cpu.linear import LLVM_TYPES, Int, Linear, Pointer, integer
 from aotc.aot.targets.cpu.memory import Buffer, Index
 from aotc.aot.targets.cpu.ttir import Dense, Operation, Value
@@ -202,10 +202,8 @@ def _write_transposed(kernel: Kernel, value: Value, buffer: Buffer, block: int, 
     with kernel.width(block):
         lanes = kernel.lanes
         with kernel.writer.loop(constant(columns, "i32"), block, may_skip=False) as across:
-            across.next_values = []
             column = lanes.atom(across.counter, "i32", block, natural=True)
             with kernel.writer.loop(constant(rows, "i32"), block, may_skip=False) as down:
-                down.next_values = []
                 row = lanes.atom(down.counter, "i32", block, natural=True)
                 vectors = []
                 for i in range(block):
@@ -231,16 +229,11 @@ def _transpose(kernel: Kernel, vectors: list[Operand]) -> list[Operand]:
             a, b = current[i], current[i + step]
             low = [p if not p & step else size + p - step for p in range(size)]
             high = [p + step if not p & step else size + p for p in range(size)]
-            current[i], current[i + step] = (_shuffle(kernel, a, b, x) for x in (low, high))
+            current[i], current[i + step] = (
+                shuffled(kernel.writer, [a, b], places) for places in (low, high)
+            )
         step *= 2
     return current
-
-
-def _shuffle(kernel: Kernel, a: Operand, b: Operand, picks: list[int]) -> Operand:
-    mask = ", ".join(f"i32 {p}" for p in picks)
-    return kernel.writer.emit(
-        f"shufflevector {a}, {b}, <{len(picks)} x i32> <{mask}>", a.type, [a, b]
-    )
 
 
 def _widen(kernel: Kernel, operand: Operand, value: Value, buffer: Buffer) -> Operand:
@@ -314,7 +307,6 @@ def dot(kernel: Kernel, operation: Operation) -> None:
     else:
         limit = product.limits[1]
         with kernel.writer.loop(limit, product.strip_columns, may_skip=_may_skip(limit)) as loop:
-            loop.next_values = []
             column = kernel.lanes.atom(loop.counter, "i32", product.strip_columns, natural=True)
             _strip(kernel, product, column)
     if product.accumulator is not None:
@@ -360,12 +352,10 @@ def _strip(kernel: Kernel, product: Product, column: Int) -> None:
     elif whole:
         upper = _smaller(kernel, limit, whole)
         with kernel.writer.loop(upper, tall, may_skip=_may_skip(upper)) as loop:
-            loop.next_values = []
             row = kernel.lanes.atom(loop.counter, "i32", tall, natural=True)
             _block(kernel, product, tall, row, column)
     if rows > whole:
         with kernel.writer.loop(limit, rows - whole, lower=constant(whole, "i32")) as loop:
-            loop.next_values = []
             _block(kernel, product, rows - whole, integer(whole), column)
 
 

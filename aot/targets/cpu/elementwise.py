@@ -23,6 +23,7 @@ from aotc.aot.targets.cpu.lanes import (
     matched,
     result_kind,
     select,
+    shuffled,
     typed,
 )
 from aotc.aot.targets.cpu.linear import (
@@ -199,21 +200,12 @@ def call_math(lanes: Lanes, name: str, operands: Sequence[Operand]) -> Operand:
 
 
 def _resize(lanes: Lanes, operand: Operand, width: int, wanted: int) -> Operand:
-    picks = ", ".join(f"i32 {i}" if i < width else "i32 poison" for i in range(wanted))
-    kind = f"<{wanted} x {scalar_type(operand.type)}>"
-    return lanes.writer.emit(
-        f"shufflevector {operand}, {operand.type} poison, <{wanted} x i32> <{picks}>",
-        kind,
-        [operand],
-    )
+    places = [place if place < width else -1 for place in range(wanted)]
+    return shuffled(lanes.writer, [operand], places)
 
 
 def _math(name: str) -> Rule:
     return in_f32(lambda lanes, x: call_math(lanes, name, x))
-
-
-def _negate(lanes: Lanes, x: list[Operand]) -> Operand:
-    return lanes.writer.emit(f"fneg {x[0]}", x[0].type, x)
 
 
 def _rsqrt(lanes: Lanes, x: list[Operand]) -> Operand:
@@ -491,10 +483,6 @@ def _bitcast(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> La
     return typed(lanes, lanes.cast("bitcast", operand, LLVM_TYPES[wanted.element]), wanted.element)
 
 
-def _pointer_to_integer(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
-    return lanes.atom(lanes.cast("ptrtoint", lanes.operand(operands[0]), "i64"), "i64")
-
-
 def _integer_to_pointer(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lane:
     made = lanes.cast("inttoptr", lanes.operand(operands[0]), "ptr")
     if is_vector(made):
@@ -532,8 +520,7 @@ def _select(lanes: Lanes, operation: Operation, operands: Sequence[Lane]) -> Lan
         return Pointer(made, integer(0, "i64"), a.element)
     most = None
     if isinstance(a, Int) and isinstance(b, Int) and a.natural and b.natural:
-        largest = (1 << int(a.kind[1:]) - 1) - 1
-        most = max(largest if x.most is None else x.most for x in (a, b))
+        most = _most_of_extreme(a, b, is_max=True)
     return typed(lanes, made, kind, most=most)
 
 
@@ -561,7 +548,7 @@ RULES: dict[str, Rule] = {
     "arith.divf": in_f32(_divide),
     "tt.precise_divf": _float("fdiv"),
     "arith.remf": _math("fmod"),
-    "arith.negf": in_f32(_negate),
+    "arith.negf": in_f32(lambda lanes, x: lanes.writer.emit(f"fneg {x[0]}", x[0].type, x)),
     "arith.cmpf": _compare_floats,
     "arith.maximumf": intrinsic("maximum"),
     "arith.minimumf": intrinsic("minimum"),
@@ -592,7 +579,9 @@ RULES: dict[str, Rule] = {
     "arith.trunci": _resize_integer("trunc"),
     "arith.bitcast": _bitcast,
     "tt.bitcast": _bitcast,
-    "tt.ptr_to_int": _pointer_to_integer,
+    "tt.ptr_to_int": lambda lanes, operation, x: lanes.atom(
+        lanes.cast("ptrtoint", lanes.operand(x[0]), "i64"), "i64"
+    ),
     "tt.int_to_ptr": _integer_to_pointer,
     "tt.addptr": _add_pointer,
     "arith.select": _select,

@@ -197,27 +197,22 @@ def literal(attribute: Attribute, value: Value) -> Lane:
 
 # ------------------------------------------------------------------------ views
 
-View: TypeAlias = Callable[[Kernel, Operation, Value, Index], tuple[Value, Index]]
+Place: TypeAlias = tuple[Value, Index]  # an element of a tensor
+View: TypeAlias = Callable[[Kernel, Operation, Value, Index], Place]
 
 
-def _broadcast(
-    kernel: Kernel, operation: Operation, value: Value, index: Index
-) -> tuple[Value, Index]:
+def _broadcast(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Place:
     source = operation.operands[0]
     shape = source.type.shape or ()
     return source, tuple(integer(0) if n == 1 else i for n, i in zip(shape, index, strict=True))
 
 
-def _expand_dims(
-    kernel: Kernel, operation: Operation, value: Value, index: Index
-) -> tuple[Value, Index]:
+def _expand_dims(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Place:
     axis = operation.integer("axis")
     return operation.operands[0], index[:axis] + index[axis + 1 :]
 
 
-def _transpose(
-    kernel: Kernel, operation: Operation, value: Value, index: Index
-) -> tuple[Value, Index]:
+def _transpose(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Place:
     order = operation.integers("order")
     mapped = [integer(0)] * len(order)
     for place, source in enumerate(order):
@@ -225,15 +220,13 @@ def _transpose(
     return operation.operands[0], tuple(mapped)
 
 
-def _reshape(
-    kernel: Kernel, operation: Operation, value: Value, index: Index
-) -> tuple[Value, Index]:
+def _reshape(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Place:
     source = operation.operands[0]
     flat = linear_index(kernel.lanes, value.type.shape or (), index)
     return source, split_index(kernel.lanes, source.type.shape or (), flat)
 
 
-def _split(kernel: Kernel, operation: Operation, value: Value, index: Index) -> tuple[Value, Index]:
+def _split(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Place:
     return operation.operands[0], (*index, integer(value.index))
 
 
@@ -279,18 +272,6 @@ def _constant(kernel: Kernel, operation: Operation, value: Value, index: Index) 
     return literal(found, value)
 
 
-def _make_range(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Lane:
-    return kernel.lanes.add(index[0], integer(operation.integer("start")))
-
-
-def _splat(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Lane:
-    return kernel.scalar(operation.operands[0])
-
-
-def _load(kernel: Kernel, operation: Operation, value: Value, index: Index) -> Lane:
-    return memory.load(kernel, operation, [kernel.at(x, index) for x in operation.operands])
-
-
 def _choose(
     kernel: Kernel, first: Value, second: Value, chooser: Int, at: Index, other: Index
 ) -> Lane:
@@ -329,9 +310,13 @@ def _gather(kernel: Kernel, operation: Operation, value: Value, index: Index) ->
 
 TENSORS: dict[str, Callable[[Kernel, Operation, Value, Index], Lane]] = {
     "arith.constant": _constant,
-    "tt.make_range": _make_range,
-    "tt.splat": _splat,
-    "tt.load": _load,
+    "tt.make_range": lambda kernel, operation, _, index: kernel.lanes.add(
+        index[0], integer(operation.integer("start"))
+    ),
+    "tt.splat": lambda kernel, operation, *_: kernel.scalar(operation.operands[0]),
+    "tt.load": lambda kernel, operation, _, index: memory.load(
+        kernel, operation, [kernel.at(x, index) for x in operation.operands]
+    ),
     "tt.join": _join,
     "tt.cat": _concatenate,
     "tt.gather": _gather,

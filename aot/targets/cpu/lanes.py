@@ -298,7 +298,7 @@ def divide(writer: Writer, name: str, a: Operand, b: Operand) -> Operand:
     GPU such a quotient is unspecified, so it may be anything: here the divisor is 1 instead.
     """
     is_vector = b.type.startswith("<")
-    element = b.type[b.type.index(" x ") + 3 : -1] if is_vector else b.type
+    element = scalar_type(b.type)
     flags = b.type.replace(element, "i1")
 
     def literal(value: int) -> str:
@@ -390,6 +390,15 @@ def select(lanes: Lanes, condition: Operand, a: Operand, b: Operand) -> Operand:
     return lanes.writer.emit(f"select {condition}, {a}, {b}", a.type, [condition, a, b])
 
 
+def shuffled(writer: Writer, sources: Sequence[Operand], places: Sequence[int]) -> Operand:
+    """The lanes at `places` of one vector, or of two one behind the other; -1 is any."""
+    first, other = (*sources, Operand("poison", sources[0].type))[:2]
+    order = ", ".join("i32 poison" if place < 0 else f"i32 {place}" for place in places)
+    count = len(places)
+    text = f"shufflevector {first}, {other}, <{count} x i32> <{order}>"
+    return writer.emit(text, f"<{count} x {scalar_type(first.type)}>", sources)
+
+
 def matched(lanes: Lanes, operands: Sequence[Lane]) -> list[Operand]:
     found = [lanes.operand(x) for x in operands]
     if any(is_vector(x) for x in found):
@@ -397,9 +406,12 @@ def matched(lanes: Lanes, operands: Sequence[Lane]) -> list[Operand]:
     return found
 
 
+def type_suffix(kind: str) -> str:
+    """A scalar type in the name of an overloaded intrinsic: `float` → `f32`."""
+    return {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}.get(kind, kind)
+
+
 def intrinsic_suffix(operand: Operand) -> str:
     """Name suffix of an overloaded intrinsic: `<16 x float>` → `v16f32`."""
-    names = {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}
-    kind = scalar_type(operand.type)
     count = f"v{operand.type[1 : operand.type.index(' ')]}" if is_vector(operand) else ""
-    return count + names.get(kind, kind)
+    return count + type_suffix(scalar_type(operand.type))

@@ -23,24 +23,18 @@ def float_constant(value: float, kind: str) -> Operand:
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 if value == value else 0x7FC0
         return constant(rounded & 0xFFFF, "i16")
     if kind == "f16":
-        return constant(f"0xH{struct.unpack('<H', _half(value))[0]:04X}", "half")
+        return constant(f"0xH{struct.unpack('<H', _packed('<e', value))[0]:04X}", "half")
     if kind == "f32":
-        value = struct.unpack("<f", _single(value))[0]
+        value = struct.unpack("<f", _packed("<f", value))[0]
     return constant(f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}", LLVM_TYPES[kind])
 
 
-def _half(value: float) -> bytes:
+def _packed(code: str, value: float) -> bytes:
+    """A float in a shorter format, infinite where it is too large for it."""
     try:
-        return struct.pack("<e", value)
+        return struct.pack(code, value)
     except OverflowError:
-        return struct.pack("<e", math.copysign(math.inf, value))
-
-
-def _single(value: float) -> bytes:
-    try:
-        return struct.pack("<f", value)
-    except OverflowError:
-        return struct.pack("<f", math.copysign(math.inf, value))
+        return struct.pack(code, math.copysign(math.inf, value))
 
 
 def is_vector(operand: Operand) -> bool:

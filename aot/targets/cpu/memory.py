@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from aotc.aot.targets.cpu.isa import Isa
-from aotc.aot.targets.cpu.lanes import ITEMSIZE_BYTES, Lanes, compare, select, typed
+from aotc.aot.targets.cpu.lanes import (
+    ITEMSIZE_BYTES,
+    Lanes,
+    compare,
+    select,
+    shuffled,
+    type_suffix,
+    typed,
+)
 from aotc.aot.targets.cpu.linear import (
     LLVM_TYPES,
     Int,
@@ -139,7 +147,7 @@ def read(
         return writer.load(f"load {vector}, {address}, align {align}", vector, [address], min_depth)
     filler = lanes.splat(other) if other is not None else Operand("zeroinitializer", vector)
     test = lanes.splat(mask) if mask is not None else lanes.splat(constant("true", "i1"))
-    name = f"v{lanes.width}{_suffix(kind)}"
+    name = f"v{lanes.width}{type_suffix(kind)}"
     if is_contiguous(pointer):
         return _read_masked(kernel, address, element, test, filler, min_depth)
     address = lanes.splat(address)
@@ -161,12 +169,13 @@ def _read_masked(
     for start in range(0, width, size):
         mask, other = (_part(writer, each, start, size) for each in (test, filler))
         place = _moved(writer, address, kind, start)
-        text = f"call {vector} @llvm.masked.load.v{size}{_suffix(kind)}.p0"
+        text = f"call {vector} @llvm.masked.load.v{size}{type_suffix(kind)}.p0"
         text += f"({place}, i32 {align}, {mask}, {other})"
         parts.append(writer.load(text, vector, [place, mask, other], min_depth))
     while len(parts) > 1:
+        size *= 2
         pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts = [_joined(writer, *pair, kind) for pair in pairs]
+        parts = [shuffled(writer, pair, range(size)) for pair in pairs]
     return parts[0]
 
 
@@ -179,7 +188,7 @@ def _write_masked(
     for start in range(0, width, size):
         part, mask = (_part(writer, each, start, size) for each in (value, test))
         place = _moved(writer, address, kind, start)
-        text = f"call void @llvm.masked.store.v{size}{_suffix(kind)}.p0"
+        text = f"call void @llvm.masked.store.v{size}{type_suffix(kind)}.p0"
         writer.effect(f"{text}({part}, {place}, i32 {align}, {mask})")
 
 
@@ -203,25 +212,9 @@ def _part(writer: Writer, whole: Operand, start: int, size: int) -> Operand:
     count, _, kind = whole.type.strip("<>").partition(" x ")
     if int(count) == size:
         return whole
-    vector = f"<{size} x {kind}>"
     if whole.text == "zeroinitializer":
-        return Operand(whole.text, vector)
-    return _shuffled(writer, (whole,), range(start, start + size), vector)
-
-
-def _joined(writer: Writer, low: Operand, high: Operand, kind: str) -> Operand:
-    """The lanes of two vectors of one length."""
-    count = 2 * int(low.type.strip("<").partition(" ")[0])
-    return _shuffled(writer, (low, high), range(count), f"<{count} x {kind}>")
-
-
-def _shuffled(
-    writer: Writer, sources: Sequence[Operand], places: Sequence[int], vector: str
-) -> Operand:
-    other = sources[1] if len(sources) > 1 else Operand("poison", sources[0].type)
-    order = ", ".join(f"i32 {place}" for place in places)
-    text = f"shufflevector {sources[0]}, {other}, <{len(places)} x i32> <{order}>"
-    return writer.emit(text, vector, sources)
+        return Operand(whole.text, f"<{size} x {kind}>")
+    return shuffled(writer, [whole], range(start, start + size))
 
 
 def _read_scalar(
@@ -271,7 +264,7 @@ def write(kernel: Code, pointer: Lane, value: Operand, element: str, mask: Opera
     if not is_vector(address):
         _write_last(kernel, address, value, align, test)
         return
-    name = f"v{lanes.width}{_suffix(kind)}"
+    name = f"v{lanes.width}{type_suffix(kind)}"
     writer.effect(
         f"call void @llvm.masked.scatter.{name}.v{lanes.width}p0"
         f"({value}, {address}, i32 {align}, {test})"
@@ -291,10 +284,6 @@ def _write_last(kernel: Code, address: Operand, value: Operand, align: int, test
     is_any = emit(f"icmp ne {bits}, 0", "i1", [bits])
     target = select(lanes, is_any, address, kernel.bin())
     kernel.writer.effect(f"store {chosen}, {target}, align {align}")
-
-
-def _suffix(kind: str) -> str:
-    return {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}.get(kind, kind)
 
 
 # ---------------------------------------------------------------------- buffers

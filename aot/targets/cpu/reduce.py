@@ -10,7 +10,7 @@ from aotc.aot.ir.reductions import REDUCTIONS
 from aotc.aot.ir.types import Scalar
 from aotc.aot.targets.cpu import memory, root_ops, tiles
 from aotc.aot.targets.cpu.evaluate import Kernel, literal
-from aotc.aot.targets.cpu.lanes import typed
+from aotc.aot.targets.cpu.lanes import shuffled, typed
 from aotc.aot.targets.cpu.linear import (
     LLVM_TYPES,
     Int,
@@ -19,6 +19,7 @@ from aotc.aot.targets.cpu.linear import (
     float_constant,
     integer,
     is_vector,
+    scalar_type,
     wrap,
 )
 from aotc.aot.targets.cpu.memory import Buffer, Index
@@ -241,26 +242,19 @@ def _across(fold: _Fold, total: Sequence[Operand]) -> list[Operand]:
     width = kernel.lanes.width
     while width > 1:
         half = width // 2
-        parts = [[_half(kernel, x, width, start) for x in current] for start in (0, half)]
+        halves = range(half), range(half, width)
+        parts = [[shuffled(kernel.writer, [x], places) for x in current] for places in halves]
         with kernel.width(half):
             current = fold.combine(parts[0], fold.lanes(parts[1]))
         width = half
     return [_first(kernel, x) for x in current]
 
 
-def _half(kernel: Kernel, operand: Operand, width: int, start: int) -> Operand:
-    half = width // 2
-    picks = ", ".join(f"i32 {start + i}" for i in range(half))
-    kind = operand.type.replace(f"<{width} x", f"<{half} x")
-    text = f"shufflevector {operand}, {operand.type} poison, <{half} x i32> <{picks}>"
-    return kernel.writer.emit(text, kind, [operand])
-
-
 def _first(kernel: Kernel, operand: Operand) -> Operand:
     if not is_vector(operand):
         return operand
-    kind = operand.type[operand.type.index(" x ") + 3 : -1]
-    return kernel.writer.emit(f"extractelement {operand}, i32 0", kind, [operand])
+    text = f"extractelement {operand}, i32 0"
+    return kernel.writer.emit(text, scalar_type(operand.type), [operand])
 
 
 def _reduce_across(fold: _Fold, lane: int) -> None:

@@ -50,17 +50,12 @@ def defer(kernel: Kernel, value: Value) -> None:
     kernel.pending[value] = Pending(kernel, new_buffer(kernel, value))
 
 
-def _settle(kernel: Kernel, shape: Sequence[int]) -> list[Value]:
-    """Pending tensors that a root over `shape` may write as it goes."""
-    return [v for v in kernel.pending if v.type.shape == tuple(shape)]
-
-
 class Filling:
     """While a root runs, the pending tensors of its shape are written at the root's own index."""
 
     def __init__(self, kernel: Kernel, shape: Sequence[int]) -> None:
         self.kernel = kernel
-        self.values = _settle(kernel, shape)
+        self.values = [each for each in kernel.pending if each.type.shape == tuple(shape)]
 
     def enter(self, index: Index) -> None:
         for value in self.values:
@@ -121,18 +116,8 @@ def write(kernel: Kernel, run: Sequence[Operation], mask: Value | None, index: I
         memory.write(kernel, address, found, memory.stored_element(element), test)
 
 
-_ATOMICS = {
-    1: "and",
-    2: "or",
-    3: "xor",
-    4: "add",
-    5: "fadd",
-    6: "max",
-    7: "min",
-    8: "umax",
-    9: "umin",
-    10: "xchg",
-}
+_NAMES = ("and", "or", "xor", "add", "fadd", "max", "min", "umax", "umin", "xchg")
+_ATOMICS = dict(enumerate(_NAMES, 1))
 """Code of `atomic_rmw_op` → LLVM's name."""
 
 

@@ -186,7 +186,6 @@ def _nest(
             return
         upper, may_skip = limit(kernel, cuts, shape[dim])
         with kernel.writer.loop(upper, 1, may_skip=may_skip) as loop:
-            loop.next_values = []
             index[dim] = kernel.lanes.atom(loop.counter, "i32", natural=True)
             _nest(kernel, shape, rest, index, body, outer, inner)
         index[dim] = integer(0)
@@ -229,7 +228,6 @@ def _chunk_loop(
 ) -> None:  # fmt: skip
     width = kernel.lanes.width
     with kernel.writer.loop(upper, width, may_skip=may_skip) as loop:
-        loop.next_values = []
         base = kernel.lanes.atom(loop.counter, "i32", width, natural=True).base
         body(Int("i32", base, lane), cuts)
 
