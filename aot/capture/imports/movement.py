@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows
+from aotc.aot.capture.state_values import is_state_value, mark_state
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make, number
 from aotc.aot.ir.size import Extent, Size, is_static, proves_at_most
@@ -94,12 +95,25 @@ def _slice(
     extent = data.shape[axis]
     if is_static((extent, start or 0, stop or 0)):
         return build.slice_axis(data, axis, *_bounds(start, stop, extent), step)
-    first = _from_start(start or 0, extent)
-    if not (proves_at_most(0, first) and proves_at_most(first, extent)):
-        raise NotSupported(f"a slice from `{first}` of an extent of `{extent}`")
     # Of its end torch has already said how many elements there are.
-    last = first + (call.shape[axis] - 1) * step + 1
-    return build.slice_axis(data, axis, first, last, step)
+    first, count = dynamic_start(start or 0, extent), call.shape[axis]
+    last = first + (count - 1) * step + 1
+    if all(proves_at_most(*each) for each in ((0, first), (first, extent), (last, extent))):
+        return build.slice_axis(data, axis, first, last, step)
+    # That all of them are there is a condition of the call.
+    places = build.counter(1, 0, count) * step + first
+    inside = build.minimum(places, extent - 1)
+    return make("take", (data, inside), {"axis": axis})
+
+
+def dynamic_start(index: Extent, extent: Extent) -> Extent:
+    """Where a slice begins, counted from the start; raises `NotSupported` where only the call
+    knows from which end it is counted."""
+    if proves_at_most(0, index):
+        return index
+    if proves_at_most(index, -1):
+        return index + extent
+    raise NotSupported(f"a slice from `{index}` of an extent of `{extent}`")
 
 
 def _slice_scatter(
@@ -113,14 +127,35 @@ def _slice_scatter(
 ) -> Node:
     axis = dim % data.type.rank
     extent = data.shape[axis]
-    first, last = _bounds(start, stop, extent)
     source = build.cast(source, data.dtype)
+    if not is_static((extent, start or 0, stop or 0)):
+        return _range_written(data, source, axis, dynamic_start(start or 0, extent), step)
+    first, last = _bounds(start, stop, extent)
+    if is_state_value(data) and 0 < source.shape[axis] < extent:  # written where it lies
+        return _range_written(data, source, axis, first, step)
     if step != 1:
         return _strided_scatter(data, source, axis, range(first, last, step))
     before = build.slice_axis(data, axis, 0, first)
     after = build.slice_axis(data, axis, last, extent)
     parts = [part for part in (before, source, after) if part.shape[axis]]
     return build.concat(parts, axis) if parts else data
+
+
+def _range_written(data: Node, source: Node, axis: int, first: Extent, step: int) -> Node:
+    """Elements first, first + step … of an axis replaced, as many as the source has."""
+    count = source.shape[axis]
+    if (first, step, count) == (0, 1, data.shape[axis]):
+        return source
+    if is_state_value(data):
+        places = build.cast(build.counter(data.type.rank, axis, count) * step + first, "i32")
+        rows = make("scatter_rows", (data, places, source), {"axis": axis, "adds": False})
+        return mark_state(rows)
+    offset = build.counter(data.type.rank, axis, data.shape[axis]) - first
+    which = offset // step
+    inside = build.minimum(build.maximum(which, 0), count - 1)
+    spread_out = make("take", (source, build.reshape(inside, (data.shape[axis],))), {"axis": axis})
+    is_replaced = build.equal(inside * step, offset)
+    return build.where(is_replaced, spread_out, data)
 
 
 def _strided_scatter(data: Node, source: Node, axis: int, places: range) -> Node:
