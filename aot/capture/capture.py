@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
@@ -33,7 +33,7 @@ from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.imports.rng import GOLDEN_SEED, draws, seeded
 from aotc.aot.capture.imports.table import NOT_DECOMPOSED
 from aotc.aot.capture.lifted import Lifted, check_alone, lifted
-from aotc.aot.capture.other_sizes import Models, Probe, probes
+from aotc.aot.capture.other_sizes import Models, Probe, beyond, probes
 from aotc.aot.capture.random_inputs import Trial, judged, trials
 from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of
 from aotc.aot.capture.sizes import sizes_of
@@ -98,7 +98,14 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
             kept = [state.name for state in graph.states]
             models = Models(program.module(), Functional(decomposed, kept, states), states)
         held = _held(found, graph, states)
-        others = probes(spec, models, held, graph, sizes.dims, guards)
+        others = probes(spec, models, held, graph, sizes.dims, (*guards, *sizes.of_layout))
+        if sizes.of_layout:
+            eager = Models(taking.module or model, models.functional, states)
+            own = None if spec.module is None or uses_rng else _own(spec.module, graph, states)
+            needed, more = beyond(spec, eager, own, graph, sizes.dims, guards, sizes.of_layout)
+            guards, others = (*guards, *needed), (*others, *more)
+        guards = tuple(replace(guard, text=states.named(guard.text)) for guard in guards)
+    specialised = tuple(map(states.named, sizes.specialised))
     graph = named_outputs(graph, structure.outputs)
     warn_of_weights(program.state_dict, program.graph_signature.parameters)
     warn_of(left)
@@ -107,7 +114,7 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     precision = "tf32" if is_tf32 else "ieee"
     numbers = (golden.inputs, golden.outputs, structure, golden.roundings)
-    known = (sizes.dims, guards, sizes.specialised, left, others, found.is_strict, others_drawn)
+    known = (sizes.dims, guards, specialised, left, others, found.is_strict, others_drawn)
     return Captured(spec.name, graph, *numbers, precision, *known, golden.undecided)
 
 
@@ -123,6 +130,14 @@ def _held(found: Exported, graph: Graph, states: Lifted) -> list[torch.Tensor]:
         own[state.name] if state.name in own else held_tensor(found.decomposed, state.name)
         for state in graph.states
     ]
+
+
+def _own(module: torch.nn.Module, graph: Graph, states: Lifted) -> list[torch.Tensor] | None:
+    """The module's own tensors that the graph's states are of; None where one is no buffer."""
+    buffers = dict(module.named_buffers(remove_duplicate=False))
+    buffers |= dict(zip(states.names, states.tensors, strict=True))
+    found = [buffers.get(state.name) for state in graph.states]
+    return None if any(each is None for each in found) else found  # type: ignore[return-value]
 
 
 def _trials(

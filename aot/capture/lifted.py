@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,6 +40,12 @@ class Lifted:
             if spec.kind is InputKind.USER_INPUT
         ]
         return dict(zip(given[len(given) - len(self.names) :], self.names, strict=True))
+
+    def named(self, text: str) -> str:
+        """Words of torch's with the buffers' names in place of those of the argument."""
+        for number, name in enumerate(self.names):
+            text = re.sub(rf"\b{ARGUMENT}[._]{number}\b", name, text)
+        return text
 
     def bound(self, model: Callable[..., Any], tensors: Sequence[torch.Tensor] = ()) -> Any:
         """`model`, which takes the states as an argument, called without them: on `tensors`, or on

@@ -88,6 +88,69 @@ def probes(
     return tuple(probe for probe in found if probe is not None)
 
 
+def beyond(
+    spec: Spec,
+    models: Models,
+    kept: Sequence[torch.Tensor] | None,
+    graph: Graph,
+    dims: Sequence[Dim],
+    guards: Sequence[Guard],
+    asked: Sequence[Guard],
+) -> tuple[tuple[Guard, ...], tuple[Probe, ...]]:
+    """Of guards by which torch chose how to look at memory, those that numbers depend on; and the
+    model itself at sizes where the others do not hold.
+
+    kept: the tensors that the model changes, None where nobody knows them all: then each counts.
+    """
+    needed: list[Guard] = []
+    found: list[Probe] = []
+    for guard in {each.size: each for each in reversed(asked)}.values():
+        rest = [each for each in asked if each.size != guard.size]
+        fits = _fitting(graph, dims, [*guards, *rest])
+        tries = (sizes for sizes in _equal(guard, dims) if not _holds(guard, sizes) and fits(sizes))
+        sizes = next(tries, None)
+        probe = None
+        if kept is not None and sizes is not None:
+            probe = _probe(spec, models, kept, graph, sizes)
+        if probe is None or not _gives(spec, models, kept or (), graph, sizes or {}, probe):
+            needed.append(guard)
+        else:
+            found.append(probe)
+    return tuple(needed), tuple(found)
+
+
+def _equal(guard: Guard, dims: Sequence[Dim]) -> Iterator[Sizes]:
+    """Sizes that have one value for all dims of a guard, the example's elsewhere."""
+    own = guard.size.dims()
+    values = dict.fromkeys([dim.typical for dim in own] + [dim.low + 1 for dim in own] + [8, 16])
+    for value in values:
+        yield {
+            dim: min(max(value, dim.low), dim.high) if dim in own else dim.typical for dim in dims
+        }
+
+
+def _gives(
+    spec: Spec,
+    models: Models,
+    kept: Sequence[torch.Tensor],
+    graph: Graph,
+    sizes: Sizes,
+    probe: Probe,
+) -> bool:
+    """Whether what is compiled gives the model's numbers at a probe's sizes, as far as torch can
+    say before it is compiled."""
+    functional = Models(models.functional, models.functional, models.states)
+    try:
+        found = _probe(spec, functional, kept, graph, sizes)
+    except Exception:  # whatever it raises at sizes that it was not exported for
+        return False
+    pairs = zip(found.outputs, probe.outputs, strict=False) if found is not None else ()
+    return found is not None and all(
+        one.shape == other.shape and bool(numpy.isclose(one, other, 0.02, 1e-3, True).all())
+        for one, other in pairs
+    )
+
+
 def _small(dims: Sequence[Dim]) -> Iterator[Sizes]:
     for more in range(TRIES):
         yield {dim: min(dim.high, dim.low + more) for dim in dims}
@@ -112,15 +175,15 @@ def _fitting(graph: Graph, dims: Sequence[Dim], guards: Sequence[Guard]) -> Call
     limit = max(ELEMENTS_LIMIT, EXAMPLES_LIMIT * total({dim: dim.typical for dim in dims}))
 
     def fits(sizes: Sizes) -> bool:
-        for guard in guards:
-            found = _at(guard.size, sizes)
-            if guard.low is not None and found < guard.low:
-                return False
-            if guard.high is not None and found > guard.high:
-                return False
-        return total(sizes) <= limit
+        return all(_holds(guard, sizes) for guard in guards) and total(sizes) <= limit
 
     return fits
+
+
+def _holds(guard: Guard, sizes: Sizes) -> bool:
+    found = _at(guard.size, sizes)
+    is_above = guard.low is None or found >= guard.low
+    return is_above and (guard.high is None or found <= guard.high)
 
 
 def _at(extent: Extent, sizes: Sizes) -> int:

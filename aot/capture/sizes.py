@@ -40,6 +40,7 @@ from aotc.aot.ir.size import (
 )
 
 LARGEST_EXTENT = (1 << 31) - 1  # kernels address elements with 32 bits
+LAYOUT = "_prims_common"  # where torch asks whether tensors are dense
 _TRACED_LOW = 2  # torch's own lower bound of a size that it does not specialise
 _CURRENT: ContextVar[Mapping[Any, Extent]] = ContextVar("symbols", default=MappingProxyType({}))
 
@@ -51,6 +52,9 @@ class Sizes:
     symbols: Mapping[Any, Extent]
     guards: tuple[Guard, ...]
     specialised: tuple[str, ...]  # dims that were asked for and turned out to be fixed
+    # Guards by which torch only chose how to look at memory: that two sizes differ, so that a part
+    # of a tensor is not all of it. Whether numbers depend on them shows where they do not hold.
+    of_layout: tuple[Guard, ...] = ()
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -99,7 +103,10 @@ def sizes_of(
     sizes = Sizes(symbols, (), _specialised(inputs, asked))
     with reading(sizes):
         guards = tuple(_guards(program, inputs))
-    return Sizes(symbols, guards, sizes.specialised)
+        apart = set(_apart_for_layout(inputs))
+    of_layout = tuple(guard for guard in guards if (guard.size, guard.low) in apart)
+    rest = tuple(guard for guard in guards if guard not in of_layout)
+    return Sizes(symbols, rest, sizes.specialised, of_layout)
 
 
 def _inputs(program: ExportedProgram) -> list[tuple[str, Any]]:
@@ -255,6 +262,21 @@ def _guards(program: ExportedProgram, inputs: Sequence[tuple[str, Any]]) -> Iter
             if guard is not None and guard not in known:
                 known.add(guard)
                 yield guard
+
+
+def _apart_for_layout(inputs: Sequence[tuple[str, Any]]) -> Iterator[tuple[Extent, int]]:
+    """What torch took for unequal while it asked whether a tensor is dense: squared, and 1."""
+    modes = [value.fake_mode for _, value in inputs if hasattr(value, "fake_mode")]
+    environment = modes[0].shape_env if modes else None
+    for guard in getattr(environment, "guards", ()):
+        place = str(getattr(getattr(guard, "sloc", None), "framework_loc", ""))
+        expression = environment.replace(guard.expr)
+        if type(expression).__name__ == "Unequality" and LAYOUT in place:
+            try:
+                left, right = (converted(side, _CURRENT.get()) for side in expression.args)
+            except UndecidedSize:
+                continue
+            yield (left - right) * (left - right), 1
 
 
 def _comparisons(text: str) -> Iterator[tuple[ast.expr, ast.cmpop, ast.expr]]:

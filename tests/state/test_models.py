@@ -167,13 +167,13 @@ def test_rows_are_written_where_they_lie():
     captured, plan = scheduled("written")
     kept = [group.label for group in plan.groups if group.kind == "call" and not group.updates]
     in_place = [group for group in plan.groups for pair in group.updates if pair[0].op == "input"]
-    # `both` is read before it is written, and a slice is no list of places.
+    # `both` is read before it is written.
     assert [state.name for state in captured.graph.states] == [
         "rows", "columns", "sums", "both", "sliced",
     ]  # fmt: skip
-    assert len(in_place) == 3
-    assert len(kept) == 2
-    assert [group.label for group in plan.groups[-2:]] == kept
+    assert len(in_place) == 4
+    assert len(kept) == 1
+    assert [group.label for group in plan.groups[-1:]] == kept
 
 
 def test_copies_into_states_come_last():

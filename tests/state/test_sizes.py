@@ -156,13 +156,19 @@ def test_rows_are_written_where_they_lie(program):
     are all that is written to one."""
     plan = program.plan.at([1, 64, 1])
     assert max(buffer.nbytes for buffer in plan.buffers) < plan.states[0].nbytes / 4
-    writers = [
-        program.plan.kernels[launch.kernel].name
+    found = writers(program, [1, 64, 1])
+    assert [kernel for state, kernel in found if state < 3] == ["scatter_rows"] * 3
+
+
+def writers(program, sizes):
+    """The number of each state that a launch writes to, and the launch's kernel."""
+    plan = program.plan.at(sizes)
+    return [
+        (number, program.plan.kernels[launch.kernel].name)
         for launch, parameters in zip(plan.launches, plan.parameters, strict=True)
         for (space, number), (kind, _) in zip(launch.args, parameters, strict=True)
-        if (space, kind) == ("state", "write") and number < 3
+        if (space, kind) == ("state", "write")
     ]
-    assert writers == ["scatter_rows"] * 3
 
 
 def refused(kind, text, shapes=state_shapes, change=lambda module: None):
@@ -214,3 +220,55 @@ def test_capture_leaves_the_buffers():
     for name, (buffer, value) in before.items():
         assert getattr(module, name) is buffer
         assert torch.equal(buffer, value)
+
+
+class Sliced(torch.nn.Module):
+    """Rows written and read as slices from either end, by as many places as an input has."""
+
+    def __init__(self, length=8):
+        super().__init__()
+        for name in ("first", "last", "ring", "column"):
+            self.register_buffer(name, torch.zeros(2, length, 4))
+
+    def forward(self, x):
+        rows = x.shape[1]
+        self.first[:, :rows] = x
+        self.last[:, -rows:] = x * 2
+        self.ring.copy_(torch.cat([self.ring, x], 1)[:, rows:])
+        self.column[:, 1] = x[:, 0]
+        return self.first[:, :rows].sum(2), self.last.sum(1), self.ring.mean(1), self.column.sum(1)
+
+
+SLICED = """
+import sys
+
+sys.path.insert(0, {folder!r})
+from test_sizes import Sliced, torch
+
+model = Sliced()
+example_inputs = (torch.randn(2, 5, 4),)
+length, rows = torch.export.Dim("length", min=2, max=512), torch.export.Dim("rows", max=512)
+dynamic_shapes = ({{1: rows}},)
+state_shapes = {{name: {{1: length}} for name in ("first", "last", "ring", "column")}}
+"""
+
+
+def test_slices_of_as_many_rows_as_the_call_has(tmp_path, cache, request):
+    from aotc.aot.cli.program import run
+
+    spec, out = tmp_path / "sliced.py", tmp_path / "b"
+    spec.write_text(SLICED.format(folder=str(request.path.parent)))
+    line = ["build", spec, "-o", out, "--quiet", "--cache-dir", cache]
+    assert run([str(word) for word in line]) == 0
+    with load(out) as program:
+        for length, counts in ((8, (5, 8, 1)), (2, (1, 2)), (300, (300, 299)), (11, (3,))):
+            module, generator = Sliced(length), torch.Generator().manual_seed(length)
+            with program.session(length=length) as session, torch.no_grad():
+                for rows in counts:
+                    x = torch.randn(2, rows, 4, generator=generator)
+                    torch.testing.assert_close(session(x), module(x))
+                with pytest.raises(errors.SizeGuard, match=r"first.shape\[1\]"):
+                    session(torch.randn(2, length + 1, 4))
+        names = [state.name for state in program.states]
+        whole = {names[state] for state, kernel in writers(program, [512, 1]) if kernel == "copy"}
+        assert whole == {"ring"}, "only what moves as a whole is written as a whole"
