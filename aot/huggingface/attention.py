@@ -1,0 +1,186 @@
+"""Attention over caches that are buffers, in the words that models of transformers ask for it.
+
+Models of transformers take their attention from a table by name and their cache as an object. For
+the time of one call (`attending`) a model gets this table's row, which masks by each sequence's own
+position, and a cache whose layers are buffers that the compiler keeps as states. Outside of a call
+the model is as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Cache
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+NAME = "aotc"  # of the row in transformers' table
+
+
+class LayerStore(nn.Module):
+    """Keys and values of one layer: [batch, heads, length, width]."""
+
+    keys: Tensor
+    values: Tensor
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("keys", keys, persistent=False)
+        self.register_buffer("values", values, persistent=False)
+
+
+class ProbeCache(Cache):  # type: ignore[misc]
+    """Records the shapes of what each layer would keep: place → (keys, values)."""
+
+    def __init__(self) -> None:
+        super().__init__(layers=[])
+        self.found: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """What was given, recorded."""
+        self.found[layer_idx] = (key_states, value_states)
+        return key_states, value_states
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """0: nothing is kept."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a call's tokens stand.
+
+    slots: i64[rows], the sequences of the cache that the rows are. positions: i64[rows, length].
+    is_start: the tokens begin their sequences, so that they attend to each other only.
+    """
+
+    slots: Tensor
+    positions: Tensor
+    is_start: bool
+
+
+_PLACES: ContextVar[Places] = ContextVar("places")
+
+
+class BufferCache(Cache):  # type: ignore[misc]
+    """A cache in transformers' sense over `LayerStore`s, for one call at `places`."""
+
+    def __init__(self, stores: nn.ModuleList, places: Places) -> None:
+        super().__init__(layers=[])
+        self.stores = stores
+        self.places = places
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Write [rows, heads, length, width]; return what the call attends to."""
+        store, places = self.stores[layer_idx], self.places
+        slots = places.slots[:, None]
+        store.keys[slots, :, places.positions] = key_states.transpose(1, 2).to(store.keys.dtype)
+        store.values[slots, :, places.positions] = value_states.transpose(1, 2).to(
+            store.values.dtype
+        )
+        if places.is_start:
+            return key_states, value_states
+        return store.keys.to(key_states.dtype), store.values.to(value_states.dtype)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """0: models are given positions, and have nothing to derive from the length."""
+        return 0
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """[rows, length, heads, width] of query [rows, heads, length, width] over keys and values of
+    [rows, heads / groups, width or the cache's length, width].
+
+    `sliding_window`: how many tokens back are seen, with the token itself. `softcap`: scores are
+    limited by a tanh. `s_aux`: [heads], a score for attending to nothing.
+    """
+    places = _PLACES.get()
+    seen_at = places.positions[:, None, :, None]
+    stored_at = torch.arange(key.shape[2], device=key.device)
+    is_seen = stored_at <= seen_at
+    if sliding_window is not None:
+        is_seen = is_seen & (stored_at > seen_at - sliding_window)
+    rows, heads, length, width = query.shape
+    groups = heads // key.shape[1]
+    if softcap is None and s_aux is None:
+        mixed = _plain(query, key, value, is_seen, scaling, groups)
+    else:
+        scale = width**-0.5 if scaling is None else scaling
+        scores = torch.matmul(query, _repeated(key, groups).transpose(2, 3)) * scale
+        if softcap is not None:
+            scores = torch.tanh(scores / softcap) * softcap
+        scores = torch.where(is_seen, scores.float(), -torch.inf)
+        if s_aux is not None:
+            sink = s_aux.float().reshape(1, -1, 1, 1).expand(rows, heads, length, 1)
+            scores = torch.cat([scores, sink], dim=-1)
+        shares = torch.softmax(scores, dim=-1)[..., : key.shape[2]].to(value.dtype)
+        mixed = torch.matmul(shares, _repeated(value, groups))
+    return mixed.transpose(1, 2), None
+
+
+def _plain(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    is_seen: Tensor,
+    scaling: float | None,
+    groups: int,
+) -> Tensor:
+    rows, heads, length, _ = query.shape
+    if isinstance(length, int) and length == 1 and groups > 1:
+        # One token: the queries of a group are rows of one product with the keys that they share.
+        query = query.reshape(rows, heads // groups, groups, -1)
+        mixed = nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=is_seen, scale=scaling
+        )
+        return mixed.reshape(rows, heads, 1, -1)
+    return nn.functional.scaled_dot_product_attention(
+        query, _repeated(key, groups), _repeated(value, groups), attn_mask=is_seen, scale=scaling
+    )
+
+
+def _repeated(data: Tensor, groups: int) -> Tensor:
+    """Each head as often as query heads share it."""
+    if groups == 1:
+        return data
+    rows, heads, length, width = data.shape
+    repeated = data[:, :, None].expand(rows, heads, groups, length, width)
+    return repeated.reshape(rows, heads * groups, length, width)
+
+
+@contextmanager
+def attending(model: nn.Module, places: Places) -> Iterator[None]:
+    """Inside the block the model's attention is `attention`, at `places`."""
+    ALL_ATTENTION_FUNCTIONS.register(NAME, attention)
+    configs = list({id(c): c for m in model.modules() if (c := getattr(m, "config", None))}.values())
+    names = [config._attn_implementation for config in configs]
+    token = _PLACES.set(places)
+    for config in configs:
+        config._attn_implementation_internal = NAME
+    try:
+        yield
+    finally:
+        for config, name in zip(configs, names, strict=True):
+            config._attn_implementation_internal = name
+        _PLACES.reset(token)

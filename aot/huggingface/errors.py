@@ -1,0 +1,49 @@
+"""What is wrong with a model of transformers, or with how it is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotc.aot.errors import SpecError
+
+
+class TransformersMissing(SpecError):
+    """transformers, or what it reads weights with, is not installed."""
+
+    exit_code = 7
+    template = "`{module}` is not installed, `aotc.aot.huggingface` needs it"
+    hint = 'pip install "aotc[huggingface]"'
+
+
+class FolderInvalid(SpecError):
+    """The folder of a model cannot be read."""
+
+    template = "cannot read a model from `{path}`: {detail}"
+    hint = "expected a folder with `config.json` and `*.safetensors`, as `save_pretrained` writes it"
+
+
+class WeightsMissing(SpecError):
+    """The folder of a model has no weights, or not all of them."""
+
+    template = "the folder `{path}` lacks weights: {detail}"
+    hint = "expected `model.safetensors`, or `model.safetensors.index.json` and the files it names"
+
+
+class NotCausal(SpecError):
+    """The model is none that generates token by token with a cache of keys and values."""
+
+    template = "`{name}` is no causal language model with a cache of keys and values: {detail}"
+    hint = "encoders and models of fixed length build from a spec with `example_inputs`"
+
+
+class SizesInvalid(SpecError):
+    """Lengths and batch do not fit each other or the model."""
+
+    template = (
+        "max_length {max_length}, max_prompt {max_prompt} and batch {batch} do not fit, expected "
+        "2 <= max_prompt <= max_length{limited}, and a batch of at least 1"
+    )
+
+    def __init__(self, limit: int | None = None, **fields: Any) -> None:
+        limited = "" if limit is None else f" <= {limit}, the positions that the model learned"
+        super().__init__(limited=limited, **fields)
