@@ -149,6 +149,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "aot.profile": WORDS,
     "aot.distribution": {*WORDS, "aot.pack", "aot.stages"},
+    "aot.huggingface": WORDS,
     "aot.reduce": {
         *WORDS,
         "aot.build",
@@ -183,6 +184,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 # What stands beside the compiler and the runtime, and who may know it besides itself: its command.
 BESIDE = {
     "aot.dynamo": (),
+    "aot.huggingface": (),
     "aot.native": (),
     "aot.profile": ("aot.cli.profile",),
     "aot.reduce": ("aot.cli.reduce",),
@@ -195,6 +197,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "torch": (
         "aot/capture",
         "aot/dynamo",
+        "aot/huggingface",
         "aot/native",
         "aot/reduce",
         "kernels",
@@ -207,7 +210,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "cryptography": ("runtime/trust/keys.py", "aot/distribution/signing.py"),
     "filelock": ("cache",),
     "ray": ("aot/tasks/cluster.py",),
-    "transformers": (),
+    "transformers": ("aot/huggingface",),
     "safetensors": (),
 }
 STANDARD = set(sys.stdlib_module_names)

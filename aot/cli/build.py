@@ -73,6 +73,11 @@ def command(
     SPEC is FILE.py[:NAME] with `model` or `build_model()` and `example_inputs`, or
     PACKAGE.MODULE:NAME, or a FILE.pt2 that torch.export.save wrote. Of several, OUT is the folder
     of their bundles, each by its SPEC's name; what was built stays where a later one fails.
+
+    \b
+    A causal language model of transformers is two lines (docs/llm.md):
+      from aotc.aot.huggingface import causal_step
+      model, example_inputs, dynamic_shapes = causal_step("FOLDER", max_length=2048, batch=8)
     """
     places = bundle_places(specs, out)
     for spec, place in places.items():

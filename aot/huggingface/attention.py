@@ -12,12 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import Cache
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from aotc.aot.huggingface.errors import NotCausal
 
 NAME = "aotc"  # of the row in transformers' table
 
@@ -53,17 +56,25 @@ class ProbeCache(Cache):  # type: ignore[misc]
         return 0
 
 
+class Seen(Enum):
+    """What a call's tokens attend to, up to their own places."""
+
+    FRESH = "each other: they begin their sequences"
+    OF_SLOTS = "the cache of their sequences"
+    ALL = "the cache, whose sequences the rows are, in order"
+
+
 @dataclass(frozen=True, slots=True)
 class Places:
     """Where a call's tokens stand.
 
     slots: i64[rows], the sequences of the cache that the rows are. positions: i64[rows, length].
-    is_start: the tokens begin their sequences, so that they attend to each other only.
+    seen: what the tokens attend to.
     """
 
     slots: Tensor
     positions: Tensor
-    is_start: bool
+    seen: Seen
 
 
 _PLACES: ContextVar[Places] = ContextVar("places")
@@ -83,13 +94,13 @@ class BufferCache(Cache):  # type: ignore[misc]
         """Write [rows, heads, length, width]; return what the call attends to."""
         store, places = self.stores[layer_idx], self.places
         slots = places.slots[:, None]
-        store.keys[slots, :, places.positions] = key_states.transpose(1, 2).to(store.keys.dtype)
-        store.values[slots, :, places.positions] = value_states.transpose(1, 2).to(
-            store.values.dtype
-        )
-        if places.is_start:
+        store.keys[slots, :, places.positions] = key_states.transpose(1, 2)
+        store.values[slots, :, places.positions] = value_states.transpose(1, 2)
+        if places.seen is Seen.FRESH:
             return key_states, value_states
-        return store.keys.to(key_states.dtype), store.values.to(value_states.dtype)
+        if places.seen is Seen.ALL:
+            return store.keys, store.values
+        return store.keys[places.slots], store.values[places.slots]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """0: models are given positions, and have nothing to derive from the length."""
@@ -113,8 +124,10 @@ def attention(
     [rows, heads / groups, width or the cache's length, width].
 
     `sliding_window`: how many tokens back are seen, with the token itself. `softcap`: scores are
-    limited by a tanh. `s_aux`: [heads], a score for attending to nothing.
+    limited by a tanh. `s_aux`: [heads], a score for attending to nothing. Raises NotCausal.
     """
+    if not getattr(module, "is_causal", True):
+        raise NotCausal(name=type(module).__name__, detail="its attention looks ahead")
     places = _PLACES.get()
     seen_at = places.positions[:, None, :, None]
     stored_at = torch.arange(key.shape[2], device=key.device)
@@ -173,7 +186,9 @@ def _repeated(data: Tensor, groups: int) -> Tensor:
 def attending(model: nn.Module, places: Places) -> Iterator[None]:
     """Inside the block the model's attention is `attention`, at `places`."""
     ALL_ATTENTION_FUNCTIONS.register(NAME, attention)
-    configs = list({id(c): c for m in model.modules() if (c := getattr(m, "config", None))}.values())
+    configs = list(
+        {id(c): c for m in model.modules() if (c := getattr(m, "config", None))}.values()
+    )
     names = [config._attn_implementation for config in configs]
     token = _PLACES.set(places)
     for config in configs:

@@ -1,14 +1,16 @@
 """Causal language models of transformers as two entry points over one cache.
 
-`prefill` takes prompts of any length and writes their keys and values into the cache; `decode` takes
-one token of each sequence and writes one more. Both give each sequence's next token. The cache, and
-which tokens a sequence has had, are buffers of the model, which a bundle keeps as states.
+`prefill` takes prompts of any length and writes their keys and values into the cache; `decode`
+takes one token of each sequence and writes one more. Both give each sequence's next token. The
+cache, and which tokens a sequence has had, are buffers of the model, which a bundle keeps as
+states.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,11 @@ from aotc.aot.huggingface.attention import (
     LayerStore,
     Places,
     ProbeCache,
+    Seen,
     attending,
 )
-from aotc.aot.huggingface.loading import config_of, load_model
 from aotc.aot.huggingface.errors import NotCausal, SizesInvalid
+from aotc.aot.huggingface.loading import config_of, load_model
 from aotc.aot.huggingface.sampling import Sampling, penalised, sample
 
 STORE = "generation"  # the name of the module of states, inside the model
@@ -59,11 +62,12 @@ def causal_lm(
 
         model, entry_points = causal_lm("folder", max_length=2048, batch=8)
 
-    `model_or_folder`: a model, or a folder with `config.json` and safetensors; nothing is downloaded.
-    `max_length`: tokens that the cache holds of each sequence, the prompt's included. `batch`:
-    sequences. `max_prompt`: the longest prompt, `max_length` where it is not given. `dtype`: of the
-    weights, that of the folder where it is not given. Without `sampling` each token is the most likely
-    one, and both entry points take no arguments for it. With `logits` they return those too.
+    `model_or_folder`: a model, or a folder with `config.json` and safetensors; nothing is
+    downloaded. `max_length`: tokens that the cache holds of each sequence, the prompt's included.
+    `batch`: sequences. `max_prompt`: the longest prompt, `max_length` where it is not given.
+    `dtype`: of the weights, that of the folder where it is not given. Without `sampling` each token
+    is the most likely one, and both entry points take no arguments for it. With `logits` they
+    return those too.
 
     `prefill(ids, lengths, slots, …)`: i64[rows, length] padded on the right, i64[rows], and which
     sequences of the cache to begin, i64[rows]. `decode(ids, positions, …)`: i64[batch], each
@@ -73,39 +77,126 @@ def causal_lm(
 
     Raises `NotCausal`, `FolderInvalid`, `WeightsMissing`, `SizesInvalid`, `TransformersMissing`.
     """
-    longest = max_length if max_prompt is None else max_prompt
-    if not (1 <= batch and 2 <= longest <= max_length):
-        raise SizesInvalid(max_length=max_length, max_prompt=longest, batch=batch)
+    sizes = Sizes(batch, max_length, max_prompt or max_length)
+    model = _with_store(model_or_folder, dtype, sizes)
+    calls = Calls(sampling, logits)
+    prefill, shapes = _prompt_example(sizes, {"lengths": min(sizes.max_prompt, 8)})
+    options = _example_options(batch) if sampling else {}
+    decode = {
+        "ids": torch.zeros(batch, dtype=torch.int64),
+        "positions": torch.full((batch,), min(sizes.max_prompt, 8)),
+    }
+    return model, {
+        "prefill": {
+            "function": calls.prefill if sampling else calls.prefill_greedy,
+            "example_inputs": {**prefill, **options},
+            "dynamic_shapes": {**shapes, **dict.fromkeys(options, shapes["lengths"])},
+        },
+        "decode": {
+            "function": calls.decode if sampling else calls.decode_greedy,
+            "example_inputs": {**decode, **options},
+        },
+    }
+
+
+def causal_step(
+    model_or_folder: nn.Module | str | Path,
+    *,
+    max_length: int,
+    batch: int = 1,
+    max_prompt: int | None = None,
+    dtype: torch.dtype | None = None,
+    sampling: bool = True,
+    logits: bool = False,
+) -> tuple[nn.Module, dict[str, Tensor], dict[str, Any]]:
+    """The same as one program, for prompts, parts of prompts and single tokens:
+
+        model, example_inputs, dynamic_shapes = causal_step("folder", max_length=2048, batch=8)
+
+    `program(ids, starts, lengths, slots, …)`: i64[rows, length] padded on the right; how many
+    tokens of its sequence the cache has, i64[rows], 0 to begin it; how many of the row count,
+    i64[rows], at least 1; which sequences of the cache they are, i64[rows], each once. Each row's
+    tokens attend to all of its sequence. Arguments, results and errors are otherwise those of
+    `causal_lm`.
+    """
+    sizes = Sizes(batch, max_length, max_prompt or max_length)
+    model = _with_store(model_or_folder, dtype, sizes)
+    example, shapes = _prompt_example(sizes, {"starts": 0, "lengths": min(sizes.max_prompt, 8)})
+    options = _example_options(batch) if sampling else {}
+    shapes |= dict.fromkeys(options, shapes["lengths"])
+    kind = SampledStep if sampling else GreedyStep
+    return kind(model, Calls(sampling, logits)), {**example, **options}, shapes
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many sequences, how long, and how long their prompts are; raises SizesInvalid."""
+
+    batch: int
+    max_length: int
+    max_prompt: int
+
+    def __post_init__(self) -> None:
+        if not (self.batch >= 1 and 2 <= self.max_prompt <= self.max_length):
+            raise SizesInvalid(**asdict(self))
+
+
+def _prompt_example(
+    sizes: Sizes, rows_of: Mapping[str, int]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Example inputs and dynamic shapes of a call with tokens of several places."""
+    example = {
+        "ids": torch.zeros(sizes.batch, min(sizes.max_prompt, 8), dtype=torch.int64),
+        **{name: torch.full((sizes.batch,), value) for name, value in rows_of.items()},
+        "slots": torch.arange(sizes.batch),
+    }
+    rows = {0: Dim("rows", min=1, max=sizes.batch)} if sizes.batch > 1 else {}
+    shapes: dict[str, Any] = dict.fromkeys(example, rows or None)
+    shapes["ids"] = {**rows, 1: Dim("length", min=1, max=sizes.max_prompt)}
+    return example, shapes
+
+
+def _example_options(rows: int) -> dict[str, Tensor]:
+    return {
+        "temperature": torch.full((rows,), 0.8),
+        "top_k": torch.full((rows,), 40),
+        "top_p": torch.full((rows,), 0.95),
+        "repetition_penalty": torch.full((rows,), 1.1),
+        "seed": torch.arange(rows),
+    }
+
+
+def _with_store(
+    model_or_folder: nn.Module | str | Path, dtype: torch.dtype | None, sizes: Sizes
+) -> nn.Module:
+    """The model with the buffers of its generation, of the shapes that its layers ask for."""
     model = load_model(model_or_folder, dtype)
-    _add_store(model, batch, max_length)
-    return model, _entry_points(batch, longest, sampling, logits)
-
-
-def _add_store(model: nn.Module, batch: int, max_length: int) -> None:
-    """Give the model the buffers of its generation, of the shapes that its layers ask for."""
-    config = config_of(model)
-    limit = getattr(config, "max_position_embeddings", None)
-    is_learned = any(
-        isinstance(each, nn.Embedding) and each.num_embeddings == limit for each in model.modules()
+    limit = getattr(config_of(model), "max_position_embeddings", None)
+    tables = [each for each in model.modules() if isinstance(each, nn.Embedding)]
+    is_learned = limit is not None and any(
+        limit <= each.num_embeddings <= limit + 2 for each in tables
     )
-    if limit is not None and is_learned and max_length > limit:
-        raise SizesInvalid(max_length=max_length, max_prompt=max_length, batch=batch, limit=limit)
-    found = _probed(model)
+    if is_learned and sizes.max_length > limit:
+        raise SizesInvalid(limit=limit, **asdict(sizes))
     layers = nn.ModuleList(
         LayerStore(
-            *(each.new_zeros((batch, each.shape[1], max_length, each.shape[3])) for each in kept)
+            *(
+                each.new_zeros((sizes.batch, each.shape[1], sizes.max_length, each.shape[3]))
+                for each in kept
+            )
         )
-        for kept in found
+        for kept in _probed(model)
     )
     vocabulary = model.get_output_embeddings().weight.shape[0]
-    model.add_module(STORE, Generation(layers, batch, vocabulary))
+    model.add_module(STORE, Generation(layers, sizes.batch, vocabulary))
+    return model
 
 
 def _probed(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
     """Keys and values of one token, for each layer; raises NotCausal."""
     ids = torch.zeros(1, 1, dtype=torch.int64)
     cache = ProbeCache()
-    places = Places(torch.zeros(1, dtype=torch.int64), ids, is_start=True)
+    places = Places(torch.zeros(1, dtype=torch.int64), ids, Seen.FRESH)
     try:
         with torch.no_grad(), attending(model, places):
             model(input_ids=ids, position_ids=ids, past_key_values=cache, use_cache=True)
@@ -115,53 +206,6 @@ def _probed(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
     if sorted(cache.found) != list(range(len(cache.found))) or not cache.found:
         raise NotCausal(name=type(model).__name__, detail="not every layer keeps keys and values")
     return [cache.found[place] for place in sorted(cache.found)]
-
-
-def _entry_points(
-    batch: int, max_prompt: int, with_sampling: bool, with_logits: bool
-) -> dict[str, dict[str, Any]]:
-    rows = Dim("rows", min=1, max=batch) if batch > 1 else None
-    length = Dim("length", min=1, max=max_prompt)
-    options = ("temperature", "top_k", "top_p", "repetition_penalty", "seed")
-    names = options if with_sampling else ()
-    example = min(max_prompt, 8)
-    rows_dim = {} if rows is None else {0: rows}
-    prefill = {
-        "ids": torch.zeros(batch, example, dtype=torch.int64),
-        "lengths": torch.full((batch,), example),
-        "slots": torch.arange(batch),
-        **_example_options(names, batch),
-    }
-    decode = {
-        "ids": torch.zeros(batch, dtype=torch.int64),
-        "positions": torch.full((batch,), example),
-        **_example_options(names, batch),
-    }
-    shapes: dict[str, Any] = dict.fromkeys(prefill, rows_dim or None)
-    shapes["ids"] = {**rows_dim, 1: length}
-    call = Calls(with_sampling, with_logits)
-    return {
-        "prefill": {
-            "function": call.prefill if with_sampling else call.prefill_greedy,
-            "example_inputs": prefill,
-            "dynamic_shapes": shapes,
-        },
-        "decode": {
-            "function": call.decode if with_sampling else call.decode_greedy,
-            "example_inputs": decode,
-        },
-    }
-
-
-def _example_options(names: tuple[str, ...], rows: int) -> Mapping[str, Tensor]:
-    values = {
-        "temperature": torch.full((rows,), 0.8),
-        "top_k": torch.full((rows,), 40),
-        "top_p": torch.full((rows,), 0.95),
-        "repetition_penalty": torch.full((rows,), 1.1),
-        "seed": torch.arange(rows),
-    }
-    return {name: values[name] for name in names}
 
 
 class Calls:
@@ -212,6 +256,30 @@ class Calls:
         """One more token of each sequence, the most likely one."""
         return self._decode(model, ids, positions, None)
 
+    def extend(
+        self,
+        model: Any,
+        ids: Tensor,
+        starts: Tensor,
+        lengths: Tensor,
+        slots: Tensor,
+        sampling: Sampling | None,
+    ) -> dict[str, Tensor]:
+        """More tokens of some sequences, and the one after them."""
+        store = getattr(model, STORE)
+        rows, length = ids.shape
+        # Padding is the row's last token once more, with its place: it changes nothing.
+        columns = torch.minimum(torch.arange(length).expand(rows, length), lengths[:, None] - 1)
+        ids, positions = ids.gather(1, columns), starts[:, None] + columns
+        logits = _logits(model, ids, Places(slots, positions, Seen.OF_SLOTS), lengths - 1)
+        if sampling is None:
+            return self._results(logits, logits.argmax(-1))
+        seen_before = store.is_seen[slots] & (starts > 0)[:, None]
+        is_seen = seen_before | _seen(ids, lengths, store.is_seen.shape[1])
+        store.is_seen[slots] = is_seen
+        logits = penalised(logits, is_seen, sampling.repetition_penalty)
+        return self._results(logits, sample(logits, starts + lengths, sampling))
+
     def _prefill(
         self, model: Any, ids: Tensor, lengths: Tensor, slots: Tensor, sampling: Sampling | None
     ) -> dict[str, Tensor]:
@@ -219,14 +287,10 @@ class Calls:
         rows, length = ids.shape
         positions = torch.arange(length).expand(rows, length)
         last = lengths - 1
-        logits = _logits(model, ids, Places(slots, positions, is_start=True), last)
+        logits = _logits(model, ids, Places(slots, positions, Seen.FRESH), last)
         if sampling is None:
             return self._results(logits, logits.argmax(-1))
-        # Padding adds nothing: it counts as the row's first token again.
-        tokens = torch.where(positions < lengths[:, None], ids, ids[:, :1])
-        ones = torch.ones_like(tokens, dtype=torch.bool)
-        is_seen = torch.zeros(rows, store.is_seen.shape[1], dtype=torch.bool)
-        is_seen = is_seen.scatter(1, tokens, ones)
+        is_seen = _seen(ids, lengths, store.is_seen.shape[1])
         store.is_seen[slots] = is_seen
         logits = penalised(logits, is_seen, sampling.repetition_penalty)
         return self._results(logits, sample(logits, lengths, sampling))
@@ -236,7 +300,7 @@ class Calls:
     ) -> dict[str, Tensor]:
         store = getattr(model, STORE)
         slots = torch.arange(ids.shape[0])
-        places = Places(slots, positions[:, None], is_start=False)
+        places = Places(slots, positions[:, None], Seen.ALL)
         logits = _logits(model, ids[:, None], places, torch.zeros_like(positions))
         if sampling is None:
             return self._results(logits, logits.argmax(-1))
@@ -246,6 +310,48 @@ class Calls:
 
     def _results(self, logits: Tensor, tokens: Tensor) -> dict[str, Tensor]:
         return {"tokens": tokens, "logits": logits} if self.with_logits else {"tokens": tokens}
+
+
+def _seen(ids: Tensor, lengths: Tensor, vocabulary: int) -> Tensor:
+    """bool[rows, vocabulary]: which tokens are among the first `lengths` of each row of `ids`."""
+    # Padding adds nothing: it counts as the row's first token again.
+    is_token = torch.arange(ids.shape[1]) < lengths[:, None]
+    tokens = torch.where(is_token, ids, ids[:, :1])
+    none = torch.zeros(ids.shape[0], vocabulary, dtype=torch.bool)
+    return none.scatter(1, tokens, torch.ones_like(tokens, dtype=torch.bool))
+
+
+class GreedyStep(nn.Module):
+    """`causal_step` without sampling."""
+
+    def __init__(self, model: nn.Module, calls: Calls) -> None:
+        super().__init__()
+        self.model = model
+        self.calls = calls
+
+    def forward(
+        self, ids: Tensor, starts: Tensor, lengths: Tensor, slots: Tensor
+    ) -> dict[str, Tensor]:
+        return self.calls.extend(self.model, ids, starts, lengths, slots, None)
+
+
+class SampledStep(GreedyStep):
+    """`causal_step` with sampling."""
+
+    def forward(  # type: ignore[override]
+        self,
+        ids: Tensor,
+        starts: Tensor,
+        lengths: Tensor,
+        slots: Tensor,
+        temperature: Tensor,
+        top_k: Tensor,
+        top_p: Tensor,
+        repetition_penalty: Tensor,
+        seed: Tensor,
+    ) -> dict[str, Tensor]:
+        sampling = Sampling(temperature, top_k, top_p, repetition_penalty, seed)
+        return self.calls.extend(self.model, ids, starts, lengths, slots, sampling)
 
 
 def _logits(model: Any, ids: Tensor, places: Places, last: Tensor) -> Tensor:
@@ -264,7 +370,7 @@ def _projecting_only(model: Any, last: Tensor) -> Iterator[None]:
 
     def taken(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         hidden = given[0]
-        if hidden.shape[1] == 1:
+        if type(hidden.shape[1]) is int and hidden.shape[1] == 1:  # of one size, not of several
             return given
         return (hidden[torch.arange(hidden.shape[0]), last][:, None], *given[1:])
 

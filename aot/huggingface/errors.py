@@ -19,7 +19,9 @@ class FolderInvalid(SpecError):
     """The folder of a model cannot be read."""
 
     template = "cannot read a model from `{path}`: {detail}"
-    hint = "expected a folder with `config.json` and `*.safetensors`, as `save_pretrained` writes it"
+    hint = (
+        "expected a folder with `config.json` and `*.safetensors`, as `save_pretrained` writes it"
+    )
 
 
 class WeightsMissing(SpecError):

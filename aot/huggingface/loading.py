@@ -33,13 +33,17 @@ def load_model(
 
 
 def config_of(model: nn.Module) -> Any:
-    """The text model's config; raises NotCausal for what is no model of transformers."""
-    config = getattr(model, "config", None)
-    if not hasattr(config, "get_text_config") or not hasattr(model, "get_output_embeddings"):
-        raise NotCausal(name=type(model).__name__, detail="it is no model of transformers")
-    if model.get_output_embeddings() is None:
-        raise NotCausal(name=type(model).__name__, detail="it has no projection to a vocabulary")
-    return config.get_text_config()
+    """The text model's config; raises NotCausal for what does not generate by itself."""
+    import transformers
+
+    name = type(model).__name__
+    if not isinstance(model, transformers.PreTrainedModel):
+        raise NotCausal(name=name, detail="it is no model of transformers")
+    if not model.can_generate() or model.get_output_embeddings() is None:
+        raise NotCausal(name=name, detail="it does not generate")
+    if model.config.is_encoder_decoder:
+        raise NotCausal(name=name, detail="it has an encoder")
+    return model.config.get_text_config()
 
 
 def _read(folder: Path, dtype: torch.dtype | None, kind: str) -> Any:

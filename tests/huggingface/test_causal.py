@@ -1,0 +1,168 @@
+"""Programs of the helper generate what eager transformers generates, token for token.
+
+Tokens are held against eager's for as long as its two best logits differ by more than a tolerance:
+after a token that rounding may decide, the texts may part. One small architecture is in the default
+suite, the others are marked `nightly`.
+"""
+
+import copy
+
+import numpy
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+pytest.importorskip("transformers")
+
+from architectures import ARCHITECTURES, continued, make  # noqa: E402  needs transformers
+
+from aotc.aot.huggingface import causal_lm, causal_step  # noqa: E402
+from aotc.runtime import load  # noqa: E402
+from aotc.runtime.errors import InputError  # noqa: E402
+
+pytestmark = pytest.mark.torch
+TOLERANCE = 1e-3  # of logits
+COUNT = 16
+PROMPTS = [[5, 7, 9, 11, 3, 2, 8, 1, 4], [6, 2], [9, 9, 8, 1, 3]]
+SPEC = """
+from architectures import make
+from aotc.aot.huggingface import causal_step
+
+model, example_inputs, dynamic_shapes = causal_step(
+    make({name!r}), max_length=32, batch=3, max_prompt=12, sampling={sampling}
+)
+"""
+
+
+def padded(prompts):
+    longest = max(map(len, prompts))
+    ids = numpy.array([each + [0] * (longest - len(each)) for each in prompts])
+    return ids, numpy.array([len(each) for each in prompts])
+
+
+def agree(found, expected):
+    """Whether tokens are eager's up to the first that rounding may decide."""
+    for (tokens, margins), row in zip(expected, found, strict=True):
+        sure = next((i for i, each in enumerate(margins) if each <= TOLERANCE), len(margins))
+        assert sure > 0
+        assert row[:sure] == tokens[:sure]
+
+
+def others(names):
+    nightly = pytest.mark.nightly
+    return [pytest.param(each, marks=() if each == "llama" else nightly) for each in names]
+
+
+@pytest.mark.parametrize("name", others(ARCHITECTURES))
+def test_entry_points_run_eagerly_as_the_model_generates(name):
+    model = make(name)
+    before = model.config._attn_implementation
+    expected = continued(model, PROMPTS, COUNT)
+    model, entries = causal_lm(model, max_length=32, batch=3, sampling=False)
+    ids, lengths = map(torch.tensor, padded(PROMPTS))
+    with torch.no_grad():
+        prefill, decode = (entries[each]["function"] for each in ("prefill", "decode"))
+        tokens = [prefill(model, ids, lengths, torch.arange(3))["tokens"]]
+        for step in range(COUNT - 1):
+            tokens.append(decode(model, tokens[-1], lengths + step)["tokens"])
+    agree(torch.stack(tokens, 1).tolist(), expected)
+    assert model.config._attn_implementation == before
+    assert continued(model, PROMPTS[1:2], 3) == [(t[:3], m[:3]) for t, m in expected[1:2]]
+
+
+@pytest.mark.parametrize("name", others(ARCHITECTURES))
+def test_the_program_generates_what_eager_does(name, tmp_path, cache, aotc):
+    """Mixed lengths, begun together, one by one, and in parts."""
+    spec = tmp_path / "spec.py"
+    spec.write_text(SPEC.format(name=name, sampling=False))
+    code, _, errors = aotc("build", spec, "-o", tmp_path / "b", "--quiet", "--cache-dir", cache)
+    assert code == 0, errors
+    expected = continued(make(name), PROMPTS, COUNT)
+    ids, lengths = padded(PROMPTS)
+    none, every, one = numpy.zeros(3, "i8"), numpy.arange(3), numpy.ones(1, "i8")
+    with load(tmp_path / "b") as program, program.session() as session:
+        together = session(ids=ids, starts=none, lengths=lengths, slots=every)["tokens"]
+        tokens = numpy.zeros(3, "i8")
+        for slot in (2, 0, 1):  # again, each by itself, and the first in two parts
+            at, prompt = numpy.array([slot]), numpy.array(PROMPTS[slot : slot + 1])
+            first = 4 if slot == 0 else 0
+            if first:
+                session(ids=prompt[:, :first].copy(), starts=one * 0, lengths=one * first, slots=at)
+            rest = prompt[:, first:].copy()
+            found = session(ids=rest, starts=one * first, lengths=one * rest.shape[1], slots=at)
+            tokens[slot] = numpy.asarray(found["tokens"])[0]
+        assert numpy.asarray(together).tolist() == tokens.tolist()
+        rows = [tokens.tolist()]
+        for step in range(COUNT - 1):
+            found = session(
+                ids=tokens[:, None].copy(), starts=lengths + step, lengths=none + 1, slots=every
+            )
+            tokens = numpy.array(found["tokens"])
+            rows.append(tokens.tolist())
+        agree([list(each) for each in zip(*rows, strict=True)], expected)
+        with pytest.raises(InputError, match="length"):  # a prompt longer than was asked for
+            session(ids=numpy.zeros((1, 13), "i8"), starts=one * 0, lengths=one, slots=one)
+        with pytest.raises(InputError, match="rows"):  # more sequences than the cache has
+            session(
+                ids=numpy.zeros((4, 2), "i8"),
+                starts=numpy.zeros(4, "i8"),
+                lengths=numpy.ones(4, "i8"),
+                slots=numpy.arange(4),
+            )
+
+
+def test_bad_requests_are_typed(tmp_path):
+    from aotc.aot.huggingface.errors import (
+        FolderInvalid,
+        NotCausal,
+        SizesInvalid,
+        WeightsMissing,
+    )
+
+    llama = make("llama")
+    with pytest.raises(NotCausal, match="no model of transformers"):
+        causal_lm(torch.nn.Linear(2, 2), max_length=8)
+    with pytest.raises(SizesInvalid, match="max_prompt 9"):
+        causal_lm(llama, max_length=8, max_prompt=9)
+    with pytest.raises(SizesInvalid, match="batch 0"):
+        causal_step(llama, max_length=8, batch=0)
+    with pytest.raises(SizesInvalid, match="<= 64, the positions that the model learned"):
+        causal_lm(make("gpt2"), max_length=65)
+    with pytest.raises(FolderInvalid, match=r"`config.json` does not exist"):
+        causal_lm(tmp_path, max_length=8)
+    llama.config.save_pretrained(tmp_path)
+    with pytest.raises(WeightsMissing, match="no file is named"):
+        causal_lm(tmp_path, max_length=8)
+    llama.save_pretrained(tmp_path)
+    loaded, _ = causal_lm(str(tmp_path), max_length=8)
+    for name, value in make("llama").state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], value)
+    partial = copy.deepcopy(llama.state_dict())
+    del partial["model.layers.1.mlp.up_proj.weight"]
+    llama.save_pretrained(tmp_path, state_dict=partial)
+    with pytest.raises(WeightsMissing, match=r"`model.layers.1.mlp.up_proj.weight`"):
+        causal_lm(tmp_path, max_length=8)
+
+
+def test_models_without_a_cache_are_refused(tmp_path):
+    import transformers
+
+    from aotc.aot.huggingface.errors import NotCausal
+
+    sizes = {"hidden_size": 8, "pad_token_id": 0, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = transformers.BertConfig(**sizes, intermediate_size=8, vocab_size=9)
+    with pytest.raises(NotCausal, match="it does not generate"):
+        causal_lm(transformers.BertForMaskedLM(config), max_length=8)
+    with pytest.raises(NotCausal, match="its attention looks ahead"):
+        causal_lm(transformers.BertLMHeadModel(config), max_length=8)
+    mamba = transformers.MambaForCausalLM(transformers.MambaConfig(**sizes, vocab_size=9))
+    with pytest.raises(NotCausal, match="not every layer keeps keys and values"):
+        causal_lm(mamba, max_length=8)
+    t5 = transformers.T5ForConditionalGeneration(
+        transformers.T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=9)
+    )
+    with pytest.raises(NotCausal, match="it has an encoder"):
+        causal_lm(t5, max_length=8)
+    t5.save_pretrained(tmp_path)
+    with pytest.raises(NotCausal, match="does not know it"):
+        causal_lm(tmp_path, max_length=8)
