@@ -28,13 +28,13 @@ from aotc.aot.stages import Clock
 from aotc.aot.targets.binary import Library
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.target import Target
-from aotc.aot.tasks.task import Executor, Here, local_devices
-from aotc.aot.tune.compiling import Counts, Files, require_support_code, support_code
+from aotc.aot.tasks.task import Here, local_devices
+from aotc.aot.tune.compiling import Files, require_support_code, support_code
+from aotc.aot.tune.compiling import Resources as Resources
 from aotc.aot.tune.job import Job, Operand
 from aotc.aot.tune.measuring import measurer_for
 from aotc.aot.tune.record import Line, Place, parse_record, print_record
 from aotc.aot.tune.tune import Policy, Tuning, tune, with_lines
-from aotc.cache import Store
 from aotc.runtime.bundle.native_plan import SYMBOL
 from aotc.runtime.bundle.plan import Plan
 
@@ -67,15 +67,6 @@ class Compiled:
         for name in self.computed.keys() & found.keys():
             found[name] = replace(found[name], values=self.computed[name])
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What compiles: the executor and the artifact cache with the build's counts."""
-
-    executor: Executor
-    store: Store
-    counts: Counts
 
 
 def compile_for(
@@ -166,8 +157,8 @@ def _tune(
             has_record=options.record is not None,
             budget_seconds=options.tune_budget_seconds,
         )
-        arguments = (executor, store, counts, clock.progress.advance)
-        tuning = tune(_jobs(variants), policy, *arguments, measurer)
+        reported = replace(resources, report=clock.progress.advance)
+        tuning = tune(_jobs(variants), policy, reported, measurer)
         if beside is None:
             if options.record is None:
                 require_support_code(target.device, store)

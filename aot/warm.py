@@ -106,8 +106,7 @@ def _compile_candidates(
         for spec in {spec.digest: spec for spec in compiled.sources.specs}.values()
         for candidate in spec.candidates[:count]
     ]
-    executor, store, counts = resources.executor, resources.store, resources.counts
     with clock.stage("tune"):
-        compile_each(tasks, executor, store, counts, clock.progress.advance)
+        compile_each(tasks, replace(resources, report=clock.progress.advance))
         clock.detail = f"{len(tasks)} candidates"
     return len(tasks)

@@ -27,7 +27,7 @@ from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.families import find_target
 from aotc.aot.tasks.cluster import Cluster
 from aotc.aot.tasks.task import Devices, Executor, Here
-from aotc.aot.tune.compiling import Counts, Task, files_of
+from aotc.aot.tune.compiling import Counts, Resources, Task, files_of
 from aotc.aot.tune.job import Job, Operand
 from aotc.aot.tune.measuring import Measurer
 from aotc.aot.tune.record import print_record
@@ -109,7 +109,7 @@ def run(
         store = Store(Path(folder))
         fill(store, work, seconds)
         started_s = time.perf_counter()
-        tuning = tune(work, policy, Here(), store, Counts(), report, measurer)
+        tuning = tune(work, policy, Resources(Here(), store, Counts(), report), measurer)
         took_s = time.perf_counter() - started_s
     return Run(label, took_s, print_record({line.place: line for line in tuning.lines}))
 

@@ -17,7 +17,6 @@ import os
 import pickle  # noqa: TID251  it writes into a hash; nothing is ever loaded
 import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -26,9 +25,9 @@ import torch
 from aotc.aot.capture.dependencies import Dependencies, file_of, is_hashed_by_version, is_users
 from aotc.aot.capture.libraries import of_the_process
 from aotc.aot.capture.spec import FunctionModule, Spec
+from aotc.aot.version import ROOT, sources_digest
 
-ROOT = Path(__file__).resolve().parents[1]
-IMPORTER = ("capture", "ir")  # folders whose code makes a graph of an export
+IMPORTER = ("aot/capture", "aot/ir")  # folders whose code makes a graph of an export
 SETTINGS: dict[str, Callable[[], Any]] = {
     "default dtype": torch.get_default_dtype,
     "default device": torch.get_default_device,
@@ -214,11 +213,7 @@ def _installed(folders: tuple[str, ...]) -> str:
 
 @functools.cache
 def _importer() -> str:
-    digest = hashlib.sha256()
-    paths = [path for folder in IMPORTER for path in (ROOT / folder).rglob("*.py")]
-    for path in sorted(paths):
-        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
+    return sources_digest(ROOT / folder for folder in IMPORTER)
 
 
 def _versions() -> str:

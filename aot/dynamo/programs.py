@@ -16,8 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from aotc.aot.dynamo.options import Options
+from aotc.aot.version import ROOT, sources_digest
 from aotc.cache import FolderLayer, Key, Store
-from aotc.kernels import templates
 from aotc.runtime import Program, load, settings
 
 
@@ -47,9 +47,8 @@ def counters() -> dict[str, int]:
     return asdict(_COUNTERS)
 
 
-ROOT = Path(__file__).parents[2]
 STAGES = ("capture", "dynamo", "ir", "lower", "plan", "rewrites", "schedule", "targets", "tune")
-SOURCES = (*(ROOT / "aot" / stage for stage in STAGES), Path(templates.__file__).parent)
+SOURCES = (*(ROOT / "aot" / stage for stage in STAGES), ROOT / "kernels/templates")
 
 
 def store() -> Store:
@@ -65,12 +64,8 @@ def _store(folder: str, layers: tuple[str, ...]) -> Store:
 @functools.cache
 def toolchain_digest() -> str:
     """SHA-256 of all that a program depends on beside its graph: our sources, torch, Triton."""
-    digest = hashlib.sha256()
-    for folder in SOURCES:
-        for path in sorted(folder.rglob("*.py")):
-            digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0" + path.read_bytes())
-    digest.update(f"{version('torch')} {version('triton')}".encode())
-    return digest.hexdigest()
+    own = sources_digest(SOURCES)
+    return hashlib.sha256(f"{own} {version('torch')} {version('triton')}".encode()).hexdigest()
 
 
 def cached_program(key: Key, options: Options) -> Program | None:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.metadata
-from pathlib import Path
 
-from aotc import runtime
-
-TARGETS_FOLDER = Path(__file__).parent
-RUNTIME_FOLDER = Path(runtime.__file__).parent
+from aotc.aot.version import ROOT, sources_digest
 
 
 @functools.cache
@@ -23,13 +18,6 @@ def triton_version() -> str:
 def compiler_digest(device: str) -> str:
     """SHA-256 over the sources that a family's code generation depends on, those of the ABI that
     an executor is generated from among them: a changed code generator misses the cache."""
-    digest = hashlib.sha256()
-    own = TARGETS_FOLDER / device
-    paths = [*TARGETS_FOLDER.glob("*.py"), *own.rglob("*.py")]
-    paths.remove(own / "measure.py")  # runs what was generated
-    sources = {path.relative_to(TARGETS_FOLDER): path for path in paths}
-    abis = (RUNTIME_FOLDER / "drivers" / device).glob("*_abi.py")
-    sources |= {path.relative_to(RUNTIME_FOLDER): path for path in abis}
-    for name, path in sorted(sources.items()):
-        digest.update(name.as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
+    targets, abis = ROOT / "aot/targets", (ROOT / "runtime/drivers" / device).glob("*_abi.py")
+    paths = {*targets.glob("*.py"), *(targets / device).rglob("*.py"), *abis}
+    return sources_digest(paths - {targets / device / "measure.py"})  # it runs what was generated

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import importlib.metadata
 import os
 import shutil
@@ -19,13 +18,11 @@ import socket
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
-from aotc import runtime
 from aotc.aot.tasks.errors import (
     ClusterDeviceMissing,
     ClusterDevicesSeveral,
@@ -39,6 +36,7 @@ from aotc.aot.tasks.task import (
     Devices,
     Executor,
     Outcome,
+    Queue,
     Request,
     describe,
     device_word,
@@ -48,13 +46,11 @@ from aotc.aot.tasks.task import (
     unpack,
 )
 from aotc.aot.tasks.workers import Workers
-from aotc.aot.version import VERSION
+from aotc.aot.version import ROOT, VERSION, sources_digest
 
 RETRIES = 3  # of a task whose node or Ray worker died
 CONNECT_SECONDS = 20.0
-CHECK_SECONDS = (
-    120.0  # for all nodes to say what is installed there; a Ray worker starts in seconds
-)
+CHECK_SECONDS = 120.0  # for all nodes to say what is installed; a Ray worker starts in seconds
 LOST_SECONDS = 30.0  # how long a resource may be gone that tasks wait for
 POLL_SECONDS = 1.0
 QUEUED = 2  # tasks in flight for each that can run, so that no node waits for this process
@@ -247,26 +243,20 @@ class _Part(Executor):
         self._cluster.cancel()
 
 
-class _Batch(Batch):
+class _Batch(Queue):
     def __init__(self, cluster: Cluster, placement: Placement, count: int) -> None:
+        super().__init__()
         self._cluster, self._placement, self._count = cluster, placement, count
-        self._waiting: deque[tuple[int, Request]] = deque()
         self._flights: dict[Any, tuple[int, Request]] = {}
-        self._submitted = 0
         self._lost_since_s: float | None = None
-
-    def submit(self, request: Request) -> int:
-        self._waiting.append((self._submitted, request))
-        self._submitted += 1
-        return self._submitted - 1
 
     def results(self) -> Iterator[tuple[int, Outcome]]:
         cluster, flights = self._cluster, self._flights
-        while self._waiting or flights:
+        while self.waiting or flights:
             if cluster.is_cancelled.is_set():
                 raise CancelledError
-            while self._waiting and len(flights) < QUEUED * self._count:
-                number, request = self._waiting.popleft()
+            while self.waiting and len(flights) < QUEUED * self._count:
+                number, request = self.waiting.popleft()
                 flights[cluster.submit(request, self._placement)] = number, request
             ready, _ = cluster.ray.wait(list(flights), timeout=POLL_SECONDS)
             if not ready:
@@ -276,7 +266,7 @@ class _Batch(Batch):
                 yield number, cluster.outcome(reference, request)
 
     def close(self) -> None:
-        self._waiting.clear()
+        super().close()
         while self._flights:
             self._cluster.end(self._flights.popitem()[0])
 
@@ -323,13 +313,8 @@ def _pool() -> Workers:
 @functools.cache
 def versions() -> dict[str, str]:
     """What must be equal here and on every node: the sources that decide, triton and torch."""
-    digest = hashlib.sha256()
-    package = Path(runtime.__file__).parents[1]
-    for folder in SOURCES:
-        for path in sorted((package / folder).rglob("*.py")):
-            name = path.relative_to(package).as_posix()
-            digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
-    own = {"aotc": f"{VERSION}+{digest.hexdigest()[:12]}"}
+    digest = sources_digest(ROOT / folder for folder in SOURCES)
+    own = {"aotc": f"{VERSION}+{digest[:12]}"}
     return own | {name: _version(name) for name in ("triton", "torch")}
 
 

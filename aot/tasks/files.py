@@ -17,7 +17,7 @@ from aotc.aot.tasks.task import (
     Devices,
     Executor,
     Outcome,
-    Request,
+    Queue,
     device_word,
     resolve,
 )
@@ -57,23 +57,17 @@ class _Folder(Executor):
         return _Batch(self)
 
 
-class _Batch(Batch):
+class _Batch(Queue):
     def __init__(self, folder: _Folder) -> None:
+        super().__init__()
         self._folder = folder
-        self._requests: list[Request] = []
-        self._taken = 0
-
-    def submit(self, request: Request) -> int:
-        self._requests.append(request)
-        return len(self._requests) - 1
 
     def results(self) -> Iterator[tuple[int, Outcome]]:
         """Those that there are; then raises TasksWritten or ResultsMissing where some are not."""
         folder, missing = self._folder, []
         read = resolve("aotc.aot.measure.program:read_times")
-        while self._taken < len(self._requests):
-            number, request = self._taken, self._requests[self._taken]
-            self._taken += 1
+        while self.waiting:
+            number, request = self.waiting.popleft()
             (data,) = request.arguments
             name = task_name(data)
             path = None if folder.results is None else folder.results / (name + RESULT)

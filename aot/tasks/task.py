@@ -76,13 +76,27 @@ class Batch:
         self.close()
 
 
+class Queue(Batch):
+    """A batch whose requests wait here until there is room for them."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[int, Request]] = deque()
+        self._submitted = 0
+
+    def submit(self, request: Request) -> int:
+        self.waiting.append((self._submitted, request))
+        self._submitted += 1
+        return self._submitted - 1
+
+    def close(self) -> None:
+        self.waiting.clear()
+
+
 class Executor:
     """Runs requests; a context manager that gives back what it holds."""
 
     count = 1  # how many run at once
-    queued = (
-        1  # for each that runs: how many to submit at once, so that none waits for this process
-    )
+    queued = 1  # how many to submit for each that runs, so that none waits for this process
     shares_files = True  # whether its requests see the files of this machine, such as the cache
 
     def begin(self) -> Batch:
@@ -151,19 +165,10 @@ class Here(Executor):
         return _Inline()
 
 
-class _Inline(Batch):
-    def __init__(self) -> None:
-        self._waiting: deque[Request] = deque()
-        self._count = 0
-
-    def submit(self, request: Request) -> int:
-        self._waiting.append(request)
-        self._count += 1
-        return self._count - 1
-
+class _Inline(Queue):
     def results(self) -> Iterator[tuple[int, Outcome]]:
-        while self._waiting:
-            number, request = self._count - len(self._waiting), self._waiting.popleft()
+        while self.waiting:
+            number, request = self.waiting.popleft()
             started_s = time.monotonic()
             value, error = None, None
             try:

@@ -15,7 +15,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -29,6 +28,7 @@ from aotc.aot.tasks.task import (
     Executor,
     Here,
     Outcome,
+    Queue,
     Request,
     keep_text,
     local_devices,
@@ -88,24 +88,18 @@ class Workers(Executor):
             self.idle.pop().end()
 
 
-class _Batch(Batch):
+class _Batch(Queue):
     def __init__(self, pool: Workers) -> None:
+        super().__init__()
         self._pool = pool
-        self._waiting: deque[tuple[int, Request]] = deque()
-        self._submitted = 0
-
-    def submit(self, request: Request) -> int:
-        self._waiting.append((self._submitted, request))
-        self._submitted += 1
-        return self._submitted - 1
 
     def results(self) -> Iterator[tuple[int, Outcome]]:
         pool = self._pool
-        while self._waiting or pool.busy:
+        while self.waiting or pool.busy:
             if pool.is_cancelled.is_set():
                 raise CancelledError
-            while self._waiting and len(pool.busy) < pool.count:
-                number, request = self._waiting.popleft()
+            while self.waiting and len(pool.busy) < pool.count:
+                number, request = self.waiting.popleft()
                 worker = pool.idle.pop() if pool.idle else _Worker(pool.is_confined)
                 worker.begin(request, pool.timeout_seconds)
                 pool.busy[worker] = number
@@ -118,7 +112,7 @@ class _Batch(Batch):
 
     def close(self) -> None:
         """End the workers of what has not ended, after an exception, ctrl-c among them."""
-        self._waiting.clear()
+        super().close()
         while self._pool.busy:
             self._pool.busy.popitem()[0].end()
 

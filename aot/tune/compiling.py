@@ -82,12 +82,23 @@ class Counts:
     failed: int = 0  # candidates that did not compile
 
 
+def _quiet(done: int, total: int, name: str) -> None:
+    """Progress that nobody follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What compiles: the executor, the artifact cache, the build's counts and progress."""
+
+    executor: Executor
+    store: Store
+    counts: Counts
+    report: Report = _quiet
+
+
 def compile_each(
     tasks: Sequence[Task],
-    executor: Executor,
-    store: Store,
-    counts: Counts,
-    report: Report,
+    resources: Resources,
     may_compile: Callable[[Task], bool] = lambda task: True,
 ) -> dict[Task, KernelBinary | AotcError]:
     """The machine code of every task, or why there is none.
@@ -98,6 +109,8 @@ def compile_each(
     each kernel; what is compiled elsewhere is put into the store here. A miss that `may_compile`
     refuses becomes a FrozenMiss.
     """
+    executor, store = resources.executor, resources.store
+    counts, report = resources.counts, resources.report
     distinct = list(dict.fromkeys(tasks))
     made: dict[Task, KernelBinary | AotcError] = {}
     made |= {task: _native(task) for task in distinct if task.form.function == SYMBOL}
@@ -133,7 +146,7 @@ def compile_each(
         counts.cache_hits += not was_compiled
     again = _smaller(made)
     if again:
-        found = compile_each(list(again.values()), executor, store, counts, report, may_compile)
+        found = compile_each(list(again.values()), resources, may_compile)
         for task, smaller in again.items():
             if not isinstance(found[smaller], AotcError):
                 made[task] = found[smaller]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aotc.aot.errors import FrozenMiss, TuningDeviceMissing, TuningRecordMiss
 from aotc.aot.lower.spec import Candidate, KernelSpec
@@ -22,13 +22,7 @@ from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.digest import compiler_digest, triton_version
 from aotc.aot.targets.families import FAMILIES
 from aotc.aot.targets.target import Target
-from aotc.aot.tasks.task import Executor
-from aotc.aot.tune.compiling import (
-    Counts,
-    Report,
-    Task,
-    compile_each,
-)
+from aotc.aot.tune.compiling import Report, Resources, Task, compile_each
 from aotc.aot.tune.job import Job, Mode, Option
 from aotc.aot.tune.measuring import Measurer
 from aotc.aot.tune.record import Choice, Line, Place, Record, merge, parse_record
@@ -78,23 +72,10 @@ class Tuning:
     skipped: int = 0  # kernels left to the cost model's choice when the budget was spent
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What compiles: the executor, the artifact cache, the build's counts and progress."""
-
-    executor: Executor
-    store: Store
-    counts: Counts
-    report: Report
-
-
 def tune(
     jobs: Sequence[Job],
     policy: Policy,
-    executor: Executor,
-    store: Store,
-    counts: Counts,
-    report: Report,
+    resources: Resources,
     measurer: Measurer | None = None,
 ) -> Tuning:
     """Choose and compile every distinct kernel; `measurer` is needed where one is to be measured.
@@ -103,12 +84,11 @@ def tune(
     would have to be compiled, TuningDeviceMissing without a measurer, CompileError when a kernel
     does not compile.
     """
-    resources = Resources(executor, store, counts, report)
     distinct = {job.spec.digest: job for job in jobs}
     known = {
         digest: line
         for digest, job in distinct.items()
-        if (line := _line(digest, policy, store)) and _chosen(job.spec, line)
+        if (line := _line(digest, policy, resources.store)) and _chosen(job.spec, line)
     }
     if policy.needs_choices:
         _refuse_misses(distinct, known)
@@ -201,7 +181,6 @@ def _without_measuring(
         digest: Task(spec, chosen[digest] or spec.candidates[0], policy.target)
         for digest, spec in specs.items()
     }
-    arguments = (resources.executor, resources.store, resources.counts, resources.report)
     outcomes = _compiled_or_refused(list(tasks.values()), policy, resources)
     kernels: dict[str, Tuned] = {}
     for digest, task in tasks.items():
@@ -213,7 +192,7 @@ def _without_measuring(
             raise outcome
         if isinstance(outcome, AotcError):
             spares = [Task(task.spec, each, policy.target) for each in others]
-            found = compile_each(spares, *arguments)
+            found = compile_each(spares, resources)
             task = next((t for t in spares if not isinstance(found[t], AotcError)), None) or task
             outcomes |= found
         kernels[digest] = Tuned(task.candidate, _binary(outcomes[task]))
@@ -224,10 +203,9 @@ def _compiled_or_refused(
     tasks: Sequence[Task], policy: Policy, resources: Resources
 ) -> dict[Task, KernelBinary | AotcError]:
     """The code of each task; raises FrozenMiss for all that a frozen build may not compile."""
-    arguments = (resources.executor, resources.store, resources.counts, resources.report)
     if not policy.frozen:
-        return compile_each(tasks, *arguments)
-    outcomes = compile_each(tasks, *arguments, lambda task: policy.is_recorded(task.spec.digest))
+        return compile_each(tasks, resources)
+    outcomes = compile_each(tasks, resources, lambda task: policy.is_recorded(task.spec.digest))
     missing = [task.spec.name for task in tasks if isinstance(outcomes[task], FrozenMiss)]
     if missing:
         names = ", ".join(missing[:8])
@@ -369,7 +347,7 @@ def _compiled(
             reported += 1
             ahead.advance(name)
 
-    return compile_each(tasks, resources.executor, resources.store, resources.counts, report)
+    return compile_each(tasks, replace(resources, report=report))
 
 
 def _options(tasks: Sequence[Task], found: Mapping[Task, KernelBinary | AotcError]) -> list[Option]:

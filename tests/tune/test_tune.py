@@ -13,7 +13,7 @@ from aotc.aot.targets.binary import KernelBinary
 from aotc.aot.targets.families import find_target
 from aotc.aot.tasks.task import Executor
 from aotc.aot.tune import tune as choose
-from aotc.aot.tune.compiling import Counts
+from aotc.aot.tune.compiling import Counts, Resources
 from aotc.aot.tune.job import Job, Operand
 from aotc.aot.tune.record import Choice, Line, parse_record, print_record
 from aotc.aot.tune.tune import Policy, tune, with_lines
@@ -62,13 +62,13 @@ def compiled(monkeypatch):
     """The tasks that were compiled."""
     found = []
 
-    def compile_each(tasks, workers, store, counts, report, may_compile=lambda task: True):
+    def compile_each(tasks, resources, may_compile=lambda task: True):
         found.extend(tasks)
         made = {}
         for number, task in enumerate(tasks):
             is_large = task.spec.name in TOO_LARGE and task.candidate != task.spec.candidates[-1]
             made[task] = error() if is_large else KernelBinary("k", b"")
-            report(number + 1, len(tasks), task.spec.name)
+            resources.report(number + 1, len(tasks), task.spec.name)
         return made
 
     def error():
@@ -86,7 +86,8 @@ def run(folder, measurer=None, mode="quick", report=None, given=None, **policy):
     row = Policy(TARGET, DEVICE, mode, **policy)
     quiet = lambda done, total, name: None  # noqa: E731
     progress = report or quiet
-    return tune(given or jobs(), row, FakeExecutor(), Store(folder), Counts(), progress, measurer)
+    resources = Resources(FakeExecutor(), Store(folder), Counts(), progress)
+    return tune(given or jobs(), row, resources, measurer)
 
 
 def blocks(tuning):
