@@ -279,34 +279,17 @@ def get_backend(name: str | os.PathLike[str], configs: Mapping[str, str] | None 
 class Backend:
     """A loaded library; its functions are methods, and items with signature and pointer.
 
-    name, version, path: the library's; devices: where it has functions, of `cpu` and `cuda`.
+    name, version: the library's own; path: the file that was loaded, absolute; devices: where it
+    has functions, of `cpu` and `cuda`.
     """
 
-    __slots__ = ("__dict__", "_functions", "_library")
+    __slots__ = ("__dict__", "_functions", "_library", "devices", "name", "path", "version")
 
     def __init__(self, library: NativeLibrary) -> None:
         self._library = library
         self._functions: dict[str, Function] = {}
-
-    @property
-    def name(self) -> str:
-        """The back end's name."""
-        return self._library.name
-
-    @property
-    def version(self) -> str:
-        """The library's own version."""
-        return self._library.version
-
-    @property
-    def path(self) -> str:
-        """The file that was loaded, as an absolute path."""
-        return self._library.path
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """Devices of its functions: `cpu`, `cuda`."""
-        return self._library.devices
+        self.name, self.version, self.path = library.name, library.version, library.path
+        self.devices = library.devices
 
     @property
     def functions(self) -> dict[str, Signature]:

@@ -52,11 +52,12 @@ class NativeFunction:
 class NativeLibrary:
     """The table of one library; used by `Backend`s and programs alike, closed with the process.
 
-    lock: held during calls of functions that are not concurrent.
+    lock: held during calls of functions that are not concurrent. configs: what `initialize` gets,
+    None as long as nobody has given any.
     """
 
-    __slots__ = ("_configs", "_get_function", "_handle", "_lock", "_states", "_table",
-                 "devices", "function_names", "is_closed", "lock", "name", "path",
+    __slots__ = ("_get_function", "_handle", "_lock", "_states", "_table", "configs", "devices",
+                 "function_names", "is_closed", "lock", "name", "path",
                  "version")  # fmt: skip
 
     def __init__(self, handle: Any, path: str) -> None:
@@ -75,7 +76,7 @@ class NativeLibrary:
                 raise reader.refuse(field, "NULL", "an address")
         self._get_function = abi.GET_FUNCTION(table.get_function)
         self.function_names = _names(table.function_names, reader)
-        self._configs: dict[str, str] | None = None
+        self.configs: dict[str, str] | None = None
         self._states: dict[tuple[str, int], int] = {}
         self._lock, self.lock = _thread.allocate_lock(), _thread.allocate_lock()
         self.is_closed = False
@@ -88,17 +89,12 @@ class NativeLibrary:
             raise FunctionUnknown(backend=self.name, found=name, known=known)
         return NativeFunction(self, *Reader(self.path).function(address, name))
 
-    @property
-    def configs(self) -> dict[str, str] | None:
-        """What `initialize` gets; None as long as nobody has given any."""
-        return self._configs
-
     def configure(self, configs: Mapping[str, str]) -> bool:
         """Set the configs; False where the library already works with others."""
         with self._lock:
-            if not self._states and self._configs is None:
-                self._configs = dict(configs)
-            return (self._configs or {}) == dict(configs)
+            if not self._states and self.configs is None:
+                self.configs = dict(configs)
+            return (self.configs or {}) == dict(configs)
 
     def state(self, device: str, ordinal: int = 0) -> int:
         """The library's state on a device, made by `initialize` at the first question."""
@@ -116,7 +112,7 @@ class NativeLibrary:
             raise BackendClosed(name=self.name)
         if not self._table.initialize:
             return 0
-        rows = [(key.encode(), str(value).encode()) for key, value in (self._configs or {}).items()]
+        rows = [(key.encode(), str(value).encode()) for key, value in (self.configs or {}).items()]
         configs = (abi.Config * max(len(rows), 1))(*(abi.Config(*row) for row in rows))
         message = ctypes.create_string_buffer(MESSAGE_BYTES)
         context: Any = _context(device, ordinal, 0, message)

@@ -84,9 +84,9 @@ class BoundNative:
         """Raise `NativeDiffers` unless the function is as it was when the bundle was built."""
         signature, launch = self.function.signature, self.launch
         library = self.function.library
-        found = [slot.kind for slot in signature.scalars]
+        kinds = [slot.kind for slot in signature.scalars]
         is_as_long = len(signature.tensors) == len(launch.tensors)
-        fits = is_as_long and found == [kind for kind, _ in launch.scalars]
+        fits = is_as_long and kinds == [kind for kind, _ in launch.scalars]
         pairs = zip(signature.tensors, launch.tensors, strict=False)
         fits = fits and all(
             tensor.is_written == (slot.role == "output")
@@ -94,25 +94,14 @@ class BoundNative:
             and slot.rank in (None, len(tensor.shape))
             for slot, tensor in pairs
         )
+        where = {"name": library.name, "file": library.path, "path": path}
         if not fits or self.device[0] not in signature.devices:
-            raise NativeDiffers(
-                name=library.name,
-                file=library.path,
-                what=f"the function `{signature}`",
-                found="of another signature",
-                expected="the one",
-                path=path,
-            )
-        needed = self.workspace_bytes()
-        if launch.workspace_bytes is not None and needed > launch.workspace_bytes:
-            raise NativeDiffers(
-                name=library.name,
-                file=library.path,
-                what=f"for `{signature.name}` a workspace of",
-                found=f"{needed} bytes",
-                expected=f"at most {launch.workspace_bytes}",
-                path=path,
-            )
+            what, found = f"the function `{signature}`", "of another signature"
+            raise NativeDiffers(what=what, found=found, expected="the one", **where)
+        needed, most = self.workspace_bytes(), launch.workspace_bytes
+        if most is not None and needed > most:
+            what, found = f"for `{signature.name}` a workspace of", f"{needed} bytes"
+            raise NativeDiffers(what=what, found=found, expected=f"at most {most}", **where)
 
     def state(self) -> int:
         """The library's state on the device; its `initialize` runs at the first question."""
@@ -131,15 +120,12 @@ class BoundNative:
         return workspace_bytes(self.function, base, self.layout)
 
 
-def _failure(native: BoundNative, base: int) -> FunctionFailed:
-    """The error of a launch; its frame is as before the call afterwards."""
-    status: Any = ctypes.c_int32.from_address(base + FRAME_STATUS)
-    error = FunctionFailed(
-        function=native.function.name, detail=message_at(base), status=status.value
-    )
-    status.value = 0
+def _failure(native: BoundNative, base: int, status: int) -> FunctionFailed:
+    """The error of a call; its frame is as before the call afterwards."""
+    detail = message_at(base)
     ctypes.memset(base + FRAME_MESSAGE, 0, 1)
-    return error
+    ctypes.memset(base + FRAME_STATUS, 0, 4)
+    return FunctionFailed(function=native.function.name, detail=detail, status=status)
 
 
 class DeviceStep:
@@ -188,10 +174,7 @@ class DeviceStep:
             with self._lock:
                 status = self._call(*self._pointers)
         if status:
-            base = ctypes.addressof(self._block)
-            detail = message_at(base)
-            ctypes.memset(base + FRAME_MESSAGE, 0, 1)
-            raise FunctionFailed(function=self._native.function.name, detail=detail, status=status)
+            raise _failure(self._native, ctypes.addressof(self._block), status)
 
 
 def _guarded(
@@ -221,7 +204,8 @@ def _guarded(
             for lock in locks:
                 lock.release()
         if status.value:
-            raise _failure(*bound[status.value - 1])
+            native, base = bound[status.value - 1]
+            raise _failure(native, base, ctypes.c_int32.from_address(base + FRAME_STATUS).value)
 
     return run
 
