@@ -110,6 +110,41 @@ def test_what_judges_is_covered(aotc, copy, name):
         assert aotc("run", copy)[0] == 6
 
 
+def test_where_a_bundle_came_from_counts_and_nothing_else_changes(
+    aotc, spec, bundle, cache, tmp_path
+):
+    """A comment in the model's file, or `--debug`: another digest, the same program."""
+
+    def built(name, text, *options):
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / spec.name
+        path.write_text(text)
+        words = ("build", path, "-o", tmp_path / name / "out", "--quiet", "--cache-dir", cache)
+        code, _, errors = aotc(*words, *options)
+        assert code == 0, errors
+        return contents_of(tmp_path / name / "out")
+
+    text = spec.read_text()
+    plain, commented = built("plain", text), built("commented", text + "# a comment\n")
+    debug = built("debug", text, "--debug")
+    listing = {"manifest.msgpack", "extras.msgpack"}
+    assert changed(plain, commented) == listing | {"provenance.json"}
+    assert {name.split("/")[0] for name in changed(plain, debug)} == listing | {"debug"}
+    with Bundle(tmp_path / "plain" / "out") as one, Bundle(tmp_path / "commented" / "out") as two:
+        assert one.digest != two.digest
+        assert one.manifest.files == two.manifest.files
+        assert one.manifest.weights == two.manifest.weights
+
+
+def contents_of(folder):
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def changed(one, other):
+    return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
+
+
 def test_altered_weights_are_refused_before_golden_runs_code(aotc, copy, monkeypatch):
     from aotc.runtime.programs.program import Program
 
