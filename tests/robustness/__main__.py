@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aotc.aot.folders import owned
 
-from . import damage, faults, inputs, kills
+from . import damage, disk, faults, inputs, kills
 from .page import Row, line_of, page
 from .spread import Found, Work, spread
 
@@ -88,6 +88,15 @@ def killed_builds(given: Given) -> tuple[int, Found, str]:
     return asked, found, "then one `gc`"
 
 
+def full_disk(given: Given) -> tuple[int, Found, str]:
+    """A tmpfs with few pages free."""
+    asked = len(disk.CASES)
+    if not disk.is_possible(given.folder):
+        raise Impossible("this user may not mount a tmpfs here")
+    found = given.spread(disk.fill(given.folder), asked)
+    return asked, found, f"the same operations, 0 to {disk.PAGES - 1} pages of a tmpfs free"
+
+
 def killed_writers(given: Given) -> tuple[int, Found, str]:
     """Writers of one cache ended by SIGKILL."""
     asked = 10_000
@@ -129,6 +138,7 @@ PARTS: dict[str, Part] = {
     "every bit": every_bit,
     "bits of code and weights": payload_bits,
     "failing system calls": failing_calls,
+    "a full disk": full_disk,
     "keys made once": keys_made_once,
     "swapped bundles": swapped_bundles,
     "killed writers": killed_writers,

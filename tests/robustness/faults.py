@@ -18,6 +18,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -323,7 +324,9 @@ def cases(folder: Path) -> list[Case]:
     return found
 
 
-def _once(operation: Operation, scratch: Path, injector: Injector) -> BaseException | str | None:
+def _once(
+    operation: Operation, scratch: Path, trouble: AbstractContextManager[Any]
+) -> BaseException | str | None:
     """Prepare, act with faults, and judge: what is wrong, else the error or None."""
     with tempfile.TemporaryDirectory(dir=scratch) as name:
         folder = Path(name)
@@ -333,7 +336,7 @@ def _once(operation: Operation, scratch: Path, injector: Injector) -> BaseExcept
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                with injector:
+                with trouble:
                     operation.act(folder)
             except Exception as error:
                 if not isinstance(error, operation.allowed):
@@ -359,14 +362,21 @@ def fail_calls(listed: list[Case], folder: Path) -> Callable[[Iterator[int], Fou
         for number in numbers:
             name, at, function, code, is_lasting = listed[number]
             what = f"{name}: call {at}, {function}: {errno.errorcode[code]}"
-            try:
-                outcome = _once(OPERATIONS[name], folder, Injector(at, code, is_lasting))
-            except BaseException as error:
-                outcome = f"{type(error).__name__}: {error}"
-            kind = "no error" if outcome is None else "typed error"
-            if isinstance(outcome, str):
-                found.say(f"{what}{' and later' if is_lasting else ''}: {outcome}"[:400])
-            else:
-                found.counts[kind] += 1
+            what += " and later" if is_lasting else ""
+            judge(name, what, folder, Injector(at, code, is_lasting), found)
 
     return work
+
+
+def judge(
+    name: str, what: str, folder: Path, trouble: AbstractContextManager[Any], found: Found
+) -> None:
+    """One operation in a folder, in trouble while it acts; `what` is what is said of it."""
+    try:
+        outcome = _once(OPERATIONS[name], folder, trouble)
+    except BaseException as error:
+        outcome = f"{type(error).__name__}: {error}"
+    if isinstance(outcome, str):
+        found.say(f"{what}: {outcome}"[:400])
+    else:
+        found.counts["no error" if outcome is None else "typed error"] += 1

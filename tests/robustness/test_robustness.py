@@ -12,7 +12,7 @@ from aotc.cache.collect import collect, collect_all, rows
 from aotc.cache.errors import CacheUnreadable
 from aotc.runtime.errors import NotABundle
 
-from . import damage, faults, inputs, page
+from . import damage, disk, faults, inputs, page
 from .spread import Found, spread
 
 
@@ -40,6 +40,14 @@ def test_failing_calls_are_typed_and_leave_nothing(tmp_path):
     found = spread(faults.fail_calls(chosen, tmp_path), len(chosen), 2, 120)
     assert found.counts["typed error"] > len(chosen) // 3
     assert found.counts["done"] == len(chosen)
+    assert not found.wrong, found.wrong
+
+
+def test_a_full_disk_is_typed_and_leaves_nothing(tmp_path):
+    if not disk.is_possible(tmp_path):
+        pytest.skip("this user may not mount a tmpfs here")
+    found = spread(disk.fill(tmp_path), 60, 2, 60)  # what is put, for each number of free pages
+    assert found.counts["done"] == 60
     assert not found.wrong, found.wrong
 
 
