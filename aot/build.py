@@ -22,7 +22,7 @@ from aotc.aot.front_end import capture_and_rewrite
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import BundleContents, TargetContents, TensorData, pack
 from aotc.aot.pack.staging import check_free
-from aotc.aot.refit import WeightsProgram, weights_program
+from aotc.aot.refit import WeightsProgram, weights_program, with_weights_program
 from aotc.aot.signature import signature, states
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime, write_texts
 from aotc.aot.targets.families import find_target
@@ -116,7 +116,10 @@ def build(
             captured, compiled, weights = _compile(spec, wanted, options, resources, clock)
         checks = [_validate(captured, each, options) for each in compiled]
         with clock.stage("pack"):
-            packed = pack(_contents(spec, captured, compiled, options, clock), out, options.force)
+            whole = _contents(spec, captured, compiled, options, clock)
+            packed = pack(
+                with_weights_program(whole, captured, compiled, weights), out, options.force
+            )
             clock.detail = f"{len(packed.files)} files, digest {packed.digest[:12]}"
     finally:
         if options.dump is not None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy
 
+from aotc.aot import contents as content
 from aotc.aot import validation
 from aotc.aot.compile import Compiled, Resources, compile_for
 from aotc.aot.ir.graph import Constant, Graph, Node, make, walk
@@ -20,10 +22,24 @@ from aotc.aot.ir.storage import Array
 from aotc.aot.ir.text import print_graph
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.options import BuildOptions
+from aotc.aot.pack import BundleContents
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.stages import Clock
 from aotc.aot.targets.families import find_target
+from aotc.runtime.bundle.manifest import REFIT_FOLDER
+from aotc.runtime.bundle.parameters import (
+    PARAMETERS_NAME,
+    FixedTensor,
+    Parameter,
+    Parameters,
+    WeightsCode,
+)
+from aotc.runtime.bundle.plan import files_of
 
+if TYPE_CHECKING:
+    from aotc.aot.capture.capture import Captured
+
+PLAN, LIBRARY = f"{REFIT_FOLDER}plan.msgpack", f"{REFIT_FOLDER}kernels.so"
 BASELINE = "cpu-x86-64-v3"  # of all CPUs that programs run on
 
 
@@ -65,7 +81,7 @@ def weights_program(
     made = {
         name: constant
         for each in targets
-        for name, constant in each.constants.items()
+        for name, constant in _stored(each).items()
         if constant.expression is not None
     }
     if not made:
@@ -105,3 +121,49 @@ def weights_graph(made: Mapping[str, Constant]) -> tuple[Graph, tuple[Constant, 
     names = tuple(node.attr("name") for node in inputs.values())
     graph = Graph(tuple(inputs.values()), outputs, names, tuple(made), fixed)
     return graph.with_outputs(outputs), tuple(read[node] for node in inputs)
+
+
+def with_weights_program(
+    contents: BundleContents,
+    captured: Captured,
+    targets: Sequence[Compiled],
+    program: WeightsProgram | None,
+) -> BundleContents:
+    """What goes into a bundle, with the list of the model's parameters and the weights program."""
+    raw: dict[str, Constant] = {}
+    for each in targets:
+        raw |= {name: row for name, row in _stored(each).items() if row.names}
+    kept = dict.fromkeys(raw)
+    inputs = () if program is None else program.inputs
+    rows = list({**raw, **{each.name: each for each in inputs}}.values())
+    parameters = tuple(
+        Parameter(row.names, row.type.dtype, row.type.shape, row.name if row.name in kept else "")
+        for row in rows
+    )
+    known = {name for row in parameters for name in row.names}
+    rest = [(name, digest) for name, digest in captured.held if name not in known]
+    fixed = tuple(FixedTensor(name, bytes.fromhex(digest)) for name, digest in rest if digest)
+    unread = tuple(name for name, digest in rest if not digest)
+    files: dict[str, bytes] = {}
+    weights, code = dict(contents.weights), None
+    if program is not None:
+        compiled = program.compiled
+        weights |= content.weights(compiled.constants, compiled.plan)
+        files = dict(zip((PLAN, LIBRARY), files_of(compiled.plan, compiled.library), strict=True))
+        numbers = {row.name: number for number, row in enumerate(rows)}
+        code = WeightsCode(
+            PLAN,
+            LIBRARY,
+            tuple(sorted(compiled.target.needs)),
+            tuple(numbers[each.name] for each in program.inputs),
+            tuple(each.name for each in program.outputs),
+        )
+    listing = Parameters(parameters, fixed, unread, code)
+    return replace(contents, weights=weights, refit={PARAMETERS_NAME: listing.to_bytes(), **files})
+
+
+def _stored(compiled: Compiled) -> dict[str, Constant]:
+    """The constants of a target that its bundle stores."""
+    constants = compiled.constants
+    names = (str(value) for space, value in compiled.plan.arguments() if space == "weight")
+    return {name: constants[name] for name in dict.fromkeys(names)}

@@ -44,7 +44,7 @@ from aotc.aot.tune.record import Choice
 from aotc.aot.tune.tune import Tuning
 from aotc.cache import Store
 from aotc.runtime.arrays.dtypes import DTYPES
-from aotc.runtime.bundle.manifest import GOLDEN_NAME, Target
+from aotc.runtime.bundle.manifest import GOLDEN_NAME, REFIT_FOLDER, Target
 from aotc.runtime.bundle.native_plan import BackendEntry
 from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.plan import Plan, split_library
@@ -155,6 +155,11 @@ def _contents(
         weights=_weights(opened),
         golden=_golden(opened),
         extras=_extras(opened, tunings),
+        refit={
+            entry.name: opened.read(entry.name)
+            for entry in manifest.files
+            if entry.name.startswith(REFIT_FOLDER)
+        },
         structure=manifest.structure,
         dims=manifest.dims,
         sizes=manifest.sizes,

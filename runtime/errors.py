@@ -578,3 +578,25 @@ class FallbackResult(EnvironmentFault):
 
     template = "result {index} of `{op}`, which torch runs, is {found}, expected {expected}"
     hint = "the library of the op is another one than at the build: rebuild the bundle with it"
+
+
+class WeightsUnreadable(InputError):
+    """What was given as weights cannot be read: no safetensors, or cut off."""
+
+    template = "weights `{source}`: {found}, expected {expected}"
+    hint = "the program goes on with the weights that it has"
+
+
+class WeightsMismatch(InputError):
+    """Tensors that were given as weights are not those of the model; lists of their names:
+    missing, extra, misshapen, mistyped, fixed (see `problems`)."""
+
+    template = "weights `{source}` do not fit the program: {problems}"
+    hint = "the program goes on with the weights that it has; `fixed` ones are part of its code"
+
+
+class WeightsNotReplaceable(InputError):
+    """The bundle does not say how its weights are made of the model's parameters."""
+
+    template = "the weights of this bundle cannot be replaced: {reason}"
+    hint = "build it again with this release of aotc"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from .bundle.manifest import REFIT_FOLDER
 from .bundle.opened import Bundle, read_bundle
 from .bundle.plan import Plan, split_library
 from .bundle.plan_rules import check_steps
@@ -103,7 +104,15 @@ def load_open(
     finally:
         if digests is not None:
             _finish(digests, loaded)
-    return _program(bundle, target, plan, loaded, stream)
+    program = _program(bundle, target, plan, loaded, stream)
+    program.refit = _refit_files(bundle)
+    return program
+
+
+def _refit_files(bundle: Bundle) -> dict[str, bytes]:
+    """What `Program.load_weights` needs of the bundle, which may be gone by then."""
+    names = (entry.name for entry in bundle.manifest.files if entry.name.startswith(REFIT_FOLDER))
+    return {name: bundle.read(name) for name in names}
 
 
 def require_trust(
@@ -315,4 +324,5 @@ def _loaded(
     )
     rest = (spans, inputs, outputs, *device, natives, fallback)
     executable = driver.Executable(library, plan.fixed or plan, *rest)
-    return Loaded(executable, None if driver.HAS_DEVICE_MEMORY else weights, fallback, check)
+    in_place = None if driver.HAS_DEVICE_MEMORY else weights
+    return Loaded(executable, in_place, fallback, check, weights, spans)

@@ -66,6 +66,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "aot.refit": {
         *STAGE_FREE,
+        "aot.capture",
+        "aot.contents",
+        "aot.pack",
         "aot.validation",
         "aot.options",
         "aot.compile",

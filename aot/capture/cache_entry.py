@@ -37,7 +37,7 @@ GRAPH, FACTS = "graph.txt", "facts.json"
 # What an entry holds of a capture; one that has more than this is not cached.
 STORED = frozenset({
     "name", "graph", "golden_inputs", "golden_outputs", "structure", "golden_roundings",
-    "dot_precision",
+    "dot_precision", "held",
 })  # fmt: skip
 
 ANEW = ("trials", "undecided")  # asked of the model itself, as an entry is read
@@ -72,6 +72,7 @@ def to_files(captured: Captured, spec: Spec) -> Files | None:
         "numbers": list(map(_bits, _run(spec))),
         "roundings": [float.hex(each) for each in captured.golden_roundings],
         "structure": write(Structure, captured.structure),
+        "held": captured.held,
     }
     return {**files, GRAPH: text.encode(), FACTS: json.dumps(facts, sort_keys=True).encode()}
 
@@ -98,6 +99,7 @@ def from_files(files: Mapping[str, bytes], spec: Spec) -> Captured | None:
         structure=read(Structure, facts["structure"], spec.path),
         golden_roundings=tuple(map(float.fromhex, facts["roundings"])),
         dot_precision=facts["dot_precision"],
+        held=tuple((name, digest) for name, digest in facts["held"]),
         trials=trials_of(spec, module, graph, golden_outputs),
         undecided=undecided_of(lambda: run(spec, module), golden_outputs),
     )

@@ -18,7 +18,12 @@ import numpy
 import torch
 
 from aotc.aot.capture.aliases import has_plain_memory
-from aotc.aot.capture.exported import Functional, held_tensor, import_program
+from aotc.aot.capture.exported import (
+    Functional,
+    held_tensor,
+    held_tensors,
+    import_program,
+)
 from aotc.aot.capture.exporting import Exported, exported, run, unchanged
 from aotc.aot.capture.fallback import CHECKED_WHOLE, TorchOp, torch_ops, warn_of
 from aotc.aot.capture.golden import (
@@ -66,6 +71,7 @@ class Captured:
     is_strict: bool = False  # whether torch.export read the model's code, after tracing failed
     trials: tuple[Trial, ...] = ()  # the model itself on random inputs
     undecided: Undecided | None = None  # elements of the golden outputs that roundings decide
+    held: tuple[tuple[str, str], ...] = ()  # parameters and buffers, as `held_tensors` has them
 
 
 def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Captured:
@@ -111,11 +117,12 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     warn_of(left)
     check(graph, "capture")
     others_drawn = _trials(spec, found, graph, golden.outputs, uses_rng, states)
+    weights = held_tensors(decomposed)
     is_tf32 = torch.backends.cuda.matmul.fp32_precision == "tf32"
     precision = "tf32" if is_tf32 else "ieee"
     numbers = (golden.inputs, golden.outputs, structure, golden.roundings)
     known = (sizes.dims, guards, specialised, left, others, found.is_strict, others_drawn)
-    return Captured(spec.name, graph, *numbers, precision, *known, golden.undecided)
+    return Captured(spec.name, graph, *numbers, precision, *known, golden.undecided, weights)
 
 
 def example_arrays(spec: Spec) -> tuple[Array, ...]:

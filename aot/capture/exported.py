@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,6 +93,33 @@ def weight_names(program: ExportedProgram) -> dict[str, tuple[str, ...]]:
             place = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride(), own)
             groups.setdefault(place, []).append(name)
     return {name: tuple(sorted(names)) for names in groups.values() for name in names}
+
+
+def held_tensors(program: ExportedProgram) -> tuple[tuple[str, str], ...]:
+    """The parameters and persistent buffers of a model by name, each with the digest of its bytes
+    where the program depends on them, and with an empty text where it may be given others."""
+    weights, nodes = weight_names(program), program.graph.find_nodes(op="placeholder")
+    read = {node.name for node in nodes if node.users}
+    used = {str(spec.target) for spec in program.graph_signature.input_specs
+            if spec.arg.name in read}  # fmt: skip
+    found = []
+    for name, tensor in sorted(program.state_dict.items()):
+        is_fixed = name in used and not (name in weights and _is_weight(tensor))
+        has_bytes = is_fixed and has_plain_memory(tensor)
+        found.append((name, _digest(tensor) if has_bytes else ""))
+    return tuple(found)
+
+
+def _is_weight(tensor: torch.Tensor) -> bool:
+    try:
+        return type_of(tensor).dtype in WEIGHT_DTYPES
+    except NotSupported:
+        return False
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return hashlib.sha256(plain.numpy().tobytes()).hexdigest()
 
 
 def _distinct(found: Sequence[str]) -> str:
@@ -220,8 +248,7 @@ class _ProgramImporter(Importer):
             return None
 
     def _replaceable(self, name: str, tensor: torch.Tensor) -> tuple[str, ...]:
-        names = self.weights.get(name, ())
-        return names if type_of(tensor).dtype in WEIGHT_DTYPES else ()
+        return self.weights.get(name, ()) if _is_weight(tensor) else ()
 
     def _output(self, node: torch.fx.Node) -> None:
         specs = self.program.graph_signature.output_specs

@@ -75,7 +75,7 @@ class BundleContents:
 
     targets: best first. weights: in the order of use, which is their order in the file. extras:
     file name → bytes of what `load` does not need (`sources/…`, `provenance.json`,
-    `debug/…`).
+    `debug/…`). refit: file name → bytes of the weights program and the list of parameters.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -84,6 +84,7 @@ class BundleContents:
     weights: Mapping[str, TensorData] = field(default_factory=dict)
     golden: Golden | None = None
     extras: Mapping[str, bytes] = field(default_factory=dict)
+    refit: Mapping[str, bytes] = field(default_factory=dict)
     structure: Structure = PLAIN
     # What the sizes of a call obey, where it decides some.
     dims: tuple[Size, ...] = ()

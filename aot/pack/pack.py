@@ -61,6 +61,8 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
         targets = tuple(writer.target(target) for target in contents.targets)
         weights = writer.weights(contents)
         backends = tuple(map(writer.backend, contents.backends))
+        for name, data in contents.refit.items():
+            writer.entries.append(writer.write(name, [data]))
         counted = tuple(writer.entries)
         extras = writer.extras(contents)
         manifest = Manifest.made(

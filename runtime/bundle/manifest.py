@@ -54,6 +54,7 @@ MANIFEST_NAME = "manifest.msgpack"
 EXTRAS_NAME = "extras.msgpack"
 WEIGHTS_NAME = "weights.safetensors"
 GOLDEN_NAME = "golden.safetensors"
+REFIT_FOLDER = "refit/"  # of the weights program and the list of parameters
 CHUNK_BYTES = 4 << 20
 FILE_LIMIT_BYTES = 1 << 44
 DYNAMIC = "dynamic-shapes"

@@ -22,8 +22,9 @@ class NotStrict(ValueError):
     """The data is no JSON, or JSON that readers may understand in two ways; says what was found."""
 
 
-def parse(data: bytes) -> Any:
-    """The value of a JSON text: dicts, lists, text, bool, None and integers below 2**53.
+def parse(data: bytes, has_floats: bool = False) -> Any:
+    """The value of a JSON text: dicts, lists, text, bool, None and integers below 2**53; numbers
+    with a point where it `has_floats`.
 
     Raises `NotStrict`.
     """
@@ -38,7 +39,7 @@ def parse(data: bytes) -> Any:
             text,
             object_pairs_hook=_object,
             parse_int=_integer,
-            parse_float=_no_float,
+            parse_float=float if has_floats else _no_float,
             parse_constant=_no_float,
         )
         _check_text(value)

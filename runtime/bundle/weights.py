@@ -16,17 +16,19 @@ The writer starts the data, and every tensor that a kernel reads, at a multiple 
 from __future__ import annotations
 
 import _thread
+import ctypes
 import hashlib
 import mmap
 import os
 
 from ..arrays.buffers import buffer_address
 from ..arrays.dtypes import BY_SAFETENSORS
-from ..errors import BundleAltered, BundleLimit, BundleMalformed, BundleTruncated
+from ..errors import BundleAltered, BundleLimit, BundleMalformed, BundleTruncated, MemoryFull
 from ..record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from .manifest import WeightsEntry
@@ -194,7 +196,7 @@ class MappedFile:
     Unmapped when the last reference goes; addresses into the mapping are invalid afterwards.
     """
 
-    __slots__ = ("_map", "address", "nbytes", "view")
+    __slots__ = ("_descriptor", "_map", "address", "nbytes", "view")
 
     def __init__(self, descriptor: int, nbytes: int) -> None:
         """Map `nbytes` of an open file; the descriptor may be closed afterwards."""
@@ -202,6 +204,80 @@ class MappedFile:
         self.view = memoryview(self._map)
         self.address = buffer_address(self.view)
         self.nbytes = nbytes
+        self._descriptor = os.dup(descriptor)
+
+    def take(self, staged: StagedMemory) -> None:
+        """Have other bytes at the same addresses, by one system call; the staged memory is then
+        this object's. Raises OSError, with nothing changed."""
+        libc = _libc()
+        _require(libc.mprotect(staged.address, self.nbytes, mmap.PROT_READ) == 0)
+        flags = MREMAP_MAYMOVE | MREMAP_FIXED
+        moved = libc.mremap(staged.address, self.nbytes, self.nbytes, flags, self.address)
+        _require(moved == self.address)
+        staged.address = 0
+
+    def restore(self) -> None:
+        """Have the file's bytes at the same addresses again. Raises OSError."""
+        flags = mmap.MAP_PRIVATE | MAP_FIXED
+        to = (self.address, self.nbytes, mmap.PROT_READ, flags, self._descriptor, 0)
+        _require(_libc().mmap(*to) == self.address)
+
+    def forget_pages(self) -> None:
+        """Let the system take the pages that were read out of this process."""
+        self._map.madvise(mmap.MADV_DONTNEED)
+
+    def __del__(self) -> None:
+        descriptor = getattr(self, "_descriptor", -1)
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+MAP_FIXED = 0x10
+MREMAP_MAYMOVE, MREMAP_FIXED = 1, 2
+
+
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    for name in ("mmap", "mremap"):
+        getattr(libc, name).restype = ctypes.c_size_t
+    size, number = ctypes.c_size_t, ctypes.c_int
+    libc.mmap.argtypes = (size, size, number, number, number, ctypes.c_int64)
+    libc.mremap.argtypes = (size, size, size, number, size)
+    libc.mprotect.argtypes = (size, size, number)
+    libc.munmap.argtypes = (size, size)
+    return libc
+
+
+def _require(is_ok: bool) -> None:
+    if not is_ok:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+class StagedMemory:
+    """Private memory as large as a weights file, to be filled and then taken by its mapping."""
+
+    __slots__ = ("address", "nbytes")
+
+    def __init__(self, nbytes: int) -> None:
+        """Raises `MemoryFull`."""
+        self.address, self.nbytes = 0, nbytes
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        found = _libc().mmap(0, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+        if found == ctypes.c_size_t(-1).value:
+            raise MemoryFull(purpose="new weights, beside the old ones", nbytes=nbytes)
+        self.address = found
+
+    def spans(self, spans: Mapping[str, tuple[int, int]], base: int) -> dict[str, tuple[int, int]]:
+        """Where tensors lie here that lie in memory from `base` on: (address, bytes) by name."""
+        apart = self.address - base
+        return {name: (address + apart, nbytes) for name, (address, nbytes) in spans.items()}
+
+    def close(self) -> None:
+        """Free the memory, unless it was taken; idempotent."""
+        address, self.address = self.address, 0
+        if address:
+            _libc().munmap(address, self.nbytes)
 
 
 class Digests:

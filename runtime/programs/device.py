@@ -23,7 +23,7 @@ from ..drivers.cuda.exchange import (
     device_kind_of,
 )
 from ..drivers.cuda.streams import LEGACY, current, handle_of
-from ..errors import InputNotContiguous, ProgramClosed, SessionBusy
+from ..errors import InputNotContiguous, ProgramClosed
 from .arguments import places
 from .program import Loaded, Program, Turns
 from .session import Bound, Session, refuse_overlap
@@ -88,7 +88,7 @@ class DeviceSession(Session):
         Raises `SessionBusy` where another thread is in a call of it.
         """
         if not self._turn.acquire(False):
-            raise SessionBusy()
+            self._wait()
         try:
             if self._program._loaded is None or self._loaded is None:
                 raise ProgramClosed()
@@ -213,6 +213,10 @@ class DeviceSession(Session):
         """Wait for the work of the last call; raises what went wrong in it."""
         waits = self._native if self._shared is None else self._shared
         waits.synchronize()
+
+    def _rest(self) -> None:
+        if self._native is not None or self._shared is not None:
+            self.synchronize()
 
     def _shape_of(self, index: int, value: Any) -> tuple[int, ...]:
         if getattr(value, "shape", None) is None:  # torch takes long to describe its interface

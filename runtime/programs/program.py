@@ -23,17 +23,18 @@ from .session import Session, close_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Self
 
     from ..arrays.port import Port
     from ..bundle.manifest import Manifest, Target, TensorSpec
     from ..bundle.plan import LaunchPlan, Plan
     from ..bundle.signature import Size
-    from ..bundle.weights import MappedFile
+    from ..bundle.weights import MappedFile, StagedMemory
     from .fallback import Fallback
     from .session import Session, Shapes
     from .state import States
+    from .weights import Weights
 
     Signature = tuple[Sequence[TensorSpec], Sequence[TensorSpec]]
 
@@ -161,11 +162,13 @@ class Loaded:
 
     They are counted, since references to it may live longer: in the frames of a caught error's
     traceback, or of a memory checker. weights: the mapped file, where the code reads it in place;
-    fallback: the ops that torch runs, where there are any; check: holds the plan of a call's shapes
-    against the bundle.
+    file: the mapped file wherever the code reads it from, spans: its tensors, (address, bytes) by
+    name; is_changing: whether the weights are about to be others; fallback: the ops that torch
+    runs, where there are any; check: holds the plan of a call's shapes against the bundle.
     """
 
-    __slots__ = ("_lock", "_users", "check", "executable", "fallback", "weights")
+    __slots__ = ("_lock", "_making", "_sessions", "_users", "check", "executable", "fallback",
+                 "file", "is_changing", "spans", "weights")  # fmt: skip
 
     def __init__(
         self,
@@ -173,7 +176,14 @@ class Loaded:
         weights: MappedFile | None,
         fallback: Fallback | None,
         check: Callable[[LaunchPlan, Signature], None],
+        file: MappedFile | None = None,
+        spans: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
+        self.file = file
+        self.spans = spans or {}
+        self.is_changing = False
+        self._sessions: set[_weakref.ReferenceType[Session]] = set()
+        self._making = _thread.allocate_lock()  # held while weights are exchanged
         self.executable = executable
         self.weights = weights
         self.fallback = fallback
@@ -181,12 +191,40 @@ class Loaded:
         self._users = 1  # the program
         self._lock = _thread.allocate_lock()
 
-    def retain(self) -> None:
+    def retain(self, session: Session | None = None) -> None:
         """Count a session; raises `ProgramClosed` where the code is unloaded."""
-        with self._lock:
+        with self._making, self._lock:
             if not self._users:
                 raise ProgramClosed()
             self._users += 1
+            if session is not None:
+                self._sessions.add(_weakref.ref(session, self._sessions.discard))
+
+    def exchange(self, staged: StagedMemory | None, spans: Mapping[str, tuple[int, int]]) -> None:
+        """Have the weights in `staged` memory, where `spans` says, or the bundle's own where it is
+        None: at the same addresses, between two calls of each session."""
+        self.retain()
+        held = []
+        try:
+            with self._making:
+                sessions = [session for each in list(self._sessions) if (session := each())]
+                self.is_changing = True
+                for session in sessions:
+                    session._turn.acquire()
+                    held.append(session)
+                for session in sessions:
+                    session._rest()
+                if self.weights is None:
+                    self.executable.overwrite(self.spans if staged is None else spans)
+                elif staged is None:
+                    self.weights.restore()
+                else:
+                    self.weights.take(staged)
+        finally:
+            for session in held:
+                session._turn.release()
+            self.is_changing = False
+            self.release()
 
     def release(self) -> None:
         """Count a session or the program no longer; the last one unloads the code."""
@@ -249,6 +287,8 @@ class Program:
         )
         self._fallback = loaded.fallback
         self._own_ports = self._ports(loaded, self.inputs, self.outputs)
+        self.refit: Mapping[str, bytes] = {}  # files of the weights program, by `load`
+        self._changing: Weights | None = None
         self._loaded: Loaded | None = loaded
         self._owned = [loaded]  # until `close`, which takes it out in one atomic step
         policy = PerThread if manifest.states else self._stateless
@@ -316,6 +356,36 @@ class Program:
         `InputNotContiguous` for an array that a call would have to copy, since it would go stale.
         """
         return self.session().bind(arrays, named, out)
+
+    def load_weights(self, source: Any) -> None:
+        """Run on other weights from now on: those of a safetensors file, of a folder of such files
+        or of their index, or of a mapping of names to arrays.
+
+        Names are the model's own, of parameters and buffers. What the bundle stores in another form
+        is computed by the bundle's own code, so that outputs are those of a build with these
+        weights. Calls that run end on the old ones, states stay; on any error nothing has changed.
+        Raises `WeightsMismatch`, which lists the names, `WeightsUnreadable`,
+        `WeightsNotReplaceable`, `MemoryFull`.
+        """
+        from .weights import require
+
+        loaded = require(self._loaded)
+        self._weights.load(source, loaded)
+
+    def reset_weights(self) -> None:
+        """Run on the bundle's own weights from now on."""
+        from .weights import require
+
+        loaded = require(self._loaded)
+        self._weights.reset(loaded)
+
+    @property
+    def _weights(self) -> Weights:
+        if self._changing is None:
+            from .weights import Weights
+
+            self._changing = Weights(self.refit, self.digest[:12])
+        return self._changing
 
     def flatten(self, result: Any) -> tuple[Any, ...]:
         """The arrays of a call's result in the order of `outputs`; raises `OutputStructure`."""

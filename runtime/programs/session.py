@@ -40,7 +40,9 @@ if TYPE_CHECKING:
         executable: Any
         check: Callable[..., None]
 
-        def retain(self) -> None: ...
+        is_changing: bool
+
+        def retain(self, session: Any = None) -> None: ...
         def release(self) -> None: ...
 
     class Called(Protocol):
@@ -104,9 +106,9 @@ class Session:
     For one thread at a time: a call while another one runs raises `SessionBusy`.
     """
 
-    __slots__ = ("_addresses", "_arity", "_inputs", "_instance", "_known", "_last", "_loaded",
-                 "_native", "_outputs", "_program", "_run", "_shapes", "_shared", "_slots",
-                 "_turn", "sizes")  # fmt: skip
+    __slots__ = ("__weakref__", "_addresses", "_arity", "_inputs", "_instance", "_known", "_last",
+                 "_loaded", "_native", "_outputs", "_program", "_run", "_shapes", "_shared",
+                 "_slots", "_turn", "sizes")  # fmt: skip
 
     def __init__(self, program: Called, sizes: Mapping[str, int] = NO_SIZES) -> None:
         """sizes: of the states, by name; those that are left out are the example's.
@@ -120,7 +122,7 @@ class Session:
         self._slots = program.plan.kept_slots(program.dims, self.sizes, specs)
         self._turn = _thread.allocate_lock()  # held while a call runs
         loaded = program._open()
-        loaded.retain()
+        loaded.retain(self)
         self._loaded = loaded
         self._program = program
         # Arguments as they are where there are this many; nested ones never are.
@@ -230,7 +232,7 @@ class Session:
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see `Program`. Raises `SessionBusy` where a call of it runs."""
         if not self._turn.acquire(False):
-            raise SessionBusy()
+            self._wait()
         try:
             if self._program._loaded is None or self._loaded is None:
                 raise ProgramClosed()
@@ -245,6 +247,16 @@ class Session:
             return result
         finally:
             self._turn.release()
+
+    def _wait(self) -> None:
+        """Take the turn once the weights have changed; raises `SessionBusy` where a call has it."""
+        loaded = self._loaded
+        if loaded is None or not loaded.is_changing:
+            raise SessionBusy()
+        self._turn.acquire()
+
+    def _rest(self) -> None:
+        """Wait for work that goes on after a call: on the host there is none."""
 
     @property
     def state(self) -> States:

@@ -14,7 +14,7 @@ from .context import ATTRIBUTES
 from .device import Device
 from .errors import DeviceForked, size_text
 from .session import CudaSession
-from .upload import Upload
+from .upload import Upload, overwrite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -177,6 +177,12 @@ class Executable(DeviceCode):
         finally:
             upload.finish()
         return upload.addresses, functions
+
+    def overwrite(self, weights: Mapping[str, tuple[int, int]]) -> None:
+        """Copy other weights over those on the device, which nothing reads meanwhile."""
+        used = used_weights(self.plan, weights)
+        with self.gpu.current():
+            overwrite(self.gpu, self.weights, used)
 
     def at(self, plan: LaunchPlan, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> Executable:
         """The same code and weights with a plan for given sizes; it needs no closing."""

@@ -93,6 +93,14 @@ class Upload:
         self._copies.finish()
 
 
+def overwrite(
+    device: Device, addresses: Mapping[str, int], tensors: Mapping[str, tuple[int, int]]
+) -> None:
+    """Copy tensors, (host address, bytes) by name, to the device's addresses of these names."""
+    copies = [(addresses[name], source, nbytes) for name, (source, nbytes) in tensors.items()]
+    _Copies(device, copies).finish()
+
+
 def _chunks(copies: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
     """The same copies in pieces of at most `CHUNK_BYTES`."""
     for to, source, nbytes in copies:

@@ -1,0 +1,100 @@
+"""`refit/weights.msgpack`: the model's parameters by their names, and what a bundle makes of them.
+
+A bundle stores some parameters as the model has them, and others packed, joined or folded. The
+weights program computes these: its inputs are parameters, its outputs tensors of the weights file.
+It is code for the CPU, whatever the targets of the bundle are.
+"""
+
+from __future__ import annotations
+
+from ..arrays.dtypes import DTYPES, bytes_of
+from ..record import Record, field
+from .canonical import Limits, decode, encode
+from .manifest import REFIT_FOLDER
+from .schema import DIGEST, FILE_NAME, Choice, Fields, Integer, List, Optional, Text, read, refuse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .schema import Broken
+
+PARAMETERS_NAME = f"{REFIT_FOLDER}weights.msgpack"
+NAME = Text(256)
+COUNT_LIMIT = 1 << 16
+LIMITS = Limits(file_bytes=64 << 20, values=1 << 21, depth=16, text_bytes=1 << 16)
+
+
+class Parameter(Record):
+    """A tensor of the model that may be given anew: all its names, element type and shape.
+
+    stored: the tensor of the weights file that holds it as it is, empty where none does.
+    """
+
+    names: tuple[str, ...] = field(List(NAME, limit=4096, least=1))
+    dtype: str = field(Choice(*DTYPES))
+    shape: tuple[int, ...] = field(List(Integer(0, 1 << 40), limit=64))
+    stored: str = field(Text(256, least=0))
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return bytes_of(self.dtype, self.shape)
+
+
+class FixedTensor(Record):
+    """A tensor of the model that the program depends on: its name and the SHA-256 of its bytes."""
+
+    name: str = field(NAME)
+    sha256: bytes = field(DIGEST)
+
+
+class WeightsCode(Record):
+    """The weights program: files of plan and library, the instruction sets that it needs, the
+    parameters that are its inputs, by number, and the tensors that are its outputs."""
+
+    plan: str = field(FILE_NAME)
+    library: str = field(FILE_NAME)
+    needs: tuple[str, ...] = field(List(NAME, limit=256))
+    inputs: tuple[int, ...] = field(List(Integer(0, COUNT_LIMIT), limit=COUNT_LIMIT))
+    outputs: tuple[str, ...] = field(List(NAME, limit=COUNT_LIMIT, least=1))
+
+
+class Parameters(Record):
+    """The file. unread: names of the model's tensors that the program does not depend on."""
+
+    parameters: tuple[Parameter, ...] = field(List(Parameter, limit=COUNT_LIMIT))
+    fixed: tuple[FixedTensor, ...] = field(List(FixedTensor, limit=COUNT_LIMIT))
+    unread: tuple[str, ...] = field(List(NAME, limit=COUNT_LIMIT))
+    code: WeightsCode | None = field(Optional(WeightsCode))
+
+    def to_bytes(self) -> bytes:
+        """The whole file."""
+        data = encode(SCHEMA.write(self))
+        Parameters.from_bytes(data)
+        return data
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: str = PARAMETERS_NAME) -> Parameters:
+        """Read and check the file; raises `BundleError`s."""
+        found: Parameters = read(SCHEMA, decode(data, LIMITS, path), path)
+        refuse(_broken(found), path)
+        return found
+
+
+SCHEMA = Fields(Parameters)
+
+
+def _broken(found: Parameters) -> Broken:
+    """Every relation between the fields that does not hold."""
+    names = [name for row in found.parameters for name in row.names]
+    names += [row.name for row in found.fixed]
+    names += found.unread
+    if len(set(names)) != len(names):
+        twin = next(name for name in names if names.count(name) > 1)
+        yield "parameters", f"`{twin}` twice", "each name once"
+    stored = [row.stored for row in found.parameters if row.stored]
+    made = () if found.code is None else found.code.outputs
+    if len({*stored, *made}) != len(stored) + len(made):
+        yield "code.outputs", "a tensor that is made twice", "each tensor once"
+    for number in () if found.code is None else found.code.inputs:
+        if number >= len(found.parameters):
+            yield "code.inputs", number, f"less than {len(found.parameters)}"
