@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..bundle.parameters import FixedTensor, Parameter, WeightsCode
-    from .program import Loaded
     from .tensor_files import Given, GivenTensor
 
     Spans = Mapping[str, tuple[int, int]]
@@ -37,7 +36,10 @@ NAMES_SHOWN = 8
 
 
 class Weights:
-    """What a program does to change its weights. For one thread at a time."""
+    """What a program does to change its weights, one change at a time.
+
+    `loaded`: the program's code and weights, `Loaded` of `program.py`.
+    """
 
     def __init__(self, files: Mapping[str, bytes], path: str) -> None:
         """files: those of the bundle below `refit/`, by name."""
@@ -56,7 +58,7 @@ class Weights:
             self._parameters = Parameters.from_bytes(self._files[PARAMETERS_NAME], where)
         return self._parameters
 
-    def load(self, source: Any, loaded: Loaded) -> None:
+    def load(self, source: Any, loaded: Any) -> None:
         """See `Program.load_weights`."""
         with self._turn:
             rows = self.parameters
@@ -75,12 +77,12 @@ class Weights:
             finally:
                 staged.close()
 
-    def reset(self, loaded: Loaded) -> None:
+    def reset(self, loaded: Any) -> None:
         """See `Program.reset_weights`."""
         with self._turn:
             loaded.exchange(None, {})
 
-    def _compute(self, addresses: Sequence[int], spans: Spans, loaded: Loaded) -> None:
+    def _compute(self, addresses: Sequence[int], spans: Spans, loaded: Any) -> None:
         """Write each tensor that the bundle stores to its span."""
         rows = self.parameters
         made = set() if rows.code is None else set(rows.code.outputs)

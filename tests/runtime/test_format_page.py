@@ -10,6 +10,7 @@ from aotc.runtime.bundle import (
     extent,
     manifest,
     native_plan,
+    parameters,
     plan,
     plan_parts,
     structure,
@@ -19,7 +20,11 @@ from aotc.runtime.bundle import schema as schemas
 
 PAGE = Path(aotc.runtime.__file__).resolve().parent / "FORMAT.md"
 BLOCK = re.compile(r"(?<=^```records )(\w+)\n.*?(?=^```$)", re.MULTILINE | re.DOTALL)
-PARTS = {"manifest": (manifest.Manifest, manifest.Extras), "plan": (plan.Plan,)}
+PARTS = {
+    "manifest": (manifest.Manifest, manifest.Extras),
+    "plan": (plan.Plan,),
+    "parameters": (parameters.Parameters,),
+}
 NAMED = {
     id(schemas.NAME): "name",
     id(schemas.FILE_NAME): "file name",
