@@ -17,18 +17,25 @@ PROGRAM = """
 import json, sys
 sys.path.insert(0, {tests!r})
 import torch
-from dynamo_models import {model} as Model
+import dynamo_models
 from aotc.aot.dynamo import aotc
 from aotc.aot.dynamo.programs import counters
 
-torch.manual_seed(0)
-module = Model({arguments})
-compiled = torch.compile(module, backend=aotc, options={{"fallback": "eager"}})
-result = compiled({example})
-result.float().square().sum().backward()
-loaded = sorted(name for name in sys.modules if name.startswith({heavy!r}))
-gradients = [float(each.grad.abs().sum()) for each in module.parameters()]
-print(json.dumps({{"counters": counters(), "loaded": loaded, "gradients": gradients}}))
+def said(model, arguments, example):
+    before = counters()
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    module = getattr(dynamo_models, model)(**arguments)
+    compiled = torch.compile(module, backend=aotc, options={{"fallback": "eager"}})
+    result = compiled(eval(example))
+    result.float().square().sum().backward()
+    return {{
+        "counters": {{name: count - before[name] for name, count in counters().items()}},
+        "loaded": sorted(name for name in sys.modules if name.startswith({heavy!r})),
+        "gradients": [float(each.grad.abs().sum()) for each in module.parameters()],
+    }}
+
+print(json.dumps([said(*case) for case in {cases!r}]))
 """
 # What a start from the caches leaves alone; Dynamo itself imports Triton and parts of Inductor.
 HEAVY = (
@@ -37,50 +44,44 @@ HEAVY = (
     *(f"torch._inductor.{name}" for name in ("compile_fx", "graph", "lowering", "scheduler")),
 )
 CASES = {
-    "perceptron": ("Perceptron", "", "torch.randn(5, 12)"),
-    "regions": ("Solving", "", "torch.randn(5, 5)"),
-    "layouts": ("Convolutions", "", "torch.randn(2, 3, 11, 11)"),
-    "effects": ("Solving", "is_checked=True", "torch.randn(5, 5)"),
-    "draws": ("Transformer", "dropout=0.5", "torch.randint(0, 20, (2, 8))"),
+    "perceptron": ("Perceptron", {}, "torch.randn(5, 12)"),
+    "regions": ("Solving", {}, "torch.randn(5, 5)"),
+    "layouts": ("Convolutions", {}, "torch.randn(2, 3, 11, 11)"),
+    "draws": ("Transformer", {"dropout": 0.5}, "torch.randint(0, 20, (2, 8))"),
+    "effects": ("Solving", {"is_checked": True}, "torch.randn(5, 5)"),  # last: it is traced again
 }
 
 
-def process(case, caches, **more):
-    model, arguments, example = CASES[case]
-    facts = {"tests": str(HERE.parent), "heavy": HEAVY}
-    code = PROGRAM.format(model=model, arguments=arguments, example=example, **facts)
+def process(names, caches, **more):
+    """What a process said of each case, one after the other."""
+    cases = [CASES[name] for name in names]
+    code = PROGRAM.format(tests=str(HERE.parent), heavy=HEAVY, cases=cases)
     variables = {**os.environ, **caches, **more}
     done = subprocess.run(
         [sys.executable, "-c", code], env=variables, capture_output=True, text=True
     )
     assert not done.returncode, done.stderr
-    return json.loads(done.stdout)
+    return dict(zip(names, json.loads(done.stdout), strict=True))
 
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
-    """`filled(case)`: what a first process said, and the caches that it filled."""
-    known = {}
+    """What a first process said of each case, and the caches that it filled."""
+    folder = tmp_path_factory.mktemp("filled")
+    return process(CASES, caches_in(folder)), folder
 
-    def first(case):
-        if case not in known:
-            folder = tmp_path_factory.mktemp("filled")
-            known[case] = process(case, caches_in(folder)), folder
-        return known[case]
 
-    return first
+@pytest.fixture(scope="module")
+def seconds(filled):
+    """What a second process said."""
+    return process(CASES, caches_in(filled[1]))
 
 
 @pytest.fixture
-def after_first(filled, tmp_path):
-    """`after_first(case)`: what a first process said, and a copy of the caches that it filled."""
-
-    def copied(case):
-        said, folder = filled(case)
-        shutil.copytree(folder, tmp_path / case)
-        return said, caches_in(tmp_path / case)
-
-    return copied
+def caches(filled, tmp_path):
+    """A copy of the caches that the first process filled."""
+    shutil.copytree(filled[1], tmp_path / "caches")
+    return caches_in(tmp_path / "caches")
 
 
 def caches_in(folder):
@@ -89,9 +90,8 @@ def caches_in(folder):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "effects"])
-def test_it_compiles_and_traces_nothing(case, after_first):
-    first, caches = after_first(case)
-    second = process(case, caches)
+def test_it_compiles_and_traces_nothing(case, filled, seconds):
+    first, second = filled[0][case], seconds[case]
     assert first["counters"]["programs_made"] >= 2
     assert first["counters"]["traces_skipped"] == 0
     assert second["counters"]["traces_skipped"] == second["counters"]["graphs"] == 2
@@ -101,26 +101,24 @@ def test_it_compiles_and_traces_nothing(case, after_first):
     assert second["loaded"] == []
 
 
-def test_effects_are_traced_again(after_first):
-    first, caches = after_first("effects")
-    second = process("effects", caches)
+def test_effects_are_traced_again(filled, seconds):
+    first, second = filled[0]["effects"], seconds["effects"]
     assert second["counters"]["traces_skipped"] == second["counters"]["programs_made"] == 0
     assert second["gradients"] == first["gradients"]
 
 
-def test_without_torchs_cache_it_traces_and_compiles_nothing(after_first):
-    _, caches = after_first("perceptron")
-    counted = process("perceptron", caches, TORCHINDUCTOR_AUTOGRAD_CACHE="0")["counters"]
+def test_without_torchs_cache_it_traces_and_compiles_nothing(caches):
+    said = process(["perceptron"], caches, TORCHINDUCTOR_AUTOGRAD_CACHE="0")
+    counted = said["perceptron"]["counters"]
     assert counted["traces_skipped"] == counted["programs_made"] == 0
     assert counted["programs_cached"] == 2
 
 
-def test_programs_that_the_cache_lost_are_made_again(after_first):
-    first, caches = after_first("perceptron")
+def test_programs_that_the_cache_lost_are_made_again(filled, caches):
     (programs,) = Path(caches["AOTC_CACHE_DIR"]).glob("programs-v*")
     shutil.rmtree(programs)
-    again = process("perceptron", caches)
+    again = process(["perceptron"], caches)["perceptron"]
     assert again["counters"]["programs_made"] == 2
     assert again["counters"]["kernels_compiled"] == 0
-    assert again["gradients"] == first["gradients"]
-    assert process("perceptron", caches)["counters"]["programs_made"] == 0
+    assert again["gradients"] == filled[0]["perceptron"]["gradients"]
+    assert process(["perceptron"], caches)["perceptron"]["counters"]["programs_made"] == 0
