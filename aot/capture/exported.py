@@ -17,6 +17,7 @@ from aotc.aot.capture.exporting import decompose
 from aotc.aot.capture.importer import TOKEN, Importer, to_array
 from aotc.aot.capture.imports.call import COMPLEX_END, NotSupported, type_of
 from aotc.aot.capture.imports.complexes import Complex
+from aotc.aot.capture.imports.sorting import ranking_long_rows
 from aotc.aot.capture.lifted import NONE_LIFTED, Lifted, initial_of
 from aotc.aot.capture.sizes import Sizes, reading, sizes_of
 from aotc.aot.capture.state_values import mark_state, marking_states
@@ -57,7 +58,7 @@ def import_program(
         lifted=lifted.placeholders(program),
         initials=dict(zip(lifted.names, map(initial_of, lifted.tensors), strict=True)),
     )
-    with reading(sizes), marking_states():
+    with reading(sizes), marking_states(), ranking_long_rows():
         for node in program.graph.nodes:
             walker.visit(node)
     if walker.unsupported:

@@ -41,3 +41,23 @@ def test_common_divisors(dtype, fresh):
     compiled = torch.compile(model, backend=aotc, options=STRICT)
     for found, expected in zip(compiled(x, y), model(x, y), strict=True):
         assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_gradients_of_digamma(dtype, fresh):
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.tensor([0.0, -0.0, 0.5, 1.0, -0.5, 1e-3, -1e-3, 1e3, torch.inf])
+    x = torch.cat([torch.randn(300, generator=generator) * 8, edges]).to(dtype)
+    slopes = []
+    for function in (torch.digamma, torch.compile(torch.digamma, backend="aotc")):
+        own = x.clone().requires_grad_()
+        slopes.append(torch.autograd.grad(function(own).sum(), own)[0])
+    torch.testing.assert_close(slopes[1], slopes[0], rtol=16 * torch.finfo(dtype).eps, atol=0)
+
+
+def test_orders_of_polygamma_without_a_kernel_are_refused_by_number(fresh):
+    model = torch.compile(
+        lambda x: torch.polygamma(3, x), backend="aotc", options={"fallback": "error"}
+    )
+    with pytest.raises(Exception, match="polygamma of order 3: only 0 and 1 have a kernel"):
+        model(torch.rand(5))

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from functools import reduce
 
-from aotc.aot.capture.imports.call import Call, Operand, Row, Rows, wide
+from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows, wide
 from aotc.aot.capture.imports.pointwise import OF_BOOLS
 from aotc.aot.ir import build
 from aotc.aot.ir.graph import Node, make
@@ -356,6 +356,33 @@ def _digamma(x: Node) -> Node:
     return build.where(build.equal(x, 0.0), at_zero, whole)
 
 
+TRIGAMMA_SHIFTS = 6
+
+
+def _trigamma(call: Call, order: int, data: Node) -> Node:
+    """The derivative of digamma as torch's kernel has it, its reflection below ½ too."""
+    if order != 1:
+        return _digamma_row(call, data) if order == 0 else _no_polygamma(order)
+    x = wide(data)
+    is_left = x < 0.5
+    sine = build.unary("sin", x * math.pi)
+    turned = math.pi**2 / (sine * sine)
+    z = build.where(is_left, 1.0 - x, x)
+    total: Node | None = None
+    for _ in range(TRIGAMMA_SHIFTS):
+        part = 1.0 / (z * z)
+        total = part if total is None else total + part
+        z = z + 1.0
+    square = 1.0 / (z * z)
+    rest = 1.0 / 6 - square * (1.0 / 30 - square * (1.0 / 42))
+    right = (1.0 + 1.0 / (2.0 * z) + square * rest) / z + total
+    return build.cast(call.fill(build.where(is_left, turned - right, right)), call.dtype)
+
+
+def _no_polygamma(order: int) -> Node:
+    raise NotSupported(f"polygamma of order {order}: only 0 and 1 have a kernel")
+
+
 def _in_f64(formula: Callable[[Node], Node]) -> Row:
     def row(call: Call, data: Node) -> Node:
         return build.cast(call.fill(formula(build.cast(data, "f64"))), call.dtype)
@@ -363,6 +390,7 @@ def _in_f64(formula: Callable[[Node], Node]) -> Row:
     return row
 
 
+_digamma_row = _in_f64(_digamma)
 ROWS: Rows = {
     "asinh": _function(_signed(_asinh)),
     "acosh": _function(_acosh),
@@ -390,7 +418,8 @@ ROWS: Rows = {
     "special_i1": _bessel(1, False),
     "special_i1e": _bessel(1, True),
     "lgamma": _in_f64(_log_gamma),
-    "digamma": _in_f64(_digamma),
+    "digamma": _digamma_row,
+    "polygamma": _trigamma,
     "special_gammaln": _in_f64(_log_gamma),
-    "special_digamma": _in_f64(_digamma),
+    "special_digamma": _digamma_row,
 }

@@ -8,7 +8,9 @@ run stand before it. All sorts are stable, so every target gives one answer; NaN
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows
 from aotc.aot.capture.imports.scans import MAXIMUM, scan_along
@@ -20,6 +22,20 @@ from aotc.aot.ir.types import DTYPES, Scalar
 RUN = 256  # elements that are compared with each other; a rank costs as many comparisons
 # Elements of a dynamic dim that are sorted as one row: shorter rows are filled up to the most.
 LONGEST = 1 << 15
+
+
+_RANKS_LONG_ROWS: ContextVar[bool] = ContextVar("ranks_long_rows", default=False)
+
+
+@contextmanager
+def ranking_long_rows() -> Iterator[None]:
+    """Inside, dynamic dims of any range are sorted, at a cost that grows with their square; other
+    importers compile a program for each size."""
+    token = _RANKS_LONG_ROWS.set(True)
+    try:
+        yield
+    finally:
+        _RANKS_LONG_ROWS.reset(token)
 
 
 def precedes(left: Node, right: Node, is_descending: bool = False) -> Node:
@@ -108,11 +124,16 @@ def _head(data: Node, wanted: Extent) -> Node:
 def _merge_sort(keys: Node, is_descending: bool) -> tuple[Node, Node]:
     """Whole rows in order, filled up at the end to a power of two of runs.
 
-    Raises `UndecidedSize` for a dynamic dim that may be long: each call would sort the most.
+    A dynamic dim that may be long is ordered by rank as a whole, since each call would sort the
+    most; where it need not be dynamic, `UndecidedSize` is raised.
     """
     extent = keys.shape[-1]
     if not isinstance(extent, int) and highest(extent) > LONGEST:
-        raise UndecidedSize(f"whether a sorted dim of `{extent}` has at most {LONGEST} elements")
+        if not _RANKS_LONG_ROWS.get():
+            reason = f"whether a sorted dim of `{extent}` has at most {LONGEST} elements"
+            raise UndecidedSize(reason)
+        order = _order(keys, extent, is_descending)
+        return _pick(keys, order), order
     count = 1 << (-(-highest(extent) // RUN) - 1).bit_length()
     runs = _runs(keys, count, is_descending)
     order = _order(runs, RUN, is_descending)

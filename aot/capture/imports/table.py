@@ -37,7 +37,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "native_dropout", "normal", "normal_functional", "rand", "rand_like", "randint",
         "randint_like", "randn", "randn_like", "randperm", "rrelu_with_noise_functional", "uniform",
     ),
-    GAMMA: ("polygamma", "igamma", "igammac"),
+    GAMMA: ("igamma", "igammac"),
     COMPLEX: ("_fft_c2c", "_fft_c2r", "_fft_r2c", "complex", "view_as_complex", "view_as_real"),
 }  # fmt: skip
 
