@@ -12,6 +12,7 @@ from __future__ import annotations
 import _thread
 import _weakref
 import sys
+from _collections import OrderedDict
 
 from ..arrays.port import ports
 from ..arrays.strided import copier
@@ -32,11 +33,16 @@ if TYPE_CHECKING:
     from ..bundle.signature import Size
     from ..bundle.weights import MappedFile, StagedMemory
     from .fallback import Fallback
-    from .session import Session, Shapes
+    from .session import Ports, Session, Shapes
     from .state import States
     from .weights import Weights
 
     Signature = tuple[Sequence[TensorSpec], Sequence[TensorSpec]]
+
+
+SHAPES_KEPT = 4096  # in each session, and at least LEAST_SHAPES_KEPT
+LEAST_SHAPES_KEPT = 16
+STEPS_BESIDE = 8  # what a shape takes beside its steps, in steps
 
 
 class Pool:
@@ -290,6 +296,7 @@ class Program:
         self.refit: Mapping[str, bytes] = {}  # files of the weights program, by `load`
         self._changing: Weights | None = None
         self._loaded: Loaded | None = loaded
+        self._shapes: OrderedDict[tuple[int, ...], tuple[Any, Ports, int]] = OrderedDict()
         self._owned = [loaded]  # until `close`, which takes it out in one atomic step
         policy = PerThread if manifest.states else self._stateless
         self._sessions: Pool = policy(self.session)
@@ -300,6 +307,28 @@ class Program:
     ) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """The ports of inputs and of outputs."""
         return ports(inputs, outputs, copier(loaded.executable.copy_strided))
+
+    def _at(self, loaded: Loaded, values: list[int]) -> tuple[Any, Ports, int]:
+        """For a call of these sizes, as `Signature.bind` gives them: the code with its plan, the
+        ports, and how many such shapes a session keeps. What one session has met, all know.
+
+        Raises `SizeInvalid` and `BundleMalformed`.
+        """
+        key, known = tuple(values), self._shapes
+        found = known.get(key)
+        if found is None:
+            signature = self.signature
+            plan, shaped = self.plan.at(values[: len(self.dims)]), signature.at(values)
+            loaded.check(plan, shaped)
+            nbytes = (tuple(spec.nbytes for spec in specs) for specs in shaped)
+            code = loaded.executable.at(plan, *nbytes)
+            rows = len(plan.steps) + STEPS_BESIDE
+            limit = max(LEAST_SHAPES_KEPT, min(SHAPES_KEPT, code.steps_kept // rows))
+            found = code, self._ports(loaded, *shaped), limit
+            while len(known) >= limit:
+                known.popitem(last=False)
+            known[key] = found
+        return found
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see the class."""

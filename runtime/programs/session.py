@@ -60,15 +60,13 @@ if TYPE_CHECKING:
 
         @property
         def _loaded(self) -> object: ...
+        def _at(self, loaded: Any, values: list[int]) -> tuple[Any, Ports, int]: ...
         def _open(self) -> Code: ...
         def _ports(
             self, loaded: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
         ) -> Ports: ...
 
 
-SHAPES_KEPT = 4096  # in each session, and at least LEAST_SHAPES_KEPT
-LEAST_SHAPES_KEPT = 16
-STEPS_BESIDE = 8  # what a shape takes beside its steps, in steps
 SHAPE = attrgetter("shape")
 
 
@@ -187,24 +185,17 @@ class Session:
         program, loaded, known, shared = self._program, self._loaded, self._known, self._shared
         assert loaded is not None
         assert known is not None
-        signature = program.signature
-        values = signature.bind(shapes, self.sizes)
-        plan = program.plan.at(values[: len(signature.dims)])
+        values = program.signature.bind(shapes, self.sizes)
+        code, ports, limit = program._at(loaded, values)
+        plan = code.plan
         if plan.states != self._slots:
             found, expected = str(plan.states), str(self._slots)
             raise BundleMalformed(
                 path=program.plan.path, field="states", found=found, expected=expected
             )
-        shaped = signature.at(values)
-        loaded.check(plan, shaped)
-        nbytes = (tuple(spec.nbytes for spec in specs) for specs in shaped)
-        code = loaded.executable.at(plan, *nbytes)
-        ports = program._ports(loaded, *shaped)
         if not shared.fits(code):
             self._forget_shapes()
             shared.grow(code)
-        rows = len(plan.steps) + STEPS_BESIDE
-        limit = max(LEAST_SHAPES_KEPT, min(SHAPES_KEPT, loaded.executable.steps_kept // rows))
         while len(known) >= limit:
             known.pop(next(iter(known))).close()
         return Instance(code.session(shared), *ports)

@@ -19,7 +19,7 @@ from aotc.runtime.drivers.cuda.driver import Executable
 from aotc.runtime.drivers.cuda.errors import DeviceMemoryFull
 from aotc.runtime.errors import SizeInvalid, SizeOutOfRange
 from aotc.runtime.programs.device import DeviceProgram
-from aotc.runtime.programs.session import LEAST_SHAPES_KEPT
+from aotc.runtime.programs.program import LEAST_SHAPES_KEPT
 
 ROW_BYTES = 24
 # Values: n, 24, bytes of x, 64, bytes of the buffer.
