@@ -86,7 +86,11 @@ def assign_buffers(schedule: Schedule, whole: Graph | None = None) -> BufferAssi
     places |= {node: ("weight", node.attr("name")) for node in reads if node.op == "constant"}
     # What a call updates lies where its result will.
     updated = {before: after for group in schedule.groups for before, after in group.updates}
-    places |= {before: places[after] for before, after in updated.items() if after in places}
+    for before, after in reversed(
+        updated.items()
+    ):  # the last of those that follow each other first
+        if after in places:
+            places[before] = places[after]
     buffers: list[Lifetime] = []
     launches: list[LaunchBuffers] = []
     calls: list[tuple[int, TorchCall]] = []

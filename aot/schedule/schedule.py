@@ -59,10 +59,17 @@ def _scheduled(graph: Graph, traits: TargetTraits) -> Schedule:
 
 
 def _with_copies(graph: Graph) -> Graph:
-    """Outputs that are inputs, constants or another output become views of them: copies."""
+    """Outputs that are inputs, constants or another output become views of them: copies. States
+    that stay as they are stay so."""
     outputs: list[Node] = []
     seen: set[Node] = set()
-    for node in graph.outputs:
+    first = len(graph.returned)
+    kept = enumerate(graph.inputs[len(graph.given) :], first)
+    unchanged = {number for number, node in kept if graph.outputs[number] is node}
+    for number, node in enumerate(graph.outputs):
+        if number in unchanged:  # a state that calls only read
+            outputs.append(node)
+            continue
         while node.op in STORED or (node in seen and node.op != "check"):
             node = make("reshape", (node,), {"shape": node.shape})
         outputs.append(node)

@@ -2,7 +2,8 @@
 
 The memory of a state holds its old value until its new one is written. A kernel of memory that
 updates a copy of the old value, which nothing else reads, updates the state itself: so a row of a
-cache is written without the others being moved. Every other new value has memory of its own and is
+cache is written without the others being moved; and so does the next one that updates a copy of
+its result. What a call only reads stays as it is. Every other new value has memory of its own and is
 copied into the state's by launches that come last, when nothing reads old values any more.
 """
 
@@ -23,18 +24,23 @@ def with_states(graph: Graph) -> Graph:
     before = graph.inputs[len(graph.given) :]
     after = list(graph.new_states)
     readers = readers_of(graph)
-    own: dict[Node, Node] = {}  # copies that are left out
+    own: set[Node] = set()  # copies that are left out
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
-        copied = _only_copy(old, new, graph, readers)
-        if copied is not None:
-            own[copied] = make("reshape", (old,), {"shape": copied.shape})
-        elif new.type.numel:
+        copies = _only_copies(old, new, graph, readers)
+        if copies:
+            own.update(copies)
+        elif new.type.numel and new is not old:
             is_repeated = state_copy(new) in after
             after[number] = state_copy(
                 make("copy", (new,), {"tag": str(number)}) if is_repeated else new
             )
     whole = graph.with_outputs((*graph.returned, *after, *graph.checks))
-    return whole.rebuilt(lambda node, made: own.get(node, made))
+    return whole.rebuilt(lambda node, made: _viewed(made) if node in own else made)
+
+
+def _viewed(copied: Node) -> Node:
+    """What is copied, in place of the copy."""
+    return make("reshape", copied.inputs, {"shape": copied.shape})
 
 
 def state_copy(data: Node) -> Node:
@@ -42,19 +48,27 @@ def state_copy(data: Node) -> Node:
     return on_memory([make("copy", (data,), {"tag": "kept"})], [dense(data)])[0]
 
 
-def _only_copy(
+def _only_copies(
     old: Node, new: Node, graph: Graph, readers: Mapping[Node, Collection[Node | None]]
-) -> Node | None:
-    """The copy of `old` that a call updates to `new`, where nobody else reads either of them."""
-    made = base_of(new)
-    if made.kind != "call" or sum(base_of(each) is made for each in graph.outputs) != 1:
-        return None
-    place = dict(made.attr("updates")).get(made.attr("result"))
-    copied = None if place is None else base_of(made.inputs[place])
-    if copied is None or copied.op != "copy" or base_of(copied.inputs[0]) is not old:
-        return None
-    is_alone = {*readers[old]} == {copied} and {*readers[copied]} == {made.result(0)}
-    return copied if is_alone else None
+) -> list[Node]:
+    """The copies that calls update, one after the other, from `old` to `new`, where nobody else
+    reads any of them; none where it is not so."""
+    made, found = base_of(new), list[Node]()
+    if sum(base_of(each) is made for each in graph.outputs) != 1:
+        return []
+    while made.kind == "call":
+        place = dict(made.attr("updates")).get(made.attr("result"))
+        copied = None if place is None else base_of(made.inputs[place])
+        if copied is None or copied.op != "copy" or {*readers[copied]} != {made.result(0)}:
+            return []
+        before = base_of(copied.inputs[0])
+        if {*readers[before]} != {copied}:
+            return []
+        found.append(copied)
+        if before is old:
+            return found
+        made = before
+    return []
 
 
 def states_last(groups: tuple[Group, ...], graph: Graph) -> tuple[Group, ...]:

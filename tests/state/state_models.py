@@ -113,6 +113,24 @@ class Written(nn.Module):
         return self.rows @ x.T, self.columns.sum(0), self.sums * 2, before, self.sliced.mean()
 
 
+class Chained(nn.Module):
+    """Rows of one state written several times, in one place and in others."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(6, 8))
+        self.register_buffer("seen", torch.zeros(6, 8))
+
+    def forward(self, x, place):
+        self.rows.index_copy_(0, place, x)
+        self.rows[:, place] = x[:, :1].T.expand(6, 1)
+        self.rows[2:4] = x * 2
+        self.seen[place] = x
+        middle = self.seen.sum()
+        self.seen[0] = x[0] + 1
+        return self.rows.sum(0), self.seen.sum(0), middle
+
+
 class Given(nn.Module):
     """The state itself is the result, once as it is and once written in place."""
 
@@ -147,6 +165,10 @@ MODELS = {
     "filled": (Filled, lambda step: (torch.randn(4, generator=seeded(step)),)),
     "written": (
         Written,
+        lambda step: (torch.randn(1, 8, generator=seeded(step)), torch.tensor([step % 6])),
+    ),
+    "chained": (
+        Chained,
         lambda step: (torch.randn(1, 8, generator=seeded(step)), torch.tensor([step % 6])),
     ),
     "given": (

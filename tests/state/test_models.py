@@ -14,6 +14,7 @@ from state_models import MODELS, seeded  # noqa: E402  needs torch
 from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 from aotc.aot.errors import MutationUnsupported  # noqa: E402
+from aotc.aot.plan import assign_buffers  # noqa: E402
 from aotc.aot.rewrites.rewrite import rewrite_each  # noqa: E402
 from aotc.aot.schedule import schedule  # noqa: E402
 from aotc.aot.targets.cpu.target import CPU  # noqa: E402
@@ -174,6 +175,21 @@ def test_rows_are_written_where_they_lie():
     assert len(in_place) == 4
     assert len(kept) == 1
     assert [group.label for group in plan.groups[-1:]] == kept
+
+
+def test_rows_that_follow_each_other_are_written_where_they_lie():
+    """`seen` is read between its writes, and copied; `rows` is not."""
+    captured, plan = scheduled("chained")
+    assert [state.name for state in captured.graph.states] == ["rows", "seen"]
+    places = assign_buffers(plan)
+    in_place = [
+        operand.value
+        for launch in places.launches
+        for operand in launch.operands[-launch.stored :]
+        if operand.space == "state"
+    ]
+    assert in_place.count(0) == 3
+    assert in_place.count(1) == 1
 
 
 def test_copies_into_states_come_last():

@@ -11,6 +11,10 @@ from cached_decoder import WIDTH, build_model, dynamic_shapes, example_inputs, s
 from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 from aotc.aot.errors import SpecStatesInvalid, StateNotUniform, StateShared  # noqa: E402
+from aotc.aot.plan import assign_buffers  # noqa: E402
+from aotc.aot.rewrites.rewrite import rewrite_each  # noqa: E402
+from aotc.aot.schedule import schedule  # noqa: E402
+from aotc.aot.targets.cpu.target import CPU  # noqa: E402
 from aotc.runtime import errors, load  # noqa: E402
 from aotc.runtime.verify import verify  # noqa: E402
 
@@ -220,6 +224,30 @@ def test_capture_leaves_the_buffers():
     for name, (buffer, value) in before.items():
         assert getattr(module, name) is buffer
         assert torch.equal(buffer, value)
+
+
+class Reads(torch.nn.Module):
+    """A table that calls only read: its owner sets it."""
+
+    def __init__(self, length=8):
+        super().__init__()
+        self.register_buffer("table", torch.full((length, 4), 0.5))
+        self.register_buffer("unused", torch.zeros(length))
+
+    def forward(self, x):
+        return (x * self.table.sum(0)).sum(1)
+
+
+def test_what_calls_only_read_is_a_state_that_stays():
+    dims = {"table": {0: torch.export.Dim("length", max=64)}}
+    dims["unused"] = dims["table"]
+    captured = capture(spec_of(Reads(), torch.randn(2, 4), "m", None, dims))
+    graph, _ = rewrite_each(captured.graph, {"cpu": CPU})["cpu"]
+    assert [state.name for state in graph.states] == ["table"]
+    assert graph.new_states == graph.inputs[1:]
+    plan = schedule(graph, CPU)
+    assert not [group for group in plan.groups if group.kind == "call"]
+    assert [slot.initial_bytes for slot in assign_buffers(plan, graph).states] == [4]
 
 
 class Sliced(torch.nn.Module):
