@@ -300,3 +300,12 @@ def test_slices_of_as_many_rows_as_the_call_has(tmp_path, cache, request):
         names = [state.name for state in program.states]
         whole = {names[state] for state, kernel in writers(program, [512, 1]) if kernel == "copy"}
         assert whole == {"ring"}, "only what moves as a whole is written as a whole"
+
+
+def test_a_tuned_bundle_has_the_same_sizes(bundle, cache, tmp_path):
+    from aotc.aot.cli.program import run
+
+    line = ["tune", bundle, "-o", tmp_path / "b", "--frozen", "--quiet", "--cache-dir", cache]
+    assert run([str(word) for word in line]) == 0
+    with load(tmp_path / "b") as program, program.session(batch=3, length=9) as session:
+        assert_follows(build_model(3, 9), session, 0, (8, 1))
