@@ -8,14 +8,17 @@ pytest.importorskip("triton")
 
 from cached_decoder import WIDTH, build_model, dynamic_shapes, example_inputs, state_shapes  # noqa: E402
 
+from aotc.aot import retune  # noqa: E402
 from aotc.aot.capture.capture import capture  # noqa: E402
 from aotc.aot.capture.spec import spec_of  # noqa: E402
 from aotc.aot.errors import SpecStatesInvalid, StateNotUniform, StateShared  # noqa: E402
 from aotc.aot.plan import assign_buffers  # noqa: E402
 from aotc.aot.rewrites.rewrite import rewrite_each  # noqa: E402
 from aotc.aot.schedule import schedule  # noqa: E402
+from aotc.aot.sources import read_sources  # noqa: E402
 from aotc.aot.targets.cpu.target import CPU  # noqa: E402
 from aotc.runtime import errors, load  # noqa: E402
+from aotc.runtime.bundle.opened import Bundle  # noqa: E402
 from aotc.runtime.verify import verify  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -302,10 +305,12 @@ def test_slices_of_as_many_rows_as_the_call_has(tmp_path, cache, request):
         assert whole == {"ring"}, "only what moves as a whole is written as a whole"
 
 
-def test_a_tuned_bundle_has_the_same_sizes(bundle, cache, tmp_path):
-    from aotc.aot.cli.program import run
-
-    line = ["tune", bundle, "-o", tmp_path / "b", "--frozen", "--quiet", "--cache-dir", cache]
-    assert run([str(word) for word in line]) == 0
-    with load(tmp_path / "b") as program, program.session(batch=3, length=9) as session:
-        assert_follows(build_model(3, 9), session, 0, (8, 1))
+def test_what_a_bundle_is_tuned_from_has_the_sizes(bundle):
+    with Bundle(str(bundle)) as opened:
+        found = read_sources(opened, opened.manifest.targets[0].name)
+        golden = retune._golden(opened)
+    for variant in found.variants:
+        assert [str(slot.nbytes) for slot in variant.assignment.states] == [
+            "64*batch*length", "64*batch*length", "8*batch*length", "8",
+        ]  # fmt: skip
+    assert [tensor.shape for tensor in golden.inputs] == [(2, 5, WIDTH), (5,)]

@@ -175,7 +175,11 @@ def _select_scatter(call: Call, data: Node, source: Node, dim: int, index: int) 
     start = _from_start(index, data.shape[axis])
     kept = list(data.shape)
     kept[axis] = 1
-    return _slice_scatter(call, data, build.reshape(source, kept), axis, start, start + 1)
+    row = build.reshape(build.cast(source, data.dtype), kept)
+    if is_state_value(data) and data.shape[axis] != 1:
+        return _range_written(data, row, axis, start, 1)
+    is_replaced = build.equal(build.counter(data.type.rank, axis, data.shape[axis]), start)
+    return build.where(is_replaced, row, data)
 
 
 def _split_with_sizes(call: Call, data: Node, sizes: Sequence[int], dim: int = 0) -> list[Node]:

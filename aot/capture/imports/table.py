@@ -103,6 +103,7 @@ NOT_DECOMPOSED = (
     "max_pool2d",
     "rms_norm",
     "scaled_dot_product_attention",
+    "select_scatter",
     "silu",
     "softmax",
     "special_log_ndtr",
