@@ -326,13 +326,16 @@ class GreedyStep(nn.Module):
 
     def __init__(self, model: nn.Module, calls: Calls) -> None:
         super().__init__()
-        self.model = model
+        # Children of the model are this module's own, so that its parameters keep their names.
+        for name, child in model.named_children():
+            self.add_module(name, child)
+        object.__setattr__(self, "language_model", model)
         self.calls = calls
 
     def forward(
         self, ids: Tensor, starts: Tensor, lengths: Tensor, slots: Tensor
     ) -> dict[str, Tensor]:
-        return self.calls.extend(self.model, ids, starts, lengths, slots, None)
+        return self.calls.extend(self.language_model, ids, starts, lengths, slots, None)
 
 
 class SampledStep(GreedyStep):
@@ -351,7 +354,7 @@ class SampledStep(GreedyStep):
         seed: Tensor,
     ) -> dict[str, Tensor]:
         sampling = Sampling(temperature, top_k, top_p, repetition_penalty, seed)
-        return self.calls.extend(self.model, ids, starts, lengths, slots, sampling)
+        return self.calls.extend(self.language_model, ids, starts, lengths, slots, sampling)
 
 
 def _logits(model: Any, ids: Tensor, places: Places, last: Tensor) -> Tensor:
