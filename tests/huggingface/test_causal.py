@@ -2,7 +2,7 @@
 
 Tokens are held against eager's for as long as its two best logits differ by more than a tolerance:
 after a token that rounding may decide, the texts may part. One small architecture is in the default
-suite, the others are marked `nightly`.
+suite, as a program in `tests/llm`; the others are marked `nightly`.
 """
 
 import copy
@@ -70,7 +70,8 @@ def test_entry_points_run_eagerly_as_the_model_generates(name):
     assert continued(model, PROMPTS[1:2], 3) == [(t[:3], m[:3]) for t, m in expected[1:2]]
 
 
-@pytest.mark.parametrize("name", others(ARCHITECTURES))
+@pytest.mark.nightly  # by day `tests/llm` holds a small Llama against eager
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_program_generates_what_eager_does(name, tmp_path, cache, aotc):
     """Mixed lengths, begun together, one by one, and in parts."""
     spec = tmp_path / "spec.py"
