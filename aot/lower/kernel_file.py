@@ -176,8 +176,9 @@ def fill(
 ) -> list[str]:
     """Lines of the template's function body.
 
-    Each statement that calls a hole gives way to the lines given for it, each constant to its
-    text; `before_loop` goes before the first loop. Assignments that nothing reads are dropped.
+    Each statement that calls a hole, or assigns to it, gives way to the lines given for it, each
+    constant to its text; `before_loop` goes before the first loop. Assignments that nothing reads
+    are dropped.
     """
     text = template.text()
     function = next(
@@ -209,9 +210,10 @@ def _filled(
                 textwrap.indent(line, "    ") for line in _filled(inner, source, holes, constants)
             ]
         return lines
-    value = getattr(statement, "value", None)
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in holes:
-        return list(holes[value.func.id])
+    called = getattr(getattr(statement, "value", None), "func", None)
+    for node in (called, *getattr(statement, "targets", ())):
+        if isinstance(node, ast.Name) and node.id in holes:
+            return list(holes[node.id])
     last = statement.end_lineno or statement.lineno
     return _replaced([statement], source, constants, last - statement.lineno)
 

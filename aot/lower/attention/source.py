@@ -37,11 +37,8 @@ DESCRIPTOR_BYTES = 16  # what addresses and strides of a tensor descriptor must 
 FARTHEST = 2**31 - 1  # element that an address of 32 bits reaches
 HEAD_AXES = 2  # of a descriptor of all heads, beside rows and elements
 _LOADS = ("load_q", "load_k", "load_v", "load_mask", "last_k", "last_v", "last_mask")
-_DESCRIPTIONS = ("describe_q", "describe_k", "describe_v")
-# Of the Gluon form.
-DESCRIPTIONS = ("describe_q", "describe_k", "describe_v", "describe_out")
-HEADS = ("head_q", "head_k", "head_v", "head_out")
-HOLES = (*DESCRIPTIONS, *HEADS)
+DESCRIPTORS = ("queries", "keys", "values", "result")
+HEADS = ("head_q", "head_k", "head_v", "head_out")  # of the Gluon form
 CONSTEXPRS = ("BN", "GROUP", "STAGES")
 
 
@@ -232,16 +229,15 @@ class Lines:
 
     def describing(self) -> dict[str, list[str]]:
         """Holes of a form that loads through descriptors."""
-        rows = (("q", "queries", "BM"), ("k", "keys", "BN"), ("v", "values", "BN"))
         holes = {}
-        for place, (letter, name, block) in enumerate(rows):
+        for place, (name, block) in enumerate(zip(DESCRIPTORS, ("BM", "BN", "BN"), strict=False)):
             matrix = self.writer.matrix(place)
             assert matrix is not None
             shape = ", ".join(map(kernel_text, matrix.extents))
             width = padded(fixed(matrix.extents[1]))
             start = str(matrix.start)
             address = self.buffers[matrix.memory] + (f" + {start}" if start != "0" else "")
-            holes[f"describe_{letter}"] = [
+            holes[name] = [
                 f"{name} = tl.make_tensor_descriptor(",
                 f"    {address}, [{shape}], [{kernel_text(matrix.stride)}, 1], [{block}, {width}]",
                 ")",
@@ -389,8 +385,8 @@ FORMS: dict[str, _Form] = {
     row.template.name: row
     for row in (
         _form_row("plain", "attention", _LOADS, _TILED),
-        _form_row("descriptor", "attention_descriptor", _DESCRIPTIONS, _TILED),
-        _form_row("overlapped", "attention_overlapped", HOLES, ()),
+        _form_row("descriptor", "attention_descriptor", DESCRIPTORS[:3], _TILED),
+        _form_row("overlapped", "attention_overlapped", (*DESCRIPTORS, *HEADS), ()),
         _form_row("split", "attention_split", _LOADS, ("attend", "finish", "join")),
     )
 }
@@ -442,7 +438,7 @@ def overlapped_source(attention: Attention, template: Template, function: str) -
     parts = [title]
     matrices = _matrices(attention)
     for node in body[1:]:
-        if isinstance(node, ast.FunctionDef) and node.name in (*DESCRIPTIONS, template.function):
+        if isinstance(node, ast.FunctionDef) and node.name in ("describe", template.function):
             continue
         if isinstance(node, ast.FunctionDef) and node.name in HEADS:
             parts.append(_placed(node.name, matrices[HEADS.index(node.name)]))
@@ -477,12 +473,11 @@ def _described(attention: Attention, matrices: Sequence[Matrix]) -> dict[str, li
     """The lines that make the four descriptors."""
     buffers: dict[Node, str] = kernel_file.buffer_names(attention.group)
     memories = [*(buffers[matrix.memory] for matrix in matrices[:-1]), "out0"]
-    names = ("queries", "keys", "values", "result")
     rows = ("64", "BN", "BN", "64")
     layouts = ("QUERIES", "KEYS", "VALUES", "RESULTS")
     found = {}
-    for hole, name, memory, matrix, block, layout in zip(
-        DESCRIPTIONS, names, memories, matrices, rows, layouts, strict=True
+    for name, memory, matrix, block, layout in zip(
+        DESCRIPTORS, memories, matrices, rows, layouts, strict=True
     ):
         heads = matrix.heads()
         assert heads is not None
@@ -490,7 +485,7 @@ def _described(attention: Attention, matrices: Sequence[Matrix]) -> dict[str, li
         address = memory + (f" + {first}" if first else "")
         shape = ", ".join(map(str, (*heads.extents, *matrix.extents)))
         strides = ", ".join(map(str, (*heads.strides, matrix.stride, 1)))
-        found[hole] = [
+        found[name] = [
             f"{name} = tma.make_tensor_descriptor(",
             f"{INDENT}{address}, [{shape}], [{strides}],",
             f"{INDENT}[1, 1, {block}, {padded(fixed(matrix.extents[1]))}], {layout},",

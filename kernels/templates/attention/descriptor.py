@@ -1,8 +1,8 @@
 """Attention forward through tensor descriptors: the copy engine brings the blocks of q, k and v.
 
 Same mathematics as plain.py, whose helpers it takes over; no masks as operands. Holes:
-`describe_q`, `describe_k`, `describe_v` (the descriptors of one head, rows of contiguous elements),
-`hide` and `store`. Rows and columns beyond a descriptor's shape read as zero.
+`queries`, `keys`, `values` (the descriptors of one head, rows of contiguous elements), `hide` and
+`store`. Rows and columns beyond a descriptor's shape read as zero.
 """
 
 import triton
@@ -13,18 +13,11 @@ from aotc.kernels.templates.attention.plain import hide, store
 
 
 @triton.jit
-def describe_q(in0, z, T: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BD: tl.constexpr):
-    return tl.make_tensor_descriptor(in0 + z * T * D, [T, D], [D, 1], [BM, BD])
-
-
-@triton.jit
-def describe_k(in1, z, S: tl.constexpr, D: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr):
-    return tl.make_tensor_descriptor(in1 + z * S * D, [S, D], [D, 1], [BN, BD])
-
-
-@triton.jit
-def describe_v(in2, z, S: tl.constexpr, DV: tl.constexpr, BN: tl.constexpr, BV: tl.constexpr):
-    return tl.make_tensor_descriptor(in2 + z * S * DV, [S, DV], [DV, 1], [BN, BV])
+def describe(
+    memory, z, ROWS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, COLUMNS: tl.constexpr
+):
+    head = memory + z * ROWS * WIDTH
+    return tl.make_tensor_descriptor(head, [ROWS, WIDTH], [WIDTH, 1], [BLOCK, COLUMNS])
 
 
 @triton.jit
@@ -36,9 +29,9 @@ def attention_descriptor(
     BM: tl.constexpr, BN: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     z, tile = place(HEADS, tl.cdiv(T, BM), GROUP, CAUSAL)
-    queries = describe_q(in0, z, T, D, BM, BD)
-    keys = describe_k(in1, z // RATIO, S, D, BN, BD)
-    values = describe_v(in2, z // RATIO, S, DV, BN, BV)
+    queries = describe(in0, z, T, D, BM, BD)
+    keys = describe(in1, z // RATIO, S, D, BN, BD)
+    values = describe(in2, z // RATIO, S, DV, BN, BV)
     x = tile * BM + tl.arange(0, BM)[:, None]
     y = tl.arange(0, BV)[None, :]
     q = queries.load([tile * BM, 0])

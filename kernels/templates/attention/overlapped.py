@@ -4,9 +4,9 @@ Each program works through tiles of 128 query rows, 64 a group; blocks of the ne
 way while the last one ends. A group adds the values of one block while it computes the softmax of
 the next, and the groups take turns at the tensor cores, so that one's exponentials run under the
 other's products. Barriers in shared memory say which blocks are there (`ready`), which were used by
-both groups (`free`), and whose turn it is. Holes: `describe_q`, `describe_k`, `describe_v`,
-`describe_out` (all heads: two axes of them, then rows of contiguous elements) and `head_q`,
-`head_k`, `head_v`, `head_out` (where among them head z lies).
+both groups (`free`), and whose turn it is. Holes: the descriptors `queries`, `keys`, `values` and
+`result` (all heads: two axes of them, then rows of contiguous elements) and `head_q`, `head_k`,
+`head_v`, `head_out` (where among them head z lies).
 """
 
 from triton.experimental import gluon
@@ -21,35 +21,12 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 
 @gluon.jit
-def describe_q(in0, HEADS: gl.constexpr, T: gl.constexpr, D: gl.constexpr, BLOCK: gl.constexpr,
-               LAYOUT: gl.constexpr):  # fmt: skip
+def describe(memory, HEADS: gl.constexpr, ROWS: gl.constexpr, WIDTH: gl.constexpr,
+             BLOCK: gl.constexpr, LAYOUT: gl.constexpr):  # fmt: skip
     return tma.make_tensor_descriptor(
-        in0, [1, HEADS, T, D], [HEADS * T * D, T * D, D, 1], BLOCK, LAYOUT
-    )
-
-
-@gluon.jit
-def describe_k(in1, HEADS: gl.constexpr, S: gl.constexpr, D: gl.constexpr, BLOCK: gl.constexpr,
-               LAYOUT: gl.constexpr):  # fmt: skip
-    return tma.make_tensor_descriptor(
-        in1, [1, HEADS, S, D], [HEADS * S * D, S * D, D, 1], BLOCK, LAYOUT
-    )
-
-
-@gluon.jit
-def describe_v(in2, HEADS: gl.constexpr, S: gl.constexpr, DV: gl.constexpr, BLOCK: gl.constexpr,
-               LAYOUT: gl.constexpr):  # fmt: skip
-    return tma.make_tensor_descriptor(
-        in2, [1, HEADS, S, DV], [HEADS * S * DV, S * DV, DV, 1], BLOCK, LAYOUT
-    )
-
-
-@gluon.jit
-def describe_out(out0, HEADS: gl.constexpr, T: gl.constexpr, DV: gl.constexpr, BLOCK: gl.constexpr,
-                 LAYOUT: gl.constexpr):  # fmt: skip
-    return tma.make_tensor_descriptor(
-        out0, [1, HEADS, T, DV], [HEADS * T * DV, T * DV, DV, 1], BLOCK, LAYOUT
-    )
+        memory, [1, HEADS, ROWS, WIDTH], [HEADS * ROWS * WIDTH, ROWS * WIDTH, WIDTH, 1], BLOCK,
+        LAYOUT,
+    )  # fmt: skip
 
 
 @gluon.jit
@@ -363,10 +340,10 @@ def attention_overlapped(
     KEYS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, BN, BD], DTYPE)
     VALUES: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, BN, BV], DTYPE)
     RESULTS: gl.constexpr = gl.NVMMASharedLayout.get_default_for([1, 1, 64, BV], DTYPE)
-    queries = describe_q(in0, HEADS, T, D, [1, 1, 64, BD], QUERIES)
-    keys = describe_k(in1, HEADS // RATIO, S, D, [1, 1, BN, BD], KEYS)
-    values = describe_v(in2, HEADS // RATIO, S, DV, [1, 1, BN, BV], VALUES)
-    result = describe_out(out0, HEADS, T, DV, [1, 1, 64, BV], RESULTS)
+    queries = describe(in0, HEADS, T, D, [1, 1, 64, BD], QUERIES)
+    keys = describe(in1, HEADS // RATIO, S, D, [1, 1, BN, BD], KEYS)
+    values = describe(in2, HEADS // RATIO, S, DV, [1, 1, BN, BV], VALUES)
+    result = describe(out0, HEADS, T, DV, [1, 1, 64, BV], RESULTS)
     q_tiles = gl.allocate_shared_memory(DTYPE, [2, 1, 1, 64, BD], QUERIES)
     k_tiles = gl.allocate_shared_memory(DTYPE, [STAGES, 1, 1, BN, BD], KEYS)
     v_tiles = gl.allocate_shared_memory(DTYPE, [STAGES, 1, 1, BN, BV], VALUES)
