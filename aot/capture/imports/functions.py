@@ -195,11 +195,11 @@ def _shift(is_left: bool) -> Row:
 
 def _copysign(call: Call, size: Operand, sign: Operand) -> Node:
     magnitude = abs(call.operand(size, call.dtype))
-    is_below = _has_sign(call.operand(sign, call.dtype))
+    is_below = has_sign(call.operand(sign, call.dtype))
     return call.fill(build.where(is_below, -magnitude, magnitude))
 
 
-def _has_sign(x: Node) -> Node:
+def has_sign(x: Node) -> Node:
     """Whether a number is below 0, or -0.0, of which 1 / x is -inf."""
     return build.where(build.equal(x, 0.0), 1.0 / x, x) < 0.0
 
@@ -208,7 +208,7 @@ def _sign_bit(call: Call, data: Node) -> Node:
     if data.type.kind != "float":
         is_below = data < 0 if data.type.kind == "int" else None
         return is_below or call.fill(build.scalar(False, "bool"))
-    return _has_sign(data)
+    return has_sign(data)
 
 
 def _infinite(sign: float) -> Row:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from aotc.aot.capture.imports.call import Call, NotSupported, Operand, Row, Rows, wide, wrapped
+from aotc.aot.capture.imports.functions import has_sign
 from aotc.aot.capture.imports.movement import memory_order, memory_places
 from aotc.aot.capture.imports.scans import SUM, scan
 from aotc.aot.capture.state_values import is_state_value, mark_state
@@ -135,6 +136,16 @@ class Writes:
         return self._dropped(build.extreme(how.name, masked, (self.axis + 1,)))
 
     @property
+    def changes_zeros(self) -> Node:
+        """Bool `[.., n, ..]`: whether another float than -0.0 is written, which a sum that begins
+        with 0.0 cannot tell from none."""
+        shape = self.source.shape
+        changes = build.pointwise("ne", self.source, 0.0)
+        changes = changes | ~has_sign(self.source)
+        across = build.reshape(changes, (*shape[: self.axis], 1, *shape[self.axis :]))
+        return self._dropped(build.reduce("any", self.is_hit & across, (self.axis + 1,)))
+
+    @property
     def count(self) -> Node:
         """How many values are written to each place, i32."""
         hits = build.cast(self.is_hit, "i32")
@@ -240,11 +251,20 @@ def _gathered(merge: Merge, data: Node, found: Writes) -> Node:
     total = values.reduced(how)
     if merge.counts_self:
         total = build.pointwise(how.combine, operand, total)
+        if how.name == "sum" and operand.type.kind == "float" and not _is_zero(operand):
+            total = build.where(values.changes_zeros, total, operand)
     if merge.name == "mean":
         total = _averaged(total, found.count + (1 if merge.counts_self else 0))
     if not merge.counts_self:
         total = build.where(found.is_written, total, operand)
     return build.cast(total, data.dtype)
+
+
+def _is_zero(data: Node) -> bool:
+    """Whether every element is the literal 0.0."""
+    while data.op in ("expand", "reshape", "cast"):
+        data = data.inputs[0]
+    return data.op == "scalar" and math.copysign(1.0, data.attr("value")) > 0 == data.attr("value")
 
 
 def _averaged(total: Node, count: Node) -> Node:
