@@ -3,17 +3,21 @@ never a mixture, and nothing left behind."""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import random
 import resource
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 import small_bundle
 
-from aotc.aot.pack import staging
+from aotc.aot.errors import OutputExists
+from aotc.aot.pack import TensorData, staging
+from aotc.aot.pack.tensors import golden_tensors, tensor_file
 from aotc.runtime import load
 from aotc.runtime.errors import DiskFull, EnvironmentFault
 from aotc.runtime.verify import verify
@@ -141,3 +145,61 @@ def test_writers_at_once(bundle):
     assert codes == [0] * 4
     assert load(bundle).digest in digests
     assert small_bundle.names(bundle.parent) == ["bundle"]
+
+
+def test_without_renameat2_a_new_bundle_is_renamed_and_an_old_one_stays(tmp_path, monkeypatch):
+    """What a file system or a C library without it gives."""
+    monkeypatch.setattr(staging.ctypes, "CDLL", lambda *_, **__: object())
+    digest = small_bundle.write(tmp_path / "bundle")
+    with staging.Staging(str(tmp_path / "bundle")) as late, pytest.raises(OutputExists):
+        late.publish(force=False)
+    assert load(tmp_path / "bundle").digest == digest
+    assert small_bundle.write(tmp_path / "bundle", value=2.0, force=True) != digest
+    assert small_bundle.names(tmp_path) == ["bundle"]
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EIO])
+def test_a_rename_that_is_refused(tmp_path, monkeypatch, code):
+    """EINVAL: the file system does not know the flags; other errors are the caller's."""
+
+    class Library:
+        def renameat2(self, *_):
+            ctypes.set_errno(code)
+            return -1
+
+    monkeypatch.setattr(staging.ctypes, "CDLL", lambda *_, **__: Library())
+    if code == errno.EINVAL:
+        assert not staging._rename("a", "b", staging.RENAME_EXCHANGE)
+    else:
+        with pytest.raises(OSError, match="Input/output error"):
+            staging._rename("a", "b", staging.RENAME_EXCHANGE)
+
+
+def test_the_old_bundle_of_a_killed_fallback_goes_where_a_new_one_stands(bundle):
+    previous = bundle.parent / ".bundle.previous-0011aabb"
+    small_bundle.write(previous)
+    small_bundle.write(bundle, value=2.0, force=True)
+    assert small_bundle.names(bundle.parent) == ["bundle"]
+
+
+def test_another_writer_takes_each_new_folder_for_abandoned(tmp_path, monkeypatch):
+    def gone(path):
+        os.rmdir(path)  # noqa: PTH106
+        raise FileNotFoundError(errno.ENOENT, "replaced", path)
+
+    monkeypatch.setattr(staging, "lock_folder", gone)
+    with pytest.raises(EnvironmentFault, match="other writers remove"):
+        small_bundle.write(tmp_path / "bundle")
+    assert small_bundle.names(tmp_path) == []
+
+
+def test_what_cannot_be_written_is_refused_before_it_is():
+    with pytest.raises(ValueError, match="11 bytes for f32"):
+        TensorData("f32", (3,), bytes(11))
+    with pytest.raises(ValueError, match="cannot be written"):
+        b"".join(tensor_file({'a"b': TensorData("u8", (1,), b"x")}))
+    right = small_bundle.contents()
+    wrong = TensorData("f32", (7,), bytes(28))
+    golden = replace(right.golden, inputs=(wrong,))
+    with pytest.raises(ValueError, match="golden input `x`"):
+        golden_tensors(golden, right.inputs, right.outputs)

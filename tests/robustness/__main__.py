@@ -150,7 +150,7 @@ def main() -> int:
     """Run every part, print or write the page; 1 where something was wrong."""
     parser = argparse.ArgumentParser(prog="scripts/robustness", description=__doc__)
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("--jobs", type=int, default=2, help="processes of one part")
+    parser.add_argument("--jobs", type=int, default=2, help="processes of one part; 0: this one")
     parser.add_argument("--scale", type=float, default=1.0, help="of the counts")
     parser.add_argument(
         "--seconds", type=float, default=60.0, help="after which a part begins no more"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -164,6 +165,37 @@ def test_a_build_on_a_cluster_is_the_bundle_of_a_build_here(
         aotc, tmp_path / "again", spec, tmp_path / "cache"
     )  # what nodes made is kept here
     assert again["compiled"] == 0
+
+
+def test_an_interrupted_build_leaves_no_bundle_and_no_tasks(nodes, cluster, spec, tmp_path):
+    """SIGINT while nodes compile its kernels."""
+    cache, out = tmp_path / "cache", tmp_path / "out"
+    words = ["build", spec, "-o", out, "--ray", nodes.address, "--cache-dir", cache, "--quiet"]
+    command = [sys.executable, "-m", "aotc.aot.cli", *map(str, words)]
+
+    def free():
+        return cluster.ray.available_resources().get("CPU", 0)
+
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        _wait_for(lambda: cache.exists() and free() < 2)
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=90)
+    finally:
+        child.kill()
+    assert child.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"]
+    assert not list((cache / "staging").glob("*"))
+    _wait_for(lambda: free() == 2)  # no task goes on
+    assert cluster.map(requests(("operator:add", 1, 2)))[0].value == 3
+
+
+def _wait_for(is_there):
+    deadline = time.monotonic() + 90
+    while not is_there():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_bundle_is_tuned_on_a_device_of_the_cluster(nodes, cluster, aotc, bundle, tmp_path):
