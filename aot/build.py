@@ -22,7 +22,12 @@ from aotc.aot.front_end import capture_and_rewrite
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import BundleContents, TargetContents, TensorData, pack
 from aotc.aot.pack.staging import check_free
-from aotc.aot.refit import WeightsProgram, weights_program, with_weights_program
+from aotc.aot.refit import (
+    WeightsProgram,
+    adapter_programs,
+    weights_program,
+    with_weights_program,
+)
 from aotc.aot.signature import signature, states
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime, write_texts
 from aotc.aot.targets.families import find_target
@@ -114,12 +119,14 @@ def build(
         with options.executor() if executor is None else nullcontext(executor) as own:
             resources = Resources(own, store, counts)
             captured, compiled, weights = _compile(spec, wanted, options, resources, clock)
+            adapters = None
+            if options.adapters:
+                adapters = adapter_programs(compiled, weights, options, resources, clock)
         checks = [_validate(captured, each, options) for each in compiled]
         with clock.stage("pack"):
             whole = _contents(spec, captured, compiled, options, clock)
-            packed = pack(
-                with_weights_program(whole, captured, compiled, weights), out, options.force
-            )
+            whole = with_weights_program(whole, captured, compiled, weights, adapters)
+            packed = pack(whole, out, options.force)
             clock.detail = f"{len(packed.files)} files, digest {packed.digest[:12]}"
     finally:
         if options.dump is not None:

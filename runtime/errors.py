@@ -600,3 +600,11 @@ class WeightsNotReplaceable(InputError):
 
     template = "the weights of this bundle cannot be replaced: {reason}"
     hint = "build it again with this release of aotc"
+
+
+class AdapterMismatch(InputError):
+    """An adapter is for other modules than the model has, of other sizes, or of a kind that is not
+    known; `modules`: their names."""
+
+    template = "adapter `{source}` does not fit the program: {problem}: {modules}"
+    hint = "the program goes on with the weights that it has"

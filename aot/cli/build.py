@@ -44,6 +44,7 @@ NEEDED = ("torch", "triton", "numpy")
 @click.option(
     "--unchecked-indices", is_flag=True, help="Check neither indices nor divisors of calls."
 )
+@click.option("--adapters", is_flag=True, help="Let programs of the bundle apply LoRA adapters.")
 @click.option("--embed-backends", is_flag=True, help="Keep native libraries in the bundle.")
 @flags.rewrites
 @click.option("--debug", is_flag=True, help="Leave every stage's text in the bundle's debug/.")
@@ -166,6 +167,7 @@ def _options(given: dict[str, Any]) -> BuildOptions:
         fallback=given["fallback"],
         round_intermediates=given["round_intermediates"],
         unchecked_indices=given["unchecked_indices"],
+        adapters=given["adapters"],
         embed_backends=given["embed_backends"],
     )
 

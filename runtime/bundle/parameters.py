@@ -49,22 +49,46 @@ class FixedTensor(Record):
 
 class WeightsCode(Record):
     """The weights program: files of plan and library, the instruction sets that it needs, the
-    parameters that are its inputs, by number, and the tensors that are its outputs."""
+    parameters that are its inputs, by number, and the tensors that are its outputs; reads: for each
+    output the parameters that it depends on."""
 
     plan: str = field(FILE_NAME)
     library: str = field(FILE_NAME)
     needs: tuple[str, ...] = field(List(NAME, limit=256))
     inputs: tuple[int, ...] = field(List(Integer(0, COUNT_LIMIT), limit=COUNT_LIMIT))
     outputs: tuple[str, ...] = field(List(NAME, limit=COUNT_LIMIT, least=1))
+    reads: tuple[tuple[int, ...], ...] = field(
+        List(List(Integer(0, COUNT_LIMIT), limit=COUNT_LIMIT), limit=COUNT_LIMIT)
+    )
+
+
+class RecoverCode(Record):
+    """Parameters from the tensors that they are stored in: inputs by name, outputs by number."""
+
+    plan: str = field(FILE_NAME)
+    library: str = field(FILE_NAME)
+    inputs: tuple[str, ...] = field(List(NAME, limit=COUNT_LIMIT))
+    outputs: tuple[int, ...] = field(List(Integer(0, COUNT_LIMIT), limit=COUNT_LIMIT, least=1))
+
+
+class AdapterCode(Record):
+    """For weights of a type: W[n, k], A[r, k], B[n, r] and s → W + s · B · A; A, B, s are f32."""
+
+    dtype: str = field(Choice(*DTYPES))
+    plan: str = field(FILE_NAME)
+    library: str = field(FILE_NAME)
 
 
 class Parameters(Record):
-    """The file. unread: names of the model's tensors that the program does not depend on."""
+    """The file. unread: names of the model's tensors that the program does not depend on; recover
+    and adapters: what `apply_lora` needs."""
 
     parameters: tuple[Parameter, ...] = field(List(Parameter, limit=COUNT_LIMIT))
     fixed: tuple[FixedTensor, ...] = field(List(FixedTensor, limit=COUNT_LIMIT))
     unread: tuple[str, ...] = field(List(NAME, limit=COUNT_LIMIT))
     code: WeightsCode | None = field(Optional(WeightsCode))
+    recover: RecoverCode | None = field(Optional(RecoverCode))
+    adapters: tuple[AdapterCode, ...] = field(List(AdapterCode, limit=16))
 
     def to_bytes(self) -> bytes:
         """The whole file."""
@@ -95,6 +119,11 @@ def _broken(found: Parameters) -> Broken:
     made = () if found.code is None else found.code.outputs
     if len({*stored, *made}) != len(stored) + len(made):
         yield "code.outputs", "a tensor that is made twice", "each tensor once"
-    for number in () if found.code is None else found.code.inputs:
+    numbers = [] if found.recover is None else [*found.recover.outputs]
+    if found.code is not None:
+        numbers += [*found.code.inputs, *(each for row in found.code.reads for each in row)]
+        if len(found.code.reads) != len(found.code.outputs):
+            yield "code.reads", len(found.code.reads), f"{len(found.code.outputs)}"
+    for number in numbers:
         if number >= len(found.parameters):
-            yield "code.inputs", number, f"less than {len(found.parameters)}"
+            yield "code", number, f"a number below {len(found.parameters)}"

@@ -24,6 +24,7 @@ from .session import Session, close_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Self
 
@@ -400,6 +401,18 @@ class Program:
 
         loaded = require(self._loaded)
         self._weights.load(source, loaded)
+
+    def apply_lora(self, path: str | os.PathLike[str], scale: float = 1.0) -> None:
+        """Add a LoRA adapter to the weights that the program has, from a folder as PEFT writes it.
+
+        scale: a factor beside the adapter's own. Adapters add up; `reset_weights` removes them all.
+        The bundle has to be built with `--adapters`. Raises `AdapterMismatch`, which names the
+        modules, and what `load_weights` raises; on any error nothing has changed.
+        """
+        from .weights import require
+
+        loaded = require(self._loaded)
+        self._weights.apply(path, scale, loaded)
 
     def reset_weights(self) -> None:
         """Run on the bundle's own weights from now on."""

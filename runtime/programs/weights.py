@@ -12,10 +12,13 @@ from __future__ import annotations
 import _thread
 import ctypes
 import hashlib
+import os
 
 from ..arrays.dtypes import DTYPES
 from ..bundle.parameters import PARAMETERS_NAME, Parameters
 from ..bundle.plan import Plan, split_library
+from ..bundle.plan_rules import check_steps
+from ..bundle.signature import TensorSpec
 from ..bundle.weights import ALIGNMENT_BYTES, StagedMemory
 from ..drivers import load as load_driver
 from ..errors import BundleMalformed, ProgramClosed, WeightsMismatch, WeightsNotReplaceable
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from ..bundle.launch_plan import LaunchPlan
     from ..bundle.parameters import FixedTensor, Parameter, WeightsCode
+    from .adapters import Change
     from .tensor_files import Given, GivenTensor
 
     Spans = Mapping[str, tuple[int, int]]
@@ -46,7 +51,8 @@ class Weights:
         self._files, self._path = files, path
         self._turn = _thread.allocate_lock()
         self._parameters: Parameters | None = None
-        self._code: Any = None  # the driver's executable of the weights program
+        self._codes: dict[str, tuple[Any, Plan]] = {}  # what is loaded, by the plan's file
+        self._current: StagedMemory | None = None  # what is on a device, where it is not the file's
 
     @property
     def parameters(self) -> Parameters:
@@ -73,14 +79,15 @@ class Weights:
                 head = min(address for address, _ in loaded.spans.values()) - loaded.file.address
                 ctypes.memmove(staged.address, loaded.file.address, head)
                 self._compute(addresses, spans, loaded)
-                loaded.exchange(staged, spans)
+                self._exchange(staged, spans, loaded)
             finally:
-                staged.close()
+                if staged is not self._current:
+                    staged.close()
 
     def reset(self, loaded: Any) -> None:
         """See `Program.reset_weights`."""
         with self._turn:
-            loaded.exchange(None, {})
+            self._exchange(None, {}, loaded)
 
     def _compute(self, addresses: Sequence[int], spans: Spans, loaded: Any) -> None:
         """Write each tensor that the bundle stores to its span."""
@@ -104,48 +111,203 @@ class Weights:
         spans: Spans,
     ) -> None:
         """One call of the weights program."""
-        executable = self._executable(code, parameters, spans)
+        inputs = [(addresses[number], parameters[number].nbytes) for number in code.inputs]
+        self._call(code, inputs, [_span(spans, name) for name in code.outputs], spans)
+
+    def _call(
+        self,
+        code: Any,
+        inputs: Sequence[tuple[int, int]],
+        outputs: Sequence[tuple[int, int]],
+        spans: Spans,
+        dims: tuple[int, ...] = (),
+    ) -> None:
+        """One call of a program of the bundle's, on memory as (address, bytes)."""
+        executable, plan = self._executable(code, len(inputs), len(outputs), spans)
+        shaped = plan.at(dims)
+        given_bytes, made_bytes = ([nbytes for _, nbytes in each] for each in (inputs, outputs))
+        sizes = {name: nbytes for name, (_, nbytes) in spans.items()}
+        self.check(shaped, plan.path, given_bytes, made_bytes, sizes)
+        executable = executable.at(shaped)
         executable.weights = {name: address for name, (address, _) in spans.items()}
         session = executable.session()
         try:
-            outputs = [spans[name][0] for name in code.outputs]
-            session.addresses[:] = [*(addresses[number] for number in code.inputs), *outputs]
+            session.addresses[:] = [address for address, _ in (*inputs, *outputs)]
             session.run()
         finally:
             session.close()
 
-    def _executable(self, code: WeightsCode, parameters: Sequence[Parameter], spans: Spans) -> Any:
-        """The code of the weights program, loaded once; raises `BundleMalformed`."""
-        if self._code is not None:
-            return self._code
+    def _executable(self, code: Any, inputs: int, outputs: int, spans: Spans) -> tuple[Any, Plan]:
+        """The code of a program, loaded once, and its plan; raises `BundleMalformed`."""
+        known = self._codes.get(code.plan)
+        if known is not None:
+            return known
         where = f"{self._path}/{code.plan}"
         plan = Plan.from_msgpack(self._files[code.plan], where)
         library, vouched = split_library(self._files[code.library])
-        fits = plan.fixed is not None and plan.code_digest == vouched and not plan.states
-        if not fits:
-            found = "a plan of other code, of dynamic sizes or of states"
+        if plan.code_digest != vouched or plan.states:
+            found = "a plan of other code, or of states"
             raise BundleMalformed(path=where, field="kernels", found=found, expected="its own")
-        inputs = tuple(parameters[number].nbytes for number in code.inputs)
-        outputs = tuple(_span(spans, name)[1] for name in code.outputs)
-        plan.validate(len(inputs), len(outputs), spans.keys(), where, None)
-        self.check(plan, inputs, outputs, {name: nbytes for name, (_, nbytes) in spans.items()})
-        driver = load_driver(HOST_DEVICE)
-        self._code = driver.Executable(library, plan.fixed, spans, inputs, outputs)
-        return self._code
+        plan.validate(inputs, outputs, spans.keys(), where, None)
+        sizes = ((0,) * inputs, (0,) * outputs)
+        made = load_driver(HOST_DEVICE).Executable(library, plan.fixed or plan, spans, *sizes)
+        self._codes[code.plan] = made, plan
+        return made, plan
 
     @staticmethod
     def check(
-        plan: Plan, inputs: Sequence[int], outputs: Sequence[int], weights: Mapping[str, int]
+        plan: LaunchPlan,
+        path: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        weights: Mapping[str, int],
     ) -> None:
         """Every launch stays within inputs, outputs and weights of these sizes in bytes."""
-        from ..bundle.plan_rules import check_steps
-        from ..bundle.signature import TensorSpec
-
         specs = [
             tuple(TensorSpec(f"{role}{index}", "u8", (nbytes,)) for index, nbytes in enumerate(row))
             for role, row in (("input", inputs), ("output", outputs))
         ]
-        check_steps(plan.fixed, (), (), (specs[0], specs[1]), weights, plan.path)
+        check_steps(plan, (), (), (specs[0], specs[1]), weights, path)
+
+    # -- adapters ------------------------------------------------------------------------------
+
+    def apply(self, path: Any, scale: float, loaded: Any) -> None:
+        """See `Program.apply_lora`."""
+        from .adapters import _mismatch, read_adapter
+
+        with self._turn:
+            rows = self.parameters
+            if not rows.adapters:
+                raise WeightsNotReplaceable(reason="it was built without `--adapters`")
+            changes = read_adapter(path, scale)
+            targets = self._targets(changes, os.fspath(path))
+            nbytes = loaded.file.nbytes
+            blocks = [StagedMemory(nbytes) for _ in range(2)]
+            staged, discarded = blocks
+            try:
+                base = loaded.file.address if self._current is None else self._current.address
+                old = {
+                    name: (base + address - loaded.file.address, size)
+                    for name, (address, size) in loaded.spans.items()
+                }
+                ctypes.memmove(staged.address, base, nbytes)
+                spans = staged.spans(loaded.spans, loaded.file.address)
+                raw = self._raw(old, blocks)
+                lost = [rows.parameters[number].names[0] for number in targets if number not in raw]
+                adapted = self._added(targets, raw, blocks, old) if not lost else {}
+                affected, beside = self._affected(targets, raw)
+                if lost or beside:
+                    names = sorted({*lost, *beside})
+                    raise _mismatch(os.fspath(path), "weights that are folded with others", names)
+                for number, address in adapted.items():
+                    row = rows.parameters[number]
+                    if row.stored:
+                        to, _ = _span(spans, row.stored, row.nbytes)
+                        ctypes.memmove(to, address, row.nbytes)
+                if rows.code is not None and affected:
+                    aside = discarded.spans(loaded.spans, loaded.file.address)
+                    places = {**spans, **{name: aside[name] for name in rows.code.outputs}}
+                    places |= {name: spans[name] for name in affected}
+                    known = {**raw, **adapted}
+                    blank = StagedMemory(max(row.nbytes for row in rows.parameters) or 1)
+                    blocks.append(blank)
+                    count = range(len(rows.parameters))
+                    addresses = [known.get(number, blank.address) for number in count]
+                    self._run(rows.code, rows.parameters, addresses, places)
+                self._exchange(staged, spans, loaded)
+            finally:
+                for block in blocks:
+                    if block is not self._current:
+                        block.close()
+
+    def _exchange(self, staged: StagedMemory | None, spans: Spans, loaded: Any) -> None:
+        """Put staged memory, or the file's, in place; on a device keep what was copied there."""
+        loaded.exchange(staged, spans)
+        if loaded.weights is None:
+            old, self._current = self._current, staged
+            if old is not None:
+                old.close()
+
+    def _targets(self, changes: Mapping[str, Change], path: str) -> dict[int, Change]:
+        """Parameter → what is added to it; raises `AdapterMismatch`."""
+        from .adapters import _mismatch
+
+        rows = self.parameters.parameters
+        numbers = {name: number for number, row in enumerate(rows) for name in row.names}
+        dtypes = {each.dtype for each in self.parameters.adapters}
+        other = [module for module in changes if f"{module}.weight" not in numbers]
+        if other:
+            raise _mismatch(path, "modules that the model has not", other)
+        found: dict[int, Change] = {}
+        for module, change in changes.items():
+            row = rows[numbers[f"{module}.weight"]]
+            if row.shape != (change.rows, change.inner) or row.dtype not in dtypes:
+                sizes = f"{module} ({change.rows} × {change.inner}, the weight is {row.dtype}"
+                raise _mismatch(path, "other sizes", [f"{sizes}{list(row.shape)})"])
+            found[numbers[f"{module}.weight"]] = change
+        return found
+
+    def _raw(self, spans: Spans, blocks: list[StagedMemory]) -> dict[int, int]:
+        """Address of each parameter that what is stored at `spans` holds as it is."""
+        rows, found = self.parameters, {}
+        code = rows.recover
+        if code is not None:
+            sizes = [rows.parameters[number].nbytes for number in code.outputs]
+            places = _laid_out(sizes, blocks)
+            found = dict(zip(code.outputs, places, strict=True))
+            inputs = [_span(spans, name) for name in code.inputs]
+            self._call(code, inputs, list(zip(places, sizes, strict=True)), spans)
+        for number, row in enumerate(rows.parameters):
+            if row.stored:
+                found[number] = _span(spans, row.stored, row.nbytes)[0]
+        return found
+
+    def _added(
+        self,
+        targets: Mapping[int, Change],
+        raw: Mapping[int, int],
+        blocks: list[StagedMemory],
+        spans: Spans,
+    ) -> dict[int, int]:
+        """Address of each changed parameter."""
+        rows = self.parameters
+        codes = {each.dtype: each for each in rows.adapters}
+        sizes = [rows.parameters[number].nbytes for number in targets]
+        found = dict(zip(targets, _laid_out(sizes, blocks), strict=True))
+        for number, change in targets.items():
+            row, (a, b) = rows.parameters[number], change.addresses
+            scale = ctypes.c_float(change.scale)
+            inputs = [
+                (raw[number], row.nbytes),
+                (a, 4 * change.rank * change.inner),
+                (b, 4 * change.rows * change.rank),
+                (ctypes.addressof(scale), 4),
+            ]
+            dims = (change.inner, change.rows, change.rank)  # k, n, r: by name
+            outputs = [(found[number], row.nbytes)]
+            self._call(codes[row.dtype], inputs, outputs, spans, dims)
+        return found
+
+    def _affected(
+        self, targets: Mapping[int, Any], raw: Mapping[int, int]
+    ) -> tuple[list[str], list[str]]:
+        """The tensors that depend on targets, and the parameters beside them that are not known."""
+        code, affected, beside = self.parameters.code, [], []
+        if code is not None:
+            for name, reads in zip(code.outputs, code.reads, strict=True):
+                if not targets.keys().isdisjoint(reads):
+                    affected.append(name)
+                    unknown = (number for number in reads if number not in raw)
+                    beside += [self.parameters.parameters[each].names[0] for each in unknown]
+        return affected, beside
+
+
+def _laid_out(sizes: Sequence[int], blocks: list[StagedMemory]) -> list[int]:
+    """Addresses for tensors of these sizes in bytes, in one new block."""
+    rounded = [-(-max(size, 1) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in sizes]
+    blocks.append(StagedMemory(sum(rounded) or 1))
+    starts = [sum(rounded[:index]) for index in range(len(rounded))]
+    return [blocks[-1].address + start for start in starts]
 
 
 def _span(spans: Spans, name: str, nbytes: int | None = None) -> tuple[int, int]:

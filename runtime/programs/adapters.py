@@ -1,0 +1,123 @@
+"""LoRA adapters as PEFT writes them: `adapter_config.json` and `adapter_model.safetensors`.
+
+W + s · B · A        s = scale · alpha / r, or scale · alpha / √r where `use_rslora`
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import os
+import struct
+
+from ..arrays.buffers import buffer_address, copy_strided
+from ..errors import AdapterMismatch
+from .tensor_files import given, read_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .tensor_files import Given, GivenTensor
+
+CONFIG_NAME, WEIGHTS_NAME = "adapter_config.json", "adapter_model.safetensors"
+PREFIX = "base_model.model."
+PARTS = {".lora_A.weight": "a", ".lora_B.weight": "b"}
+# What would mean other numbers than W + s · B · A; each has to be absent, or to have such a value.
+PLAIN: dict[str, tuple[Any, ...]] = {
+    "use_dora": (None, False),
+    "bias": (None, "none"),
+    "modules_to_save": (None, []),
+    "alpha_pattern": (None, {}),
+    "lora_bias": (None, False),
+    "layer_replication": (None, []),
+    "trainable_token_indices": (None, [], {}),
+}
+
+
+class Change:
+    """What an adapter adds to one weight: A [r, k] and B [n, r] of f32, and the scale."""
+
+    __slots__ = ("a", "b", "inner", "rank", "rows", "scale")
+
+    def __init__(self, a: Any, b: Any, sizes: tuple[int, int, int], scale: float) -> None:
+        self.a, self.b, self.scale = a, b, scale
+        self.rows, self.inner, self.rank = sizes
+
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Those of A and of B."""
+        return buffer_address(self.a), buffer_address(self.b)
+
+
+def read_adapter(path: str | os.PathLike[str], scale: float) -> dict[str, Change]:
+    """Module → what is added to its weight; raises `AdapterMismatch` and `WeightsUnreadable`."""
+    folder = os.fspath(path)
+    config = read_json(os.path.join(folder, CONFIG_NAME), "the configuration of an adapter")
+    for name, values in PLAIN.items():
+        if config.get(name) not in values:
+            raise _mismatch(folder, "a kind that is not applied", [f"{name}={config[name]!r}"[:80]])
+    alpha = config.get("lora_alpha")
+    if config.get("peft_type", "LORA") != "LORA" or type(alpha) not in (int, float):
+        raise _mismatch(folder, "no LoRA adapter", [str(config.get("peft_type"))[:40]])
+    found = given(os.path.join(folder, WEIGHTS_NAME), {})
+    pairs = _pairs(folder, found)
+    is_turned, is_rooted = bool(config.get("fan_in_fan_out")), bool(config.get("use_rslora"))
+    changes = {}
+    for module, (a, b) in pairs.items():
+        is_product = len(a.shape) == len(b.shape) == 2 and a.shape[0] == b.shape[1]
+        if not is_product or not a.shape[0]:
+            shapes = f"{module} (A {list(a.shape)}, B {list(b.shape)})"
+            raise _mismatch(folder, "sizes that are no product", [shapes])
+        rank, inner, rows = *a.shape, b.shape[0]
+        factor = scale * alpha / (rank**0.5 if is_rooted else rank)
+        left, right = _singles(a), _singles(b)
+        if is_turned:  # the weight is [k, n]: Aᵀ · Bᵀ is added
+            left, right = _transposed(right, rows, rank), _transposed(left, rank, inner)
+            rows, inner = inner, rows
+        changes[module] = Change(left, right, (rows, inner, rank), factor)
+    return changes
+
+
+def _pairs(folder: str, found: Given) -> dict[str, tuple[GivenTensor, GivenTensor]]:
+    """Module → A and B."""
+    parts: dict[str, dict[str, GivenTensor]] = {}
+    others = []
+    for name, tensor in found.tensors.items():
+        end = next((end for end in PARTS if name.endswith(end)), None)
+        if end is None or tensor.dtype not in ("f32", "f16", "bf16"):
+            others.append(name)
+            continue
+        module = name.removesuffix(end).removeprefix(PREFIX)
+        parts.setdefault(module, {})[PARTS[end]] = tensor
+    others += [module for module, pair in parts.items() if len(pair) != 2]
+    if others or not parts:
+        raise _mismatch(folder, "tensors that are no pairs `lora_A`, `lora_B` of floats", others)
+    return {module: (pair["a"], pair["b"]) for module, pair in parts.items()}
+
+
+def _mismatch(source: str, problem: str, names: list[str]) -> AdapterMismatch:
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    text = ", ".join(names[:8]) + more
+    return AdapterMismatch(source=source, problem=problem, modules=text, names=names)
+
+
+def _singles(tensor: GivenTensor) -> Any:
+    """The elements as f32, in an array of their own."""
+
+    data = ctypes.string_at(tensor.address, tensor.nbytes)
+    if tensor.dtype == "f32":
+        return array.array("f", data)
+    if tensor.dtype == "f16":
+        return array.array("f", struct.unpack(f"<{len(data) // 2}e", data))
+    wide = bytearray(2 * len(data))  # bf16 is the upper half of f32
+    wide[2::4], wide[3::4] = data[::2], data[1::2]
+    return array.array("f", bytes(wide))
+
+
+def _transposed(values: Any, rows: int, columns: int) -> Any:
+    """The elements of [rows, columns] as [columns, rows]."""
+    turned = array.array("f", bytes(4 * len(values)))
+    to, source = buffer_address(turned), buffer_address(values)
+    copy_strided(to, source, 4, (columns, rows), (4, 4 * columns))
+    return turned
