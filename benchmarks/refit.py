@@ -84,7 +84,7 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
     from aotc import runtime
     from aotc.aot.build import build
     from aotc.aot.capture.spec import load_spec
-    from aotc.cache import cache_folder
+    from aotc.aot.cli.project import cache_folder
     from aotc.aot.options import BuildOptions
 
     path = folder / "model.py"
