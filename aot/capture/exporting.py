@@ -48,7 +48,7 @@ def exported(spec: Spec, whole: Collection[str]) -> Exported:
         program = export(spec)
         return Exported(program, decompose(program, spec.decompositions, whole, spec.path))
     except UnsupportedError as refused:
-        if spec.module is None or is_of_data(refused):
+        if spec.module is None or is_of_data(refused) or spec.state_shapes:
             raise
         first = refused
     try:

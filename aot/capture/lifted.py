@@ -113,22 +113,26 @@ def _taking_states(module: torch.nn.Module, names: Sequence[str]) -> Callable[..
     def forward(*arguments: Any, **named: Any) -> Any:
         given = named.pop(ARGUMENT)
         owners = [
-            (module.get_submodule(each.rpartition(".")[0])._buffers, each.rpartition(".")[2], state)
+            (module.get_submodule(each.rpartition(".")[0]), each.rpartition(".")[2], state)
             for state, own in zip(given, places, strict=True)
             for each in own
         ]
-        before = [owner[leaf] for owner, leaf, _ in owners]
+        before = [(owner, dict(owner._buffers)) for owner, _, _ in owners]
         for owner, leaf, state in owners:
-            owner[leaf] = state
+            del owner._buffers[leaf]  # as a plain attribute torch does not look after it
+            owner.__dict__[leaf] = state
         try:
             result = module.forward(*arguments, **named)
             for owner, leaf, state in owners:
-                if owner[leaf] is not state:  # the attribute was set, in place of its elements
-                    state.copy_(owner[leaf])
+                if owner.__dict__[leaf] is not state:  # it was set, in place of its elements
+                    state.copy_(owner.__dict__[leaf])
             return result
         finally:
-            for (owner, leaf, _), tensor in zip(owners, before, strict=True):
-                owner[leaf] = tensor
+            for owner, leaf, _ in owners:
+                owner.__dict__.pop(leaf, None)
+            for owner, buffers in reversed(before):
+                owner._buffers.clear()
+                owner._buffers.update(buffers)
 
     signature = inspect.signature(module.forward)
     own = list(signature.parameters.values())

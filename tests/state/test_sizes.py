@@ -253,6 +253,34 @@ def test_what_calls_only_read_is_a_state_that_stays():
     assert [slot.initial_bytes for slot in assign_buffers(plan, graph).states] == [4]
 
 
+class Assigned(torch.nn.Module):
+    """Buffers that are set, in place of their elements, one of them of a fixed size."""
+
+    def __init__(self, length=8):
+        super().__init__()
+        self.register_buffer("ring", torch.zeros(length, 4))
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("last", torch.zeros(4))
+
+    def forward(self, x):
+        self.ring = torch.cat([self.ring[1:], x])
+        self.count = self.count + 1
+        return self.ring.sum(0) * self.count + self.last
+
+
+def test_buffers_that_are_set_are_states_too():
+    length = torch.export.Dim("length", min=3, max=64)
+    module = Assigned()
+    captured = capture(spec_of(module, torch.randn(1, 4), "m", None, {"ring": {0: length}}))
+    assert sorted(state.name for state in captured.graph.states) == ["count", "ring"]
+    assert list(dict(module.named_buffers())) == ["ring", "count", "last"]
+    assert "ring" not in vars(module)
+    ring = captured.golden_outputs[
+        1 + [state.name for state in captured.graph.states].index("ring")
+    ]
+    numpy.testing.assert_array_equal(ring[-1], captured.golden_inputs[0][0])
+
+
 class Sliced(torch.nn.Module):
     """Rows written and read as slices from either end, by as many places as an input has."""
 
