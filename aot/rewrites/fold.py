@@ -8,7 +8,7 @@ of counted values, such as the sines of all positions, are worth their bytes.
 from __future__ import annotations
 
 import hashlib
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,15 +20,17 @@ from aotc.aot.ir.graph import Constant, Graph, Node, walk
 from aotc.aot.ir.ops import OPS
 from aotc.aot.ir.reference import evaluate_all
 from aotc.aot.ir.rules import Context
-from aotc.aot.ir.size import proves_at_most
+from aotc.aot.ir.size import proves_at_most, typical
 from aotc.aot.ir.storage import Array, widen
 from aotc.aot.ir.text import print_graph
+from aotc.aot.rewrites.panels import is_widened
 
 COUNTED_LIMIT = 1 << 20  # elements of an expression without constants that are worth a look
 TABLE_BYTES = 1 << 22  # of a table of counted values
 TABLE_COST = 10.0  # operations of a function that is looked up rather than computed
 SMALL_BYTES = 4096  # results up to this size are folded whatever they are made of
-PADDED_GROWTH = 3  # of padded constants
+PADDED_GROWTH = 3.0  # of padded constants, at most
+NARROW = frozenset({"i8", "u8"})  # how quantised numbers are stored
 
 
 def fold(graph: Graph) -> tuple[Graph, int]:
@@ -54,8 +56,9 @@ class _Parts:
 
     constants: frozenset[Node]
     is_fixed: bool  # reads no weights that a program may be given others of
-    has_pads: bool
+    padding: float  # by how much pads enlarge it
     is_dear: bool  # holds functions that cost more than reading their results
+    is_narrow: bool = False  # holds constants of one byte an element
 
     @classmethod
     def of(cls, node: Node, is_weight: bool, operands: Collection[_Parts]) -> _Parts:
@@ -65,8 +68,10 @@ class _Parts:
         return cls(
             own.union(*(each.constants for each in operands)),
             not is_weight and all(each.is_fixed for each in operands),
-            node.op == "pad" or any(each.has_pads for each in operands),
+            _growth(node) * max((each.padding for each in operands), default=1.0),
             is_dear or any(each.is_dear for each in operands),
+            (node.op == "constant" and node.dtype in NARROW)
+            or any(each.is_narrow for each in operands),
         )
 
 
@@ -125,9 +130,12 @@ class _Folder:
         return build.permute(self._folded(build.permute(node, order)), back)
 
     def _packed(self, node: Node) -> Node:
-        """Panels are stored as the kernels read them, even where padding makes them larger."""
+        """Panels are stored as the kernels read them, even where padding makes them larger; those
+        of narrower numbers stay narrow."""
         if node.op == "constant" or not self.context.is_constant(node):
             return node
+        if is_widened(node):
+            return self._folded(node)
         self.count += 1
         return self._constant(node)
 
@@ -140,7 +148,8 @@ class _Folder:
             if found is None and node not in self.split:
                 found = self._whole(node)
             if found is None:
-                self.split.add(node)
+                if node not in self.split:
+                    self._split(node)
                 unknown = [operand for operand in node.inputs if operand not in self.folded]
                 if unknown:
                     waiting += unknown
@@ -148,6 +157,28 @@ class _Folder:
                 found = node.on(tuple(self.folded[operand] for operand in node.inputs))
             self.folded[waiting.pop()] = found
         return self.folded[root]
+
+    def _split(self, node: Node) -> None:
+        """Mark a node as one that stays; below it also what as constants, made of the same numbers
+        for several of its operands, would together be larger than these."""
+        self.split.add(node)
+        operands = [each for each in dict.fromkeys(node.inputs) if each.inputs]
+        sources = [self._parts(each).constants for each in operands]
+        times = Counter(source for each in sources for source in each)
+        shared = {source for source, count in times.items() if count > 1}
+        whole_bytes = sum(source.type.nbytes for source in times)
+        made_bytes = sum(
+            min(each.type.nbytes, sum(source.type.nbytes for source in parts))
+            for each, parts in zip(operands, sources, strict=True)
+        )
+        if not shared or made_bytes <= whole_bytes + SMALL_BYTES:
+            return
+        readers = Counter(each for operand in operands for each in walk((operand,)))
+        self.split.update(
+            each
+            for each, count in readers.items()
+            if count == 1 and each.inputs and shared & self._parts(each).constants
+        )
 
     def _whole(self, node: Node) -> Node | None:
         """The constant that an expression is; None where that would be larger."""
@@ -167,8 +198,9 @@ class _Folder:
         if not constants and node.type.numel > COUNTED_LIMIT:
             return None
         # Zeros beside weights are there to be read: a kernel that made them would lose by it.
-        growth = PADDED_GROWTH if parts.has_pads else 1
-        limit_bytes = SMALL_BYTES + growth * sum(item.type.nbytes for item in constants)
+        slack_bytes = 0 if parts.is_narrow else SMALL_BYTES
+        growth = min(PADDED_GROWTH, parts.padding)
+        limit_bytes = slack_bytes + growth * sum(item.type.nbytes for item in constants)
         if constants and node.type.nbytes > limit_bytes:
             return None
         if _is_repetition(node):
@@ -229,6 +261,13 @@ def _raw_expression(
             new[each] = known.expression or each
             leaves |= dict.fromkeys(known.leaves or (known,))
     return new[node], tuple(leaves)
+
+
+def _growth(node: Node) -> float:
+    """By how much a pad enlarges its operand."""
+    if node.op != "pad":
+        return 1.0
+    return max(1.0, typical(node.type.numel) / max(1, typical(node.inputs[0].type.numel)))
 
 
 def _evaluated(node: Node, constants: Mapping[str, Constant]) -> Array:

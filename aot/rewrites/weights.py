@@ -16,6 +16,7 @@ from aotc.aot.ir import build
 from aotc.aot.ir.graph import Graph, Node, made_for, make
 from aotc.aot.ir.infer import PACK_N
 from aotc.aot.ir.rules import Context, Rule, rule_for
+from aotc.aot.rewrites.panels import is_widened, panels_of
 
 
 def _pack(root: Node, context: Context) -> Node | None:
@@ -29,8 +30,11 @@ def _pack(root: Node, context: Context) -> Node | None:
         return None
     panels = math.ceil(columns / PACK_N)
     dense = build.reshape(right, (inner, columns))
-    padded = build.pad(dense, (0, 0), (0, panels * PACK_N - columns), 0.0)
-    packed = build.permute(build.reshape(padded, (inner, panels, PACK_N)), (1, 0, 2))
+    if is_widened(dense):
+        packed = panels_of(dense)
+    else:
+        padded = build.pad(dense, (0, 0), (0, panels * PACK_N - columns), 0.0)
+        packed = build.permute(build.reshape(padded, (inner, panels, PACK_N)), (1, 0, 2))
     rows = build.reshape(left, (left.type.numel // inner, inner))
     product = make("matmul_packed", (rows, packed), {"n": columns})
     return build.reshape(product, root.shape)

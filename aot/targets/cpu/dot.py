@@ -45,11 +45,14 @@ class Side(NamedTuple):
     """The buffer holds the columns one after the other."""
     start: Int | None = None
     """The buffer's first column, if not the operand's own first."""
+    is_computed: bool = False
+    """Its elements are computed where they are multiplied, as each is multiplied once."""
 
     def at(self, kernel: Kernel, index: Index) -> Operand:
         """The element, or the lanes, at an index of the operand."""
         if self.buffer is None:
-            return kernel.lanes.operand(kernel.at(self.value, index))
+            found = kernel.lanes.operand(kernel.at(self.value, index))
+            return _widen(kernel, found, self.value, self.wide) if self.is_computed else found
         row, column = index
         if self.start is not None:
             column = kernel.lanes.add(column, self.start, -1)
@@ -58,7 +61,7 @@ class Side(NamedTuple):
 
     def strip(self, kernel: Kernel, column: Int, columns: int) -> Side:
         """The operand with so many columns from `column` on copied, where it must be copied."""
-        if self.is_direct or self.buffer is not None:
+        if self.is_direct or self.is_computed or self.buffer is not None:
             return self
         start = None if column.constant == 0 else column
         buffer = _widened(kernel, self, columns, start)
@@ -78,11 +81,20 @@ def side(kernel: Kernel, dot: Operation, rows: int, *, is_left: bool) -> Side:
         return source.strip(kernel, integer(0), columns)._replace(is_turned=True)
     if value.type.element == found.wide and _is_direct(kernel, value, rows, is_left):
         return found._replace(is_direct=True)
+    shape = value.type.shape or ()
+    if not is_left and _is_read_once(kernel, value, rows, shape):
+        return found._replace(is_computed=True)
     if not is_left:
         return found
-    shape = value.type.shape or ()
     is_turned = rows >= FEWEST_ROWS and tiles.lane_dimension(kernel, value) == 0
     return found._replace(is_turned=is_turned).strip(kernel, integer(0), shape[1])
+
+
+def _is_read_once(kernel: Kernel, value: Value, rows: int, shape: tuple[int, ...]) -> bool:
+    """Whether B is computed, lanes along its rows, and one block of rows takes all of it."""
+    if value in kernel.pending or tiles.lane_dimension(kernel, value) != 1:
+        return False
+    return rows <= choose_tile(kernel, rows, shape[1], shape[0]).rows
 
 
 def _known(kernel: Kernel, operand: Side) -> Side:
@@ -182,7 +194,7 @@ def _write_widened(
         row, column = index
         moved = column if start is None else kernel.lanes.add(column, start)
         found = kernel.lanes.operand(kernel.at(operand.value, (row, moved)))
-        found = _widen(kernel, found, operand.value, buffer)
+        found = _widen(kernel, found, operand.value, buffer.element)
         place = (column, row) if operand.is_turned else (row, column)
         pointer = memory.buffer_pointer(kernel, buffer, place)
         memory.write(kernel, pointer, found, buffer.element, None)
@@ -210,7 +222,7 @@ def _write_transposed(kernel: Kernel, value: Value, buffer: Buffer, block: int, 
                     place = lanes.add(lanes.add(column, start), integer(i))
                     index = (Int("i32", row.base, Linear((), 1)), place)
                     found = lanes.splat(lanes.operand(kernel.at(value, index)))
-                    vectors.append(_widen(kernel, found, value, buffer))
+                    vectors.append(_widen(kernel, found, value, buffer.element))
                 for i, vector in enumerate(_transpose(kernel, vectors)):
                     index = (lanes.add(row, integer(i)), Int("i32", column.base, Linear((), 1)))
                     pointer = memory.buffer_pointer(kernel, buffer, index)
@@ -236,9 +248,9 @@ def _transpose(kernel: Kernel, vectors: list[Operand]) -> list[Operand]:
     return current
 
 
-def _widen(kernel: Kernel, operand: Operand, value: Value, buffer: Buffer) -> Operand:
+def _widen(kernel: Kernel, operand: Operand, value: Value, wide: str) -> Operand:
     """A lane value of the operand in the type that the microkernel multiplies."""
-    narrow, wide = value.type.element, buffer.element
+    narrow = value.type.element
     if wide == "i32":
         return operand if narrow == wide else kernel.lanes.cast("sext", operand, "i32")
     found = as_f32(kernel.lanes, operand, narrow)
