@@ -190,6 +190,8 @@ def warn_of_weights(state: Mapping[str, torch.Tensor], parameters: Collection[st
     for name, tensor in state.items():
         if not tensor.is_floating_point() or not has_plain_memory(tensor):
             continue
+        if tensor.dtype.itemsize == 1:
+            tensor = tensor.float()  # torch does not ask 8-bit floats
         is_weight = name in parameters
         wrong = ~tensor.isfinite() if is_weight else tensor.isnan()
         count = int(wrong.sum())

@@ -22,6 +22,7 @@ from aotc.aot.capture.export_errors import DataReads, export_refusal, is_of_data
 from aotc.aot.capture.imports.rng import DRAWS, numbering
 from aotc.aot.capture.indexing import check_indices, tensor_indices
 from aotc.aot.capture.libraries import register_types, repair_shapes
+from aotc.aot.capture.quantised_ops import quantised_decompositions
 from aotc.aot.capture.source_lines import all_user_frames
 from aotc.aot.capture.spec import Spec
 from aotc.aot.capture.triton_calls import defaults_known
@@ -105,6 +106,7 @@ def decompose(
     table = torch.export.default_decompositions()
     table.update(DRAWS)
     table[torch.ops.aten.copy.default] = _copied
+    table.update(quantised_decompositions())
     table.update(own)
     for operator in list(table):
         name = operator.name().removeprefix("aten::")

@@ -13,8 +13,16 @@ import torch
 
 from aotc.aot.capture.custom_ops import IMPORTS, called_op, ways_out
 from aotc.aot.capture.fallback import torch_call
-from aotc.aot.capture.imports.call import Call, NotSupported, part_type_of, type_of
+from aotc.aot.capture.imports.call import Call, NotSupported, Row, part_type_of, type_of
 from aotc.aot.capture.imports.complexes import Complex, complex_row, constant_of, is_complex
+from aotc.aot.capture.imports.float8 import (
+    FORMATS,
+    Float8,
+    float8_constant,
+    float8_row,
+    float8_types,
+    is_float8,
+)
 from aotc.aot.capture.imports.rng import PHILOX, SEED_NAME, first_free, seed_input
 from aotc.aot.capture.imports.table import CHECKS, ROWS
 from aotc.aot.capture.sizes import asserted, extent_of
@@ -54,6 +62,8 @@ FLOATS = {
 # Orders calls that have effects, which are refused where they are made.
 TOKEN = "token"
 RELAID = "aotc_relaid"  # an argument's value as torch traced it, where it lies otherwise
+# Other classes of tensors, as of quantised ones, are taken apart by torch.export or refused.
+PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 TEXT_LENGTH = 256  # characters of a text about a check that a plan holds
 ASSERTED = "an assertion of the model does not hold"
 NUMBER_OF_DATA = "its result is a number that depends on data: keep it a tensor"
@@ -131,6 +141,9 @@ class Importer:
             return constant_of(
                 tensor, lambda part, values: self._constant(f"{name}.{part}", values)
             )
+        if tensor.dtype in FORMATS:
+            return float8_constant(tensor, lambda bits: self._constant(name, bits))
+        _check_class(tensor)
         kind, array = type_of(tensor), to_array(tensor)
         names = self._replaceable(name, tensor)
         digest = names[0] if names else hashlib.sha256(array.tobytes()).hexdigest()
@@ -173,7 +186,11 @@ class Importer:
             return
         self.draws |= name == PHILOX
         is_of_parts = is_complex(node)
-        row = complex_row(base, self.has_parts) if is_of_parts else ROWS.get(base)
+        is_of_bytes = is_float8(node)
+        if is_of_bytes:
+            row: Row | None = float8_row(base)
+        else:
+            row = complex_row(base, self.has_parts) if is_of_parts else ROWS.get(base)
         if row is None:
             if not self._follows_refused(node, name):
                 self._leave(node, ways_out(node) or _data_dependence(node))
@@ -184,9 +201,10 @@ class Importer:
         place = place_of(node)
         try:
             check = partial(self._note_check, _asked_for(node, base), place or "")
-            call = Call(_result_types(node), seen, self._table, _gives_complex(node), check)
+            kinds = float8_types(node) if is_of_bytes else _result_types(node)
+            call = Call(kinds, seen, self._table, _gives_complex(node), check)
             with made_for(place):
-                empty = None if is_of_parts else _nothing(call)
+                empty = None if is_of_parts or is_of_bytes else _nothing(call)
                 result = empty or row(call, *arguments)
                 result = _rounded(result) if self.rounds else result
         except (NotSupported, TypeRuleError) as refused:
@@ -313,6 +331,7 @@ class Importer:
         kept = [got for got, seen in zip(made, given, strict=False) if seen is not None]
         for got, expected in zip(kept, call.results, strict=False):
             got = got.re if isinstance(got, Complex) else got
+            got = got.numbers() if isinstance(got, Float8) else got
             if (
                 got is not None
                 and got.type != expected
@@ -323,6 +342,15 @@ class Importer:
             elif got is not None and got.type != expected:
                 detail = f"row of `{node.target}` made {got.type}, torch says {expected}"
                 raise InternalError(stage="capture", detail=detail)
+
+
+def _check_class(tensor: torch.Tensor) -> None:
+    """Raise `NotSupported` for a tensor of a class of its own: its numbers may be anything."""
+    if type(tensor) not in PLAIN_CLASSES:
+        raise NotSupported(
+            f"a tensor of the class `{type(tensor).__name__}`, which torch.export did not take "
+            "apart: unwrap it (torchao's `unwrap_tensor_subclass`), or make it plain tensors"
+        )
 
 
 def _rounded(result: Any) -> Any:

@@ -92,7 +92,10 @@ def side(kernel: Kernel, dot: Operation, rows: int, *, is_left: bool) -> Side:
 
 def _is_read_once(kernel: Kernel, value: Value, rows: int, shape: tuple[int, ...]) -> bool:
     """Whether B is computed, lanes along its rows, and one block of rows takes all of it."""
-    if value in kernel.pending or tiles.lane_dimension(kernel, value) != 1:
+    made = value.owner
+    if made is None or made.name == "tt.load" or value in kernel.pending:
+        return False
+    if tiles.lane_dimension(kernel, value) != 1:
         return False
     return rows <= choose_tile(kernel, rows, shape[1], shape[0]).rows
 
