@@ -12,7 +12,6 @@ from __future__ import annotations
 import _thread
 import _weakref
 import sys
-from _collections import OrderedDict
 
 from ..arrays.port import ports
 from ..arrays.strided import copier
@@ -297,7 +296,7 @@ class Program:
         self.refit: Mapping[str, bytes] = {}  # files of the weights program, by `load`
         self._changing: Weights | None = None
         self._loaded: Loaded | None = loaded
-        self._shapes: OrderedDict[tuple[int, ...], tuple[Any, Ports, int]] = OrderedDict()
+        self._shapes: dict[tuple[int, ...], tuple[Any, Ports, int]] = {}
         self._owned = [loaded]  # until `close`, which takes it out in one atomic step
         policy = PerThread if manifest.states else self._stateless
         self._sessions: Pool = policy(self.session)
@@ -326,8 +325,8 @@ class Program:
             rows = len(plan.steps) + STEPS_BESIDE
             limit = max(LEAST_SHAPES_KEPT, min(SHAPES_KEPT, code.steps_kept // rows))
             found = code, self._ports(loaded, *shaped), limit
-            while len(known) >= limit:
-                known.popitem(last=False)
+            for oldest in list(known)[: max(0, len(known) + 1 - limit)]:
+                known.pop(oldest, None)  # another thread may have been here
             known[key] = found
         return found
 
