@@ -7,7 +7,6 @@ import importlib.util
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from aotc.aot.targets.target import Target
 from aotc.aot.targets.versions import tool_versions
 from aotc.aot.tune.record import Choice
 from aotc.aot.tune.tune import Tuning
+from aotc.aot.version import installed_version
 from aotc.runtime.bundle.launch_plan import STEP
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.plan import Launch, Plan
@@ -131,7 +131,7 @@ def provenance(name: str, parts: Sequence[Part]) -> dict[str, Any]:
     return {
         "model": name,
         "versions": {
-            "torch": _torch_version(),
+            "torch": installed_version("torch", "a checkout"),
             **tool_versions(part.target.device for part in parts),
         },
         "targets": {part.target.name: _target_facts(part) for part in parts},
@@ -237,10 +237,3 @@ def source_facts(spec: str) -> dict[str, str]:
         return {}
     with Path(path).open("rb") as file:
         return {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-
-
-def _torch_version() -> str:
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return "a checkout"

@@ -8,6 +8,16 @@ VERSION = "0.1.0"
 ROOT = Path(__file__).parents[1]
 
 
+def installed_version(name: str, otherwise: str = "not installed") -> str:
+    """Version of a distribution, `otherwise` where there is none of that name."""
+    from importlib.metadata import PackageNotFoundError, version  # takes a while
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return otherwise
+
+
 def sources_digest(paths: Iterable[Path]) -> str:
     """SHA-256 of files of aotc's own, in hex, by their names below ROOT and their bytes; of a
     folder all its Python files."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import shutil
 import sys
@@ -14,6 +13,7 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.aot.cli.project import cache_folder, project_table, remote_layer, setting
+from aotc.aot.version import installed_version
 from aotc.runtime import settings
 
 DISTRIBUTIONS = ("aotc", "click", "filelock", "torch", "triton", "numpy")
@@ -28,7 +28,7 @@ def command(as_json: bool) -> None:
         "machine": _machine(),
         "devices": _devices(),
         "assemblers": _assemblers(),
-        "versions": {name: _version(name) for name in DISTRIBUTIONS},
+        "versions": {name: installed_version(name) for name in DISTRIBUTIONS},
         "cache": _cache(),
         "settings": _settings(),
         "advice": _advice(),
@@ -98,13 +98,6 @@ def _cpus() -> int:
     return usable_cpus()
 
 
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
 def _cache() -> dict[str, Any]:
     from aotc.cache import Store
     from aotc.cache.collect import rows
@@ -158,7 +151,7 @@ def _settings() -> list[dict[str, Any]]:
 
 def _advice() -> list[str]:
     lines = []
-    missing = [name for name in ("torch", "triton", "numpy") if _version(name) == "not installed"]
+    missing = [name for name in ("torch", "triton", "numpy") if not installed_version(name, "")]
     if missing:
         lines.append(f"`aotc build` needs {', '.join(missing)}: {INSTALL}")
     if platform.machine() != "x86_64":

@@ -19,6 +19,7 @@ from typing import Any
 
 from aotc.aot.distribution.errors import BundleUnsound, LayoutForeign
 from aotc.aot.distribution.image import ImageParts, read_parts, row
+from aotc.aot.pack.staging import fsync_folder
 from aotc.runtime.bundle.directory import LAYOUT_PREFIX, Directory
 from aotc.runtime.bundle.image import (
     INDEX_TYPE,
@@ -54,10 +55,10 @@ def write_layout(directory: Directory, image: ImageParts, reference: str) -> str
                 _copy(directory, name, layer, path)
             for blob, data in ((image.config.blob, image.config_bytes), _manifest(image)):
                 _write(os.path.join(path, blob), [data], BLOB_MODE)
-            _fsync(os.path.join(path, BLOBS))
+            fsync_folder(os.path.join(path, BLOBS))
             _write(os.path.join(path, "oci-layout"), [_json(VERSION)], 0o644)
             _write(os.path.join(path, "index.json"), [_json(_with(index, image, tag))], 0o644)
-            _fsync(path)
+            fsync_folder(path)
     except OSError as error:
         raise environment_fault("write", error.filename or path, error) from error
     return f"{LAYOUT_PREFIX}{path}{f':{tag}' if tag else f'@{image.digest}'}"
@@ -166,14 +167,6 @@ def _write(path: str, parts: Iterable[bytes], mode: int) -> None:
         with contextlib.suppress(OSError):
             os.unlink(staged)
         raise
-
-
-def _fsync(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _json(tree: dict[str, Any]) -> bytes:

@@ -34,6 +34,20 @@ PROGRAMS_LIMIT = 4096
 TIMEOUT_SECONDS = 60.0  # of all programs of one kernel
 
 
+class Sent(Record):
+    """What goes between machines as canonical MessagePack."""
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: str = "the task") -> Self:
+        """Read and check; raises BundleMalformed, BundleLimit, BundleTruncated."""
+        found: Self = read(cls, decode(data, LIMITS, path), path)
+        return found
+
+    def to_bytes(self) -> bytes:
+        """Equal for equal values, so that a task's digest names it."""
+        return encode(write(type(self), self))
+
+
 class Buffer(Record):
     """A parameter of the kernel: Triton's type without its star, bytes, and role (see Operand)."""
 
@@ -61,7 +75,7 @@ class Program(Record):
     native: str = field(REASON, default="")  # the call of a native function, as a kernel's text
 
 
-class Measurement(Record):
+class Measurement(Sent):
     """One task: the candidates of one kernel, to be measured on one kind of device."""
 
     format: str = field(Choice("aotc.measurement/1"))
@@ -72,16 +86,6 @@ class Measurement(Record):
     buffers: tuple[Buffer, ...] = field(List(Buffer, limit=256))
     programs: tuple[Program, ...] = field(List(Program, limit=PROGRAMS_LIMIT, least=1))
     expected_ns: int = field(Integer(0, 1 << 62))  # roughly what a launch takes, from the model
-
-    @classmethod
-    def from_bytes(cls, data: bytes, path: str = "the task") -> Self:
-        """Read and check; raises BundleMalformed, BundleLimit, BundleTruncated."""
-        found: Self = read(cls, decode(data, LIMITS, path), path)
-        return found
-
-    def to_bytes(self) -> bytes:
-        """Equal for equal tasks, so that their digest names them."""
-        return encode(write(type(self), self))
 
     @property
     def files(self) -> Mapping[str, bytes]:
@@ -114,7 +118,7 @@ def ask(task: Measurement, function: str) -> Generator[Request, Outcome, Rows]:
     return found
 
 
-class Times(Record):
+class Times(Sent):
     """The result of a task: for each program microseconds of a launch, or why there are none."""
 
     format: str = field(Choice("aotc.times/1"))
@@ -124,16 +128,6 @@ class Times(Record):
     def of(cls, rows: Sequence[tuple[float, str]]) -> Self:
         """The rows that a measurement gave."""
         return cls("aotc.times/1", tuple((time_us.hex(), reason) for time_us, reason in rows))
-
-    @classmethod
-    def from_bytes(cls, data: bytes, path: str) -> Self:
-        """Read and check; raises BundleMalformed, BundleLimit, BundleTruncated."""
-        found: Self = read(cls, decode(data, LIMITS, path), path)
-        return found
-
-    def to_bytes(self) -> bytes:
-        """As canonical MessagePack."""
-        return encode(write(type(self), self))
 
     @property
     def values(self) -> Rows:

@@ -94,14 +94,14 @@ class Staging:
         """
         try:
             for folder in sorted(self._folders, reverse=True):
-                _fsync_folder(os.path.join(self.path, folder))
-            _fsync_folder(self.path)
+                fsync_folder(os.path.join(self.path, folder))
+            fsync_folder(self.path)
             if force and os.path.lexists(self.out):
                 check_replaceable(self.out)
                 self._exchange()
             else:
                 self._rename_new()
-            _fsync_folder(self._parent)
+            fsync_folder(self._parent)
         except FileExistsError:
             raise OutputExists(path=self.out) from None
         except OSError as error:
@@ -201,7 +201,8 @@ def _write_all(descriptor: int, part: bytes | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _fsync_folder(path: str) -> None:
+def fsync_folder(path: str) -> None:
+    """Have the names in a folder survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.metadata
 import os
 import shutil
 import socket
@@ -46,7 +45,7 @@ from aotc.aot.tasks.task import (
     unpack,
 )
 from aotc.aot.tasks.workers import Workers
-from aotc.aot.version import ROOT, VERSION, sources_digest
+from aotc.aot.version import ROOT, VERSION, installed_version, sources_digest
 
 RETRIES = 3  # of a task whose node or Ray worker died
 CONNECT_SECONDS = 20.0
@@ -315,14 +314,7 @@ def versions() -> dict[str, str]:
     """What must be equal here and on every node: the sources that decide, triton and torch."""
     digest = sources_digest(ROOT / folder for folder in SOURCES)
     own = {"aotc": f"{VERSION}+{digest[:12]}"}
-    return own | {name: _version(name) for name in ("triton", "torch")}
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "none"
+    return own | {name: installed_version(name, "none") for name in ("triton", "torch")}
 
 
 def _text(found: Mapping[str, str]) -> str:

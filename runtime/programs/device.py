@@ -375,7 +375,8 @@ class DeviceProgram(Program):
     def session(self, stream: Any = None, **sizes: int) -> DeviceSession:
         """A session of one's own, with an arena of its own; `stream` is for all of its calls.
 
-        sizes: of its states, by name; those that are left out are the example's.
+        sizes: of its states, ints by name; those that are left out are the example's. Raises
+        `SessionSizeUnknown`, `SessionSizeInvalid`, `ProgramClosed` and `DeviceMemoryFull`.
         """
         chosen = self._stream if stream is None else handle_of(stream, self.ordinal)
         self._open()

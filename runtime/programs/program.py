@@ -342,10 +342,12 @@ class Program:
                 sessions.close()
 
     def run_at(self, addresses: list[int], shapes: Shapes = ()) -> None:
-        """Run once on memory at these addresses: contiguous inputs, then outputs.
+        """Run once on memory at these addresses: contiguous inputs, then outputs, in the order and
+        with the dtypes of `inputs` and `outputs`.
 
-        shapes: those of the inputs, with dynamic sizes. Nothing is checked beside. For
-        callers that know their arrays, such as a graph's guards.
+        addresses: of the first byte of each; shapes: those of the inputs, a tuple of ints each,
+        with dynamic sizes, which are checked. Nothing else is: for callers that know their arrays,
+        such as a graph's guards. Raises `ProgramClosed` and, for shapes, `InputError`s.
         """
         sessions = self._sessions
         session = sessions.take()
@@ -374,7 +376,9 @@ class Program:
     def session(self, **sizes: int) -> Session:
         """A session of one's own: a thread that keeps one never meets another's arena.
 
-        sizes: of its states, by name; those that are left out are the example's.
+        sizes: of its states, ints by name; those that are left out are the example's. Raises
+        `SessionSizeUnknown`, `SessionSizeInvalid`, `ProgramClosed` and, where memory does not
+        suffice, `DriverFault`s (`HostMemoryFull` for the states).
         """
         return Session(self, sizes)
 
@@ -382,7 +386,8 @@ class Program:
         """Fix the memory of inputs and outputs: the result is called without arguments.
 
         Each call reads what is then in the arrays given here and writes the same outputs. Raises
-        `InputNotContiguous` for an array that a call would have to copy, since it would go stale.
+        `InputNotContiguous` for an array that a call would have to copy, since it would go stale,
+        and what a call raises for arrays that do not fit.
         """
         return self.session().bind(arrays, named, out)
 
@@ -414,7 +419,7 @@ class Program:
         self._weights.apply(path, scale, loaded)
 
     def reset_weights(self) -> None:
-        """Run on the bundle's own weights from now on."""
+        """Run on the bundle's own weights from now on; raises `WeightsNotReplaceable`."""
         from .weights import require
 
         loaded = require(self._loaded)

@@ -251,14 +251,16 @@ class Session:
 
     @property
     def state(self) -> States:
-        """This session's mutable state, by name; empty for most programs."""
+        """This session's mutable state, by name; empty for most programs. Reading and writing it
+        raises `ProgramClosed` once the session is closed."""
         from .state import States
 
         return States(self._program.session_sizes.at(self.sizes), self._kept, self._turn)
 
     def fork(self) -> Session:
         """Another session of the same sizes, whose states hold now what this one's hold: a copy,
-        from which both go on by themselves. A call that runs ends first.
+        from which both go on by themselves. A call that runs ends first. Raises `ProgramClosed`
+        and, with nothing of the copy left behind, `HostMemoryFull` or `DeviceMemoryFull`.
         """
         with self._turn:
             kept = self._kept()
@@ -274,7 +276,10 @@ class Session:
         return Session(self._program, self.sizes)
 
     def reset(self) -> None:
-        """Give the next call the state that the bundle holds; a call that runs ends first."""
+        """Give the next call the state that the bundle holds; a call that runs ends first.
+
+        Raises `ProgramClosed`.
+        """
         with self._turn:
             self._kept().reset()
 
@@ -287,7 +292,8 @@ class Session:
     def run_at(self, addresses: list[int], shapes: Shapes = ()) -> None:
         """Run once on memory at these addresses, inputs first; for callers that checked it all.
 
-        shapes: those of the inputs, with dynamic sizes.
+        addresses: of the first byte of each array; shapes: those of the inputs, a tuple of ints
+        each, with dynamic sizes. Raises what `Program` raises for sizes that do not fit.
         """
         if self._known is not None:
             self._enter_shapes(shapes)

@@ -56,7 +56,8 @@ class States:
         return list(self)
 
     def __getitem__(self, name: str) -> memoryview | Halves:
-        """A copy of a state; raises `StateUnknown`."""
+        """A copy of a state in host memory, of the dtype and shape of its spec: a memoryview, for
+        f16 and bf16 a buffer of halves that numpy and torch take. Raises `StateUnknown`."""
         port, index = self._find(name)
         value: Any
         if port.dtype in HALVES:
@@ -69,7 +70,8 @@ class States:
         return value  # type: ignore[no-any-return]  # of one of the two kinds
 
     def read(self, name: str, out: Any) -> Any:
-        """Copy a state into an array in host memory; raises `StateUnknown` and `InputError`s."""
+        """Copy a state into `out`, a contiguous array in host memory of the same dtype and shape,
+        and return it; raises `StateUnknown` and `InputError`s."""
         port, index = self._find(name)
         address = kind_of(port, out).place(port, out)
         with self._turn:
@@ -89,7 +91,8 @@ class States:
         return found
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Set a state from an array in host memory; raises `StateUnknown` and `InputError`s."""
+        """Set a state from an array in host memory of the same dtype and shape, strided as it may
+        be; raises `StateUnknown` and `InputError`s."""
         port, index = self._find(name)
         hold: list[Any] = []  # a contiguous copy, alive until it is read
         address = kind_of(port, value).address(port, value, hold)
