@@ -15,6 +15,7 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import null_driver  # noqa: F401  # puts itself in the table of drivers
 import small_bundle
@@ -105,6 +106,7 @@ class _copies:
 
     def __init__(self, bundles: list[Path], folder: Path) -> None:
         self._bundles, self._folder = bundles, tempfile.TemporaryDirectory(dir=folder)
+        self._honest: dict[Any, Any] = {}  # driver → its class
 
     def __enter__(self) -> dict[Path, Path]:
         copies = {}
@@ -113,7 +115,9 @@ class _copies:
             for each in (copy, *copy.rglob("*")):
                 each.chmod(0o755 if each.is_dir() else 0o644)
             copies[path] = copy
-            load_driver(_target(path).device).Executable = _reached
+            driver = load_driver(_target(path).device)
+            self._honest.setdefault(driver, driver.Executable)
+            driver.Executable = _reached
             try:
                 load(copy)
             except Reached:
@@ -122,6 +126,8 @@ class _copies:
         return copies
 
     def __exit__(self, *_: object) -> None:
+        for driver, executable in self._honest.items():
+            driver.Executable = executable
         self._folder.cleanup()
 
 
