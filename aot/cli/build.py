@@ -86,8 +86,8 @@ def command(
         refuse_missing_file(spec)
     require_build_extra("aotc build")
     started_s = time.perf_counter()
-    if not faulthandler.is_enabled():  # where torch's or LLVM's code dies, say which line ran it
-        faulthandler.enable(sys.__stderr__)
+    if sys.__stderr__ and not faulthandler.is_enabled():
+        faulthandler.enable(sys.__stderr__)  # where torch's or LLVM's code dies, say which line ran
     progress = progress_for(quiet)
     try:
         progress.begin("import")

@@ -15,7 +15,7 @@ import numpy
 
 from aotc.aot.capture.imports.complex_pairs import Pair, multiplied
 from aotc.aot.ir import build
-from aotc.aot.ir.graph import Node
+from aotc.aot.ir.graph import Node, make, number
 from aotc.aot.ir.size import Extent, fixed
 from aotc.aot.ir.storage import Array
 
@@ -35,17 +35,21 @@ def fourier(
     """sum over j of x_j · e^(sign · 2 π i j k / n) along each of `axes`, not normalised.
 
     keep: how many of the first results along the axis are wanted; is_real: only the real part is.
-    Raises `UndecidedSize` for a length that is known at a call only.
+    A length that a call decides is one product with a matrix that each call computes.
     """
     for axis in axes:
         transform = _Transform(sign, data[0].dtype, table)
-        length = fixed(data[0].shape[axis])
+        length = data[0].shape[axis]
         if length == 1:
             continue
         last = data[0].type.rank - 1
-        kept = length if keep is None else fixed(keep)
+        kept = length if keep is None else keep
         rows = _moved(data, axis, last)
-        data = _moved(transform.along_rows(rows, length, kept, is_real), last, axis)
+        if isinstance(length, int):
+            found = transform.along_rows(rows, length, fixed(kept), is_real)
+        else:
+            found = _along_rows_of_any_length(rows, sign, kept)
+        data = _moved(found, last, axis)
     re, im = data
     return re, build.expand(build.scalar(0.0, re.dtype), re.shape) if im is None else im
 
@@ -53,6 +57,10 @@ def fourier(
 def real_ends(im: Node, axis: int, length: Extent) -> Node:
     """The imaginary half of a spectrum of reals: 0 at no turn and at half a turn, whatever the
     data, infinities too."""
+    if not isinstance(length, int):
+        place = build.counter(im.type.rank, axis, im.shape[axis])
+        is_end = build.equal(place, 0) | build.equal(place * 2, number(length, "i64"))
+        return build.where(build.expand(is_end, im.shape), 0.0, im)
     stop = im.shape[axis] - (fixed(length) % 2 == 0 and fixed(length) > 1)
     low, high = [0] * im.type.rank, [0] * im.type.rank
     low[axis], high[axis] = 1, im.shape[axis] - stop
@@ -61,10 +69,20 @@ def real_ends(im: Node, axis: int, length: Extent) -> Node:
     return build.pad(build.slice_axis(im, axis, 1, stop), low, high, 0.0)
 
 
-def hermitian(data: Pair, axis: int, length: int) -> Pair:
+def hermitian(data: Pair, axis: int, length: Extent) -> Pair:
     """All `length` elements along `axis` of a spectrum of reals, of which the first half is given:
     x_k = conj(x_(n-k))."""
     half = length // 2 + 1
+    if not isinstance(length, int):
+        place = build.iota((length,), 0)
+        is_given = place < number(half, "i64")
+        source = build.where(is_given, place, number(length, "i64") - place)
+        re, im = (
+            None if part is None else make("take", (part, source), {"axis": axis}) for part in data
+        )
+        assert re is not None
+        side = build.reshape(is_given, build.column(re.type.rank, axis, length))
+        return re, None if im is None else build.where(build.expand(side, im.shape), im, -im)
 
     def whole(part: Node, is_odd: bool) -> Node:
         mirrored = build.slice_axis(part, axis, 1, length - half + 1)
@@ -81,6 +99,35 @@ def _moved(data: Pair, source: int, target: int) -> Pair:
     re, im = data
     moved = None if im is None else build.move_axis(im, source, target)
     return build.move_axis(re, source, target), moved
+
+
+def _along_rows_of_any_length(data: Pair, sign: int, keep: Extent) -> Pair:
+    """The first `keep` elements of the transform along the last axis, by a matrix of roots as
+    `_roots` has them, computed in f64 from whole exponents j · k mod n."""
+    re, im = data
+    extent = re.shape[-1]
+    square, count = (extent, keep), number(extent, "i64")
+    turns = build.iota(square, 0) * build.iota(square, 1)
+    quarters = (turns - (turns // count) * count) * 4
+    which = quarters // count
+    rest = quarters - which * count
+    is_late = rest * 2 > count
+    part = build.cast(build.where(is_late, count - rest, rest), "f64")
+    angle = part * (math.pi / 2 / number(extent, "f64"))
+    near, far = build.unary("cos", angle), build.unary("sin", angle)
+    cosine, sine = build.where(is_late, far, near), build.where(is_late, near, far)
+
+    def chosen(first: Node, second: Node, third: Node, fourth: Node) -> Node:
+        later = build.where(build.equal(which, 2), third, fourth)
+        later = build.where(build.equal(which, 1), second, later)
+        return build.cast(build.where(build.equal(which, 0), first, later), re.dtype)
+
+    cosines = chosen(cosine, -sine, -cosine, sine)
+    sines = chosen(sine, cosine, -sine, -cosine) * float(sign)
+    own = _product(re, cosines), _product(re, sines)
+    if im is None:
+        return own
+    return own[0] - _product(im, sines), own[1] + _product(im, cosines)
 
 
 class _Transform:

@@ -1,0 +1,43 @@
+"""Fourier transforms of a length that a call decides: one bundle, right at every length."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+import torch
+
+from aotc.aot.build import BuildOptions, build
+from aotc.runtime import load
+
+TRANSFORMS = """
+import torch
+
+def model(x, y):
+    spectrum = torch.fft.rfft(x, dim=1, norm="ortho")
+    back = torch.fft.irfft(spectrum, x.shape[1], dim=1, norm="ortho")
+    whole = torch.fft.fft(torch.view_as_complex(y), dim=0)
+    return torch.view_as_real(spectrum), back, torch.view_as_real(torch.fft.ifft2(whole))
+
+example_inputs = (torch.randn(2, 12), torch.randn(9, 4, 2))
+dynamic_shapes = ({1: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO})
+"""
+
+
+def test_transforms_of_any_length(tmp_path, cache):
+    (tmp_path / "transforms.py").write_text(TRANSFORMS)
+    names: dict = {}
+    exec(TRANSFORMS, names)
+    options = BuildOptions(cache, tune="off")
+    report = build(str(tmp_path / "transforms.py"), tmp_path / "bundle", ["cpu"], options)
+    assert all(check.is_ok for check in report.targets[0].checks)
+    generator = torch.Generator().manual_seed(0)
+    with load(tmp_path / "bundle") as program:
+        for length, other in ((12, 9), (2, 3), (3, 1), (97, 64), (400, 111)):
+            x = torch.randn(2, length, generator=generator)
+            y = torch.randn(other, 4, 2, generator=generator)
+            for found, expected in zip(program(x, y), names["model"](x, y), strict=True):
+                scale = float(expected.abs().max())
+                torch.testing.assert_close(found, expected, rtol=0, atol=2e-6 * max(scale, 1.0))
