@@ -125,7 +125,9 @@ def build(
         checks = [_validate(captured, each, options) for each in compiled]
         with clock.stage("pack"):
             whole = _contents(spec, captured, compiled, options, clock)
-            whole = with_weights_program(whole, captured, compiled, weights, adapters)
+            whole = with_weights_program(
+                whole, captured, compiled, weights, adapters, options.has_weights
+            )
             packed = pack(whole, out, options.force)
             clock.detail = f"{len(packed.files)} files, digest {packed.digest[:12]}"
     finally:

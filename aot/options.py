@@ -42,6 +42,7 @@ class BuildOptions:
         False  # whether 16-bit results are rounded after each of torch's ops
     )
     unchecked_indices: bool = False  # whether programs take indices and divisors as they come
+    has_weights: bool = True  # whether bundles hold the weights; else they are given at load
     adapters: bool = False  # whether programs can apply LoRA adapters
     embed_backends: bool = False  # whether the bundle keeps the native libraries that it calls
     rewrites: tuple[UserRewrite, ...] = ()  # of the user's

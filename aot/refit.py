@@ -25,10 +25,11 @@ from aotc.aot.ir.text import print_graph
 from aotc.aot.ir.types import DTYPES
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import BundleContents
+from aotc.aot.pack.tensors import tensor_file
 from aotc.aot.rewrites.rewrite import rewrite
 from aotc.aot.stages import Clock
 from aotc.aot.targets.families import find_target
-from aotc.runtime.bundle.manifest import REFIT_FOLDER
+from aotc.runtime.bundle.manifest import HEAD_NAME, REFIT_FOLDER, TABLES_NAME
 from aotc.runtime.bundle.parameters import (
     PARAMETERS_NAME,
     AdapterCode,
@@ -244,8 +245,10 @@ def with_weights_program(
     targets: Sequence[Compiled],
     program: WeightsProgram | None,
     adapter_codes: AdapterPrograms | None = None,
+    has_weights: bool = True,
 ) -> BundleContents:
-    """What goes into a bundle, with the list of the model's parameters and the weights program."""
+    """What goes into a bundle, with the list of the model's parameters and the weights program;
+    without the weights themselves unless it `has_weights`."""
     raw: dict[str, Constant] = {}
     for each in targets:
         raw |= {name: row for name, row in _stored(each).items() if row.names}
@@ -288,7 +291,13 @@ def with_weights_program(
             files |= _files(f"adapter-{dtype}", compiled)
             adapters.append(AdapterCode(dtype, *_names(f"adapter-{dtype}")))
     listing = Parameters(parameters, fixed, unread, code, recover, tuple(adapters))
-    return replace(contents, weights=weights, refit={PARAMETERS_NAME: listing.to_bytes(), **files})
+    files[PARAMETERS_NAME] = listing.to_bytes()
+    if not has_weights and weights:
+        made = {row.stored for row in parameters} | set(() if code is None else code.outputs)
+        tables = [bytes(tensor.data) for name, tensor in weights.items() if name not in made]
+        files[HEAD_NAME] = bytes(next(tensor_file(weights)))
+        files[TABLES_NAME] = b"".join(tables)
+    return replace(contents, weights=weights, refit=files, has_weights=has_weights)
 
 
 def _names(stem: str) -> tuple[str, str]:

@@ -608,3 +608,10 @@ class AdapterMismatch(InputError):
 
     template = "adapter `{source}` does not fit the program: {problem}: {modules}"
     hint = "the program goes on with the weights that it has"
+
+
+class WeightsAbsent(InputError):
+    """A bundle that was built with `--weights external` is loaded without weights."""
+
+    template = "`{path}` does not hold its weights"
+    hint = "give the model's files: `load(…, weights=PATH)`, or AOTC_WEIGHTS=PATH"

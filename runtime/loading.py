@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .bundle.manifest import REFIT_FOLDER
+from .bundle.manifest import HEAD_NAME, REFIT_FOLDER
 from .bundle.opened import Bundle, read_bundle
 from .bundle.plan import Plan, split_library
 from .bundle.plan_rules import check_steps
@@ -44,6 +44,7 @@ def load(
     stream: Any = None,
     trusted_keys: Sequence[Any] | None = None,
     revoked: str | os.PathLike[str] | None = None,
+    weights: Any = None,
 ) -> Program:
     """Load the bundle at `path` and return a `Program`.
 
@@ -58,12 +59,14 @@ def load(
     trusted_keys: public keys, paths of PEM files or their text, of which one must have signed the
     bundle; None reads `AOTC_TRUSTED_KEYS`.
     revoked: path of a list of digests that are refused; None reads `AOTC_REVOKED`.
+    weights: those that the program runs on, as `Program.load_weights` takes them. A bundle that was
+    built with `--weights external` needs them, and those of the build; None reads `AOTC_WEIGHTS`.
 
     Raises `BundleError` (damage, exit 6; among them `SignatureError`), `IncompatibleError` (not for
     this machine, 5; among them `FallbackUnavailable`, `NativeAbsent` and `NativeDiffers`),
     `EnvironmentFault` (7; among them `DeviceMemoryFull`) and `SettingInvalid` (2).
     """
-    options = (device, threads, verify, stream, trusted_keys, revoked)
+    options = (device, threads, verify, stream, trusted_keys, revoked, weights)
     return read_bundle(path, lambda bundle: load_open(bundle, *options), digest)
 
 
@@ -75,6 +78,7 @@ def load_open(
     stream: Any = None,
     trusted_keys: Sequence[Any] | None = None,
     revoked: str | os.PathLike[str] | None = None,
+    weights: Any = None,
 ) -> Program:
     """The same of an open bundle; raises `BundleReplaced` too."""
     thread_count = _setting("AOTC_THREADS", threads)
@@ -85,27 +89,36 @@ def load_open(
     target, ordinal = require_target(manifest, bundle.path, device)
     driver = load_driver(target.device)
     _check_stream(stream, driver, target.name)
-    weights = _map_weights(bundle)
-    digests = _start_digests(bundle, weights) if extent == "full" else None
+    refit = _refit_files(bundle)
+    source = read("AOTC_WEIGHTS").value if weights is None else weights
+    mapped = _map_weights(bundle, refit, source)
+    is_outside = HEAD_NAME in refit
+    digests = _start_digests(bundle, mapped) if extent == "full" or is_outside else None
     loaded = None
     try:
         plan_bytes = bundle.read(target.plan)
         library, vouched = split_library(bundle.read(target.library))
         plan = Plan.from_msgpack(plan_bytes, bundle.where(target.plan))
         _check_code(plan, vouched)
-        spans = _spans(bundle, weights)
+        spans = _spans(bundle, mapped)
         _check_states(manifest, plan, spans)
         check = _check_plan(manifest, plan, spans, library, driver)
         # The code is digested by now. Weights whose digests still run may be uploaded, but
         # nothing runs on them before `_finish`.
         natives = _bind(bundle, plan, (driver.DEVICE, ordinal))
-        rest = (weights, (ordinal, thread_count), fallback, natives, check)
+        rest = (mapped, (ordinal, thread_count), fallback, natives, check)
         loaded = _loaded(manifest, plan, library, spans, driver, *rest)
     finally:
         if digests is not None:
             _finish(digests, loaded)
     program = _program(bundle, target, plan, loaded, stream)
-    program.refit = _refit_files(bundle)
+    program.refit = refit
+    if source is not None and not is_outside:
+        try:
+            program.load_weights(source)
+        except BaseException:
+            program.close()
+            raise
     return program
 
 
@@ -250,10 +263,14 @@ def _setting(name: str, argument: Any) -> Any:
     return parse(SETTINGS[name], argument, "argument")
 
 
-def _map_weights(bundle: Bundle) -> MappedFile | None:
+def _map_weights(bundle: Bundle, refit: dict[str, bytes], source: Any) -> MappedFile | None:
     entry = bundle.manifest.weights
     if entry is None:
         return None
+    if HEAD_NAME in refit:
+        from .programs.weights import weights_outside
+
+        return weights_outside(refit, entry.nbytes, source, bundle.path)
     descriptor = bundle.directory.open_sized(entry.name, entry.nbytes)
     try:
         return MappedFile(descriptor, entry.nbytes)

@@ -188,7 +188,7 @@ def _target_mismatches(target: Target, ordinal: int) -> list[Mismatch]:
 def _file_mismatches(bundle: Bundle) -> list[Mismatch]:
     manifest = bundle.manifest
     sizes = [(entry.name, entry.nbytes) for entry in manifest.files]
-    if manifest.weights is not None:
+    if manifest.weights is not None and not manifest.is_without_weights:
         sizes.append((manifest.weights.name, manifest.weights.nbytes))
     found = []
     for name, nbytes in sizes:

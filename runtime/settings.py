@@ -77,6 +77,7 @@ SETTINGS: dict[str, Setting] = {
             "public keys (PEM) of which one must have signed a bundle",
         ),
         Setting("AOTC_REVOKED", "path", None, "file of the digests of bundles that are refused"),
+        Setting("AOTC_WEIGHTS", "path", None, "weights in the place of the bundle's"),
         Setting(
             "AOTC_SEPARATE_BUFFERS",
             "flag",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 
-from .bundle.manifest import EXTRAS_NAME, GOLDEN_NAME, MANIFEST_NAME
+from .bundle.manifest import EXTRAS_NAME, GOLDEN_NAME, MANIFEST_NAME, WEIGHTS_NAME
 from .bundle.opened import Bundle, read_bundle
 from .comparison import compare
 from .errors import (
@@ -144,7 +144,10 @@ def _integrity(bundle: Bundle) -> list[Finding]:
     findings = [Finding("integrity", MANIFEST_NAME, "ok")]
     for entry in manifest.files:
         findings.append(_file_finding(directory, entry, required=True))
-    if manifest.weights is not None:
+    if manifest.is_without_weights:
+        text = "outside of the bundle; checked when a program is loaded with them"
+        findings.append(Finding("integrity", WEIGHTS_NAME, "absent", text))
+    elif manifest.weights is not None:
         findings.append(_weights_finding(directory, manifest.weights))
     return findings + _extras_findings(bundle)
 

@@ -44,6 +44,12 @@ NEEDED = ("torch", "triton", "numpy")
 @click.option(
     "--unchecked-indices", is_flag=True, help="Check neither indices nor divisors of calls."
 )
+@click.option(
+    "--weights",
+    type=click.Choice(["bundled", "external"]),
+    default="bundled",
+    help="Whether the bundle holds the weights, or `load` is given the model's own files.",
+)
 @click.option("--adapters", is_flag=True, help="Let programs of the bundle apply LoRA adapters.")
 @click.option("--embed-backends", is_flag=True, help="Keep native libraries in the bundle.")
 @flags.rewrites
@@ -168,6 +174,7 @@ def _options(given: dict[str, Any]) -> BuildOptions:
         round_intermediates=given["round_intermediates"],
         unchecked_indices=given["unchecked_indices"],
         adapters=given["adapters"],
+        has_weights=given["weights"] == "bundled",
         embed_backends=given["embed_backends"],
     )
 

@@ -85,6 +85,7 @@ class BundleContents:
     golden: Golden | None = None
     extras: Mapping[str, bytes] = field(default_factory=dict)
     refit: Mapping[str, bytes] = field(default_factory=dict)
+    has_weights: bool = True  # whether the bundle holds them, else whoever loads it gives them
     structure: Structure = PLAIN
     # What the sizes of a call obey, where it decides some.
     dims: tuple[Size, ...] = ()

@@ -157,9 +157,13 @@ class _Writer:
                 chunks.update(part)
                 yield part
 
-        self._staging.write(WEIGHTS_NAME, digested())
+        if contents.has_weights:
+            self._staging.write(WEIGHTS_NAME, digested())
+            self.sizes.append((WEIGHTS_NAME, chunks.nbytes))
+        else:
+            for _ in digested():
+                pass
         digests = chunks.finish()
-        self.sizes.append((WEIGHTS_NAME, chunks.nbytes))
         return WeightsEntry(WEIGHTS_NAME, chunks.nbytes, CHUNK_BYTES, digests)
 
     def extras(self, contents: BundleContents) -> FileEntry | None:

@@ -55,6 +55,9 @@ EXTRAS_NAME = "extras.msgpack"
 WEIGHTS_NAME = "weights.safetensors"
 GOLDEN_NAME = "golden.safetensors"
 REFIT_FOLDER = "refit/"  # of the weights program and the list of parameters
+# Where the weights are outside of the bundle: the head of the file that they make, and the tensors
+# that do not depend on the model's parameters, in their order there.
+HEAD_NAME, TABLES_NAME = f"{REFIT_FOLDER}head.bin", f"{REFIT_FOLDER}tables.bin"
 CHUNK_BYTES = 4 << 20
 FILE_LIMIT_BYTES = 1 << 44
 DYNAMIC = "dynamic-shapes"
@@ -147,6 +150,11 @@ class Manifest(Record):
     def session(self) -> SessionSizes:
         """The states with what their sizes obey."""
         return SessionSizes(self.session_dims, self.session_sizes, self.states)
+
+    @property
+    def is_without_weights(self) -> bool:
+        """Whether the weights that `weights` tells of are outside of the bundle."""
+        return any(entry.name == HEAD_NAME for entry in self.files)
 
     def file(self, name: str) -> FileEntry:
         """The entry of a file that the manifest lists."""

@@ -12,16 +12,26 @@ from __future__ import annotations
 import _thread
 import ctypes
 import hashlib
+import mmap
 import os
 
+from ..arrays.buffers import buffer_address
 from ..arrays.dtypes import DTYPES
+from ..bundle.manifest import HEAD_NAME, TABLES_NAME
 from ..bundle.parameters import PARAMETERS_NAME, Parameters
 from ..bundle.plan import Plan, split_library
 from ..bundle.plan_rules import check_steps
 from ..bundle.signature import TensorSpec
-from ..bundle.weights import ALIGNMENT_BYTES, StagedMemory
+from ..bundle.weights import ALIGNMENT_BYTES, MappedFile, StagedMemory, read_header
 from ..drivers import load as load_driver
-from ..errors import BundleMalformed, ProgramClosed, WeightsMismatch, WeightsNotReplaceable
+from ..errors import (
+    BundleMalformed,
+    ProgramClosed,
+    WeightsAbsent,
+    WeightsMismatch,
+    WeightsNotReplaceable,
+    environment_fault,
+)
 from .tensor_files import given
 
 TYPE_CHECKING = False
@@ -67,36 +77,40 @@ class Weights:
     def load(self, source: Any, loaded: Any) -> None:
         """See `Program.load_weights`."""
         with self._turn:
-            rows = self.parameters
-            expected: dict[str, Any] = {each.name: None for each in rows.fixed}
-            for row in rows.parameters:
-                expected |= dict.fromkeys(row.names, (row.dtype, row.shape))
-            found = given(source, expected)
-            addresses = _checked(rows, found)
+            addresses, _keep = self.match(source)
             staged = StagedMemory(loaded.file.nbytes)
             try:
                 spans = staged.spans(loaded.spans, loaded.file.address)
                 head = min(address for address, _ in loaded.spans.values()) - loaded.file.address
                 ctypes.memmove(staged.address, loaded.file.address, head)
-                self._compute(addresses, spans, loaded)
+                self.compute(addresses, spans, loaded.spans)
                 self._exchange(staged, spans, loaded)
             finally:
                 if staged is not self._current:
                     staged.close()
+
+    def match(self, source: Any) -> tuple[list[int], Given]:
+        """The address of each parameter of a source, and what keeps them alive."""
+        rows = self.parameters
+        expected: dict[str, Any] = {each.name: None for each in rows.fixed}
+        for row in rows.parameters:
+            expected |= dict.fromkeys(row.names, (row.dtype, row.shape))
+        found = given(source, expected)
+        return _checked(rows, found), found
 
     def reset(self, loaded: Any) -> None:
         """See `Program.reset_weights`."""
         with self._turn:
             self._exchange(None, {}, loaded)
 
-    def _compute(self, addresses: Sequence[int], spans: Spans, loaded: Any) -> None:
-        """Write each tensor that the bundle stores to its span."""
+    def compute(self, addresses: Sequence[int], spans: Spans, old: Spans) -> None:
+        """Write each tensor that the bundle stores to its span; tables are those of `old`."""
         rows = self.parameters
         made = set() if rows.code is None else set(rows.code.outputs)
         made |= {row.stored for row in rows.parameters}
         for name, (address, nbytes) in spans.items():  # tables, which do not depend on weights
             if name not in made:
-                ctypes.memmove(address, loaded.spans[name][0], nbytes)
+                ctypes.memmove(address, old[name][0], nbytes)
         for row, source in zip(rows.parameters, addresses, strict=True):
             if row.stored:
                 ctypes.memmove(_span(spans, row.stored, row.nbytes)[0], source, row.nbytes)
@@ -396,6 +410,49 @@ def _address(row: Parameter, found: Given) -> int:
     start = -(-ctypes.addressof(copy) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
     ctypes.memmove(start, address, row.nbytes)
     return start
+
+
+def weights_outside(files: Mapping[str, bytes], nbytes: int, source: Any, path: str) -> MappedFile:
+    """The weights file of a bundle without one, made of the model's own weights in memory.
+
+    nbytes: its size. Raises `WeightsAbsent` where no source is given, and what `load_weights` does.
+    """
+    if source is None:
+        raise WeightsAbsent(path=path)
+    descriptor = os.memfd_create("aotc-weights", os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(descriptor, nbytes)
+        with mmap.mmap(descriptor, nbytes) as memory:
+            head, tables = files[HEAD_NAME], files[TABLES_NAME]
+            memory[: len(head)] = head
+            base = buffer_address(memory)
+            rows = read_header(memory, path)
+            spans = {name: (base + row.offset, row.nbytes) for name, row in rows.items()}
+            weights = Weights(files, path)
+            addresses, _keep = weights.match(source)
+            weights.compute(addresses, spans, _tables(weights.parameters, spans, tables))
+        return MappedFile(descriptor, nbytes)
+    except OSError as error:
+        raise environment_fault("write", "the weights in memory", error) from None
+    finally:
+        os.close(descriptor)
+
+
+def _tables(rows: Parameters, spans: Spans, data: bytes) -> dict[str, tuple[int, int]]:
+    """Where the tensors that do not depend on parameters lie in the bytes of all of them."""
+    made = {row.stored for row in rows.parameters}
+    made |= set() if rows.code is None else set(rows.code.outputs)
+    start, found = buffer_address(data), {}
+    end = start + len(data)
+    for name, (_, nbytes) in sorted(spans.items(), key=lambda row: row[1]):
+        if name not in made:
+            found[name] = start, nbytes
+            start += nbytes
+    if start != end:
+        raise BundleMalformed(
+            path=TABLES_NAME, field="size", found=f"{len(data)} bytes", expected="its tensors"
+        )
+    return found
 
 
 def require(loaded: Any) -> Any:

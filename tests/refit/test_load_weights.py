@@ -11,7 +11,13 @@ from safetensors.torch import save_file, save_model
 from aotc import runtime
 from aotc.aot.build import build
 from aotc.aot.options import BuildOptions
-from aotc.runtime.errors import ProgramClosed, WeightsMismatch, WeightsUnreadable
+from aotc.runtime.errors import (
+    BundleAltered,
+    ProgramClosed,
+    WeightsAbsent,
+    WeightsMismatch,
+    WeightsUnreadable,
+)
 
 SPEC = """
 import sys
@@ -35,8 +41,8 @@ def made(cache, tmp_path_factory):
     """A function: the bundle of a model with weights of a kind and a seed, built once."""
     folder, known = tmp_path_factory.mktemp("refit"), {}
 
-    def bundle(name, kind="random", seed=1, targets=("cpu-x86-64-v3",)):
-        key = (name, kind, seed, targets)
+    def bundle(name, kind="random", seed=1, targets=("cpu-x86-64-v3",), has_weights=True):
+        key = (name, kind, seed, targets, has_weights)
         if key not in known:
             make, example = MODELS[name]
             path = folder / f"{name}_{kind}_{seed}_{len(known)}.py"
@@ -45,7 +51,8 @@ def made(cache, tmp_path_factory):
             )
             path.write_text(text)
             out = path.with_suffix("")
-            build(str(path), out, targets, BuildOptions(cache_folder=cache))
+            options = BuildOptions(cache_folder=cache, has_weights=has_weights)
+            build(str(path), out, targets, options)
             known[key] = out
         return known[key]
 
@@ -226,3 +233,23 @@ def test_a_bundle_for_several_families(made):
     new = runtime.load(made("drawn", seed=2, targets=targets), device="cpu")
     old.load_weights(state("drawn").state_dict())
     assert stored(old) == stored(new)
+
+
+def test_a_bundle_whose_weights_are_outside(made, tmp_path, monkeypatch, aotc):
+    whole, bundle = made("everything"), made("everything", has_weights=False)
+    assert not (bundle / "weights.safetensors").exists()
+    save_model(state("everything", seed=1), tmp_path / "model.safetensors")
+    with pytest.raises(WeightsAbsent):
+        runtime.load(bundle)
+    expected, x = runtime.load(whole), example("everything")
+    program = runtime.load(bundle, weights=tmp_path)
+    assert stored(program) == stored(expected)
+    assert torch.equal(program(x), expected(x))
+    program.load_weights(state("everything").state_dict())
+    assert torch.equal(program(x), runtime.load(made("everything", "random", 2))(x))
+    program.reset_weights()
+    assert torch.equal(program(x), expected(x))
+    with pytest.raises(BundleAltered):  # not those of the build
+        runtime.load(bundle, weights=state("everything").state_dict())
+    monkeypatch.setenv("AOTC_WEIGHTS", str(tmp_path / "model.safetensors"))
+    assert aotc("verify", bundle)[0] == 0
