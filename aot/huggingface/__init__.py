@@ -13,5 +13,6 @@ for _name in ("transformers", "safetensors"):
         raise TransformersMissing(module=_name)
 
 from aotc.aot.huggingface.causal import causal_lm, causal_step  # noqa: E402  imports transformers
+from aotc.aot.huggingface.seq2seq import seq2seq  # noqa: E402
 
-__all__ = ["causal_lm", "causal_step"]
+__all__ = ["causal_lm", "causal_step", "seq2seq"]

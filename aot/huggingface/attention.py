@@ -8,7 +8,7 @@ the model is as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -43,17 +43,31 @@ class ProbeCache(Cache):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__(layers=[])
         self.found: dict[int, tuple[Tensor, Tensor]] = {}
+        self.keys: list[Tensor] = []
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
         """What was given, recorded."""
         self.found[layer_idx] = (key_states, value_states)
+        self.keys.append(key_states)
         return key_states, value_states
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """0: nothing is kept."""
         return 0
+
+
+class SourceStore(nn.Module):
+    """What one layer of a decoder attends to of its source: [batch, heads, length, width]."""
+
+    source_keys: Tensor
+    source_values: Tensor
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("source_keys", keys, persistent=False)
+        self.register_buffer("source_values", values, persistent=False)
 
 
 class Seen(Enum):
@@ -69,15 +83,20 @@ class Places:
     """Where a call's tokens stand.
 
     slots: i64[rows], the sequences of the cache that the rows are. positions: i64[rows, length].
-    seen: what the tokens attend to.
+    seen: what the tokens attend to. source_lengths: i64[rows] behind an encoder, of the source;
+    source_keys: those that are attended to whole, by identity.
     """
 
     slots: Tensor
     positions: Tensor
     seen: Seen
+    source_lengths: Tensor | None = None
+    source_keys: Sequence[Tensor] = ()
 
 
 _PLACES: ContextVar[Places] = ContextVar("places")
+# What one layer computes for those after it: the bias of relative places.
+_SHARED: ContextVar[dict[str, Tensor]] = ContextVar("shared")
 
 
 class BufferCache(Cache):  # type: ignore[misc]
@@ -118,24 +137,22 @@ def attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
+    position_bias: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """[rows, length, heads, width] of query [rows, heads, length, width] over keys and values of
     [rows, heads / groups, width or the cache's length, width].
 
     `sliding_window`: how many tokens back are seen, with the token itself. `softcap`: scores are
-    limited by a tanh. `s_aux`: [heads], a score for attending to nothing. Raises NotCausal.
+    limited by a tanh. `s_aux`: [heads], a score for attending to nothing. `position_bias`: where it
+    is there, the model has one of relative places, which is computed at the sequences' own places.
+    Raises NotCausal.
     """
-    if not getattr(module, "is_causal", True):
-        raise NotCausal(name=type(module).__name__, detail="its attention looks ahead")
-    places = _PLACES.get()
-    seen_at = places.positions[:, None, :, None]
-    stored_at = torch.arange(key.shape[2], device=key.device)
-    is_seen = stored_at <= seen_at
-    if sliding_window is not None:
-        is_seen = is_seen & (stored_at > seen_at - sliding_window)
+    is_seen, bias = _mask(module, key, sliding_window, position_bias is not None)
     rows, heads, length, width = query.shape
     groups = heads // key.shape[1]
+    if bias is not None:
+        is_seen = torch.where(is_seen, bias, -torch.inf)  # added to the scores
     if softcap is None and s_aux is None:
         mixed = _plain(query, key, value, is_seen, scaling, groups)
     else:
@@ -152,11 +169,44 @@ def attention(
     return mixed.transpose(1, 2), None
 
 
+def _mask(
+    module: nn.Module, key: Tensor, sliding_window: int | None, is_biased: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Which stored tokens are seen, bool[rows, 1, length or 1, stored], and what is added to their
+    scores, [rows, heads, length, stored]."""
+    places, shared = _PLACES.get(), _SHARED.get()
+    stored_at = torch.arange(key.shape[2], device=key.device)
+    if any(key is each for each in places.source_keys):
+        assert places.source_lengths is not None
+        return stored_at < places.source_lengths[:, None, None, None], None
+    if not getattr(module, "is_causal", True):
+        raise NotCausal(name=type(module).__name__, detail="its attention looks ahead")
+    seen_at = places.positions[:, None, :, None]
+    is_seen = stored_at <= seen_at
+    if sliding_window is not None:
+        is_seen = is_seen & (stored_at > seen_at - sliding_window)
+    if is_biased and getattr(module, "has_relative_attention_bias", False):
+        shared["bias"] = _relative_bias(module, stored_at - places.positions[:, :, None])
+    return is_seen, shared["bias"] if is_biased else None
+
+
+def _relative_bias(module: Any, distance: Tensor) -> Tensor:
+    """[rows, heads, length, stored] of T5's buckets of distances, i64[rows, length, stored]."""
+    buckets = module._relative_position_bucket(
+        distance,
+        bidirectional=False,
+        num_buckets=module.relative_attention_num_buckets,
+        max_distance=module.relative_attention_max_distance,
+    )
+    found: Tensor = module.relative_attention_bias(buckets).permute(0, 3, 1, 2)
+    return found
+
+
 def _plain(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    is_seen: Tensor,
+    is_seen: Tensor,  # or what is added
     scaling: float | None,
     groups: int,
 ) -> Tensor:
@@ -190,7 +240,7 @@ def attending(model: nn.Module, places: Places) -> Iterator[None]:
         {id(c): c for m in model.modules() if (c := getattr(m, "config", None))}.values()
     )
     names = [config._attn_implementation for config in configs]
-    token = _PLACES.set(places)
+    token, shared = _PLACES.set(places), _SHARED.set({})
     for config in configs:
         config._attn_implementation_internal = NAME
     try:
@@ -198,4 +248,5 @@ def attending(model: nn.Module, places: Places) -> Iterator[None]:
     finally:
         for config, name in zip(configs, names, strict=True):
             config._attn_implementation_internal = name
+        _SHARED.reset(shared)
         _PLACES.reset(token)

@@ -27,7 +27,7 @@ from aotc.aot.huggingface.attention import (
     attending,
 )
 from aotc.aot.huggingface.errors import NotCausal, SizesInvalid
-from aotc.aot.huggingface.loading import config_of, load_model
+from aotc.aot.huggingface.loading import CAUSAL, config_of, load_model
 from aotc.aot.huggingface.sampling import Sampling, penalised, sample
 
 STORE = "generation"  # the name of the module of states, inside the model
@@ -170,8 +170,9 @@ def _with_store(
     model_or_folder: nn.Module | str | Path, dtype: torch.dtype | None, sizes: Sizes
 ) -> nn.Module:
     """The model with the buffers of its generation, of the shapes that its layers ask for."""
-    model = load_model(model_or_folder, dtype)
-    limit = getattr(config_of(model), "max_position_embeddings", None)
+    model = load_model(model_or_folder, dtype, (CAUSAL,))
+    config = config_of(model)
+    limit = getattr(config, "max_position_embeddings", None)
     tables = [each for each in model.modules() if isinstance(each, nn.Embedding)]
     is_learned = limit is not None and any(
         limit <= each.num_embeddings <= limit + 2 for each in tables
@@ -360,7 +361,7 @@ class SampledStep(GreedyStep):
 def _logits(model: Any, ids: Tensor, places: Places, last: Tensor) -> Tensor:
     """f32[rows, vocabulary]: those of each row's token at `last`, i64[rows]."""
     cache = BufferCache(getattr(model, STORE).layers, places)
-    with attending(model, places), _projecting_only(model, last):
+    with attending(model, places), projecting_only(model, last):
         found = model(
             input_ids=ids, position_ids=places.positions, past_key_values=cache, use_cache=True
         )
@@ -368,7 +369,7 @@ def _logits(model: Any, ids: Tensor, places: Places, last: Tensor) -> Tensor:
 
 
 @contextmanager
-def _projecting_only(model: Any, last: Tensor) -> Iterator[None]:
+def projecting_only(model: Any, last: Tensor) -> Iterator[None]:
     """Inside the block the output projection sees one token a row, as no other logits are read."""
 
     def taken(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

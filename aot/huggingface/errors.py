@@ -38,6 +38,20 @@ class NotCausal(SpecError):
     hint = "encoders and models of fixed length build from a spec with `example_inputs`"
 
 
+class NotSeq2Seq(SpecError):
+    """The model is none that generates tokens behind an encoder."""
+
+    template = "`{name}` is no model of transformers with an encoder and a decoder of tokens"
+    hint = "decoders by themselves are those of `causal_lm` and `causal_step`"
+
+
+class ArchitectureUnknown(SpecError):
+    """A folder's architecture is of another kind than was asked for."""
+
+    template = "`{name}` is an architecture that {known} does not know"
+    hint = "`causal_step` takes decoders, `seq2seq` encoders with a decoder"
+
+
 class SizesInvalid(SpecError):
     """Lengths and batch do not fit each other or the model."""
 

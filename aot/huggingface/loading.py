@@ -9,27 +9,39 @@ from typing import Any
 import torch
 from torch import nn
 
-from aotc.aot.huggingface.errors import FolderInvalid, NotCausal, WeightsMissing
+from aotc.aot.huggingface.errors import (
+    ArchitectureUnknown,
+    FolderInvalid,
+    NotCausal,
+    WeightsMissing,
+)
 
 CAUSAL = "AutoModelForCausalLM"
 SEQ2SEQ = "AutoModelForSeq2SeqLM"
+SPEECH = "AutoModelForSpeechSeq2Seq"
 INDEX = "model.safetensors.index.json"
 
 
 def load_model(
-    model_or_folder: nn.Module | str | Path, dtype: torch.dtype | None, kind: str = CAUSAL
+    model_or_folder: nn.Module | str | Path, dtype: torch.dtype | None, kinds: tuple[str, ...]
 ) -> Any:
-    """The model in eval mode; `kind` names the class of transformers that finds an architecture's.
+    """The model in eval mode; `kinds` are the classes of transformers that find an architecture's.
 
     A model that is given stays as it is, but for `dtype` where that is given.
     """
     if isinstance(model_or_folder, nn.Module):
-        model: Any = model_or_folder
-        config_of(model)
-        model = model if dtype is None else model.to(dtype)
+        model: Any = model_or_folder if dtype is None else model_or_folder.to(dtype)
     else:
-        model = _read(Path(model_or_folder), dtype, kind)
+        model = _read(Path(model_or_folder), dtype, kinds)
     return model.eval().requires_grad_(False)
+
+
+def is_seq2seq(model: nn.Module) -> bool:
+    """Whether it is a model of transformers that generates behind an encoder."""
+    import transformers
+
+    is_theirs = isinstance(model, transformers.PreTrainedModel) and model.can_generate()
+    return is_theirs and bool(model.config.is_encoder_decoder)
 
 
 def config_of(model: nn.Module) -> Any:
@@ -46,7 +58,7 @@ def config_of(model: nn.Module) -> Any:
     return model.config.get_text_config()
 
 
-def _read(folder: Path, dtype: torch.dtype | None, kind: str) -> Any:
+def _read(folder: Path, dtype: torch.dtype | None, kinds: tuple[str, ...]) -> Any:
     import transformers
 
     _refuse_incomplete(folder)
@@ -54,9 +66,11 @@ def _read(folder: Path, dtype: torch.dtype | None, kind: str) -> Any:
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise FolderInvalid(path=str(folder), detail=_first_line(error)) from error
-    family = getattr(transformers, kind)
-    if type(config) not in family._model_mapping:
-        raise NotCausal(name=config.model_type, detail=f"`{kind}` does not know it")
+    families = [getattr(transformers, kind) for kind in kinds]
+    family = next((each for each in families if type(config) in each._model_mapping), None)
+    if family is None:
+        known = " nor ".join(f"`{kind}`" for kind in kinds)
+        raise ArchitectureUnknown(name=config.model_type, known=known)
     try:
         model, loaded = family.from_pretrained(
             folder,

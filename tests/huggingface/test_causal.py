@@ -148,7 +148,7 @@ def test_bad_requests_are_typed(tmp_path):
 def test_models_without_a_cache_are_refused(tmp_path):
     import transformers
 
-    from aotc.aot.huggingface.errors import NotCausal
+    from aotc.aot.huggingface.errors import ArchitectureUnknown, NotCausal
 
     sizes = {"hidden_size": 8, "pad_token_id": 0, "num_hidden_layers": 1, "num_attention_heads": 1}
     config = transformers.BertConfig(**sizes, intermediate_size=8, vocab_size=9)
@@ -165,5 +165,5 @@ def test_models_without_a_cache_are_refused(tmp_path):
     with pytest.raises(NotCausal, match="it has an encoder"):
         causal_lm(t5, max_length=8)
     t5.save_pretrained(tmp_path)
-    with pytest.raises(NotCausal, match="does not know it"):
+    with pytest.raises(ArchitectureUnknown, match="`t5` is an architecture"):
         causal_lm(tmp_path, max_length=8)
