@@ -8,6 +8,7 @@ do. The bundle would then be right by the program and wrong by the model.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -41,7 +42,7 @@ from aotc.aot.capture.lifted import Lifted, check_alone, lifted
 from aotc.aot.capture.other_sizes import Models, Probe, beyond, probes
 from aotc.aot.capture.random_inputs import Trial, judged, trials
 from aotc.aot.capture.rounding_sensitivity import Undecided, undecided_of
-from aotc.aot.capture.sizes import sizes_of
+from aotc.aot.capture.sizes import sizes_of, spread
 from aotc.aot.capture.spec import Spec, with_distinct_inputs
 from aotc.aot.capture.structure import named_outputs, structure_of
 from aotc.aot.errors import ExportDiffers, ModelRaised
@@ -90,7 +91,7 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
         program, decomposed = found.program, found.decomposed
         check_alone(program, states, spec.module)
         arguments = (spec.arguments, spec.keyword_arguments)
-        sizes = sizes_of(program, spec.dynamic_shapes, arguments, states.shapes)
+        sizes = sizes_of(program, _shapes_of(spec), arguments, states.shapes)
         graph, asserted = import_program(decomposed, program, sizes, fallback, rounds, states)
         uses_rng = draws(decomposed)
         structure = structure_of(spec, program, uses_rng)
@@ -123,6 +124,16 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     numbers = (golden.inputs, golden.outputs, structure, golden.roundings)
     known = (sizes.dims, guards, specialised, left, others, found.is_strict, others_drawn)
     return Captured(spec.name, graph, *numbers, precision, *known, golden.undecided, weights)
+
+
+def _shapes_of(spec: Spec) -> Any:
+    """The spec's `dynamic_shapes`, a row an argument."""
+    if spec.module is None or spec.dynamic_shapes is None:
+        return spec.dynamic_shapes
+    try:
+        return spread(spec.dynamic_shapes, inspect.signature(spec.module.forward))
+    except ValueError:  # compiled code, such as TorchScript's, has no signature
+        return spec.dynamic_shapes
 
 
 def example_arrays(spec: Spec) -> tuple[Array, ...]:

@@ -11,6 +11,7 @@ Torch's expressions over the symbols of sizes, as sizes of ours.
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -107,6 +108,22 @@ def sizes_of(
     of_layout = tuple(guard for guard in guards if (guard.size, guard.low) in apart)
     rest = tuple(guard for guard in guards if guard not in of_layout)
     return Sizes(symbols, rest, sizes.specialised, of_layout)
+
+
+def spread(shapes: Any, signature: inspect.Signature) -> Any:
+    """`dynamic_shapes` with a row an argument: torch.export has all of `*arguments` in one row."""
+    parameters = list(signature.parameters.values())
+    kinds = [each.kind for each in parameters]
+    if not shapes or inspect.Parameter.VAR_POSITIONAL not in kinds:
+        return shapes
+    place = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+    name = parameters[place].name
+    if isinstance(shapes, Mapping):
+        rows = {f"{name}.{number}": row for number, row in enumerate(shapes.get(name) or ())}
+        named = {each: row for each, row in shapes.items() if each != name}
+        before = {each.name: named.pop(each.name, None) for each in parameters[:place]}
+        return {**before, **rows, **named}
+    return (*shapes[:place], *(row for each in shapes[place : place + 1] for row in each or ()))
 
 
 def _inputs(program: ExportedProgram) -> list[tuple[str, Any]]:
