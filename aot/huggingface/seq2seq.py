@@ -74,54 +74,55 @@ def seq2seq(
         raise SizesInvalid(**asdict(sizes), limit=longest)
     _add_store(model, sizes, longest)
     calls = SourceCalls(logits)
-    rows = {0: Dim("rows", min=1, max=batch)} if batch > 1 else {}
-    slots = torch.arange(batch)
-    example = min(longest, 8)
-    if is_speech:
-        weight = model.get_output_embeddings().weight
-        frames = torch.zeros(batch, config.num_mel_bins, 2 * longest, dtype=weight.dtype)
-        encode: dict[str, Any] = {
-            "function": calls.encode_features,
-            "example_inputs": {"features": frames, "slots": slots},
-            "dynamic_shapes": {"features": rows or None, "slots": rows or None},
-        }
-    else:
-        encode = {
-            "function": calls.encode,
-            "example_inputs": {
-                "ids": torch.zeros(batch, example, dtype=torch.int64),
-                "lengths": torch.full((batch,), example),
-                "slots": slots,
-            },
-            "dynamic_shapes": {
-                "ids": {**rows, 1: Dim("length", min=1, max=longest)},
-                "lengths": rows or None,
-                "slots": rows or None,
-            },
-        }
-    first = min(max_length, 4)
+    taken = (
+        _of_sound(calls, model, batch) if is_speech else _of_tokens(calls.encode, longest, batch)
+    )
+    first = min(max_length, 8)
+    decode = {
+        "ids": torch.zeros(batch, dtype=torch.int64),
+        "positions": torch.full((batch,), first),
+    }
     return model, {
-        "encode": encode,
-        "prefill": {
-            "function": calls.prefill,
-            "example_inputs": {
-                "ids": torch.zeros(batch, first, dtype=torch.int64),
-                "lengths": torch.full((batch,), first),
-                "slots": slots,
-            },
-            "dynamic_shapes": {
-                "ids": {**rows, 1: Dim("length", min=1, max=max_length)},
-                "lengths": rows or None,
-                "slots": rows or None,
-            },
+        "encode": taken,
+        "prefill": _of_tokens(calls.prefill, max_length, batch),
+        "decode": {"function": calls.decode, "example_inputs": decode},
+    }
+
+
+def _rows(batch: int) -> dict[int, Any]:
+    return {0: Dim("rows", min=1, max=batch)} if batch > 1 else {}
+
+
+def _of_tokens(function: Any, longest: int, batch: int) -> dict[str, Any]:
+    """An entry point of (ids, lengths, slots)."""
+    rows, example = _rows(batch), min(longest, 8)
+    return {
+        "function": function,
+        "example_inputs": {
+            "ids": torch.zeros(batch, example, dtype=torch.int64),
+            "lengths": torch.full((batch,), example),
+            "slots": torch.arange(batch),
         },
-        "decode": {
-            "function": calls.decode,
-            "example_inputs": {
-                "ids": torch.zeros(batch, dtype=torch.int64),
-                "positions": torch.full((batch,), first),
-            },
+        "dynamic_shapes": {
+            "ids": {**rows, 1: Dim("length", min=1, max=longest)},
+            "lengths": rows or None,
+            "slots": rows or None,
         },
+    }
+
+
+def _of_sound(calls: SourceCalls, model: Any, batch: int) -> dict[str, Any]:
+    """An entry point of (features, slots)."""
+    rows, config = _rows(batch), model.config
+    frames = 2 * config.max_source_positions
+    dtype = model.get_output_embeddings().weight.dtype
+    return {
+        "function": calls.encode_features,
+        "example_inputs": {
+            "features": torch.zeros(batch, config.num_mel_bins, frames, dtype=dtype),
+            "slots": torch.arange(batch),
+        },
+        "dynamic_shapes": {"features": rows or None, "slots": rows or None},
     }
 
 
