@@ -76,6 +76,7 @@ class BuildReport:
     specialised: tuple[str, ...] = ()  # dims that were asked to vary and are fixed all the same
     torch_ops: tuple[TorchOp, ...] = ()  # what torch runs at each call
     backends: tuple[str, ...] = ()  # native libraries that the plans call
+    quantized: dict[str, Any] | None = None  # what `--quantize` stored, and the error that it cost
     weights_kernels: int = 0  # distinct ones of the weights program
 
     def record(self) -> dict[str, Any]:
@@ -151,6 +152,7 @@ def build(
         specialised=captured.specialised,
         torch_ops=captured.torch_ops,
         backends=contents.backends_text([each.plan for each in compiled], options.embed_backends),
+        quantized=None if captured.quantized is None else dict(captured.quantized),
         weights_kernels=0 if weights is None else len(weights.compiled.tuning.kernels),
     )
 
@@ -232,6 +234,8 @@ def _contents(
         "round_intermediates": options.round_intermediates,
         "torch_ops": [asdict(op) for op in captured.torch_ops],
     }
+    if captured.quantized is not None:
+        facts["quantized"] = dict(captured.quantized)
     extras = {**contents.sources(parts), **contents.json_file("provenance.json", facts)}
     if options.debug:
         extras |= contents.debug(clock.texts, parts)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from aotc.aot.capture.capture import Captured
+from aotc.aot.capture.quantise import quantise_module
 from aotc.aot.capture.spec import load_spec
 from aotc.aot.capture.tracing import traced
 from aotc.aot.capture_cache import cached_capture
@@ -16,6 +17,7 @@ from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.text import print_graph
 from aotc.aot.options import BuildOptions
 from aotc.aot.rewrites.apply_user_rewrites import apply_user_rewrites
+from aotc.aot.rewrites.quantise import quantise_weights
 from aotc.aot.rewrites.rewrite import INEXACT, rewrite_each
 from aotc.aot.stages import Clock
 from aotc.aot.targets.target import Target
@@ -63,9 +65,13 @@ def _warm_up(devices: Iterable[str], executor: Executor, store: Store) -> None:
 def _capture(spec: str, options: BuildOptions, store: Store, clock: Clock) -> Captured:
     with clock.stage("capture"):
         loaded = load_spec(spec)
+        quantised = quantise_module(loaded, options.quantize) if options.quantize else None
         with host_kernels(loaded):  # export and the golden numbers launch them
             leaves = options.fallback == "torch"
             captured, was_known = cached_capture(loaded, store, leaves, options.round_intermediates)
+        if quantised is not None:
+            graph = quantise_weights(captured.graph, quantised.originals, quantised.kind)
+            captured = replace(captured, graph=graph, quantized=quantised.facts())
         clock.dump("capture", print_graph(captured.graph, with_sources=True))
         origin = ", from the cache" if was_known else ""
         mode = ", by strict export" if captured.is_strict else ""

@@ -36,6 +36,7 @@ class BuildOptions:
     results_from: Path | None = None  # folder of its results
     is_confined: bool = False  # whether workers of this machine give up network and most writing
     allow_mismatch: bool = False
+    quantize: Literal["int8", "int4", "fp8"] | None = None  # how linear weights are stored
     fallback: Literal["torch"] | None = None  # what runs ops at each call that cannot be compiled
     skip: frozenset[str] = frozenset()  # rewrite steps and rules to leave out
     round_intermediates: bool = (

@@ -39,6 +39,11 @@ NEEDED = ("torch", "triton", "numpy")
 @click.option("--record", type=click.Path(path_type=Path), help="Tuning record, read and written.")
 @flags.frozen
 @click.option("--allow-mismatch", is_flag=True, help="Keep a bundle whose numbers differ.")
+@click.option(
+    "--quantize",
+    type=click.Choice(["int8", "int4", "fp8"]),
+    help="Store weights of linear layers and embeddings in so many bits, with scales of groups.",
+)
 @flags.fallback
 @click.option("--round-intermediates", is_flag=True, help="Round 16-bit results as eager does.")
 @click.option(
@@ -170,6 +175,7 @@ def _options(given: dict[str, Any]) -> BuildOptions:
         allow_mismatch=given["allow_mismatch"],
         skip=frozenset(setting("AOTC_SKIP")),
         rewrites=rewrites_of(given["rewrites"]),
+        quantize=given["quantize"],
         fallback=given["fallback"],
         round_intermediates=given["round_intermediates"],
         unchecked_indices=given["unchecked_indices"],
@@ -193,6 +199,10 @@ def _print(report: BuildReport, seconds: float) -> None:
         click.echo(f"dim      {line}")
     for line in report.specialised:
         click.echo(f"fixed    {line}: the model does not hold for other sizes")
+    if report.quantized:
+        kind, count = report.quantized["kind"], report.quantized["weights"]
+        error = f"outputs differ by {report.quantized['output_error']:.1e} of their largest"
+        click.echo(f"weights  {count} in {kind}, {error}")
     for line in report.backends:
         click.echo(f"native   {line}")
     for op in report.torch_ops:

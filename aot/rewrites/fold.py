@@ -241,10 +241,15 @@ class _Folder:
         if self._parts(node).is_fixed:
             self.made[name] = Constant(name, node.type, _stored(node, pool))
         else:
-            expression, leaves = _raw_expression(node, pool)
-            values = partial(_stored, expression, {leaf.name: leaf for leaf in leaves})
-            self.made[name] = Constant(name, node.type, values, (), expression, leaves)
+            self.made[name] = stored_constant(name, node, pool)
         return build.constant(name, node.type)
+
+
+def stored_constant(name: str, node: Node, constants: Mapping[str, Constant]) -> Constant:
+    """A constant that is computed of weights, when it is asked for."""
+    expression, leaves = _raw_expression(node, constants)
+    values = partial(_stored, expression, {leaf.name: leaf for leaf in leaves})
+    return Constant(name, node.type, values, (), expression, leaves)
 
 
 def _raw_expression(

@@ -1,0 +1,80 @@
+"""`--quantize`: the weights of a model's linear layers and embeddings as their few bits give them.
+
+The module gets the numbers that quantised weights stand for, so that its golden numbers are those
+of the quantised model; the weights as they came are kept for the graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from aotc.aot.capture.exporting import run
+from aotc.aot.capture.golden import golden_tensors
+from aotc.aot.capture.importer import to_array
+from aotc.aot.capture.spec import Spec
+from aotc.aot.errors import SpecModelInvalid
+from aotc.aot.ir.storage import Array
+from aotc.aot.rewrites.quantise import GROUP, LARGEST, SMALLEST_SCALE
+
+LAYERS = (torch.nn.Linear, torch.nn.Embedding)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantised:
+    """What was quantised, and what it cost."""
+
+    kind: str
+    originals: dict[str, Array]  # weights as they came, by their names
+    output_error: float  # largest difference of an output, relative to its largest element
+
+    def facts(self) -> dict[str, object]:
+        """The same as plain data."""
+        return {
+            "kind": self.kind,
+            "group": GROUP,
+            "weights": len(self.originals),
+            "output_error": self.output_error,
+        }
+
+
+def quantise_module(spec: Spec, kind: str) -> Quantised:
+    """Round the weights of the spec's module, in place. Raises `SpecModelInvalid` for a program."""
+    if spec.module is None:
+        raise SpecModelInvalid(path=spec.path, name="model", found="an exported program")
+    module = spec.module
+    originals: dict[str, Array] = {}
+    with torch.no_grad():
+        before = golden_tensors(lambda: run(spec, module))
+        before = tuple(each.clone() for each in before)
+        seen: set[int] = set()
+        for name, layer in module.named_modules():
+            weight = getattr(layer, "weight", None)
+            if type(layer) not in LAYERS or type(weight) is not torch.nn.Parameter:
+                continue
+            if not weight.is_floating_point() or weight.shape[1] % GROUP:
+                continue
+            originals[f"{name}.weight" if name else "weight"] = to_array(weight).copy()
+            if id(weight) not in seen:  # else tied
+                seen.add(id(weight))
+                weight.copy_(_rounded(weight, kind))
+        after = golden_tensors(lambda: run(spec, module))
+    errors = [
+        float((new.double() - old.double()).abs().max() / (old.double().abs().max() or 1.0))
+        for new, old in zip(after, before, strict=True)
+        if old.is_floating_point() and old.numel()
+    ]
+    return Quantised(kind, originals, max(errors, default=0.0))
+
+
+def _rounded(weight: torch.Tensor, kind: str) -> torch.Tensor:
+    groups = weight.float().reshape(weight.shape[0], -1, GROUP)
+    scale = (groups.abs().amax(2, keepdim=True) / LARGEST[kind]).clamp_min(SMALLEST_SCALE)
+    ratio = groups / scale
+    if kind == "fp8":
+        limited = ratio.clamp(-LARGEST[kind], LARGEST[kind])
+        numbers = limited.to(torch.float8_e4m3fn).float()
+    else:
+        numbers = ratio.round().clamp(-LARGEST[kind], LARGEST[kind])
+    return (numbers * scale).reshape(weight.shape)

@@ -1,0 +1,65 @@
+"""`--quantize`: linear layers and embeddings in few bits, tied ones too, with the error it cost."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+from aotc.aot.capture.capture import capture
+from aotc.aot.capture.quantise import quantise_module
+from aotc.aot.capture.spec import spec_of
+from aotc.aot.errors import SpecModelInvalid
+from aotc.aot.ir.reference import interpret
+from aotc.aot.rewrites.quantise import quantise_weights
+from aotc.aot.rewrites.rewrite import rewrite
+from aotc.aot.targets.cpu.target import CPU
+from aotc.aot.targets.cuda.machines import GPUS
+
+
+class Language(nn.Module):
+    """An embedding that is the last layer too, and a layer whose rows have no whole groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(96, 128)
+        self.up, self.down = nn.Linear(128, 192), nn.Linear(192, 128)
+        self.odd = nn.Linear(96, 64)
+        self.head = nn.Linear(128, 96, bias=False)
+        self.head.weight = self.tokens.weight
+
+    def forward(self, tokens):
+        hidden = self.tokens(tokens)
+        hidden = hidden + self.down(nn.functional.gelu(self.up(hidden)))
+        return self.odd(self.head(hidden))
+
+
+@pytest.mark.parametrize(
+    ("kind", "share", "error"), [("int8", 0.29, 0.02), ("int4", 0.17, 0.3), ("fp8", 0.29, 0.1)]
+)
+def test_weights_are_stored_in_few_bits_and_give_the_golden_numbers(kind, share, error) -> None:
+    torch.manual_seed(5)
+    model = Language().eval()
+    whole = sum(each.nbytes for each in (model.tokens.weight, model.up.weight, model.down.weight))
+    rest = sum(each.nbytes for each in model.parameters()) - whole
+    spec = spec_of(model, (torch.arange(12).reshape(2, 6),))
+    quantised = quantise_module(spec, kind)
+    assert 0 < quantised.output_error < error
+    assert set(quantised.originals) == {"tokens.weight", "head.weight", "up.weight", "down.weight"}
+    captured = capture(spec)
+    graph = quantise_weights(captured.graph, quantised.originals, kind)
+    again = model.tokens.weight.nbytes * share  # tied weights are packed for the product too
+    for traits in (CPU, GPUS[90]):
+        found, _log = rewrite(graph, traits)
+        stored = sum(each.type.nbytes for each in found.constants.values())
+        assert stored <= share * whole * 1.05 + again * 1.4 + rest
+        (output,) = interpret(found, captured.golden_inputs)
+        expected = captured.golden_outputs[0]
+        assert numpy.abs(output - expected).max() <= 1e-5 * numpy.abs(expected).max()
+
+
+def test_an_exported_program_has_no_layers_to_quantise() -> None:
+    model, inputs = nn.Linear(64, 64), (torch.randn(2, 64),)
+    with pytest.raises(SpecModelInvalid, match="exported program"):
+        quantise_module(spec_of(torch.export.export(model, inputs), inputs), "int8")
