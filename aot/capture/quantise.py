@@ -15,8 +15,8 @@ from aotc.aot.capture.golden import golden_tensors
 from aotc.aot.capture.importer import to_array
 from aotc.aot.capture.spec import Spec
 from aotc.aot.errors import SpecModelInvalid
+from aotc.aot.ir.quantised import GROUP, LARGEST, SMALLEST_SCALE
 from aotc.aot.ir.storage import Array
-from aotc.aot.rewrites.quantise import GROUP, LARGEST, SMALLEST_SCALE
 
 LAYERS = (torch.nn.Linear, torch.nn.Embedding)
 

@@ -11,12 +11,9 @@ from collections.abc import Mapping
 from aotc.aot.ir import build
 from aotc.aot.ir.float8 import E4M3, bits_of, rounded, widened
 from aotc.aot.ir.graph import Constant, Graph, Node, make
+from aotc.aot.ir.quantised import GROUP, LARGEST, SMALLEST_SCALE
 from aotc.aot.ir.storage import Array
 from aotc.aot.rewrites.fold import stored_constant
-
-GROUP = 64  # neighbouring elements of a row that share a scale
-LARGEST = {"int8": 127.0, "int4": 7.0, "fp8": E4M3.largest}
-SMALLEST_SCALE = 1e-30  # of a group of zeros
 
 
 def quantise_weights(graph: Graph, originals: Mapping[str, Array], kind: str) -> Graph:
