@@ -72,8 +72,8 @@ class Captured:
     is_strict: bool = False  # whether torch.export read the model's code, after tracing failed
     trials: tuple[Trial, ...] = ()  # the model itself on random inputs
     undecided: Undecided | None = None  # elements of the golden outputs that roundings decide
-    quantized: Mapping[str, object] | None = None  # what `--quantize` stored, and what it cost
     held: tuple[tuple[str, str], ...] = ()  # parameters and buffers, as `held_tensors` has them
+    quantized: Mapping[str, object] | None = None  # what `--quantize` stored, and what it cost
 
 
 def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Captured:
