@@ -17,8 +17,10 @@ from aotc.aot import contents, validation
 from aotc.aot.capture.capture import Captured
 from aotc.aot.capture.fallback import TorchOp
 from aotc.aot.compile import Compiled, Resources, compile_for
+from aotc.aot.entries import joined_dims, joined_states
 from aotc.aot.errors import GoldenMismatch
 from aotc.aot.front_end import capture_and_rewrite
+from aotc.aot.ir.size import Dim
 from aotc.aot.options import BuildOptions
 from aotc.aot.pack import BundleContents, TargetContents, TensorData, pack
 from aotc.aot.pack.staging import check_free
@@ -29,6 +31,7 @@ from aotc.aot.refit import (
     with_weights_program,
 )
 from aotc.aot.signature import signature, states
+from aotc.aot.sources import Sources
 from aotc.aot.stages import Clock, Progress, Quiet, StageTime, write_texts
 from aotc.aot.targets.families import find_target
 from aotc.aot.targets.target import Target
@@ -48,11 +51,12 @@ class TargetReport:
 
     target: str
     kernels: int  # distinct ones
-    launches: int  # a call
+    launches: int  # a call of each entry
     measured: int  # kernels measured in this build
     code_bytes: int
     arena_bytes: int | None  # None where it is dynamic
     checks: tuple[Comparison, ...]  # empty where this machine cannot run the target
+    entries: int = 1  # ways to call it
 
     def record(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -107,8 +111,8 @@ def build(
 
     Nothing is written at `out` unless every stage ends well and the code gives the exported
     model's numbers on the golden input, on each target that this machine can run. `executor` is
-    used where there is one, and stays; else the build has its own. Raises the
-    families of `aot/errors.py`, and EnvironmentFault for a full disk or a missing permission.
+    used where there is one, and stays; else the build has its own. Raises the families of
+    `aot/errors.py`, and EnvironmentFault for a full disk or a missing permission.
     """
     started_s, clock = time.time(), Clock(progress or Quiet())
     check_free(os.fspath(out), options.force)
@@ -123,12 +127,12 @@ def build(
             adapters = None
             if options.adapters:
                 adapters = adapter_programs(compiled, weights, options, resources, clock)
-        checks = [_validate(captured, each, options) for each in compiled]
+        dims = joined_dims([each.dims for each in captured])
+        checks = [_validate(captured, dims, each, options) for each in compiled]
         with clock.stage("pack"):
-            whole = _contents(spec, captured, compiled, options, clock)
-            whole = with_weights_program(
-                whole, captured, compiled, weights, adapters, options.has_weights
-            )
+            whole = _contents(spec, captured, dims, compiled, options, clock)
+            parts = (captured, compiled, weights, adapters, options.has_weights)
+            whole = with_weights_program(whole, *parts)
             packed = pack(whole, out, options.force)
             clock.detail = f"{len(packed.files)} files, digest {packed.digest[:12]}"
     finally:
@@ -148,11 +152,11 @@ def build(
         bundle_bytes=packed.nbytes,
         stages=tuple(clock.rows),
         seconds=time.time() - started_s,
-        dims=tuple(f"{dim.name} = {dim.low}..{dim.high}" for dim in captured.dims),
-        specialised=captured.specialised,
-        torch_ops=captured.torch_ops,
+        dims=_texts(dims),
+        specialised=tuple(name for each in captured for name in each.specialised),
+        torch_ops=tuple(op for each in captured for op in each.torch_ops),
         backends=contents.backends_text([each.plan for each in compiled], options.embed_backends),
-        quantized=None if captured.quantized is None else dict(captured.quantized),
+        quantized=_quantized(captured),
         weights_kernels=0 if weights is None else len(weights.compiled.tuning.kernels),
     )
 
@@ -163,13 +167,13 @@ def _compile(
     options: BuildOptions,
     resources: Resources,
     clock: Clock,
-) -> tuple[Captured, list[Compiled], WeightsProgram | None]:
+) -> tuple[tuple[Captured, ...], list[Compiled], WeightsProgram | None]:
     """The stages from capture to plan; from schedule on once for each target."""
     model = capture_and_rewrite(spec, targets, options, resources.executor, resources.store, clock)
     compiled = []
-    for target, graph in model.graphs:
+    for target, graphs in model.graphs:
         clock.target = target.name
-        compiled.append(compile_for(target, graph, options, resources, clock))
+        compiled.append(compile_for(target, graphs, options, resources, clock))
     clock.target = ""
     weights, tensors = weights_program(compiled, options, resources, clock)
     compiled = [replace(each, computed=tensors) for each in compiled]
@@ -177,26 +181,34 @@ def _compile(
 
 
 def _validate(
-    captured: Captured, compiled: Compiled, options: BuildOptions
+    captured: Sequence[Captured], dims: Sequence[Dim], compiled: Compiled, options: BuildOptions
 ) -> tuple[Comparison, ...]:
-    """Run the code on the golden input, where this machine can; raises GoldenMismatch."""
+    """Run the code on the golden inputs, where this machine can; raises GoldenMismatch."""
     if not validation.runs_here(compiled.target):
         return ()
-    arguments = (compiled.plan, compiled.library, compiled.target)
-    checks = validation.validate(captured, compiled.constants, *arguments)
+    constants = compiled.constants
+    names = joined_states([each.graph for each in captured]).names
+    checks: list[Comparison] = []
+    for number, each in enumerate(captured):
+        entry = validation.Entry(number, tuple(dims), names)
+        arguments = (compiled.plan, compiled.library, compiled.target)
+        label = f"{each.entry}." if len(captured) > 1 else ""
+        for check in validation.validate(each, constants, *arguments, entry):
+            checks.append(Comparison(label + check.name, check.difference, check.tolerance))
     for check in checks:
         if not check.is_ok and not options.allow_mismatch:
             raise GoldenMismatch(
                 name=check.name, difference=check.difference, tolerance=check.tolerance
             )
-    return checks
+    return tuple(checks)
 
 
 def _target_report(compiled: Compiled, checks: tuple[Comparison, ...]) -> TargetReport:
     return TargetReport(
         target=compiled.target.name,
         kernels=len(compiled.tuning.kernels),
-        launches=len(compiled.sources.variants[-1].specs),
+        launches=sum(_launches(compiled.sources).values()),
+        entries=len(_launches(compiled.sources)),
         measured=compiled.tuning.measured,
         code_bytes=len(compiled.library),
         arena_bytes=_arena_bytes(compiled.plan),
@@ -204,9 +216,24 @@ def _target_report(compiled: Compiled, checks: tuple[Comparison, ...]) -> Target
     )
 
 
+def _texts(dims: Sequence[Dim]) -> tuple[str, ...]:
+    return tuple(f"{dim.name} = {dim.low}..{dim.high}" for dim in dims)
+
+
+def _launches(sources: Sources) -> dict[int, int]:
+    """Launches of each entry, in its last range of sizes."""
+    return {variant.entry: len(variant.specs) for variant in sources.variants}
+
+
 def _arena_bytes(plan: Plan) -> int | None:
     """Size of the arena; None where it is dynamic."""
     return None if plan.fixed is None else plan.fixed.arena_bytes
+
+
+def _quantized(captured: Sequence[Captured]) -> dict[str, Any] | None:
+    """What `--quantize` did, of weights that all entries share."""
+    found = captured[0].quantized
+    return None if found is None else dict(found)
 
 
 def _target_contents(compiled: Compiled) -> TargetContents:
@@ -216,41 +243,43 @@ def _target_contents(compiled: Compiled) -> TargetContents:
 
 def _contents(
     spec: str,
-    captured: Captured,
+    captured: Sequence[Captured],
+    dims: Sequence[Dim],
     compiled: Sequence[Compiled],
     options: BuildOptions,
     clock: Clock,
 ) -> BundleContents:
-    types = signature(captured.graph, captured.dims, captured.guards)
-    kept = states(captured.graph, captured.dims)
+    types = [signature(each.graph, each.dims, each.guards, dims) for each in captured]
+    kept = states([each.graph for each in captured], dims)
     parts = [
         contents.Part(each.target, each.groups, each.sources, each.tuning, each.plan)
         for each in compiled
     ]
     facts = {
-        **contents.provenance(captured.name, parts),
+        **contents.provenance(captured[0].name, parts),
         "source": contents.source_facts(spec),
         "rewrites": {each.name: each.digest for each in options.rewrites},
         "round_intermediates": options.round_intermediates,
-        "torch_ops": [asdict(op) for op in captured.torch_ops],
+        "torch_ops": [asdict(op) for each in captured for op in each.torch_ops],
     }
-    if captured.quantized is not None:
-        facts["quantized"] = dict(captured.quantized)
+    quantized = _quantized(captured)
+    if quantized is not None:
+        facts["quantized"] = quantized
     extras = {**contents.sources(parts), **contents.json_file("provenance.json", facts)}
     if options.debug:
         extras |= contents.debug(clock.texts, parts)
     precisions = [part.target.traits.dot_precision for part in parts]
     return BundleContents(
-        inputs=types.inputs,
-        outputs=types.outputs,
-        structure=captured.structure,
+        entries=tuple(
+            own.entry(each.entry, each.structure) for own, each in zip(types, captured, strict=True)
+        ),
         targets=tuple(map(_target_contents, compiled)),
         weights=_weights(compiled),
-        golden=contents.golden(captured, types.inputs, types.outputs, precisions),
+        golden={
+            each.entry: contents.golden(each, own.inputs, own.outputs, precisions)
+            for own, each in zip(types, captured, strict=True)
+        },
         extras=extras,
-        dims=types.dims,
-        sizes=types.sizes,
-        guards=types.guards,
         backends=contents.backends([each.plan for each in compiled], options.embed_backends),
         states=kept.states,
         session_dims=kept.dims,

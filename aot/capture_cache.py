@@ -13,6 +13,7 @@ from aotc.aot.capture.dependencies import user_modules
 from aotc.aot.capture.fingerprint import fingerprint
 from aotc.aot.capture.spec import Spec
 from aotc.cache import Key, Store
+from aotc.runtime.bundle.manifest import MAIN
 
 
 def cached_capture(
@@ -22,7 +23,7 @@ def cached_capture(
 
     Raises what `capture` raises.
     """
-    digests = fingerprint(spec)
+    digests = fingerprint(spec) if spec.entry == MAIN else None  # methods have no fingerprint yet
     if digests is None:
         return capture(spec, fallback, rounds), False
     key = Key.of("captures", fallback=fallback, rounds=rounds, native=custom_digests(), **digests)

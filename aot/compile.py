@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from aotc.aot import contents
+from aotc.aot.entries import joined_dims, joined_states
 from aotc.aot.errors import SizeUnsupported
 from aotc.aot.ir.graph import Constant, Graph
 from aotc.aot.ir.narrow import dims_of, large_sizes, narrowed
 from aotc.aot.ir.native import NativeCall
-from aotc.aot.ir.size import UndecidedSize, size_of, typical
+from aotc.aot.ir.size import Dim, UndecidedSize, size_of, typical
 from aotc.aot.ir.storage import Array
 from aotc.aot.lower import KernelSpec, lower
 from aotc.aot.lower.spec import Candidate
@@ -70,30 +71,53 @@ class Compiled:
 
 
 def compile_for(
-    target: Target, graph: Graph, options: BuildOptions, resources: Resources, clock: Clock
+    target: Target,
+    graphs: Sequence[Graph],
+    options: BuildOptions,
+    resources: Resources,
+    clock: Clock,
 ) -> Compiled:
-    """The stages from schedule to plan, in order."""
-    scheduled, sources = schedule_and_lower(target, graph, clock)
+    """The stages from schedule to plan, in order; one graph an entry."""
+    scheduled, sources = schedule_and_lower(target, graphs, clock)
     tuning, planned, library = tune_and_plan(target, sources, options, resources, clock)
     return Compiled(target, scheduled, sources, tuning, planned, library)
 
 
 def schedule_and_lower(
-    target: Target, graph: Graph, clock: Clock
+    target: Target, graphs: Sequence[Graph], clock: Clock
 ) -> tuple[tuple[Schedule, ...], Sources]:
-    """The stages schedule and lower, for each range of sizes: groups, kernels, buffers."""
-    dims = dims_of(graph)
-    ranges = buckets(dims)
-    graphs = [narrowed(graph, dict(zip(dims, each, strict=True))) for each in ranges]
-    scheduled = _schedule(graphs if dims else [graph], target, clock)
-    variants = tuple(
-        Lowered(specs, assign_buffers(each, graph), narrow)
-        for specs, each, narrow in zip(
-            _lower(scheduled, target, clock), scheduled, ranges, strict=True
-        )
-    )
+    """The stages schedule and lower: groups, kernels, buffers of each entry and range of sizes."""
+    dims = joined_dims([dims_of(graph) for graph in graphs])
+    rows = [row for number, graph in enumerate(graphs) for row in _ranges(number, graph)]
+    scheduled = _schedule([row.graph for row in rows], target, clock)
+    states = joined_states(graphs)
+    variants = []
+    for row, each, specs in zip(rows, scheduled, _lower(scheduled, target, clock), strict=True):
+        whole = graphs[row.entry]
+        numbers = [states.names.index(state.name) for state in whole.states]
+        assignment = assign_buffers(each, whole).with_states(numbers, states.slots)
+        own = {dim.name: dim for dim in row.dims}
+        narrow = tuple(own.get(dim.name, dim) for dim in dims)
+        variants.append(Lowered(specs, assignment, narrow, row.entry))
     precision = target.traits.dot_precision
-    return scheduled, Sources(target.name, precision, variants, dims, large_sizes(graph))
+    limits = tuple(dict.fromkeys(size for graph in graphs for size in large_sizes(graph)))
+    return scheduled, Sources(target.name, precision, tuple(variants), dims, limits)
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """An entry's graph for a range of each of its dims."""
+
+    entry: int
+    graph: Graph
+    dims: tuple[Dim, ...]
+
+
+def _ranges(entry: int, graph: Graph) -> Iterator[_Range]:
+    dims = dims_of(graph)
+    for each in buckets(dims):
+        narrow = narrowed(graph, dict(zip(dims, each, strict=True))) if dims else graph
+        yield _Range(entry, narrow, tuple(each))
 
 
 def tune_and_plan(
@@ -223,7 +247,7 @@ def _plan(
         scratch_bytes = max(lent, default=0)
         rows = [[_chosen(spec, tuning, library) for spec in each.specs] for each in variants]
         parts = [
-            Variant(each.dims, each.assignment, tuple(row))
+            Variant(each.dims, each.assignment, tuple(row), each.entry)
             for each, row in zip(variants, rows, strict=True)
         ]
         planned = plan_variants(dims, parts, scratch_bytes, sources.limits)

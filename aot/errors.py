@@ -30,6 +30,13 @@ class SpecError(UserError):
     exit_code = 2
 
 
+class EntryStatesDiffer(SpecError):
+    """Two entry points have a state of one name that is not one thing."""
+
+    template = "state `{name}` is {found}, expected {expected}"
+    hint = "entry points share states by name: give each the same buffer"
+
+
 class UnsupportedError(AotcError):
     """The model holds something that aotc cannot compile; exit 3."""
 
@@ -241,6 +248,13 @@ class SpecInputsInvalid(SpecError):
     """`example_inputs` cannot be the arguments of the model."""
 
     template = "`example_inputs` do not fit `{callee}{signature}`: {detail}"
+
+
+class SpecEntriesInvalid(SpecError):
+    """`entry_points` does not say how a model is called."""
+
+    template = "`entry_points` in `{path}` has {found}, expected {expected}"
+    hint = 'by name: entry_points = {{"decode": EntryPoint(example_inputs=(token, position))}}'
 
 
 class SpecTensorsEmpty(SpecError):

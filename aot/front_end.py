@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from aotc.aot.capture.capture import Captured
 from aotc.aot.capture.quantise import quantise_module
-from aotc.aot.capture.spec import load_spec
+from aotc.aot.capture.spec import load_specs
 from aotc.aot.capture.tracing import traced
 from aotc.aot.capture_cache import cached_capture
+from aotc.aot.entries import agreed
 from aotc.aot.host_kernels import host_kernels, kernels_of
 from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.text import print_graph
@@ -29,10 +31,11 @@ from aotc.cache import Store
 
 @dataclass(frozen=True, slots=True)
 class RewrittenModel:
-    """A model and, for each target, its figures as the model wants them and its graph."""
+    """The entries of a model and, for each target, its figures as the model wants them and their
+    graphs."""
 
-    captured: Captured
-    graphs: tuple[tuple[Target, Graph], ...]
+    captured: tuple[Captured, ...]
+    graphs: tuple[tuple[Target, tuple[Graph, ...]], ...]
 
 
 def capture_and_rewrite(
@@ -50,10 +53,10 @@ def capture_and_rewrite(
     warming.start()
     try:
         captured = _capture(spec, options, store, clock)
-        graphs = _rewrite(captured.graph, families, options, clock)
+        graphs = _rewrite([each.graph for each in captured], families, options, clock)
     finally:
         warming.join()
-    precise = [_with_precision(target, captured.dot_precision) for target in targets]
+    precise = [_with_precision(target, captured[0].dot_precision) for target in targets]
     return RewrittenModel(captured, tuple((target, graphs[target.device]) for target in precise))
 
 
@@ -62,44 +65,71 @@ def _warm_up(devices: Iterable[str], executor: Executor, store: Store) -> None:
         warm_up(device, executor, store)
 
 
-def _capture(spec: str, options: BuildOptions, store: Store, clock: Clock) -> Captured:
+def _capture(spec: str, options: BuildOptions, store: Store, clock: Clock) -> tuple[Captured, ...]:
+    """Each entry by itself, and then all of them with one meaning for each name."""
     with clock.stage("capture"):
-        loaded = load_spec(spec)
-        quantised = quantise_module(loaded, options.quantize) if options.quantize else None
-        with host_kernels(loaded):  # export and the golden numbers launch them
-            leaves = options.fallback == "torch"
-            captured, was_known = cached_capture(loaded, store, leaves, options.round_intermediates)
-        if quantised is not None:
-            graph = quantise_weights(captured.graph, quantised.originals, quantised.kind)
-            captured = replace(captured, graph=graph, quantized=quantised.facts())
-        clock.dump("capture", print_graph(captured.graph, with_sources=True))
-        origin = ", from the cache" if was_known else ""
-        mode = ", by strict export" if captured.is_strict else ""
-        clock.detail = f"{len(captured.graph.nodes())} nodes{mode}{origin}"
-    return captured
+        found, known, quantised = [], 0, None
+        for loaded in load_specs(spec):
+            if options.quantize and (quantised is None or loaded.module is None):
+                quantised = quantise_module(loaded, options.quantize)  # entries share the module
+            with host_kernels(loaded):  # export and the golden numbers launch them
+                leaves = options.fallback == "torch"
+                arguments = (store, leaves, options.round_intermediates)
+                captured, was_known = cached_capture(loaded, *arguments)
+            if quantised is not None:
+                graph = quantise_weights(captured.graph, quantised.originals, quantised.kind)
+                captured = replace(captured, graph=graph, quantized=quantised.facts())
+            found.append(captured)
+            known += was_known
+        agreeing = agreed(found)
+        texts = [print_graph(each.graph, with_sources=True) for each in agreeing]
+        clock.dump("capture", _by_entry([each.entry for each in agreeing], texts))
+        origin = ", from the cache" if known == len(found) else ""
+        mode = ", by strict export" if any(each.is_strict for each in found) else ""
+        entries = "" if len(found) == 1 else f" in {len(found)} entries"
+        nodes = sum(len(each.graph.nodes()) for each in agreeing)
+        clock.detail = f"{nodes} nodes{entries}{mode}{origin}"
+    return agreeing
+
+
+def _by_entry(names: Sequence[str], texts: Sequence[str]) -> str:
+    """Texts of several entries, each under its name."""
+    if len(texts) == 1:
+        return texts[0]
+    return "\n".join(f"# {name}\n{text}" for name, text in zip(names, texts, strict=True))
 
 
 def _rewrite(
-    graph: Graph, families: Mapping[str, TargetTraits], options: BuildOptions, clock: Clock
-) -> dict[str, Graph]:
-    """The graph of each device family."""
+    graphs: Sequence[Graph],
+    families: Mapping[str, TargetTraits],
+    options: BuildOptions,
+    clock: Clock,
+) -> dict[str, tuple[Graph, ...]]:
+    """The graphs of each device family, one an entry."""
     with clock.stage("rewrite"):
-        graph = graph.without_checks() if options.unchecked_indices else graph
         rewrites = [each for each in options.rewrites if each.name not in options.skip]
         own = partial(apply_user_rewrites, rewrites=rewrites, trace=traced)
         skip = options.skip | INEXACT if options.round_intermediates else options.skip
+        if options.unchecked_indices:
+            graphs = [graph.without_checks() for graph in graphs]
         with kernels_of(options.rewrites):
-            rewritten = rewrite_each(graph, families, skip=skip, own=own)
-        for device, (result, log) in rewritten.items():
-            rules = "".join(f"# {name} ×{count}\n" for name, count in log.counts().items())
+            rows = [rewrite_each(graph, families, skip=skip, own=own) for graph in graphs]
+        for device in families:
+            found = [row[device] for row in rows]
+            texts = [
+                "".join(f"# {name} ×{count}\n" for name, count in log.counts().items())
+                + print_graph(result)
+                for result, log in found
+            ]
             clock.target = device
-            clock.dump("rewrite", rules + print_graph(result))
+            clock.dump("rewrite", "\n".join(texts))
         clock.target = ""
-        result, log = next(iter(rewritten.values()))
-        counts = log.counts()
+        first = [next(iter(row.values())) for row in rows]
+        counts = sum((Counter(log.counts()) for _, log in first), Counter[str]())
         yours = "".join(f", {each.name} ×{counts.get(each.name, 0)}" for each in rewrites)
-        clock.detail = f"{len(result.nodes())} nodes, {sum(counts.values())} rules applied{yours}"
-    return {device: result for device, (result, _) in rewritten.items()}
+        nodes = sum(len(result.nodes()) for result, _ in first)
+        clock.detail = f"{nodes} nodes, {sum(counts.values())} rules applied{yours}"
+    return {device: tuple(row[device][0] for row in rows) for device in families}
 
 
 def _with_precision(target: Target, precision: str) -> Target:

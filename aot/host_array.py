@@ -20,6 +20,7 @@ from aotc.runtime import Program
 from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.comparison import elements, relative_difference
+from aotc.runtime.programs.entry import EntryPoint
 
 MAGIC = b"\x93NUMPY"
 HEADER_LIMIT_BYTES = 1 << 16
@@ -68,7 +69,9 @@ def buffers(
     return {name: array.buffer() for name, array in host_arrays(specs, data).items()}
 
 
-def outputs_of(program: Program, inputs: Mapping[str, memoryview]) -> dict[str, bytes | memoryview]:
+def outputs_of(
+    program: Program | EntryPoint, inputs: Mapping[str, memoryview]
+) -> dict[str, bytes | memoryview]:
     """Call the program on arrays by name; its outputs by name, as `host_arrays` takes them."""
     results = program.flatten(program(**inputs))
     pairs = zip(program.outputs, results, strict=True)

@@ -98,7 +98,7 @@ def weights_program(
         rewritten, _ = rewrite(graph, target.traits)
         frozen = options.frozen and options.record is None
         plain = replace(options, tune="off", record=None, frozen=frozen)
-        compiled = compile_for(target, rewritten, plain, resources, Clock())
+        compiled = compile_for(target, [rewritten], plain, resources, Clock())
         program = WeightsProgram(inputs, tuple(made.values()), compiled)
         tensors = program.run()
         kernels = len(compiled.tuning.kernels)
@@ -156,7 +156,7 @@ def adapter_programs(
             rewritten, _ = rewrite(graph, target.traits)
             frozen = options.frozen and options.record is None
             choices = replace(options, tune="off", record=None, frozen=frozen)
-            return compile_for(target, rewritten, choices, resources, Clock())
+            return compile_for(target, [rewritten], choices, resources, Clock())
 
         recover = None
         if program is not None:
@@ -239,9 +239,18 @@ def _recover(node: Node, value: Node, names: Container[str], found: dict[str, No
             start = end
 
 
+def _held(captured: Sequence[Captured]) -> dict[str, str]:
+    """Parameters and buffers of all entries with their digests: one may read what another does
+    not."""
+    found: dict[str, str] = {}
+    for each in captured:
+        found |= {name: digest for name, digest in each.held if digest or name not in found}
+    return found
+
+
 def with_weights_program(
     contents: BundleContents,
-    captured: Captured,
+    captured: Sequence[Captured],
     targets: Sequence[Compiled],
     program: WeightsProgram | None,
     adapter_codes: AdapterPrograms | None = None,
@@ -260,7 +269,7 @@ def with_weights_program(
         for row in rows
     )
     known = {name for row in parameters for name in row.names}
-    rest = [(name, digest) for name, digest in captured.held if name not in known]
+    rest = [(name, digest) for name, digest in _held(captured).items() if name not in known]
     fixed = tuple(FixedTensor(name, bytes.fromhex(digest)) for name, digest in rest if digest)
     unread = tuple(name for name, digest in rest if not digest)
     files: dict[str, bytes] = {}

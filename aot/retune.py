@@ -44,7 +44,7 @@ from aotc.aot.tune.record import Choice
 from aotc.aot.tune.tune import Tuning
 from aotc.cache import Store
 from aotc.runtime.arrays.dtypes import DTYPES
-from aotc.runtime.bundle.manifest import GOLDEN_NAME, REFIT_FOLDER, Target
+from aotc.runtime.bundle.manifest import GOLDEN_NAME, REFIT_FOLDER, Entry, Target
 from aotc.runtime.bundle.native_plan import BackendEntry
 from aotc.runtime.bundle.opened import Bundle
 from aotc.runtime.bundle.plan import Plan, split_library
@@ -115,11 +115,12 @@ def retune(
             libraries = extension("native libraries").tie_bundled(opened)
         tunings, targets = _choose(opened, here, options, resources, clock)
         contents = _contents(opened, targets, tunings, libraries)
-        for entry, target in zip(manifest.targets, targets, strict=True):
+        for row, target in zip(manifest.targets, targets, strict=True):
             if target.name in tunings and validation.runs_here(here[target.name][0]):
-                arguments = here[target.name][0], target, contents, manifest.signature
-                _validate(*arguments)
-                _compare_ranges(*arguments, _kept(opened, entry))
+                arguments = here[target.name][0], target, contents
+                for number in range(len(manifest.entries)):
+                    _validate(*arguments, number)
+                    _compare_ranges(*arguments, number, _kept(opened, row))
         with clock.stage("pack"):
             packed = pack(contents, out, options.force)
             clock.detail = f"{len(packed.files)} files, digest {packed.digest[:12]}"
@@ -149,8 +150,7 @@ def _contents(
     """The new bundle: all but the targets and what is said of them as it was."""
     manifest = opened.manifest
     return BundleContents(
-        inputs=manifest.inputs,
-        outputs=manifest.outputs,
+        entries=manifest.entries,
         targets=targets,
         weights=_weights(opened),
         golden=_golden(opened),
@@ -160,10 +160,6 @@ def _contents(
             for entry in manifest.files
             if entry.name.startswith(REFIT_FOLDER)
         },
-        structure=manifest.structure,
-        dims=manifest.dims,
-        sizes=manifest.sizes,
-        guards=manifest.guards,
         backends=tuple(
             BackendContents(entry, None if entry.file is None else data)
             for entry, data in libraries
@@ -244,10 +240,11 @@ def _kept(opened: Bundle, row: Target) -> TargetContents:
 
 
 def _validate(
-    row: TargetRow, target: TargetContents, contents: BundleContents, signature: Signature
+    row: TargetRow, target: TargetContents, contents: BundleContents, number: int
 ) -> None:
-    """Run the new kernels on the golden input, where there is one; raises GoldenMismatch."""
-    golden = contents.golden
+    """Run an entry's new kernels on its golden input, where there is one; raises GoldenMismatch."""
+    entry = contents.entries[number]
+    golden, signature = contents.golden.get(entry.name), entry.signature
     if golden is None:
         return
     arrays = [validation.aligned(_bytes_of(tensor)) for tensor in golden.inputs]
@@ -255,7 +252,7 @@ def _validate(
     weights = {name: _bytes_of(tensor) for name, tensor in contents.weights.items()}
     kept = SessionSizes(contents.session_dims, contents.session_sizes, contents.states).bind({})
     plan, values = target.plan, signature.bind([tensor.shape for tensor in golden.inputs], kept)
-    shaped = plan.at(values[: len(signature.dims)])
+    shaped = plan.at(values[: len(signature.dims)], number)
     validation.run(row, target.library, shaped, weights, arrays, outputs)
     _, specs = signature.at(values)
     for spec, found, expected, limit in zip(
@@ -270,19 +267,20 @@ def _compare_ranges(
     row: TargetRow,
     target: TargetContents,
     contents: BundleContents,
-    signature: Signature,
+    number: int,
     old: TargetContents,
 ) -> None:
-    """Hold the new kernels against the bundle's own at the smallest sizes of each range.
+    """Hold an entry's new kernels against the bundle's own at the smallest sizes of each range.
 
     On the golden input, cut or repeated; where sizes are none that the model takes, not at all.
     Raises GoldenMismatch.
     """
-    golden, plans = contents.golden, (target.plan, old.plan)
+    entry, plans = contents.entries[number], (target.plan, old.plan)
+    golden, signature = contents.golden.get(entry.name), entry.signature
     if golden is None or not target.plan.dims:
         return
     weights = {name: _bytes_of(tensor) for name, tensor in contents.weights.items()}
-    for sizes in target.plan.lows:
+    for sizes in (sizes for sizes, own in target.plan.lows if own == number):
         inputs, specs = signature.at(signature.values(sizes))
         if not _is_taken(signature, inputs, sizes):
             continue
@@ -290,8 +288,9 @@ def _compare_ranges(
         found = []
         for each, plan in zip((target, old), plans, strict=True):
             outputs = [validation.aligned(numpy.zeros(spec.nbytes, numpy.uint8)) for spec in specs]
+            shaped = plan.at(sizes, number)
             try:
-                validation.run(row, each.library, plan.at(sizes), weights, arrays, outputs)
+                validation.run(row, each.library, shaped, weights, arrays, outputs)
             except InputError:  # data of the example that these sizes do not take
                 break
             found.append([output.tobytes() for output in outputs])
@@ -345,17 +344,20 @@ def _weights(opened: Bundle) -> dict[str, TensorData]:
     }
 
 
-def _golden(opened: Bundle) -> Golden | None:
-    manifest = opened.manifest
+def _golden(opened: Bundle) -> dict[str, Golden]:
+    """The golden numbers of each entry; none where they were deleted."""
     try:
-        golden = golden_of(opened)
+        return {entry.name: _golden_of(opened, entry) for entry in opened.manifest.entries}
     except GoldenMissing:
-        return None
-    views = [memoryview(golden.inputs[row.name]) for row in manifest.inputs]
-    rows = zip(manifest.inputs, views, strict=True)
-    signature = manifest.signature
+        return {}
+
+
+def _golden_of(opened: Bundle, entry: Entry) -> Golden:
+    golden, signature = golden_of(opened, entry.name), entry.signature
+    views = [memoryview(golden.inputs[row.name]) for row in entry.inputs]
+    rows = zip(entry.inputs, views, strict=True)
     shapes = [row.shape if row.is_fixed else view.shape or () for row, view in rows]
-    values = signature.bind(shapes, manifest.session.bind({}))
+    values = signature.bind(shapes, opened.manifest.session.bind({}))
     inputs, outputs = signature.at(values)
     return Golden(
         tuple(

@@ -11,8 +11,9 @@ from aotc.aot.ir.size import Dim, Extent, Guard, Size, content, divides, size_of
 from aotc.aot.plan import SizeTable
 from aotc.runtime.bundle import signature as runtime
 from aotc.runtime.bundle.extent import VALUE_LIMIT, Row
-from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.manifest import Entry, TensorSpec
 from aotc.runtime.bundle.signature import NO_SIZES, SessionSize, SessionSizes
+from aotc.runtime.bundle.structure import PLAIN, Structure
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +39,28 @@ class Signature:
         read = self._read()
         return read.at(read.bind(shapes, session))[1]
 
+    def entry(self, name: str, structure: Structure = PLAIN) -> Entry:
+        """The manifest's row of an entry."""
+        types = (self.dims, self.sizes, self.guards)
+        return Entry(name, self.inputs, self.outputs, structure, *types)
+
     def _read(self) -> runtime.Signature:
         return runtime.Signature(self.inputs, self.outputs, self.dims, self.sizes, self.guards)
 
 
-def signature(graph: Graph, dims: Sequence[Dim] = (), guards: Sequence[Guard] = ()) -> Signature:
+def signature(
+    graph: Graph,
+    dims: Sequence[Dim] = (),
+    guards: Sequence[Guard] = (),
+    others: Sequence[Dim] = (),
+) -> Signature:
     """Names and types of inputs and outputs, as the manifest lists them, and their sizes.
 
-    Raises `DimUnreadable` for a dim that neither an input nor a state shows.
+    dims: those of the graph; others: those of all entries of the bundle, where it has several, in
+    the order of its plans. Raises `DimUnreadable` for one of `dims` that neither an input nor a
+    state shows.
     """
-    table = SizeTable(dims)
+    table = SizeTable(others or dims)
     inputs = _specs(graph.input_names, graph.given, table)
     outputs = _specs(graph.output_names, graph.returned, table)
     conditions = tuple(
@@ -59,7 +72,11 @@ def signature(graph: Graph, dims: Sequence[Dim] = (), guards: Sequence[Guard] = 
         )
         for guard in guards
     )
-    read = tuple(_read(dim, graph) for dim in dims)
+    own = {dim.name: dim for dim in dims}
+    read = tuple(
+        _read(own[dim.name], graph) if dim.name in own else _elsewhere(dim)
+        for dim in others or dims
+    )
     return Signature(inputs, outputs, read, tuple(table.rows), conditions)
 
 
@@ -70,15 +87,19 @@ def _specs(names: Sequence[str], nodes: Sequence[Node], table: SizeTable) -> tup
     )
 
 
-def states(graph: Graph, dims: Sequence[Dim] = ()) -> SessionSizes:
-    """Names and types of what calls leave to the next one, and the sizes that a session fixes."""
-    nodes = graph.inputs[len(graph.given) :]
-    shown = {dim for node in nodes for size in node.sizes() for dim in size.dims()}
-    own = [dim for dim in dims if dim in shown]
+def states(graphs: Sequence[Graph], dims: Sequence[Dim] = ()) -> SessionSizes:
+    """Names and types of what calls leave to the next one, those of all entries, each once, and the
+    sizes that a session fixes."""
+    kept: dict[str, Node] = {}
+    for graph in graphs:
+        for state, node in zip(graph.states, graph.inputs[len(graph.given) :], strict=True):
+            kept.setdefault(state.name, node)
+    names = {dim.name for node in kept.values() for size in node.sizes() for dim in size.dims()}
+    own = [dim for dim in dims if dim.name in names]
     table = SizeTable(own)
     specs = tuple(
-        TensorSpec(state.name, node.dtype, tuple(map(table.named, node.shape)))
-        for state, node in zip(graph.states, nodes, strict=True)
+        TensorSpec(name, node.dtype, tuple(map(table.named, node.shape)))
+        for name, node in kept.items()
     )
     sizes = tuple(SessionSize(dim.name, dim.low, dim.high, dim.typical) for dim in own)
     return SessionSizes(sizes, tuple(table.rows), specs)
@@ -98,6 +119,11 @@ def _read(dim: Dim, graph: Graph) -> runtime.Size:
     kept = graph.inputs[len(graph.given) :]
     if not any(dim in size.dims() for node in kept for size in node.sizes()):
         raise DimUnreadable(name=dim.name)
+    return _elsewhere(dim)
+
+
+def _elsewhere(dim: Dim) -> runtime.Size:
+    """A dim that no input shows: the session has it, or it is another entry's."""
     return runtime.Size(dim.name, dim.low, dim.high, None, 0)
 
 

@@ -18,6 +18,7 @@ import numpy
 from aotc.aot.contents import ROUNDING_FACTOR, tolerances
 from aotc.aot.extensions import bound_natives
 from aotc.aot.ir.graph import Constant
+from aotc.aot.ir.size import Dim
 from aotc.aot.ir.storage import Array
 from aotc.aot.signature import signature, states
 from aotc.aot.targets.target import Target
@@ -39,20 +40,35 @@ def runs_here(target: Target) -> bool:
     return set(target.needs) <= features
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Which entry of a plan is run: its number, the dims of all entries and the names of their
+    states, in the order of the plan."""
+
+    number: int = 0
+    dims: tuple[Dim, ...] = ()
+    states: tuple[str, ...] = ()
+
+
 def validate(
     captured: Captured,
     constants: Mapping[str, Constant],
     plan: Plan,
     library: bytes,
     target: Target,
+    entry: Entry | None = None,
 ) -> tuple[Comparison, ...]:
     """One check for each output and state of each call, against the model's own numbers.
 
     The example comes first, and after it, in a row, the random inputs; where a call
-    decides sizes, also inputs at those of the probes, each by itself.
+    decides sizes, also inputs at those of the probes, each by itself. entry: None where there is
+    one.
     """
     weights = {name: aligned(constant.array) for name, constant in constants.items()}
-    types = signature(captured.graph, captured.dims, captured.guards)
+    own = tuple(state.name for state in captured.graph.states)
+    entry = entry or Entry(states=own)
+    numbers = tuple(map(entry.states.index, own))
+    types = signature(captured.graph, captured.dims, captured.guards, entry.dims)
     precision = target.traits.dot_precision
     limits = tolerances(captured, precision)
     golden = captured.golden_inputs, captured.golden_outputs
@@ -66,7 +82,7 @@ def validate(
         parts = (probe.inputs, probe.outputs, limits, probe.undecided)
         rows.append([_Row(f" ({probe})", *parts, sizes=dict(probe.sizes))])
     checks: list[Comparison] = []
-    kept = states(captured.graph, captured.dims)
+    kept = states([captured.graph], captured.dims)
     for calls in rows:
         shapes = [array.shape for array in calls[0].inputs]
         session = {dim.name: calls[0].sizes.get(dim.name, dim.default) for dim in kept.dims}
@@ -76,12 +92,13 @@ def validate(
         if any(spec.shape != want.shape for spec, want in shaped):
             checks += (Comparison(spec.name + calls[0].label, math.inf, 0.0) for spec in specs)
             continue  # what is computed would not fit
-        fixed = plan.at(types.bind(shapes, session)[: plan.dims])
+        fixed = plan.at(types.bind(shapes, session)[: plan.dims], entry.number)
         arrays = [
             Arrays(
                 tuple(map(aligned, call.inputs)),
                 tuple(aligned(numpy.zeros_like(array)) for array in call.expected),
                 len(returned),
+                numbers,
             )
             for call in calls
         ]
@@ -155,11 +172,15 @@ def _furthest(spec: TensorSpec, found: Array, expected: Array) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrays:
-    """The arrays of a call, contiguous and aligned; `results` are written: outputs, then states."""
+    """The arrays of a call, contiguous and aligned; `results` are written: outputs, then states.
+
+    states: the numbers of these among the plan's.
+    """
 
     inputs: tuple[Array, ...]
     results: tuple[Array, ...]
     outputs: int  # how many of the results
+    states: tuple[int, ...]
 
 
 def run(
@@ -173,7 +194,7 @@ def run(
 ) -> None:
     """One call of a plan; all arrays contiguous and aligned, `outputs` are written, and into `kept`
     what the states hold then, where they are asked for."""
-    call = Arrays(tuple(inputs), (*outputs, *kept), len(outputs))
+    call = Arrays(tuple(inputs), (*outputs, *kept), len(outputs), tuple(range(len(kept))))
     run_in_a_row(target, library, plan, weights, [call])
 
 
@@ -201,8 +222,8 @@ def run_in_a_row(
     with closing(executable), closing(executable.session()) as session:
         for call in calls:
             run_call(session, call)
-            for place, array in enumerate(call.results[call.outputs :]):
-                session.states.read(place, array.ctypes.data)
+            for number, array in zip(call.states, call.results[call.outputs :], strict=True):
+                session.states.read(number, array.ctypes.data)
 
 
 def _ops(plan: LaunchPlan) -> Fallback | None:

@@ -73,9 +73,9 @@ def warm(
             model = capture_and_rewrite(spec, wanted, options, executor, store, clock)
             picks = replace(options, tune="off", frozen=False)
             made = []
-            for target, graph in model.graphs:
+            for target, graphs in model.graphs:
                 clock.target = target.name
-                compiled = compile_for(target, graph, picks, resources, clock)
+                compiled = compile_for(target, graphs, picks, resources, clock)
                 made.append(compiled)
                 candidates = _compile_candidates(compiled, options, resources, clock)
                 kernels = len(compiled.tuning.kernels)

@@ -64,7 +64,7 @@ def checks_in(bundle: Path) -> int:
     """How many checks a call of a bundle of one target makes."""
     with Bundle(bundle) as opened:
         plan = Plan.from_msgpack(opened.read(opened.manifest.targets[0].plan))
-    return len(plan.at(plan.lows[0]).checks)
+    return len(plan.at(*plan.lows[0]).checks)
 
 
 def row_text(name: str, given: argparse.Namespace, folder: Path) -> str:

@@ -428,6 +428,20 @@ class StateUnknown(InputError):
     hint = "`aotc inspect` lists a bundle's mutable state"
 
 
+class EntryUnknown(InputError):
+    """An entry point of a name that the program does not have."""
+
+    template = "there is no entry point `{name}`, expected {expected}"
+    hint = "`aotc inspect` lists a bundle's entry points"
+
+
+class EntryNotNamed(InputError):
+    """A program of several entry points was used as if it had one."""
+
+    template = "the program has several entry points, expected one by name: {expected}"
+    hint = "name it: `program[NAME](…)`, `session[NAME](…)`, `--entry NAME`"
+
+
 class SessionBusy(InputError):
     """A call of a session while another call of it runs, which works in the same memory."""
 

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .bundle.manifest import Manifest
+    from .bundle.manifest import Entry
     from .bundle.weights import Tensor
 
 
@@ -33,26 +33,29 @@ class Golden(Record):
     tolerances: dict[str, float]
 
 
-def read_golden(path: str | os.PathLike[str], digest: str | None = None) -> Golden:
+def read_golden(
+    path: str | os.PathLike[str], digest: str | None = None, entry: str | None = None
+) -> Golden:
     """The golden numbers of the bundle at `path`, of the types that its manifest lists.
 
-    digest: the bundle digest that it must have, as `load` takes it. Raises `GoldenMissing` when
-    they were deleted or never written, and `BundleError`s.
+    digest: the bundle digest that it must have, as `load` takes it. entry: the name of an entry
+    point, which a bundle of several needs. Raises `GoldenMissing` when they were deleted or never
+    written, `EntryUnknown`, `EntryNotNamed`, and `BundleError`s.
     """
-    return read_bundle(path, golden_of, digest)
+    return read_bundle(path, lambda bundle: golden_of(bundle, entry), digest)
 
 
-def golden_of(bundle: Bundle) -> Golden:
+def golden_of(bundle: Bundle, entry: str | None = None) -> Golden:
     """The same of an open bundle."""
-    manifest, where = bundle.manifest, bundle.where(GOLDEN_NAME)
+    row, where = bundle.manifest.entry(entry), bundle.where(GOLDEN_NAME)
     data = bundle.read_extra(GOLDEN_NAME)
     if data is None:
         raise GoldenMissing(path=bundle.path)
     tensors = read_header(data, where)
-    _check(manifest, tensors, where)
+    _check(row, tensors, where)
 
     def part(name: str) -> bytes:
-        tensor = tensors[name]
+        tensor = tensors[f"{row.name}.{name}"]
         return data[tensor.offset : tensor.offset + tensor.nbytes]
 
     def shaped(spec: TensorSpec) -> bytes | memoryview:
@@ -61,27 +64,24 @@ def golden_of(bundle: Bundle) -> Golden:
         if spec.is_fixed:
             return found
         letter: Any = "H" if spec.dtype == "f16" else DTYPES[spec.dtype].buffer
-        shape = tensors[f"input.{spec.name}"].shape
+        shape = tensors[f"{row.name}.input.{spec.name}"].shape
         return memoryview(found).cast("B").cast(letter, list(shape))
 
     return Golden(
-        {spec.name: shaped(spec) for spec in manifest.inputs},
-        {spec.name: part(f"output.{spec.name}") for spec in manifest.outputs},
-        {
-            spec.name: struct.unpack("<d", part(f"tolerance.{spec.name}"))[0]
-            for spec in manifest.outputs
-        },
+        {spec.name: shaped(spec) for spec in row.inputs},
+        {spec.name: part(f"output.{spec.name}") for spec in row.outputs},
+        {spec.name: struct.unpack("<d", part(f"tolerance.{spec.name}"))[0] for spec in row.outputs},
     )
 
 
-def _check(manifest: Manifest, tensors: dict[str, Tensor], path: str) -> None:
+def _check(entry: Entry, tensors: dict[str, Tensor], path: str) -> None:
     expected = {
-        f"{role}.{spec.name}": spec
-        for role, specs in (("input", manifest.inputs), ("output", manifest.outputs))
+        f"{entry.name}.{role}.{spec.name}": spec
+        for role, specs in (("input", entry.inputs), ("output", entry.outputs))
         for spec in specs
     }
-    for spec in manifest.outputs:
-        expected[f"tolerance.{spec.name}"] = TensorSpec(spec.name, "f64", ())
+    for spec in entry.outputs:
+        expected[f"{entry.name}.tolerance.{spec.name}"] = TensorSpec(spec.name, "f64", ())
     for name, spec in expected.items():
         tensor = tensors.get(name)
         is_right = tensor and tensor.dtype == spec.dtype and spec.admits(tensor.shape)

@@ -169,7 +169,7 @@ def _bind(bundle: Bundle, plan: Plan, device: tuple[str, int]) -> Any:
 
     backends = extension("native back ends")
     libraries = backends.open_entries(bundle.manifest.backends, bundle.read, bundle.path)
-    natives = (step for lows in plan.lows for step in plan.at(lows).natives)
+    natives = (step for lows in plan.lows for step in plan.at(*lows).natives)
     return backends.bind(natives, libraries, bundle.path, device)
 
 
@@ -207,11 +207,12 @@ def _check_plan(
     """
     path = plan.path
     image_bytes = len(library) if driver.HAS_DEVICE_MEMORY else None
-    if plan.dims != len(manifest.dims):
-        expected = f"{len(manifest.dims)}, as the manifest has"
+    dims = manifest.entries[0].dims
+    if plan.dims != len(dims):
+        expected = f"{len(dims)}, as the manifest has"
         raise BundleMalformed(path=path, field="dims", found=str(plan.dims), expected=expected)
-    counts = (len(manifest.inputs), len(manifest.outputs))
-    plan.validate(*counts, spans.keys(), path, image_bytes)
+    counts = [(len(entry.inputs), len(entry.outputs)) for entry in manifest.entries]
+    plan.validate(counts, spans.keys(), path, image_bytes)
     sizes = {name: nbytes for name, (_, nbytes) in spans.items()}
     names = [entry.name for entry in manifest.backends]
 
@@ -220,8 +221,9 @@ def _check_plan(
     ) -> None:
         check_steps(plan, manifest.torch, names, signature, sizes, path)
 
-    for lows in plan.lows:
-        check(plan.at(lows), manifest.signature.at(manifest.signature.values(lows)))
+    for lows, number in plan.lows:
+        signature = manifest.entries[number].signature
+        check(plan.at(lows, number), signature.at(signature.values(lows)))
     return check
 
 
@@ -244,7 +246,7 @@ def _check_states(manifest: Manifest, plan: Plan, spans: dict[str, tuple[int, in
     ends = ({dim.name: dim.low for dim in manifest.session_dims},
             {dim.name: dim.default for dim in manifest.session_dims})  # fmt: skip
     for sizes in ends:
-        plan.kept_slots(manifest.dims, sizes, manifest.session.at(sizes))
+        plan.kept_slots(manifest.entries[0].dims, sizes, manifest.session.at(sizes))
     for index, slot in enumerate(plan.states):
         wanted: Any = slot.initial_bytes or slot.nbytes
         nbytes = spans[slot.initial][1] if slot.initial in spans else wanted
@@ -334,10 +336,10 @@ def _loaded(
 ) -> Loaded:
     """The code on its device, a number and the host threads of a call. Code in this process reads
     the weights where they are mapped; once they are in the memory of a device, no more."""
-    # Those of shapes that depend on the call are given with each shape.
+    # Those of shapes that depend on the call are given with each shape, as are other entries'.
     inputs, outputs = (
         tuple(spec.nbytes if spec.is_fixed else 0 for spec in specs)
-        for specs in (manifest.inputs, manifest.outputs)
+        for specs in (manifest.entries[0].inputs, manifest.entries[0].outputs)
     )
     rest = (spans, inputs, outputs, *device, natives, fallback)
     executable = driver.Executable(library, plan.fixed or plan, *rest)

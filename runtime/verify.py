@@ -222,12 +222,18 @@ def _digests(directory: Directory, name: str, nbytes: int, chunk_bytes: int) -> 
 
 
 def _golden(bundle: Bundle, options: tuple[Any, ...]) -> list[Finding]:
+    findings: list[Finding] = []
+    entries = bundle.manifest.entries
     try:
-        golden = golden_of(bundle)
+        rows = [(entry.name, golden_of(bundle, entry.name)) for entry in entries]
         with load_open(bundle, *options) as program:
-            results = program.flatten(program(*golden.inputs.values()))
-            pairs = zip(program.outputs, results, strict=True)
-            return [_output_finding(spec, bytes(result), golden) for spec, result in pairs]
+            for name, golden in rows:
+                entry = program.session()[name]  # of its own: golden numbers are of a first call
+                results = entry.flatten(entry(*golden.inputs.values()))
+                label = f"{name}." if len(entries) > 1 else ""
+                for spec, result in zip(entry.outputs, results, strict=True):
+                    findings.append(_output_finding(spec, bytes(result), golden, label))
+        return findings
     except GoldenMissing:
         detail = "the bundle has no golden file"
         return [Finding("golden", GOLDEN_NAME, "absent", detail, GoldenMissing.code)]
@@ -235,10 +241,10 @@ def _golden(bundle: Bundle, options: tuple[Any, ...]) -> list[Finding]:
         return [_failure("golden", GOLDEN_NAME, error)]
 
 
-def _output_finding(spec: TensorSpec, found: bytes, golden: Golden) -> Finding:
+def _output_finding(spec: TensorSpec, found: bytes, golden: Golden, label: str) -> Finding:
     row = compare(spec, found, golden.outputs[spec.name], golden.tolerances[spec.name])
     detail = (
         f"max error {row.difference:.3g} relative to max |expected|, at most {row.tolerance:.3g}"
     )
     status, code = ("ok", "") if row.is_ok else ("failed", "golden-differs")
-    return Finding("golden", spec.name, status, detail, code, row.difference, row.tolerance)
+    return Finding("golden", label + spec.name, status, detail, code, row.difference, row.tolerance)

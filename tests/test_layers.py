@@ -52,6 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.options": {"aot.rewrites", "aot.tasks", "aot.tune", "cache"},
     "aot.compile": {
         *STAGE_FREE,
+        "aot.entries",
         "aot.options",
         "aot.contents",
         "aot.schedule",
@@ -76,10 +77,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "aot.targets",
         "aot.stages",
     },
-    "aot.capture_cache": {"aot.capture", "aot.ir", "cache"},
+    "aot.capture_cache": {"aot.capture", "aot.ir", "cache", "runtime"},
+    "aot.entries": {*STAGE_FREE, "aot.capture", "aot.plan"},
+    "aot.entry_points": set(),
     "aot.front_end": {
         *STAGE_FREE,
         "aot.capture_cache",
+        "aot.entries",
         "aot.host_kernels",
         "aot.options",
         "aot.capture",
@@ -124,7 +128,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "aot.version": set(),
     "aot.stages": WORDS,
     "aot.ir": WORDS,
-    "aot.capture": STAGE_FREE,
+    "aot.capture": {*STAGE_FREE, "aot.entry_points"},
     "aot.rewrites": {*STAGE_FREE, "aot.schedule"},  # costs
     "aot.schedule": STAGE_FREE,
     "aot.lower": {*STAGE_FREE, "aot.schedule", "kernels.templates"},

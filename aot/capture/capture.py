@@ -50,6 +50,7 @@ from aotc.aot.ir.graph import Graph
 from aotc.aot.ir.legal import check
 from aotc.aot.ir.size import Dim, Guard
 from aotc.aot.ir.storage import Array
+from aotc.runtime.bundle.manifest import MAIN
 from aotc.runtime.bundle.structure import Structure
 
 
@@ -74,6 +75,7 @@ class Captured:
     undecided: Undecided | None = None  # elements of the golden outputs that roundings decide
     held: tuple[tuple[str, str], ...] = ()  # parameters and buffers, as `held_tensors` has them
     quantized: Mapping[str, object] | None = None  # what `--quantize` stored, and what it cost
+    entry: str = MAIN  # the name of the entry point that it is
 
 
 def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Captured:
@@ -124,7 +126,8 @@ def capture(spec: Spec, fallback: bool = False, rounds: bool = False) -> Capture
     precision = "tf32" if is_tf32 else "ieee"
     numbers = (golden.inputs, golden.outputs, structure, golden.roundings)
     known = (sizes.dims, guards, specialised, left, others, found.is_strict, others_drawn)
-    return Captured(spec.name, graph, *numbers, precision, *known, golden.undecided, weights)
+    parts = (*numbers, precision, *known, golden.undecided)
+    return Captured(spec.name, graph, *parts, held=weights, entry=spec.entry)
 
 
 def _shapes_of(spec: Spec) -> Any:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -20,8 +21,10 @@ from torch.utils import _pytree as pytree
 
 from aotc.aot.capture.custom_ops import Decompositions, decompositions_of
 from aotc.aot.capture.user_code import guarded, import_file, import_module
+from aotc.aot.entry_points import EntryPoint
 from aotc.aot.errors import (
     ExportedFileInvalid,
+    SpecEntriesInvalid,
     SpecFileMissing,
     SpecInputsInvalid,
     SpecInputsMissing,
@@ -31,6 +34,10 @@ from aotc.aot.errors import (
     SpecStatesInvalid,
     SpecTensorsEmpty,
 )
+from aotc.runtime.bundle.manifest import MAIN
+from aotc.runtime.bundle.plan_parts import ENTRIES_LIMIT
+from aotc.runtime.bundle.schema import is_symbol
+from aotc.runtime.programs.program import Program, Session
 
 SEED = 0
 OF_MODULES = "a module or `build_model`: an exported program has its buffers' sizes already"
@@ -50,6 +57,7 @@ class Spec:
     dynamic_shapes: Any = None  # in the words of torch.export
     # Buffers by their qualified names, the dims of each that vary: {"keys": {2: Dim("length")}}.
     state_shapes: Mapping[str, Any] = field(default_factory=dict)
+    entry: str = MAIN  # the name of the entry point that it is
 
     def leaves(self) -> tuple[list[Any], pytree.TreeSpec]:
         """What the arguments hold, one after the other, and how it nests."""
@@ -68,8 +76,24 @@ class FunctionModule(torch.nn.Module):
         self.forward = function
 
 
-def load_spec(text: str) -> Spec:
-    """The spec that `text` names: `FILE.py[:NAME]`, `PACKAGE.MODULE:NAME` or `FILE.pt2`.
+def load_spec(text: str, entry: str | None = None) -> Spec:
+    """The one spec that `text` names, or that of an entry point of it.
+
+    Raises `SpecEntriesInvalid` where there are several and none was named.
+    """
+    found = [each for each in load_specs(text) if entry in (None, each.entry)]
+    if len(found) != 1:
+        names = ", ".join(f"`{spec.entry}`" for spec in found)
+        expected = "one model" if entry is None else f"`{entry}` among them"
+        raise SpecEntriesInvalid(
+            path=text, found=f"the entries {names or 'others'}", expected=expected
+        )
+    return found[0]
+
+
+def load_specs(text: str) -> tuple[Spec, ...]:
+    """The specs that `text` names, one an entry point: `FILE.py[:NAME]`, `PACKAGE.MODULE:NAME` or
+    `FILE.pt2`.
 
     Raises a `SpecError` for whatever is wrong with it.
     """
@@ -77,7 +101,7 @@ def load_spec(text: str) -> Spec:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         if location.endswith(".pt2") and not name:
-            return _load_exported(Path(location))
+            return (_load_exported(Path(location)),)
         if location.endswith(".py"):
             module = import_file(Path(location))
         elif name and all(part.isidentifier() for part in location.split(".")):
@@ -157,21 +181,99 @@ def has_host_kernels(spec: Spec) -> bool:
     return bool(triton_ops_to_kernels) and is_here
 
 
-def _from_module(module: ModuleType, path: str, name: str) -> Spec:
-    model = _find_model(module, path, name)
-    if not hasattr(module, "example_inputs") and not isinstance(model, ExportedProgram):
-        raise SpecInputsMissing(path=path)
-    example = getattr(module, "example_inputs", None)
-    if callable(example):
-        example = guarded(example, path, "`example_inputs()` ran")
-    shapes = getattr(module, "dynamic_shapes", None)
-    if callable(shapes):
-        shapes = guarded(shapes, path, "`dynamic_shapes()` ran")
-    states = getattr(module, "state_shapes", None)
-    if callable(states):
-        states = guarded(states, path, "`state_shapes()` ran")
+def _from_module(module: ModuleType, path: str, name: str) -> tuple[Spec, ...]:
+    entries = _given(module, "entry_points", path)
+    model = None
+    if entries is None or any(not _program_of(each) for each in _rows(entries, path).values()):
+        model = _find_model(module, path, name)
+    states = _given(module, "state_shapes", path)
     decompositions = decompositions_of(getattr(module, "decompositions", {}), path)
-    return replace(spec_of(model, example, path, shapes, states), decompositions=decompositions)
+    if entries is not None:
+        found = entry_specs(model, _rows(entries, path), path, states)
+    else:
+        if not hasattr(module, "example_inputs") and not isinstance(model, ExportedProgram):
+            raise SpecInputsMissing(path=path)
+        example = _given(module, "example_inputs", path)
+        shapes = _given(module, "dynamic_shapes", path)
+        found = (spec_of(model, example, path, shapes, states),)
+    return tuple(replace(each, decompositions=decompositions) for each in found)
+
+
+def _given(module: ModuleType, name: str, path: str) -> Any:
+    """What a spec file says by a name, itself or by a function; None where it says nothing."""
+    found = getattr(module, name, None)
+    return guarded(found, path, f"`{name}()` ran") if callable(found) else found
+
+
+def _rows(entries: Any, path: str) -> dict[str, EntryPoint]:
+    """The entry points by name; raises `SpecEntriesInvalid`."""
+    if not isinstance(entries, Mapping) or not entries:
+        found = "no entry" if isinstance(entries, Mapping) else _kind(entries)
+        raise SpecEntriesInvalid(path=path, found=found, expected="a dict of them by name")
+    if len(entries) > ENTRIES_LIMIT:
+        raise SpecEntriesInvalid(
+            path=path, found=f"{len(entries)} entries", expected=f"at most {ENTRIES_LIMIT}"
+        )
+    rows = {}
+    for name, entry in entries.items():
+        if not isinstance(name, str) or not name.isidentifier() or not is_symbol(name):
+            expected = "names as of Python's functions"
+            raise SpecEntriesInvalid(path=path, found=f"the name {name!r}", expected=expected)
+        if name.startswith("_") or hasattr(Program, name) or hasattr(Session, name):
+            expected = "names that programs and sessions have no use for"
+            raise SpecEntriesInvalid(path=path, found=f"the name `{name}`", expected=expected)
+        try:
+            rows[name] = EntryPoint(**entry) if isinstance(entry, Mapping) else entry
+        except TypeError as error:
+            raise SpecEntriesInvalid(
+                path=path, found=f"`{name}` with other fields", expected=str(error)
+            ) from None
+        if not isinstance(rows[name], EntryPoint):
+            found = f"`{name}`: {_kind(entry)}"
+            raise SpecEntriesInvalid(path=path, found=found, expected="an `EntryPoint`")
+    return rows
+
+
+def _program_of(entry: EntryPoint) -> bool:
+    return entry.program is not None
+
+
+def entry_specs(
+    model: Any, entries: Mapping[str, EntryPoint], path: str, state_shapes: Any = None
+) -> tuple[Spec, ...]:
+    """A spec of each entry point of a live model; raises what `spec_of` does and
+    `SpecEntriesInvalid`."""
+    found = []
+    for name, entry in entries.items():
+        callee = entry.program if _program_of(entry) else _entry_model(model, name, entry, path)
+        if entry.example_inputs is None and not isinstance(callee, ExportedProgram):
+            raise SpecEntriesInvalid(
+                path=path, found=f"`{name}` without inputs", expected="`example_inputs` of its own"
+            )
+        shapes = state_shapes if entry.state_shapes is None else entry.state_shapes
+        own = None if _program_of(entry) else shapes
+        spec = spec_of(callee, entry.example_inputs, path, entry.dynamic_shapes, own)
+        found.append(replace(spec, entry=name))
+    return tuple(found)
+
+
+def _entry_model(model: Any, name: str, entry: EntryPoint, path: str) -> Any:
+    """The model with what the entry calls as its `forward`: the same parameters and buffers, by
+    the same names. What is called gets the model itself, whose own `forward` it may call."""
+    if not isinstance(model, torch.nn.Module):
+        raise SpecModelInvalid(name="model", path=path, found=_kind(model))
+    if entry.function is not None:
+        function = entry.function
+    else:
+        method = entry.method or (name if callable(getattr(model, name, None)) else "forward")
+        function = getattr(type(model), method, None)
+        if not callable(function):
+            found = f"`{name}` with the method `{method}`"
+            expected = f"one of {type(model).__name__}"
+            raise SpecEntriesInvalid(path=path, found=found, expected=expected)
+    twin = copy(model)  # its dicts of parameters, buffers and modules are the model's own
+    twin.__dict__["forward"] = MethodType(function, model)
+    return twin
 
 
 def _find_model(module: ModuleType, path: str, name: str) -> Any:

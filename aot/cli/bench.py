@@ -30,6 +30,7 @@ KINDS = ("eager", "graph", "compile", "max-autotune", "aoti")
 @click.option("--rounds", default=5, show_default=True, help="Turns of every contender.")
 @click.option("--seconds", default=0.5, show_default=True, help="Length of one turn.")
 @click.option("--fail-if-slower", type=float, metavar="PERCENT", help="Exit 1 if slower by more.")
+@flags.entry
 @flags.digest
 @flags.as_json
 def command(
@@ -39,6 +40,7 @@ def command(
     rounds: int,
     seconds: float,
     fail_if_slower: float | None,
+    entry: str | None,
     digest: str | None,
     as_json: bool,
 ) -> int:
@@ -50,13 +52,14 @@ def command(
     """
     with Bundle(bundle, digest) as opened:
         device = require_target(opened.manifest, opened.path)[0].device
+        name = opened.manifest.entry(entry).name
     if against:
         require_build_extra("aotc bench --against")
         if spec is None:
             raise SpecMissing(command="aotc bench --against")
     ours = ("aotc", "bound") if against and device == "cuda" else ("aotc",)
     results = contest(
-        bundle, spec, (*ours, *against), rounds, seconds, device, digest=opened.digest
+        bundle, spec, (*ours, *against), rounds, seconds, device, digest=opened.digest, entry=name
     )
     if results[0].skipped:
         raise _failure(results[0], bundle)

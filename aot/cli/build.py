@@ -218,9 +218,10 @@ def _arena_text(target: TargetReport) -> str:
 
 
 def _print_target(target: TargetReport) -> None:
+    entries = "" if target.entries == 1 else f" of {target.entries} entries"
     click.echo(
-        f"target   {target.target}: {target.kernels} kernels in {target.launches} launches, "
-        f"{bytes_text(target.code_bytes)} code, {_arena_text(target)} arena"
+        f"target   {target.target}: {target.kernels} kernels in {target.launches} launches{entries}"
+        f", {bytes_text(target.code_bytes)} code, {_arena_text(target)} arena"
     )
     if not target.checks:
         click.echo("golden   not validated: this machine does not run the target")

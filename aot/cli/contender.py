@@ -1,11 +1,12 @@
 """One contender of a comparison, in a process of its own: torch in several modes, or aotc.
 
-    python -m aotc.aot.cli.contender build-aoti SPEC FOLDER DEVICE   compile and package, once
+    python -m aotc.aot.cli.contender build-aoti SPEC FOLDER DEVICE ENTRY   compile and package, once
     python -m aotc.aot.cli.contender first KIND SPEC PLACE DEVICE    process start → first result
     python -m aotc.aot.cli.contender serve KIND SPEC PLACE DEVICE    sample on request
 
 KIND is a row of CALLS; PLACE is the bundle of aotc or the folder of AOTInductor; DEVICE is `cpu` or
-`cuda`, and the digest that a bundle must have may follow. Each prints one JSON object a line. A
+`cuda`, and the digest that a bundle must have and the name of an entry point may follow, either of
+them empty. Each prints one JSON object a line. A
 serving contender answers every line `SECONDS` on its standard input with the times of
 `sampling.py`, and ends at the end of its input: the parent lets the contenders take turns, so that
 the spinning threads of one never meet another's, and the device has one to serve.
@@ -21,11 +22,24 @@ import json  # noqa: E402  # the clock starts before anything is imported
 import shutil  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Callable  # noqa: E402
+from dataclasses import dataclass  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 from aotc.aot.cli.sampling import Call, sample_device, sample_host  # noqa: E402
 from aotc.runtime.errors import AotcError  # noqa: E402
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a contender runs: see the module. digest, entry: None where they were not named."""
+
+    spec: str
+    place: Path
+    device: str
+    digest: str | None = None
+    entry: str | None = None
+
 
 WARMUP_CALLS = 5
 PACKAGE, INPUTS = "model.pt2", "inputs.pt"
@@ -44,13 +58,14 @@ def _main(mode: str, *rest: str) -> None:
     if mode == "build-aoti":
         say(build_aoti(*rest))
         return
-    kind, spec, place, device, *digest = rest
+    kind, spec, place, device, *more = rest
     missing = why_skipped(kind, device)
     if missing:
         say({"skipped": missing})
         return
     began_s = time.perf_counter()
-    call = CALLS[kind](spec, Path(place), device, *digest)
+    digest, entry = [*more, "", ""][:2]
+    call = CALLS[kind](Subject(spec, Path(place), device, digest or None, entry or None))
     ready_s = time.perf_counter()
     call()
     synchronize(device)
@@ -90,14 +105,14 @@ def why_skipped(kind: str, device: str) -> str:
     return ""
 
 
-def build_aoti(spec: str, folder: str, device: str) -> dict[str, Any]:
+def build_aoti(spec: str, folder: str, device: str, entry: str = "") -> dict[str, Any]:
     """Export and compile with AOTInductor; seconds, without the import of torch."""
     if not any(map(shutil.which, ("g++", "c++", "clang++"))):
         return {"skipped": NO_COMPILER.format("AOTInductor")}
     import torch
 
     imported_s = time.perf_counter()
-    model, arguments, keywords = load_model(spec, device)
+    model, arguments, keywords = load_model(spec, device, entry or None)
     with torch.no_grad():
         program = torch.export.export(model, arguments, keywords, strict=False)
         path = str(Path(folder) / PACKAGE)
@@ -107,12 +122,15 @@ def build_aoti(spec: str, folder: str, device: str) -> dict[str, Any]:
     return {"build_s": now_s - imported_s, "total_s": now_s - STARTED_S}
 
 
-def load_model(spec: str, device: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The model of a SPEC on a device with its example arguments, as `aotc build` sees it."""
+def load_model(
+    spec: str, device: str, entry: str | None = None
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The model of a SPEC, at an entry point, on a device with its example arguments, as
+    `aotc build` sees it."""
     from aotc import kernels
     from aotc.aot.capture.spec import has_host_kernels, load_spec
 
-    loaded = load_spec(spec)
+    loaded = load_spec(spec, entry)
     model = loaded.module if loaded.module is not None else loaded.program.module()  # type: ignore[union-attr]
     arguments, keywords = loaded.arguments, dict(loaded.keyword_arguments)
     if device == "cpu":
@@ -135,57 +153,60 @@ def is_tensor_type() -> Any:
     return torch.Tensor
 
 
-def _aotc(spec: str, place: Path, device: str, digest: str | None = None) -> Call:
+def _aotc(subject: Subject) -> Call:
     """The bundle as the peers are called: torch tensors in, new torch tensors out.
 
     Without a model to compare with, its golden input as plain buffers: no torch in the process.
     """
     from aotc.runtime import load
 
-    if spec:
-        tensors = _tensors(spec, device)  # first: its file may register ops that the bundle needs
-        program = load(place, device, digest)
-        return _without_gradients(lambda: program(*tensors))
-    return _on_buffers(load(place, device, digest), place)
+    if subject.spec:
+        tensors = _tensors(subject)  # first: its file may register ops that the bundle needs
+        program = load(subject.place, subject.device, subject.digest)
+        entry = program.entry(subject.entry)
+        return _without_gradients(lambda: entry(*tensors))
+    return _on_buffers(load(subject.place, subject.device, subject.digest), subject)
 
 
-def _bound(spec: str, place: Path, device: str, digest: str | None = None) -> Call:
+def _bound(subject: Subject) -> Call:
     """The bundle with the memory of inputs and outputs fixed, as a server would hold it."""
     from aotc.runtime import load
 
-    tensors = _tensors(spec, device)
-    program = load(place, device, digest)
-    outputs: Any = program(*tensors)
-    return _without_gradients(program.bind(*tensors, out=outputs))
+    tensors = _tensors(subject)
+    entry = load(subject.place, subject.device, subject.digest).entry(subject.entry)
+    outputs: Any = entry(*tensors)
+    return _without_gradients(entry.bind(*tensors, out=outputs))
 
 
-def _tensors(spec: str, device: str) -> list[Any]:
+def _tensors(subject: Subject) -> list[Any]:
     from torch.utils import _pytree as pytree
 
-    _, arguments, keywords = load_model(spec, "cpu")
+    _, arguments, keywords = load_model(subject.spec, "cpu", subject.entry)
     leaves, tensor = pytree.tree_leaves((arguments, keywords)), is_tensor_type()
-    return [leaf.to(device) for leaf in leaves if isinstance(leaf, tensor)]
+    return [leaf.to(subject.device) for leaf in leaves if isinstance(leaf, tensor)]
 
 
-def _on_buffers(program: Any, place: Path) -> Call:
+def _on_buffers(program: Any, subject: Subject) -> Call:
     from aotc.aot.host_array import buffers
     from aotc.runtime.extras import read_golden
 
-    arrays = list(buffers(program.inputs, read_golden(place, program.digest).inputs).values())
-    outputs = program(*arrays)
-    return lambda: program(*arrays, out=outputs)
+    entry = program.entry(subject.entry)
+    golden = read_golden(subject.place, program.digest, entry.name)
+    arrays = list(buffers(entry.inputs, golden.inputs).values())
+    outputs = entry(*arrays)
+    return lambda: entry(*arrays, out=outputs)
 
 
-def _eager(spec: str, place: Path, device: str) -> Call:
-    model, arguments, keywords = load_model(spec, device)
+def _eager(subject: Subject) -> Call:
+    model, arguments, keywords = load_model(subject.spec, subject.device, subject.entry)
     return _without_gradients(lambda: model(*arguments, **keywords))
 
 
-def _graph(spec: str, place: Path, device: str) -> Call:
+def _graph(subject: Subject) -> Call:
     """Eager kernels captured into one CUDA graph."""
     import torch
 
-    call = _eager(spec, place, device)
+    call = _eager(subject)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -199,29 +220,31 @@ def _graph(spec: str, place: Path, device: str) -> Call:
     return replay
 
 
-def _compile(spec: str, place: Path, device: str) -> Call:
-    return _compiled(spec, device, "default")
+def _compile(subject: Subject) -> Call:
+    return _compiled(subject, "default")
 
 
-def _max_autotune(spec: str, place: Path, device: str) -> Call:
+def _max_autotune(subject: Subject) -> Call:
     """With CUDA graphs, as this mode has them."""
-    return _compiled(spec, device, "max-autotune")
+    return _compiled(subject, "max-autotune")
 
 
-def _compiled(spec: str, device: str, mode: str) -> Call:
+def _compiled(subject: Subject, mode: str) -> Call:
     import torch
 
-    model, arguments, keywords = load_model(spec, device)
+    model, arguments, keywords = load_model(subject.spec, subject.device, subject.entry)
     compiled = torch.compile(model, mode=mode)
     return _without_gradients(lambda: compiled(*arguments, **keywords))
 
 
-def _aoti(spec: str, place: Path, device: str) -> Call:
+def _aoti(subject: Subject) -> Call:
     import torch
 
-    load_model(spec, "cpu")  # whose types the package's outputs may be made of
-    arguments, keywords = torch.load(place / INPUTS, weights_only=True)
-    runner = torch._inductor.aoti_load_package(str(place / PACKAGE))
+    load_model(
+        subject.spec, "cpu", subject.entry
+    )  # whose types the package's outputs may be made of
+    arguments, keywords = torch.load(subject.place / INPUTS, weights_only=True)
+    runner = torch._inductor.aoti_load_package(str(subject.place / PACKAGE))
     return _without_gradients(lambda: runner(*arguments, **keywords))
 
 
@@ -233,7 +256,7 @@ def _without_gradients(function: Call) -> Call:
     return function
 
 
-CALLS: dict[str, Callable[[str, Path, str], Call]] = {
+CALLS: dict[str, Callable[[Subject], Call]] = {
     "aotc": _aotc,
     "bound": _bound,
     "eager": _eager,

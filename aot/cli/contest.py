@@ -68,10 +68,16 @@ class Contender:
     """A running contender process."""
 
     def __init__(
-        self, kind: str, spec: str, place: Path, device: str = "cpu", digest: str | None = None
+        self,
+        kind: str,
+        spec: str,
+        place: Path,
+        device: str = "cpu",
+        digest: str = "",
+        entry: str = "",
     ) -> None:
         self.kind = kind
-        arguments = ("serve", kind, spec, str(place), device, *filter(None, [digest]))
+        arguments = ("serve", kind, spec, str(place), device, digest, entry)
         self._process = _start(*arguments, stdin=subprocess.PIPE)
         self.times_us: list[float] = []
         self.host_us: list[float] = []
@@ -114,12 +120,14 @@ def contest(
     seconds: float,
     device: str = "cpu",
     prepared: Path | None = None,
-    digest: str | None = None,
+    digest: str = "",
+    entry: str = "",
 ) -> list[Result]:
     """Sample every contender `seconds` long in each of `rounds` turns.
 
     `prepared`: a folder that holds AOTInductor's package already, if it takes part. `digest`: the
-    bundle digest that `bundle` must have.
+    bundle digest that `bundle` must have. `entry`: the name of the entry point; empty for the one
+    that a call of the program runs.
     """
     with ExitStack() as stack:
         folder = prepared or Path(stack.enter_context(owned("bench")))
@@ -127,14 +135,14 @@ def contest(
         running = []
         for kind in kinds:
             if kind == "aoti" and prepared is None:
-                answer = once("build-aoti", str(spec), str(folder), device)
+                answer = once("build-aoti", str(spec), str(folder), device, entry)
                 builds[kind] = answer.get("build_s")
                 if "skipped" in answer:
                     skipped[kind] = answer["skipped"]
                     continue
             is_ours = kind in OURS and bundle is not None
             place = (bundle if is_ours else None) or folder
-            contender = Contender(kind, spec or "", place, device, digest if is_ours else None)
+            contender = Contender(kind, spec or "", place, device, digest if is_ours else "", entry)
             stack.callback(contender.close)
             if "skipped" in contender.head:
                 skipped[kind] = contender.head["skipped"]

@@ -28,6 +28,7 @@ MODULES = (
     "aotc.aot.cli.project",
     "aotc.aot.distribution.errors",
     "aotc.aot.dynamo.errors",
+    "aotc.aot.huggingface.errors",
     "aotc.aot.native.lowering",
     "aotc.aot.pack.staging",
     "aotc.aot.rewrites.user_rewrites",

@@ -27,6 +27,11 @@ frozen = click.option(
     is_flag=True,
     help="Measure nothing and compile nothing that is not in cache or record [AOTC_FROZEN].",
 )
+entry = click.option(
+    "--entry",
+    metavar="NAME",
+    help="Entry point; needed where there are several and none is `forward`.",
+)
 digest = click.option(
     "--digest",
     metavar="sha256:HEX",

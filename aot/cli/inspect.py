@@ -14,7 +14,7 @@ import click
 from aotc.aot.cli import flags
 from aotc.aot.cli.printing import bytes_text, print_json, print_table
 from aotc.runtime.bundle.launch_plan import STEP
-from aotc.runtime.bundle.manifest import LIMITS, FileEntry, Manifest, TensorSpec
+from aotc.runtime.bundle.manifest import LIMITS, Entry, FileEntry, Manifest, TensorSpec
 from aotc.runtime.bundle.native_plan import SYMBOL, NativeLaunch
 from aotc.runtime.bundle.opened import Bundle, read_bundle
 from aotc.runtime.bundle.plan import Image, Kernel, Launch, Plan
@@ -77,12 +77,9 @@ def _facts(opened: Bundle) -> dict[str, Any]:
         "path": opened.path,
         "digest": opened.digest,
         "producer": manifest.producer,
-        "inputs": [_tensor(spec) for spec in manifest.inputs],
-        "outputs": [_tensor(spec) for spec in manifest.outputs],
+        "entries": list(map(_entry, manifest.entries)),
         "states": [_tensor(spec) for spec in manifest.states],
-        "dims": [str(dim) for dim in manifest.dims],
         "session_sizes": [str(dim) for dim in manifest.session_dims],
-        "guards": [guard.text for guard in manifest.guards],
         "weights_bytes": manifest.weights.nbytes if manifest.weights else 0,
         "features": list(manifest.features),
         "mismatches": [row.as_map() for row in mismatches(manifest)],
@@ -107,6 +104,16 @@ def _facts(opened: Bundle) -> dict[str, Any]:
     }
 
 
+def _entry(entry: Entry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "inputs": [_tensor(spec) for spec in entry.inputs],
+        "outputs": [_tensor(spec) for spec in entry.outputs],
+        "dims": [str(dim) for dim in entry.dims if dim.input is not None],
+        "guards": [guard.text for guard in entry.guards],
+    }
+
+
 def _tensor(spec: TensorSpec) -> dict[str, Any]:
     return {
         "name": spec.name,
@@ -123,7 +130,7 @@ def _torch_ops(
     counts: Counter[str] = Counter()
     for plan in plans:
         for lows in plan.lows:
-            counts |= Counter(call.op for call in plan.at(lows).calls)
+            counts |= Counter(call.op for call in plan.at(*lows).calls)
     noted = provenance.get("torch_ops")
     rows = [row for row in noted if isinstance(row, dict)] if isinstance(noted, list) else []
     sources = {row.get("name"): row.get("sources", []) for row in rows}
@@ -142,13 +149,17 @@ def _known(provenance: dict[str, Any], target: str) -> dict[str, Any]:
 
 def _target(manifest: Manifest, name: str, plan: Plan, known: dict[str, Any]) -> dict[str, Any]:
     row = next(target for target in manifest.targets if target.name == name)
-    figures, natives = known.get("kernels", {}), plan.at(plan.lows[-1]).natives
+    figures = known.get("kernels", {})
+    natives = [native for lows in plan.lows for native in plan.at(*lows).natives]
     return {
         "name": name,
         "device": row.device,
         "needs": list(row.needs),
         "code_bytes": manifest.file(row.library).nbytes,
-        **_plan(plan),
+        "entries": [
+            {"name": entry.name, **_plan(plan, number)}
+            for number, entry in enumerate(manifest.entries)
+        ],
         "kernels": [
             *(_kernel(kernel, figures.get(kernel.symbol, {})) for kernel in plan.kernels),
             *(
@@ -172,9 +183,9 @@ def _native_name(native: NativeLaunch) -> str:
     return f"{native.backend}.{native.function}"
 
 
-def _plan(plan: Plan) -> dict[str, Any]:
-    """Memory and steps; where calls decide sizes, those of the smallest ones."""
-    smallest = plan.at(plan.lows[-1])
+def _plan(plan: Plan, entry: int) -> dict[str, Any]:
+    """Memory and steps of an entry; where calls decide sizes, those of the smallest ones."""
+    smallest = plan.at(*[lows for lows in plan.lows if lows[1] == entry][-1])
     return {
         "arena_bytes": smallest.arena_bytes if smallest is plan.fixed else None,
         "zeroed_bytes": smallest.zeroed_bytes,
@@ -223,17 +234,20 @@ def _print_head(record: dict[str, Any]) -> None:
     click.echo(f"bundle   {record['path']}")
     click.echo(f"digest   sha256:{record['digest']}")
     click.echo(f"producer {record['producer']}")
-    for kind in ("inputs", "outputs", "states"):
-        for row in record[kind]:
-            shape = f"{row['dtype']}{row['shape']}"
-            size = "" if row["bytes"] is None else f", {bytes_text(row['bytes'])}"
-            click.echo(f"{kind[:-1]:<8} {row['name']}: {shape}{size}")
-    for row in record["dims"]:
-        click.echo(f"dim      {row}")
+    for entry in record["entries"]:
+        if len(record["entries"]) > 1:
+            click.echo(f"\nentry    {entry['name']}")
+        _print_tensors("input", entry["inputs"])
+        _print_tensors("output", entry["outputs"])
+        for row in entry["dims"]:
+            click.echo(f"dim      {row}")
+        for row in entry["guards"]:
+            click.echo(f"where    {row}")
+    if len(record["entries"]) > 1:
+        click.echo("")
+    _print_tensors("state", record["states"])
     for row in record["session_sizes"]:
         click.echo(f"session  {row}")
-    for row in record["guards"]:
-        click.echo(f"where    {row}")
     click.echo(f"weights  {bytes_text(record['weights_bytes'])}")
     for row in record["torch_ops"]:
         places = f" at {', '.join(row['sources'])}" if row["sources"] else ""
@@ -245,20 +259,19 @@ def _print_head(record: dict[str, Any]) -> None:
         click.echo(f"does not run here: {row['field']} is {row['found']}")
 
 
+def _print_tensors(kind: str, rows: Sequence[dict[str, Any]]) -> None:
+    for row in rows:
+        shape = f"{row['dtype']}{row['shape']}"
+        size = "" if row["bytes"] is None else f", {bytes_text(row['bytes'])}"
+        click.echo(f"{kind:<8} {row['name']}: {shape}{size}")
+
+
 def _print_target(target: dict[str, Any], with_kernels: bool) -> None:
     click.echo(f"\ntarget   {target['name']}")
     click.echo(f"code     {bytes_text(target['code_bytes'])}, {len(target['kernels'])} kernels")
-    scratch = f", {bytes_text(target['scratch_bytes'])} scratch a thread"
     is_gpu = target["device"] == "cuda"
-    arena_bytes = target["arena_bytes"]
-    arena = "each call's own" if arena_bytes is None else bytes_text(arena_bytes)
-    click.echo(f"memory   {arena} arena{'' if is_gpu else scratch}")
-    click.echo(f"steps    {len(target['steps'])} a call")
-    counts = Counter(row["kind"] for row in target["checks"])
-    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    click.echo(f"checks   of data: {kinds or 'none'}")
-    if with_kernels:
-        print_table(("  launch", "kernel", "grid", "arguments"), list(_steps(target)))
+    for entry in target["entries"]:
+        _print_entry(entry, len(target["entries"]) > 1, is_gpu, with_kernels)
     _print_kernels(target, GPU_COLUMNS if is_gpu else CPU_COLUMNS)
     if target["groups"]:
         click.echo("\nfusion groups")
@@ -271,9 +284,25 @@ def _print_target(target: dict[str, Any], with_kernels: bool) -> None:
         )
 
 
-def _steps(target: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+def _print_entry(entry: dict[str, Any], is_named: bool, is_gpu: bool, with_kernels: bool) -> None:
+    """Memory, steps and checks of a call."""
+    if is_named:
+        click.echo(f"entry    {entry['name']}")
+    scratch = f", {bytes_text(entry['scratch_bytes'])} scratch a thread"
+    arena_bytes = entry["arena_bytes"]
+    arena = "each call's own" if arena_bytes is None else bytes_text(arena_bytes)
+    click.echo(f"memory   {arena} arena{'' if is_gpu else scratch}")
+    click.echo(f"steps    {len(entry['steps'])} a call")
+    counts = Counter(row["kind"] for row in entry["checks"])
+    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    click.echo(f"checks   of data: {kinds or 'none'}")
+    if with_kernels:
+        print_table(("  launch", "kernel", "grid", "arguments"), list(_steps(entry)))
+
+
+def _steps(entry: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     """Kernels and what runs between them, in the order in which they run."""
-    for index, row in enumerate(target["steps"]):
+    for index, row in enumerate(entry["steps"]):
         if row["kind"] == "kernel":
             yield (f"  {index}", row["name"], "×".join(map(str, row["grid"])), _arguments(row))
             continue
@@ -285,8 +314,10 @@ def _steps(target: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
 
 def _print_kernels(target: dict[str, Any], columns: Mapping[str, str]) -> None:
     """Figures of each kernel; `-` for what the bundle's extras would say, were they there."""
-    counts = Counter(row["symbol"] for row in target["launches"])
-    counts += Counter(row["name"] for row in target["steps"] if row["kind"] == "native")
+    launches = [row for entry in target["entries"] for row in entry["launches"]]
+    steps = [row for entry in target["entries"] for row in entry["steps"]]
+    counts = Counter(row["symbol"] for row in launches)
+    counts += Counter(row["name"] for row in steps if row["kind"] == "native")
     print_table(
         ("  kernel", "launches", *columns),
         [

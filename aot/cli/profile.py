@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--repetitions", default=20, show_default=True, help="Medians are of so many.")
 @click.option("--launches", "each", is_flag=True, help="One line a launch, in their order.")
 @click.option("--trace", "trace_file", type=click.Path(path_type=Path), help="Chrome trace.")
+@flags.entry
 @flags.digest
 @flags.imports
 @flags.as_json
@@ -39,6 +40,7 @@ def command(
     repetitions: int,
     each: bool,
     trace_file: Path | None,
+    entry: str | None,
     digest: str | None,
     as_json: bool,
 ) -> None:
@@ -47,7 +49,7 @@ def command(
     On a device, `limit` is the share of the measured copy bandwidth or matrix rate, whichever is
     the nearer, that a kernel reaches.
     """
-    profile = profile_bundle(bundle, device, repetitions, digest)
+    profile = profile_bundle(bundle, device, repetitions, digest, entry)
     if trace_file is not None:
         from aotc.aot.profile.trace import trace
 
@@ -59,16 +61,22 @@ def command(
 
 
 def profile_bundle(
-    bundle: Path, device: str | None, repetitions: int, digest: str | None = None
+    bundle: Path,
+    device: str | None,
+    repetitions: int,
+    digest: str | None = None,
+    entry: str | None = None,
 ) -> Profile:
     """Load, run and time; raises the errors of `runtime.load`."""
     from aotc.aot.profile import cpu, cuda
     from aotc.aot.profile.report import Profile, rows_of
     from aotc.aot.profile.subject import subject_of
 
-    program, golden, facts = read_bundle(bundle, lambda opened: _parts(opened, device), digest)
+    program, golden, facts = read_bundle(
+        bundle, lambda opened: _parts(opened, device, entry), digest
+    )
     with closing(program):
-        subject = subject_of(program)
+        subject = subject_of(program, entry)
         family = program.device.partition(":")[0]
         if family == "cuda" and len(subject.plan.launches) < len(subject.plan.steps):
             raise FallbackProfileUnsupported(path=str(bundle))
@@ -86,14 +94,14 @@ def profile_bundle(
 
 
 def _parts(
-    opened: Bundle, device: str | None
+    opened: Bundle, device: str | None, entry: str | None
 ) -> tuple[Program, dict[str, bytes], Mapping[str, Any]]:
     """The program, its golden input, if it was not deleted, and what the build wrote of it."""
     from aotc.aot.profile.report import facts_of
 
     golden: dict[str, bytes] = {}
     with suppress(GoldenMissing):
-        golden = {name: bytes(data) for name, data in golden_of(opened).inputs.items()}
+        golden = {name: bytes(data) for name, data in golden_of(opened, entry).inputs.items()}
     program = load_open(opened, device)
     return program, golden, facts_of(opened, program.target)
 

@@ -29,6 +29,7 @@ from aotc.runtime.loading import load_open
 
 if TYPE_CHECKING:
     from aotc.runtime import Program, TensorSpec
+    from aotc.runtime.programs.entry import EntryPoint
 
 SHOWN_VALUES = 6
 DEFAULT_TOLERANCE = 1e-4
@@ -43,6 +44,7 @@ DEFAULT_TOLERANCE = 1e-4
 @click.option("--seed", type=int, help="Draw inputs at random; else the golden input is used.")
 @click.option("--device", help="cpu, cuda or cuda:1; else the first target that runs here.")
 @click.option("--threads", type=int, help="Threads for one call [AOTC_THREADS].")
+@flags.entry
 @flags.digest
 @flags.imports
 @flags.as_json
@@ -55,24 +57,26 @@ def command(
     seed: int | None,
     device: str | None,
     threads: int | None,
+    entry: str | None,
     digest: str | None,
     as_json: bool,
 ) -> int:
     """Run BUNDLE once and show what came out. Exit 1 when an --expect is out of tolerance."""
     began_s = time.perf_counter()
     program, golden = read_bundle(
-        bundle, lambda opened: (load_open(opened, device, threads), _golden(opened)), digest
+        bundle, lambda opened: (load_open(opened, device, threads), _golden(opened, entry)), digest
     )
     with program:
         loaded_s = time.perf_counter()
-        files = _assignments("--input", inputs, program.inputs)
-        arrays = input_arrays(program, golden.inputs, files, seed)
-        targets = _assignments("--output", outputs, program.outputs)
-        references = _assignments("--expect", expected, program.outputs)
+        called = program.entry(entry)
+        files = _assignments("--input", inputs, called.inputs)
+        arrays = input_arrays(called, golden.inputs, files, seed)
+        targets = _assignments("--output", outputs, called.outputs)
+        references = _assignments("--expect", expected, called.outputs)
         started_s = time.perf_counter()
-        found = outputs_of(program, {name: array.buffer() for name, array in arrays.items()})
+        found = outputs_of(called, {name: array.buffer() for name, array in arrays.items()})
         ended_s = time.perf_counter()
-        results = host_arrays(program.outputs, found)
+        results = host_arrays(called.outputs, found)
     for name, path in targets.items():
         write_npy(path, results[name])
     checks = []
@@ -89,7 +93,7 @@ def command(
 
 
 def input_arrays(
-    program: Program,
+    program: Program | EntryPoint,
     golden: Mapping[str, bytes | memoryview],
     files: dict[str, Path],
     seed: int | None,
@@ -113,9 +117,9 @@ def input_arrays(
     return arrays
 
 
-def _golden(opened: Bundle) -> Golden:
+def _golden(opened: Bundle, entry: str | None) -> Golden:
     try:
-        return golden_of(opened)
+        return golden_of(opened, entry)
     except GoldenMissing:
         return Golden({}, {}, {})
 

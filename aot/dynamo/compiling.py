@@ -32,6 +32,7 @@ from aotc.cache import Key
 from aotc.runtime import Program, load, settings
 from aotc.runtime.bundle.manifest import (
     CHUNK_BYTES,
+    MAIN,
     MANIFEST_NAME,
     WEIGHTS_NAME,
     FileEntry,
@@ -112,7 +113,7 @@ def _compiled_files(graph: Graph, sizes: Sizes, options: Options) -> Files:
             clock.dump("capture", print_graph(graph, with_sources=True))
             rewritten, _ = rewrite(graph, target.traits, skip, apply_registered)
             clock.dump("rewrite", print_graph(rewritten))
-        compiled = compile_for(target, rewritten, build_options, own, clock)
+        compiled = compile_for(target, [rewritten], build_options, own, clock)
     finally:
         if dump is not None:
             write_texts(Path(dump) / f"graph-{counting().graphs}", clock.texts)
@@ -136,13 +137,9 @@ def _files(graph: Graph, sizes: Sizes, compiled: Compiled) -> Files:
     row = Target(target.name, target.device, abi, target.needs, PLAN_NAME, LIBRARY_NAME)
     manifest = Manifest.made(
         targets=(row,),
-        inputs=types.inputs,
-        outputs=types.outputs,
+        entries=(types.entry(MAIN),),
         weights=_weights_entry(files),
         files=entries,
-        dims=types.dims,
-        sizes=types.sizes,
-        guards=types.guards,
         backends=backends,
     )
     return {**files, MANIFEST_NAME: manifest.to_bytes()}

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from aotc.runtime.arrays.dtypes import DTYPES
 from aotc.runtime.bundle.extent import Row
-from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.manifest import Entry, TensorSpec
 from aotc.runtime.bundle.native_plan import BackendEntry
 from aotc.runtime.bundle.plan import Plan
-from aotc.runtime.bundle.signature import Condition, SessionSize, Size
-from aotc.runtime.bundle.structure import PLAIN, Structure
+from aotc.runtime.bundle.signature import SessionSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,24 +72,19 @@ class Golden:
 class BundleContents:
     """Everything of one bundle.
 
-    targets: best first. weights: in the order of use, which is their order in the file. extras:
-    file name → bytes of what `load` does not need (`sources/…`, `provenance.json`,
-    `debug/…`). refit: file name → bytes of the weights program and the list of parameters.
+    entries: the ways to call it. targets: best first. golden: by the entry's name. weights: in the
+    order of use, which is their order in the file. extras: file name → bytes of what `load` does
+    not need (`sources/…`, `provenance.json`, `debug/…`). refit: file name → bytes of the weights
+    program and the list of parameters.
     """
 
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
+    entries: tuple[Entry, ...]
     targets: tuple[TargetContents, ...]
     weights: Mapping[str, TensorData] = field(default_factory=dict)
-    golden: Golden | None = None
+    golden: Mapping[str, Golden] = field(default_factory=dict)
     extras: Mapping[str, bytes] = field(default_factory=dict)
     refit: Mapping[str, bytes] = field(default_factory=dict)
     has_weights: bool = True  # whether the bundle holds them, else whoever loads it gives them
-    structure: Structure = PLAIN
-    # What the sizes of a call obey, where it decides some.
-    dims: tuple[Size, ...] = ()
-    sizes: tuple[Row, ...] = ()
-    guards: tuple[Condition, ...] = ()
     backends: tuple[BackendContents, ...] = ()
     states: tuple[TensorSpec, ...] = ()
     session_dims: tuple[SessionSize, ...] = ()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aotc.aot.pack.contents import BackendContents, BundleContents, TargetContents
+from aotc.aot.pack.contents import BackendContents, BundleContents, TargetContents, TensorData
 from aotc.aot.pack.staging import Staging, check_free
 from aotc.aot.pack.tensors import golden_tensors, tensor_file
 from aotc.aot.version import VERSION
@@ -28,7 +28,6 @@ from aotc.runtime.bundle.manifest import (
 from aotc.runtime.bundle.native_plan import BackendEntry
 from aotc.runtime.bundle.plan import PLAN_ABI, files_of
 from aotc.runtime.bundle.plan_rules import check_steps
-from aotc.runtime.bundle.signature import Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +66,10 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
         extras = writer.extras(contents)
         manifest = Manifest.made(
             targets=targets,
-            inputs=contents.inputs,
-            outputs=contents.outputs,
+            entries=contents.entries,
             weights=weights,
             files=counted,
             extras=extras,
-            structure=contents.structure,
-            dims=contents.dims,
-            sizes=contents.sizes,
-            guards=contents.guards,
             torch=contents.torch,
             backends=backends,
             states=contents.states,
@@ -90,16 +84,15 @@ def pack(contents: BundleContents, out: str | os.PathLike[str], force: bool = Fa
 
 def _check(contents: BundleContents, target: TargetContents) -> None:
     """The plan fits the rest of the bundle; raises `BundleMalformed`."""
-    counts = (len(contents.inputs), len(contents.outputs))
+    counts = [(len(entry.inputs), len(entry.outputs)) for entry in contents.entries]
     has_images = drivers.load(target.device).HAS_DEVICE_MEMORY
     image_bytes = len(target.library) if has_images else None
-    target.plan.validate(*counts, contents.weights.keys(), target.name, image_bytes)
-    types = (contents.inputs, contents.outputs, contents.dims, contents.sizes, contents.guards)
-    signature = Signature(*types)
+    target.plan.validate(counts, contents.weights.keys(), target.name, image_bytes)
     sizes = {name: tensor.nbytes for name, tensor in contents.weights.items()}
     known = [each.entry.name for each in contents.backends]
-    for lows in target.plan.lows:
-        shaped, plan = signature.at(signature.values(lows)), target.plan.at(lows)
+    for lows, number in target.plan.lows:
+        signature = contents.entries[number].signature
+        shaped, plan = signature.at(signature.values(lows)), target.plan.at(lows, number)
         check_steps(plan, contents.torch, known, shaped, sizes, target.name)
 
 
@@ -170,8 +163,10 @@ class _Writer:
         """What may be deleted: golden numbers, sources, provenance, debug texts; the entry of
         their list, or None where there are none."""
         entries = []
-        if contents.golden is not None:
-            tensors = golden_tensors(contents.golden, contents.inputs, contents.outputs)
+        if contents.golden:
+            tensors: dict[str, TensorData] = {}
+            for entry in contents.entries:
+                tensors |= golden_tensors(contents.golden[entry.name], entry)
             entries.append(self.write(GOLDEN_NAME, tensor_file(tensors)))
         for name in sorted(contents.extras):
             entries.append(self.write(name, [contents.extras[name]]))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from aotc.aot.pack.contents import Golden, TensorData
 from aotc.runtime.arrays.dtypes import DTYPES
-from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.manifest import Entry
 from aotc.runtime.bundle.weights import ALIGNMENT_BYTES, PADDING_PREFIX
 
 
@@ -46,21 +46,20 @@ def _row(name: str, dtype: str, shape: tuple[int, ...], offset: int) -> str:
     return f'"{name}":{{"dtype":"{dtype}","shape":[{extents}],"data_offsets":[{span}]}}'
 
 
-def golden_tensors(
-    golden: Golden, inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...]
-) -> dict[str, TensorData]:
-    """The golden file's tensors: `input.NAME`, `output.NAME`, and `tolerance.NAME` as f64."""
+def golden_tensors(golden: Golden, entry: Entry) -> dict[str, TensorData]:
+    """The golden file's tensors of an entry: `ENTRY.input.NAME`, `ENTRY.output.NAME`, and
+    `ENTRY.tolerance.NAME` as f64."""
     tensors: dict[str, TensorData] = {}
     for role, specs, values in (
-        ("input", inputs, golden.inputs),
-        ("output", outputs, golden.outputs),
+        ("input", entry.inputs, golden.inputs),
+        ("output", entry.outputs, golden.outputs),
     ):
         for spec, value in zip(specs, values, strict=True):
             if spec.dtype != value.dtype or not spec.admits(value.shape):
                 found = f"{value.dtype}{list(value.shape)}"
                 raise ValueError(f"golden {role} `{spec.name}` is {found}, expected {spec}")
-            tensors[f"{role}.{spec.name}"] = value
-    for spec, tolerance in zip(outputs, golden.tolerances, strict=True):
+            tensors[f"{entry.name}.{role}.{spec.name}"] = value
+    for spec, tolerance in zip(entry.outputs, golden.tolerances, strict=True):
         data = struct.pack("<d", tolerance)
-        tensors[f"tolerance.{spec.name}"] = TensorData("f64", (), data)
+        tensors[f"{entry.name}.tolerance.{spec.name}"] = TensorData("f64", (), data)
     return tensors

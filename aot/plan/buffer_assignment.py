@@ -6,7 +6,7 @@ can be made anew around other kernels where neither the model nor its graph is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,6 +59,28 @@ class BufferAssignment:
     states: tuple[StateSlot, ...] = ()
     checks: tuple[Check, ...] = ()  # their ends extents of the graph
 
+    def with_states(
+        self, numbers: Sequence[int], states: tuple[StateSlot, ...]
+    ) -> BufferAssignment:
+        """The same among the states of all entries: `numbers` says which of them each of its own
+        is."""
+
+        def number(space: str, value: Any) -> Any:
+            return numbers[value] if space == "state" else value
+
+        launches = tuple(
+            LaunchBuffers(
+                tuple(replace(each, value=number(each.space, each.value)) for each in row.operands),
+                row.stored,
+            )
+            for row in self.launches
+        )
+        calls = tuple(
+            (at, call.moved(lambda space, value: (space, number(space, value))))
+            for at, call in self.calls
+        )
+        return replace(self, launches=launches, calls=calls, states=states)
+
     def step(self, launch: int) -> int:
         """The step that a launch is."""
         return launch + sum(after <= launch for after, _ in self.calls)
@@ -71,7 +93,7 @@ def assign_buffers(schedule: Schedule, whole: Graph | None = None) -> BufferAssi
     whole: the graph for all sizes, of which the schedule serves a range: a session's states have
     one size in all ranges.
     """
-    graph, states = schedule.graph, _states(whole or schedule.graph)
+    graph, states = schedule.graph, slots_of(whole or schedule.graph)
     given, returned = len(graph.given), len(graph.returned)
     places: dict[Node, tuple[str, int | str]] = {
         node: ("input", number) for number, node in enumerate(graph.given)
@@ -115,7 +137,8 @@ def assign_buffers(schedule: Schedule, whole: Graph | None = None) -> BufferAssi
     return BufferAssignment(tuple(buffers), tuple(launches), tuple(calls), states, checks)
 
 
-def _states(graph: Graph) -> tuple[StateSlot, ...]:
+def slots_of(graph: Graph) -> tuple[StateSlot, ...]:
+    """The memory of a graph's states, with what they start with."""
     rows = zip(graph.states, graph.inputs[len(graph.given) :], strict=True)
     return tuple(_slot(state.initial, node.type.nbytes) for state, node in rows)
 

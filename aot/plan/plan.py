@@ -52,11 +52,13 @@ class ChosenKernel:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The launches for a range of each dim: `dims` are those of the program, narrowed."""
+    """The launches of an entry for a range of each dim: `dims` are those of the program,
+    narrowed."""
 
     dims: tuple[Dim, ...]
     assignment: BufferAssignment
     chosen: tuple[ChosenKernel, ...]
+    entry: int = 0
 
 
 def plan(schedule: Schedule, chosen: Sequence[ChosenKernel], scratch_bytes: int) -> Plan:
@@ -160,6 +162,7 @@ class _Writer:
             tuple((dim.low, dim.high) for dim in variant.dims),
             tuple(steps),
             self.zeroed_bytes,
+            variant.entry,
         )
 
     def _offsets(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aotc.runtime import Program
-from aotc.runtime.bundle.manifest import TensorSpec
+from aotc.runtime.bundle.manifest import TensorSpec, find_entry
 from aotc.runtime.bundle.plan import LaunchPlan, Plan
 
 
@@ -21,19 +21,24 @@ class Subject:
     outputs: Sequence[TensorSpec]
 
 
-def subject_of(program: Program) -> Subject:
-    """The program, at the example's sizes of its dims where they are dynamic."""
+def subject_of(program: Program, entry: str | None = None) -> Subject:
+    """An entry of the program, at the example's sizes of its dims where they are dynamic.
+
+    Raises `EntryUnknown`, and `EntryNotNamed` for None where there are several.
+    """
     executable: Any = program._open().executable
+    row = find_entry(program.manifest.entries, entry)
     if program.plan.fixed is not None:
-        return Subject(executable, program.plan.fixed, program.inputs, program.outputs)
-    chosen = example_sizes(program.plan)
-    values = program.signature.values(chosen)
-    inputs, outputs = program.signature.at(values)
-    plan = program.plan.at(chosen)
+        return Subject(executable, program.plan.fixed, row.inputs, row.outputs)
+    number = program.manifest.entries.index(row)
+    chosen = example_sizes(program.plan, number)
+    signature = row.signature
+    inputs, outputs = signature.at(signature.values(chosen))
+    plan = program.plan.at(chosen, number)
     nbytes = (tuple(spec.nbytes for spec in specs) for specs in (inputs, outputs))
     return Subject(executable.at(plan, *nbytes), plan, inputs, outputs)
 
 
-def example_sizes(plan: Plan) -> tuple[int, ...]:
-    """The example's sizes, one a dim: those of the first variant, which holds no others."""
-    return plan.lows[0]
+def example_sizes(plan: Plan, entry: int = 0) -> tuple[int, ...]:
+    """The example's sizes, one a dim: those of the entry's first variant, which holds no others."""
+    return next(sizes for sizes, number in plan.lows if number == entry)

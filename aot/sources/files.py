@@ -78,8 +78,11 @@ class _Reader:
         dims = tuple(Dim(*each) for each in row.dims)
         for field, found, expected in broken_rows(row.sizes, len(dims)):
             raise self._invalid(f"{field} names value {found}, expected {expected}")
-        if not dims and len(row.variants) != 1:
-            raise self._invalid(f"{len(row.variants)} variants, expected 1 without dims")
+        entries = {each.entry for each in row.variants}
+        if entries != set(range(len(entries))):
+            raise self._invalid(f"variants of entries {sorted(entries)}, expected all from 0 on")
+        if not dims and len(row.variants) != len(entries):
+            raise self._invalid(f"{len(row.variants)} variants, expected 1 an entry without dims")
         values = [_Values(self, self._ranges(each, dims)) for each in row.variants]
         specs = {}
         for kernel in row.kernels:
@@ -133,7 +136,7 @@ class _Reader:
         )
         chosen = tuple(specs[launch.kernel] for launch in row.launches)
         assignment = BufferAssignment(row.buffers, launches, row.calls, states, row.checks)
-        return Lowered(chosen, assignment, values.dims)
+        return Lowered(chosen, assignment, values.dims, row.entry)
 
     def _check_memory(self, row: VariantRow, specs: Mapping[str, KernelSpec]) -> None:
         """Raises `SourcesInvalid` for a launch or a call that names what is not there."""
@@ -247,7 +250,7 @@ def _variant(variant: Lowered) -> VariantRow:
     )
     ranges = tuple((dim.low, dim.high, dim.typical) for dim in variant.dims)
     parts = (assignment.calls, assignment.states, assignment.checks)
-    return VariantRow(assignment.buffers, tuple(launches), *parts, ranges)
+    return VariantRow(assignment.buffers, tuple(launches), *parts, ranges, variant.entry)
 
 
 def _file_name(spec: KernelSpec, form: Form) -> str:

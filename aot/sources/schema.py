@@ -27,7 +27,8 @@ from aotc.aot.plan.arena import Lifetime
 from aotc.aot.plan.buffer_assignment import SPACES
 from aotc.runtime.bundle.extent import DIMS_LIMIT, ROWS, Number
 from aotc.runtime.bundle.extent import Row as SizeRow
-from aotc.runtime.bundle.plan import Check, StateSlot
+from aotc.runtime.bundle.plan import VARIANTS_LIMIT, Check, StateSlot
+from aotc.runtime.bundle.plan_parts import ENTRIES_LIMIT
 from aotc.runtime.bundle.schema import (
     FILE_NAME,
     Choice,
@@ -51,6 +52,7 @@ class Lowered:
     specs: tuple[KernelSpec, ...]  # one a launch
     assignment: BufferAssignment
     dims: tuple[Dim, ...] = ()  # those of the program, narrowed
+    entry: int = 0  # which of the bundle's
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Sources:
         return tuple(spec for each in self.variants for spec in each.specs)
 
 
-VERSION = 4
+VERSION = 5
 FOLDER = "sources"
 COUNT_LIMIT = 1 << 16
 SIZE_LIMIT_BYTES = 1 << 48
@@ -155,6 +157,7 @@ class VariantRow(Record):
     states: tuple[StateSlot, ...] = field(List(StateSlot, 4096))
     checks: tuple[Check, ...] = field(List(Check, COUNT_LIMIT))
     ranges: tuple[tuple[int, int, int], ...] = field(List(Row(DIM, DIM, DIM), DIMS_LIMIT))
+    entry: int = field(Integer(0, ENTRIES_LIMIT - 1), default=0)
 
 
 class SourcesRow(Record):
@@ -169,7 +172,7 @@ class SourcesRow(Record):
     )
     sizes: tuple[SizeRow, ...] = field(ROWS)
     limits: tuple[Any, ...] = field(List(Number(0, 1 << 62), 1 << 12))
-    variants: tuple[VariantRow, ...] = field(List(VariantRow, 64, 1))
+    variants: tuple[VariantRow, ...] = field(List(VariantRow, VARIANTS_LIMIT, 1))
 
 
 SOURCES, KERNEL, VARIANT = map(Fields, (SourcesRow, KernelRow, VariantRow))

@@ -19,8 +19,9 @@ def least_bytes(bundle: Path) -> int:
     """Weights, inputs and outputs, as the bundle stores them."""
     with Bundle(bundle) as opened:
         manifest = opened.manifest
+    entry = manifest.entry()
     weights = manifest.weights.nbytes if manifest.weights else 0
-    return int(weights + sum(spec.nbytes for spec in (*manifest.inputs, *manifest.outputs)))
+    return int(weights + sum(spec.nbytes for spec in (*entry.inputs, *entry.outputs)))
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ..errors import SizeInvalid
 from ..record import Record
-from .schema import Integer, List, Refused, Schema, Tagged, Text, along, describe
+from .schema import Fields, Integer, List, Refused, Schema, Tagged, Text, along, describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,6 +107,15 @@ class Apart(Schema):
 
     def write(self, value: Any) -> Any:
         return self.item.write(value)
+
+
+class Numbered(Fields):
+    """A map whose formulas are values of its own: its `dims`, and a row each of its `sizes`."""
+
+    __slots__ = ()
+
+    def read(self, value: Any, count: int = 0) -> Any:
+        return super().read(value, count_of(value))
 
 
 WORD = Number(-(1 << 63), (1 << 63) - 1)

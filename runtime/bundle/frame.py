@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-FORMAT = (3, 0)
+FORMAT = (4, 0)
 MANIFEST_MAGIC = b"\x89AOTC\r\n\x1a"
 HEADER = struct.Struct(">8sHHI")
 TRAILER_BYTES = 32

@@ -9,6 +9,7 @@ from .plan_parts import (
     ARENA_LIMIT_BYTES,
     BYTES,
     CHECKS_LIMIT,
+    ENTRIES_LIMIT,
     RANGES,
     STEPS_LIMIT,
     Buffer,
@@ -30,7 +31,7 @@ STEP = Union(Launch, TorchCall, NativeLaunch)
 
 
 class Variant(Record):
-    """What runs for a range of each dim, both ends included; numbers may be formulas."""
+    """What an entry runs for a range of each dim, both ends included; numbers may be formulas."""
 
     arena_bytes: int = field(BYTES)
     buffers: tuple[Buffer, ...] = field(List(Buffer, limit=1 << 16))
@@ -38,6 +39,7 @@ class Variant(Record):
     ranges: tuple[tuple[int, int], ...] = field(RANGES)
     steps: tuple[Step, ...] = field(List(STEP, limit=STEPS_LIMIT))
     zeroed_bytes: int = field(Integer(0, ARENA_LIMIT_BYTES))
+    entry: int = field(Integer(0, ENTRIES_LIMIT - 1), default=0)  # which of the bundle's
 
 
 class LaunchPlan(Record):

@@ -16,17 +16,20 @@ be deleted.
 
 from __future__ import annotations
 
+from ..errors import EntryNotNamed, EntryUnknown
 from ..record import Record, field
 from .canonical import decode, encode
-from .extent import DIMS_LIMIT, ROWS, ROWS_LIMIT, Apart, count_of
+from .extent import DIMS_LIMIT, ROWS, ROWS_LIMIT, Apart, Numbered
 from .frame import FORMAT as FORMAT
 from .frame import LIMITS as LIMITS
 from .frame import MANIFEST_MAGIC as MANIFEST_MAGIC
 from .frame import TRAILER_BYTES, frame, unframe
 from .native_plan import BackendEntry, broken_backends
+from .plan_parts import ENTRIES_LIMIT
 from .schema import (
     DIGEST,
     FILE_NAME,
+    IDENTIFIER,
     NAME,
     Choice,
     Fields,
@@ -40,15 +43,18 @@ from .schema import (
 )
 from .signature import Condition, SessionSize, SessionSizes, Signature, Size
 from .signature import TensorSpec as TensorSpec
-from .structure import FEATURE, PLAIN, Structure
+from .structure import PLAIN, Structure
 from .torch_calls import OP_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Sequence
+    from typing import Any, TypeVar
 
     from .extent import Row
     from .schema import Broken
+
+    Named = TypeVar("Named", bound=Any)  # a class with a field `name`
 
 MANIFEST_NAME = "manifest.msgpack"
 EXTRAS_NAME = "extras.msgpack"
@@ -60,7 +66,6 @@ REFIT_FOLDER = "refit/"  # of the weights program and the list of parameters
 HEAD_NAME, TABLES_NAME = f"{REFIT_FOLDER}head.bin", f"{REFIT_FOLDER}tables.bin"
 CHUNK_BYTES = 4 << 20
 FILE_LIMIT_BYTES = 1 << 44
-DYNAMIC = "dynamic-shapes"
 TORCH = "torch"  # ops that torch runs at each call, by name
 NATIVE = "native-back-ends"  # libraries of the user's that the plans call
 STATE = "state"  # tensors of mutable state
@@ -99,30 +104,79 @@ class WeightsEntry(Record):
 STATES = Apart(List(TensorSpec, limit=4096, least=1), DIMS_LIMIT + ROWS_LIMIT)
 
 
+class Entry(Record):
+    """An entry point: one way to call a program, with a signature of its own.
+
+    dims, sizes, guards: of shapes that depend on the call, see `signature.py`; else empty. All
+    entries list the dims of all of them, in the order of the plans; a dim that is none of an
+    entry's own is read from none of its inputs.
+    """
+
+    name: str = field(IDENTIFIER)
+    inputs: tuple[TensorSpec, ...] = field(List(TensorSpec, limit=4096))
+    outputs: tuple[TensorSpec, ...] = field(List(TensorSpec, limit=4096, least=1))
+    structure: Structure = field(Structure, default=PLAIN)
+    dims: tuple[Size, ...] = field(List(Size, limit=DIMS_LIMIT), default=())
+    sizes: tuple[Row, ...] = field(ROWS, default=())
+    guards: tuple[Condition, ...] = field(List(Condition, limit=256), default=())
+
+    @property
+    def signature(self) -> Signature:
+        """Inputs and outputs with what their sizes obey."""
+        return Signature(self.inputs, self.outputs, self.dims, self.sizes, self.guards)
+
+    def broken(self) -> Broken:
+        """Every relation between the fields that does not hold."""
+        for kind in ("inputs", "outputs"):
+            specs: tuple[TensorSpec, ...] = getattr(self, kind)
+            yield from twins((spec.name for spec in specs), kind)
+            yield from _too_large(kind, specs)
+        yield from self.structure.broken((len(self.inputs), len(self.outputs)))
+        yield from self.signature.broken()
+
+
+ENTRY = Numbered(Entry)
+MAIN = "forward"  # what a program of several entries is when it is called itself
+
+
+def main_entry(entries: Sequence[Named]) -> Named | None:
+    """Of entries the one that a call of the program itself runs; None where it must be named."""
+    if len(entries) == 1:
+        return entries[0]
+    return next((entry for entry in entries if entry.name == MAIN), None)
+
+
+def find_entry(entries: Sequence[Named], name: str | None) -> Named:
+    """The entry of a name, for None the main one; raises `EntryUnknown` and `EntryNotNamed`."""
+    names = ", ".join(f"`{entry.name}`" for entry in entries)
+    if name is None:
+        found = main_entry(entries)
+        if found is None:
+            raise EntryNotNamed(expected=names)
+        return found
+    for entry in entries:
+        if entry.name == name:
+            return entry
+    raise EntryUnknown(name=str(name)[:128], expected=names)
+
+
 class Manifest(Record):
     """A manifest's contents; to add a field, declare it here and fill it in `aot/pack/pack.py`.
 
     A field that comes with a feature is there where `features` has it, and only there; a runtime
     that does not know a feature refuses the bundle by its name.
 
-    dims, sizes, guards: of shapes that depend on the call, see `signature.py`; else empty. torch:
-    ops that torch runs at each call. backends: native libraries that the plans call. states:
-    mutable state; session_dims, session_sizes: of states whose sizes a session fixes.
+    entries: the ways to call it. torch: ops that torch runs at each call. backends: native
+    libraries that the plans call. states: mutable state of all entries together; session_dims,
+    session_sizes: of states whose sizes a session fixes.
     """
 
     features: tuple[str, ...] = field(List(NAME, limit=256))
     targets: tuple[Target, ...] = field(List(Target, limit=64, least=1))
-    inputs: tuple[TensorSpec, ...] = field(List(TensorSpec, limit=4096))
-    outputs: tuple[TensorSpec, ...] = field(List(TensorSpec, limit=4096, least=1))
+    entries: tuple[Entry, ...] = field(List(ENTRY, limit=ENTRIES_LIMIT, least=1))
     weights: WeightsEntry | None = field(Optional(WeightsEntry))
     files: tuple[FileEntry, ...] = field(List(FileEntry, limit=4096))
     extras: FileEntry | None = field(Optional(FileEntry), default=None)
-    structure: Structure = field(Structure, default=PLAIN, feature=FEATURE)
-    dims: tuple[Size, ...] = field(
-        List(Size, limit=DIMS_LIMIT, least=1), default=(), feature=DYNAMIC
-    )
-    sizes: tuple[Row, ...] = field(ROWS, default=(), feature=DYNAMIC)
-    guards: tuple[Condition, ...] = field(List(Condition, limit=256), default=(), feature=DYNAMIC)
     torch: tuple[str, ...] = field(List(OP_NAME, limit=1 << 12, least=1), default=(), feature=TORCH)
     backends: tuple[BackendEntry, ...] = field(
         List(BackendEntry, limit=256, least=1), default=(), feature=NATIVE
@@ -142,11 +196,6 @@ class Manifest(Record):
         return cls(features=tuple(dict.fromkeys(found)), **fields)
 
     @property
-    def signature(self) -> Signature:
-        """Inputs and outputs with what their sizes obey."""
-        return Signature(self.inputs, self.outputs, self.dims, self.sizes, self.guards)
-
-    @property
     def session(self) -> SessionSizes:
         """The states with what their sizes obey."""
         return SessionSizes(self.session_dims, self.session_sizes, self.states)
@@ -155,6 +204,13 @@ class Manifest(Record):
     def is_without_weights(self) -> bool:
         """Whether the weights that `weights` tells of are outside of the bundle."""
         return any(entry.name == HEAD_NAME for entry in self.files)
+
+    def entry(self, name: str | None = None) -> Entry:
+        """The entry of a name; None: the one that a call of the program itself runs.
+
+        Raises `EntryUnknown` and `EntryNotNamed`.
+        """
+        return find_entry(self.entries, name)
 
     def file(self, name: str) -> FileEntry:
         """The entry of a file that the manifest lists."""
@@ -179,7 +235,7 @@ class Manifest(Record):
     @classmethod
     def from_map(cls, tree: Any, path: str = MANIFEST_NAME) -> Manifest:
         """Read and check plain values; raises `BundleMalformed` and `BundleLimit`."""
-        manifest: Manifest = read(MANIFEST_SCHEMA, tree, path, count_of(tree))
+        manifest: Manifest = read(MANIFEST_SCHEMA, tree, path)
         refuse(_broken(manifest), path)
         return manifest
 
@@ -220,21 +276,11 @@ def _broken(manifest: Manifest) -> Broken:
         yield "extras.name", repr(manifest.extras.name), f"`{EXTRAS_NAME}`"
     yield from twins((target.name for target in manifest.targets), "targets")
     yield from twins(manifest.torch, "torch")
-    for kind in ("inputs", "outputs", "states"):
-        specs: tuple[TensorSpec, ...] = getattr(manifest, kind)
-        yield from twins((spec.name for spec in specs), kind)
-        for index, spec in enumerate(specs):
-            nbytes = spec.nbytes if spec.is_fixed else 0
-            if nbytes > FILE_LIMIT_BYTES:
-                yield f"{kind}[{index}].shape", f"{nbytes} bytes", f"at most {FILE_LIMIT_BYTES}"
-    yield from manifest.structure.broken((len(manifest.inputs), len(manifest.outputs)))
-    yield from manifest.signature.broken()
+    yield from twins((spec.name for spec in manifest.states), "states")
+    yield from _too_large("states", manifest.states)
     yield from manifest.session.broken()
-    kept = {dim.name for dim in manifest.session_dims}
     yield from twins((dim.name for dim in manifest.session_dims), "session_dims")
-    for index, dim in enumerate(manifest.dims):
-        if dim.input is None and dim.name not in kept:
-            yield f"dims[{index}].input", "nil", "an input, or the name of a session's size"
+    yield from _broken_entries(manifest)
     digests = {entry.name: entry.sha256 for entry in manifest.files}
     yield from broken_backends(manifest.backends, digests)
     for index, target in enumerate(manifest.targets):
@@ -248,3 +294,27 @@ def _broken(manifest: Manifest) -> Broken:
         if len(weights.chunks) != count:
             expected = f"{count}, one for each {weights.chunk_bytes} bytes"
             yield "weights.chunks", f"{len(weights.chunks)} digests", expected
+
+
+def _too_large(kind: str, specs: Sequence[TensorSpec]) -> Broken:
+    for index, spec in enumerate(specs):
+        nbytes = spec.nbytes if spec.is_fixed else 0
+        if nbytes > FILE_LIMIT_BYTES:
+            yield f"{kind}[{index}].shape", f"{nbytes} bytes", f"at most {FILE_LIMIT_BYTES}"
+
+
+def _broken_entries(manifest: Manifest) -> Broken:
+    entries = manifest.entries
+    yield from twins((entry.name for entry in entries), "entries")
+    known = [(dim.name, dim.low, dim.high) for dim in entries[0].dims]
+    shown = {dim.name for dim in manifest.session_dims}
+    for number, entry in enumerate(entries):
+        for where, found, expected in entry.broken():
+            yield f"entries[{number}].{where}", found, expected
+        if [(dim.name, dim.low, dim.high) for dim in entry.dims] != known:
+            yield f"entries[{number}].dims", "other dims", "those of the first entry"
+        shown |= {dim.name for dim in entry.dims if dim.input is not None}
+    for index, (name, _, _) in enumerate(known):
+        if name not in shown:
+            expected = "an input, in some entry, or the name of a session's size"
+            yield f"entries[0].dims[{index}].input", "nil", expected

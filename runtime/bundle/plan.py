@@ -64,16 +64,16 @@ if TYPE_CHECKING:
     from .signature import Size, TensorSpec
 
 
-PLAN_ABI = 2
+PLAN_ABI = 3
 CODE_END = "sizes"  # the last of what the file of the library has the digest of
-VARIANTS_LIMIT = 64
+VARIANTS_LIMIT = 512
 VARIANT, KERNEL, STATE_SLOT = Fields(Variant), Fields(Kernel), Fields(StateSlot)
 LIMITS = Limits(file_bytes=16 << 20, values=1 << 19, depth=16, text_bytes=4096)
 
 
 class Plan(Record):
-    """The plan of a target, whose numbers may be formulas; where no size depends on a call, `fixed`
-    is its launch plan, and None elsewhere."""
+    """The plan of a target, whose numbers may be formulas; where there is one entry and no size
+    depends on a call, `fixed` is its launch plan, and None elsewhere."""
 
     abi: int = field(Integer(PLAN_ABI, PLAN_ABI))
     dims: int = field(Integer(0, DIMS_LIMIT))  # how many dynamic sizes there are
@@ -100,7 +100,7 @@ class Plan(Record):
         plan: Plan = read(PLAN, tree, path, count_of(tree))
         refuse(_broken(plan), path)
         fixed = None
-        if not plan.dims:
+        if not plan.dims and len(plan.variants) == 1:
             fixed = plan._launch_plan(0, reader(evaluate(plan.sizes, ())))
             check_relations(fixed, path)
         return plan.replace(path=path, fixed=fixed)
@@ -160,9 +160,14 @@ class Plan(Record):
         return tree
 
     @property
-    def lows(self) -> list[tuple[int, ...]]:
-        """The smallest sizes of each variant, one a dim."""
-        return [tuple(low for low, _ in row.ranges) for row in self.variants]
+    def lows(self) -> list[tuple[tuple[int, ...], int]]:
+        """(the smallest sizes, one a dim, and the entry) of each variant, as `at` takes them."""
+        return [(tuple(low for low, _ in row.ranges), row.entry) for row in self.variants]
+
+    @property
+    def entries(self) -> int:
+        """How many ways there are to call it."""
+        return 1 + max(row.entry for row in self.variants)
 
     @property
     def has_ends(self) -> bool:
@@ -201,8 +206,8 @@ class Plan(Record):
         """The distinct texts of a field in all steps of a kind, sorted."""
         return sorted({getattr(step, field) for step in self.steps if step.kind == kind})
 
-    def at(self, dims: Sequence[int] = ()) -> LaunchPlan:
-        """The plan for these sizes, one a dim, within the dims' ranges.
+    def at(self, dims: Sequence[int] = (), entry: int = 0) -> LaunchPlan:
+        """The plan of an entry for these sizes, one a dim, within the dims' ranges.
 
         Raises `SizeInvalid` where a tensor would be too large, `BundleMalformed` for a plan that
         breaks the rules at these sizes.
@@ -214,13 +219,13 @@ class Plan(Record):
             if elements > ELEMENTS_LIMIT:
                 found = f"a tensor of {elements} elements"
                 raise SizeInvalid(found=found, expected=f"at most {ELEMENTS_LIMIT}")
-        rows = (index for index, row in enumerate(self.variants) if _holds(row.ranges, dims))
-        index = next(rows, None)
+        own = (index for index, row in enumerate(self.variants) if row.entry == entry)
+        index = next((each for each in own if _holds(self.variants[each].ranges, dims)), None)
         if index is None:
             raise BundleMalformed(
                 path=self.path,
                 field="variants",
-                found=f"none for sizes {list(dims)}",
+                found=f"none of entry {entry} for sizes {list(dims)}",
                 expected="one for each size within the ranges",
             )
         plan = self._launch_plan(index, number)
@@ -285,23 +290,27 @@ class Plan(Record):
 
     def validate(
         self,
-        inputs: int,
-        outputs: int,
+        counts: Sequence[tuple[int, int]],
         weights: Collection[str],
         path: str,
         image_bytes: int | None,
     ) -> None:
         """Check what depends on the rest of the bundle.
 
-        inputs, outputs: how many the program has; weights: names of the tensors; image_bytes: size
-        of the target's library, None where it is no row of images. Raises `BundleMalformed`.
+        counts: how many inputs and outputs each entry has; weights: names of the tensors;
+        image_bytes: size of the target's library, None where it is no row of images. Raises
+        `BundleMalformed`.
 
         Of each variant the plan for its smallest sizes stands for all: which memory a launch names
         does not depend on sizes.
         """
-        for lows in self.lows:
-            plan = self.at(lows)
-            check_arguments(plan, inputs, outputs, weights, path)
+        if self.entries != len(counts):
+            expected = f"those of {len(counts)} entries, as the manifest has"
+            found = f"of {self.entries} entries"
+            raise BundleMalformed(path=path, field="variants", found=found, expected=expected)
+        for lows, entry in self.lows:
+            plan = self.at(lows, entry)
+            check_arguments(plan, *counts[entry], weights, path)
             check_images(plan, image_bytes, path)
 
 
@@ -324,8 +333,13 @@ def _broken(plan: Plan) -> Broken:
     dims, features = plan.dims, features_of(plan.dims, plan.states, plan.variants)
     if plan.features != features:
         yield "features", list(plan.features), f"{list(features)}, those of what the plan holds"
-    if not dims and len(plan.variants) != 1:
-        yield "variants", len(plan.variants), "1 where no size depends on the call"
+    variants = [0] * plan.entries
+    for variant in plan.variants:
+        variants[variant.entry] += 1
+    for entry, count in enumerate(variants):
+        if not count or (not dims and count != 1):
+            expected = "at least 1" if dims else "1 where no size depends on the call"
+            yield "variants", f"{count} of entry {entry}", expected
     yield from broken_rows(plan.sizes, dims)
     kernels = len(plan.kernels)
     for index, variant in enumerate(plan.variants):

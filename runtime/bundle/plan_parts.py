@@ -22,6 +22,7 @@ CHECKS_LIMIT = 1 << 16
 CHECK_BYTES = 8  # of the word that a check marks
 ELEMENTS_LIMIT = (1 << 31) - 1
 STEPS_LIMIT = 1 << 16
+ENTRIES_LIMIT = 64  # ways to call a bundle
 
 # Limits of every device whose library is a row of images; one that has less shared memory than a
 # kernel needs says so when it is loaded.

@@ -213,8 +213,8 @@ class Signature(Record):
 
     def _read(self, dim: Size, shapes: Sequence[Sequence[int]], session: Mapping[str, int]) -> int:
         """The size of a dim, from the input that has it, else from the session."""
-        if dim.input is None:
-            return session[dim.name]
+        if dim.input is None:  # of the session's states, or of other entries alone
+            return min(max(session.get(dim.name, dim.low), dim.low), dim.high)
         found = shapes[dim.input][dim.axis]
         size, rest = divmod(found - dim.offset, dim.scale)
         name = self.inputs[dim.input].name

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from .schema import Broken
 
-FEATURE = "structure"  # a runtime that does not know it would give a flat tuple instead
 PARTS_LIMIT = 16384
 DEPTH_LIMIT = 32
 LEAVES = ("array", "seed")  # a seed is an array that the caller may leave out

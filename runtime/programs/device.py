@@ -13,6 +13,7 @@ from ..arrays.buffers import copy_strided
 from ..arrays.dlpack import Borrowed
 from ..arrays.port import ports
 from ..arrays.strided import copier
+from ..bundle.manifest import find_entry
 from ..bundle.signature import NO_SIZES
 from ..drivers.cuda.device_array import DeviceMemory, device_name
 from ..drivers.cuda.exchange import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ..bundle.manifest import Manifest, Target, TensorSpec
     from ..bundle.plan import Plan
     from ..drivers.cuda.exchange import DeviceKind
+    from .entry import Entry
     from .session import Called
 
 # Loans are kept in two halves. When the newer one is beyond a limit, the calls of the older one
@@ -82,16 +84,18 @@ class DeviceSession(Session):
         self._copies_out: list[tuple[int, int]] = []
         self._is_plain = True  # none of the lists above holds anything
 
-    def __call__(self, *arrays: Any, out: Any = None, stream: Any = None, **named: Any) -> Any:
-        """Run once; see `Program`. stream: a stream object or handle to run on.
-
-        Raises `SessionBusy` where another thread is in a call of it.
-        """
+    def _call(
+        self, entry: Entry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
+    ) -> Any:
+        """One call of an entry; `named` may have `stream`, a stream object or handle to run on."""
+        stream = named.pop("stream", None)
         if not self._turn.acquire(False):
             self._wait()
         try:
             if self._program._loaded is None or self._loaded is None:
                 raise ProgramClosed()
+            if entry is not self._entry:
+                self._select(entry or find_entry(self._program._entries, None))
             if not self._is_plain:
                 self._forget()
             if stream is None and self._own_stream is None:
@@ -103,17 +107,20 @@ class DeviceSession(Session):
             self._run(self._launch_stream() if chosen is None else chosen)
             if not self._is_plain:
                 values = self._complete(given, values)
-            return self._program._give(values) if out is None else out
+            return self._entry.give(values) if out is None else out
         finally:
             self._turn.release()
 
     def _another(self) -> DeviceSession:
         return DeviceSession(self._program, self._own_stream, self.memory, self.sizes)
 
-    def bind(
-        self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any, stream: Any = None
+    def _bind(
+        self, entry: Entry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
     ) -> Bound:
-        """This session with fixed memory; `Program.bind` gives it to nobody else."""
+        """A bound call of an entry; `named` may have `stream`."""
+        stream = named.pop("stream", None)
+        if entry is not self._entry:
+            self._select(entry or find_entry(self._program._entries, None))
         if stream is None and self._own_stream is None:
             self._chosen = current(self._ordinal)
         else:
@@ -126,7 +133,7 @@ class DeviceSession(Session):
             values = tuple(map(self._finish, values))
         if self.has_own_stream:
             self._record(given, values)
-        outputs = self._program._give(values) if out is None else out
+        outputs = self._entry.give(values) if out is None else out
         return Bound(self, self._replay(), outputs, (given, tuple(self.hold), values))
 
     def _complete(self, arrays: Sequence[Any], values: Sequence[Any]) -> Sequence[Any]:
@@ -202,7 +209,7 @@ class DeviceSession(Session):
 
     def _place(self, out: Any, addresses: list[int]) -> Sequence[Any]:
         ports = self._outputs
-        values = places(self._program._structure.outputs, self._program.outputs, out)
+        values = places(self._entry.structure.outputs, self._entry.outputs, out)
         for index, value in enumerate(values):
             port = ports[index]
             kind = DEVICE_KINDS.get(type(value)) or device_kind_of(port, value)
@@ -382,14 +389,14 @@ class DeviceProgram(Program):
         self._open()
         return DeviceSession(self, chosen, self.memory, sizes)
 
-    def bind(self, *arrays: Any, out: Any = None, stream: Any = None, **named: Any) -> Bound:
+    def bind(self, *arrays: Any, out: Any = None, **named: Any) -> Bound:
         """Fix the memory of inputs and outputs: the result is called without arguments.
 
         Each call runs on `stream`, or on the stream that is current then, on what the arrays given
         here hold; host arrays are copied at each call. Arrays of libraries other than torch must be
         ready on that stream.
         """
-        return self.session(stream).bind(arrays, named, out)
+        return super().bind(*arrays, out=out, **named)
 
     def close(self) -> None:
         """End the program and free its memory; see `Program.close`. Outputs stay."""
@@ -402,4 +409,4 @@ class DeviceProgram(Program):
         """Wait for the work of the program's own session, with states that of the calling thread;
         raises what went wrong in it."""
         for session in self._sessions.idle():
-            session.synchronize()  # type: ignore[attr-defined]  # they are of a device
+            session.synchronize()  # they are of a device

@@ -15,9 +15,10 @@ import sys
 
 from ..arrays.port import ports
 from ..arrays.strided import copier
-from ..bundle.structure import giver
+from ..bundle.manifest import find_entry, main_entry
 from ..errors import ProgramClosed, StateBusy
 from .arguments import places
+from .entry import Entry, EntryPoint, EntryPoints
 from .session import Bound as Bound
 from .session import Session, close_each
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ..arrays.port import Port
     from ..bundle.manifest import Manifest, Target, TensorSpec
     from ..bundle.plan import LaunchPlan, Plan
+    from ..bundle.signature import Signature as BundleSignature
     from ..bundle.signature import Size
     from ..bundle.weights import MappedFile, StagedMemory
     from .fallback import Fallback
@@ -246,11 +248,6 @@ class Loaded:
             self.executable.close()
 
 
-def _plain(values: Sequence[Any]) -> Any:
-    """The result of a plain signature: one array, or a tuple."""
-    return values[0] if len(values) == 1 else tuple(values)
-
-
 class Program:
     """A bundle ready to run; safe to call from several threads at once.
 
@@ -277,24 +274,20 @@ class Program:
     ) -> None:
         """Made by `load` only."""
         self.manifest = manifest
-        self.inputs: tuple[TensorSpec, ...] = manifest.inputs
         self.states: tuple[TensorSpec, ...] = manifest.states
-        self.dims: tuple[Size, ...] = manifest.dims
-        self.signature = manifest.signature
         self.session_sizes = manifest.session
-        self.outputs: tuple[TensorSpec, ...] = manifest.outputs
         self.target: str = target.name
         self.device: str = target.device
         self.digest = digest
         self.plan = plan
-        self._structure = manifest.structure
-        self._give = (
-            _plain if manifest.structure.outputs is None else giver(manifest.structure.outputs)
-        )
         self._fallback = loaded.fallback
-        self._own_ports = self._ports(loaded, self.inputs, self.outputs)
         self.refit: Mapping[str, bytes] = {}  # files of the weights program, by `load`
         self._changing: Weights | None = None
+        self._entries = tuple(
+            Entry(number, row, self._ports(loaded, row.inputs, row.outputs))
+            for number, row in enumerate(manifest.entries)
+        )
+        self._main = main_entry(self._entries)
         self._loaded: Loaded | None = loaded
         self._shapes: dict[tuple[int, ...], tuple[Any, Ports, int]] = {}
         self._owned = [loaded]  # until `close`, which takes it out in one atomic step
@@ -308,17 +301,19 @@ class Program:
         """The ports of inputs and of outputs."""
         return ports(inputs, outputs, copier(loaded.executable.copy_strided))
 
-    def _at(self, loaded: Loaded, values: list[int]) -> tuple[Any, Ports, int]:
-        """For a call of these sizes, as `Signature.bind` gives them: the code with its plan, the
-        ports, and how many such shapes a session keeps. What one session has met, all know.
+    def _at(self, loaded: Loaded, entry: Entry, values: list[int]) -> tuple[Any, Ports, int]:
+        """For a call of an entry at these sizes, as `Signature.bind` gives them: the code with its
+        plan, the ports, and how many such shapes a session keeps. What one session has met, all
+        know.
 
         Raises `SizeInvalid` and `BundleMalformed`.
         """
-        key, known = tuple(values), self._shapes
+        key, known = (entry.number, *values), self._shapes
         found = known.get(key)
         if found is None:
-            signature = self.signature
-            plan, shaped = self.plan.at(values[: len(self.dims)]), signature.at(values)
+            signature = entry.signature
+            plan = self.plan.at(values[: len(signature.dims)], entry.number)
+            shaped = signature.at(values)
             loaded.check(plan, shaped)
             nbytes = (tuple(spec.nbytes for spec in specs) for specs in shaped)
             code = loaded.executable.at(plan, *nbytes)
@@ -330,12 +325,60 @@ class Program:
             known[key] = found
         return found
 
-    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+    @property
+    def entries(self) -> EntryPoints:
+        """The entry points by name."""
+        return EntryPoints(self, self._entries)
+
+    def entry(self, name: str | None = None) -> EntryPoint:
+        """An entry point by name, for None the one that a call of the program itself runs.
+
+        Raises `EntryUnknown` and `EntryNotNamed`.
+        """
+        return EntryPoint(self, find_entry(self._entries, name))
+
+    def __getitem__(self, name: str) -> EntryPoint:
+        """One of the entry points; raises `EntryUnknown`."""
+        return self.entry(name)
+
+    def __getattr__(self, name: str) -> EntryPoint:
+        """The same, by attribute."""
+        if name[:1] != "_" and any(entry.name == name for entry in self._entries):
+            return self[name]
+        raise AttributeError(f"a program has no attribute or entry point `{name}`")
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and shape of each input; raises `EntryNotNamed`."""
+        return find_entry(self._entries, None).inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Name, dtype and shape of each output; raises `EntryNotNamed`."""
+        return find_entry(self._entries, None).outputs
+
+    @property
+    def dims(self) -> tuple[Size, ...]:
+        """The dynamic sizes, each with its name and range; raises `EntryNotNamed`."""
+        return find_entry(self._entries, None).dims
+
+    @property
+    def signature(self) -> BundleSignature:
+        """Inputs and outputs with what their sizes obey; raises `EntryNotNamed`."""
+        return find_entry(self._entries, None).signature
+
+    def __call__(self, *arrays: Any, out: Any = None, **arguments: Any) -> Any:
         """Run once; see the class."""
+        return self._call(self._main, arrays, out, arguments)
+
+    def _call(
+        self, entry: Entry | None, arrays: tuple[Any, ...], out: Any, arguments: dict[str, Any]
+    ) -> Any:
+        """One call of an entry."""
         sessions = self._sessions
         session = sessions.take()
         try:
-            return session(*arrays, out=out, **named)
+            return session._call(entry, arrays, out, arguments)
         finally:
             sessions.give(session)
             if self._loaded is None:  # closed meanwhile
@@ -382,14 +425,20 @@ class Program:
         """
         return Session(self, sizes)
 
-    def bind(self, *arrays: Any, out: Any = None, **named: Any) -> Bound:
+    def bind(self, *arrays: Any, out: Any = None, **arguments: Any) -> Bound:
         """Fix the memory of inputs and outputs: the result is called without arguments.
 
         Each call reads what is then in the arrays given here and writes the same outputs. Raises
         `InputNotContiguous` for an array that a call would have to copy, since it would go stale,
         and what a call raises for arrays that do not fit.
         """
-        return self.session().bind(arrays, named, out)
+        return self._bind(self._main, arrays, out, arguments)
+
+    def _bind(
+        self, entry: Entry | None, arrays: tuple[Any, ...], out: Any, arguments: dict[str, Any]
+    ) -> Bound:
+        """A bound call of an entry, with a session of its own."""
+        return self.session()._bind(entry, arrays, out, arguments)
 
     def load_weights(self, source: Any) -> None:
         """Run on other weights from now on: those of a safetensors file, of a folder of such files
@@ -435,7 +484,8 @@ class Program:
 
     def flatten(self, result: Any) -> tuple[Any, ...]:
         """The arrays of a call's result in the order of `outputs`; raises `OutputStructure`."""
-        return tuple(places(self._structure.outputs, self.outputs, result))
+        entry = find_entry(self._entries, None)
+        return tuple(places(entry.structure.outputs, entry.outputs, result))
 
     @property
     def fallback_calls(self) -> dict[str, int]:
@@ -481,6 +531,8 @@ class Program:
         self.close()
 
     def __repr__(self) -> str:
+        if self._main is None:
+            return f"<aotc program {', '.join(self.entries)} on {self.target}>"
         inputs = ", ".join(f"{spec.name}: {spec}" for spec in self.inputs)
         outputs = ", ".join(f"{spec.name}: {spec}" for spec in self.outputs)
         return f"<aotc program ({inputs}) -> ({outputs}) on {self.target}>"

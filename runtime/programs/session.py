@@ -8,6 +8,7 @@ from operator import attrgetter
 
 from ..arrays.dlpack import Borrowed
 from ..arrays.exchange import BUFFER, KINDS, kind_of
+from ..bundle.manifest import find_entry
 from ..bundle.signature import NO_SIZES
 from ..errors import (
     BundleMalformed,
@@ -17,6 +18,7 @@ from ..errors import (
     SessionBusy,
 )
 from .arguments import arrange, places, unfold
+from .entry import EntryPoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
     from ..arrays.port import Port
     from ..bundle.manifest import TensorSpec
     from ..bundle.plan import Plan
-    from ..bundle.signature import SessionSizes, Signature, Size
-    from ..bundle.structure import Structure
+    from ..bundle.signature import SessionSizes
+    from .entry import Entry
     from .state import States
 
     Shapes = tuple[tuple[int, ...], ...]
@@ -48,19 +50,14 @@ if TYPE_CHECKING:
     class Called(Protocol):
         """What a session asks of a program."""
 
-        dims: tuple[Size, ...]
-        inputs: tuple[TensorSpec, ...]
-        outputs: tuple[TensorSpec, ...]
         plan: Plan
         session_sizes: SessionSizes
-        signature: Signature
-        _give: Callable[[Sequence[Any]], Any]
-        _own_ports: Ports
-        _structure: Structure
+        _entries: tuple[Entry, ...]
+        _main: Entry | None
 
         @property
         def _loaded(self) -> object: ...
-        def _at(self, loaded: Any, values: list[int]) -> tuple[Any, Ports, int]: ...
+        def _at(self, loaded: Any, entry: Entry, values: list[int]) -> tuple[Any, Ports, int]: ...
         def _open(self) -> Code: ...
         def _ports(
             self, loaded: Any, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
@@ -99,14 +96,16 @@ class Session:
     With dynamic sizes, a session reads them from the inputs. For shapes that it has met
     before, it makes the same one native call as for fixed ones; for new ones it checks them, makes
     their plan, and forgets those whose last use is the longest ago. All its shapes share one arena,
-    which grows, and the states.
+    which grows, and the states. So do its entry points: `session["decode"](…)` or
+    `session.decode(…)` is a call of one, in the order of all calls of the session.
 
     For one thread at a time: a call while another one runs raises `SessionBusy`.
     """
 
-    __slots__ = ("__weakref__", "_addresses", "_arity", "_inputs", "_instance", "_known", "_last",
-                 "_loaded", "_native", "_outputs", "_program", "_run", "_shapes", "_shared",
-                 "_slots", "_turn", "sizes")  # fmt: skip
+    __slots__ = ("__weakref__", "_addresses", "_all_known", "_arity", "_entry", "_inputs",
+                 "_instance", "_known", "_last", "_loaded", "_main", "_native", "_outputs",
+                 "_program", "_run", "_shapes", "_shared", "_slots", "_turn",
+                 "sizes")  # fmt: skip
 
     def __init__(self, program: Called, sizes: Mapping[str, int] = NO_SIZES) -> None:
         """sizes: of the states, by name; those that are left out are the example's.
@@ -117,16 +116,21 @@ class Session:
         kept = program.session_sizes
         self.sizes = kept.bind(sizes)
         specs = kept.at(self.sizes)
-        self._slots = program.plan.kept_slots(program.dims, self.sizes, specs)
+        self._main = program._main
+        self._entry = entry = program._main or program._entries[0]
+        self._slots = program.plan.kept_slots(entry.dims, self.sizes, specs)
         self._turn = _thread.allocate_lock()  # held while a call runs
         loaded = program._open()
         loaded.retain(self)
         self._loaded = loaded
         self._program = program
         # Arguments as they are where there are this many; nested ones never are.
-        self._arity = -1 if program._structure.inputs else len(program.inputs)
-        # By shapes, the one used last comes last; None where they are fixed.
-        self._known: dict[Shapes, Instance] | None = {} if program.dims else None
+        self._arity = entry.arity
+        # By shapes, the one used last comes last; None where one instance serves all calls.
+        entries = program._entries
+        self._all_known: list[dict[Shapes, Instance]] = [{} for _ in entries]
+        is_one = len(entries) == 1 and not entry.dims
+        self._known: dict[Shapes, Instance] | None = None if is_one else self._all_known[0]
         self._shapes: Shapes | None = None  # those of the instance in use
         self._instance: Instance | None = None
         self._shared: Any = None  # what the instances share
@@ -134,14 +138,32 @@ class Session:
         self._last: list[int] = []  # what the driver's addresses hold
         try:
             if self._known is None:
-                native, ports = loaded.executable.session(), program._own_ports
-                self._enter(Instance(native, *ports))
+                self._enter(Instance(loaded.executable.session(), *entry.ports))
             else:
                 self._shared = loaded.executable.shared(self._slots)
+                self._open_fixed()
         except BaseException:
             self._loaded = None
             loaded.release()
             raise
+
+    def _open_fixed(self) -> None:
+        """Make the instances of entries whose sizes are fixed, so that their calls make nothing."""
+        entries = self._program._entries
+        fixed = [entry for entry in entries if entry.shapes is not None]
+        while not all(self._all_known[entry.number] for entry in fixed):
+            for entry in fixed:  # again where one has made the arena grow under the others
+                self._select(entry)
+                self._enter_shapes(entry.shapes or ())
+        self._select(self._main or entries[0])
+
+    def _select(self, entry: Entry) -> None:
+        """Have calls be of this entry."""
+        self._entry = entry
+        self._arity = entry.arity
+        if self._known is not None:
+            self._known = self._all_known[entry.number]
+            self._shapes = None
 
     def _enter(self, instance: Instance) -> None:
         """Have calls run on this instance."""
@@ -157,6 +179,15 @@ class Session:
 
     def _shaped(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Sequence[Any]:
         """The arrays of the inputs in order, after the session has entered their shapes."""
+        fixed = self._entry.shapes
+        if fixed is not None:
+            if self._shapes is None:
+                self._enter_shapes(fixed)
+            return (
+                arrays
+                if not named and len(arrays) == self._arity
+                else self._arranged(arrays, named)
+            )
         if not named:  # nearly all calls: arrays that tell their shapes, and those of the last call
             try:
                 if tuple(map(SHAPE, arrays)) == self._shapes:
@@ -185,8 +216,9 @@ class Session:
         program, loaded, known, shared = self._program, self._loaded, self._known, self._shared
         assert loaded is not None
         assert known is not None
-        values = program.signature.bind(shapes, self.sizes)
-        code, ports, limit = program._at(loaded, values)
+        entry = self._entry
+        values = entry.signature.bind(shapes, self.sizes)
+        code, ports, limit = program._at(loaded, entry, values)
         plan = code.plan
         if plan.states != self._slots:
             found, expected = str(plan.states), str(self._slots)
@@ -201,18 +233,17 @@ class Session:
         return Instance(code.session(shared), *ports)
 
     def _forget_shapes(self) -> None:
-        known = self._known
         self._shapes = self._instance = self._native = None
-        if known is not None:
-            instances = list(known.values())
+        instances = [instance for known in self._all_known for instance in known.values()]
+        for known in self._all_known:
             known.clear()
-            close_each(instances)
+        close_each(instances)
 
     def _shape_of(self, index: int, value: Any) -> tuple[int, ...]:
         """The shape of an argument; raises `InputUnreadable` for what is no array."""
         shape = getattr(value, "shape", None)
         if shape is None:
-            port = self._program._own_ports[0][index]
+            port = self._entry.ports[0][index]
             kind_of(port, value)
             try:
                 shape = memoryview(value).shape
@@ -222,11 +253,19 @@ class Session:
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run once; see `Program`. Raises `SessionBusy` where a call of it runs."""
+        return self._call(self._main, arrays, out, named)
+
+    def _call(
+        self, entry: Entry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
+    ) -> Any:
+        """One call of an entry."""
         if not self._turn.acquire(False):
             self._wait()
         try:
             if self._program._loaded is None or self._loaded is None:
                 raise ProgramClosed()
+            if entry is not self._entry:
+                self._select(entry or find_entry(self._program._entries, None))
             hold: list[Any] = []  # copies of arrays that are not contiguous, alive during the call
             given: Sequence[Any] = arrays  # with a seed that the call was not given, alive as long
             if self._known is not None:
@@ -248,6 +287,18 @@ class Session:
 
     def _rest(self) -> None:
         """Wait for work that goes on after a call: on the host there is none."""
+
+    def __getitem__(self, name: str) -> EntryPoint:
+        """One of its entry points; raises `EntryUnknown`."""
+        return EntryPoint(self, find_entry(self._program._entries, name))
+
+    def __getattr__(self, name: str) -> EntryPoint:
+        """The same, by attribute."""
+        if name[:1] != "_":
+            entries = self._program._entries
+            if any(entry.name == name for entry in entries):
+                return EntryPoint(self, find_entry(entries, name))
+        raise AttributeError(f"a session has no attribute or entry point `{name}`")
 
     @property
     def state(self) -> States:
@@ -294,6 +345,7 @@ class Session:
 
         addresses: of the first byte of each array; shapes: those of the inputs, a tuple of ints
         each, with dynamic sizes. Raises what `Program` raises for sizes that do not fit.
+        Of programs of one entry.
         """
         if self._known is not None:
             self._enter_shapes(shapes)
@@ -302,10 +354,18 @@ class Session:
             self._last = addresses
         self._run()
 
-    def bind(self, arrays: tuple[Any, ...], named: dict[str, Any], out: Any) -> Bound:
-        """This session with fixed memory; `Program.bind` gives it to nobody else."""
+    def bind(self, *arrays: Any, out: Any = None, **named: Any) -> Bound:
+        """This session with fixed memory; see `Program.bind`, which gives it to nobody else."""
+        return self._bind(self._main, arrays, out, named)
+
+    def _bind(
+        self, entry: Entry | None, arrays: tuple[Any, ...], out: Any, named: dict[str, Any]
+    ) -> Bound:
+        """A bound call of an entry."""
         if self._loaded is None:
             raise ProgramClosed()
+        if entry is not self._entry:
+            self._select(entry or find_entry(self._program._entries, None))
         hold: list[Any] = []
         given = self._in_order(arrays, named)
         outputs = self._fill(given, out, hold)
@@ -346,11 +406,11 @@ class Session:
 
     def _arranged(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The arrays of the inputs in order, from arguments by place, by name or nested."""
-        program = self._program
-        root = program._structure.inputs
+        entry = self._entry
+        root = entry.structure.inputs
         if root is None:
-            return arrange(program.inputs, arrays, named)
-        return unfold(root, program.inputs, arrays, named)
+            return arrange(entry.inputs, arrays, named)
+        return unfold(root, entry.inputs, arrays, named)
 
     def _make(self, kind: Kind, addresses: list[int]) -> Any:
         """Fresh outputs of a kind, nested as the model's are; appends their addresses."""
@@ -362,12 +422,12 @@ class Session:
                 raise port.no_memory() from error
             values.append(value)
             addresses.append(address)
-        return self._program._give(values)
+        return self._entry.give(values)
 
     def _place(self, out: Any, addresses: list[int]) -> Sequence[Any]:
         """Append the addresses of the caller's outputs; returns these in order."""
         ports = self._outputs
-        values = places(self._program._structure.outputs, self._program.outputs, out)
+        values = places(self._entry.structure.outputs, self._entry.outputs, out)
         for index, value in enumerate(values):
             port = ports[index]
             kind = KINDS.get(type(value)) or kind_of(port, value)

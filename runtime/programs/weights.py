@@ -162,7 +162,7 @@ class Weights:
         if plan.code_digest != vouched or plan.states:
             found = "a plan of other code, or of states"
             raise BundleMalformed(path=where, field="kernels", found=found, expected="its own")
-        plan.validate(inputs, outputs, spans.keys(), where, None)
+        plan.validate([(inputs, outputs)], spans.keys(), where, None)
         sizes = ((0,) * inputs, (0,) * outputs)
         made = load_driver(HOST_DEVICE).Executable(library, plan.fixed or plan, spans, *sizes)
         self._codes[code.plan] = made, plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from aotc.runtime import backends
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "pack"))
 HEADERS = Path(backends.__file__).parent
 SOURCES = Path(__file__).parent / "libraries"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "native"

@@ -8,8 +8,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from one_entry import one_entry
 
-from aotc.aot.pack import BackendContents, BundleContents, TargetContents, pack
+from aotc.aot.pack import BackendContents, TargetContents, pack
 from aotc.runtime.bundle.manifest import NATIVE, Manifest, TensorSpec
 from aotc.runtime.bundle.native_plan import BackendEntry, NativeLaunch, NativeTensor
 from aotc.runtime.bundle.plan import Buffer, Kernel, Launch, LaunchPlan, Plan
@@ -78,14 +79,14 @@ def test_altered_plans(case):
 def test_places():
     placed = Plan.from_map(changed(("workspace",), ["arena", 0]))
     with pytest.raises(BundleMalformed, match="nil, since it lies in scratch"):
-        placed.validate(1, 1, (), "plan", None)
-    PLAN.validate(1, 1, (), "plan", None)
+        placed.validate([(1, 1)], (), "plan", None)
+    PLAN.validate([(1, 1)], (), "plan", None)
 
 
 def manifest():
     data = b"a library"
     entry = BackendEntry("lib", "1", hashlib.sha256(data).digest())
-    contents = BundleContents(
+    contents = one_entry(
         inputs=(TensorSpec("x", "f32", (24,)),),
         outputs=(TensorSpec("y", "f32", (4, 6)),),
         targets=(TargetContents("null", "null", (), PLAN, b"no code"),),
@@ -122,7 +123,7 @@ def test_manifests_that_were_altered():
 def test_a_plan_of_a_back_end_that_the_manifest_lacks(tmp_path):
     data = b"a library"
     entry = BackendEntry("other", "1", hashlib.sha256(data).digest())
-    contents = BundleContents(
+    contents = one_entry(
         inputs=(TensorSpec("x", "f32", (24,)),),
         outputs=(TensorSpec("y", "f32", (4, 6)),),
         targets=(TargetContents("null", "null", (), PLAN, b"no code"),),

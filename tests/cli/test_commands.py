@@ -156,8 +156,9 @@ def test_inspect_shows_signature_kernels_groups_and_memory(aotc, bundle):
     assert "arena" in out
     assert "plan.msgpack" in out
     record = json.loads(aotc("inspect", bundle, "--json")[1])
-    assert record["inputs"] == [{"name": "x", "dtype": "f32", "shape": [12, 48], "bytes": 2304}]
-    assert record["targets"][0]["launches"]
+    (entry,) = record["entries"]
+    assert entry["inputs"] == [{"name": "x", "dtype": "f32", "shape": [12, 48], "bytes": 2304}]
+    assert record["targets"][0]["entries"][0]["launches"]
     groups = record["targets"][0]["groups"]
     assert groups
     assert {group["kind"] for group in groups} <= {"row", "matmul", "pointwise"}

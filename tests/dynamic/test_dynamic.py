@@ -220,7 +220,7 @@ def test_a_bundle_for_a_gpu_holds_the_same_signature(built, tmp_path):
     with Bundle(out) as opened:
         manifest = opened.manifest
         plan = Plan.from_msgpack(opened.read(manifest.targets[0].plan))
-    assert manifest.dims
+    assert manifest.entry().dims
     least, most = plan.at([1, 1]), plan.at([64, 128])
     arena_bytes, _ = plan.most_bytes()
     assert least.arena_bytes <= most.arena_bytes <= arena_bytes

@@ -6,6 +6,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+from one_entry import one_entry
+
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.plan import Buffer, Kernel, Launch, LaunchPlan, Plan
@@ -57,7 +59,7 @@ def plan() -> LaunchPlan:
 def contents() -> BundleContents:
     """The bundle's contents with its golden numbers."""
     spec = TensorSpec("x", "f32", SHAPE)
-    return BundleContents(
+    return one_entry(
         inputs=(spec,),
         outputs=(TensorSpec("y", "f32", SHAPE), TensorSpec("order", "i64", SHAPE)),
         targets=(TargetContents("null", "null", (), Plan.of(plan()), b"no code"),),

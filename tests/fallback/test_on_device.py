@@ -21,6 +21,7 @@ import device_bundle  # noqa: E402
 
 from aotc.aot.pack import Golden, TensorData, pack  # noqa: E402
 from aotc.runtime import load  # noqa: E402
+from aotc.runtime.bundle.manifest import MAIN  # noqa: E402
 from aotc.runtime.bundle.plan import Buffer, Launch, LaunchPlan, Plan  # noqa: E402
 from aotc.runtime.bundle.torch_calls import CallTensor, TorchCall  # noqa: E402
 from aotc.runtime.errors import EnvironmentFault  # noqa: E402
@@ -102,7 +103,7 @@ def write(path, name):
         (0.0, 0.0),
     )
     contents = replace(device_bundle.contents(), targets=(replace(target, plan=plan),))
-    pack(replace(contents, golden=golden), path)
+    pack(replace(contents, golden={MAIN: golden}), path)
     return path
 
 

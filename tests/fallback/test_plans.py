@@ -113,9 +113,9 @@ USES["less than the input"]["variants"][0]["steps"][1]["operands"][0]["shape"] =
 def check(tree):
     """All checks that `load` makes of a plan."""
     plan = Plan.from_msgpack(encode(tree))
-    plan.validate(1, 2, {"layer.weight"}, "plan", None)
+    plan.validate([(1, 2)], {"layer.weight"}, "plan", None)
     contents = small_torch_bundle.contents()
-    signature = (contents.inputs, contents.outputs)
+    signature = (contents.entries[0].inputs, contents.entries[0].outputs)
     check_steps(plan.at(), OPS, (), signature, {"layer.weight": 12}, "plan")
     return plan
 

@@ -185,8 +185,9 @@ def main(bundle: str, count: int, seed: int) -> None:
         ctypes.memmove(block.address, data, len(data))
         weights[name], sizes[name] = (block.address, tensor.nbytes), tensor.nbytes
         KEPT.append(block)
-    signature = manifest.signature
-    counts = {"input": len(manifest.inputs), "output": len(manifest.outputs)}
+    entry = manifest.entry()
+    signature = entry.signature
+    counts = {"input": len(entry.inputs), "output": len(entry.outputs)}
     tree, results = Plan.from_msgpack(honest).to_map(), Counter()
     draw = random.Random(seed)
     for number in range(-1, count):
@@ -200,11 +201,11 @@ def main(bundle: str, count: int, seed: int) -> None:
             if plan.code_digest != digest:
                 results["refused for the library's digest"] += 1
                 continue
-            plan.validate(counts["input"], counts["output"], weights, "plan", None)
+            plan.validate([tuple(counts.values())], weights, "plan", None)
         except AotcError:
             results["refused"] += 1
             continue
-        for low in plan.lows:
+        for low, _ in plan.lows:
             dims = [size if size == 1 else size + draw.randrange(3) for size in low]
             values = signature.values(dims)
             specs = signature.at(values)

@@ -82,11 +82,11 @@ def test_maps_that_no_device_takes(fields, field):
 
 def test_maps_need_a_device_with_images():
     plan = plan_of(ROW.placed())
-    plan.validate(1, 0, (), "plan", 1)
+    plan.validate([(1, 0)], (), "plan", 1)
     launch = Launch(0, (1, 1, 1), (("input", 0),), (ROW.placed(),))
     host = Plan.of(LaunchPlan(0, 0, (), (Kernel("k", "k"),), (launch,)))
     with pytest.raises(BundleMalformed, match="maps"):
-        host.validate(1, 0, (), "plan", None)
+        host.validate([(1, 0)], (), "plan", None)
 
 
 def test_kernels_of_other_memory_are_other_kernels():

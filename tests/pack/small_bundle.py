@@ -6,7 +6,9 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
+from one_entry import one_entry
+
+from aotc.aot.pack import Golden, TargetContents, TensorData, pack
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.plan import Buffer, Kernel, Launch, LaunchPlan, Plan
 
@@ -40,7 +42,7 @@ def contents(value: float = 1.0, dtype: str = "f32", shape: tuple[int, ...] = SH
     spec = TensorSpec("x", dtype, shape)
     weight = TensorData("f32", (6,), struct.pack("<6f", *[value] * 6))
     zeros = TensorData(dtype, shape, bytes(spec.nbytes))
-    return BundleContents(
+    return one_entry(
         inputs=(spec,),
         outputs=(TensorSpec("y", dtype, shape), TensorSpec("w", "f32", (6,))),
         targets=(

@@ -17,7 +17,7 @@ from aotc.aot.pack import TensorData, pack
 from aotc.aot.pack.staging import OutputForeign
 from aotc.aot.pack.tensors import tensor_file
 from aotc.runtime import load
-from aotc.runtime.bundle.manifest import Manifest
+from aotc.runtime.bundle.manifest import MAIN, Manifest
 from aotc.runtime.bundle.weights import read_header
 from aotc.runtime.errors import BundleMalformed
 
@@ -62,18 +62,18 @@ def test_digest_is_the_digest_that_the_format_page_states(bundle):
 def test_the_digest_covers_every_file(tmp_path):
     """Weights, golden numbers, tolerances, sources and facts: each change gives another digest."""
     base = small_bundle.contents()
-    golden = base.golden
+    golden = base.golden[MAIN]
     ones = TensorData("f32", small_bundle.SHAPE, b"\1" * 24)
     changes = [
         {},
-        {"golden": None},
-        {"golden": replace(golden, tolerances=(0.0, 2e-4))},
-        {"golden": replace(golden, outputs=(ones, golden.outputs[1]))},
+        {"golden": {}},
+        {"golden": {MAIN: replace(golden, tolerances=(0.0, 2e-4))}},
+        {"golden": {MAIN: replace(golden, outputs=(ones, golden.outputs[1]))}},
         {"extras": {**base.extras, "provenance.json": b"another"}},
         {"extras": {**base.extras, "sources/copy.py": b"import os"}},
         {"extras": {"provenance.json": b"{}\n"}},
         {"extras": {}},
-        {"golden": None, "extras": {}},
+        {"golden": {}, "extras": {}},
     ]
     digests = [
         pack(replace(base, **change), tmp_path / str(number)).digest

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from one_entry import one_entry
 
 torch = pytest.importorskip("torch")
 for folder in ("runtime", "pack"):
@@ -25,7 +26,7 @@ import device_bundle
 from fake_cubin import text_image
 from plan_trees import with_uses
 
-from aotc.aot.pack import BackendContents, BundleContents, TargetContents, TensorData, pack
+from aotc.aot.pack import BackendContents, TargetContents, TensorData, pack
 from aotc.runtime import load
 from aotc.runtime.backends import steps as native_driver
 from aotc.runtime.bundle import schema
@@ -45,6 +46,7 @@ CASES = [
     for row in itertools.product((False, True), repeat=4)
 ]
 ROW, FIXED_ROWS, MOST_ROWS = 24, 4, 64
+STATE = {"initial": "w", "initial_bytes": 0, "nbytes": ROW}
 WEIGHT = struct.pack("<6f", 1, 2, 3, 4, 5, 6)
 # Of n rows: 24, bytes, 255, bytes + 255, 256, blocks, the buffer's bytes, then two, three and four.
 SIZES = [
@@ -97,6 +99,7 @@ def plan_of(features, image) -> Plan:
         "ranges": [[1, MOST_ROWS]] if is_dynamic else [],
         "steps": steps,
         "zeroed_bytes": 0,
+        "entry": 0,
     }
     tree = {
         "abi": PLAN_ABI,
@@ -106,7 +109,9 @@ def plan_of(features, image) -> Plan:
         "limits": [],
         "scratch_bytes": 0,
         "sizes": SIZES if is_dynamic else [],
-        "states": [{"initial": "w", "nbytes": ROW}] if "state" in features else [],
+        "states": [{"initial": "w", "initial_bytes": 0, "nbytes": ROW}]
+        if "state" in features
+        else [],
         "variants": [variant],
     }
     tree = with_uses(tree)
@@ -123,7 +128,7 @@ def write(path, features, library):
     data = library.read_bytes()
     entry = BackendEntry("on_device", "0.0.1", hashlib.sha256(data).digest())
     has_native = "native-back-ends" in features
-    contents = BundleContents(
+    contents = one_entry(
         inputs=(TensorSpec("x", "f32", (rows, 6)),),
         outputs=(TensorSpec("y", "f32", (rows, 6)), TensorSpec("s", "f32", (6,))),
         targets=(TargetContents("cuda-sm_90", "cuda", ("sm_90",), plan, image),),

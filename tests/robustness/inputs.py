@@ -214,9 +214,9 @@ def read_manifest(data: bytes) -> bytes:
 def read_plan(data: bytes) -> bytes:
     """The plan, checked against a signature, and at sizes it has, written again."""
     plan = Plan.from_msgpack(data)
-    plan.validate(1, 2, {"layer.weight"}, "plan", None)
+    plan.validate([(1, 2)], {"layer.weight"}, "plan", None)
     for lows in plan.lows[:4]:
-        plan.at(lows)
+        plan.at(*lows)
     return plan.to_msgpack()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import small_bundle
 from fake_cubin import text_image
+from one_entry import one_entry
 
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
 from aotc.runtime.arrays.dlpack import DELETER, allocate_block, describe, export_capsule, free_block
@@ -72,7 +73,7 @@ def contents(
     spec = TensorSpec("x", dtype, shape)
     weight = TensorData("f32", (6,), WEIGHT)
     zeros = TensorData(dtype, shape, bytes(spec.nbytes))
-    return BundleContents(
+    return one_entry(
         inputs=(spec,),
         outputs=(TensorSpec("y", dtype, shape), TensorSpec("w", "f32", (6,))),
         targets=targets or (target(nbytes=spec.nbytes),),

@@ -7,6 +7,8 @@ import functools
 import sys
 from pathlib import Path
 
+from one_entry import one_entry
+
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.plan import Buffer, Kernel, Launch, LaunchPlan, Plan
@@ -42,7 +44,7 @@ def contents() -> BundleContents:
     target = TargetContents(
         "cpu-x86-64-v2", "cpu", ("sse4_2",), Plan.of(plan), native.library_bytes()
     )
-    return BundleContents(
+    return one_entry(
         inputs=(TensorSpec("x", "i64", (COUNT,)),),
         outputs=(TensorSpec("y", "i64", (COUNT,)),),
         targets=(target,),

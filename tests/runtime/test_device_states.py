@@ -7,9 +7,10 @@ import struct
 import pytest
 from device_bundle import PARAMETERS, DeviceBlock, Lender, numbers
 from fake_cubin import text_image
+from one_entry import one_entry
 from plan_trees import with_uses
 
-from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
+from aotc.aot.pack import Golden, TargetContents, TensorData, pack
 from aotc.runtime import load
 from aotc.runtime.bundle.extent import Extent
 from aotc.runtime.bundle.manifest import TensorSpec
@@ -33,7 +34,7 @@ def plan(image: bytes) -> Plan:
     ]
     variant = {
         "arena_bytes": 0, "zeroed_bytes": 0, "ranges": [[1, MOST], [1, MOST]], "buffers": [],
-        "steps": steps, "checks": [],
+        "steps": steps, "checks": [], "entry": 0,
     }  # fmt: skip
     row = {"offset": 0, "nbytes": len(image), "threads": 32, "shared_bytes": 0}
     row |= {"scratch_bytes": 0, "is_programmatic": 0}
@@ -55,7 +56,7 @@ def plan(image: bytes) -> Plan:
 def program(tmp_path, cuda):
     image, rows = text_image({"copy": PARAMETERS}, 90), Extent(1, "n")
     golden = TensorData("f32", (2, 6), bytes(48))
-    contents = BundleContents(
+    contents = one_entry(
         inputs=(TensorSpec("x", "f32", (rows, 6)),),
         outputs=(TensorSpec("y", "f32", (rows, 6)),),
         targets=(TargetContents("cuda-sm_90", "cuda", ("sm_90",), plan(image), image),),

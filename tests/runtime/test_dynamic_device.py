@@ -7,9 +7,10 @@ import struct
 import pytest
 from device_bundle import PARAMETERS, WEIGHT, DeviceBlock, Interface, Lender, numbers
 from fake_cubin import text_image
+from one_entry import one_entry
 from plan_trees import with_uses
 
-from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
+from aotc.aot.pack import Golden, TargetContents, TensorData, pack
 from aotc.runtime import load
 from aotc.runtime.bundle.extent import Extent
 from aotc.runtime.bundle.manifest import TensorSpec
@@ -50,6 +51,7 @@ def plan(image: bytes, grid=(1, 1, 1), high: int = LARGEST) -> Plan:
         {
             "arena_bytes": arena_bytes,
             "zeroed_bytes": zeroed,
+            "entry": 0,
             "ranges": row,
             "buffers": buffers,
             "steps": launches,
@@ -82,7 +84,7 @@ def write(path, **named):
     extent, high = Extent(0, "n"), named.get("high", LARGEST)
     zeros = TensorData("f32", (4, 6), bytes(96))
     target = TargetContents("cuda-sm_90", "cuda", ("sm_90",), plan(image, **named), image)
-    contents = BundleContents(
+    contents = one_entry(
         inputs=(TensorSpec("x", "f32", (extent, 6)),),
         outputs=(TensorSpec("y", "f32", (extent, 6)), TensorSpec("w", "f32", (6,))),
         targets=(target,),

@@ -6,7 +6,7 @@ import pytest
 from plan_trees import with_uses
 
 from aotc.runtime.bundle.extent import VALUE_LIMIT, Extent, evaluate
-from aotc.runtime.bundle.manifest import Manifest, Target, TensorSpec
+from aotc.runtime.bundle.manifest import Entry, Manifest, Target, TensorSpec
 from aotc.runtime.bundle.plan import PLAN_ABI, Plan
 from aotc.runtime.bundle.signature import Condition, Signature, Size
 from aotc.runtime.errors import (
@@ -32,6 +32,7 @@ def tree(**changes):
     variant = {
         "arena_bytes": [2],
         "zeroed_bytes": 0,
+        "entry": 0,
         "ranges": [[1, 100]],
         "buffers": [{"name": "b", "offset": 0, "nbytes": [2]}],
         "checks": [],
@@ -200,24 +201,27 @@ def test_a_size_that_is_not_whole():
         odd.bind([(7,)])
 
 
-def manifest(**changes):
+def manifest(*more, **changes):
     fields = {
-        "features": ("dynamic-shapes",),
-        "targets": (Target("null", "null", PLAN_ABI, (), "p", "l"),),
+        "name": "forward",
         "inputs": SIGNATURE.inputs,
         "outputs": SIGNATURE.outputs,
-        "weights": None,
-        "files": (),
         "dims": SIGNATURE.dims,
         "sizes": tuple(SIGNATURE.rows),
         "guards": SIGNATURE.guards,
     }
-    return Manifest(**(fields | changes))
+    return Manifest.made(
+        targets=(Target("null", "null", PLAN_ABI, (), "p", "l"),),
+        entries=(Entry(**(fields | changes)), *more),
+        weights=None,
+        files=(),
+    )
 
 
 WRONG_MANIFESTS = {
-    "no feature": {"features": ()},
-    "a feature without dims": {"dims": (), "sizes": (), "guards": ()},
+    "a formula without dims": {"dims": (), "sizes": (), "guards": ()},
+    "no name": {"name": ""},
+    "a name that is none": {"name": "../up"},
     "a dim of no input": {"dims": (Size("batch", 2, 9, 5, 0),)},
     "a dim of no axis": {"dims": (Size("batch", 2, 9, 0, 2),)},
     "a range that is empty": {"dims": (Size("batch", 9, 2, 0, 0),)},

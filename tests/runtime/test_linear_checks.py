@@ -47,7 +47,7 @@ def lines(data: bytes, count: int) -> int:
     sys.settrace(trace)
     try:
         plan = Plan.from_msgpack(data)
-        plan.validate(1, 1, weights, "plan", None)
+        plan.validate([(1, 1)], weights, "plan", None)
         check_steps(plan.at(), (), (), (SPEC, SPEC), weights, "plan")
     finally:
         sys.settrace(None)

@@ -55,9 +55,9 @@ def test_manifest_round_trip(bundle):
     data = (bundle / "manifest.msgpack").read_bytes()
     manifest = Manifest.from_bytes(data)
     assert manifest.to_bytes() == data
-    assert manifest.inputs == (TensorSpec("x", "f32", (2, 3)),)
-    assert manifest.inputs[0].nbytes == 24
-    assert str(manifest.inputs[0]) == "f32[2, 3]"
+    assert manifest.entry().inputs == (TensorSpec("x", "f32", (2, 3)),)
+    assert manifest.entry().inputs[0].nbytes == 24
+    assert str(manifest.entry().inputs[0]) == "f32[2, 3]"
     with pytest.raises(BundleMalformed, match="`colour`"):
         Manifest.from_bytes(frame({**manifest.to_map(), "colour": 1}))
 

@@ -149,7 +149,7 @@ def test_a_bound_call_and_its_session_take_turns(program, in_a_call):
     session = program.session()
     if type(session).__name__ == "DynamicDeviceSession":
         pytest.skip("its bound calls are of one shape's session")
-    bound = session.bind((given,), {}, None)
+    bound = session.bind(given)
     let_go = in_a_call(session)
     ended = []
     caller = threading.Thread(target=lambda: ended.append(bound()))

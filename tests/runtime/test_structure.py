@@ -13,7 +13,7 @@ from aotc.aot.pack import pack
 from aotc.runtime import load
 from aotc.runtime.bundle.manifest import Manifest, frame
 from aotc.runtime.bundle.schema import read, refuse, write
-from aotc.runtime.bundle.structure import FEATURE, Part, Structure, giver
+from aotc.runtime.bundle.structure import Part, Structure, giver
 from aotc.runtime.errors import (
     BundleMalformed,
     InputCount,
@@ -41,7 +41,9 @@ def nested(tmp_path):
     """The small bundle that takes a record inside a dict and gives a record."""
 
     def write(structure=Structure(BATCH, RESULT)):  # noqa: B008  frozen
-        contents = replace(small_bundle.contents(), structure=structure)
+        plain = small_bundle.contents()
+        entries = (plain.entries[0].replace(structure=structure),)
+        contents = replace(plain, entries=entries)
         pack(contents, tmp_path / "nested", force=True)
         return tmp_path / "nested"
 
@@ -165,20 +167,13 @@ def test_what_is_no_structure_is_refused(name):
         structure_of(tree, (0, 1))
 
 
-def test_a_structure_is_a_feature(nested):
+def test_a_structure_is_of_an_entry(nested):
     manifest = Manifest.from_bytes((nested() / "manifest.msgpack").read_bytes())
-    assert manifest.features == (FEATURE,)
-    assert manifest.structure == Structure(BATCH, RESULT)
+    assert manifest.entry().structure == Structure(BATCH, RESULT)
     record = manifest.to_map()
-    for broken in ({**record, "features": []}, {k: record[k] for k in record if k != "structure"}):
-        with pytest.raises(BundleMalformed, match="field `structure`"):
-            Manifest.from_bytes(_framed(broken))
-
-
-def test_a_plain_bundle_has_no_structure(nested):
-    manifest = Manifest.from_bytes((nested(Structure()) / "manifest.msgpack").read_bytes())
-    assert manifest.features == ()
-    assert "structure" not in manifest.to_map()
+    del record["entries"][0]["structure"]
+    with pytest.raises(BundleMalformed, match=r"field `entries\[0\].structure`"):
+        Manifest.from_bytes(_framed(record))
 
 
 def _framed(tree):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import sys
+from dataclasses import replace
 
 import pytest
 import small_bundle
@@ -12,7 +13,7 @@ import small_bundle
 from aotc.aot.pack import Golden, TensorData, pack
 from aotc.runtime import check
 from aotc.runtime.arrays.dtypes import DTYPES
-from aotc.runtime.bundle.manifest import MANIFEST_NAME, Manifest
+from aotc.runtime.bundle.manifest import MAIN, MANIFEST_NAME, Manifest
 from aotc.runtime.comparison import elements, relative_difference
 from aotc.runtime.errors import GoldenMissing
 from aotc.runtime.extras import read_golden
@@ -40,9 +41,9 @@ def test_native_golden(native):
 def test_golden_numbers_that_differ(tmp_path):
     contents = small_bundle.contents()
     wrong = TensorData("f32", (6,), struct.pack("<6f", 1, 1, 1, 1, 1, 1.5))
-    zeros = contents.golden.inputs[0]
-    object.__setattr__(contents, "golden", Golden((zeros,), (zeros, wrong), (0.0, 0.25)))
-    pack(contents, tmp_path / "bundle")
+    zeros = contents.golden[MAIN].inputs[0]
+    golden = {MAIN: Golden((zeros,), (zeros, wrong), (0.0, 0.25))}
+    pack(replace(contents, golden=golden), tmp_path / "bundle")
     findings = verify(tmp_path / "bundle", layers=("golden",))
     by_name = {each.subject: each for each in findings}
     assert by_name["y"].status == "ok"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+from one_entry import one_entry
+
 from aotc.aot.pack import BundleContents, Golden, TargetContents, TensorData, pack
 from aotc.runtime.bundle.manifest import TensorSpec
 from aotc.runtime.bundle.plan import Kernel, Launch, LaunchPlan, Plan, StateSlot
@@ -39,7 +41,7 @@ def plan(spare: TensorSpec = SPARE) -> LaunchPlan:
 
 def contents(spare: TensorSpec = SPARE) -> BundleContents:
     """The bundle's contents with its golden numbers."""
-    return BundleContents(
+    return one_entry(
         inputs=(TensorSpec("x", "f32", SHAPE),),
         outputs=(TensorSpec("y", "f32", SHAPE),),
         states=(TensorSpec("last", "f32", SHAPE), spare),

@@ -200,7 +200,7 @@ def with_states(states):
 def test_a_plan_that_starts_with_no_weight_is_refused():
     plan = with_states((StateSlot(24, "other"), StateSlot(8)))
     with pytest.raises(BundleMalformed, match=r"states\[0\].initial"):
-        plan.validate(1, 1, ("state.last",), "plan", None)
+        plan.validate([(1, 1)], ("state.last",), "plan", None)
 
 
 @pytest.mark.parametrize("features", [[], ["state", "torch"], ["dynamic-shapes", "state"]])
@@ -212,9 +212,9 @@ def test_a_plan_has_the_features_of_what_it_holds(features):
 
 
 def test_an_argument_beyond_the_states_is_refused():
-    with_states((StateSlot(24),)).validate(1, 1, (), "plan", None)
+    with_states((StateSlot(24),)).validate([(1, 1)], (), "plan", None)
     with pytest.raises(BundleMalformed, match="state 0"):
-        with_states(()).validate(1, 1, (), "plan", None)
+        with_states(()).validate([(1, 1)], (), "plan", None)
 
 
 @pytest.mark.parametrize("nbytes", [(16, 8), (24,), (24, 8, 8)])

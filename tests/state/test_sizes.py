@@ -341,4 +341,4 @@ def test_what_a_bundle_is_tuned_from_has_the_sizes(bundle):
         assert [str(slot.nbytes) for slot in variant.assignment.states] == [
             "64*batch*length", "64*batch*length", "8*batch*length", "8",
         ]  # fmt: skip
-    assert [tensor.shape for tensor in golden.inputs] == [(2, 5, WIDTH), (5,)]
+    assert [tensor.shape for tensor in golden["forward"].inputs] == [(2, 5, WIDTH), (5,)]

@@ -107,16 +107,19 @@ class Executable:
         self.functions = [self.library.address_of(kernel.symbol) for kernel in plan.kernels]
 
     def at(
-        self, plan: LaunchPlan, inputs: tuple[int, ...] = (), outputs: tuple[int, ...] = ()
+        self, plan: LaunchPlan, inputs: tuple[int, ...] | None = None, outputs: tuple[int, ...] = ()
     ) -> Executable:
         """The same code with a plan for given sizes; it needs no closing.
 
-        inputs, outputs: bytes of each, which the host need not know.
+        inputs, outputs: bytes of each, where they are not those of this code; the host need only
+        know how many there are.
         """
         found = Executable.__new__(Executable)
         for name in Executable.__slots__:
             setattr(found, name, getattr(self, name))
         found.plan = plan
+        if inputs is not None:
+            found.inputs, found.outputs = len(inputs), len(outputs)
         return found
 
     def shared(self, states: Sequence[StateSlot] | None = None) -> HostShared:
