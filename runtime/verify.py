@@ -228,9 +228,10 @@ def _golden(bundle: Bundle, options: tuple[Any, ...]) -> list[Finding]:
         rows = [(entry.name, golden_of(bundle, entry.name)) for entry in entries]
         with load_open(bundle, *options) as program:
             for name, golden in rows:
-                entry = program.session()[name]  # of its own: golden numbers are of a first call
-                results = entry.flatten(entry(*golden.inputs.values()))
                 label = f"{name}." if len(entries) > 1 else ""
+                with program.session() as session:  # golden numbers are of a first call
+                    entry = session[name]
+                    results = entry.flatten(entry(*golden.inputs.values()))
                 for spec, result in zip(entry.outputs, results, strict=True):
                     findings.append(_output_finding(spec, bytes(result), golden, label))
         return findings

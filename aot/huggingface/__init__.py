@@ -4,15 +4,26 @@ from aotc.aot.huggingface import causal_step
 model, example_inputs, dynamic_shapes = causal_step("folder", max_length=2048, batch=8)
 """
 
+import importlib
 import importlib.util
+from typing import Any
 
 from aotc.aot.huggingface.errors import TransformersMissing
 
-for _name in ("transformers", "safetensors"):
-    if importlib.util.find_spec(_name) is None:
-        raise TransformersMissing(module=_name)
+_PUBLIC = {  # name → its module, which imports transformers
+    "causal_lm": "aotc.aot.huggingface.causal",
+    "causal_step": "aotc.aot.huggingface.causal",
+    "seq2seq": "aotc.aot.huggingface.encoder_decoder",
+}
 
-from aotc.aot.huggingface.causal import causal_lm, causal_step  # noqa: E402  imports transformers
-from aotc.aot.huggingface.seq2seq import seq2seq  # noqa: E402
+__all__ = [*_PUBLIC]
 
-__all__ = ["causal_lm", "causal_step", "seq2seq"]
+
+def __getattr__(name: str) -> Any:
+    """A public function; raises `TransformersMissing`."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+    for needed in ("transformers", "safetensors"):
+        if importlib.util.find_spec(needed) is None:
+            raise TransformersMissing(module=needed)
+    return getattr(importlib.import_module(_PUBLIC[name]), name)

@@ -155,7 +155,7 @@ def native(cache_folder: Path, target_name: str = "cpu") -> Iterator[Runner]:
         def run(captured: Captured) -> list[Array]:
             graph, _ = rewrite_each(captured.graph, {target.device: target.traits})[target.device]
             resources = Resources(workers, Store(cache_folder), Counts())
-            made = compile_for(target, graph, options, resources, Clock())
+            made = compile_for(target, [graph], options, resources, Clock())
             weights = {name: validation.aligned(row.array) for name, row in made.constants.items()}
             inputs = [validation.aligned(array) for array in captured.golden_inputs]
             outputs = [validation.aligned(array) for array in captured.golden_outputs]

@@ -90,8 +90,8 @@ def write(path, library, steps, **changes):
     contents = replace(
         contents,
         targets=(replace(target, plan=plan),),
-        outputs=contents.outputs[:1],
-        golden=None,
+        entries=(contents.entries[0].replace(outputs=contents.entries[0].outputs[:1]),),
+        golden={},
         backends=(BackendContents(entry, data),),
         **changes,
     )

@@ -158,15 +158,15 @@ ROLLED = """
 """
 
 
-SORTED = """
+SAMPLED = """
     import torch
     from torch.export import Dim
 
     def model(x):
-        return torch.sort(x)[0]
+        return torch.nn.functional.grid_sample(x, torch.zeros(1, 2, 2, 2), align_corners=True)
 
-    example_inputs = (torch.arange(8.0),)
-    dynamic_shapes = ({0: Dim("n", min=2)},)
+    example_inputs = (torch.randn(1, 2, 8, 8),)
+    dynamic_shapes = ({2: Dim("n", min=4)},)
 """
 
 
@@ -199,11 +199,11 @@ def test_a_roll_by_more_elements_than_there_are(built):
 
 
 def test_what_needs_a_number_is_refused_with_its_line(built):
-    """How many elements there are decides how a sort is made."""
+    """Samples of a grid are taken from an image whose size is a number."""
     with pytest.raises(errors.UnsupportedError) as caught:
-        built("sorted", SORTED)
+        built("sampled", SAMPLED)
     assert caught.value.exit_code == 3
-    assert "sorted.py:6" in str(caught.value)
+    assert "sampled.py:6" in str(caught.value)
 
 
 def test_a_bundle_for_a_gpu_holds_the_same_signature(built, tmp_path):

@@ -62,7 +62,7 @@ def sources_of(tmp_path_factory):
             graphs[name] = rewrite_each(graph, families)
         row = find_target(target)
         graph = graphs[name][row.device][0]
-        return schedule_and_lower(row, graph, Clock(Quiet()))[1]
+        return schedule_and_lower(row, [graph], Clock(Quiet()))[1]
 
     return make
 

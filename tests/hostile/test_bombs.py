@@ -30,6 +30,16 @@ def framed(payload: bytes, minor: int = FORMAT[1]) -> bytes:
 def tree(**changes) -> dict:
     """The small bundle's manifest as plain values, with some fields replaced."""
     digest = b"d" * 32
+    entry = {
+        "name": "forward",
+        "inputs": [{"name": "x", "dtype": "f32", "shape": [2, 3]}],
+        "outputs": [{"name": "y", "dtype": "f32", "shape": [2, 3]}],
+        "structure": {"inputs": [], "outputs": []},
+        "dims": [],
+        "sizes": [],
+        "guards": [],
+    }
+    entry |= {name: changes.pop(name) for name in entry.keys() & changes.keys()}
     base = {
         "features": [],
         "producer": "aotc",
@@ -43,8 +53,7 @@ def tree(**changes) -> dict:
                 "library": "targets/null/kernels.so",
             }
         ],
-        "inputs": [{"name": "x", "dtype": "f32", "shape": [2, 3]}],
-        "outputs": [{"name": "y", "dtype": "f32", "shape": [2, 3]}],
+        "entries": [entry],
         "weights": None,
         "extras": None,
         "files": [
@@ -56,7 +65,7 @@ def tree(**changes) -> dict:
 
 
 def test_the_base_of_the_cases_is_accepted():
-    assert Manifest.from_bytes(framed(encode(tree()))).inputs[0].shape == (2, 3)
+    assert Manifest.from_bytes(framed(encode(tree()))).entry().inputs[0].shape == (2, 3)
 
 
 MIB = 1 << 20
@@ -134,7 +143,7 @@ FIELDS = {
     "twin targets": {"targets": [target_row(), target_row()]},
     "no targets": {"targets": []},
     "no outputs": {"outputs": []},
-    "twin inputs": {"inputs": [tree()["inputs"][0]] * 2},
+    "twin inputs": {"inputs": tree()["entries"][0]["inputs"] * 2},
     "unknown dtype": {"inputs": [{"name": "x", "dtype": "f33", "shape": []}]},
     "negative dim": {"inputs": [{"name": "x", "dtype": "f32", "shape": [-1]}]},
     "overflowing shape": {"inputs": [{"name": "x", "dtype": "f32", "shape": [1 << 40] * 60}]},
@@ -264,13 +273,13 @@ def test_plan_fields(name):
 def test_plan_arguments_outside_the_signature(args):
     plan = Plan.from_msgpack(encode(plan_tree(**launch(args=(args,)))))
     with pytest.raises(BundleError) as caught:
-        plan.validate(1, 2, {"layer.weight"}, "plan.msgpack", None)
+        plan.validate([(1, 2)], {"layer.weight"}, "plan.msgpack", None)
     assert caught.value.field == "steps[0][0]"
 
 
 def use(tree: dict, image_bytes: int | None = 64) -> None:
     plan = Plan.from_msgpack(encode(plan_tree(**tree)))
-    plan.validate(1, 2, {"layer.weight"}, "plan.msgpack", image_bytes)
+    plan.validate([(1, 2)], {"layer.weight"}, "plan.msgpack", image_bytes)
 
 
 def test_images_are_for_devices_and_inside_the_library():

@@ -127,7 +127,7 @@ def test_truncation_is_told_from_another_format(bundle):
     data = manifest.read_bytes()
     cases = {
         "not-a-bundle": b"PK\x03\x04" + data[4:],
-        "format-too-new": data[:8] + b"\x00\x04" + data[10:],
+        "format-too-new": data[:8] + b"\x00\x05" + data[10:],
         "format-too-old": data[:8] + b"\x00\x00" + data[10:],
         "bundle-truncated": data[:-1],
         "bundle-altered": flipped(data, 8 * 40),

@@ -70,7 +70,7 @@ def test_plans(data):
     tree = changed(PLAN, data)
     try:
         plan = Plan.from_msgpack(encode(tree))
-        plan.validate(1, 2, {"layer.weight"}, "plan", None)
+        plan.validate([(1, 2)], {"layer.weight"}, "plan", None)
     except (BundleError, IncompatibleError):
         return
     assert plan.to_map() == tree

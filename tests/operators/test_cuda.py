@@ -32,7 +32,7 @@ def test_ops_compile_for_a_gpu(tmp_path):
     target = find_target("cuda:sm_90")
     with Workers() as workers:
         resources = Resources(workers, Store(tmp_path), Counts())
-        made = compile_for(target, graph, BuildOptions(tmp_path), resources, Clock())
+        made = compile_for(target, [graph], BuildOptions(tmp_path), resources, Clock())
     assert resources.counts.failed == 0
     assert len(made.plan.at().launches) >= len(RECORDS) // 2
 

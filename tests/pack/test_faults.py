@@ -200,6 +200,7 @@ def test_what_cannot_be_written_is_refused_before_it_is():
         b"".join(tensor_file({'a"b': TensorData("u8", (1,), b"x")}))
     right = small_bundle.contents()
     wrong = TensorData("f32", (7,), bytes(28))
-    golden = replace(right.golden, inputs=(wrong,))
+    (entry,) = right.entries
+    golden = replace(right.golden[entry.name], inputs=(wrong,))
     with pytest.raises(ValueError, match="golden input `x`"):
-        golden_tensors(golden, right.inputs, right.outputs)
+        golden_tensors(golden, entry)
