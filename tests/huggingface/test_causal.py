@@ -112,6 +112,35 @@ def test_the_program_generates_what_eager_does(name, tmp_path, cache, aotc):
             )
 
 
+ENTRIES = """
+from architectures import make
+from aotc.aot.huggingface import causal_lm
+
+model, entry_points = causal_lm(
+    make({name!r}), max_length=32, batch=3, max_prompt=12, sampling=False
+)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_prefill_and_decode_are_entry_points_of_one_bundle(name, tmp_path, cache, aotc):
+    """What prefill writes into the cache is what decode reads."""
+    spec = tmp_path / "spec.py"
+    spec.write_text(ENTRIES.format(name=name))
+    code, _, errors = aotc("build", spec, "-o", tmp_path / "b", "--quiet", "--cache-dir", cache)
+    assert code == 0, errors
+    expected = continued(make(name), PROMPTS, COUNT)
+    ids, lengths = padded(PROMPTS)
+    with load(tmp_path / "b") as program, program.session() as session:
+        tokens = numpy.array(session.prefill(ids, lengths, numpy.arange(3))["tokens"])
+        rows = [tokens.tolist()]
+        for step in range(COUNT - 1):
+            tokens = numpy.array(session.decode(tokens, lengths + step)["tokens"])
+            rows.append(tokens.tolist())
+        agree([list(each) for each in zip(*rows, strict=True)], expected)
+
+
 def test_bad_requests_are_typed(tmp_path):
     from aotc.aot.huggingface.errors import (
         FolderInvalid,
