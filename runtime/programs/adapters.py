@@ -57,7 +57,7 @@ def read_adapter(path: str | os.PathLike[str], scale: float) -> dict[str, Change
     for name, values in PLAIN.items():
         if config.get(name) not in values:
             raise _mismatch(folder, "a kind that is not applied", [f"{name}={config[name]!r}"[:80]])
-    alpha = config.get("lora_alpha")
+    alpha: Any = config.get("lora_alpha")
     if config.get("peft_type", "LORA") != "LORA" or type(alpha) not in (int, float):
         raise _mismatch(folder, "no LoRA adapter", [str(config.get("peft_type"))[:40]])
     found = given(os.path.join(folder, WEIGHTS_NAME), {})

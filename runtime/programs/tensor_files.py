@@ -150,8 +150,8 @@ def _files(path: str) -> list[str]:
         return [os.path.join(path, names[0])]
     if not path.endswith(".json"):
         return [path]
-    names = dict.fromkeys(_shards(path).values())
-    return [os.path.join(os.path.dirname(path), name) for name in names]
+    folder = os.path.dirname(path)
+    return [os.path.join(folder, name) for name in dict.fromkeys(_shards(path).values())]
 
 
 def _shards(path: str) -> dict[str, str]:
